@@ -91,6 +91,9 @@ pub struct MemoryStats {
     /// Keys that had to make room under policies with [`OnFull::Inherit`](crate::policy::OnFull::Inherit), and left their debt to
     /// keys that come after. If it grows, keys that have spent nothing are refused: make room for more [keys](crate::memory::MemoryStoreBuilder::keys).
     pub inherited: u64,
+    /// Different quotas that keys have [brought](crate::RateLimiter::with_quotas), counted once per quota of a policy. At most 65,535 of
+    /// each: beyond, other quotas are refused until one of them is no longer in use.
+    pub quotas: usize,
 }
 
 /// How a [`Resilient`](crate::Resilient) store is doing. Counts are since it was made.

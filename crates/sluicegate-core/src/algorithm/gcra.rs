@@ -259,8 +259,8 @@ impl Shape for Gcra {
         end_us.saturating_sub(at_us)
     }
 
-    fn fits_one_word(&self) -> bool {
-        self.ticks.get() <= 4_096
+    fn aux_bound(&self) -> u64 {
+        self.ticks.get()
     }
 
     fn per_unit(&self) -> u64 {

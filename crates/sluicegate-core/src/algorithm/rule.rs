@@ -386,7 +386,11 @@ impl Rule {
 
     /// Whether `aux` is always below 4,096, so that a state fits one 64-bit word beside a 52-bit time.
     pub fn fits_one_word(&self) -> bool {
-        ask!(self, shape => shape.fits_one_word())
+        self.aux_bound() <= 4_096
+    }
+
+    pub(crate) fn aux_bound(&self) -> u64 {
+        ask!(self, shape => shape.aux_bound())
     }
 
     /// The integers that decide, for stores that decide in another language.

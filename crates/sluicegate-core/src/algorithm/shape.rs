@@ -184,9 +184,9 @@ pub(super) trait Shape: Copy {
         0
     }
 
-    /// See [`Rule::fits_one_word`](super::Rule::fits_one_word).
-    fn fits_one_word(&self) -> bool {
-        false
+    /// The number below which `aux` of every state is; that of a state with two words may be any.
+    fn aux_bound(&self) -> u64 {
+        u64::MAX
     }
 }
 

@@ -224,7 +224,7 @@ impl<S: Shape> Shape for Starting<S> {
         self.bucket.is_queue()
     }
 
-    fn fits_one_word(&self) -> bool {
-        self.bucket.fits_one_word()
+    fn aux_bound(&self) -> u64 {
+        self.bucket.aux_bound()
     }
 }

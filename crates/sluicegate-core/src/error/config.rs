@@ -72,6 +72,12 @@ pub enum ConfigErrorKind {
     Layer,
 }
 
+impl From<std::convert::Infallible> for ConfigError {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
 impl ConfigError {
     /// Makes an error with a message that names the value and what would be accepted.
     ///

@@ -48,6 +48,9 @@ pub enum StoreErrorKind {
     UnknownMode,
     /// One call named more asks or quotas than [`MAX_QUOTAS`](crate::policy::MAX_QUOTAS); never worth a retry.
     TooManyQuotas,
+    /// A key brought quotas of its own, and as many different ones as there is room for are in use under the policy: see
+    /// [`RateLimiter::with_quotas`](crate::RateLimiter::with_quotas).
+    QuotasExhausted,
     /// A key was to be suspended or released under a policy that suspends no key; a mistake in the program, never worth a retry.
     NoSuspension,
 }
@@ -125,6 +128,9 @@ impl fmt::Display for StoreError {
                 "the store does not know the mode of an ask: use one that is as new as the core"
             }
             StoreErrorKind::TooManyQuotas => "more than 16 quotas were asked for in one call",
+            StoreErrorKind::QuotasExhausted => {
+                "a key brought quotas of its own, and there is no room for more different ones under its policy"
+            }
         })
     }
 }

@@ -54,7 +54,7 @@ impl RateLimiter {
         let (places, rest): (SmallVec<[u8; 4]>, SmallVec<[Ask<'_>; 4]>) =
             (0_u8..).zip(asks.iter().copied()).filter(|(_, ask)| !is_off(ask)).unzip();
         if rest.is_empty() {
-            let each = asks.iter().map(|ask| (&**ask.policy().policy(), false));
+            let each = asks.iter().map(|ask| (&**ask.numbers(), false));
             let decision = assumed(each, SystemClock::new().now_us(), Duration::ZERO).by(DecidedBy::Off);
             return DecisionFuture::ready(Ok(decision));
         }
@@ -78,7 +78,7 @@ fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture {
     if matches!(answer.known(), Some(Ok(_))) || !asks.iter().all(|ask| ask.mode().asks()) {
         return answer;
     }
-    let policies = asks.iter().map(|ask| (Arc::clone(ask.policy().policy()), ask.mode()));
+    let policies = asks.iter().map(|ask| (Arc::clone(ask.numbers()), ask.mode()));
     let policies: SmallVec<[(Arc<Policy>, Mode); 2]> = policies.collect();
     answer.map(move |result| {
         result.or_else(|error| in_outage(policies.iter().map(|(policy, mode)| (&**policy, *mode)), error))

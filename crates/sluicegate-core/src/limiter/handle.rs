@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
+use super::quotas::{OwnNumbers, Owned};
 use crate::policy::{Override, Policy};
 use crate::store::{PreparedPolicy, Store};
 
@@ -54,6 +55,8 @@ pub(super) struct Handle {
     pub(super) replacements: AtomicU64,
     /// Locked by whoever replaces the policy.
     pub(super) own: Mutex<Own>,
+    /// Limiters of keys with quotas of their own, by these quotas.
+    pub(super) owned: Owned,
     #[cfg(feature = "tokio")]
     pub(super) queues: crate::wait::Queues,
     #[cfg(feature = "tokio")]
@@ -68,14 +71,18 @@ pub(super) struct InForce {
     pub(super) epoch: u64,
 }
 
-/// The policy that a limiter keeps when it is replaced together with rules, for requests that began under it.
+/// The policy that a limiter keeps: when it is replaced together with rules, for requests that began under it; and for keys with
+/// quotas of their own.
 pub(super) struct Pinned {
     pub(super) prepared: PreparedPolicy,
     /// The policy as code, or a file, has it.
     pub(super) own: Arc<Policy>,
-    pub(super) epoch: u64,
+    /// The rules that it belongs to; none if it follows every replacement.
+    pub(super) epoch: Option<u64>,
     /// As long as there are as many, nothing has been replaced since; none if its time may be over.
     pub(super) replacements: u64,
+    /// The quotas of its keys, if these have their own.
+    pub(super) quotas: Option<OwnNumbers>,
 }
 
 /// The policy as code has put it in force, whatever an operator makes of it.
@@ -100,6 +107,7 @@ impl Handle {
             own: Mutex::new(Own { policy: own, refused: 0 }),
             first,
             replacements: AtomicU64::new(0),
+            owned: Owned::default(),
             #[cfg(feature = "tokio")]
             queues: crate::wait::Queues::default(),
             #[cfg(feature = "tokio")]
@@ -114,15 +122,16 @@ impl RateLimiter {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The policy in force: that of the code, or as an [override](super::Overrides) has it.
+    /// The policy in force: that of the code, or as an [override](super::Overrides) has it; for a key with
+    /// [quotas of its own](Self::with_quotas), with these.
     pub fn policy(&self) -> Arc<Policy> {
-        self.with_opened(|opened| Arc::clone(opened.policy()))
+        self.with_opened(|opened| Arc::clone(opened.numbers()))
     }
 
     /// Reads the policy in force where it is: cheaper than a [`policy`](Self::policy) of one's own.
     #[inline]
     pub fn with_policy<T>(&self, read: impl FnOnce(&Policy) -> T) -> T {
-        self.with_opened(|opened| read(opened.policy()))
+        self.with_opened(|opened| read(opened.numbers()))
     }
 
     /// The store that decides.
@@ -181,17 +190,19 @@ impl RateLimiter {
     fn late(&self) -> Current<'_> {
         let in_force = self.in_force();
         match &self.1 {
-            Some(pinned) if pinned.epoch != in_force.epoch => Current::Kept(&pinned.prepared),
-            _ => Current::Replaced(in_force),
+            Some(pinned) if pinned.epoch.is_some_and(|epoch| epoch != in_force.epoch) => {
+                Current::Kept(&pinned.prepared)
+            }
+            _ => self.of_keys(in_force),
         }
     }
 
     /// The policy that has the keys now, whatever this limiter decides by: for reports of what has happened.
     #[inline]
     pub(super) fn newest(&self) -> Current<'_> {
-        match self.replacements() {
-            0 => Current::Kept(&self.0.first),
-            _ => Current::Replaced(self.in_force()),
+        match self.kept() {
+            Some(kept) => Current::Kept(kept),
+            None => self.of_keys(self.in_force()),
         }
     }
 
@@ -212,6 +223,7 @@ impl RateLimiter {
 pub(super) enum Current<'a> {
     Kept(&'a PreparedPolicy),
     Replaced(arc_swap::Guard<Arc<InForce>>),
+    Own(Arc<PreparedPolicy>),
 }
 
 impl Current<'_> {
@@ -220,6 +232,7 @@ impl Current<'_> {
         match self {
             Self::Kept(opened) => opened,
             Self::Replaced(in_force) => &in_force.prepared,
+            Self::Own(opened) => opened,
         }
     }
 }

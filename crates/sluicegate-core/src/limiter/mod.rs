@@ -62,6 +62,7 @@ mod many;
 mod open;
 mod overrides;
 mod pinned;
+mod quotas;
 mod replacement;
 #[cfg(feature = "tokio")]
 #[cfg(test)]

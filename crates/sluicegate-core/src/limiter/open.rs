@@ -204,10 +204,27 @@ impl RateLimiter {
     /// # Errors
     /// When the store cannot keep it.
     pub fn keep_accounts(&self) -> Result<(), ConfigError> {
-        if self.policy().gives_back() {
+        self.remember(Policy::gives_back, Policy::with_refunds)
+    }
+
+    /// From now on keys may bring quotas of their own, as those of [`with_quotas`](Self::with_quotas) do: the store keeps with each
+    /// key which quotas it was counted by.
+    ///
+    /// # Errors
+    /// When the store cannot keep it.
+    pub fn take_quotas(&self) -> Result<(), ConfigError> {
+        self.remember(Policy::takes_quotas, Policy::taking_quotas)
+    }
+
+    fn remember(
+        &self,
+        does: impl FnOnce(&Policy) -> bool,
+        doing: impl FnOnce(&Policy) -> Policy,
+    ) -> Result<(), ConfigError> {
+        if does(&self.own_policy()) {
             return Ok(());
         }
-        if let Some(replacement) = self.replacement(Policy::with_refunds, Inherit::Spent)? {
+        if let Some(replacement) = self.replacement(doing, Inherit::Spent)? {
             replacement.commit().tell(self.store());
         }
         Ok(())
@@ -222,8 +239,7 @@ impl RateLimiter {
     ) -> Result<Option<Replacement<'_>>, ConfigError> {
         let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
         let policy = policy(&own.policy);
-        let loses_accounts = own.policy.gives_back() && !policy.gives_back();
-        let policy = if loses_accounts { policy.with_refunds() } else { policy };
+        let policy = policy.remembering_as(&own.policy);
         Replacement::prepare(self, own, policy, inherit)
     }
 
@@ -234,10 +250,11 @@ impl RateLimiter {
         if !self.0.is_ruled && !policy.is_like(self.0.first.policy()) && !policy.is_like(&own) {
             return Err(crate::store::name_taken(&policy, &own));
         }
-        if !policy.gives_back() || own.gives_back() {
+        let more = Policy::clone(&own).remembering_as(&policy);
+        if more == *own {
             return Ok(None);
         }
-        self.replacement(Policy::with_refunds, Inherit::Spent)
+        self.replacement(|_| more, Inherit::Spent)
     }
 }
 

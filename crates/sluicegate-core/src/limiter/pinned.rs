@@ -23,9 +23,10 @@ impl RateLimiter {
         let pinned = Pinned {
             prepared: prepared.clone(),
             own: Arc::clone(own),
-            epoch: *epoch,
+            epoch: Some(*epoch),
             // An override ends by its time.
             replacements: if over.is_some() { u64::MAX } else { replacements },
+            quotas: None,
         };
         Self(Arc::clone(&self.0), Some(Arc::new(pinned)))
     }

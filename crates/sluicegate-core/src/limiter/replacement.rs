@@ -132,7 +132,7 @@ impl RateLimiter {
     /// The policy as code has put it in force, by opening or [replacing](Self::replace) it: what holds again when the override
     /// is over that stands now.
     pub fn own_policy(&self) -> Arc<Policy> {
-        if let Some(pinned) = &self.1 {
+        if let Some(pinned) = self.1.as_ref().filter(|pinned| pinned.epoch.is_some()) {
             return Arc::clone(&pinned.own);
         }
         Arc::clone(&self.0.own.lock().unwrap_or_else(PoisonError::into_inner).policy)

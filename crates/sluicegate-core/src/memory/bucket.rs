@@ -15,11 +15,12 @@ use super::floors::Floors;
 use super::ground::{Ground, Time};
 use super::holds::Holds;
 use super::home::Home;
+use super::plans::{Counted, MOST_PLANS, Plan, Rules};
 use super::table::Kept;
 use crate::algorithm::Rule;
-use crate::error::ConfigError;
+use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::policy::{OnFull, Policy};
-use crate::store::{Ask, Inherit};
+use crate::store::{Ask, Inherit, OwnQuotas};
 
 /// The buckets of one policy, one per quota.
 pub(super) struct Buckets {
@@ -31,9 +32,9 @@ pub(super) struct Buckets {
     older: ArcSwap<Vec<Arc<Replacement>>>,
 }
 
-/// One quota of one policy: its rule, and the states of its keys.
+/// One quota of one policy: its rules, and the states of its keys.
 pub(super) struct Bucket {
-    pub(super) rule: Rule,
+    pub(super) rules: Rules,
     /// Units that pass at once from rest.
     pub(super) capacity: u64,
     pub(super) home: Home,
@@ -45,6 +46,8 @@ pub(super) struct Bucket {
     keys: usize,
     /// Whether it keeps accounts.
     pub(super) accounts: bool,
+    /// Whether keys may bring quotas of their own.
+    pub(super) takes_quotas: bool,
     on_full: OnFull,
     pub(super) holds: Holds,
     pub(super) floors: Floors,
@@ -57,7 +60,11 @@ pub(super) struct Bucket {
     reset_us: AtomicU64,
     /// The latest moment to which a debt or a reserved turn of any key reaches.
     furthest_us: AtomicU64,
+    longest_us: AtomicU64,
 }
+
+/// The plans of a key's quotas in the buckets of a policy, by the numbers of these.
+pub(super) type KnownPlans = Vec<(u64, Arc<Plan>)>;
 
 /// A policy was replaced: which buckets start from which.
 pub(super) struct Replacement {
@@ -75,6 +82,9 @@ pub(super) struct Heir {
 /// Replacements that a key may sleep through within the time in which its state matters; of one that slept longer,
 /// the state is forgotten. Each that still matters costs a decision one more set to lock.
 const GENERATIONS: usize = 32;
+
+/// The numbers that fit beside the time of a state of one word in a table with plans.
+const NARROW_AUX: u64 = 1 << 20;
 
 /// For how long a bucket is not idle after its last debt is over.
 const IDLE_AFTER_US: u64 = 10_000_000;
@@ -97,7 +107,7 @@ impl Buckets {
                 Ok(Arc::clone(&from.each[old]))
             }
             // By the same rule, what was spent there drains as if it had been here.
-            [old] if from.each[old].rule == *quota.rule() => {
+            [old] if from.each[old].rules.own == *quota.rule() => {
                 let since_us = from.each[old].since_us();
                 Ok(Arc::new(Bucket::new(ground, policy, *quota.rule(), since_us)?))
             }
@@ -123,6 +133,39 @@ impl Buckets {
             .iter()
             .map(|quota| Bucket::new(ground, policy, *quota.rule(), began_us).map(Arc::new));
         Ok(Self::of(policy, each.collect::<Result<_, _>>()?, Vec::new()))
+    }
+
+    /// Finds room for the quotas that a key brings, and remembers it with them.
+    ///
+    /// # Errors
+    /// When the tables of this policy cannot keep them, or there is no room.
+    pub(super) fn admit(&self, ground: &Ground, own: &OwnQuotas) -> Result<(), ConfigError> {
+        let now_us = ground.clock.now_us();
+        let mut known = KnownPlans::new();
+        for (index, (bucket, quota)) in (0_u8..).zip(self.each.iter().zip(own.policy.quotas())) {
+            let here = |error: ConfigError| error.in_quota(index.into());
+            if let Some(log) = quota.rule().log() {
+                ground.check_log(&own.policy, log).map_err(here)?;
+            }
+            if matches!(bucket.home, Home::NarrowOwn(_)) && quota.rule().aux_bound() > NARROW_AUX {
+                let problem = format!(
+                    "{} needs more room in memory than the table of this policy has: give the policy a quota that needs as much, such as this one",
+                    quota.quota()
+                );
+                return Err(here(ConfigError::new(ConfigErrorKind::Unsupported, problem)));
+            }
+            let plan = bucket.plan(own, index, now_us).map_err(|_| {
+                let problem = format!(
+                    "no room for the quotas {}: {MOST_PLANS} different ones of keys are in use under this policy, which is the most",
+                    quota.quota()
+                );
+                here(ConfigError::new(ConfigErrorKind::Unsupported, problem))
+            })?;
+            known.extend(plan.map(|plan| (bucket.number, plan)));
+        }
+        // Of several stores that share a limiter, the first is known.
+        _ = own.known.set(Arc::new(known));
+        Ok(())
     }
 
     fn of(policy: &Arc<Policy>, each: Box<[Arc<Bucket>]>, older: Vec<Arc<Replacement>>) -> Self {
@@ -209,7 +252,7 @@ fn alive(older: &[Arc<Replacement>], now_us: u64) -> &[Arc<Replacement>] {
 impl Replacement {
     fn is_alive(&self, now_us: u64) -> bool {
         self.heirs.iter().flat_map(|heir| &heir.follows).any(|bucket| {
-            let spent_us = self.replaced_us.saturating_add(bucket.rule.longest_spend_us());
+            let spent_us = self.replaced_us.saturating_add(bucket.longest_us());
             now_us < spent_us.max(bucket.furthest_us.load(Ordering::Relaxed))
         })
     }
@@ -249,7 +292,9 @@ impl Bucket {
         // Allocated now, so that no decision is the first.
         let home = Home::new(ground, policy, &rule);
         Ok(Self {
-            rule,
+            rules: Rules::new(rule),
+            longest_us: AtomicU64::new(rule.longest_spend_us()),
+            takes_quotas: policy.takes_quotas(),
             capacity: rule.capacity(),
             home,
             number: ground.fresh_bucket(),
@@ -269,8 +314,50 @@ impl Bucket {
 
     /// Whether it is what a quota with that rule would get.
     fn serves(&self, ground: &Ground, policy: &Policy, rule: &Rule) -> bool {
-        let own = (&self.rule, self.keys, self.accounts, self.on_full);
-        own == (rule, ground.keys_of(policy), policy.gives_back(), policy.on_full())
+        let own = (&self.rules.own, self.keys, self.accounts, self.takes_quotas, self.on_full);
+        own == (rule, ground.keys_of(policy), policy.gives_back(), policy.takes_quotas(), policy.on_full())
+    }
+
+    /// How an ask counts under this quota of its policy: by the quota that its key brings, or by the policy's.
+    ///
+    /// # Errors
+    /// When more different quotas are in use than there is room for.
+    #[inline]
+    pub(super) fn counted(&self, ask: &Ask<'_>, quota: u8, now_us: u64) -> Result<Counted, StoreError> {
+        match ask.own() {
+            Some(own) => self.counted_by(own, quota, now_us),
+            None => Ok(Counted { rule: self.rules.own, plan: 0 }),
+        }
+    }
+
+    fn counted_by(&self, own: &OwnQuotas, quota: u8, now_us: u64) -> Result<Counted, StoreError> {
+        let plan = self.plan(own, quota, now_us)?;
+        Ok(plan.map_or(Counted { rule: self.rules.own, plan: 0 }, |plan| plan.counted()))
+    }
+
+    /// The plan of the quota that a key brings; none if it is the policy's own.
+    pub(super) fn plan(
+        &self,
+        own: &OwnQuotas,
+        quota: u8,
+        now_us: u64,
+    ) -> Result<Option<Arc<Plan>>, StoreError> {
+        let known = own.known.get().and_then(|known| known.downcast_ref::<KnownPlans>());
+        if let Some((_, plan)) = known.and_then(|known| known.iter().find(|known| known.0 == self.number)) {
+            return Ok(Some(Arc::clone(plan)));
+        }
+        let rule = own.policy.quotas().get(usize::from(quota)).map(|quota| quota.rule());
+        let Some(rule) = rule.filter(|rule| **rule != self.rules.own) else { return Ok(None) };
+        let plan = self.takes_quotas.then(|| self.rules.plan(rule, now_us)).flatten();
+        let plan = plan.ok_or_else(|| StoreError::new(StoreErrorKind::QuotasExhausted))?;
+        self.longest_us.fetch_max(rule.longest_spend_us(), Ordering::Relaxed);
+        Ok(Some(plan))
+    }
+
+    /// How far ahead a state can reach that comes from spending alone, by any rule that was asked for.
+    pub(super) fn longest_us(&self) -> u64 {
+        // Relaxed: it only grows, before the first spend by that rule.
+        self.longest_us.load(Ordering::Relaxed)
     }
 
     /// The account of a key's bucket that leaves rest.

@@ -9,7 +9,7 @@ use super::home::Place;
 use super::logs::{Entered, Shard};
 use super::place::Cell;
 use super::table::Kept;
-use crate::algorithm::{Spent, State};
+use crate::algorithm::{Rule, Spent, State};
 use crate::receipt::{Receipt, Trace};
 use crate::store::Mode;
 
@@ -36,7 +36,7 @@ impl Place<'_> {
         match self {
             Place::Log(shard) => {
                 let is_known = receipt.at_us() > now_us && is_of(cell.bucket, trace);
-                is_known && shard.entered(cell.hash, entered(trace), now_us) >= cost
+                is_known && shard.entered(cell.in_log(), entered(trace), now_us) >= cost
             }
             place => place.without_turn(cell, cost, now_us).is_some(),
         }
@@ -73,11 +73,11 @@ impl Place<'_> {
     }
 
     fn spend(&mut self, cell: &Cell<'_>, now_us: u64, at_us: u64, cost: u64) -> Effect {
-        let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.bucket.rule);
+        let (bucket, rule) = (cell.bucket, &cell.by.rule);
         match self {
-            Place::Log(shard) => entering(bucket, shard, hash, now_us, at_us, cost),
+            Place::Log(shard) => entering(cell, shard, now_us, at_us, cost),
             place => {
-                let kept = place.kept(hash);
+                let kept = place.kept(cell, now_us);
                 let after = rule.spend(kept.state, now_us, at_us, cost);
                 if at_us > now_us {
                     bucket.ahead.add(rule, kept.state, now_us, at_us, cost);
@@ -89,15 +89,15 @@ impl Place<'_> {
     }
 
     fn charge(&mut self, cell: &Cell<'_>, now_us: u64) -> Effect {
-        let (Cell { bucket, hash, .. }, cost) = (*cell, cell.ask.cost());
+        let (bucket, rule, cost) = (cell.bucket, &cell.by.rule, cell.ask.cost());
         match self {
             Place::Log(shard) => {
-                let room = bucket.rule.debt_ceiling().saturating_sub(shard.used(hash, now_us));
-                entering(bucket, shard, hash, now_us, now_us, cost.min(room))
+                let room = rule.debt_ceiling().saturating_sub(shard.used(cell.in_log(), now_us));
+                entering(cell, shard, now_us, now_us, cost.min(room))
             }
             place => {
-                let kept = place.kept(hash);
-                let (after, spent) = bucket.rule.charge(kept.state, now_us, cost);
+                let kept = place.kept(cell, now_us);
+                let (after, spent) = rule.charge(kept.state, now_us, cost);
                 bucket.reaches(after.until_us);
                 Effect { spent, trace: place.spent(cell, kept, after, now_us, now_us) }
             }
@@ -106,16 +106,16 @@ impl Place<'_> {
 
     /// Spends what was refused, as far as the capacity goes. A log keeps the newest units.
     pub(super) fn count_rejected(&mut self, cell: &Cell<'_>, now_us: u64) {
-        let (Cell { bucket, hash, .. }, cost) = (*cell, cell.ask.cost());
+        let (rule, cost) = (&cell.by.rule, cell.ask.cost());
         match self {
             Place::Log(shard) => {
-                let most = shard.used(hash, now_us).max(bucket.capacity);
-                entering(bucket, shard, hash, now_us, now_us, cost.min(bucket.capacity));
-                shard.keep_newest(hash, now_us, most);
+                let most = shard.used(cell.in_log(), now_us).max(rule.capacity());
+                entering(cell, shard, now_us, now_us, cost.min(rule.capacity()));
+                shard.keep_newest(cell.hash, now_us, most);
             }
             place => {
-                let kept = place.kept(hash);
-                let after = bucket.rule.count_rejected(kept.state, now_us, cost);
+                let kept = place.kept(cell, now_us);
+                let after = rule.count_rejected(kept.state, now_us, cost);
                 place.spent(cell, kept, after, now_us, now_us);
             }
         }
@@ -130,10 +130,10 @@ impl Place<'_> {
         now_us: u64,
         at_us: u64,
     ) -> Trace {
-        let Cell { bucket, hash, .. } = *cell;
-        let after = Kept { state: after, account: bucket.account_of(&before, now_us) };
-        self.put(hash, after, &bucket.rule, now_us);
-        trace(bucket, before.state, after, self.birth(hash), at_us)
+        let Cell { bucket, hash, by, .. } = *cell;
+        let after = Kept { state: after, account: bucket.account_of(&before, now_us), plan: by.plan };
+        self.put(cell, after, now_us);
+        trace((bucket, &by.rule), before.state, after, self.birth(hash), at_us)
     }
 
     /// Gives back what was spent, as far as it still counts.
@@ -153,11 +153,11 @@ impl Place<'_> {
             (Some(trace), place) if is_turn => place.leave(cell, trace, cost, now_us),
             // It is no longer known here.
             (None, _) if is_turn || trace.is_some_and(|trace| !trace.held) => {}
-            (Some(trace), Place::Log(shard)) => shard.give_back(hash, entered(trace), cost, now_us),
+            (Some(trace), Place::Log(shard)) => shard.give_back(cell.in_log(), entered(trace), cost, now_us),
             (Some(trace), place) if trace.floor.is_some() => {
                 place.end_lease(cell, (receipt, trace), cost, now_us);
             }
-            (_, place) if bucket.ahead.may_depend(&bucket.rule, place.state(hash), now_us) => {}
+            (_, place) if bucket.ahead.may_depend(&cell.by.rule, place.state(cell, now_us), now_us) => {}
             (Some(trace), place) if bucket.accounts => place.give_back(cell, receipt, trace, cost, now_us),
             (_, place) if !bucket.never_had(&ask) => {
                 place.give(cell, now_us, Some(now_us.saturating_sub(receipt.at_us())), cost);
@@ -168,11 +168,11 @@ impl Place<'_> {
 
     /// Gives back without an account: as if nothing but this had drained since.
     fn give(&mut self, cell: &Cell<'_>, now_us: u64, ago_us: Option<u64>, cost: u64) {
-        let (hash, rule) = (cell.hash, &cell.bucket.rule);
+        let rule = &cell.by.rule;
         match self {
-            Place::Log(shard) => shard.refund(hash, now_us, ago_us, cost),
+            Place::Log(shard) => shard.refund(cell.in_log(), now_us, ago_us, cost),
             place => {
-                let kept = place.kept(hash);
+                let kept = place.kept(cell, now_us);
                 let after = rule.refund(kept.state, now_us, ago_us.unwrap_or(0), cost);
                 let given = rule.level(kept.state, now_us).saturating_sub(rule.level(after, now_us));
                 place.gives(cell, kept, after, given, now_us);
@@ -182,13 +182,13 @@ impl Place<'_> {
 
     /// Gives back by the account: units drain in the order in which they came.
     fn give_back(&mut self, cell: &Cell<'_>, receipt: &Receipt, trace: &Trace, give: u64, now_us: u64) {
-        let kept = self.kept(cell.hash);
+        let kept = self.kept(cell, now_us);
         if trace.birth != named(cell.bucket, self.birth(cell.hash)) || kept.state.until_us <= now_us {
             return;
         }
         let mut spent = told(cell, receipt, trace);
         spent.given_since = kept.account.given().saturating_sub(trace.given);
-        let (state, given) = cell.bucket.rule.give_back(kept.state, now_us, &spent, give);
+        let (state, given) = cell.by.rule.give_back(kept.state, now_us, &spent, give);
         self.gives(cell, kept, state, given, now_us);
     }
 
@@ -197,7 +197,7 @@ impl Place<'_> {
             let account = kept.account.plus(given).filter(|account| account.birth() != 0);
             kept.account = account.unwrap_or_else(|| cell.bucket.new_account());
         }
-        self.put(cell.hash, kept, &cell.bucket.rule, now_us);
+        self.put(cell, kept, now_us);
     }
 
     /// Gives up the turn of the ask's receipt.
@@ -212,12 +212,12 @@ impl Place<'_> {
 
     /// Gives `cost` units of a turn back that has not come, if no later one depends on it.
     fn leave(&mut self, cell: &Cell<'_>, trace: &Trace, cost: u64, now_us: u64) {
-        let (hash, rule) = (cell.hash, &cell.bucket.rule);
+        let rule = &cell.by.rule;
         match self {
-            Place::Log(shard) => shard.give_back(hash, entered(trace), cost, now_us),
+            Place::Log(shard) => shard.give_back(cell.in_log(), entered(trace), cost, now_us),
             place => {
                 let Some(state) = place.without_turn(cell, cost, now_us) else { return };
-                let kept = Kept { state, ..place.kept(hash) };
+                let kept = Kept { state, ..place.kept(cell, now_us) };
                 // A count forgets the order: those who came later may have found it.
                 let given = if rule.is_level() { 0 } else { cost };
                 place.given(cell, kept, given, now_us);
@@ -228,15 +228,15 @@ impl Place<'_> {
     /// The state without `cost` units of a turn that has not come. Where a level drains, a turn is given up whole.
     fn without_turn(&self, cell: &Cell<'_>, cost: u64, now_us: u64) -> Option<State> {
         let (receipt, trace, whole) = returned(cell)?;
-        let is_whole = cost == whole || !cell.bucket.rule.is_level();
+        let is_whole = cost == whole || !cell.by.rule.is_level();
         // At rest, others have given its units back before it.
-        let state = self.state(cell.hash);
+        let state = self.state(cell, now_us);
         let is_known = state.until_us > now_us && trace.birth == named(cell.bucket, self.birth(cell.hash));
         if receipt.at_us() <= now_us || !is_whole || !is_known {
             return None;
         }
         let turn = Spent { cost, ..told(cell, receipt, trace) };
-        cell.bucket.rule.take_back(state, now_us, &turn)
+        cell.by.rule.take_back(state, now_us, &turn)
     }
 
     /// The turn of the ask's receipt has come: what was held for it is spent now.
@@ -252,9 +252,15 @@ impl Place<'_> {
 
 /// The facts about a spend from the bucket that is known by this birth.
 #[inline]
-pub(super) fn trace(bucket: &Bucket, before: State, after: Kept, birth: u64, at_us: u64) -> Trace {
+pub(super) fn trace(
+    (bucket, rule): (&Bucket, &Rule),
+    before: State,
+    after: Kept,
+    birth: u64,
+    at_us: u64,
+) -> Trace {
     Trace {
-        found: bucket.rule.level(before, at_us),
+        found: rule.level(before, at_us),
         given: after.account.given(),
         birth: named(bucket, birth),
         before,
@@ -286,9 +292,10 @@ pub(super) fn told(cell: &Cell<'_>, receipt: &Receipt, trace: &Trace) -> Spent {
 }
 
 /// Spends in a log; the trace says where the entry is.
-fn entering(bucket: &Bucket, shard: &mut Shard, hash: u64, now_us: u64, at_us: u64, cost: u64) -> Effect {
-    let Entered { at_us, birth } = shard.spend(hash, now_us, at_us, cost);
-    bucket.reaches(now_us.saturating_add(shard.reset_after_us(hash, now_us)));
+fn entering(cell: &Cell<'_>, shard: &mut Shard, now_us: u64, at_us: u64, cost: u64) -> Effect {
+    let (bucket, log) = (cell.bucket, cell.in_log());
+    let Entered { at_us, birth } = shard.spend(log, now_us, at_us, cost);
+    bucket.reaches(now_us.saturating_add(shard.reset_after_us(log, now_us)));
     let after = State::new(at_us, 0);
     Effect { spent: cost, trace: Trace { birth: named(bucket, birth.into()), after, ..Trace::default() } }
 }

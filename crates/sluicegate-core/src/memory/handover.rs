@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::bucket::{Buckets, Heir, Replacement};
+use super::bucket::{Bucket, Buckets, Heir, Replacement};
 use super::holds::{Held, units};
 use super::home::Place;
 use super::place::{Cell, Places};
+use super::plans::Counted;
 use super::store::Inner;
 use super::table::Kept;
 use crate::algorithm::{Rule, State, Units};
@@ -27,6 +28,8 @@ pub(super) struct Handover<'a> {
 
 /// A replaced bucket's memory of a key.
 struct Estate {
+    /// The rule by which it was counted.
+    rule: Rule,
     left: Left,
     held: Held,
     floor: State,
@@ -57,12 +60,21 @@ impl Inner {
         &self,
         ask: &Ask<'a>,
         older: &'a [Arc<Replacement>],
+        now_us: u64,
     ) -> impl Iterator<Item = Handover<'a>> {
         let ask = *ask;
-        let cell = move |bucket| self.cell(bucket, ask, (0, 0));
+        let cell = move |bucket: &'a Bucket, by| self.cell((bucket, by), ask, (0, 0));
+        // In the bucket in force the key goes on as it is asked for, in those between as their policies counted.
+        let by = move |bucket: &Arc<Bucket>| {
+            let own = Counted { rule: bucket.rules.own, plan: 0 };
+            let each = ask.policy().prepared::<Buckets>().map_or(&[][..], |buckets| &buckets.each);
+            let quota = (0_u8..).zip(each).find(|(_, other)| Arc::ptr_eq(other, bucket));
+            quota.and_then(|(quota, _)| bucket.counted(&ask, quota, now_us).ok()).unwrap_or(own)
+        };
         older.iter().map(move |older| {
             let both = |Heir { bucket, follows }: &'a Heir| {
-                (cell(bucket), follows.iter().map(|bucket| cell(bucket)).collect())
+                let old = |bucket: &'a Arc<Bucket>| cell(bucket, Counted { rule: bucket.rules.own, plan: 0 });
+                (cell(bucket, by(bucket)), follows.iter().map(old).collect())
             };
             Handover { how: older.how, heirs: older.heirs.iter().map(both).collect() }
         })
@@ -94,7 +106,7 @@ impl Handover<'_> {
         }
         for (heir, old, estate) in &estates {
             heir.bucket.ahead.inherit(&old.bucket.ahead);
-            places[heir.place].adopt(heir, &old.bucket.rule, estate, self.how, now_us);
+            places[heir.place].adopt(heir, estate, self.how, now_us);
         }
     }
 }
@@ -102,14 +114,15 @@ impl Handover<'_> {
 impl Place<'_> {
     /// The estate of a key here, if it is not at rest; where newcomers start with less than a burst, if it is known.
     fn estate(&mut self, cell: &Cell<'_>, now_us: u64) -> Option<Estate> {
-        let (rule, held) = (&cell.bucket.rule, cell.bucket.holds.of(cell.hash));
+        let rule = cell.bucket.rules.numbered(self.entry(cell.hash).plan);
+        let held = cell.bucket.holds.of(cell.hash);
         let (inherited, mut is_known) = (!self.knows(cell.hash, now_us), false);
         let (left, spent) = match self {
             Place::Log(shard) => {
-                (Left::Entries(shard.entries(cell.hash, now_us)), shard.used(cell.hash, now_us))
+                (Left::Entries(shard.entries(cell.hash, now_us)), shard.used(cell.in_log(), now_us))
             }
             place => {
-                let state = place.state(cell.hash);
+                let state = place.entry(cell.hash).state;
                 is_known = state.until_us > now_us;
                 let least = u64::from(!rule.begins());
                 let spent = if is_known { rule.outstanding(state, now_us).max(least) } else { 0 };
@@ -118,7 +131,7 @@ impl Place<'_> {
         };
         let spent = spent.saturating_add(units(&held));
         let floor = cell.bucket.floors.of(cell.hash, now_us);
-        (spent > 0 || is_known).then_some(Estate { left, held, floor, spent, inherited })
+        (spent > 0 || is_known).then_some(Estate { rule, left, held, floor, spent, inherited })
     }
 
     /// Forgets a key that was handed over.
@@ -127,7 +140,7 @@ impl Place<'_> {
         cell.bucket.has_no_floor(cell.hash);
         match self {
             Place::Log(shard) => shard.reset(cell.hash),
-            place => place.put(cell.hash, Kept::default(), &cell.bucket.rule, now_us),
+            place => place.put(cell, Kept::default(), now_us),
         }
     }
 
@@ -139,41 +152,40 @@ impl Place<'_> {
     ///
     /// It runs under the locks of both buckets, so that a key is adopted once, however many
     /// requests come at the same time.
-    fn adopt(&mut self, cell: &Cell<'_>, from: &Rule, estate: &Estate, how: Inherit, now_us: u64) {
-        let Cell { bucket, hash, .. } = *cell;
-        let Estate { left, held, .. } = estate;
+    fn adopt(&mut self, cell: &Cell<'_>, estate: &Estate, how: Inherit, now_us: u64) {
+        let Cell { bucket, hash, by: Counted { rule, plan }, .. } = *cell;
+        let (rule, Estate { rule: from, left, held, .. }) = (&rule, estate);
         let spent = estate.spent.saturating_sub(units(held));
         let missing = |known: u64| if estate.inherited { spent.saturating_sub(known) } else { spent };
         match self {
             Place::Log(shard) => {
                 match left {
-                    _ if shard.used(hash, now_us) > 0 => {
-                        let spent = missing(shard.used(hash, now_us));
-                        shard.spend(hash, now_us, now_us, spent);
+                    _ if shard.used(cell.in_log(), now_us) > 0 => {
+                        let spent = missing(shard.used(cell.in_log(), now_us));
+                        shard.spend(cell.in_log(), now_us, now_us, spent);
                     }
-                    Left::Entries(entries) if how == Inherit::Spent || *from == bucket.rule => {
+                    Left::Entries(entries) if how == Inherit::Spent || from == rule => {
                         for &(at_us, cost) in entries {
-                            shard.spend(hash, now_us, at_us, cost);
+                            shard.spend(cell.in_log(), now_us, at_us, cost);
                         }
                     }
                     left => {
-                        let units = kept(left, from, &bucket.rule, spent, how, now_us);
+                        let units = kept(left, from, rule, spent, how, now_us);
                         shard.spend(
-                            hash,
+                            cell.in_log(),
                             now_us,
                             now_us,
-                            units.map_or(spent, |units| units.missing_of(bucket.capacity)),
+                            units.map_or(spent, |units| units.missing_of(rule.capacity())),
                         );
                     }
                 }
                 for hold in held {
-                    shard.spend(hash, now_us, hold.until_us, hold.units);
+                    shard.spend(cell.in_log(), now_us, hold.until_us, hold.units);
                 }
-                bucket.reaches(now_us.saturating_add(shard.reset_after_us(hash, now_us)));
+                bucket.reaches(now_us.saturating_add(shard.reset_after_us(cell.in_log(), now_us)));
             }
             place => {
-                let rule = &bucket.rule;
-                let mut known = place.kept(hash);
+                let mut known = place.kept(cell, now_us);
                 if known.state.until_us > now_us {
                     known.account = bucket.account_of(&known, now_us);
                     let spent = missing(rule.outstanding(known.state, now_us));
@@ -184,7 +196,7 @@ impl Place<'_> {
                         (Left::State(state), None) => rule.converted(from, *state, now_us),
                         (Left::Entries(_), None) => rule.holding(spent, now_us),
                     };
-                    known = Kept { state, account: bucket.new_account() };
+                    known = Kept { state, account: bucket.new_account(), plan };
                 }
                 for hold in held {
                     known.state = rule.spend(known.state, now_us, hold.until_us.max(now_us), hold.units);
@@ -194,7 +206,7 @@ impl Place<'_> {
                 if from == rule {
                     bucket.floors.raise(rule, hash, estate.floor, now_us);
                 }
-                place.put(hash, known, rule, now_us);
+                place.put(cell, known, now_us);
             }
         }
     }

@@ -7,9 +7,10 @@
 use std::sync::MutexGuard;
 
 use super::ground::Ground;
-use super::logs::{Logs, Shard};
+use super::logs::{LogCopy, Logs, Shard};
+use super::plans::Rules;
 use super::table::{self, Kept, Locked, Table};
-use crate::algorithm::{Rule, State};
+use crate::algorithm::Rule;
 use crate::policy::{OnFull, Policy};
 
 /// The table of one quota of one policy, or its logs. Allocated when the policy is opened, and never larger.
@@ -22,6 +23,12 @@ pub(super) enum Home {
     NarrowKept(Table<3, 2, true>),
     /// States of two words, and accounts; two to a set.
     WideKept(Table<2, 3, true>),
+    /// States of one word, each counted by a plan; four to a set.
+    NarrowOwn(Table<4, 1, false, 4>),
+    /// States of two words, each counted by a plan; five to two lines.
+    WideOwn(Table<5, 2, false, 5>),
+    /// States, plans and accounts; four to two lines.
+    KeptOwn(Table<4, 3, true, 4>),
     Logs(Logs),
 }
 
@@ -31,6 +38,9 @@ pub(super) enum Place<'a> {
     Wide(Locked<'a, 3, 2, false>),
     NarrowKept(Locked<'a, 3, 2, true>),
     WideKept(Locked<'a, 2, 3, true>),
+    NarrowOwn(Locked<'a, 4, 1, false, 4>),
+    WideOwn(Locked<'a, 5, 2, false, 5>),
+    KeptOwn(Locked<'a, 4, 3, true, 4>),
     Log(MutexGuard<'a, Shard>),
 }
 
@@ -41,6 +51,7 @@ pub(super) enum Place<'a> {
 /// slots than keys make that rare: three to five keys in a hundred meet a full set when the table
 /// is as full as it was made for.
 const OF_FIVE: usize = 187;
+const OF_FOUR: usize = 200;
 const OF_THREE: usize = 225;
 const OF_TWO: usize = 300;
 
@@ -52,6 +63,9 @@ macro_rules! tables {
             $kind::Wide($table) => $call,
             $kind::NarrowKept($table) => $call,
             $kind::WideKept($table) => $call,
+            $kind::NarrowOwn($table) => $call,
+            $kind::WideOwn($table) => $call,
+            $kind::KeptOwn($table) => $call,
             $logs => $log,
         }
     };
@@ -65,8 +79,14 @@ impl Home {
         match rule.log() {
             Some(log) => {
                 let entries = ground.settings.log_entries;
-                Self::Logs(Logs::new(*log, (keys, entries), on_full, ground.fresh_salt(), count))
+                let kept = (on_full, policy.takes_quotas());
+                Self::Logs(Logs::new(*log, (keys, entries), kept, ground.fresh_salt(), count))
             }
+            None if policy.takes_quotas() => match (rule.fits_one_word(), policy.gives_back()) {
+                (true, false) => Self::NarrowOwn(Table::new(slots(OF_FOUR), on_full, count)),
+                (false, false) => Self::WideOwn(Table::new(slots(OF_FIVE), on_full, count)),
+                (_, true) => Self::KeptOwn(Table::new(slots(OF_FOUR), on_full, count)),
+            },
             None => match (rule.fits_one_word(), policy.gives_back()) {
                 (true, false) => Self::Narrow(Table::new(slots(OF_FIVE), on_full, count)),
                 (false, false) => Self::Wide(Table::new(slots(OF_THREE), on_full, count)),
@@ -90,6 +110,9 @@ impl Home {
             Self::Wide(table) => Place::Wide(table.lock(index)),
             Self::NarrowKept(table) => Place::NarrowKept(table.lock(index)),
             Self::WideKept(table) => Place::WideKept(table.lock(index)),
+            Self::NarrowOwn(table) => Place::NarrowOwn(table.lock(index)),
+            Self::WideOwn(table) => Place::WideOwn(table.lock(index)),
+            Self::KeptOwn(table) => Place::KeptOwn(table.lock(index)),
             Self::Logs(logs) => Place::Log(logs.lock(index)),
         }
     }
@@ -116,12 +139,12 @@ fn slots(keys: usize, per_cent: usize) -> usize {
 /// then undone.
 pub(super) enum Copied {
     Set(table::Copy),
-    Log((Vec<(u64, u64)>, u32)),
+    Log(LogCopy),
 }
 
 impl Place<'_> {
-    /// The table's entry of a key; that of a key at rest if this is a log.
-    pub(super) fn kept(&self, hash: u64) -> Kept {
+    /// The table's entry of a key as it is there; that of a key at rest if this is a log.
+    pub(super) fn entry(&self, hash: u64) -> Kept {
         self.look(hash).1
     }
 
@@ -133,16 +156,8 @@ impl Place<'_> {
 
     /// Stores what is known of a key where `look` found it.
     #[inline(always)]
-    pub(super) fn put_at(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
-        tables!(self, Place, set => set.put(slot, hash, kept, rule, now_us), Place::Log(_) => {});
-    }
-
-    pub(super) fn state(&self, hash: u64) -> State {
-        self.kept(hash).state
-    }
-
-    pub(super) fn put(&mut self, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
-        tables!(self, Place, set => set.put(set.find(hash), hash, kept, rule, now_us), Place::Log(_) => {});
+    pub(super) fn put_at(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
+        tables!(self, Place, set => set.put(slot, hash, kept, rules, now_us), Place::Log(_) => {});
     }
 
     /// Whether the key is here itself: of another, what it inherits is known at most.
@@ -161,7 +176,10 @@ impl Place<'_> {
         match self {
             Place::Narrow(set) => set.forgotten(),
             Place::Wide(set) => set.forgotten(),
-            Place::NarrowKept(_) | Place::WideKept(_) => self.kept(hash).account.birth(),
+            // Counted by another plan it is another one, too.
+            Place::NarrowOwn(set) => set.forgotten() | u64::from(self.entry(hash).plan) << 16,
+            Place::WideOwn(set) => set.forgotten() | u64::from(self.entry(hash).plan) << 16,
+            Place::NarrowKept(_) | Place::WideKept(_) | Place::KeptOwn(_) => self.entry(hash).account.birth(),
             Place::Log(_) => 0,
         }
     }
@@ -190,7 +208,7 @@ mod tests {
     #[test]
     fn slots_are_reckoned_without_a_product_that_is_larger_than_they_are() {
         for keys in [1, 99, 100, 101, 12_345, 22_968_473, 1 << 31] {
-            for per_cent in [OF_FIVE, OF_THREE, OF_TWO] {
+            for per_cent in [OF_FIVE, OF_FOUR, OF_THREE, OF_TWO] {
                 let exact = keys as u64 * per_cent as u64 / 100;
                 assert_eq!(slots(keys, per_cent) as u64, exact, "{keys} at {per_cent}");
                 assert!(keys as u64 / 100 * per_cent as u64 <= exact);

@@ -12,6 +12,7 @@ use super::bucket::Bucket;
 use super::change::{Effect, named, told};
 use super::home::Place;
 use super::place::Cell;
+use super::plans::Counted;
 use super::table::Kept;
 use crate::algorithm::{Rule, Spent, State};
 use crate::receipt::{Receipt, Trace};
@@ -19,17 +20,17 @@ use crate::receipt::{Receipt, Trace};
 impl Place<'_> {
     /// How many units of a key can be leased.
     pub(super) fn leasable(&mut self, cell: &Cell<'_>, now_us: u64) -> u64 {
-        let bucket = cell.bucket;
-        let has_room = || !bucket.rule.is_level() || bucket.floors.has_room(cell.hash, now_us);
-        if bucket.rule.can_lease() && has_room() { self.balance(cell, now_us).remaining } else { 0 }
+        let (bucket, rule) = (cell.bucket, &cell.by.rule);
+        let has_room = || !rule.is_level() || bucket.floors.has_room(cell.hash, now_us);
+        if rule.can_lease() && has_room() { self.balance(cell, now_us).remaining } else { 0 }
     }
 
     /// Leases units that the key has.
     pub(super) fn lease(&mut self, cell: &Cell<'_>, now_us: u64, units: u64) -> Effect {
-        let (Cell { bucket, hash, .. }, kept) = (*cell, self.kept(cell.hash));
-        let after = bucket.rule.spend(kept.state, now_us, now_us, units);
+        let (Cell { bucket, hash, by: Counted { rule, .. }, .. }, kept) = (*cell, self.kept(cell, now_us));
+        let after = rule.spend(kept.state, now_us, now_us, units);
         let trace = self.spent(cell, kept, after, now_us, now_us);
-        let floor = bucket.rule.is_level().then(|| {
+        let floor = rule.is_level().then(|| {
             let before = bucket.floors.of(hash, now_us);
             bucket.floors.set(hash, after, now_us);
             before
@@ -46,8 +47,8 @@ impl Place<'_> {
         cost: u64,
         now_us: u64,
     ) {
-        let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.bucket.rule);
-        let kept = self.kept(hash);
+        let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.by.rule);
+        let kept = self.kept(cell, now_us);
         let Some(before) = trace.floor.filter(|_| trace.birth == named(bucket, self.birth(hash))) else {
             return;
         };
@@ -67,7 +68,7 @@ impl Place<'_> {
 
     /// Stores what is left after something was given back, which is not below the floor.
     pub(super) fn gives(&mut self, cell: &Cell<'_>, kept: Kept, after: State, given: u64, now_us: u64) {
-        let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.bucket.rule);
+        let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.by.rule);
         let floor = bucket.floors.of(hash, now_us);
         if floor == State::REST {
             return self.given(cell, Kept { state: after, ..kept }, given, now_us);

@@ -31,6 +31,7 @@
 //! | `logs` | sliding logs, whose states are lists |
 //! | `ground` | sizes, time, hash and numbers, the same for all buckets of a store |
 //! | `home`, `place` | one face for both |
+//! | `plans` | the rules by which keys are counted that bring quotas of their own |
 //! | `decide` | three ways of deciding, of which the general one is right for everything |
 //! | `change` | what an ask does to a state |
 //! | `bucket`, `handover` | a policy's quotas, and how keys go on when it is replaced |
@@ -59,6 +60,7 @@ mod home;
 mod leases;
 mod logs;
 mod place;
+mod plans;
 mod store;
 mod table;
 

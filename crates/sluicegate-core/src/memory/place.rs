@@ -5,8 +5,9 @@ use smallvec::SmallVec;
 use super::bucket::Bucket;
 use super::holds::{Hold, units};
 use super::home::Place;
+use super::plans::Counted;
 use super::table::Kept;
-use crate::algorithm::{NEVER, Rule, Slot, State};
+use crate::algorithm::{NEVER, Rule, SlidingLog, Slot, State};
 use crate::store::{Ask, Balance, Mode};
 
 /// A set or shard: the number of its bucket, and which one it is there. Several are locked in this order.
@@ -21,6 +22,8 @@ pub(super) struct Cell<'a> {
     pub(super) bucket: &'a Bucket,
     pub(super) ask: Ask<'a>,
     pub(super) hash: u64,
+    /// How the ask counts: by the rule of the policy's quota, or by one that the key brings.
+    pub(super) by: Counted,
     /// The ask that it belongs to, and the quota of that ask's policy.
     pub(super) at: (u8, u8),
     pub(super) spot: Spot,
@@ -29,6 +32,11 @@ pub(super) struct Cell<'a> {
 }
 
 impl Cell<'_> {
+    /// The key in a log, and the rule by which the ask counts it; for a bucket of logs.
+    pub(super) fn in_log(&self) -> (u64, &SlidingLog) {
+        (self.hash, self.by.rule.log().expect("a bucket of logs has rules of logs"))
+    }
+
     /// Whether both are about the same state.
     pub(super) fn is_twin_of(&self, other: &Self) -> bool {
         self.hash == other.hash && self.bucket.number == other.bucket.number
@@ -39,56 +47,72 @@ impl Cell<'_> {
 pub(super) type Places<'a> = SmallVec<[Place<'a>; 4]>;
 
 impl Place<'_> {
+    /// The table's entry of the key, as the ask counts it; that of a key at rest if this is a log.
+    pub(super) fn kept(&self, cell: &Cell<'_>, now_us: u64) -> Kept {
+        cell.bucket.rules.counted(self.entry(cell.hash), (&cell.by.rule, cell.by.plan), now_us)
+    }
+
+    pub(super) fn state(&self, cell: &Cell<'_>, now_us: u64) -> State {
+        self.kept(cell, now_us).state
+    }
+
+    /// Stores an entry of the key, which is counted as the ask counts.
+    pub(super) fn put(&mut self, cell: &Cell<'_>, kept: Kept, now_us: u64) {
+        let (kept, rules) = (Kept { plan: cell.by.plan, ..kept }, &cell.bucket.rules);
+        rules.reaches(kept.plan, kept.state.until_us);
+        self.put_at(self.look(cell.hash).0, cell.hash, kept, rules, now_us);
+    }
+
     /// When `cost` would pass if nothing else arrived.
     pub(super) fn slot(&mut self, cell: &Cell<'_>, now_us: u64, cost: u64) -> Slot {
-        let rule = &cell.bucket.rule;
+        let rule = &cell.by.rule;
         if !cell.bucket.holds.any() && !matches!(self, Place::Log(_)) {
-            return rule.slot(self.state(cell.hash), now_us, cost);
+            return rule.slot(self.state(cell, now_us), now_us, cost);
         }
         let held = cell.bucket.holds.of(cell.hash);
         match self {
-            Place::Log(shard) => shard.slot(cell.hash, &held, now_us, cost),
-            place => slot_beside(rule, place.state(cell.hash), &held, now_us, cost),
+            Place::Log(shard) => shard.slot(cell.in_log(), &held, now_us, cost),
+            place => slot_beside(rule, place.state(cell, now_us), &held, now_us, cost),
         }
     }
 
     /// The units left in the key's bucket.
     pub(super) fn balance(&mut self, cell: &Cell<'_>, now_us: u64) -> Balance {
-        let (held, Cell { bucket, hash, .. }) = (cell.bucket.holds.of(cell.hash), *cell);
+        let (held, rule) = (cell.bucket.holds.of(cell.hash), &cell.by.rule);
         let (remaining, reset_after_us) = match self {
             Place::Log(shard) => {
-                let period_us = bucket.rule.longest_spend_us();
+                let period_us = rule.longest_spend_us();
                 let last = held.last().map_or(0, |hold| hold.until_us.saturating_add(period_us));
-                let used = shard.used(hash, now_us);
+                let used = shard.used(cell.in_log(), now_us);
                 (
-                    bucket.capacity.saturating_sub(used),
-                    shard.reset_after_us(hash, now_us).max(last.saturating_sub(now_us)),
+                    rule.capacity().saturating_sub(used),
+                    shard.reset_after_us(cell.in_log(), now_us).max(last.saturating_sub(now_us)),
                 )
             }
             place => {
-                let (rule, state) = (&bucket.rule, place.state(hash));
+                let state = place.state(cell, now_us);
                 let after = held.iter().fold(state, |state, hold| departed(rule, state, hold));
                 (rule.remaining(state, now_us), rule.reset_after_us(after, now_us))
             }
         };
         let remaining = remaining.saturating_sub(units(&held));
-        Balance { capacity: bucket.capacity, remaining, reset_after_us }
+        Balance { capacity: rule.capacity(), remaining, reset_after_us }
     }
 
     /// Where newcomers start with less than a burst, the key of an ask that spends is known from now on, whatever becomes of
     /// that: otherwise one that is refused would be refused as a newcomer forever.
     pub(super) fn begin(&mut self, cell: &Cell<'_>, now_us: u64) {
-        let Cell { bucket, hash, ask, .. } = *cell;
+        let Cell { bucket, ask, by, .. } = *cell;
         let spends = ask.mode().spends() || ask.mode() == Mode::Charge;
-        if bucket.rule.begins() && spends && self.state(hash).until_us <= now_us {
-            let kept = Kept { state: bucket.rule.begun(now_us), account: bucket.new_account() };
-            self.put(hash, kept, &bucket.rule, now_us);
+        if by.rule.begins() && spends && self.state(cell, now_us).until_us <= now_us {
+            let kept = Kept { state: by.rule.begun(now_us), account: bucket.new_account(), plan: by.plan };
+            self.put(cell, kept, now_us);
         }
     }
 
     /// Spends what was held until now for requests that have departed, or are gone, as of the moment of each departure.
     pub(super) fn settle(&mut self, cell: &Cell<'_>, now_us: u64) {
-        let Cell { bucket, hash, .. } = *cell;
+        let Cell { bucket, hash, by, .. } = *cell;
         if !bucket.holds.any() {
             return;
         }
@@ -97,16 +121,16 @@ impl Place<'_> {
         match self {
             Place::Log(shard) => {
                 for hold in &ended {
-                    shard.spend(hash, now_us, hold.until_us, hold.units);
+                    shard.spend(cell.in_log(), now_us, hold.until_us, hold.units);
                 }
             }
             place => {
-                let mut kept = place.kept(hash);
+                let mut kept = place.kept(cell, now_us);
                 kept.account = bucket.account_of(&kept, first.until_us);
                 // All of them before it is stored: what one leaves may be at rest by now, and not what all leave.
-                kept.state = ended.iter().fold(kept.state, |state, hold| departed(&bucket.rule, state, hold));
+                kept.state = ended.iter().fold(kept.state, |state, hold| departed(&by.rule, state, hold));
                 bucket.reaches(kept.state.until_us);
-                place.put(hash, kept, &bucket.rule, now_us);
+                place.put(cell, kept, now_us);
             }
         }
     }

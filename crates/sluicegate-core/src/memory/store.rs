@@ -123,7 +123,8 @@ impl Inner {
         // Relaxed: counts for a gauge.
         let [evictions, inherited] =
             [&self.ground.evictions, &self.ground.inherited].map(|count| count.load(Ordering::Relaxed));
-        MemoryStats { keys, slots, evictions, inherited }
+        let quotas = buckets.iter().map(|bucket| bucket.rules.in_use()).sum();
+        MemoryStats { keys, slots, evictions, inherited, quotas }
     }
 
     /// A policy that no request asks under any more lets go here of what is over. That is at every replacement while policies are
@@ -149,6 +150,13 @@ impl Store for Inner {
         let (replaced, inherit) = replaces.unzip();
         let predecessor = replaced.map(PreparedPolicy::replaced::<Buckets>).transpose()?.zip(inherit);
         self.open.open(policy, replaced, |policy| Buckets::new(&self.ground, policy, predecessor.as_ref()))
+    }
+
+    fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
+        match policy.own() {
+            Some(own) => policy.replaced::<Buckets>()?.admit(&self.ground, own),
+            None => Ok(()),
+        }
     }
 
     #[inline]

@@ -52,6 +52,7 @@ mod name;
 mod options;
 #[cfg(feature = "limiter")]
 mod overrides;
+mod quotas;
 mod settings;
 mod share;
 mod suspension;
@@ -66,6 +67,7 @@ pub(crate) use self::name::check_name;
 pub use self::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 #[cfg(feature = "limiter")]
 pub use self::overrides::{Override, OverrideBuilder};
+pub use self::quotas::Quotas;
 use self::settings::Settings;
 pub use self::suspension::Suspension;
 use crate::algorithm::{Algorithm, Rule};
@@ -276,9 +278,32 @@ impl Policy {
         Self { settings: Settings { keys, ..self.settings }, ..self.clone() }
     }
 
-    /// Whether both decide alike; what one of them remembers for refunds aside.
+    /// Whether keys may bring [quotas of their own](crate::RateLimiter::with_quotas), for which a store keeps with each key
+    /// which quotas it was counted by.
+    #[inline]
+    pub fn takes_quotas(&self) -> bool {
+        self.settings.takes_quotas
+    }
+
+    /// The policy with room for the quotas of keys; see [`takes_quotas`](Self::takes_quotas).
+    #[must_use]
+    pub fn taking_quotas(&self) -> Self {
+        Self { settings: Settings { takes_quotas: true, ..self.settings }, ..self.clone() }
+    }
+
+    /// Whether both decide alike, whatever they remember for refunds and for the quotas of keys.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self == other || self.with_refunds() == other.with_refunds()
+        let whole = |policy: &Self| policy.with_refunds().taking_quotas();
+        self == other || whole(self) == whole(other)
+    }
+
+    /// The policy with what an open one remembers beyond its numbers: for refunds, and for the quotas of keys.
+    #[cfg(feature = "limiter")]
+    pub(crate) fn remembering_as(self, open: &Self) -> Self {
+        let Settings { gives_back, takes_quotas, .. } = open.settings;
+        let gives_back = gives_back || self.settings.gives_back;
+        let takes_quotas = takes_quotas || self.settings.takes_quotas;
+        Self { settings: Settings { gives_back, takes_quotas, ..self.settings }, ..self }
     }
 }
 

@@ -11,6 +11,8 @@ pub(super) struct Settings {
     pub(super) mode: PolicyMode,
     pub(super) is_hidden: bool,
     pub(super) gives_back: bool,
+    /// Whether keys may bring quotas of their own.
+    pub(super) takes_quotas: bool,
     pub(super) counts_rejected: bool,
     pub(super) version: Option<u64>,
     /// The highest debt in units; as the rule has it by default.

@@ -1,9 +1,11 @@
 //! The input of a store: [`Ask`], with its [`Mode`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::prepared::PreparedPolicy;
+use super::prepared::{OwnQuotas, PreparedPolicy};
 use crate::key::KeyRef;
+use crate::policy::Policy;
 use crate::receipt::Receipt;
 
 /// One request's ask of one policy.
@@ -37,13 +39,14 @@ pub struct Ask<'a> {
     costs: &'a [u64],
     mode: Mode,
     receipt: Option<&'a Receipt>,
+    own: Option<&'a Arc<OwnQuotas>>,
 }
 
 impl<'a> Ask<'a> {
     /// An ask for `cost` units of `key`'s bucket.
     #[inline]
     pub fn new(policy: &'a PreparedPolicy, key: KeyRef<'a>, cost: u64, mode: Mode) -> Self {
-        Self { policy, key, cost, costs: &[], mode, receipt: None }
+        Self { policy, key, cost, costs: &[], mode, receipt: None, own: policy.own() }
     }
 
     /// The same ask, of a policy as another store has prepared it: for stores around stores.
@@ -53,6 +56,30 @@ impl<'a> Ask<'a> {
         'a: 'b,
     {
         Ask { policy, ..self }
+    }
+
+    /// The ask with these quotas of the key.
+    pub(crate) fn under(self, own: Option<&'a Arc<OwnQuotas>>) -> Self {
+        Self { own, ..self }
+    }
+
+    /// The quotas that the key brings, if it has its own.
+    #[inline]
+    pub(crate) fn own(&self) -> Option<&'a Arc<OwnQuotas>> {
+        self.own
+    }
+
+    /// Whether the key brings quotas of its own.
+    #[inline]
+    pub fn has_own_quotas(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// The policy with the numbers that decide this ask: the quotas that the key brings, or those of its
+    /// [`policy`](Self::policy). A store decides by the rules of these quotas.
+    #[inline]
+    pub fn numbers(&self) -> &'a Arc<Policy> {
+        self.own.map_or_else(|| self.policy.policy(), |own| &own.policy)
     }
 
     /// The same ask with a cost of its own for each quota, in their order: for what one of them still counts and another

@@ -43,7 +43,7 @@ pub use self::judge::{Balance, Judged, judge};
 pub use self::limiters::Limiters;
 pub(crate) use self::outage::{assumed, in_outage};
 pub use self::place::Place;
-pub(crate) use self::prepared::SuspensionBuckets;
+pub(crate) use self::prepared::{OwnQuotas, SuspensionBuckets};
 pub use self::prepared::{PreparedPolicy, WeakPolicy};
 pub use self::registry::Registry;
 pub(crate) use self::registry::{make_room, name_taken};
@@ -52,7 +52,7 @@ pub use self::short::ShortWay;
 pub use crate::algorithm::Inherit;
 use crate::clock::{Clock, SystemClock};
 pub use crate::decision::{DecidedBy, QuotaStatus};
-use crate::error::ConfigError;
+use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
 pub use crate::receipt::{Piece, Trace};
 pub use crate::status::{DenyCacheStatus, LeaseStatus, StoreStatus};
@@ -83,6 +83,19 @@ pub trait Store: Send + Sync + 'static {
         policy: Arc<Policy>,
         replaces: Option<(&PreparedPolicy, Inherit)>,
     ) -> Result<PreparedPolicy, ConfigError>;
+
+    /// Checks that this store can keep the quotas that a key brings ([`PreparedPolicy::numbers`]) exactly. By default it cannot: a store
+    /// that does not decide by [`Ask::numbers`] would decide by the policy's own.
+    ///
+    /// # Errors
+    /// When it cannot, or when more different quotas are in use at once than it has room for.
+    fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
+        let problem = format!(
+            "this store keeps no quotas of keys ({}): give such keys a policy of their own",
+            policy.numbers()
+        );
+        Err(ConfigError::new(ConfigErrorKind::Unsupported, problem))
+    }
 
     /// Decides all asks of one request together: all spend, or none does.
     ///

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::{OnExceeded, Policy, PolicyMode};
@@ -25,6 +25,16 @@ pub struct PreparedPolicy {
     spends: Mode,
     is_plain: bool,
     short_way: Option<Arc<dyn ShortWay>>,
+    /// The quotas of a key, in the place of its policy's.
+    own: Option<Arc<OwnQuotas>>,
+}
+
+/// The quotas that a key brings, as the policy that they make of its own.
+pub(crate) struct OwnQuotas {
+    /// The policy with these quotas.
+    pub(crate) policy: Arc<Policy>,
+    /// What a store in memory knows of them; of several stores the first that was asked.
+    pub(crate) known: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The buckets that say which keys of a policy are suspended, as the policy's own store has prepared them.
@@ -49,7 +59,7 @@ impl PreparedPolicy {
             OnExceeded::Wait { longest } => Mode::Reserve { longest },
         };
         let is_plain = policy.mode() != PolicyMode::Off;
-        Self { policy, prepared, suspension: None, spends, is_plain, short_way: None }
+        Self { policy, prepared, suspension: None, spends, is_plain, short_way: None, own: None }
     }
 
     /// The same, with the buckets of its suspension.
@@ -62,6 +72,23 @@ impl PreparedPolicy {
         let may_take_it = self.policy.mode() != PolicyMode::Off && self.spends == Mode::Spend;
         let short_way = if may_take_it { store.short_way(&self) } else { None };
         Self { short_way, ..self }
+    }
+
+    /// The policy as it is prepared, for a key with quotas of its own.
+    pub(crate) fn under(&self, own: Arc<OwnQuotas>) -> Self {
+        Self { short_way: None, own: Some(own), ..self.clone() }
+    }
+
+    /// The quotas of the key, if it has its own.
+    #[inline]
+    pub(crate) fn own(&self) -> Option<&Arc<OwnQuotas>> {
+        self.own.as_ref()
+    }
+
+    /// The policy with the numbers that decide: the key's own quotas, or those of [`policy`](Self::policy).
+    #[inline]
+    pub fn numbers(&self) -> &Arc<Policy> {
+        self.own.as_ref().map_or(&self.policy, |own| &own.policy)
     }
 
     /// The short way of an ask that spends, if there is one.
@@ -167,6 +194,12 @@ impl WeakPolicy {
 impl fmt::Debug for WeakPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("WeakPolicy").field(&self.policy.name()).finish()
+    }
+}
+
+impl fmt::Debug for OwnQuotas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnQuotas").field(&self.policy).finish()
     }
 }
 

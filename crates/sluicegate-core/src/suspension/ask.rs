@@ -58,7 +58,7 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
             peeks = if peeks.is_empty() { peek..peek + 1 } else { peeks.start..peek + 1 };
             all.push(Ask::new(bucket, ask.key(), 1, Mode::Peek));
         }
-        let first = ask.policy().policy().quotas().first();
+        let first = ask.numbers().quotas().first();
         let capacity = first.map_or(0, |quota| quota.rule().capacity());
         watched.push(Watch { place, peeks, capacity });
     }

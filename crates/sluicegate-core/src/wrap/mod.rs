@@ -171,6 +171,14 @@ impl<W: Wrap> Store for W {
         Ok(PreparedPolicy::new(Arc::clone(inner.policy()), Arc::new(Layered { inner, own })))
     }
 
+    fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
+        let layered = policy.replaced::<Layered<W::Own>>()?;
+        match policy.own() {
+            Some(own) => self.within().store().admit(&layered.inner.under(Arc::clone(own))),
+            None => Ok(()),
+        }
+    }
+
     #[inline]
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.ask(asks)

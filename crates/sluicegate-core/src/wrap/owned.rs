@@ -1,10 +1,12 @@
 //! An ask that outlives its call: [`OwnedAsk`].
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::key::Key;
 use crate::receipt::Receipt;
-use crate::store::{Ask, Mode, PreparedPolicy};
+use crate::store::{Ask, Mode, OwnQuotas, PreparedPolicy};
 
 /// An ask that outlives its call, for stores around stores that go on when an answer has come.
 ///
@@ -12,6 +14,7 @@ use crate::store::{Ask, Mode, PreparedPolicy};
 #[derive(Debug)]
 pub struct OwnedAsk {
     policy: PreparedPolicy,
+    own: Option<Arc<OwnQuotas>>,
     key: Key,
     cost: u64,
     costs: SmallVec<[u64; 2]>,
@@ -24,6 +27,7 @@ impl OwnedAsk {
     pub fn new(ask: &Ask<'_>) -> Self {
         Self {
             policy: ask.policy().clone(),
+            own: ask.own().cloned(),
             key: ask.key().to_key(),
             cost: ask.cost(),
             costs: ask.costs().into(),
@@ -34,7 +38,8 @@ impl OwnedAsk {
 
     /// The ask.
     pub fn ask(&self) -> Ask<'_> {
-        let mut ask = Ask::new(&self.policy, self.key.as_ref(), self.cost, self.mode);
+        let mut ask =
+            Ask::new(&self.policy, self.key.as_ref(), self.cost, self.mode).under(self.own.as_ref());
         if !self.costs.is_empty() {
             ask = ask.with_costs(&self.costs);
         }

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use super::single::{Found, spend_now, status_after};
-use crate::algorithm::{Looked, State};
+use crate::algorithm::{Looked, Rule, State};
 use crate::decision::Decision;
 use crate::key::KeyRef;
 use crate::memory::bucket::{Bucket, Buckets};
 use crate::memory::ground::Ground;
 use crate::memory::home::Home;
 use crate::memory::logs::Logs;
+use crate::memory::plans::Plan;
 use crate::memory::table::{Table, state_words};
 use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
 
@@ -20,6 +21,9 @@ use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
 pub(in crate::memory) struct Alone {
     ground: Arc<Ground>,
     bucket: Arc<Bucket>,
+    /// The policy's rule, or that of the quota that the key brings.
+    rule: Rule,
+    plan: Option<Arc<Plan>>,
     buckets: Arc<Buckets>,
     /// Those that say which keys are suspended. While one of them may say so of any key, it is left to the other ways.
     suspensions: Box<[Arc<Buckets>]>,
@@ -36,13 +40,16 @@ impl Alone {
         if bucket.accounts {
             return None;
         }
+        let plan = policy.own().map(|own| bucket.plan(own, 0, ground.clock.now_us()));
+        let plan = plan.transpose().ok()?.flatten();
+        let rule = plan.as_ref().map_or(bucket.rules.own, |plan| plan.rule);
         let (ground, bucket) = (Arc::clone(ground), Arc::clone(bucket));
         let suspensions = policy.suspension().into_iter();
         let suspensions =
             suspensions.flat_map(|suspension| suspension.everywhere.iter().chain([&suspension.suspended]));
         let suspensions: Box<[_]> = suspensions.map(buckets_of).collect::<Option<_>>()?;
         let counts_rejected = policy.policy().counts_rejected() || !suspensions.is_empty();
-        Some(Self { ground, bucket, buckets, suspensions, counts_rejected })
+        Some(Self { ground, bucket, rule, plan, buckets, suspensions, counts_rejected })
     }
 
     /// Whether something matters beside the bucket: a replaced policy, or a suspension.
@@ -55,9 +62,9 @@ impl Alone {
     /// Spends from a table, and says when that was and where the key stands.
     // Always, as the next one: there is a function for each kind of home, in which all sizes are known.
     #[inline(always)]
-    fn spend_in<const SLOTS: usize, const WORDS: usize>(
+    fn spend_in<const SLOTS: usize, const WORDS: usize, const OWN: usize>(
         &self,
-        table: &Table<SLOTS, WORDS, false>,
+        table: &Table<SLOTS, WORDS, false, OWN>,
         (key, cost): (&KeyRef<'_>, u64),
     ) -> Option<(u64, Looked)> {
         let bucket = &*self.bucket;
@@ -71,8 +78,13 @@ impl Alone {
         }
         let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
         let (slot, before) = set.look(hash);
-        let found = Found { set, slot, hash, before, bucket, now_us, after: &mut None };
-        let spent = spend_now::<WORDS, false>(&bucket.rule, before.state, now_us, cost, found)?;
+        let plan = self.plan.as_deref();
+        let is_other = || before.plan != plan.map_or(0, |plan| plan.number) && before.state.until_us > now_us;
+        if OWN > 0 && is_other() {
+            return None;
+        }
+        let found = Found { set, slot, hash, before, bucket, now_us, plan, after: &mut None };
+        let spent = spend_now::<WORDS, false>(&self.rule, before.state, now_us, cost, found)?;
         (spent.passed || !self.counts_rejected).then_some((now_us, spent))
     }
 
@@ -98,7 +110,7 @@ impl Alone {
         otherwise: &dyn Fn() -> DecisionFuture,
     ) -> DecisionFuture {
         let Some((now_us, spent)) = spent else { return otherwise() };
-        let status = status_after((0, 0), self.bucket.capacity, &spent, cost);
+        let status = status_after((0, 0), self.rule.capacity(), &spent, cost);
         DecisionFuture::ready(Ok(Decision::single(now_us, status)))
     }
 }
@@ -112,8 +124,10 @@ impl ShortWay for Alone {
         match &self.bucket.home {
             Home::Narrow(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
             Home::Wide(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
+            Home::NarrowOwn(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
+            Home::WideOwn(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
             Home::Logs(logs) => self.decided(self.spend_in_log(logs, asked), cost, otherwise),
-            Home::NarrowKept(_) | Home::WideKept(_) => otherwise(),
+            Home::NarrowKept(_) | Home::WideKept(_) | Home::KeptOwn(_) => otherwise(),
         }
     }
 
@@ -125,8 +139,10 @@ impl ShortWay for Alone {
         let spent = match &self.bucket.home {
             Home::Narrow(table) => self.spend_in(table, asked),
             Home::Wide(table) => self.spend_in(table, asked),
+            Home::NarrowOwn(table) => self.spend_in(table, asked),
+            Home::WideOwn(table) => self.spend_in(table, asked),
             // Looking at a log is most of its decision.
-            Home::Logs(_) | Home::NarrowKept(_) | Home::WideKept(_) => None,
+            Home::Logs(_) | Home::NarrowKept(_) | Home::WideKept(_) | Home::KeptOwn(_) => None,
         };
         spent.is_some_and(|(_, spent)| spent.passed)
     }

@@ -10,10 +10,11 @@
 
 use super::single::status_after;
 use super::{buckets_of, counts_rejected};
-use crate::algorithm::{Left, Looked, Rule, State};
+use crate::algorithm::{Left, Looked, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::home::{Home, Place};
+use crate::memory::plans::Rules;
 use crate::memory::store::Inner;
 use crate::memory::table::{Kept, Locked};
 use crate::store::{Ask, DecisionFuture, Mode};
@@ -67,7 +68,8 @@ impl Inner {
         let mut all = all.iter_mut();
         for (policy, ask) in (0_u8..).zip(asks) {
             let buckets = buckets_of(ask).ok()?;
-            if buckets.has_older() || !matches!(ask.mode(), Mode::Spend | Mode::Peek) {
+            if buckets.has_older() || ask.has_own_quotas() || !matches!(ask.mode(), Mode::Spend | Mode::Peek)
+            {
                 return None;
             }
             for (quota, bucket) in (0_u8..).zip(&*buckets.each) {
@@ -99,7 +101,7 @@ impl Inner {
         let is_twice = (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
         let spent = if is_twice {
             None
-        } else if few.iter().all(|asked| asked.bucket.rule.is_plain()) {
+        } else if few.iter().all(|asked| asked.bucket.rules.own.is_plain()) {
             self.spend_levels(&mut few)
         } else {
             self.spend_several(&mut few)
@@ -146,7 +148,7 @@ impl Inner {
 /// A locked set of a table that is known, or one of any.
 trait Spot {
     fn look(&self, hash: u64) -> (Option<usize>, Kept);
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64);
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64);
 }
 
 impl Spot for Place<'_> {
@@ -156,8 +158,8 @@ impl Spot for Place<'_> {
     }
 
     #[inline(always)]
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
-        self.put_at(slot, hash, kept, rule, now_us);
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
+        self.put_at(slot, hash, kept, rules, now_us);
     }
 }
 
@@ -168,8 +170,8 @@ impl<const SLOTS: usize, const WORDS: usize> Spot for Locked<'_, SLOTS, WORDS, f
     }
 
     #[inline(always)]
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
-        self.put(slot, hash, kept, rule, now_us);
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
+        self.put(slot, hash, kept, rules, now_us);
     }
 }
 
@@ -197,7 +199,7 @@ fn spend<S: Spot, const N: usize>(
     for (asked, spot) in few.iter_mut().zip(spots.iter_mut().flatten()) {
         if granted && asked.ask.mode().spends() {
             let kept = Kept { state: asked.spent.state, ..Kept::default() };
-            spot.put(asked.slot, asked.hash, kept, &asked.bucket.rule, now_us);
+            spot.put(asked.slot, asked.hash, kept, &asked.bucket.rules, now_us);
         } else {
             asked.spend_nothing(spot.look(asked.hash).1.state, now_us);
         }
@@ -219,7 +221,7 @@ impl Asked<'_> {
     #[inline(always)]
     fn spend_now(&mut self, state: State, now_us: u64) -> Option<()> {
         // First what most are, so that it goes from registers to where it stays.
-        match self.bucket.rule.spend_plainly_now(state, now_us, self.cost) {
+        match self.bucket.rules.own.spend_plainly_now(state, now_us, self.cost) {
             Some(spent) => self.spent = spent,
             None => self.spend_other_now(state, now_us)?,
         }
@@ -228,7 +230,7 @@ impl Asked<'_> {
 
     #[inline(never)]
     fn spend_other_now(&mut self, state: State, now_us: u64) -> Option<()> {
-        self.spent = self.bucket.rule.spend_now(state, now_us, self.cost, ())?;
+        self.spent = self.bucket.rules.own.spend_now(state, now_us, self.cost, ())?;
         Some(())
     }
 

@@ -18,6 +18,7 @@ use crate::memory::handover::Handover;
 use crate::memory::holds::Held;
 use crate::memory::home::{Copied, Home};
 use crate::memory::place::{Cell, Places, Spot};
+use crate::memory::plans::Counted;
 use crate::memory::store::Inner;
 use crate::policy::MAX_QUOTAS;
 use crate::store::{Ask, Judged, Mode, judge};
@@ -27,9 +28,14 @@ impl Inner {
     pub(super) fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
         let older = self.older(asks);
         let mut cells = self.cells(asks)?;
+        let before_us = if older.is_empty() { 0 } else { self.ground.clock.now_us() };
         let mut handovers: Vec<Handover<'_>> =
-            older.iter().flat_map(|(ask, older)| self.handovers(ask, older)).collect();
+            older.iter().flat_map(|(ask, older)| self.handovers(ask, older, before_us)).collect();
         let mut places = lock_all(&mut cells, &mut handovers);
+        for cell in cells.iter_mut().filter(|cell| cell.bucket.takes_quotas && is_about_what_is_there(cell)) {
+            let plan = places[cell.place].entry(cell.hash).plan;
+            cell.by = Counted { rule: cell.bucket.rules.numbered(plan), plan };
+        }
         // Under the locks, so that no thread enters a moment into a log that is before the last one there: what it spends
         // would be entered later than its decision says, and a refund would not find it.
         let now_us = self.ground.clock.now_us();
@@ -80,21 +86,34 @@ impl Inner {
 
     fn cells<'a>(&self, asks: &[Ask<'a>]) -> Result<Cells<'a>, StoreError> {
         let mut cells = Cells::new();
+        let now_us = if asks.iter().any(Ask::has_own_quotas) { self.ground.clock.now_us() } else { 0 };
         for (policy, ask) in (0_u8..).zip(asks) {
             for (quota, bucket) in (0_u8..).zip(&*buckets_of(ask)?.each) {
                 if cells.len() == MAX_QUOTAS {
                     return Err(StoreError::new(StoreErrorKind::TooManyQuotas));
                 }
-                cells.push(self.cell(bucket, ask.of_quota(quota), (policy, quota)));
+                let by = bucket.counted(ask, quota, now_us)?;
+                cells.push(self.cell((bucket, by), ask.of_quota(quota), (policy, quota)));
             }
         }
         if cells.is_empty() { Err(StoreError::new(StoreErrorKind::NothingAsked)) } else { Ok(cells) }
     }
 
-    pub(in crate::memory) fn cell<'a>(&self, bucket: &'a Bucket, ask: Ask<'a>, at: (u8, u8)) -> Cell<'a> {
+    pub(in crate::memory) fn cell<'a>(
+        &self,
+        (bucket, by): (&'a Bucket, Counted),
+        ask: Ask<'a>,
+        at: (u8, u8),
+    ) -> Cell<'a> {
         let hash = self.ground.hash(bucket.salt, ask.key());
-        Cell { bucket, ask, hash, at, spot: (bucket.number, bucket.home.index_of(hash)), place: 0 }
+        Cell { bucket, by, ask, hash, at, spot: (bucket.number, bucket.home.index_of(hash)), place: 0 }
     }
+}
+
+/// Whether an ask reports what has become of units that were spent, which are counted as the key is; a log's are counted by all rules.
+fn is_about_what_is_there(cell: &Cell<'_>) -> bool {
+    let mode = cell.ask.mode();
+    (mode.gives_back() || mode == Mode::Depart) && !matches!(cell.bucket.home, Home::Logs(_))
 }
 
 /// Locks every set and shard that is needed, each once, in one order.
@@ -183,7 +202,7 @@ fn judge_each(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> Small
         let is_tried = cells.len() > 1 && twins(cells, |mode| !mode.asks()).is_some();
         let ahead = if is_tried || !mode.asks() { None } else { twins(&cells[..index], Mode::spends) };
         let cost = cell.ask.cost().saturating_add(ahead.unwrap_or(0));
-        let mut judged = Judged::new(&cell.bucket.rule, mode, place.slot(cell, now_us, cost), now_us);
+        let mut judged = Judged::new(&cell.by.rule, mode, place.slot(cell, now_us, cost), now_us);
         if mode == Mode::Return && !place.can_return(cell, now_us) {
             judged = Judged::refused_until(now_us);
         }

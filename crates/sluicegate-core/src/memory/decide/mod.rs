@@ -48,6 +48,9 @@ impl Inner {
                 Home::Wide(table) => self.decide_single(table, bucket, ask),
                 Home::NarrowKept(table) => self.decide_single(table, bucket, ask),
                 Home::WideKept(table) => self.decide_single(table, bucket, ask),
+                Home::NarrowOwn(table) => self.decide_single(table, bucket, ask),
+                Home::WideOwn(table) => self.decide_single(table, bucket, ask),
+                Home::KeptOwn(table) => self.decide_single(table, bucket, ask),
                 Home::Logs(logs) => self.decide_log(logs, bucket, ask),
             };
         }
@@ -55,7 +58,7 @@ impl Inner {
     }
 }
 
-/// The bucket of an ask that is a question about one bucket and no other.
+/// The bucket of an ask that is a question about one bucket and no other, and counts as its policy says.
 #[inline]
 fn alone<'a>(ask: &Ask<'a>) -> Option<&'a Bucket> {
     let buckets = buckets_of(ask).ok()?;
@@ -63,7 +66,7 @@ fn alone<'a>(ask: &Ask<'a>) -> Option<&'a Bucket> {
     let mode = ask.mode();
     // Almost all spend, and are asked no more than that.
     let is_question = mode == Mode::Spend || mode.asks() && !matches!(mode, Mode::Take | Mode::Lease);
-    (is_question && !buckets.has_older()).then_some(bucket)
+    (is_question && !buckets.has_older() && !ask.has_own_quotas()).then_some(bucket)
 }
 
 /// Whether an ask spends although it is refused.

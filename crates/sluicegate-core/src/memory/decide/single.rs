@@ -13,6 +13,7 @@ use crate::algorithm::{Looked, Rule, Settle, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::change::trace;
+use crate::memory::plans::Plan;
 use crate::memory::store::Inner;
 use crate::memory::table::{Kept, Locked, Table, state_words};
 use crate::store::{Ask, Balance, DecisionFuture, Judged, Mode};
@@ -20,9 +21,14 @@ use crate::store::{Ask, Balance, DecisionFuture, Judged, Mode};
 impl Inner {
     /// Decides one key in one bucket. Where units are held or a turn is given out, it is left to the general case.
     #[inline]
-    pub(super) fn decide_single<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
+    pub(super) fn decide_single<
+        const SLOTS: usize,
+        const WORDS: usize,
+        const ACCOUNTS: bool,
+        const OWN: usize,
+    >(
         &self,
-        table: &Table<SLOTS, WORDS, ACCOUNTS>,
+        table: &Table<SLOTS, WORDS, ACCOUNTS, OWN>,
         bucket: &Bucket,
         ask: &Ask<'_>,
     ) -> DecisionFuture {
@@ -35,9 +41,14 @@ impl Inner {
 
     /// Decides a key whose hash is known, as of this moment or of one under the lock.
     #[inline]
-    pub(super) fn decide_found<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
+    pub(super) fn decide_found<
+        const SLOTS: usize,
+        const WORDS: usize,
+        const ACCOUNTS: bool,
+        const OWN: usize,
+    >(
         &self,
-        table: &Table<SLOTS, WORDS, ACCOUNTS>,
+        table: &Table<SLOTS, WORDS, ACCOUNTS, OWN>,
         bucket: &Bucket,
         (ask, hash): (&Ask<'_>, u64),
         before_us: Option<u64>,
@@ -53,9 +64,14 @@ impl Inner {
         }
         let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
         let (slot, before) = set.look(hash);
+        if OWN > 0 && before.plan > 0 {
+            drop(set);
+            return in_general();
+        }
         let (cost, mut after) = (ask.cost(), None);
-        let found = Found { set, slot, hash, before, bucket, now_us, after: &mut after };
-        let spent = spend_now::<WORDS, ACCOUNTS>(&bucket.rule, before.state, now_us, cost, found);
+        let rule = &bucket.rules.own;
+        let found = Found { set, slot, hash, before, bucket, now_us, plan: None, after: &mut after };
+        let spent = spend_now::<WORDS, ACCOUNTS>(rule, before.state, now_us, cost, found);
         let Some(spent) = spent else {
             return self.decide_at_length(table, bucket, (ask, hash), before_us);
         };
@@ -71,9 +87,9 @@ impl Inner {
 
     /// The numbers that one look does not tell.
     #[inline(never)]
-    fn decide_at_length<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
+    fn decide_at_length<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize>(
         &self,
-        table: &Table<SLOTS, WORDS, ACCOUNTS>,
+        table: &Table<SLOTS, WORDS, ACCOUNTS, OWN>,
         bucket: &Bucket,
         (ask, hash): (&Ask<'_>, u64),
         before_us: Option<u64>,
@@ -81,9 +97,9 @@ impl Inner {
         let mut set = table.lock(table.set_of(hash));
         let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
         let (found, before) = set.look(hash);
-        let (rule, mode, cost, state) = (&bucket.rule, ask.mode(), ask.cost(), before.state);
+        let (rule, mode, cost, state) = (&bucket.rules.own, ask.mode(), ask.cost(), before.state);
         let is_begun = mode.spends() && rule.begins() && state.until_us <= now_us;
-        if bucket.holds.any() || is_begun {
+        if bucket.holds.any() || is_begun || before.plan > 0 {
             drop(set);
             return DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
         }
@@ -97,7 +113,7 @@ impl Inner {
         let after =
             spends.then(|| kept::<ACCOUNTS>(bucket, before, rule.spend(state, now_us, now_us, cost), now_us));
         if let Some(after) = after {
-            set.put(found, hash, after, rule, now_us);
+            set.put(found, hash, after, &bucket.rules, now_us);
         }
         drop(set);
         let now = after.map_or(state, |after| after.state);
@@ -112,27 +128,33 @@ impl Inner {
 }
 
 /// A key in its locked set.
-pub(super) struct Found<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
-    pub(super) set: Locked<'a, SLOTS, WORDS, ACCOUNTS>,
+pub(super) struct Found<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize> {
+    pub(super) set: Locked<'a, SLOTS, WORDS, ACCOUNTS, OWN>,
     pub(super) slot: Option<usize>,
     pub(super) hash: u64,
     pub(super) before: Kept,
     pub(super) bucket: &'a Bucket,
     pub(super) now_us: u64,
+    /// The quota that the key brings, if it has its own.
+    pub(super) plan: Option<&'a Plan>,
     /// To be told what is kept after a spend.
     pub(super) after: &'a mut Option<Kept>,
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Settle
-    for Found<'_, SLOTS, WORDS, ACCOUNTS>
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize> Settle
+    for Found<'_, SLOTS, WORDS, ACCOUNTS, OWN>
 {
     /// Keeps the state, and unlocks the set.
     #[inline(always)]
     fn settle(self, after: Option<State>) {
-        let Self { mut set, slot, hash, before, bucket, now_us, after: kept_after } = self;
+        let Self { mut set, slot, hash, before, bucket, now_us, plan, after: kept_after } = self;
         if let Some(state) = after {
-            let after = kept::<ACCOUNTS>(bucket, before, state, now_us);
-            set.put(slot, hash, after, &bucket.rule, now_us);
+            let mut after = kept::<ACCOUNTS>(bucket, before, state, now_us);
+            if let Some(plan) = plan.filter(|_| OWN > 0) {
+                after.plan = plan.number;
+                plan.reaches(state.until_us);
+            }
+            set.put(slot, hash, after, &bucket.rules, now_us);
             *kept_after = Some(after);
         }
     }
@@ -157,7 +179,8 @@ pub(super) fn spend_now<const WORDS: usize, const ACCOUNTS: bool>(
 /// The part of a key that is kept after a spend.
 #[inline]
 fn kept<const ACCOUNTS: bool>(bucket: &Bucket, before: Kept, state: State, now_us: u64) -> Kept {
-    Kept { state, account: if ACCOUNTS { bucket.account_of(&before, now_us) } else { before.account } }
+    let account = if ACCOUNTS { bucket.account_of(&before, now_us) } else { before.account };
+    Kept { state, account, plan: before.plan }
 }
 
 /// The decision, with what is needed to give it back.
@@ -172,7 +195,7 @@ fn told(
     if ask.cost() == 0 {
         return decision;
     }
-    decision.with_traces([trace(bucket, before, after, after.account.birth(), now_us)])
+    decision.with_traces([trace((bucket, &bucket.rules.own), before, after, after.account.birth(), now_us)])
 }
 
 /// Where a bucket stands after a spend that was looked at once.

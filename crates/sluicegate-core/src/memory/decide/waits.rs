@@ -19,11 +19,12 @@ impl Inner {
     /// Holds what the ask spends until the request departs.
     pub(super) fn hold(&self, cell: &Cell<'_>, now_us: u64, departs_us: u64) -> Effect {
         let (bucket, units) = (cell.bucket, cell.ask.cost());
+        let longest_us = cell.by.rule.longest_spend_us();
         // Relaxed: it only has to be another number each time.
         let id = self.ground.fresh_hold();
         let hold = Hold { id, units, until_us: departs_us };
         bucket.holds.add(cell.hash, hold, |hold| is_over(bucket, hold, now_us));
-        bucket.reaches(departs_us.saturating_add(bucket.rule.longest_spend_us()));
+        bucket.reaches(departs_us.saturating_add(longest_us));
         bucket.ahead.note(departs_us);
         Effect { spent: units, trace: Trace { birth: hold.id, held: true, ..Trace::default() } }
     }
@@ -31,7 +32,7 @@ impl Inner {
 
 /// Whether what was held would have drained by now.
 fn is_over(bucket: &Bucket, hold: &Hold, now_us: u64) -> bool {
-    hold.until_us.saturating_add(bucket.rule.longest_spend_us()) <= now_us
+    hold.until_us.saturating_add(bucket.longest_us()) <= now_us
 }
 
 /// How long a spend waits for its turn.
@@ -46,7 +47,7 @@ pub(super) fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, depa
     let waits = |cell: &Cell<'_>| matches!(cell.ask.mode(), Mode::Reserve { .. });
     let of_same_ask = cells.iter().zip(judged).filter(|(other, _)| other.at.0 == cell.at.0);
     let is_sooner = || of_same_ask.clone().all(|(_, judged)| judged.departs_us() < departs_us);
-    let may_hold = cell.ask.mode().spends() && cell.ask.cost() > 0 && !cell.bucket.rule.is_queue();
+    let may_hold = cell.ask.mode().spends() && cell.ask.cost() > 0 && !cell.by.rule.is_queue();
     may_hold && cells.iter().any(waits) && is_sooner()
 }
 
@@ -58,7 +59,7 @@ pub(super) fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], now_us: u6
         let twins = holding[..index].iter().filter(|twin| twin.is_twin_of(cell));
         let ahead = twins.fold(0, |sum: u64, twin| sum.saturating_add(twin.ask.cost()));
         let held = cell.bucket.holds.units(cell.hash).saturating_add(ahead);
-        let most = (cell.bucket.capacity / 2).max(1);
+        let most = (cell.by.rule.capacity() / 2).max(1);
         let has_room = || cell.bucket.holds.has_room(now_us, |hold| is_over(cell.bucket, hold, now_us));
         held.saturating_add(cell.ask.cost()) <= most && (held > 0 || has_room())
     })

@@ -3,12 +3,18 @@
 //! Every change keeps the chain sorted and the sum right. Units of one moment are one entry, so a burst
 //! in a microsecond takes one, whatever its size; under a resolution, units of one part of the period.
 
-use super::shard::{Entered, Entry, Log, NIL, Shard, narrow};
-use crate::algorithm::Left;
+use super::shard::{Entered, Entry, Log, LogCopy, NIL, Shard, narrow};
+use crate::algorithm::{Left, SlidingLog};
 
 impl Shard {
     /// Enters `cost` as admitted at `at_us`, after what the key inherits, and says where.
-    pub(in crate::memory) fn spend(&mut self, hash: u64, now_us: u64, at_us: u64, cost: u64) -> Entered {
+    pub(in crate::memory) fn spend(
+        &mut self,
+        (hash, rule): (u64, &SlidingLog),
+        now_us: u64,
+        at_us: u64,
+        cost: u64,
+    ) -> Entered {
         if cost == 0 {
             return Entered::default();
         }
@@ -16,21 +22,27 @@ impl Shard {
         if !self.knows(hash, now_us)
             && let Some((left_us, left)) = self.inherited(hash, now_us)
         {
-            self.enter(hash, now_us, left_us, left);
+            self.enter((hash, rule), now_us, left_us, left);
         }
-        self.enter(hash, now_us, at_us, cost)
+        self.enter((hash, rule), now_us, at_us, cost)
     }
 
-    pub(super) fn enter(&mut self, hash: u64, now_us: u64, at_us: u64, cost: u64) -> Entered {
+    pub(super) fn enter(
+        &mut self,
+        (hash, rule): (u64, &SlidingLog),
+        now_us: u64,
+        at_us: u64,
+        cost: u64,
+    ) -> Entered {
         let log = self.current(hash, now_us);
-        self.enter_in(log, (hash, cost), now_us, at_us).1
+        self.enter_in(log, (hash, cost, rule), now_us, at_us).1
     }
 
     /// The same, in the key's log if it has one; and says where the log is then.
     fn enter_in(
         &mut self,
         log: Option<usize>,
-        (hash, cost): (u64, u64),
+        (hash, cost, rule): (u64, u64, &SlidingLog),
         now_us: u64,
         at_us: u64,
     ) -> (usize, Entered) {
@@ -42,12 +54,15 @@ impl Shard {
         let newest = self.entries.get(tail as usize).copied();
         let at_us = at_us.max(newest.map_or(0, |entry| entry.at_us));
         match newest {
-            Some(entry) if self.rule.is_one_entry(entry.at_us, at_us) => {
+            Some(entry) if rule.is_one_entry(entry.at_us, at_us) => {
                 self.entries[tail as usize].at_us = at_us;
                 self.entries[tail as usize].cost = entry.cost.saturating_add(cost);
                 self.logs[log].sum += u64::from(entry.cost.saturating_add(cost) - entry.cost);
             }
             _ => log = self.append(log, at_us, cost, now_us),
+        }
+        if let Some(span) = self.spans.get_mut(log) {
+            *span = span.spent_by(rule.period_us().get(), now_us);
         }
         (log, Entered { at_us, birth })
     }
@@ -55,18 +70,19 @@ impl Shard {
     /// Spends at once or not at all, and says whether it did and what is left, from one look at the log. `None` where that
     /// is not enough: for a cost of nothing or one that can never fit, in debt, and where keys inherit.
     pub(in crate::memory) fn spend_now(&mut self, hash: u64, now_us: u64, cost: u64) -> Option<(bool, Left)> {
-        let limit = self.rule.limit();
-        if cost == 0 || cost > limit || !self.left.is_empty() {
+        let rule = self.rule;
+        let limit = rule.limit();
+        if cost == 0 || cost > limit || !self.left.is_empty() || self.takes_quotas {
             return None;
         }
         let known = self.current(hash, now_us);
         let (head, sum) = known.map_or((NIL, 0), |log| (self.logs[log].head, self.logs[log].sum));
         let room = limit.checked_sub(sum)?;
         if let Some(log) = known.filter(|_| cost > room) {
-            let opens_us = self.rule.slot(self.chain(head), sum, now_us, cost).opens_us;
+            let opens_us = rule.slot(self.chain(head), sum, now_us, cost).opens_us;
             return Some((false, self.left_in(log, now_us, opens_us)));
         }
-        let (log, _) = self.enter_in(known, (hash, cost), now_us, now_us);
+        let (log, _) = self.enter_in(known, (hash, cost, &rule), now_us, now_us);
         // Some units are back when the oldest entry is over, and one is enough.
         let oldest = self.entries.get(self.logs[log].head as usize);
         let more_us = oldest.map_or(now_us, |entry| self.over_us(entry.at_us));
@@ -76,27 +92,31 @@ impl Shard {
     }
 
     fn left_in(&self, log: usize, now_us: u64, available_us: u64) -> Left {
-        let log = &self.logs[log];
         Left {
-            remaining: self.rule.limit().saturating_sub(log.sum),
-            reset_after_us: self.until_us(log).saturating_sub(now_us),
+            remaining: self.rule.limit().saturating_sub(self.logs[log].sum),
+            reset_after_us: self.until_us(log, now_us).saturating_sub(now_us),
             available_after_us: available_us.saturating_sub(now_us),
         }
     }
 
     /// Gives back `cost` that was spent `ago_us` before, from the newest entry of that time on; if that is not known, from
     /// the newest one. Walks the log.
-    pub(in crate::memory) fn refund(&mut self, hash: u64, now_us: u64, ago_us: Option<u64>, cost: u64) {
+    pub(in crate::memory) fn refund(
+        &mut self,
+        (hash, rule): (u64, &SlidingLog),
+        now_us: u64,
+        ago_us: Option<u64>,
+        cost: u64,
+    ) {
         let Some(log) = self.current(hash, now_us) else { return };
         // Turns that have not come yet are among what was spent just now.
         let latest_us = ago_us.map_or(u64::MAX, |ago_us| now_us.saturating_sub(ago_us));
         let spent: u64 = self
             .chain(self.logs[log].head)
-            .take_while(|&(at_us, _)| !self.rule.is_later_entry(at_us, latest_us))
+            .take_while(|&(at_us, _)| !rule.is_later_entry(at_us, latest_us))
             .map(|(_, cost)| cost)
             .sum();
         let mut keep = spent.saturating_sub(cost);
-        let rule = self.rule;
         self.thin(log, |at_us, cost| {
             if rule.is_later_entry(at_us, latest_us) {
                 return cost;
@@ -108,11 +128,16 @@ impl Shard {
     }
 
     /// Gives back up to `cost` units of one entry.
-    pub(in crate::memory) fn give_back(&mut self, hash: u64, entered: Entered, cost: u64, now_us: u64) {
-        if self.entered(hash, entered, now_us) == 0 {
+    pub(in crate::memory) fn give_back(
+        &mut self,
+        (hash, rule): (u64, &SlidingLog),
+        entered: Entered,
+        cost: u64,
+        now_us: u64,
+    ) {
+        if self.entered((hash, rule), entered, now_us) == 0 {
             return;
         }
-        let rule = self.rule;
         if let Some(log) = self.current(hash, now_us) {
             self.thin(log, |at_us, units| {
                 if rule.is_one_entry(at_us, entered.at_us) { units.saturating_sub(cost) } else { units }
@@ -170,18 +195,17 @@ impl Shard {
     }
 
     /// The key's log as it was when it was copied.
-    pub(in crate::memory) fn restore(
-        &mut self,
-        hash: u64,
-        (entries, birth): &(Vec<(u64, u64)>, u32),
-        now_us: u64,
-    ) {
+    pub(in crate::memory) fn restore(&mut self, hash: u64, (entries, birth, span): &LogCopy, now_us: u64) {
         self.reset(hash);
+        let rule = self.rule;
         for &(at_us, cost) in entries {
-            self.enter(hash, now_us, at_us, cost);
+            self.enter((hash, &rule), now_us, at_us, cost);
         }
         if let Some(&log) = self.index.get(&hash) {
             self.logs[log as usize].birth = *birth;
+            if let Some(kept) = self.spans.get_mut(log as usize) {
+                *kept = *span;
+            }
         }
     }
 

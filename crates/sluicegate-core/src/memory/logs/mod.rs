@@ -18,7 +18,7 @@ mod tests;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(super) use self::shard::{Entered, Shard};
+pub(super) use self::shard::{Entered, LogCopy, Shard};
 use crate::algorithm::SlidingLog;
 use crate::policy::OnFull;
 
@@ -37,13 +37,19 @@ impl Logs {
     pub(super) fn new(
         rule: SlidingLog,
         (keys, entries): (usize, usize),
-        on_full: OnFull,
+        (on_full, takes_quotas): (OnFull, bool),
         seed: u64,
         evictions: &Arc<AtomicU64>,
     ) -> Self {
         let room = (keys.div_ceil(SHARDS), entries.div_ceil(SHARDS));
         let shard = |number: u64| {
-            Mutex::new(Shard::new(rule, room, on_full, seed.wrapping_add(number), Arc::clone(evictions)))
+            Mutex::new(Shard::new(
+                rule,
+                room,
+                (on_full, takes_quotas),
+                seed.wrapping_add(number),
+                Arc::clone(evictions),
+            ))
         };
         Self { shards: (0..SHARDS as u64).map(shard).collect() }
     }

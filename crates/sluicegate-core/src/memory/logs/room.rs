@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::shard::{Entry, Log, NIL, Shard, link};
+use super::shard::{Entry, Log, NIL, Shard, Span, link};
 
 /// Logs that a spend looks at beside its own, to find those that are over.
 const TIDIED_PER_SPEND: usize = 2;
@@ -44,9 +44,19 @@ impl Shard {
         })
     }
 
-    pub(super) fn until_us(&self, log: &Log) -> u64 {
-        let newest = self.entries.get(log.tail as usize);
-        newest.map_or(0, |entry| self.over_us(entry.at_us))
+    /// When the last entry of a log is over.
+    pub(super) fn until_us(&self, log: usize, now_us: u64) -> u64 {
+        self.newest_us(log).saturating_add(self.period_us(log, now_us))
+    }
+
+    /// The time of the last entry of a log.
+    pub(super) fn newest_us(&self, log: usize) -> u64 {
+        self.entries.get(self.logs[log].tail as usize).map_or(0, |entry| entry.at_us)
+    }
+
+    /// For how long the entries of a log are kept.
+    pub(super) fn period_us(&self, log: usize, now_us: u64) -> u64 {
+        self.spans.get(log).map_or_else(|| self.rule.period_us().get(), |span| span.at(now_us))
     }
 
     pub(super) fn over_us(&self, at_us: u64) -> u64 {
@@ -62,6 +72,9 @@ impl Shard {
         self.births = self.births.wrapping_add(1);
         self.index.insert(hash, link(self.logs.len()));
         self.logs.push(Log { hash, sum: 0, head: NIL, tail: NIL, birth: self.births });
+        if self.takes_quotas {
+            self.spans.push(Span::default());
+        }
         self.logs.len() - 1
     }
 
@@ -111,6 +124,9 @@ impl Shard {
         }
         self.index.remove(&hash);
         self.logs.swap_remove(log);
+        if self.takes_quotas {
+            self.spans.swap_remove(log);
+        }
         if let Some(moved) = self.logs.get(log) {
             self.index.insert(moved.hash, link(log));
         }
@@ -141,7 +157,7 @@ impl Shard {
             if !self.drop_over(log, now_us) {
                 return;
             }
-            let debt = (self.logs[log].sum, self.until_us(&self.logs[log]));
+            let debt = (self.logs[log].sum, self.until_us(log, now_us));
             if least.is_none_or(|(smallest, _)| debt < smallest) {
                 least = Some((debt, log));
             }

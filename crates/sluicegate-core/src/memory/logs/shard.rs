@@ -23,10 +23,13 @@ pub(super) const NIL: u32 = u32::MAX;
 /// - Entries are in exactly one chain or in the free list. None is allocated beyond `most_entries`.
 pub(in crate::memory) struct Shard {
     pub(super) rule: SlidingLog,
+    pub(super) takes_quotas: bool,
     /// Where a key's log is.
     pub(super) index: HashMap<u64, u32, BuildHasherDefault<Identity>>,
     /// Without gaps, so that one is drawn at random in one step.
     pub(super) logs: Vec<Log>,
+    /// For how long the entries of each log are kept; empty if keys bring no quotas of their own.
+    pub(super) spans: Vec<Span>,
     pub(super) most_logs: usize,
     pub(super) entries: Vec<Entry>,
     pub(super) most_entries: usize,
@@ -47,6 +50,39 @@ pub(super) struct Log {
     pub(super) head: u32,
     pub(super) tail: u32,
     pub(super) birth: u32,
+}
+
+/// For how long the entries of a log are kept, whose key may bring quotas of its own.
+///
+/// An entry counts by the period of whoever asks, so a log that was spent from by a longer period keeps what that one counts.
+#[derive(Clone, Copy, Default)]
+pub(in crate::memory) struct Span {
+    /// The period of the last spend.
+    pub(super) period_us: u64,
+    /// A longer one by which it was spent from before, and until when that counts.
+    pub(super) longer: (u64, u64),
+}
+
+/// The times and costs of a log's entries, which log it is, and for how long they are kept.
+pub(in crate::memory) type LogCopy = (Vec<(u64, u64)>, u32, Span);
+
+impl Span {
+    /// The period for which entries are kept now.
+    pub(super) fn at(self, now_us: u64) -> u64 {
+        let (longer_us, until_us) = self.longer;
+        if now_us < until_us { longer_us.max(self.period_us) } else { self.period_us }
+    }
+
+    /// The span after a spend by this period.
+    pub(super) fn spent_by(self, period_us: u64, now_us: u64) -> Self {
+        let before_us = self.at(now_us);
+        let longer = match before_us > period_us {
+            false => (0, 0),
+            true if before_us > self.period_us => self.longer,
+            true => (before_us, now_us.saturating_add(before_us)),
+        };
+        Self { period_us, longer }
+    }
 }
 
 /// Units that were admitted at one moment, or in one part of the period, of which it is the last. A free entry links to the next free one.
@@ -78,7 +114,7 @@ impl Shard {
     pub(super) fn new(
         rule: SlidingLog,
         (keys, entries): (usize, usize),
-        on_full: OnFull,
+        (on_full, takes_quotas): (OnFull, bool),
         seed: u64,
         evictions: Arc<AtomicU64>,
     ) -> Self {
@@ -89,6 +125,8 @@ impl Shard {
             // The room is taken now; its pages are touched as they are needed.
             index: HashMap::with_capacity_and_hasher(keys, BuildHasherDefault::default()),
             logs: Vec::with_capacity(keys),
+            spans: Vec::with_capacity(if takes_quotas { keys } else { 0 }),
+            takes_quotas,
             most_logs: keys,
             entries: Vec::with_capacity(entries),
             most_entries: entries,
@@ -103,50 +141,72 @@ impl Shard {
 
     /// How many logs hold an entry that is not over.
     pub(super) fn in_use(&self, now_us: u64) -> usize {
-        self.logs.iter().filter(|log| self.until_us(log) > now_us).count()
+        (0..self.logs.len()).filter(|log| self.until_us(*log, now_us) > now_us).count()
     }
 
     /// When `cost` would pass if nothing else arrived, beside what is held.
-    pub(in crate::memory) fn slot(&mut self, hash: u64, held: &[Hold], now_us: u64, cost: u64) -> Slot {
+    pub(in crate::memory) fn slot(
+        &mut self,
+        (hash, rule): (u64, &SlidingLog),
+        held: &[Hold],
+        now_us: u64,
+        cost: u64,
+    ) -> Slot {
         let (head, sum, inherited) = match self.current(hash, now_us) {
-            Some(log) => (self.logs[log].head, self.logs[log].sum, None),
+            Some(log) => (self.logs[log].head, self.counted(log, rule, now_us), None),
             None => (NIL, 0, self.inherited(hash, now_us)),
         };
         let sum = inherited.map_or(sum, |(_, cost)| cost);
         // A unit that is held counts from now on, and until a period after its departure: as a turn does.
         let mut turns = held.iter().map(|hold| (hold.until_us, hold.units)).peekable();
-        let mut entries = inherited.into_iter().chain(self.chain(head)).peekable();
+        let counts = |(at_us, _): &(u64, u64)| !rule.is_over(*at_us, now_us);
+        let mut entries = inherited.into_iter().chain(self.chain(head).filter(counts)).peekable();
         let all = std::iter::from_fn(|| match (entries.peek(), turns.peek()) {
             (Some((entry_us, _)), Some((turn_us, _))) if turn_us < entry_us => turns.next(),
             (None, _) => turns.next(),
             _ => entries.next(),
         });
-        self.rule.slot(all, sum.saturating_add(holds::units(held)), now_us, cost)
+        rule.slot(all, sum.saturating_add(holds::units(held)), now_us, cost)
     }
 
     /// The units of that entry which are still there; none if it is over, or the key was forgotten since.
-    pub(in crate::memory) fn entered(&mut self, hash: u64, entered: Entered, now_us: u64) -> u64 {
+    pub(in crate::memory) fn entered(
+        &mut self,
+        (hash, rule): (u64, &SlidingLog),
+        entered: Entered,
+        now_us: u64,
+    ) -> u64 {
         let Some(log) = self.current(hash, now_us) else { return 0 };
         if self.logs[log].birth != entered.birth {
             return 0;
         }
         let found =
-            self.chain(self.logs[log].head).find(|&(at_us, _)| self.rule.is_one_entry(at_us, entered.at_us));
+            self.chain(self.logs[log].head).find(|&(at_us, _)| rule.is_one_entry(at_us, entered.at_us));
         found.map_or(0, |(_, cost)| cost)
     }
 
-    /// The units that are counted.
-    pub(in crate::memory) fn used(&mut self, hash: u64, now_us: u64) -> u64 {
+    /// The units that this rule counts.
+    pub(in crate::memory) fn used(&mut self, (hash, rule): (u64, &SlidingLog), now_us: u64) -> u64 {
         match self.current(hash, now_us) {
-            Some(log) => self.logs[log].sum,
+            Some(log) => self.counted(log, rule, now_us),
             None => self.inherited(hash, now_us).map_or(0, |(_, cost)| cost),
         }
     }
 
-    /// Microseconds until the log is empty.
-    pub(in crate::memory) fn reset_after_us(&mut self, hash: u64, now_us: u64) -> u64 {
+    /// The units of a log that this rule counts: all of them, unless a longer period has kept some.
+    pub(super) fn counted(&self, log: usize, rule: &SlidingLog, now_us: u64) -> u64 {
+        let Log { head, sum, .. } = self.logs[log];
+        if self.period_us(log, now_us) <= rule.period_us().get() {
+            return sum;
+        }
+        let counts = self.chain(head).skip_while(|&(at_us, _)| rule.is_over(at_us, now_us));
+        counts.map(|(_, cost)| cost).sum()
+    }
+
+    /// Microseconds until the log is empty, as this rule counts it.
+    pub(in crate::memory) fn reset_after_us(&mut self, (hash, rule): (u64, &SlidingLog), now_us: u64) -> u64 {
         let until_us = match self.current(hash, now_us) {
-            Some(log) => self.until_us(&self.logs[log]),
+            Some(log) => self.newest_us(log).saturating_add(rule.period_us().get()),
             None => self.inherited(hash, now_us).map_or(0, |(at_us, _)| self.over_us(at_us)),
         };
         until_us.saturating_sub(now_us)
@@ -159,15 +219,19 @@ impl Shard {
 
     /// The entries of a key's log, or the one that it would begin with.
     pub(in crate::memory) fn entries(&mut self, hash: u64, now_us: u64) -> Vec<(u64, u64)> {
-        let (entries, _) = self.copy(hash, now_us);
+        let (entries, ..) = self.copy(hash, now_us);
         if entries.is_empty() { self.inherited(hash, now_us).into_iter().collect() } else { entries }
     }
 
     /// The times and costs of a key's entries, oldest first, and which log it is.
-    pub(in crate::memory) fn copy(&mut self, hash: u64, now_us: u64) -> (Vec<(u64, u64)>, u32) {
+    pub(in crate::memory) fn copy(&mut self, hash: u64, now_us: u64) -> LogCopy {
         match self.current(hash, now_us) {
-            Some(log) => (self.chain(self.logs[log].head).collect(), self.logs[log].birth),
-            None => (Vec::new(), 0),
+            Some(log) => (
+                self.chain(self.logs[log].head).collect(),
+                self.logs[log].birth,
+                self.spans.get(log).copied().unwrap_or_default(),
+            ),
+            None => LogCopy::default(),
         }
     }
 
@@ -180,8 +244,9 @@ impl Shard {
     /// Frees the entries that are over, and the log if none is left. Says whether one is.
     pub(super) fn drop_over(&mut self, log: usize, now_us: u64) -> bool {
         let Log { mut head, mut sum, .. } = self.logs[log];
+        let period_us = self.period_us(log, now_us);
         while let Some(&Entry { at_us, cost, next }) = self.entries.get(head as usize) {
-            if !self.rule.is_over(at_us, now_us) {
+            if at_us.saturating_add(period_us) > now_us {
                 break;
             }
             sum -= u64::from(cost);

@@ -5,30 +5,35 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::words::{Kept, load, store};
+use super::words::{AUX_BITS, Kept, load, state_words, store};
 use super::{Set, Table};
-use crate::algorithm::Rule;
-use crate::memory::account::Account;
+use crate::memory::plans::Rules;
 
 /// All that a set knows: a row for each slot, its tag and its words, and one for what was left to the set.
 pub(in crate::memory) type Copy = [[u64; 4]; 6];
 
 /// A locked set.
-pub(in crate::memory) struct Locked<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool>(
-    pub(super) At<'a, SLOTS, WORDS, ACCOUNTS>,
-);
+pub(in crate::memory) struct Locked<
+    'a,
+    const SLOTS: usize,
+    const WORDS: usize,
+    const ACCOUNTS: bool,
+    const OWN: usize = 0,
+>(pub(super) At<'a, SLOTS, WORDS, ACCOUNTS, OWN>);
 
 /// A set of a table.
 ///
 /// What is rare takes a copy: a guard of which a call has the address is written to memory by each decision.
 #[derive(Clone, Copy)]
-pub(super) struct At<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
-    pub(super) set: &'a Set<SLOTS, WORDS>,
-    pub(super) table: &'a Table<SLOTS, WORDS, ACCOUNTS>,
+pub(super) struct At<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize> {
+    pub(super) set: &'a Set<SLOTS, WORDS, OWN>,
+    pub(super) table: &'a Table<SLOTS, WORDS, ACCOUNTS, OWN>,
     pub(super) index: usize,
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize>
+    Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN>
+{
     /// Where the state of a hash is, if it is here.
     #[inline]
     pub(in crate::memory) fn find(&self, hash: u64) -> Option<usize> {
@@ -46,8 +51,10 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
     /// The entry in a slot that `find` found; if it found none, that of a key at rest, or what such a key inherits.
     #[inline]
     pub(in crate::memory) fn get(&self, slot: Option<usize>) -> Kept {
-        let words = slot.map_or_else(|| self.0.left(), |slot| Some(&self.0.set.states[slot]));
-        words.map_or_else(Kept::default, load::<WORDS, ACCOUNTS>)
+        match slot {
+            Some(slot) => self.0.load(slot),
+            None => self.0.left().map_or_else(Kept::default, load::<WORDS, ACCOUNTS>),
+        }
     }
 
     /// Stores what is known of a hash in the slot that `find` found for it, or in the place of the least indebted.
@@ -57,19 +64,19 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
         slot: Option<usize>,
         hash: u64,
         kept: Kept,
-        rule: &Rule,
+        rules: &Rules,
         now_us: u64,
     ) {
         match slot {
-            Some(slot) => store::<WORDS, ACCOUNTS>(&self.0.set.states[slot], kept),
-            None => self.0.insert(hash, kept, rule, now_us),
+            Some(slot) => self.0.store(slot, kept),
+            None => self.0.insert(hash, kept, rules, now_us),
         }
     }
 
     /// Puts a key to rest, whatever it owes.
     pub(in crate::memory) fn reset(&mut self, hash: u64) {
         if let Some(slot) = self.find(hash) {
-            store::<WORDS, ACCOUNTS>(&self.0.set.states[slot], Kept::default());
+            self.0.store(slot, Kept::default());
         }
         self.0.forget_one();
     }
@@ -88,6 +95,9 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
                 *to = word.load(Ordering::Relaxed);
             }
         }
+        for ((to, plan), high) in copy.iter_mut().zip(&self.0.set.plans).zip(&self.0.set.high) {
+            to[0] |= u64::from(high.load(Ordering::Relaxed)) << 16 | u64::from(plan.load(Ordering::Relaxed));
+        }
         for (to, word) in copy[5].iter_mut().zip(self.0.left().into_iter().flatten()) {
             *to = word.load(Ordering::Relaxed);
         }
@@ -102,49 +112,82 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Locked<'_, SL
                 word.store(*from, Ordering::Relaxed);
             }
         }
+        for ((from, plan), high) in copy.iter().zip(&self.0.set.plans).zip(&self.0.set.high) {
+            plan.store((from[0] & 0xffff) as u16, Ordering::Relaxed);
+            high.store((from[0] >> 16 & 0xff) as u8, Ordering::Relaxed);
+        }
         for (from, word) in copy[5].iter().zip(self.0.left().into_iter().flatten()) {
             word.store(*from, Ordering::Relaxed);
         }
     }
 }
 
-impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> At<'a, SLOTS, WORDS, ACCOUNTS> {
+impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize>
+    At<'a, SLOTS, WORDS, ACCOUNTS, OWN>
+{
     /// The debt that keys that made room have left to this set.
     #[inline]
     fn left(self) -> Option<&'a [AtomicU64; WORDS]> {
         self.table.left.get(self.index)
     }
 
+    /// The entry in a slot.
+    #[inline]
+    fn load(self, slot: usize) -> Kept {
+        let mut kept = load::<WORDS, ACCOUNTS>(&self.set.states[slot]);
+        if let (Some(plan), Some(high)) = (self.set.plans.get(slot), self.set.high.get(slot)) {
+            kept.plan = plan.load(Ordering::Relaxed);
+            if const { state_words::<WORDS, ACCOUNTS>() == 1 } {
+                kept.state.aux |= u64::from(high.load(Ordering::Relaxed)) << AUX_BITS;
+            }
+        }
+        kept
+    }
+
+    #[inline]
+    fn store(self, slot: usize, kept: Kept) {
+        store::<WORDS, ACCOUNTS>(&self.set.states[slot], kept);
+        if let (Some(plan), Some(high)) = (self.set.plans.get(slot), self.set.high.get(slot)) {
+            plan.store(kept.plan, Ordering::Relaxed);
+            if const { state_words::<WORDS, ACCOUNTS>() == 1 } {
+                high.store((kept.state.aux >> AUX_BITS & 0xff) as u8, Ordering::Relaxed);
+            }
+        }
+    }
+
     #[cold]
-    fn insert(self, hash: u64, kept: Kept, rule: &Rule, now_us: u64) {
+    fn insert(self, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
         if kept.state.until_us <= now_us {
             return;
         }
         // The longest at rest goes first (a clock that is set back a little finds the others again), then the least debt.
         let debt_of = |slot: &usize| {
-            let state = load::<WORDS, ACCOUNTS>(&self.set.states[*slot]).state;
-            if state.until_us > now_us { Err(rule.weight(state, now_us)) } else { Ok(state.until_us) }
+            let kept = self.load(*slot);
+            let is_debt = kept.state.until_us > now_us;
+            if is_debt { Err(rules.weight(&kept, OWN > 0, now_us)) } else { Ok(kept.state.until_us) }
         };
         let victim = (0..SLOTS).min_by_key(debt_of).unwrap_or(0);
         if debt_of(&victim).is_err() {
             self.table.evictions.fetch_add(1, Ordering::Relaxed);
             self.forget_one();
-            self.leave(&self.set.states[victim], rule, now_us);
+            self.leave(self.load(victim), rules, now_us);
         }
         self.set.tags[victim].store(tag_of(hash), Ordering::Relaxed);
-        store::<WORDS, ACCOUNTS>(&self.set.states[victim], kept);
+        self.store(victim, kept);
     }
 
     /// Leaves to the set what a key owes that has to make room.
     ///
     /// Of two debts the heavier stays. It never grows lighter by a newcomer, and it drains as any
     /// state does.
-    fn leave(self, words: &[AtomicU64; WORDS], rule: &Rule, now_us: u64) {
+    fn leave(self, kept: Kept, rules: &Rules, now_us: u64) {
         let Some(left) = self.left() else { return };
-        let [before, state] = [left, words].map(|words| load::<WORDS, ACCOUNTS>(words).state);
+        let (rule, before) = (&rules.own, load::<WORDS, ACCOUNTS>(left).state);
+        // As the policy's own quota counts it, for whichever key inherits it.
+        let state = rules.counted(kept, (rule, 0), now_us).state;
         let state = if before.until_us > now_us { rule.heavier(before, state, now_us) } else { state };
         // Without an account: what one key has spent, another cannot give back.
-        store::<WORDS, ACCOUNTS>(left, Kept { state, account: Account::default() });
+        store::<WORDS, ACCOUNTS>(left, Kept { state, ..Kept::default() });
     }
 
     fn forget_one(self) {
@@ -152,8 +195,8 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> At<'a, SL
     }
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Drop
-    for Locked<'_, SLOTS, WORDS, ACCOUNTS>
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize> Drop
+    for Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN>
 {
     #[inline]
     fn drop(&mut self) {

@@ -22,11 +22,11 @@ mod locked;
 mod words;
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as Count;
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use self::locked::At;
 pub(super) use self::locked::{Copy, Locked};
@@ -40,27 +40,36 @@ use crate::policy::OnFull;
 /// A slot whose state is back at rest is free by definition, so nothing ever has to be swept. When all slots of a
 /// set are in use, the least indebted makes room: a flood of new keys evicts lightly used ones, never a heavy debtor. It is
 /// forgotten, or leaves what it owes to its set: then keys that are new there start with the heaviest such debt.
-pub(super) struct Table<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> {
-    sets: Box<[Set<SLOTS, WORDS>]>,
+///
+/// Where keys bring quotas of their own, each slot says in `OWN` places (all slots, or none) by which of them its state is counted.
+pub(super) struct Table<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize = 0> {
+    sets: Box<[Set<SLOTS, WORDS, OWN>]>,
     /// The debt that keys that made room have left to each set; empty if they are forgotten.
     left: Box<[[AtomicU64; WORDS]]>,
     evictions: Arc<Count>,
 }
 
-/// Five slots of one word, three of two, or two of three: at most 63 bytes, so that a set is one cache line.
+/// Five slots of one word, three of two, or two of three: at most 63 bytes, so that a set is one cache line. With the plans of keys
+/// four slots of one word in a line, or five of two or four of three in two of them.
 ///
 /// The first word of a slot is its time with 12 bits below it, which are the `aux` of a state of one word. Then come the
 /// `aux` of a state of two words, and the account where there are accounts.
 #[repr(align(64))]
-struct Set<const SLOTS: usize, const WORDS: usize> {
+struct Set<const SLOTS: usize, const WORDS: usize, const OWN: usize> {
     states: [[AtomicU64; WORDS]; SLOTS],
     tags: [AtomicU32; SLOTS],
+    /// The numbers of the plans by which the states are counted.
+    plans: [AtomicU16; OWN],
+    /// The eight bits of `aux` above the 12 that are beside the time of a state of one word.
+    high: [AtomicU8; OWN],
     /// How often a state of this set was forgotten before it was at rest. It may go round.
     forgotten: AtomicU16,
     locked: AtomicBool,
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, WORDS, ACCOUNTS> {
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize>
+    Table<SLOTS, WORDS, ACCOUNTS, OWN>
+{
     /// A table of at least `slots` slots, that counts in `evictions` how often a key has to make room.
     pub(super) fn new(slots: usize, on_full: OnFull, evictions: &Arc<Count>) -> Self {
         let sets = slots.div_ceil(SLOTS).max(1);
@@ -87,7 +96,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, 
 
     /// Locks a set until the guard is dropped. Several are locked in the order of their indices.
     #[inline]
-    pub(super) fn lock(&self, index: usize) -> Locked<'_, SLOTS, WORDS, ACCOUNTS> {
+    pub(super) fn lock(&self, index: usize) -> Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN> {
         let set = &self.sets[index];
         if !set.try_lock() {
             set.wait_for_lock();
@@ -107,7 +116,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool> Table<SLOTS, 
     }
 }
 
-impl<const SLOTS: usize, const WORDS: usize> Set<SLOTS, WORDS> {
+impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Set<SLOTS, WORDS, OWN> {
     #[inline(always)]
     fn try_lock(&self) -> bool {
         // Acquire: what the last holder wrote to the set is seen. All accesses in between may then be relaxed.
@@ -143,11 +152,13 @@ fn wait_a_turn(_turn: u32) {
     loom::thread::yield_now();
 }
 
-impl<const SLOTS: usize, const WORDS: usize> Default for Set<SLOTS, WORDS> {
+impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Default for Set<SLOTS, WORDS, OWN> {
     fn default() -> Self {
         Self {
             states: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
             tags: std::array::from_fn(|_| AtomicU32::new(0)),
+            plans: std::array::from_fn(|_| AtomicU16::new(0)),
+            high: std::array::from_fn(|_| AtomicU8::new(0)),
             forgotten: AtomicU16::new(0),
             locked: AtomicBool::new(false),
         }

@@ -25,10 +25,14 @@ pub(in crate::memory) struct Kept {
     pub(in crate::memory) state: State,
     /// Only in tables with accounts.
     pub(in crate::memory) account: Account,
+    /// The number of the plan that the state is counted by: 0 for the policy's own quota.
+    pub(in crate::memory) plan: u16,
 }
 
 const LOW_BITS: u32 = 12;
 const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
+/// The bits of an `aux` that has its place beside the time, and above them those of a table with plans.
+pub(super) const AUX_BITS: u32 = LOW_BITS;
 const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
 
 /// When the state of a slot is at rest. One read, so that it may be asked without the lock, for a
@@ -52,14 +56,14 @@ pub(super) fn load<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64;
     };
     let account =
         if ACCOUNTS { Account::of(words[WORDS - 1].load(Ordering::Relaxed)) } else { Account::default() };
-    Kept { state: State::new(first >> LOW_BITS, aux), account }
+    Kept { state: State::new(first >> LOW_BITS, aux), account, plan: 0 }
 }
 
 #[inline]
 pub(super) fn store<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS], kept: Kept) {
-    let Kept { state, account } = kept;
+    let Kept { state, account, .. } = kept;
     let low = match state_words::<WORDS, ACCOUNTS>() {
-        1 => state.aux,
+        1 => state.aux & LOW_MAX,
         _ => {
             words[1].store(state.aux, Ordering::Relaxed);
             0

@@ -6,6 +6,7 @@ mod modes;
 mod outages;
 mod overrides;
 mod pinned;
+mod quotas;
 mod refunds;
 mod rejected;
 mod replace;

@@ -1,0 +1,165 @@
+//! Limiters of keys that bring quotas of their own: [`RateLimiter::with_quotas`].
+//!
+//! A quota is data. The policy says what is counted, how, and what becomes of a refusal; its quotas are the default, and a key may
+//! bring others, such as those of a customer's plan. All keys live in one table, or under one name in Redis, and the store keeps with
+//! each key which quotas it was counted by.
+//!
+//! # The rule
+//! - Under the quotas that a key was counted by before, it is decided as if the policy had them.
+//! - Under others, a decision counts the units that the key has spent under the new quotas, as
+//!   [`Inherit::Spent`](crate::limiter::Inherit::Spent) has it when a policy is replaced. A look or a refusal writes nothing; a spend
+//!   writes the state under the new quotas.
+//! - Each spend that changes the quotas of a key costs the key at most one part of the new rule, a microsecond of refill or a unit of
+//!   a window, and never gives it anything: so two instances may disagree for a while.
+//! - What is given back goes to the state by the quotas that it is counted by. Units of a bucket that has changed its quotas since are not
+//!   given back.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use arc_swap::{ArcSwap, Guard};
+
+use super::handle::{Current, InForce, Pinned, RateLimiter};
+use crate::error::ConfigError;
+use crate::policy::Quotas;
+use crate::store::{OwnQuotas, PreparedPolicy};
+
+/// Limiters that are kept by their quotas: fewer than a store has room for, which may then free the quotas that nobody brings any more.
+const MOST: usize = 16_384;
+
+/// The limiters of keys with quotas of their own, by these quotas: what is made of them once is found again.
+#[derive(Default)]
+pub(super) struct Owned(RwLock<HashMap<Quotas, Arc<Pinned>>>);
+
+/// The quotas of some keys, and the policy that they have made of the one in force.
+pub(super) struct OwnNumbers {
+    quotas: Quotas,
+    /// After a replacement: the policy in force then, and what these quotas make of it.
+    again: ArcSwap<(PreparedPolicy, Arc<PreparedPolicy>)>,
+}
+
+impl RateLimiter {
+    /// The limiter for a key that has quotas of its own, such as those of a customer's plan: all that is asked of it is decided by
+    /// these quotas in the place of the policy's.
+    ///
+    /// Keys, queues, refunds and overrides of the mode are those of this limiter. When a key comes with other quotas than before, the
+    /// units that it has spent count on under the new ones. A limiter of some quotas can be kept and shared by all keys that have
+    /// them; to make it again takes one look into a map.
+    ///
+    /// After a [replacement](Self::replace) the quotas take the place of those of the new policy; where that policy cannot have them,
+    /// its own decide, which is said in the log.
+    ///
+    /// # Memory
+    /// A policy takes quotas of keys from the first call on, or from when [`take_quotas`](Self::take_quotas) says so: then a key
+    /// takes 32 bytes of a [`MemoryStore`](crate::MemoryStore) where it took 24, and about 48 to 64 where it took more. Up to 65,535
+    /// different quotas of a policy may be in use at once there: by a limiter that is kept, or by a key that owes.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let api = Policy::gcra("api", "10/min").on(&MemoryStore::new())?;
+    /// let ada = api.with_quotas("500/min burst 50")?; // a row of a database says so
+    ///
+    /// let decision = ada.check_cost("ada", 40).now().expect("memory answers at once")?;
+    /// assert_eq!((decision.capacity(), decision.remaining()), (50, 10));
+    ///
+    /// // Her plan changes, and the 40 units count on.
+    /// let ada = api.with_quotas("500/min burst 60")?;
+    /// assert_eq!(ada.peek("ada").now().expect("memory answers at once")?.remaining(), 20);
+    /// // Whoever brings no quotas has those of the policy.
+    /// assert_eq!(api.check("bob").now().expect("memory answers at once")?.capacity(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the quotas cannot be read, when they are not as many as the policy has or name another one, when the policy's algorithm or
+    /// the store cannot keep them, and when more different quotas are in use than the store has room for. The message names them.
+    pub fn with_quotas<Q>(&self, quotas: Q) -> Result<Self, ConfigError>
+    where
+        Q: TryInto<Quotas>,
+        ConfigError: From<Q::Error>,
+    {
+        let quotas = quotas.try_into()?;
+        self.take_quotas()?;
+        let replacements = self.replacements();
+        let base = Self(Arc::clone(&self.0), self.1.clone().filter(|pinned| pinned.epoch.is_some()));
+        let opened = base.opened();
+        let opened = opened.as_opened();
+        let known = self.0.owned.get(&quotas).filter(|known| known.prepared.is(opened));
+        let pinned = match known.filter(|known| known.replacements == replacements) {
+            Some(known) => known,
+            None => {
+                let prepared = self.prepare(opened, &quotas)?;
+                let epoch = base.1.as_ref().and_then(|pinned| pinned.epoch);
+                // An override ends by its time, which the base looks at.
+                let is_overridden = self.0.current.load().over.is_some();
+                let pinned = Arc::new(Pinned {
+                    own: self.own_policy(),
+                    epoch,
+                    replacements: if is_overridden { u64::MAX } else { replacements },
+                    quotas: Some(OwnNumbers {
+                        again: ArcSwap::from_pointee((opened.clone(), Arc::new(prepared.clone()))),
+                        quotas: quotas.clone(),
+                    }),
+                    prepared,
+                });
+                self.0.owned.put(quotas, &pinned);
+                pinned
+            }
+        };
+        Ok(Self(base.0, Some(pinned)))
+    }
+
+    /// The policy in force, with the quotas of this limiter's keys if they have their own.
+    pub(super) fn of_keys(&self, in_force: Guard<Arc<InForce>>) -> Current<'_> {
+        let Some(own) = self.1.as_ref().and_then(|pinned| pinned.quotas.as_ref()) else {
+            return Current::Replaced(in_force);
+        };
+        let again = own.again.load();
+        if again.0.is(&in_force.prepared) {
+            return Current::Own(Arc::clone(&again.1));
+        }
+        let prepared = self.prepare(&in_force.prepared, &own.quotas).unwrap_or_else(|error| {
+            warn(&own.quotas, &error);
+            in_force.prepared.clone()
+        });
+        let prepared = Arc::new(prepared);
+        own.again.store(Arc::new((in_force.prepared.clone(), Arc::clone(&prepared))));
+        Current::Own(prepared)
+    }
+
+    fn prepare(&self, opened: &PreparedPolicy, quotas: &Quotas) -> Result<PreparedPolicy, ConfigError> {
+        let policy = opened.policy().under(quotas)?;
+        if policy == **opened.policy() {
+            return Ok(opened.clone());
+        }
+        let own = OwnQuotas { policy: Arc::new(policy), known: OnceLock::new() };
+        let prepared = opened.under(Arc::new(own));
+        let store = &*self.0.store;
+        store.admit(&prepared).map_err(|error| error.in_policy(opened.policy().name()))?;
+        Ok(prepared.with_short_way_of(store))
+    }
+}
+
+impl Owned {
+    fn get(&self, quotas: &Quotas) -> Option<Arc<Pinned>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(quotas).cloned()
+    }
+
+    /// Keeps a limiter. Where there is no room, all others are let go, and made again when they are asked for.
+    fn put(&self, quotas: Quotas, pinned: &Arc<Pinned>) {
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MOST {
+            all.clear();
+        }
+        all.insert(quotas, Arc::clone(pinned));
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn warn(quotas: &Quotas, error: &ConfigError) {
+    tracing::error!(%quotas, %error, "the policy was replaced by one that cannot have these quotas of a key: its own decide");
+}
+
+#[cfg(not(feature = "tracing"))]
+fn warn(_: &Quotas, _: &ConfigError) {}

@@ -1,0 +1,177 @@
+//! The rules by which the keys of one bucket are counted: the policy's own, and those that keys bring.
+//!
+//! A slot of the table has no room for a rule, so each rule that keys bring has a number, a *plan*. A number is used again when nobody
+//! holds its plan and all that was counted by it is at rest.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use super::table::Kept;
+use crate::algorithm::Rule;
+
+/// The rule of a quota, and the plans of keys.
+pub(super) struct Rules {
+    /// The rule of the policy's own quota, whose number is 0.
+    pub(super) own: Rule,
+    plans: RwLock<Plans>,
+}
+
+/// Another rule, by which some keys are counted.
+pub(super) struct Plan {
+    pub(super) rule: Rule,
+    pub(super) number: u16,
+    /// All states that are counted by it are at rest then.
+    until_us: AtomicU64,
+}
+
+#[derive(Default)]
+struct Plans {
+    numbers: HashMap<Rule, u16>,
+    /// The plan of each number, from 1 on.
+    each: Vec<Arc<Plan>>,
+    /// Numbers that are free again.
+    free: Vec<u16>,
+    /// When all were last found in use.
+    full_us: u64,
+}
+
+/// The most plans of a quota at once.
+pub(super) const MOST_PLANS: u16 = u16::MAX;
+
+/// For how long a plan is kept after its last state has come to rest: a clock that is set back a little finds that again.
+const KEPT_AFTER_US: u64 = 10_000_000;
+
+/// For how long plans that are all in use are not looked through again.
+const FULL_FOR_US: u64 = 1_000_000;
+
+impl Rules {
+    pub(super) fn new(own: Rule) -> Self {
+        Self { own, plans: RwLock::default() }
+    }
+
+    fn plans(&self) -> RwLockReadGuard<'_, Plans> {
+        self.plans.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rule of this number.
+    pub(super) fn numbered(&self, plan: u16) -> Rule {
+        let plans = if plan == 0 { None } else { Some(self.plans()) };
+        let found = plans.as_ref().and_then(|plans| plans.each.get(usize::from(plan) - 1));
+        found.map_or(self.own, |plan| plan.rule)
+    }
+
+    /// The plan of a rule that a key brings; none if as many as there may be are in use.
+    pub(super) fn plan(&self, rule: &Rule, now_us: u64) -> Option<Arc<Plan>> {
+        let plans = self.plans();
+        if let Some(number) = plans.numbers.get(rule) {
+            return plans.each.get(usize::from(*number) - 1).cloned();
+        }
+        drop(plans);
+        self.plans.write().unwrap_or_else(PoisonError::into_inner).add(rule, now_us)
+    }
+
+    /// How many rules keys have brought that are still in use.
+    pub(super) fn in_use(&self) -> usize {
+        self.plans().numbers.len()
+    }
+
+    /// Notes that a state that is counted by this plan reaches to `until_us`.
+    pub(super) fn reaches(&self, plan: u16, until_us: u64) {
+        if plan > 0
+            && let Some(plan) = self.plans().each.get(usize::from(plan) - 1)
+        {
+            plan.reaches(until_us);
+        }
+    }
+
+    /// The entry of a key as another rule counts it: the units that it has spent count on.
+    ///
+    /// What is given back is known by an account of its own from then on.
+    pub(super) fn counted(&self, kept: Kept, (rule, plan): (&Rule, u16), now_us: u64) -> Kept {
+        match kept.plan {
+            same if same == plan => kept,
+            _ if kept.state.until_us <= now_us => Kept { plan, ..kept },
+            other => {
+                let state = rule.converted(&self.numbered(other), kept.state, now_us);
+                Kept { state, plan, ..Kept::default() }
+            }
+        }
+    }
+
+    /// By how much a key is indebted: of keys that may be counted by different rules, the part of the quota that it has used.
+    pub(super) fn weight(&self, kept: &Kept, are_different: bool, now_us: u64) -> (u64, u64) {
+        let Kept { state, plan, .. } = *kept;
+        if !are_different {
+            return self.own.weight(state, now_us);
+        }
+        let rule = self.numbered(plan);
+        let part = (u128::from(rule.outstanding(state, now_us)) << 32) / u128::from(rule.capacity().max(1));
+        (u64::try_from(part).unwrap_or(u64::MAX), state.until_us)
+    }
+}
+
+impl Plan {
+    /// How an ask counts that brings this rule.
+    pub(super) fn counted(&self) -> Counted {
+        Counted { rule: self.rule, plan: self.number }
+    }
+
+    /// Notes that a state reaches to `until_us`.
+    #[inline]
+    pub(super) fn reaches(&self, until_us: u64) {
+        // Relaxed: read only to decide whether the number can be used again, long after. Noted ahead, so that few spends write it.
+        if self.until_us.load(Ordering::Relaxed) < until_us {
+            let ahead_us = until_us.saturating_add(self.rule.longest_spend_us());
+            self.until_us.fetch_max(ahead_us, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Plans {
+    fn add(&mut self, rule: &Rule, now_us: u64) -> Option<Arc<Plan>> {
+        if let Some(number) = self.numbers.get(rule) {
+            return self.each.get(usize::from(*number) - 1).cloned();
+        }
+        if self.free.is_empty() && self.each.len() >= usize::from(MOST_PLANS) {
+            self.sweep(now_us);
+        }
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None if self.each.len() >= usize::from(MOST_PLANS) => return None,
+            None => u16::try_from(self.each.len() + 1).ok()?,
+        };
+        let plan = Arc::new(Plan { rule: *rule, number, until_us: AtomicU64::new(0) });
+        match self.each.get_mut(usize::from(number) - 1) {
+            Some(before) => *before = Arc::clone(&plan),
+            None => self.each.push(Arc::clone(&plan)),
+        }
+        self.numbers.insert(*rule, number);
+        Some(plan)
+    }
+
+    /// Frees the numbers of plans that nobody holds and by which nothing is counted any more.
+    fn sweep(&mut self, now_us: u64) {
+        if self.full_us.abs_diff(now_us) < FULL_FOR_US {
+            return;
+        }
+        self.full_us = now_us;
+        let is_over = |plan: &Arc<Plan>| {
+            let until_us = plan.until_us.load(Ordering::Relaxed).saturating_add(KEPT_AFTER_US);
+            Arc::strong_count(plan) == 1 && until_us <= now_us
+        };
+        for plan in self.each.iter().filter(|plan| is_over(plan)) {
+            if self.numbers.get(&plan.rule) == Some(&plan.number) {
+                self.numbers.remove(&plan.rule);
+                self.free.push(plan.number);
+            }
+        }
+    }
+}
+
+/// A rule, and the number by which a slot names it.
+#[derive(Clone, Copy)]
+pub(super) struct Counted {
+    pub(super) rule: Rule,
+    pub(super) plan: u16,
+}

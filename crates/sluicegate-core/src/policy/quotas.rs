@@ -1,0 +1,149 @@
+//! The quotas of one key in the place of its policy's: [`Quotas`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::Policy;
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::quota::Quota;
+
+/// The numbers of one key, such as a customer's plan: data that comes with a request, out of a row or a claim.
+///
+/// There is one quota for each quota of the policy, in the same order; or quotas that name those that they take the place of, by
+/// the [id](super::PolicyBuilder::named) that the policy gave them, while the others stay. As text they are separated by commas,
+/// and a name stands before a colon.
+///
+/// [`RateLimiter::with_quotas`](crate::RateLimiter::with_quotas) has what becomes of a key whose quotas change.
+///
+/// ```
+/// use sluicegate_core::policy::Quotas;
+/// use sluicegate_core::{Policy, Quota};
+///
+/// let policy = Policy::gcra("api", "100/min").and("1000/d").named("day").build()?;
+/// let both: Quotas = "500/min burst 50, 20000/d".parse()?;
+/// let day: Quotas = "day: 20000/d".parse()?;
+/// assert_eq!(policy.under(&both)?.to_string(), "api: 500/min burst 50, 20000/d (gcra)");
+/// assert_eq!(policy.under(&day)?.to_string(), "api: 100/min, 20000/d (gcra)");
+/// assert_eq!(Quotas::from([Quota::per_minute(500).burst(50), Quota::per_day(20_000)]), both);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Quotas(Vec<(Option<String>, Quota)>);
+
+impl Quotas {
+    /// The quotas, each with the id of the one that it takes the place of, if it names one.
+    pub fn each(&self) -> impl Iterator<Item = (Option<&str>, Quota)> {
+        self.0.iter().map(|(id, quota)| (id.as_deref(), *quota))
+    }
+}
+
+impl From<Quota> for Quotas {
+    fn from(quota: Quota) -> Self {
+        Self(vec![(None, quota)])
+    }
+}
+
+impl<const N: usize> From<[Quota; N]> for Quotas {
+    fn from(quotas: [Quota; N]) -> Self {
+        Self(quotas.map(|quota| (None, quota)).into())
+    }
+}
+
+impl From<Vec<Quota>> for Quotas {
+    fn from(quotas: Vec<Quota>) -> Self {
+        Self(quotas.into_iter().map(|quota| (None, quota)).collect())
+    }
+}
+
+impl From<&Self> for Quotas {
+    fn from(quotas: &Self) -> Self {
+        quotas.clone()
+    }
+}
+
+impl TryFrom<&str> for Quotas {
+    type Error = ConfigError;
+
+    fn try_from(text: &str) -> Result<Self, ConfigError> {
+        text.parse()
+    }
+}
+
+impl TryFrom<String> for Quotas {
+    type Error = ConfigError;
+
+    fn try_from(text: String) -> Result<Self, ConfigError> {
+        text.parse()
+    }
+}
+
+impl FromStr for Quotas {
+    type Err = ConfigError;
+
+    /// Reads `"500/min burst 50"`, `"500/min, 20000/d"` or `"day: 20000/d"`.
+    ///
+    /// # Errors
+    /// The error of the first [`Quota`] that cannot be read.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let each = text.split(',').enumerate().map(|(index, text)| {
+            let (id, quota) = match text.split_once(':') {
+                Some((id, quota)) => (Some(id.trim().to_owned()), quota),
+                None => (None, text),
+            };
+            Ok((id, quota.trim().parse().map_err(|error: ConfigError| error.in_quota(index))?))
+        });
+        each.collect::<Result<_, ConfigError>>().map(Self)
+    }
+}
+
+impl fmt::Display for Quotas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (id, quota)) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { ", " })?;
+            if let Some(id) = id {
+                write!(f, "{id}: ")?;
+            }
+            write!(f, "{quota}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Policy {
+    /// The policy with the quotas of a key in the place of its own: the numbers by which the requests of that key are decided.
+    ///
+    /// # Errors
+    /// When there are fewer or more quotas than the policy has, when one names a quota that the policy does not have, and as
+    /// [`build`](super::PolicyBuilder::build) for quotas that its algorithm cannot keep.
+    pub fn under(&self, quotas: &Quotas) -> Result<Self, ConfigError> {
+        let mut own: Vec<Quota> = self.quotas().iter().map(|quota| quota.quota()).collect();
+        let refused =
+            |problem| Err(ConfigError::new(ConfigErrorKind::Policy, problem).in_policy(self.name()));
+        let is_named = quotas.0.iter().any(|(id, _)| id.is_some());
+        if !is_named && quotas.0.len() != own.len() {
+            return refused(format!(
+                "a key brings {} quotas ({quotas}), and the policy has {}: give one for each, in their order, or name them by the policy's ids",
+                quotas.0.len(),
+                own.len()
+            ));
+        }
+        for (index, (id, quota)) in quotas.0.iter().enumerate() {
+            let place = match id {
+                _ if !is_named => Some(index),
+                Some(id) => self.quotas().iter().position(|own| own.id() == Some(id)),
+                None => None,
+            };
+            match place {
+                Some(place) => own[place] = *quota,
+                None => {
+                    let ids: Vec<_> = self.quotas().iter().filter_map(|quota| quota.id()).collect();
+                    let (id, quota) = (id.as_deref().unwrap_or_default(), quota);
+                    return refused(format!(
+                        "a key brings {quota} for the quota {id:?}, which the policy does not have: use one of {ids:?}, or all quotas in their order and without names"
+                    ));
+                }
+            }
+        }
+        self.with_quotas(&own)
+    }
+}
