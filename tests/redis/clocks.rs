@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use sluicegate_core::algorithm::{Anchor, Refill};
 use sluicegate_core::clock::{Clock, ManualClock, SystemClock};
 use sluicegate_core::conformance::ALGORITHMS;
-use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
+use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::standalone;
@@ -80,5 +81,39 @@ async fn a_server_clock_that_is_set_back_neither_admits_more_nor_blocks_for_the_
         // Once the step was a wait that began anew with every refusal.
         skewed.shift(-HOUR_US + 3 * HOUR_US / 60);
         assert!(limiter.check_cost("ada", 3).await.unwrap().is_allowed(), "{algorithm}: the wait is over");
+    }
+}
+
+/// Each was once decided otherwise in memory: a cost of nothing had forgotten a key there that was at rest, and Redis had not.
+#[tokio::test(flavor = "multi_thread")]
+async fn both_stores_agree_after_a_step_back_where_periods_differ_by_ages() {
+    let clock = ManualClock::new();
+    clock.set(Duration::from_secs(1_800_000_000));
+    let redis = store(standalone(), "ages", Some(clock.clone())).await;
+    let memory = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    for (algorithm, quotas) in [
+        (Algorithm::Gcra, ["97/7ms burst 1", "999983/30d burst 1"]),
+        (Algorithm::SlidingLog, ["10/d", "97/13337us"]),
+        (Algorithm::FixedWindow(Anchor::Epoch), ["997/13337us", "10/d"]),
+        (Algorithm::TokenBucket(Refill::Interval), ["3/13337us start 1", "10/d"]),
+    ] {
+        let name = algorithm.to_string();
+        let policy =
+            Policy::builder(name, algorithm, quotas[0]).and(quotas[1]).named("second").build().unwrap();
+        let both =
+            [RateLimiter::new(&redis, policy.clone()).unwrap(), RateLimiter::new(&memory, policy).unwrap()];
+        let mut trace = String::new();
+        // Microseconds on or back, and the cost.
+        for (moved_us, cost) in
+            [(0, 1), (3_000_000, 0), (-2_500_000, 1), (9_000_000, 0), (-9_990_000, 0), (0, 1)]
+        {
+            clock.set(Duration::from_micros(clock.now_us().saturating_add_signed(moved_us)));
+            let told = both.each_ref().map(|limiter| limiter.check_cost("ada", cost));
+            let [ours, reference] = told;
+            let [ours, reference] =
+                [ours.await, reference.await].map(|told| format!("{:?}", told.unwrap().quotas()));
+            trace.push_str(&format!("\n{moved_us} us, {cost}: {reference}"));
+            assert_eq!(ours, reference, "{algorithm}:{trace}");
+        }
     }
 }

@@ -27,7 +27,7 @@ async fn one_server_decides_the_worked_examples() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_decides_every_trace_as_memory_does() {
     let suite = suite(&standalone().url(), "traces").await;
-    for seed in seeds(30) {
+    for seed in seeds(20) {
         suite.same_decisions_as_memory(seed, 15).await;
     }
 }

@@ -188,6 +188,9 @@ impl Shape for FixedWindow {
     }
 
     fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+        if cost == 0 {
+            return state;
+        }
         let mut window = self.window(state, at_us);
         window.used = window.used.saturating_add(cost).min(EXACT);
         window.closed = at_us > now_us || Self::is_over(&window, now_us);
@@ -205,8 +208,9 @@ impl Shape for FixedWindow {
         let excess = used.saturating_sub(self.burst);
         let passed = excess == 0;
         let (state, used, opens_us) = if passed {
-            let state = self.state(Window { used, closed: false, ..window });
-            settle.settle(Some(state));
+            let spends = cost > 0;
+            let state = if spends { self.state(Window { used, closed: false, ..window }) } else { state };
+            settle.settle(spends.then_some(state));
             // One unit more than what remains is one too many.
             (state, used, self.after_borders(window.start_us, 1))
         } else {

@@ -190,8 +190,8 @@ impl Gcra {
             let left = Left { remaining, reset_after_us: level, available_after_us };
             return Some(Looked { passed: false, state, left });
         }
-        let state = State::new(if after == 0 { 0 } else { now_us.saturating_add(after) }, 0);
-        settle.settle(Some(state));
+        let state = if cost == 0 { state } else { State::new(now_us.saturating_add(after), 0) };
+        settle.settle((cost > 0).then_some(state));
         if after == 0 {
             let left = Left { remaining: self.burst, ..Left::default() };
             return Some(Looked { passed: true, state, left });
@@ -213,7 +213,8 @@ impl Gcra {
         let after = level.saturating_add(cost.saturating_mul(self.spacing.get()));
         let excess = after.saturating_sub(self.full);
         let passed = excess == 0;
-        let (state, level) = if passed { (self.state(after, now_us), after) } else { (state, level) };
+        let spends = passed && cost > 0;
+        let (state, level) = if spends { (self.state(after, now_us), after) } else { (state, level) };
         let free = self.full.saturating_sub(level);
         let lacking = if passed { self.spacing.get().saturating_sub(free % self.spacing) } else { excess };
         // A level is that of the beginning of a time unit.
@@ -327,6 +328,9 @@ impl Shape for Gcra {
 
     #[inline]
     fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+        if cost == 0 {
+            return state;
+        }
         // A queue spaces its output exactly: its schedule does not move when a departure is rounded up to a
         // microsecond, only when something else holds the departure back.
         let is_own_turn = self.undelayed != u64::MAX && at_us <= self.slot(state, now_us, cost).departs_us;
@@ -345,7 +349,7 @@ impl Shape for Gcra {
             return self.look_plainly(state, now_us, cost, settle);
         }
         let looked = self.look_in_parts(state, now_us, cost)?;
-        settle.settle(looked.passed.then_some(looked.state));
+        settle.settle((looked.passed && cost > 0).then_some(looked.state));
         Some(looked)
     }
 

@@ -15,7 +15,8 @@
 //! - *Rest is forgetting.* From [`State::until_us`] on a state decides as [`State::REST`] does, so
 //!   a store may drop it then, and expiry needs no sweep. Where newcomers [start](Starting) with less than a burst, that is later
 //!   than the moment at which a bucket is full.
-//! - *Time may stand still or step back.* An earlier `now` makes a key look fuller, never emptier.
+//! - *Time may stand still or step back.* An earlier `now` makes a key look fuller, never emptier. What spends nothing changes nothing, even of
+//!   a key that is at rest: it may not be so by an earlier `now`.
 //! - *All quotas up to a limit and burst of 10^6, with a period of 1 ms to 30 days, can be kept.*
 //!   A quota that cannot is refused when the policy is built, with the reason.
 //!

@@ -206,7 +206,7 @@ pub(crate) struct Looked {
     pub(crate) left: Left,
 }
 
-/// To be told the new state as soon as that is known, or that the cost was refused: before the numbers, so that nobody waits for them
+/// To be told the new state as soon as that is known, or that it is the old one: before the numbers, so that nobody waits for them
 /// behind a lock.
 // No closure, because those are not inlined always.
 pub(crate) trait Settle {

@@ -262,6 +262,9 @@ impl Shape for SlidingCounter {
     }
 
     fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+        if cost == 0 {
+            return state;
+        }
         let mut window = self.window(state, at_us);
         window.current = window.current.saturating_add(cost).min(self.most());
         window.closed = at_us > now_us || Self::is_over(&window, now_us);
@@ -280,8 +283,8 @@ impl Shape for SlidingCounter {
         let passed = counted <= room;
         let (state, counted, target) = if passed {
             (window.current, window.closed) = (window.current.saturating_add(cost), false);
-            let state = self.state(&window);
-            settle.settle(Some(state));
+            let state = if cost == 0 { state } else { self.state(&window) };
+            settle.settle((cost > 0).then_some(state));
             let counted = counted.saturating_add(cost);
             (state, counted, counted.saturating_sub(1))
         } else {

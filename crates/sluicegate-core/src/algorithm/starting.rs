@@ -129,8 +129,8 @@ impl<S: Shape> Shape for Starting<S> {
     }
 
     fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
-        if cost == 0 && at_us <= now_us && state.until_us > now_us {
-            return state;
+        if cost == 0 {
+            return if state.until_us > now_us { state } else { self.begun(now_us) };
         }
         let plain = self.plain(state, now_us);
         self.kept(self.bucket.spend(plain, now_us, at_us, cost), at_us.max(now_us))

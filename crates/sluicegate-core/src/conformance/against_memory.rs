@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Conformance;
 use super::steps::{Step, is_small, random_policy};
-use crate::clock::Clock;
+use crate::clock::{Clock, micros};
 use crate::limiter::{Inherit, Receipt};
 use crate::random::Random;
 use crate::store::{DecisionFuture, Mode};
@@ -25,7 +25,7 @@ impl Conformance {
         self.compare_decisions(seed, traces, Duration::ZERO).await;
     }
 
-    /// As [`same_decisions_as_memory`](Self::same_decisions_as_memory), by a clock that is set back again and again, up to this far
+    /// As [`same_decisions_as_memory`](Self::same_decisions_as_memory), by a clock that steps back and on again and again, up to this far
     /// behind the latest time that it has shown.
     ///
     /// # Panics
@@ -39,20 +39,35 @@ impl Conformance {
         for _ in 0..traces {
             let policy = random_policy(self.name(), &mut random);
             let mut pair = self.pair(&memory, &policy, format!("seed {seed}, {policy}"));
+            let beside = random_policy(self.name(), &mut random);
+            let beside = self.pair(&memory, &beside, format!("\n  beside {beside}"));
+            pair.trace.push_str(&beside.trace);
             let mut latest = Duration::ZERO;
             for _ in 0..40 {
                 let step = Step::random(&mut random, &policy, &self.clock, &mut pair.trace);
                 if !back.is_zero() {
                     let now = Duration::from_micros(self.clock.now_us());
                     latest = latest.max(now);
-                    let is_set = random.below(10) == 0;
-                    self.clock.set((latest - back).max(if is_set { Duration::ZERO } else { now }));
-                    if is_set {
-                        // Writing to a string cannot fail.
-                        let _ = write!(pair.trace, ", at {back:?} before the latest time");
-                    }
+                    let behind = match random.below(12) {
+                        0 => back,
+                        1 => Duration::from_micros(random.below(micros(back))),
+                        2 => Duration::ZERO,
+                        _ => (latest - now).min(back),
+                    };
+                    self.clock.set(latest - behind);
+                    // Writing to a string cannot fail.
+                    let _ = write!(pair.trace, ", {behind:?} before the latest time");
                 }
-                pair.agrees(&pair.ask(&step).await);
+                let found = if random.below(4) == 0 {
+                    pair.trace.push_str(", and as much beside");
+                    let both = pair.limiters.iter().zip(&beside.limiters);
+                    let mut both = both.map(|(limiter, beside)| step.ask_both([limiter, beside]));
+                    let [ours, reference] = [both.next(), both.next()].map(|ask| ask.expect("there are two"));
+                    [ours.await, reference.await].map(|answer| answer.expect("the store answers"))
+                } else {
+                    pair.ask(&step).await
+                };
+                pair.agrees(&found);
             }
         }
     }

@@ -26,7 +26,7 @@
 //! | [`all_or_nothing`](Conformance::all_or_nothing) | every store: a refusal by one limiter costs nothing under the others |
 //! | [`rejected_requests_count`](Conformance::rejected_requests_count) | every store: of policies that say so |
 //! | [`same_decisions_as_memory`](Conformance::same_decisions_as_memory) | every store that is exact |
-//! | [`same_decisions_when_the_clock_is_set_back`](Conformance::same_decisions_when_the_clock_is_set_back) | the same, by a clock that is corrected |
+//! | [`same_decisions_when_the_clock_is_set_back`](Conformance::same_decisions_when_the_clock_is_set_back) | the same, by a clock that steps back: the rule is in `algorithms.md` |
 //! | [`same_refunds_as_memory`](Conformance::same_refunds_as_memory), [`same_accounts_as_memory`](Conformance::same_accounts_as_memory) | stores that give back as memory does |
 //! | [`same_leases_as_memory`](Conformance::same_leases_as_memory) | stores that lease: all that are exact |
 //! | [`same_replacements_as_memory`](Conformance::same_replacements_as_memory) | stores whose policies can be replaced |

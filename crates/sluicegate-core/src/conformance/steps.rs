@@ -1,8 +1,8 @@
 //! Random asks of random policies.
 //!
-//! The choices lean towards the edges: limits of 1 and of a million, periods of a millisecond and
-//! of 30 days, costs at the capacity and just above it, and a clock that stands, creeps, leaps, or
-//! steps back a little.
+//! The choices lean towards the edges: limits of 1 and of a million, periods of 333 microseconds and
+//! of 30 days in one policy, costs of nothing, at the capacity and just above it, and a clock that stands,
+//! creeps, leaps, or steps back a little.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::algorithm::{Drain, Rule};
 use crate::clock::{Clock, ManualClock};
 use crate::policy::PolicyBuilder;
 use crate::random::Random;
-use crate::store::DecisionFuture;
+use crate::store::{DecisionFuture, Mode};
 use crate::{Algorithm, Key, Policy, Quota, RateLimiter};
 
 pub(super) fn random_policy(name: String, random: &mut Random) -> Policy {
@@ -30,8 +30,10 @@ pub(super) fn random_builder(name: String, random: &mut Random) -> PolicyBuilder
     let algorithm = random.pick(&ALGORITHMS);
     let mut builder = Policy::builder(name, algorithm, random_quota(random, algorithm));
     let is_queue = matches!(algorithm, Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)));
-    if random.below(3) == 0 && !is_queue {
-        builder = builder.and(random_quota(random, algorithm)).named("second");
+    // Up to four quotas, of periods that have nothing to do with each other.
+    let more = if is_queue { 0 } else { random.pick(&[0, 0, 0, 1, 1, 2, 3]) };
+    for name in ["second", "third", "fourth"].into_iter().take(more) {
+        builder = builder.and(random_quota(random, algorithm)).named(name);
     }
     if random.below(4) == 0 {
         builder = builder.count_rejected();
@@ -48,8 +50,11 @@ fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {
     let limit = random.pick(&[1, 2, 3, 7, 10, 97, 1_000, 7_919, 999_983, 1_000_000]);
     // The room that a store has for logs bounds their limits.
     let limit = if algorithm == Algorithm::SlidingLog { limit.min(2_000) } else { limit };
-    let period_ms = random.pick(&[1, 7, 1_000, 10_000, 60_000, 86_400_000, 2_592_000_000]);
-    let quota = Quota::new(limit, Duration::from_millis(period_ms));
+    let period_us = match random.below(4) {
+        0 => random.pick(&[333, 1_001, 13_337, 999_983]),
+        _ => random.pick(&[1, 7, 1_000, 10_000, 60_000, 86_400_000, 2_592_000_000]) * 1_000,
+    };
+    let quota = Quota::new(limit, Duration::from_micros(period_us));
     let has_burst = matches!(
         algorithm,
         Algorithm::Gcra | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(Drain::Meter | Drain::Queue)
@@ -81,7 +86,8 @@ impl Step {
         clock: &ManualClock,
         trace: &mut String,
     ) -> Self {
-        let quota = policy.quotas()[0].quota();
+        let place = usize::try_from(random.below(policy.quotas().len() as u64)).unwrap_or(0);
+        let quota = policy.quotas()[place].quota();
         let capacity = policy.quotas().iter().map(|quota| quota.rule().capacity()).min().unwrap_or(1);
         let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
         let now_us = clock.now_us();
@@ -91,17 +97,14 @@ impl Step {
             4 => now_us + random.below(period_us / quota.limit().max(1) + 2),
             5 => now_us + random.below(period_us.saturating_mul(3)),
             6 => now_us + random.below(period_us),
-            // Entries that have lapsed out of a log may be forgotten, or not.
-            _ if matches!(policy.algorithm(), Algorithm::SlidingLog | Algorithm::SlidingLogIn(_)) => {
-                now_us + 1
-            }
             _ => now_us - random.below(500_000.min(period_us)),
         };
         clock.set(Duration::from_micros(moved_us));
-        let cost = match random.below(6) {
-            0 => random.below(capacity) + 1,
-            1 => capacity,
-            2 => capacity + random.below(3),
+        let cost = match random.below(14) {
+            0 | 1 => random.below(capacity) + 1,
+            2 | 3 => capacity,
+            4 | 5 => capacity + random.below(3),
+            6 => 0,
             _ => 1,
         };
         let step = Self {
@@ -125,6 +128,20 @@ impl Step {
             6 => limiter.check_up_to(&self.key, self.cost),
             _ => limiter.check_cost(&self.key, self.cost),
         }
+    }
+
+    /// The same of two limiters at once, if it spends.
+    pub(super) fn ask_both(&self, limiters: [&RateLimiter; 2]) -> DecisionFuture {
+        let mode = match self.kind {
+            0..=3 => return self.ask(limiters[0]),
+            4 | 5 => Mode::Reserve { longest: self.longest },
+            6 => Mode::Take,
+            _ => Mode::Spend,
+        };
+        RateLimiter::decide_all(limiters.map(|limiter| {
+            let capacity = limiter.policy().quotas().iter().map(|quota| quota.rule().capacity()).min();
+            (limiter, &self.key, self.cost.min(capacity.unwrap_or(1)), Some(mode))
+        }))
     }
 }
 

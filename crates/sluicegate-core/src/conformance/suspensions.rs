@@ -71,5 +71,6 @@ fn suspending(builder: PolicyBuilder, random: &mut Random) -> Policy {
 }
 
 fn period_us(policy: &Policy) -> u64 {
-    u64::try_from(policy.quotas()[0].quota().period().as_micros()).unwrap_or(u64::MAX)
+    // No key is suspended for less than a millisecond.
+    u64::try_from(policy.quotas()[0].quota().period().as_micros()).unwrap_or(u64::MAX).max(1_000)
 }

@@ -369,9 +369,11 @@ impl Bucket {
         Account::born(self.births.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The account of a key that is spent from at this moment: a new one if the key is at rest, or inherits its state.
-    pub(super) fn account_of(&self, kept: &Kept, at_us: u64) -> Account {
-        let is_born = kept.state.until_us <= at_us || kept.account.birth() == 0;
+    /// The account of a key that is spent from at this moment: a new one if the key is at rest, or inherits its state. One that is
+    /// known and full is at rest, too: if the clock stepped back, what was spent before would be taken from what comes now.
+    pub(super) fn account_of(&self, rule: &Rule, kept: &Kept, at_us: u64) -> Account {
+        let is_full = || rule.begins() && rule.reset_after_us(kept.state, at_us) == 0;
+        let is_born = kept.state.until_us <= at_us || kept.account.birth() == 0 || is_full();
         if is_born { self.new_account() } else { kept.account }
     }
 

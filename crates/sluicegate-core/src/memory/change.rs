@@ -131,8 +131,14 @@ impl Place<'_> {
         at_us: u64,
     ) -> Trace {
         let Cell { bucket, hash, by, .. } = *cell;
-        let after = Kept { state: after, account: bucket.account_of(&before, now_us), plan: by.plan };
-        self.put(cell, after, now_us);
+        let after = if after == before.state {
+            before
+        } else {
+            let account = bucket.account_of(&by.rule, &before, now_us);
+            let after = Kept { state: after, account, plan: by.plan };
+            self.put(cell, after, now_us);
+            after
+        };
         trace((bucket, &by.rule), before.state, after, self.birth(hash), at_us)
     }
 

@@ -187,7 +187,7 @@ impl Place<'_> {
             place => {
                 let mut known = place.kept(cell, now_us);
                 if known.state.until_us > now_us {
-                    known.account = bucket.account_of(&known, now_us);
+                    known.account = bucket.account_of(rule, &known, now_us);
                     let spent = missing(rule.outstanding(known.state, now_us));
                     known.state = rule.spend(known.state, now_us, now_us, spent);
                 } else {

@@ -126,7 +126,7 @@ impl Place<'_> {
             }
             place => {
                 let mut kept = place.kept(cell, now_us);
-                kept.account = bucket.account_of(&kept, first.until_us);
+                kept.account = bucket.account_of(&by.rule, &kept, first.until_us);
                 // All of them before it is stored: what one leaves may be at rest by now, and not what all leave.
                 kept.state = ended.iter().fold(kept.state, |state, hold| departed(&by.rule, state, hold));
                 bucket.reaches(kept.state.until_us);

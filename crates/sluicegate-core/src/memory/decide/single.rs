@@ -104,7 +104,7 @@ impl Inner {
             return DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
         }
         let judged = Judged::new(rule, mode, rule.slot(state, now_us, cost), now_us);
-        let spends = judged.passed() && mode.spends();
+        let spends = judged.passed() && mode.spends() && cost > 0;
         let is_left = if judged.passed() { judged.departs_us() > now_us } else { counts_rejected(ask) };
         if mode.spends() && is_left {
             drop(set);
@@ -179,7 +179,8 @@ pub(super) fn spend_now<const WORDS: usize, const ACCOUNTS: bool>(
 /// The part of a key that is kept after a spend.
 #[inline]
 fn kept<const ACCOUNTS: bool>(bucket: &Bucket, before: Kept, state: State, now_us: u64) -> Kept {
-    let account = if ACCOUNTS { bucket.account_of(&before, now_us) } else { before.account };
+    let account =
+        if ACCOUNTS { bucket.account_of(&bucket.rules.own, &before, now_us) } else { before.account };
     Kept { state, account, plan: before.plan }
 }
 

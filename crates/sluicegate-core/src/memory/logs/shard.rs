@@ -157,16 +157,24 @@ impl Shard {
             None => (NIL, 0, self.inherited(hash, now_us)),
         };
         let sum = inherited.map_or(sum, |(_, cost)| cost);
-        // A unit that is held counts from now on, and until a period after its departure: as a turn does.
-        let mut turns = held.iter().map(|hold| (hold.until_us, hold.units)).peekable();
         let counts = |(at_us, _): &(u64, u64)| !rule.is_over(*at_us, now_us);
-        let mut entries = inherited.into_iter().chain(self.chain(head).filter(counts)).peekable();
-        let all = std::iter::from_fn(|| match (entries.peek(), turns.peek()) {
-            (Some((entry_us, _)), Some((turn_us, _))) if turn_us < entry_us => turns.next(),
-            (None, _) => turns.next(),
-            _ => entries.next(),
-        });
-        rule.slot(all, sum.saturating_add(holds::units(held)), now_us, cost)
+        let entries = inherited.into_iter().chain(self.chain(head).filter(counts));
+        if held.is_empty() {
+            return rule.slot(entries, sum, now_us, cost);
+        }
+        // A unit that is held counts from now on, and until a period after its departure: where it will be entered.
+        let mut entries: Vec<(u64, u64)> = entries.collect();
+        for hold in held {
+            match entries.last_mut() {
+                Some((at_us, cost))
+                    if hold.until_us <= *at_us || rule.is_one_entry(*at_us, hold.until_us) =>
+                {
+                    (*at_us, *cost) = (hold.until_us.max(*at_us), cost.saturating_add(hold.units));
+                }
+                _ => entries.push((hold.until_us, hold.units)),
+            }
+        }
+        rule.slot(entries.into_iter(), sum.saturating_add(holds::units(held)), now_us, cost)
     }
 
     /// The units of that entry which are still there; none if it is over, or the key was forgotten since.

@@ -157,9 +157,6 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
 
     #[cold]
     fn insert(self, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
-        if kept.state.until_us <= now_us {
-            return;
-        }
         // The longest at rest goes first (a clock that is set back a little finds the others again), then the least debt.
         let debt_of = |slot: &usize| {
             let kept = self.load(*slot);
@@ -167,6 +164,9 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
             if is_debt { Err(rules.weight(&kept, OWN > 0, now_us)) } else { Ok(kept.state.until_us) }
         };
         let victim = (0..SLOTS).min_by_key(debt_of).unwrap_or(0);
+        if kept.state.until_us <= now_us && debt_of(&victim) >= Ok(kept.state.until_us) {
+            return;
+        }
         if debt_of(&victim).is_err() {
             self.table.evictions.fetch_add(1, Ordering::Relaxed);
             self.forget_one();

@@ -1,5 +1,6 @@
 //! What each algorithm decides: by hand, by others' vectors, and beside exact models of their definitions.
 
+mod back;
 pub(crate) mod exact;
 mod invariants;
 pub(crate) mod model;

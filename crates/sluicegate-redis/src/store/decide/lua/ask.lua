@@ -62,7 +62,7 @@ local function slot(quota, value, cost, held)
       local opens, departs = rule.slot(r, s, at, cost + held)
       if opens < hold.till then return opens, departs end
       -- By then it is spent.
-      s = rule.spend(r, s, hold.till, hold.till, hold.units)
+      s = departed(quota, s, hold)
       held, at = held - hold.units, max(at, hold.till)
     end
   end

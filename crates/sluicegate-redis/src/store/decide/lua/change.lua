@@ -69,18 +69,27 @@ local function may_depend(value, quota, index)
   return false
 end
 
+-- Spends at once up to the ceiling, and says how much took effect. If nothing does, nothing changes.
+local function charge(quota, cost, accounts)
+  local s, took = quota.rule.charge(quota.r, quota.s, cost)
+  if s ~= quota.s then
+    touch(quota, now, accounts)
+    quota.s = s
+  end
+  return took
+end
+
 -- Spends what was refused, as far as the capacity goes.
 local function count_rejected(ask)
   for index, quota in ipairs(ask.group) do
-    touch(quota, now, ask.accounts)
     local r, cost = quota.r, cost_of(ask, ask.group, index)
     if quota.kind == 4 then
+      touch(quota, now, ask.accounts)
       quota.s = log.count_rejected(r, quota.s, cost)
     else
       local ceiling = r.ceiling
       r.ceiling = r.full or r.capacity
-      local s = quota.rule.charge(r, quota.s, cost)
-      if not r.keep or s.till > 0 then quota.s = s end
+      charge(quota, cost, ask.accounts)
       r.ceiling = ceiling
     end
   end
@@ -108,9 +117,7 @@ change[RESERVE] = change[SPEND]
 change[CHARGE] = function(ask)
   each_quota(ask.value, function(quota, group, index)
     begin_new(quota, now)
-    touch(quota, now, ask.accounts)
-    local s, took = quota.rule.charge(quota.r, quota.s, cost_of(ask, group, index))
-    if not quota.r.keep or s.till > 0 then quota.s = s end
+    local took = charge(quota, cost_of(ask, group, index), ask.accounts)
     if group == ask.group then ask.took[index] = took end
   end)
 end
@@ -187,7 +194,7 @@ change[RESET] = function(ask)
   local value = ask.value
   while #value > 0 do table.remove(value) end
   for _, quota in ipairs(ask.group) do
-    quota.s, quota.birth, quota.given, quota.floor = REST, 0, 0, nil
+    quota.s, quota.birth, quota.given, quota.floor, quota.was = REST, 0, 0, nil, UNKNOWN
     if quota.r.keep then as_newcomer(quota) end
   end
   value[1], value.held = ask.group, {}

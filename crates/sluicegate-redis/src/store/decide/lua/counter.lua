@@ -70,7 +70,7 @@ end
 
 function counter.charge(r, s, cost)
   local added = min(cost, max(r.ceiling - counter.open(r, s, now).current, 0))
-  return counter.spend(r, s, now, now, added), added
+  return added > 0 and counter.spend(r, s, now, now, added) or s, added
 end
 
 function counter.refund(r, s, ago, cost)

@@ -52,7 +52,7 @@ while key <= count do
             break
           end
         end
-        local now_till, now_a, now_b, fits, found, opens, kept, entry = 0, 0, 0, true, till, 0, nil, ''
+        local now_till, now_a, now_b, fits, found, opens, kept, entry, adds = 0, 0, 0, true, till, 0, nil, '', false
         if kind == 1 then
           -- Unit, ticks, spacing, burst, ceiling, undelayed.
           local start, level = now - now % r1, 0
@@ -79,7 +79,8 @@ while key <= count do
           elseif level > r6 and r6 >= 0 and mode ~= PEEK then
             usual = false
           end
-          if after > 0 then
+          adds = after > level
+          if adds then
             local units = after / r2
             units = units - units % 1
             if units * r2 < after then units = units + 1 end
@@ -115,7 +116,8 @@ while key <= count do
           elseif after > r3 then
             fits = false
           end
-          if after > 0 then
+          adds = after > used
+          if adds then
             local borders = after / r1
             if borders % 1 > 0 then borders = borders - borders % 1 + 1 end
             now_till, now_a = start + borders * r2, after
@@ -154,7 +156,8 @@ while key <= count do
               fits = false
             end
           end
-          if previous > 0 or after > 0 then now_till, now_a, now_b = start + 2 * r2, previous, after end
+          adds = after > current
+          if adds then now_till, now_a, now_b = start + 2 * r2, previous, after end
         elseif kind > 4 then
           -- Of newcomers that start with less than a burst there is more to know.
           usual = false
@@ -187,7 +190,7 @@ while key <= count do
             usual = false
             break
           end
-          found, a, b = newest, sum, oldest
+          found, a, b, adds = newest, sum, oldest, true
           local after = sum + cost
           if after > r1 then
             fits = false
@@ -224,7 +227,10 @@ while key <= count do
           if mode == RESERVE or mode == LEASE and granted then usual = false end
           granted = false
         elseif granted and mode ~= PEEK then
-          if till <= now then
+          if not adds then
+            -- What spends nothing changes nothing: the clock may go back to when it was not at rest.
+            now_till, now_a, now_b = till, a, b
+          elseif till <= now then
             birth, given = now, 0
           elseif birth > now and way % 16 < 8 then
             -- The clock went back a little; without an account, what was spent before the birth was never spent.

@@ -35,7 +35,7 @@ local function tell(line, due, granted)
   end
   local after = s
   for _, hold in ipairs(ask.value.held) do
-    if hold.marked == 0 then after = quota.rule.spend(r, after, hold.till, hold.till, hold.units) end
+    if hold.marked == 0 then after = departed(quota, after, hold) end
   end
   local resets = quota.rule.reset_after(r, after)
   local took = 0
@@ -68,7 +68,7 @@ local function copied(value)
     copy.held[index] = { units = hold.units, till = hold.till, marked = hold.marked }
   end
   each_quota(value, function(quota)
-    copy.quotas[quota] = { quota.s, quota.birth, quota.given, quota.floor, quota.begun, quota.is_new }
+    copy.quotas[quota] = { quota.s, quota.birth, quota.given, quota.floor, quota.begun, quota.is_new, quota.was }
   end)
   return copy
 end
@@ -78,7 +78,8 @@ local function restore(value, copy)
   for index, group in ipairs(copy) do value[index] = group end
   value.changed, value.held = copy.changed, copy.held
   for quota, was in pairs(copy.quotas) do
-    quota.s, quota.birth, quota.given, quota.floor, quota.begun, quota.is_new = was[1], was[2], was[3], was[4], was[5], was[6]
+    quota.s, quota.birth, quota.given, quota.floor = was[1], was[2], was[3], was[4]
+    quota.begun, quota.is_new, quota.was = was[5], was[6], was[7]
   end
 end
 

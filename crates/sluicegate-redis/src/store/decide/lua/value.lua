@@ -1,5 +1,6 @@
 -- A key's value: its groups, one per policy text, and the units that are held.
 local rules = { gcra, window, counter, log }
+local UNKNOWN = { s = REST, birth = 0, given = 0 } -- the key, where newcomers start with less than a burst
 
 local function quota_of(text, index)
   local code, id, r1, r2, r3, r4, r5, r6 = unpacked('<BI4dddddd', text, index * 53 - 43)
@@ -10,7 +11,7 @@ local function quota_of(text, index)
   local r = rule.rule(r1, r2, r3, r4, r5, r6)
   -- A bucket that is full is kept for as long as a full burst takes to refill; then its key is a newcomer.
   if missing then r.missing, r.keep = missing, r.refill end
-  return { kind = kind, code = code, id = id, rule = rule, r = r, s = REST, birth = 0, given = 0 }
+  return { kind = kind, code = code, id = id, rule = rule, r = r, s = REST, birth = 0, given = 0, was = UNKNOWN }
 end
 
 -- A newcomer's state; it is no more than looked at until it begins.
@@ -29,6 +30,13 @@ local function is_known(quota, at)
   return not quota.is_new and till > 0 and till + quota.r.keep > at
 end
 
+-- A state after what was held has departed, when its key may be a newcomer again.
+local function departed(quota, s, hold)
+  local r, till, at = quota.r, s == quota.full and quota.full_at or s.till, hold.till
+  if r.keep and till + r.keep <= at then s = quota.rule.spend(r, REST, at, at, r.missing) end
+  return quota.rule.spend(r, s, at, at, hold.units)
+end
+
 -- Where newcomers start with less than a burst, a key that is not known begins.
 local function begin_new(quota, at)
   if not quota.r.keep or quota.begun then return end
@@ -44,16 +52,22 @@ local function owes_nothing(quota)
   return quota.r.keep and (not quota.begun or quota.s.till <= now)
 end
 
--- The state that is written, and until when it is needed. If it has no moment, it has become full just now.
+-- The state that is written, and until when it is needed. If it has no moment, it has become full just now. One that is not begun
+-- stays as it was found: the clock may go back to when its key was known.
 local function kept_state(quota)
   local s, keep = quota.s, quota.r.keep
-  if not keep then return s, s.till end
-  if not quota.begun then return REST, 0 end
+  if not keep then return s, s.till, quota.birth, quota.given end
+  if not quota.begun then
+    local was = quota.was
+    return was.s, was.s.till > 0 and was.s.till + keep or 0, was.birth, was.given
+  end
   if s.till == 0 then
     local till = full_at(quota)
     s = { till = till > 0 and till or now - now % (quota.r.unit or 1), a = 0, b = 0, closed = 0 }
+  elseif s.closed == 1 and s.a == 0 and s ~= quota.was.s then
+    s = { till = max(s.till, now), a = 0, b = 0, closed = 1 }
   end
-  return s, s.till + keep
+  return s, s.till + keep, quota.birth, quota.given
 end
 
 local function group_of(text, asked, since)
@@ -159,7 +173,7 @@ end
 
 local function spend(quota, from, at, cost, accounts)
   begin_new(quota, from)
-  if quota.r.keep and cost == 0 and at <= from then return end
+  if cost == 0 then return end
   touch(quota, from, accounts)
   quota.s = quota.rule.spend(quota.r, quota.s, from, at, cost)
 end
@@ -179,7 +193,11 @@ local function let_go(value)
   for _, hold in ipairs(value.held) do
     if hold.till <= now then
       if hold.marked == 0 then
-        each_quota(value, function(quota) share(quota, hold.till, hold.till, hold.units, true) end)
+        each_quota(value, function(quota, group)
+          local take = group == value[1] and spend or share
+          quota.begun = false
+          take(quota, hold.till, hold.till, hold.units, true)
+        end)
       end
       value.changed = true
     elseif hold.units > 0 or hold.marked >= 2 then
@@ -211,19 +229,27 @@ local function load(key)
     value.changed = true
   end
   each_quota(value, function(quota)
-    if quota.kind == 4 and quota.s.b > 0 then
-      local s = log.cut(quota.r, quota.s)
-      if s ~= quota.s then quota.s, value.changed = s, true end
-    elseif quota.r.keep then
+    if quota.r.keep then
       local s = quota.s
+      quota.was = { s = s, birth = quota.birth, given = quota.given }
       if quota.kind == 2 and s.a == 0 and s.closed == 0 then
         quota.full, quota.full_at = { till = 0, a = 0, b = 0, closed = 0 }, s.till
         quota.s = quota.full
       end
-      quota.begun = is_known(quota, now)
+      quota.loaded = quota.s
     end
   end)
   let_go(value)
+  -- Behind that: what was held may have lapsed since it was due, or its key may be a newcomer again.
+  each_quota(value, function(quota)
+    if quota.kind == 4 and quota.s.b > 0 then
+      local s = log.cut(quota.r, quota.s)
+      if s ~= quota.s then quota.s, value.changed = s, true end
+    elseif quota.r.keep then
+      quota.begun = is_known(quota, now)
+      if quota.s ~= quota.loaded then quota.was = { s = quota.s, birth = quota.birth, given = quota.given } end
+    end
+  end)
   return value
 end
 
@@ -239,10 +265,10 @@ end
 local function written(group)
   local states = {}
   for index, quota in ipairs(group) do
-    local s = kept_state(quota)
+    local s, _, birth, given = kept_state(quota)
     local a, b = s.a, s.b
     if quota.kind == 3 then b = b + s.closed * CLOSED elseif quota.kind == 2 then b = s.closed end
-    states[index] = pack('<ddddd', s.till, a, b, quota.birth, quota.given) .. (s.entries or '')
+    states[index] = pack('<ddddd', s.till, a, b, birth, given) .. (s.entries or '')
   end
   return table.concat(states)
 end
@@ -270,7 +296,7 @@ local function save(value)
       -- It is to be found when it is due, and counts from then on.
       if hold.marked == 0 then
         each_quota(value, function(quota)
-          local s = quota.rule.spend(quota.r, quota.s, hold.till, hold.till, hold.units)
+          local s = departed(quota, quota.s, hold)
           till = max(till, s.till + (quota.r.keep or 0))
         end)
       end

@@ -63,7 +63,7 @@ end
 
 function window.charge(r, s, cost)
   local added = min(cost, max(r.ceiling - window.open(r, s, now).used, 0))
-  return window.spend(r, s, now, now, added), added
+  return added > 0 and window.spend(r, s, now, now, added) or s, added
 end
 
 function window.refund(r, s, ago, cost)
