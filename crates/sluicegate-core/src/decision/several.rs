@@ -107,6 +107,17 @@ impl Decision {
         self
     }
 
+    /// This decision with other waits: `wait_us` says of each quota how long it takes, in microseconds, until the same cost could
+    /// pass, or until one unit more remains. For authors of stores.
+    #[must_use]
+    pub fn with_waits(mut self, wait_us: impl Fn(&QuotaStatus) -> u64) -> Self {
+        for status in &mut self.quotas {
+            status.available_after_us = wait_us(status);
+        }
+        self.deciding = deciding(self.outcome, &self.quotas);
+        self
+    }
+
     /// This decision, of `asks` asks, and that of another limiter on the same request, as one:
     /// allowed if both allow, with the quotas of both, and the tightest of them deciding. The
     /// places of `inner`'s asks are moved behind those of this one.

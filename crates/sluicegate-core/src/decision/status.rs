@@ -113,8 +113,9 @@ impl QuotaStatus {
         }
     }
 
-    /// Others hold units of it for a moment, and may give them back: requests that are decided in several places, such as slots of a
-    /// Cluster. It is counted as if they did not; a store around this one keeps nothing of that.
+    /// Its wait is an estimate. Others hold units of it for a moment, and may give them back: requests that are decided in several
+    /// places, such as slots of a Cluster. It is counted as if they did not; a store around this one keeps nothing of that. Or the wait is
+    /// known from before others could spend again.
     ///
     /// ```
     /// use sluicegate_core::store::{QuotaStatus, judge};
@@ -189,8 +190,8 @@ impl QuotaStatus {
         self.room == Room::Suspended
     }
 
-    /// Whether others hold units of it for a moment and may give them back: a refusal may be over at any time then, and is not one to
-    /// be kept.
+    /// Whether its wait is an estimate: others hold units of it for a moment and may give them back, or could have spent units since a
+    /// cache was told the wait. A refusal may be over sooner or later then, and is not one to be kept.
     pub fn is_provisional(&self) -> bool {
         self.is_provisional
     }

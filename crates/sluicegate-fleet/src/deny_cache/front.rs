@@ -20,7 +20,7 @@ use sluicegate_core::{ConfigError, Decision, Policy, StoreError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::question::{Id, Question};
+use super::question::{Id, Question, micros};
 use super::refusal::{Keep, Refusal, Times};
 use super::table::{Known, Probe, Table};
 use crate::gate::Gate;
@@ -53,6 +53,9 @@ pub(super) struct Kept {
 
 type Questions = SmallVec<[Question; 2]>;
 type Probes = SmallVec<[Probe; 1]>;
+
+/// The place of an ask, that of a quota in its policy, and for how long its refusal is kept beyond the store's own wait.
+type Waits = SmallVec<[(usize, u8, u64); 1]>;
 
 impl Wrap for Front {
     type Own = Kept;
@@ -197,7 +200,12 @@ impl State {
         if let Some(result) = answer.known() {
             // Out of units that are held, of which more are left, there is nothing to learn but that a probe is over.
             if !probes.is_empty() || result.as_ref().map_or(true, |decision| self.is_of_the_store(decision)) {
-                self.keep(&questions, result, sent_us);
+                let waits = self.keep(&questions, result, sent_us);
+                return if waits.is_empty() {
+                    answer
+                } else {
+                    answer.map(move |result| told(result, &waits))
+                };
             }
             return answer;
         }
@@ -215,9 +223,9 @@ impl State {
         let state = Arc::clone(self);
         let work = async move {
             let result = pending.await;
-            state.keep(&questions, &result, sent_us);
+            let waits = state.keep(&questions, &result, sent_us);
             drop(probes);
-            result
+            told(result, &waits)
         };
         match Handle::try_current() {
             Ok(runtime) => DecisionFuture::begun(&runtime, work),
@@ -226,7 +234,9 @@ impl State {
     }
 
     /// Keeps what the store has said. Decisions of an outage are local already; one out of a lease says something if nothing is left.
-    fn keep(&self, questions: &[Question], result: &Result<Decision, StoreError>, sent_us: u64) {
+    /// Says which waits are longer here than the store has said.
+    fn keep(&self, questions: &[Question], result: &Result<Decision, StoreError>, sent_us: u64) -> Waits {
+        let mut waits = Waits::new();
         let times = Times { sent_us, received_us: self.clock.now_us() };
         // Turns that are asked for together wait no longer than the least patient of them: what that says of one alone is not known.
         let spends = || questions.iter().filter(|question| !question.looks());
@@ -242,8 +252,11 @@ impl State {
                 }
                 _ => None,
             };
+            let prolonged = refusal.iter().flat_map(Refusal::prolonged);
+            waits.extend(prolonged.map(|(quota, wait_us)| (question.place(), quota, wait_us)));
             self.table.keep(question.id, question.mark, refusal);
         }
+        waits
     }
 
     /// Whether a decision is the store's own word. Units of a lease that is used up are as good, where the cache is around leases:
@@ -301,7 +314,7 @@ impl State {
         match self.within.decide(asks).now() {
             Ok(result) => {
                 forget(&self.table);
-                self.keep(&looks, &result, sent_us);
+                _ = self.keep(&looks, &result, sent_us);
                 DecisionFuture::ready(result)
             }
             Err(pending) => {
@@ -309,7 +322,7 @@ impl State {
                 let work = async move {
                     let result = pending.await;
                     forget(&state.table);
-                    state.keep(&looks, &result, sent_us);
+                    _ = state.keep(&looks, &result, sent_us);
                     result
                 };
                 match Handle::try_current() {
@@ -333,6 +346,21 @@ impl State {
         }
         Ok(questions)
     }
+}
+
+/// The store's answer, with the waits for which the cache refuses.
+fn told(result: Result<Decision, StoreError>, waits: &Waits) -> Result<Decision, StoreError> {
+    if waits.is_empty() {
+        return result;
+    }
+    result.map(|decision| {
+        decision.with_waits(|status| {
+            let of = |(place, quota, _): &&(usize, u8, u64)| {
+                (*place, usize::from(*quota)) == (status.policy_index(), status.quota_index())
+            };
+            waits.iter().find(of).map_or_else(|| micros(status.available_after()), |(_, _, wait_us)| *wait_us)
+        })
+    })
 }
 
 fn is_question(mode: Mode) -> bool {

@@ -57,10 +57,13 @@
 //! # Around leases
 //! A key at its limit gets units back one by one, a thousand times a second under `1000/s`, and a call for each of them is no gain.
 //! So around [`Leased`](crate::Leased) a quota refuses at least for a twentieth of the time in which all of it comes back, under a
-//! sliding counter not beyond the end of its window, and `retry_after` says so. One call then leases all that has come back. Nothing
+//! sliding counter not beyond the end of its window. `retry_after` says so, also in the answer of the store: a client that waits as long,
+//! on whichever instance, and is alone meanwhile, passes. Once the store's own wait is over, other instances may have spent what has come
+//! back. From then on `retry_after` is that of a key that has just spent all it had, and its status is
+//! [provisional](sluicegate_core::store::QuotaStatus::is_provisional): an estimate. One call then leases all that has come back. Nothing
 //! is lost by that, because a bucket has room for those units; a request may be refused for that time although a unit is there. The
 //! last unit of a lease refuses those that come after it as well, except under a sliding counter, where a lease does not know when the
-//! next unit passes. Around other stores each retry is exact.
+//! next unit passes. Around other stores each retry is exact, and so it is for policies that cannot be leased, such as logs and queues.
 //!
 //! # Refusals that count
 //! A request that a policy with [`count_rejected`](sluicegate_core::policy::PolicyBuilder::count_rejected) takes part in is always asked, because its

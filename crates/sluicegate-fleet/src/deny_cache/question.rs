@@ -46,6 +46,8 @@ pub(super) struct Question {
     takes: bool,
     /// Whether it only looks whether the key of another ask is suspended.
     looks: bool,
+    /// Whether a unit more may be leased, so that it asks for many at once.
+    leases: bool,
     /// The windows of its quotas, if it counts the last two; otherwise none.
     windows_us: SmallVec<[u64; 2]>,
 }
@@ -62,6 +64,7 @@ impl Question {
             _ => return None,
         };
         let (takes, policy) = (ask.mode() == Mode::Take, ask.policy().policy());
+        let leases = patience_us == 0 && policy.quotas().iter().all(|of| of.rule().can_lease());
         let windows_us = match policy.algorithm() {
             Algorithm::SlidingCounter => {
                 policy.quotas().iter().map(|of| micros(of.quota().period())).collect()
@@ -69,7 +72,7 @@ impl Question {
             _ => SmallVec::new(),
         };
         let (cost, costs) = (ask.cost(), ask.costs().into());
-        Some(Self { place, id, mark, cost, costs, patience_us, takes, looks, windows_us })
+        Some(Self { place, id, mark, cost, costs, patience_us, takes, looks, leases, windows_us })
     }
 
     pub(super) fn looks(&self) -> bool {
@@ -84,6 +87,11 @@ impl Question {
         self.patience_us
     }
 
+    /// Whether it may be decided by units that are leased.
+    pub(super) fn leases(&self) -> bool {
+        self.leases
+    }
+
     /// Whether its units come back by the counts of two windows.
     pub(super) fn is_of_windows(&self) -> bool {
         !self.windows_us.is_empty()
@@ -91,10 +99,9 @@ impl Question {
 
     /// How long a refusal may be prolonged, so that one call takes all that has come back until then: a part of the time in which
     /// all of it comes back, and not beyond the end of a window, with which units are lost that nobody has asked for.
-    pub(super) fn lump_us(&self, status: &QuotaStatus) -> u64 {
-        let reset_us = micros(status.reset_after());
+    pub(super) fn lump_us(&self, quota: u8, reset_us: u64) -> u64 {
         // Units that are counted in this window are forgotten with the next.
-        let rest_us = match self.windows_us.get(status.quota_index()) {
+        let rest_us = match self.windows_us.get(usize::from(quota)) {
             Some(window_us) if reset_us > *window_us => reset_us - window_us,
             _ => reset_us,
         };

@@ -5,6 +5,11 @@
 //! after the moment of the decision, and it covers only questions that the store would refuse as well: of at least the cost that was
 //! refused, and of at most its patience. Around leases it may be prolonged, up to a twentieth of the time in which all
 //! units come back and never beyond a window: one call takes all that have come back meanwhile.
+//!
+//! # Never shorter than it is kept
+//! A client that waits as long as it was told, and is alone meanwhile, passes. So the answer of the store tells the wait by which it is
+//! prolonged here, and each later one tells what any instance may have prolonged its own refusal to. Once the store's own wait is over,
+//! others may have spent what has come back: then the wait is that of a key whose capacity was all spent just now, and an estimate.
 
 use sluicegate_core::algorithm::{Drain, Refill};
 use sluicegate_core::policy::{Policy, PolicyQuota};
@@ -45,6 +50,8 @@ struct Refused {
     patience_us: u64,
     /// Since the call was sent, in microseconds; `u64::MAX` for a cost that can never pass.
     wait_us: u64,
+    /// The part of it in which nobody can spend as much: all of it, unless it is prolonged.
+    sure_us: u64,
 }
 
 /// How refusals are kept.
@@ -80,21 +87,26 @@ impl Line {
 impl Refused {
     /// The least that a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its answer says
     /// until when. None if others may give back units in a moment.
-    fn of(question: &Question, status: &QuotaStatus, keep: Keep) -> Option<Self> {
+    fn of(question: &Question, status: &QuotaStatus, keep: Keep, is_leased: bool) -> Option<Self> {
         if status.is_provisional() && !status.is_impossible() {
             return None;
         }
-        let wait_us = micros(status.available_after());
-        let wait_us = match keep.in_lumps && wait_us > 0 && question.patience_us() == 0 {
-            true => wait_us.max(question.lump_us(status)),
-            false => wait_us,
+        let told_us = micros(status.available_after());
+        let quota = u8::try_from(status.quota_index()).unwrap_or(u8::MAX);
+        let wait_us = match keep.in_lumps && told_us > 0 && question.leases() {
+            true => told_us.max(question.lump_us(quota, micros(status.reset_after()))),
+            false => told_us,
         };
+        // The rest of a lease does not know what others have spent since.
+        let sure_us = if is_leased { 0 } else { told_us };
         if status.passed() {
             let cost = status.remaining().saturating_add(1);
-            return (wait_us > 0).then_some(Self { cost, patience_us: 0, wait_us });
+            return (wait_us > 0).then_some(Self { cost, patience_us: 0, wait_us, sure_us });
         }
-        let wait_us = if status.is_impossible() { u64::MAX } else { wait_us };
-        Some(Self { cost: question.refused_cost(status), patience_us: question.patience_us(), wait_us })
+        let (wait_us, sure_us) =
+            if status.is_impossible() { (u64::MAX, u64::MAX) } else { (wait_us, sure_us) };
+        let cost = question.refused_cost(status);
+        Some(Self { cost, patience_us: question.patience_us(), wait_us, sure_us })
     }
 
     /// Whether the cost of a question is as high, and its patience as short.
@@ -112,7 +124,9 @@ impl Refusal {
         let is_leased = decision.decided_by() == DecidedBy::Lease;
         let is_known =
             |status: &QuotaStatus| !is_leased || (status.remaining() == 0 && !question.is_of_windows());
-        let refused = |status: &QuotaStatus| Refused::of(question, status, keep).filter(|_| is_known(status));
+        let refused = |status: &QuotaStatus| {
+            Refused::of(question, status, keep, is_leased).filter(|_| is_known(status))
+        };
         let lines: SmallVec<[Line; 1]> =
             own.map(|status| Line { status: *status, refused: refused(status) }).collect();
         let refuses_again = |line: &Line| {
@@ -124,6 +138,47 @@ impl Refusal {
         let ends_us = sent_us.saturating_add(wait_us.min(keep.longest_us));
         let at_us = decision.at_us();
         (wait_us > 0).then_some(Self { sent_us, received_us, at_us, ends_us, lines })
+    }
+
+    /// The quotas whose refusal is kept longer than the store has said, and for how long.
+    pub(super) fn prolonged(&self) -> impl Iterator<Item = (u8, u64)> {
+        let prolonged = |line: &Line| {
+            let refused =
+                line.refused.filter(|refused| refused.wait_us > micros(line.status.available_after()))?;
+            (!line.status.is_impossible()).then_some((line.quota(), refused.wait_us))
+        };
+        self.lines.iter().filter_map(prolonged)
+    }
+
+    /// How long a client has to wait from now on whose cost a quota has refused, and whether that is an estimate.
+    fn wait_us(
+        &self,
+        (line, refused): (&Line, Refused),
+        question: &Question,
+        of: Option<&PolicyQuota>,
+        now_us: u64,
+    ) -> (u64, bool) {
+        let passed_us = now_us.saturating_sub(self.received_us);
+        let rest_us = refused.wait_us.saturating_sub(passed_us);
+        if refused.sure_us == refused.wait_us {
+            return (rest_us, false);
+        }
+        let reset_us = micros(line.status.reset_after()).saturating_sub(passed_us);
+        if now_us < self.sent_us.saturating_add(refused.sure_us) {
+            return (rest_us.max(question.lump_us(line.quota(), reset_us)), false);
+        }
+        let Some(rule) = of.map(PolicyQuota::rule) else { return (rest_us, true) };
+        let at_us = self.at_us(now_us);
+        let spent = rule.holding(rule.capacity(), at_us);
+        let lump_us = question.lump_us(line.quota(), rule.reset_after_us(spent, at_us));
+        // Counts of two windows may all be in one: what is to be expected is far less.
+        let cost_us = match question.is_of_windows() {
+            true => 0,
+            false => {
+                rule.slot(spent, at_us, refused.cost.min(rule.capacity())).opens_us.saturating_sub(at_us)
+            }
+        };
+        (rest_us.max(lump_us).max(cost_us), true)
     }
 
     /// When it is over, by the clock of the cache.
@@ -165,13 +220,14 @@ impl Refusal {
                         || cost > line.status.remaining()
                         || line.is_used_up() =>
                 {
-                    let wait_us = refused.wait_us.saturating_sub(passed_us);
                     let of = policy.quotas().get(usize::from(quota));
+                    let (wait_us, is_estimate) = self.wait_us((line, refused), question, of, now_us);
                     let more = cost.saturating_sub(refused.cost);
                     let more_us = of.and_then(|of| more_us(policy.algorithm(), of, more));
                     let until_all_us = reset_us.max(wait_us);
                     let cost_us = more_us.map_or(until_all_us, |more_us| wait_us.saturating_add(more_us));
                     let patience_us = refused.patience_us.saturating_sub(question.patience_us());
+                    let status = if is_estimate { status.provisional() } else { status };
                     match cost_us.min(until_all_us).saturating_add(patience_us) {
                         0 => status,
                         wait_us => status.refused_for_us(wait_us),

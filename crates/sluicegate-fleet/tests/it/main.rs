@@ -9,3 +9,4 @@ mod order;
 mod regional;
 mod sharded;
 mod support;
+mod waits;
