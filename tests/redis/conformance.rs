@@ -57,6 +57,14 @@ async fn one_server_replaces_policies_as_memory_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_server_decides_keys_with_quotas_of_their_own_as_memory_does() {
+    let suite = suite(&standalone().url(), "quotas").await;
+    for seed in seeds(30) {
+        suite.same_quotas_of_keys_as_memory(seed, 20).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_server_gives_back_as_memory_does() {
     let suite = suite(&standalone().url(), "refunds").await;
     for seed in seeds(30) {

@@ -11,9 +11,10 @@ use super::Conformance;
 use super::steps::{Step, is_small, random_policy};
 use crate::clock::{Clock, micros};
 use crate::limiter::{Inherit, Receipt};
+use crate::policy::{PolicyQuota, Quotas};
 use crate::random::Random;
 use crate::store::{DecisionFuture, Mode};
-use crate::{Decision, Key, MemoryStore, Policy, RateLimiter};
+use crate::{Algorithm, Decision, Key, MemoryStore, Policy, Quota, RateLimiter};
 
 impl Conformance {
     /// Random traces of every mode over several keys and policies, in which the store decides exactly as the memory
@@ -180,9 +181,48 @@ impl Conformance {
                 // A key that was at rest when it was handed over may not be so a moment before.
                 self.clock.set(Duration::from_micros(now_us.max(self.clock.now_us())));
                 let found = pair.ask(&step).await;
-                let ages = Duration::from_secs(86_400 * 365 * 15);
-                if found[1].quotas().iter().any(|status| status.reset_after() > ages) {
-                    // How exact that is is for each store to say.
+                if is_debt_of_years(&found) {
+                    break;
+                }
+                pair.agrees(&found);
+            }
+        }
+    }
+
+    /// Random traces of keys that bring quotas of their own, change them and come without: the store decides exactly as the memory
+    /// store, whichever of a few quotas a request brings. Logs with a resolution, several, or that count refused requests
+    /// are left out: for how much longer than it has to a log of one period counts under others is for each store to say.
+    ///
+    /// # Panics
+    /// At the first difference, with the trace that led to it.
+    pub async fn same_quotas_of_keys_as_memory(&self, seed: u64, traces: usize) {
+        let (memory, mut random) = (self.memory(), Random::new(seed));
+        for _ in 0..traces {
+            let policy = random_policy(self.name(), &mut random).with_refunds();
+            let is_log = policy.algorithm() == Algorithm::SlidingLog;
+            if matches!(policy.algorithm(), Algorithm::SlidingLogIn(_)) || is_log && (policy.counts_rejected() || policy.quotas().len() > 1) {
+                continue;
+            }
+            let mut pair = self.pair(&memory, &policy, format!("seed {seed}, {policy}"));
+            let others = (0..3).map(|_| other_quotas(&policy, &mut random));
+            let [ours, reference] = pair.limiters.clone();
+            let both =
+                |quotas: &Quotas| reference.with_quotas(quotas).is_ok() && ours.with_quotas(quotas).is_ok();
+            let others: Vec<_> = others.filter(both).collect();
+            for _ in 0..40 {
+                let own = random.below(4).try_into().ok().and_then(|place: usize| others.get(place));
+                let under = |limiter: &RateLimiter| match own {
+                    Some(quotas) => limiter.with_quotas(quotas).expect("the store can keep them"),
+                    None => limiter.clone(),
+                };
+                pair.limiters = [under(&ours), under(&reference)];
+                let asked = own
+                    .map_or_else(|| policy.clone(), |quotas| policy.under(quotas).expect("it is possible"));
+                // Writing to a string cannot fail.
+                let _ = write!(pair.trace, "\n  {asked}:");
+                let step = Step::random(&mut random, &asked, &self.clock, &mut pair.trace);
+                let found = pair.ask(&step).await;
+                if is_debt_of_years(&found) {
                     break;
                 }
                 pair.agrees(&found);
@@ -199,6 +239,24 @@ impl Conformance {
         let reference = RateLimiter::new(memory, policy.clone()).expect("the store can keep it");
         Pair { limiters: [self.open(policy), reference], trace }
     }
+}
+
+/// Whether a key owes so much that each store says by itself how exact that is.
+fn is_debt_of_years([_, reference]: &[Decision; 2]) -> bool {
+    let years = Duration::from_secs(86_400 * 365 * 15);
+    reference.quotas().iter().any(|status| status.reset_after() > years)
+}
+
+/// Quotas like those of a policy, of which some are larger, smaller, faster or slower.
+fn other_quotas(policy: &Policy, random: &mut Random) -> Quotas {
+    let other = |quota: &PolicyQuota| {
+        let quota = quota.quota();
+        let limit = random.pick(&[quota.limit(), quota.limit() * 2, quota.limit().div_ceil(2), 7]);
+        let period = random.pick(&[quota.period(), quota.period(), quota.period() * 2, quota.period() / 3]);
+        let other = Quota::new(limit, Duration::from_micros(micros(period).max(1)));
+        if quota.burst_size() == quota.limit() { other } else { other.burst(quota.burst_size()) }
+    };
+    Quotas::from(policy.quotas().iter().map(other).collect::<Vec<_>>())
 }
 
 /// A policy on the store under test and in memory, and what was asked of both.

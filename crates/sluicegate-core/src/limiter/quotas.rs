@@ -11,11 +11,11 @@
 //!   writes the state under the new quotas.
 //! - Each spend that changes the quotas of a key costs the key at most one part of the new rule, a microsecond of refill or a unit of
 //!   a window, and never gives it anything: so two instances may disagree for a while.
-//! - What is given back goes to the state by the quotas that it is counted by. Units of a bucket that has changed its quotas since are not
-//!   given back.
+//! - What is given back by a receipt goes to the bucket that has spent it, under a policy that [keeps accounts](RateLimiter::keep_accounts).
+//!   A bucket that has changed its quotas since is another one, to which nothing is given back.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use arc_swap::{ArcSwap, Guard};
 
@@ -133,8 +133,7 @@ impl RateLimiter {
         if policy == **opened.policy() {
             return Ok(opened.clone());
         }
-        let own = OwnQuotas { policy: Arc::new(policy), known: OnceLock::new() };
-        let prepared = opened.under(Arc::new(own));
+        let prepared = opened.under(OwnQuotas::new(Arc::new(policy)));
         let store = &*self.0.store;
         store.admit(&prepared).map_err(|error| error.in_policy(opened.policy().name()))?;
         Ok(prepared.with_short_way_of(store))

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use smallvec::SmallVec;
 
 use super::account::Account;
 use super::ahead::Ahead;
@@ -20,7 +21,7 @@ use super::table::Kept;
 use crate::algorithm::Rule;
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::policy::{OnFull, Policy};
-use crate::store::{Ask, Inherit, OwnQuotas};
+use crate::store::{Ask, Inherit, OwnQuotas, PreparedPolicy};
 
 /// The buckets of one policy, one per quota.
 pub(super) struct Buckets {
@@ -63,8 +64,8 @@ pub(super) struct Bucket {
     longest_us: AtomicU64,
 }
 
-/// The plans of a key's quotas in the buckets of a policy, by the numbers of these.
-pub(super) type KnownPlans = Vec<(u64, Arc<Plan>)>;
+/// The plans of a key's quotas, in the order of the policy's; none where it is the policy's own.
+pub(super) type KeyPlans = SmallVec<[Option<Arc<Plan>>; 2]>;
 
 /// A policy was replaced: which buckets start from which.
 pub(super) struct Replacement {
@@ -135,17 +136,47 @@ impl Buckets {
         Ok(Self::of(policy, each.collect::<Result<_, _>>()?, Vec::new()))
     }
 
-    /// Finds room for the quotas that a key brings, and remembers it with them.
+    /// How an ask counts under its policy's quota at this place: by the quota that its key brings, or by the policy's.
+    ///
+    /// # Errors
+    /// When more different quotas are in use than there is room for.
+    #[inline]
+    pub(super) fn counted(&self, ask: &Ask<'_>, quota: u8, now_us: u64) -> Result<Counted, StoreError> {
+        let plan = match ask.own() {
+            Some(own) => self.plans(ask.policy(), own, now_us)?.get(usize::from(quota)).cloned().flatten(),
+            None => None,
+        };
+        let bucket = &self.each[usize::from(quota)];
+        Ok(plan.map_or(Counted { rule: bucket.rules.own, plan: 0 }, |plan| plan.counted()))
+    }
+
+    /// The plans of the quotas that a key brings, found once: none where it is the policy's own.
+    pub(super) fn plans(
+        &self,
+        policy: &PreparedPolicy,
+        own: &OwnQuotas,
+        now_us: u64,
+    ) -> Result<Arc<KeyPlans>, StoreError> {
+        own.prepared(policy, || {
+            let rules = self.each.iter().zip(own.policy().quotas());
+            rules.map(|(bucket, quota)| bucket.plan(quota.rule(), now_us)).collect()
+        })
+    }
+
+    /// Checks that there is room for the quotas that a key brings, and keeps it for them.
     ///
     /// # Errors
     /// When the tables of this policy cannot keep them, or there is no room.
-    pub(super) fn admit(&self, ground: &Ground, own: &OwnQuotas) -> Result<(), ConfigError> {
-        let now_us = ground.clock.now_us();
-        let mut known = KnownPlans::new();
-        for (index, (bucket, quota)) in (0_u8..).zip(self.each.iter().zip(own.policy.quotas())) {
-            let here = |error: ConfigError| error.in_quota(index.into());
+    pub(super) fn admit(
+        &self,
+        ground: &Ground,
+        policy: &PreparedPolicy,
+        own: &OwnQuotas,
+    ) -> Result<(), ConfigError> {
+        for (index, (bucket, quota)) in self.each.iter().zip(own.policy().quotas()).enumerate() {
+            let here = |error: ConfigError| error.in_quota(index);
             if let Some(log) = quota.rule().log() {
-                ground.check_log(&own.policy, log).map_err(here)?;
+                ground.check_log(own.policy(), log).map_err(here)?;
             }
             if matches!(bucket.home, Home::NarrowOwn(_)) && quota.rule().aux_bound() > NARROW_AUX {
                 let problem = format!(
@@ -154,18 +185,17 @@ impl Buckets {
                 );
                 return Err(here(ConfigError::new(ConfigErrorKind::Unsupported, problem)));
             }
-            let plan = bucket.plan(own, index, now_us).map_err(|_| {
-                let problem = format!(
-                    "no room for the quotas {}: {MOST_PLANS} different ones of keys are in use under this policy, which is the most",
-                    quota.quota()
-                );
-                here(ConfigError::new(ConfigErrorKind::Unsupported, problem))
-            })?;
-            known.extend(plan.map(|plan| (bucket.number, plan)));
         }
-        // Of several stores that share a limiter, the first is known.
-        _ = own.known.set(Arc::new(known));
-        Ok(())
+        match self.plans(policy, own, ground.clock.now_us()) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let problem = format!(
+                    "no room for the quotas of {}: {MOST_PLANS} different ones of keys are in use under this policy, which is the most",
+                    own.policy()
+                );
+                Err(ConfigError::new(ConfigErrorKind::Unsupported, problem))
+            }
+        }
     }
 
     fn of(policy: &Arc<Policy>, each: Box<[Arc<Bucket>]>, older: Vec<Arc<Replacement>>) -> Self {
@@ -318,36 +348,11 @@ impl Bucket {
         own == (rule, ground.keys_of(policy), policy.gives_back(), policy.takes_quotas(), policy.on_full())
     }
 
-    /// How an ask counts under this quota of its policy: by the quota that its key brings, or by the policy's.
-    ///
-    /// # Errors
-    /// When more different quotas are in use than there is room for.
-    #[inline]
-    pub(super) fn counted(&self, ask: &Ask<'_>, quota: u8, now_us: u64) -> Result<Counted, StoreError> {
-        match ask.own() {
-            Some(own) => self.counted_by(own, quota, now_us),
-            None => Ok(Counted { rule: self.rules.own, plan: 0 }),
+    /// The plan of a rule; none if it is the policy's own.
+    fn plan(&self, rule: &Rule, now_us: u64) -> Result<Option<Arc<Plan>>, StoreError> {
+        if *rule == self.rules.own {
+            return Ok(None);
         }
-    }
-
-    fn counted_by(&self, own: &OwnQuotas, quota: u8, now_us: u64) -> Result<Counted, StoreError> {
-        let plan = self.plan(own, quota, now_us)?;
-        Ok(plan.map_or(Counted { rule: self.rules.own, plan: 0 }, |plan| plan.counted()))
-    }
-
-    /// The plan of the quota that a key brings; none if it is the policy's own.
-    pub(super) fn plan(
-        &self,
-        own: &OwnQuotas,
-        quota: u8,
-        now_us: u64,
-    ) -> Result<Option<Arc<Plan>>, StoreError> {
-        let known = own.known.get().and_then(|known| known.downcast_ref::<KnownPlans>());
-        if let Some((_, plan)) = known.and_then(|known| known.iter().find(|known| known.0 == self.number)) {
-            return Ok(Some(Arc::clone(plan)));
-        }
-        let rule = own.policy.quotas().get(usize::from(quota)).map(|quota| quota.rule());
-        let Some(rule) = rule.filter(|rule| **rule != self.rules.own) else { return Ok(None) };
         let plan = self.takes_quotas.then(|| self.rules.plan(rule, now_us)).flatten();
         let plan = plan.ok_or_else(|| StoreError::new(StoreErrorKind::QuotasExhausted))?;
         self.longest_us.fetch_max(rule.longest_spend_us(), Ordering::Relaxed);

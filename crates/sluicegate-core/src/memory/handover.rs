@@ -67,9 +67,13 @@ impl Inner {
         // In the bucket in force the key goes on as it is asked for, in those between as their policies counted.
         let by = move |bucket: &Arc<Bucket>| {
             let own = Counted { rule: bucket.rules.own, plan: 0 };
-            let each = ask.policy().prepared::<Buckets>().map_or(&[][..], |buckets| &buckets.each);
-            let quota = (0_u8..).zip(each).find(|(_, other)| Arc::ptr_eq(other, bucket));
-            quota.and_then(|(quota, _)| bucket.counted(&ask, quota, now_us).ok()).unwrap_or(own)
+            let in_force = || {
+                let buckets = ask.policy().prepared::<Buckets>()?;
+                let (quota, _) =
+                    (0_u8..).zip(&*buckets.each).find(|(_, other)| Arc::ptr_eq(other, bucket))?;
+                buckets.counted(&ask, quota, now_us).ok()
+            };
+            in_force().unwrap_or(own)
         };
         older.iter().map(move |older| {
             let both = |Heir { bucket, follows }: &'a Heir| {

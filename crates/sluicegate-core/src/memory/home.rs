@@ -170,15 +170,14 @@ impl Place<'_> {
         tables!(self, Place, set => set.reset(hash), Place::Log(shard) => shard.reset(hash));
     }
 
-    /// Which of the key's buckets it is: another number after it was forgotten, and where there are accounts after it was at
-    /// rest, too.
+    /// Which of the key's buckets it is: another number after it was forgotten or counted by another plan, and where there are
+    /// accounts after it was at rest, too.
     pub(super) fn birth(&self, hash: u64) -> u64 {
         match self {
             Place::Narrow(set) => set.forgotten(),
             Place::Wide(set) => set.forgotten(),
-            // Counted by another plan it is another one, too.
-            Place::NarrowOwn(set) => set.forgotten() | u64::from(self.entry(hash).plan) << 16,
-            Place::WideOwn(set) => set.forgotten() | u64::from(self.entry(hash).plan) << 16,
+            Place::NarrowOwn(set) => set.forgotten(),
+            Place::WideOwn(set) => set.forgotten(),
             Place::NarrowKept(_) | Place::WideKept(_) | Place::KeptOwn(_) => self.entry(hash).account.birth(),
             Place::Log(_) => 0,
         }

@@ -100,14 +100,16 @@ impl Place<'_> {
     }
 
     /// Where newcomers start with less than a burst, the key of an ask that spends is known from now on, whatever becomes of
-    /// that: otherwise one that is refused would be refused as a newcomer forever.
-    pub(super) fn begin(&mut self, cell: &Cell<'_>, now_us: u64) {
+    /// that: otherwise one that is refused would be refused as a newcomer forever. Says whether it was not.
+    pub(super) fn begin(&mut self, cell: &Cell<'_>, now_us: u64) -> bool {
         let Cell { bucket, ask, by, .. } = *cell;
         let spends = ask.mode().spends() || ask.mode() == Mode::Charge;
-        if by.rule.begins() && spends && self.state(cell, now_us).until_us <= now_us {
+        let begins = by.rule.begins() && spends && self.state(cell, now_us).until_us <= now_us;
+        if begins {
             let kept = Kept { state: by.rule.begun(now_us), account: bucket.new_account(), plan: by.plan };
             self.put(cell, kept, now_us);
         }
+        begins
     }
 
     /// Spends what was held until now for requests that have departed, or are gone, as of the moment of each departure.

@@ -154,7 +154,7 @@ impl Store for Inner {
 
     fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
         match policy.own() {
-            Some(own) => policy.replaced::<Buckets>()?.admit(&self.ground, own),
+            Some(own) => policy.replaced::<Buckets>()?.admit(&self.ground, policy, own),
             None => Ok(()),
         }
     }

@@ -58,28 +58,23 @@ impl<'a> Ask<'a> {
         Ask { policy, ..self }
     }
 
-    /// The ask with these quotas of the key.
-    pub(crate) fn under(self, own: Option<&'a Arc<OwnQuotas>>) -> Self {
+    /// The ask with these quotas of its key, or with none: for stores around stores whose parts have quotas of other sizes.
+    #[must_use]
+    pub fn under(self, own: Option<&'a Arc<OwnQuotas>>) -> Self {
         Self { own, ..self }
     }
 
     /// The quotas that the key brings, if it has its own.
     #[inline]
-    pub(crate) fn own(&self) -> Option<&'a Arc<OwnQuotas>> {
+    pub fn own(&self) -> Option<&'a Arc<OwnQuotas>> {
         self.own
-    }
-
-    /// Whether the key brings quotas of its own.
-    #[inline]
-    pub fn has_own_quotas(&self) -> bool {
-        self.own.is_some()
     }
 
     /// The policy with the numbers that decide this ask: the quotas that the key brings, or those of its
     /// [`policy`](Self::policy). A store decides by the rules of these quotas.
     #[inline]
     pub fn numbers(&self) -> &'a Arc<Policy> {
-        self.own.map_or_else(|| self.policy.policy(), |own| &own.policy)
+        self.own.map_or_else(|| self.policy.policy(), |own| own.policy())
     }
 
     /// The same ask with a cost of its own for each quota, in their order: for what one of them still counts and another

@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use smallvec::SmallVec;
 
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::{OnExceeded, Policy, PolicyMode};
@@ -29,12 +31,48 @@ pub struct PreparedPolicy {
     own: Option<Arc<OwnQuotas>>,
 }
 
-/// The quotas that a key brings, as the policy that they make of its own.
-pub(crate) struct OwnQuotas {
+/// The quotas that a key brings, as the policy that they make of its own; with what stores have prepared for them.
+pub struct OwnQuotas {
+    policy: Arc<Policy>,
+    /// By the preparation of the policy whose quotas they take the place of, which lives as long.
+    prepared: RwLock<SmallVec<[(usize, Arc<dyn Any + Send + Sync>); 1]>>,
+}
+
+impl OwnQuotas {
+    /// The quotas of this policy, for asks of another one of the same name and with as many quotas.
+    pub fn new(policy: Arc<Policy>) -> Arc<Self> {
+        Arc::new(Self { policy, prepared: RwLock::default() })
+    }
+
     /// The policy with these quotas.
-    pub(crate) policy: Arc<Policy>,
-    /// What a store in memory knows of them; of several stores the first that was asked.
-    pub(crate) known: OnceLock<Arc<dyn Any + Send + Sync>>,
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// What a store has made of these quotas for asks of this policy, made once.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn prepared<T: Send + Sync + 'static, E>(
+        &self,
+        of: &PreparedPolicy,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
+        let place = Arc::as_ptr(&of.prepared).addr();
+        let find = |all: &[(usize, Arc<dyn Any + Send + Sync>)]| {
+            let (_, found) = all.iter().find(|(other, _)| *other == place)?;
+            Arc::clone(found).downcast().ok()
+        };
+        if let Some(found) = find(&self.prepared.read().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(found);
+        }
+        let made = Arc::new(make()?);
+        let mut all = self.prepared.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(find(&all).unwrap_or_else(|| {
+            all.push((place, Arc::clone(&made) as Arc<dyn Any + Send + Sync>));
+            made
+        }))
+    }
 }
 
 /// The buckets that say which keys of a policy are suspended, as the policy's own store has prepared them.
@@ -81,14 +119,14 @@ impl PreparedPolicy {
 
     /// The quotas of the key, if it has its own.
     #[inline]
-    pub(crate) fn own(&self) -> Option<&Arc<OwnQuotas>> {
+    pub fn own(&self) -> Option<&Arc<OwnQuotas>> {
         self.own.as_ref()
     }
 
     /// The policy with the numbers that decide: the key's own quotas, or those of [`policy`](Self::policy).
     #[inline]
     pub fn numbers(&self) -> &Arc<Policy> {
-        self.own.as_ref().map_or(&self.policy, |own| &own.policy)
+        self.own.as_ref().map_or(&self.policy, |own| own.policy())
     }
 
     /// The short way of an ask that spends, if there is one.

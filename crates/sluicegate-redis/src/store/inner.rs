@@ -67,6 +67,14 @@ impl Store for Inner {
         })
     }
 
+    fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
+        let base = policy.replaced::<Arc<Prepared>>()?;
+        match policy.own() {
+            Some(own) => own.prepared(policy, || base.under(own.policy())).map(drop),
+            None => Ok(()),
+        }
+    }
+
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.decider.decide(asks, &self.tags)
     }

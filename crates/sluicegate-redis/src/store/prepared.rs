@@ -26,6 +26,8 @@ pub(super) struct Prepared {
     pub(super) counts_rejected: bool,
     /// Whether its peeks write nothing.
     pub(super) is_onlooker: bool,
+    /// Whether keys may bring quotas of their own.
+    pub(super) takes_quotas: bool,
 }
 
 impl Prepared {
@@ -50,7 +52,17 @@ impl Prepared {
             gives_back: policy.gives_back(),
             counts_rejected: policy.counts_rejected(),
             is_onlooker: false,
+            takes_quotas: policy.takes_quotas(),
         })
+    }
+
+    /// The same policy with the quotas of a key, as the policy that these make of it.
+    ///
+    /// # Errors
+    /// When the script cannot keep them.
+    pub(super) fn under(&self, policy: &Policy) -> Result<Self, ConfigError> {
+        let rules = policy.quotas().iter().map(|quota| *quota.rule()).collect();
+        Ok(Self { stem: self.stem.clone(), text: encode::rules(policy)?, rules, ..*self })
     }
 
     pub(super) fn of_onlooker(self, is_onlooker: bool) -> Self {

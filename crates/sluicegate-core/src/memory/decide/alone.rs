@@ -40,8 +40,8 @@ impl Alone {
         if bucket.accounts {
             return None;
         }
-        let plan = policy.own().map(|own| bucket.plan(own, 0, ground.clock.now_us()));
-        let plan = plan.transpose().ok()?.flatten();
+        let plans = policy.own().map(|own| buckets.plans(policy, own, ground.clock.now_us()));
+        let plan = plans.transpose().ok()?.and_then(|plans| plans.first().cloned().flatten());
         let rule = plan.as_ref().map_or(bucket.rules.own, |plan| plan.rule);
         let (ground, bucket) = (Arc::clone(ground), Arc::clone(bucket));
         let suspensions = policy.suspension().into_iter();

@@ -68,8 +68,7 @@ impl Inner {
         let mut all = all.iter_mut();
         for (policy, ask) in (0_u8..).zip(asks) {
             let buckets = buckets_of(ask).ok()?;
-            if buckets.has_older() || ask.has_own_quotas() || !matches!(ask.mode(), Mode::Spend | Mode::Peek)
-            {
+            if buckets.has_older() || ask.own().is_some() || !matches!(ask.mode(), Mode::Spend | Mode::Peek) {
                 return None;
             }
             for (quota, bucket) in (0_u8..).zip(&*buckets.each) {

@@ -32,16 +32,13 @@ impl Inner {
         let mut handovers: Vec<Handover<'_>> =
             older.iter().flat_map(|(ask, older)| self.handovers(ask, older, before_us)).collect();
         let mut places = lock_all(&mut cells, &mut handovers);
-        for cell in cells.iter_mut().filter(|cell| cell.bucket.takes_quotas && is_about_what_is_there(cell)) {
-            let plan = places[cell.place].entry(cell.hash).plan;
-            cell.by = Counted { rule: cell.bucket.rules.numbered(plan), plan };
-        }
         // Under the locks, so that no thread enters a moment into a log that is before the last one there: what it spends
         // would be entered later than its decision says, and a refund would not find it.
         let now_us = self.ground.clock.now_us();
+        count_reports(&mut cells, &places, now_us);
         handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
         cells.iter().for_each(|cell| places[cell.place].settle(cell, now_us));
-        cells.iter().for_each(|cell| places[cell.place].begin(cell, now_us));
+        begin_all(&cells, &mut places, now_us);
         grant(&mut cells, &mut places, now_us);
         let mut judged = judge_each(&cells, &mut places, now_us);
         // All of a request goes on together, when the last of its turns has come.
@@ -86,13 +83,14 @@ impl Inner {
 
     fn cells<'a>(&self, asks: &[Ask<'a>]) -> Result<Cells<'a>, StoreError> {
         let mut cells = Cells::new();
-        let now_us = if asks.iter().any(Ask::has_own_quotas) { self.ground.clock.now_us() } else { 0 };
+        let now_us = if asks.iter().any(|ask| ask.own().is_some()) { self.ground.clock.now_us() } else { 0 };
         for (policy, ask) in (0_u8..).zip(asks) {
-            for (quota, bucket) in (0_u8..).zip(&*buckets_of(ask)?.each) {
+            let buckets = buckets_of(ask)?;
+            for (quota, bucket) in (0_u8..).zip(&*buckets.each) {
                 if cells.len() == MAX_QUOTAS {
                     return Err(StoreError::new(StoreErrorKind::TooManyQuotas));
                 }
-                let by = bucket.counted(ask, quota, now_us)?;
+                let by = buckets.counted(ask, quota, now_us)?;
                 cells.push(self.cell((bucket, by), ask.of_quota(quota), (policy, quota)));
             }
         }
@@ -110,10 +108,37 @@ impl Inner {
     }
 }
 
-/// Whether an ask reports what has become of units that were spent, which are counted as the key is; a log's are counted by all rules.
-fn is_about_what_is_there(cell: &Cell<'_>) -> bool {
-    let mode = cell.ask.mode();
-    (mode.gives_back() || mode == Mode::Depart) && !matches!(cell.bucket.home, Home::Logs(_))
+/// Lets keys that are not known begin with less than a burst. That is written whatever becomes of the ask, and so are the key's other
+/// quotas, as the ask counts them.
+fn begin_all(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) {
+    for asked in cells.chunk_by(|one, other| one.at.0 == other.at.0) {
+        let begins = |count, cell: &Cell<'_>| count + usize::from(places[cell.place].begin(cell, now_us));
+        if asked.iter().fold(0, begins) > 0 && asked[0].bucket.takes_quotas {
+            for cell in asked {
+                let place = &mut places[cell.place];
+                let kept = place.kept(cell, now_us);
+                place.put(cell, kept, now_us);
+            }
+        }
+    }
+}
+
+/// Counts reports of what has become of units that were spent as their keys were counted last, if these owe anything. A log counts by all
+/// rules.
+fn count_reports(cells: &mut Cells<'_>, places: &Places<'_>, now_us: u64) {
+    for asked in cells.chunk_by_mut(|one, other| one.at.0 == other.at.0) {
+        let mode = asked[0].ask.mode();
+        if !asked[0].bucket.takes_quotas || !(mode.gives_back() || mode == Mode::Depart) {
+            continue;
+        }
+        let entry = |cell: &Cell<'_>| places[cell.place].entry(cell.hash);
+        if asked.iter().any(|cell| entry(cell).state.until_us > now_us) {
+            for cell in asked.iter_mut().filter(|cell| !matches!(cell.bucket.home, Home::Logs(_))) {
+                let plan = entry(cell).plan;
+                cell.by = Counted { rule: cell.bucket.rules.numbered(plan), plan };
+            }
+        }
+    }
 }
 
 /// Locks every set and shard that is needed, each once, in one order.

@@ -59,7 +59,7 @@ pub(super) struct Log {
 pub(in crate::memory) struct Span {
     /// The period of the last spend.
     pub(super) period_us: u64,
-    /// A longer one by which it was spent from before, and until when that counts.
+    /// A longer one by which it was spent from before, and until when that counts: for as long after a shorter one took its place.
     pub(super) longer: (u64, u64),
 }
 
@@ -76,10 +76,10 @@ impl Span {
     /// The span after a spend by this period.
     pub(super) fn spent_by(self, period_us: u64, now_us: u64) -> Self {
         let before_us = self.at(now_us);
-        let longer = match before_us > period_us {
-            false => (0, 0),
-            true if before_us > self.period_us => self.longer,
-            true => (before_us, now_us.saturating_add(before_us)),
+        let longer = match period_us {
+            _ if period_us >= before_us => (0, 0),
+            _ if period_us < self.period_us => (before_us, now_us.saturating_add(before_us)),
+            _ => self.longer,
         };
         Self { period_us, longer }
     }

@@ -68,7 +68,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         now_us: u64,
     ) {
         match slot {
-            Some(slot) => self.0.store(slot, kept),
+            Some(slot) => self.0.replace(slot, kept),
             None => self.0.insert(hash, kept, rules, now_us),
         }
     }
@@ -142,6 +142,15 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
             }
         }
         kept
+    }
+
+    /// Stores an entry in the place of another one of the same key. Counted by another plan, it is another bucket from now on.
+    #[inline]
+    fn replace(self, slot: usize, kept: Kept) {
+        if self.set.plans.get(slot).is_some_and(|plan| plan.load(Ordering::Relaxed) != kept.plan) {
+            self.forget_one();
+        }
+        self.store(slot, kept);
     }
 
     #[inline]

@@ -14,7 +14,7 @@
 //!            u8   place of the policy's text in ARGV
 //!            u8   how keys of other rules start (0 to 4); +8 if it keeps account of what is given
 //!                 back; +16 if its peeks write nothing;
-//!                 +32 if it spends although it is refused
+//!                 +32 if it spends although it is refused; +64 if its keys bring quotas of their own
 //!            u16  bytes of the extra part
 //!            f64  since when: what was spent before is forgotten; 0 for always
 //!            f64  cost, per quota
@@ -130,10 +130,11 @@ fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text
     // An ask that is marked, or comes with its turn, takes the long way.
     let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
     let mode = ask.mode.number() + if is_short { 0 } else { 128 };
-    let Prepared { way, gives_back, is_onlooker, counts_rejected, .. } = *ask.prepared;
+    let Prepared { way, gives_back, is_onlooker, counts_rejected, takes_quotas, .. } = *ask.prepared;
     // In several slots the refusal is known when all have answered.
     let counts_rejected = counts_rejected && ask.cross_slot.is_none();
     let way = way + 8 * u8::from(gives_back) + 16 * u8::from(is_onlooker) + 32 * u8::from(counts_rejected);
+    let way = way + 64 * u8::from(takes_quotas);
     orders.extend_from_slice(&[mode, u8::from(is_last), text, way]);
     let extra = extra(ask);
     orders.extend_from_slice(&u16::try_from(extra.len()).unwrap_or(u16::MAX).to_le_bytes());

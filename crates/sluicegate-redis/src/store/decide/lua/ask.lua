@@ -34,11 +34,18 @@ local function ask_at(key, at, values)
   if ask.mode > LEASE then error('sluicegate: unknown mode ' .. ask.mode) end
   -- It is a spend of what there is.
   if ask.mode == TAKE then ask.mode, ask.takes = SPEND, true end
-  ask.group, ask.accounts = own(ask.value, text, since, way % 8), way % 16 >= 8
+  ask.converts, ask.accounts = way >= 64, way % 16 >= 8
+  if ask.converts then
+    local is_report = ask.mode == REFUND or ask.mode == RETURN or ask.mode == DEPART
+    ask.group = own_of_key(ask.value, text, since, is_report)
+  else
+    ask.group = own(ask.value, text, since, way % 8)
+  end
   if ask.mode ~= PEEK or way % 32 < 16 then ask.value.is_asked = true end
-  ask.is_own = ask.group.text == text
+  -- A bucket that has changed its quotas is another one by its birth, whatever its text.
+  ask.is_own = ask.converts or ask.group.text == text
   ask.spends = ask.mode == SPEND or ask.mode == RESERVE
-  ask.counts = ask.spends and way >= 32
+  ask.counts = ask.spends and way % 64 >= 32
   at = at + 14
   for quota = 1, (#text - 9) / 53 do
     ask[quota] = unpacked('<d', orders, at)

@@ -81,6 +81,7 @@ end
 
 -- Spends what was refused, as far as the capacity goes.
 local function count_rejected(ask)
+  adopt(ask)
   for index, quota in ipairs(ask.group) do
     local r, cost = quota.r, cost_of(ask, ask.group, index)
     if quota.kind == 4 then
@@ -107,8 +108,8 @@ change[SPEND] = function(ask, due)
     note_turn(ask.value, due, index * 2 + (waits_here and 0 or 1))
   end
   each_quota(ask.value, function(quota, group, index)
-    local take = group == ask.group and spend or share
-    take(quota, now, due, cost_of(ask, group, index), ask.accounts)
+    local cost = cost_of(ask, group, index)
+    if group == ask.group then spend(quota, now, due, cost, ask.accounts) else hear(ask, quota, now, due, cost) end
   end)
 end
 
@@ -148,6 +149,11 @@ local function give(quota, ago, cost)
   gives(quota, s, max(quota.rule.counted(quota.r, quota.s, now) - quota.rule.counted(quota.r, s, now), 0))
 end
 
+-- Whether it has what a receipt of the ask is about. A log of a key that brings quotas of its own counts by all of them.
+local function is_of(ask, quota, group)
+  return group == ask.group or ask.converts and quota.kind == 4
+end
+
 -- Ends a lease: those of its units that were not spent are the last of it, and come back as far as they have not drained. The
 -- floor is put back to where the lease found it, if it is still the end of this one.
 local function end_lease(ask, quota, index)
@@ -170,7 +176,7 @@ change[REFUND] = function(ask)
   local ago = ask.spent and max(now - ask.spent, 0)
   each_quota(ask.value, function(quota, group, index)
     if owes_nothing(quota) then return end
-    local is_own = group == ask.group
+    local is_own = is_of(ask, quota, group)
     local spent = is_own and not ask.held and spent_of(ask, quota, index)
     if is_own and ask.floors and quota.kind == 1 then
       end_lease(ask, quota, index)
@@ -212,8 +218,7 @@ change[LEASE] = function(ask)
   if units <= 0 then return end
   for index, quota in ipairs(ask.group) do ask.took[index], ask.floor[index] = units, quota.floor end
   each_quota(ask.value, function(quota, group)
-    local take = group == ask.group and spend or share
-    take(quota, now, now, units, ask.accounts)
+    if group == ask.group then spend(quota, now, now, units, ask.accounts) else hear(ask, quota, now, now, units) end
     if quota.kind == 1 then quota.floor = quota.s end
   end)
 end
@@ -224,7 +229,9 @@ change[RETURN] = function(ask)
   if ask.held then
     release(ask, ask.spent, 0)
   else
-    for index, quota in ipairs(ask.group) do leave(quota, spent_of(ask, quota, index)) end
+    each_quota(ask.value, function(quota, group, index)
+      if is_of(ask, quota, group) then leave(quota, spent_of(ask, quota, index)) end
+    end)
   end
 end
 

@@ -13,7 +13,7 @@ while key <= count do
     local text = ARGV[which]
     local quotas, from = (#text - 9) / 53, #text + 1
     local spends, till_last, states, lapsed, floors = false, 0, nil, false, nil
-    if way >= 32 and mode ~= PEEK then counts = true end
+    if way % 64 >= 32 and mode ~= PEEK then counts = true end
     if mode > CHARGE and mode ~= LEASE then
       usual = false
     elseif usual then

@@ -13,7 +13,8 @@
 --
 -- ARGV[1], packed: the time or 0 for the server's; then per ask
 --   mode (Mode::number; 128 more: not for the short way), 1 if it is the last of its request, the text's place in ARGV, how that
---   inherits (8 more: it keeps account of what is given back; 16 more: its peeks write nothing; 32 more: refusals count),
+--   inherits (8 more: it keeps account of what is given back; 16 more: its peeks write nothing; 32 more: refusals count; 64 more: keys
+--   bring quotas of their own),
 --   bytes behind the costs, since; a cost per quota; and perhaps the longest wait, when it was spent that is given back (or the
 --   turn comes that other slots gave), 1 if it is held, 2 if it goes by the account and 4 if it is a lease, for how long it is
 --   marked, per quota what it cost, and its trace, and of a lease per quota the floor that it found.

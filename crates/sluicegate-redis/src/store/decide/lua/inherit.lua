@@ -47,13 +47,12 @@ local function kept(quota, old, way)
 end
 
 -- The quota of other texts that it follows: of the same rule, or else of the same id, or else the one most spent.
-local function ancestor(value, quota, index, text, least, except)
+local function ancestor(value, quota, least, except)
   local best, rank, most = nil, 0, -1
-  local numbers = sub(text, index * 53 - 38, index * 53 + 9)
   for _, group in ipairs(value) do
-    for other, old in ipairs((group.version >= least and group ~= except) and group or {}) do
+    for _, old in ipairs((group.version >= least and group ~= except) and group or {}) do
       local like = 1
-      if old.code == quota.code and sub(group.text, other * 53 - 38, other * 53 + 9) == numbers then
+      if old.code == quota.code and old.numbers == quota.numbers then
         like = 3
       elseif quota.id > 0 and old.id == quota.id then
         like = 2
@@ -75,8 +74,8 @@ local function begin(value, text, since, way)
     -- A version forgets what lower ones have counted; of a reset without one there is nothing left but what came since.
     way, least = SPENT, group.version
   end
-  for index, quota in ipairs(group) do
-    local old, rank = ancestor(value, quota, index, text, least)
+  for _, quota in ipairs(group) do
+    local old, rank = ancestor(value, quota, least)
     local is_here = old and old.s.till > now
     if old and old.r.keep then is_here = old.begun end
     if is_here then
@@ -131,8 +130,8 @@ end
 local function forget(value)
   for place = #value, 2, -1 do
     local group, gains = value[place], false
-    for index, quota in ipairs(now - group.asked > group.kept and group or {}) do
-      local old, rank = ancestor(value, quota, index, group.text, 0, group)
+    for _, quota in ipairs(now - group.asked > group.kept and group or {}) do
+      local old, rank = ancestor(value, quota, 0, group)
       local again = rank == 3 and old.s or old and spent(quota, old) or REST
       gains = gains or quota.rule.counted(quota.r, again, now) < quota.rule.counted(quota.r, quota.s, now)
     end
@@ -140,3 +139,91 @@ local function forget(value)
   end
 end
 
+-- Keys that bring quotas of their own have one group, by which they were counted last: under other quotas a decision goes on from it,
+-- and only a spend puts another group in its place. Behind it stays a log of a longer period, which counts what a shorter one forgets,
+-- until that period has passed.
+
+-- How much longer a log counts than that of the same quota in another group; 0 if it is none.
+local function longer(quota, other)
+  return quota.kind == 4 and other and other.kind == 4 and max(quota.r.period - other.r.period, 0) or 0
+end
+
+-- Gives a group the states of a key as its own quotas count them.
+local function go_on(group, value)
+  local newest = value[1]
+  for index, quota in ipairs(group) do
+    local old = newest and newest[index]
+    for _, other in ipairs(old and value or {}) do
+      if longer(other[index], old) > 0 then old = other[index] end
+    end
+    if newest and #newest ~= #group then old = ancestor(value, quota, 0) end
+    local is_here = old and (old.r.keep and old.begun or not old.r.keep and old.s.till > now)
+    if is_here and old.code == quota.code and old.numbers == quota.numbers then
+      quota.s, quota.birth, quota.given, quota.floor = old.s, old.birth, old.given, old.floor
+      quota.full, quota.full_at = old.full, old.full_at
+    elseif is_here then
+      -- What is known of the bucket before is of no other one.
+      quota.s, quota.birth, quota.given, quota.floor = spent(quota, old), max(now, old.birth + 1), 0, nil
+    else
+      quota.s, quota.birth, quota.given, quota.floor = REST, 0, 0, nil
+    end
+    quota.begun = is_here and quota.r.keep ~= nil
+  end
+end
+
+-- The group that decides for a key with this text: of a report that of the last spend, whatever its text.
+local function own_of_key(value, text, since, is_report)
+  for index = #value, 1, -1 do
+    local group, period = value[index], 0
+    for _, quota in ipairs(index > 1 and group or {}) do
+      if quota.kind == 4 then period = max(period, quota.r.period) end
+    end
+    -- Or it was reset since: what was spent before is forgotten.
+    if group.since < since or index > 1 and now - group.asked >= period then
+      table.remove(value, index)
+      value.changed = value.changed or group.since < since
+    end
+  end
+  local newest, version = value[1], unpacked('<d', text)
+  for _, quota in ipairs(newest and is_report and newest or {}) do
+    if quota.kind ~= 4 and (quota.begun or not quota.r.keep and quota.s.till > now) then return newest end
+  end
+  if newest and (newest.text == text or newest.version > version) then return newest end
+  local group = group_of(text, now, max(since, now))
+  go_on(group, value)
+  return group
+end
+
+-- Puts the group of an ask that spends in the place of the one before.
+local function adopt(ask)
+  local value, group = ask.value, ask.group
+  if not ask.converts or value[1] == group then return end
+  go_on(group, value)
+  local newest, archive, text, asked = value[1], {}, sub(group.text, 1, 9), 0
+  for index, own in ipairs(group) do
+    local best, of = own, group
+    for _, other in ipairs(value) do
+      local old = other[index]
+      if old and old.s.b > 0 and longer(old, own) > 0 then
+        -- It is kept for its period after a shorter one took its place.
+        asked = max(asked, other == newest and now or other.asked)
+        if longer(old, best) > 0 then best, of = old, other end
+      end
+    end
+    archive[index], text = best, text .. sub(of.text, index * 53 - 43, index * 53 + 9)
+  end
+  while #value > 0 do table.remove(value) end
+  value[1], value.changed = group, true
+  if asked == 0 then return end
+  -- Each quota has a state of its own there; of one that has no longer log, none.
+  value[2] = group_of(text, asked, group.since)
+  for index, quota in ipairs(value[2]) do
+    if archive[index] ~= group[index] then quota.s = archive[index].s end
+  end
+end
+
+-- Another group of the key hears of a spend.
+local function hear(ask, quota, from, at, cost)
+  if not ask.converts then return share(quota, from, at, cost, ask.accounts) end
+  if quota.kind == 4 then spend(quota, from, at, cost, ask.accounts) end
+end

@@ -125,6 +125,7 @@ local function begin_all(asks)
     for _, quota in ipairs(ask.group) do
       if quota.r.keep and not quota.begun then
         if ask.spends or ask.mode == CHARGE then
+          adopt(ask)
           begin_new(quota, now)
           ask.value.changed = true
         else
@@ -137,6 +138,9 @@ end
 
 -- Carries out an ask of a request that is granted, whose lines begin there; they note what it finds and leaves.
 local function carry_out(ask, lines, from, granted, due)
+  -- What is held stands behind a group.
+  local spends = ask.spends and not (ask.holds and ask.value[1]) or ask.mode == CHARGE or ask.mode == LEASE and due <= now
+  if granted and spends then adopt(ask) end
   for line = from, from + #ask.group - 1 do
     local quota = lines[line].quota
     lines[line].before = quota.s
@@ -145,6 +149,11 @@ local function carry_out(ask, lines, from, granted, due)
   if granted and ask.mode ~= PEEK and (ask.mode ~= LEASE or due <= now) then
     change[ask.mode](ask, due)
     ask.value.changed = true
+    -- Of a log that was reported about under other quotas.
+    if ask.converts and ask.value[1] and ask.value[1] ~= ask.group then
+      go_on(ask.group, ask.value)
+      begin_all({ ask })
+    end
   end
   for line = from, from + #ask.group - 1 do
     lines[line].after, lines[line].birth = lines[line].quota.s, lines[line].quota.birth

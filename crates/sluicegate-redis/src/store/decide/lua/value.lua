@@ -11,7 +11,8 @@ local function quota_of(text, index)
   local r = rule.rule(r1, r2, r3, r4, r5, r6)
   -- A bucket that is full is kept for as long as a full burst takes to refill; then its key is a newcomer.
   if missing then r.missing, r.keep = missing, r.refill end
-  return { kind = kind, code = code, id = id, rule = rule, r = r, s = REST, birth = 0, given = 0, was = UNKNOWN }
+  return { kind = kind, code = code, id = id, numbers = sub(text, index * 53 - 38, index * 53 + 9), rule = rule, r = r, s = REST,
+    birth = 0, given = 0, was = UNKNOWN }
 end
 
 -- A newcomer's state; it is no more than looked at until it begins.
@@ -275,7 +276,7 @@ end
 
 local function save(value)
   local parts, till, all_at_rest = {}, now, #value.held == 0
-  value[1].asked = now
+  if value[1] then value[1].asked = now end
   for index, group in ipairs(value) do
     all_at_rest = all_at_rest and is_at_rest(group)
     parts[index] = group.text .. pack('<dd', group.asked, group.since) .. written(group)
