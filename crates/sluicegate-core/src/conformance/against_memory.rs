@@ -200,7 +200,9 @@ impl Conformance {
         for _ in 0..traces {
             let policy = random_policy(self.name(), &mut random).with_refunds();
             let is_log = policy.algorithm() == Algorithm::SlidingLog;
-            if matches!(policy.algorithm(), Algorithm::SlidingLogIn(_)) || is_log && (policy.counts_rejected() || policy.quotas().len() > 1) {
+            if matches!(policy.algorithm(), Algorithm::SlidingLogIn(_))
+                || is_log && (policy.counts_rejected() || policy.quotas().len() > 1)
+            {
                 continue;
             }
             let mut pair = self.pair(&memory, &policy, format!("seed {seed}, {policy}"));

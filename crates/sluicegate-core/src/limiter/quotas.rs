@@ -133,7 +133,7 @@ impl RateLimiter {
         if policy == **opened.policy() {
             return Ok(opened.clone());
         }
-        let prepared = opened.under(OwnQuotas::new(Arc::new(policy)));
+        let prepared = opened.under(Arc::new(OwnQuotas::new(Arc::new(policy))));
         let store = &*self.0.store;
         store.admit(&prepared).map_err(|error| error.in_policy(opened.policy().name()))?;
         Ok(prepared.with_short_way_of(store))

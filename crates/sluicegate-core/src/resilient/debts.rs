@@ -102,6 +102,8 @@ impl Books {
         let owed = self.keys.entry(key).or_default();
         match owed.iter_mut().find(|other| other.policy.is(&debt.policy)) {
             Some(other) => {
+                // With the quotas that the key has brought last.
+                other.policy = debt.policy;
                 other.units = other.units.saturating_add(debt.units);
                 other.alone = other.alone.saturating_add(debt.alone);
             }

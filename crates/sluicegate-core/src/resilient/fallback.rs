@@ -20,8 +20,9 @@ use crate::algorithm::Inherit;
 use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
 use crate::error::{ConfigError, StoreError};
 use crate::memory::MemoryStats;
-use crate::policy::{OnOutage, Policy};
-use crate::store::{Ask, Mode, PreparedPolicy, Store, assumed};
+use crate::policy::{OnOutage, Policy, PolicyQuota};
+use crate::quota::Quota;
+use crate::store::{Ask, Mode, OwnQuotas, PreparedPolicy, Store, assumed};
 use crate::wrap::Within;
 
 /// A store of this process, which decides with its share of each quota, and what it let pass.
@@ -71,15 +72,21 @@ impl Fallback {
         }
         let assume = |refuses: fn(&Ask<'_>) -> bool| {
             let (now_us, pause) = outage();
-            assumed(asks.iter().map(|ask| (&**ask.policy().policy(), refuses(ask))), now_us, pause)
+            assumed(asks.iter().map(|ask| (&**ask.numbers(), refuses(ask))), now_us, pause)
         };
         if asks.iter().any(is_refused) {
             return Ok(assume(is_refused));
         }
-        let shares: SmallVec<[_; 4]> =
-            (0_u8..).zip(asks).filter_map(|(index, ask)| Some((index, ask, in_force(ask)?))).collect();
-        let local: SmallVec<[(u8, Ask<'_>); 4]> =
-            shares.iter().map(|(index, ask, share)| (*index, local(ask, share))).collect();
+        let share = |(index, ask)| {
+            let share = in_force(ask)?;
+            let own = self.share_of(ask, &share);
+            Some((index, ask, share, own))
+        };
+        let shares: SmallVec<[_; 4]> = (0_u8..).zip(asks).filter_map(share).collect();
+        let local: SmallVec<[(u8, Ask<'_>); 4]> = shares
+            .iter()
+            .map(|(index, ask, share, own)| (*index, local(ask, share).under(own.as_ref())))
+            .collect();
         let decision = if local.is_empty() {
             assume(|_| false)
         } else {
@@ -109,7 +116,7 @@ impl Fallback {
                 mode => mode.spends() && on_outage(ask) == OnOutage::Local,
             };
             if counts {
-                self.debts.add(ask.policy(), ask.key().to_key(), ask.cost());
+                self.debts.add(&ask.prepared(), ask.key().to_key(), ask.cost());
             } else {
                 self.strike(ask);
             }
@@ -123,7 +130,8 @@ impl Fallback {
         }
         for (place, ask) in asks.iter().enumerate() {
             let Some(share) = in_force(ask) else { continue };
-            let local = taken(*ask, place, decision).on(&share);
+            let own = self.share_of(ask, &share);
+            let local = taken(*ask, place, decision).on(&share).under(own.as_ref());
             let local = match ask.mode() {
                 // A suspension is a debt, and as long in every share.
                 Mode::Charge if ask.policy().policy().is_of_suspension() => local.plainly(Mode::Charge),
@@ -147,8 +155,27 @@ impl Fallback {
     /// Where the key stands under the share of a policy, if it has one and the fallback says so.
     pub(super) fn look<'a>(&self, ask: Ask<'a>) -> Option<Option<(&'a Policy, Decision)>> {
         let share = share(ask.policy())?;
-        let look = self.store.decide(&[ask.on(share)]).now().ok();
+        let own = self.share_of(&ask, share);
+        let look = self.store.decide(&[ask.on(share).under(own.as_ref())]).now().ok();
         Some(look.and_then(Result::ok).map(|decision| (&**share.policy(), decision)))
+    }
+
+    /// The share of the quotas that the key of an ask brings, made once: at least a unit of each.
+    fn share_of(&self, ask: &Ask<'_>, share: &PreparedPolicy) -> Option<Arc<OwnQuotas>> {
+        let made = ask.own()?.prepared(share, || {
+            let (whole, replicas) = (ask.numbers(), self.replicas);
+            let a_unit = |of: &PolicyQuota| {
+                let of = of.quota();
+                Quota::new(of.limit().div_ceil(replicas), of.period())
+                    .burst(of.burst_size().div_ceil(replicas))
+            };
+            let share = whole
+                .share(whole.name(), 1, replicas)
+                .or_else(|_| whole.with_quotas(&whole.quotas().iter().map(a_unit).collect::<Vec<_>>()))?;
+            Ok::<_, ConfigError>(OwnQuotas::new(Arc::new(share)))
+        });
+        // What cannot be shared at all is decided whole.
+        Some(made.unwrap_or_else(|_| Arc::new(OwnQuotas::new(Arc::clone(ask.numbers())))))
     }
 
     /// Strikes off the debt what is given back of what the fallback has let pass, or may have.
@@ -213,5 +240,5 @@ pub(super) fn must_be_known(ask: &Ask<'_>) -> bool {
 
 /// Whether the quotas, whole, ever let the cost pass at once.
 fn fits_from_rest(ask: &Ask<'_>) -> bool {
-    ask.policy().policy().quotas().iter().all(|quota| ask.cost() <= quota.rule().capacity())
+    ask.numbers().quotas().iter().all(|quota| ask.cost() <= quota.rule().capacity())
 }

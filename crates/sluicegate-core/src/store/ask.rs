@@ -70,6 +70,14 @@ impl<'a> Ask<'a> {
         self.own
     }
 
+    /// The policy, as the store prepared it, with the quotas that the key brings: to be kept beyond the call.
+    pub fn prepared(&self) -> PreparedPolicy {
+        match self.own {
+            Some(own) => self.policy.under(Arc::clone(own)),
+            None => self.policy.clone(),
+        }
+    }
+
     /// The policy with the numbers that decide this ask: the quotas that the key brings, or those of its
     /// [`policy`](Self::policy). A store decides by the rules of these quotas.
     #[inline]

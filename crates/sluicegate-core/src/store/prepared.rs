@@ -35,13 +35,16 @@ pub struct PreparedPolicy {
 pub struct OwnQuotas {
     policy: Arc<Policy>,
     /// By the preparation of the policy whose quotas they take the place of, which lives as long.
-    prepared: RwLock<SmallVec<[(usize, Arc<dyn Any + Send + Sync>); 1]>>,
+    prepared: RwLock<SmallVec<[ByPlace; 1]>>,
 }
+
+/// A preparation, and that of the policy that it is for.
+type ByPlace = (usize, Arc<dyn Any + Send + Sync>);
 
 impl OwnQuotas {
     /// The quotas of this policy, for asks of another one of the same name and with as many quotas.
-    pub fn new(policy: Arc<Policy>) -> Arc<Self> {
-        Arc::new(Self { policy, prepared: RwLock::default() })
+    pub fn new(policy: Arc<Policy>) -> Self {
+        Self { policy, prepared: RwLock::default() }
     }
 
     /// The policy with these quotas.
@@ -59,7 +62,7 @@ impl OwnQuotas {
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<T>, E> {
         let place = Arc::as_ptr(&of.prepared).addr();
-        let find = |all: &[(usize, Arc<dyn Any + Send + Sync>)]| {
+        let find = |all: &[ByPlace]| {
             let (_, found) = all.iter().find(|(other, _)| *other == place)?;
             Arc::clone(found).downcast().ok()
         };
@@ -113,7 +116,8 @@ impl PreparedPolicy {
     }
 
     /// The policy as it is prepared, for a key with quotas of its own.
-    pub(crate) fn under(&self, own: Arc<OwnQuotas>) -> Self {
+    #[must_use]
+    pub fn under(&self, own: Arc<OwnQuotas>) -> Self {
         Self { short_way: None, own: Some(own), ..self.clone() }
     }
 

@@ -1,12 +1,10 @@
 //! An ask that outlives its call: [`OwnedAsk`].
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use crate::key::Key;
 use crate::receipt::Receipt;
-use crate::store::{Ask, Mode, OwnQuotas, PreparedPolicy};
+use crate::store::{Ask, Mode, PreparedPolicy};
 
 /// An ask that outlives its call, for stores around stores that go on when an answer has come.
 ///
@@ -14,7 +12,6 @@ use crate::store::{Ask, Mode, OwnQuotas, PreparedPolicy};
 #[derive(Debug)]
 pub struct OwnedAsk {
     policy: PreparedPolicy,
-    own: Option<Arc<OwnQuotas>>,
     key: Key,
     cost: u64,
     costs: SmallVec<[u64; 2]>,
@@ -26,8 +23,7 @@ impl OwnedAsk {
     /// The same ask. It is about the same receipt, so only one of the two may give anything back.
     pub fn new(ask: &Ask<'_>) -> Self {
         Self {
-            policy: ask.policy().clone(),
-            own: ask.own().cloned(),
+            policy: ask.prepared(),
             key: ask.key().to_key(),
             cost: ask.cost(),
             costs: ask.costs().into(),
@@ -38,8 +34,7 @@ impl OwnedAsk {
 
     /// The ask.
     pub fn ask(&self) -> Ask<'_> {
-        let mut ask =
-            Ask::new(&self.policy, self.key.as_ref(), self.cost, self.mode).under(self.own.as_ref());
+        let mut ask = Ask::new(&self.policy, self.key.as_ref(), self.cost, self.mode);
         if !self.costs.is_empty() {
             ask = ask.with_costs(&self.costs);
         }

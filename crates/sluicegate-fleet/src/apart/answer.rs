@@ -48,7 +48,7 @@ pub(super) fn merged(
     }
     let receipts = pieces.iter().zip(&mut came.each).filter_map(|(piece, of)| {
         let place = u8::try_from(piece.part).ok()?;
-        let policy = Arc::clone(piece.policy.policy());
+        let policy = Arc::clone(piece.policy.numbers());
         Some((u8::try_from(piece.ask).ok()?, store::Piece { place, policy, receipt: of.receipt.take()? }))
     });
     let receipts: Vec<_> = receipts.collect();

@@ -53,7 +53,7 @@ pub(super) fn begin<D: Divide>(divide: &Arc<D>, asks: &[Ask<'_>]) -> DecisionFut
 
 async fn decide(divide: &dyn Divide, asks: &[OwnedAsk]) -> Result<Decision, StoreError> {
     let asks: Vec<Ask<'_>> = asks.iter().map(OwnedAsk::ask).collect();
-    let asks = Asked::each(&asks)?;
+    let asks = Asked::each(divide, &asks)?;
     if asks.is_empty() {
         return Err(StoreError::new(StoreErrorKind::NothingAsked));
     }

@@ -99,6 +99,16 @@ impl<D: Divide> Store for Apart<D> {
         Ok(PreparedPolicy::new(policy, Arc::new(opened)))
     }
 
+    fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
+        let Some(own) = policy.own() else { return Ok(()) };
+        let opened = policy.replaced::<Opened>()?.divided(&*self.divide, own)?;
+        for (part, policy) in opened.parts.iter().enumerate() {
+            let store = if opened.is_whole { 0 } else { self.divide.store_of(part) };
+            self.divide.stores()[store].admit(policy)?;
+        }
+        Ok(())
+    }
+
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         match Self::whole(asks) {
             Ok(Some(asks)) => self.divide.stores()[0].decide(&asks),
@@ -116,7 +126,7 @@ impl<D: Divide> Store for Apart<D> {
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        let Ok(asks) = Asked::each(asks) else { return 1 };
+        let Ok(asks) = Asked::each(&*self.divide, asks) else { return 1 };
         let pieces = asks.iter().flat_map(|asked| asked.looks(&*self.divide));
         let parts = pieces.map(|piece| self.divide.stores()[piece.store].parts(&[piece.ask()]));
         parts.fold(0, |all, bits| all | bits)

@@ -1,11 +1,17 @@
 //! A policy as it is open in its parts: [`Opened`].
 
-use sluicegate_core::StoreError;
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::store::PreparedPolicy;
+use sluicegate_core::store::{Ask, OwnQuotas, PreparedPolicy};
+use sluicegate_core::{ConfigError, StoreError};
 use smallvec::SmallVec;
 
+use super::divide::Divide;
+
 /// A policy as it is open in its parts, or in one place as a whole.
+#[derive(Clone)]
 pub(super) struct Opened {
     /// Each as its store has prepared it; one if the policy is kept whole.
     pub(super) parts: SmallVec<[PreparedPolicy; 2]>,
@@ -22,6 +28,36 @@ impl Opened {
         policy.prepared().ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))
     }
 
+    /// The parts for an ask whose key brings quotas of its own, which are divided as the policy's are.
+    ///
+    /// # Errors
+    /// When they cannot be.
+    pub(super) fn under<'a>(
+        &'a self,
+        divide: &dyn Divide,
+        ask: &Ask<'_>,
+    ) -> Result<Cow<'a, Self>, StoreError> {
+        let Some(own) = ask.own() else { return Ok(Cow::Borrowed(self)) };
+        let opened = own.prepared(ask.policy(), || self.divided(divide, own));
+        let opened =
+            opened.map_err(|error| StoreError::with_source(StoreErrorKind::QuotasExhausted, error))?;
+        Ok(Cow::Owned(Self::clone(&opened)))
+    }
+
+    /// The parts, each with its part of these quotas.
+    ///
+    /// # Errors
+    /// When a part would have none.
+    pub(super) fn divided(&self, divide: &dyn Divide, own: &Arc<OwnQuotas>) -> Result<Self, ConfigError> {
+        let parts = if self.is_whole { None } else { divide.parts(own.policy(), Some(true))? };
+        let owns = parts.map_or_else(
+            || vec![Arc::clone(own)],
+            |parts| parts.into_iter().map(|part| Arc::new(OwnQuotas::new(Arc::new(part)))).collect(),
+        );
+        let parts = self.parts.iter().zip(owns).map(|(part, own)| part.under(own));
+        Ok(Self { parts: parts.collect(), is_whole: self.is_whole })
+    }
+
     /// How many quotas the policy has.
     pub(super) fn quotas(&self) -> usize {
         self.parts[0].policy().quotas().len()
@@ -29,7 +65,7 @@ impl Opened {
 
     /// The units of this quota that pass at once from rest in this part.
     pub(super) fn capacity(&self, part: usize, quota: usize) -> u64 {
-        self.parts[part].policy().quotas()[quota].rule().capacity()
+        self.parts[part].numbers().quotas()[quota].rule().capacity()
     }
 
     /// The units of this quota that pass at once from rest in all parts together.

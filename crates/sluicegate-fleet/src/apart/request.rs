@@ -1,5 +1,7 @@
 //! The asks of a request, and the pieces that each comes to: [`Asked`].
 
+use std::borrow::Cow;
+
 use sluicegate_core::StoreError;
 use sluicegate_core::store::{Ask, Mode};
 
@@ -13,7 +15,7 @@ pub(super) struct Asked<'a> {
     pub(super) ask: Ask<'a>,
     /// Its place in the request.
     pub(super) place: usize,
-    pub(super) opened: &'a Opened,
+    pub(super) opened: Cow<'a, Opened>,
     /// The first ask of the request that is about the same bucket.
     ///
     /// Twins share what is left in the plan, and go to the same part first, as two spends of one bucket should.
@@ -25,7 +27,7 @@ impl<'a> Asked<'a> {
     ///
     /// # Errors
     /// When one of them is of another store.
-    pub(super) fn each(asks: &[Ask<'a>]) -> Result<Vec<Self>, StoreError> {
+    pub(super) fn each(divide: &dyn Divide, asks: &[Ask<'a>]) -> Result<Vec<Self>, StoreError> {
         let each = asks.iter().enumerate().map(|(place, ask)| {
             let opened = Opened::of(ask.policy())?;
             let is_twin = |other: &Ask<'a>| {
@@ -33,7 +35,7 @@ impl<'a> Asked<'a> {
                     && other.key().to_key() == ask.key().to_key()
             };
             let twin = asks[..place].iter().position(is_twin).unwrap_or(place);
-            Ok(Self { ask: *ask, place, opened, twin })
+            Ok(Self { ask: *ask, place, opened: opened.under(divide, ask)?, twin })
         });
         each.collect()
     }
@@ -64,7 +66,7 @@ impl<'a> Asked<'a> {
             ask: self.place,
             part,
             store: if self.opened.is_whole { 0 } else { divide.store_of(part) },
-            policy: &self.opened.parts[part],
+            policy: self.opened.parts[part].clone(),
             key: if self.opened.is_whole { key.to_key() } else { divide.key(key, part) },
             mode,
             costs,

@@ -6,14 +6,15 @@
 //! 3. The store is asked, and its answer kept, whether anybody waits for it or not: a client that hangs up at once would
 //!    otherwise cost a call each time.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_core::clock::Clock;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
-    Ask, DecidedBy, DecisionFuture, DenyCacheStatus, Mode, Place, PreparedPolicy, QuotaStatus, StoreStatus,
-    judge,
+    Ask, DecidedBy, DecisionFuture, DenyCacheStatus, Mode, OwnQuotas, Place, PreparedPolicy, QuotaStatus,
+    StoreStatus, judge,
 };
 use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 use sluicegate_core::{ConfigError, Decision, Policy, StoreError};
@@ -48,7 +49,6 @@ pub(super) struct State {
 pub(super) struct Kept {
     /// By which its keys are told from those of other policies. A policy that is replaced by a different one has another.
     version: u64,
-    policy: Arc<Policy>,
 }
 
 type Questions = SmallVec<[Question; 2]>;
@@ -69,7 +69,7 @@ impl Wrap for Front {
     }
 
     fn prepare(&self, policy: &Arc<Policy>, _: Option<(&Kept, Inherit)>) -> Result<Kept, ConfigError> {
-        Ok(Kept { version: self.0.table.version(policy), policy: Arc::clone(policy) })
+        Ok(Kept { version: self.0.table.version(policy) })
     }
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
@@ -100,6 +100,15 @@ impl State {
         DenyCacheStatus { keys, slots: self.slots, evictions, refused, asked }
     }
 
+    /// Which quotas of its own the key of an ask brings: equal ones have the same number.
+    fn quotas(&self, ask: &Ask<'_>) -> u64 {
+        let number = |own: &Arc<OwnQuotas>| {
+            let made = own.prepared(ask.policy(), || Ok::<_, Infallible>(self.table.version(own.policy())));
+            made.map_or_else(|never| match never {}, |number| *number)
+        };
+        ask.own().map_or(0, number)
+    }
+
     /// Decides asks that are questions. A request that has waited for a probe once does not wait for another.
     #[inline]
     fn decide(self: &Arc<Self>, asks: &[Ask<'_>], may_wait: bool) -> DecisionFuture {
@@ -118,13 +127,14 @@ impl State {
             Err(foreign) => return DecisionFuture::ready(Err(foreign)),
         };
         let id = self.table.id(kept.version, ask.key(), false);
-        let question = Question::new(0, ask, ask.mode() != Mode::Peek, id, self.table.mark());
+        let question =
+            Question::new(0, ask, ask.mode() != Mode::Peek, (id, self.quotas(ask)), self.table.mark());
         let now_us = self.clock.now_us();
         let Some(question) = question else {
             return self.ask_store(asks, Questions::new(), Probes::new(), now_us);
         };
         let refused = |refusal: &Refusal| {
-            let statuses = refusal.statuses(&question, &kept.policy, now_us);
+            let statuses = refusal.statuses(&question, ask.numbers(), now_us);
             judge(refusal.at_us(now_us), 0, statuses).by(DecidedBy::Cache)
         };
         let probes = match self.table.look(&question, now_us, refused) {
@@ -280,9 +290,7 @@ impl State {
         let mut statuses = SmallVec::<[QuotaStatus; 4]>::new();
         for (index, refusal) in refusals {
             let question = &questions[*index];
-            if let Ok(kept) = self.within.own(asks[question.place()].policy()) {
-                statuses.extend(refusal.statuses(question, &kept.policy, now_us));
-            }
+            statuses.extend(refusal.statuses(question, asks[question.place()].numbers(), now_us));
         }
         let at_us = refusals.iter().map(|(_, refusal)| refusal.at_us(now_us)).max().unwrap_or(now_us);
         judge(at_us, 0, statuses).by(DecidedBy::Cache)
@@ -300,7 +308,7 @@ impl State {
             let both = [false, true].map(|together| self.table.id(version, ask.key(), together));
             if ask.mode() == Mode::Peek {
                 // The caller that counts a refusal hears that the key is suspended.
-                looks.extend(Question::new(place, ask, true, both[0], self.table.mark()));
+                looks.extend(Question::new(place, ask, true, (both[0], self.quotas(ask)), self.table.mark()));
             } else {
                 ids.push(both);
             }
@@ -342,7 +350,13 @@ impl State {
         for (place, ask) in (0..).zip(asks) {
             let kept = self.within.own(ask.policy())?;
             let id = self.table.id(kept.version, ask.key(), together);
-            questions.extend(Question::new(place, ask, spends > 0, id, self.table.mark()));
+            questions.extend(Question::new(
+                place,
+                ask,
+                spends > 0,
+                (id, self.quotas(ask)),
+                self.table.mark(),
+            ));
         }
         Ok(questions)
     }

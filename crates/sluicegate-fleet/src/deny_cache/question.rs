@@ -34,6 +34,8 @@ const LUMP_PART: u64 = 20;
 pub(super) struct Question {
     place: u8,
     pub(super) id: Id,
+    /// Which quotas of its own the key brings; 0 for none.
+    pub(super) quotas: u64,
     /// The refusals that the cache knew of when it was asked.
     pub(super) mark: Mark,
     /// Of each quota that `costs` does not name.
@@ -55,7 +57,13 @@ pub(super) struct Question {
 impl Question {
     /// That of the ask at this place; None if it is no question, or a peek, which wants to know how the key stands. A look whether
     /// the key of an ask that spends is suspended is a question.
-    pub(super) fn new(place: u8, ask: &Ask<'_>, spends: bool, id: Id, mark: Mark) -> Option<Self> {
+    pub(super) fn new(
+        place: u8,
+        ask: &Ask<'_>,
+        spends: bool,
+        (id, quotas): (Id, u64),
+        mark: Mark,
+    ) -> Option<Self> {
         let looks = ask.mode() == Mode::Peek;
         let patience_us = match ask.mode() {
             Mode::Spend | Mode::Take => 0,
@@ -63,8 +71,10 @@ impl Question {
             Mode::Peek if spends && ask.policy().policy().is_of_suspension() => 0,
             _ => return None,
         };
-        let (takes, policy) = (ask.mode() == Mode::Take, ask.policy().policy());
-        let leases = patience_us == 0 && policy.quotas().iter().all(|of| of.rule().can_lease());
+        let (takes, policy) = (ask.mode() == Mode::Take, ask.numbers());
+        // Units of a key that brings quotas of its own are not leased.
+        let can_lease = ask.own().is_none() && policy.quotas().iter().all(|of| of.rule().can_lease());
+        let leases = patience_us == 0 && can_lease;
         let windows_us = match policy.algorithm() {
             Algorithm::SlidingCounter => {
                 policy.quotas().iter().map(|of| micros(of.quota().period())).collect()
@@ -72,7 +82,7 @@ impl Question {
             _ => SmallVec::new(),
         };
         let (cost, costs) = (ask.cost(), ask.costs().into());
-        Some(Self { place, id, mark, cost, costs, patience_us, takes, looks, leases, windows_us })
+        Some(Self { place, id, quotas, mark, cost, costs, patience_us, takes, looks, leases, windows_us })
     }
 
     pub(super) fn looks(&self) -> bool {

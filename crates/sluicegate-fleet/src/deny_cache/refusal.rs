@@ -28,6 +28,8 @@ pub(super) struct Refusal {
     received_us: u64,
     /// When the store decided, by its own clock.
     at_us: u64,
+    /// Which quotas of its own the key has brought; 0 for none.
+    quotas: u64,
     /// When it is over for every question; one of its lines may end before that.
     ends_us: u64,
     /// One for each quota of the policy, also of those that have let the cost pass: an answer shows all of them.
@@ -137,7 +139,8 @@ impl Refusal {
         let Times { sent_us, received_us } = times;
         let ends_us = sent_us.saturating_add(wait_us.min(keep.longest_us));
         let at_us = decision.at_us();
-        (wait_us > 0).then_some(Self { sent_us, received_us, at_us, ends_us, lines })
+        let quotas = question.quotas;
+        (wait_us > 0).then_some(Self { sent_us, received_us, at_us, quotas, ends_us, lines })
     }
 
     /// The quotas whose refusal is kept longer than the store has said, and for how long.
@@ -188,7 +191,11 @@ impl Refusal {
 
     /// Whether it refuses this question now.
     pub(super) fn refuses(&self, question: &Question, now_us: u64) -> bool {
-        now_us < self.ends_us && self.lines.iter().any(|line| self.line_refuses(line, question, now_us))
+        // Under other quotas of the key nothing is known.
+        let is_its = self.quotas == question.quotas;
+        is_its
+            && now_us < self.ends_us
+            && self.lines.iter().any(|line| self.line_refuses(line, question, now_us))
     }
 
     /// The moment of a decision that is made of it now, by the store's clock.

@@ -95,10 +95,13 @@ impl Costs for Ask<'_> {
     }
 }
 
-/// Whether an ask can be decided by units that are held.
+/// Whether an ask can be decided by units that are held. Those are of the policy's quotas, so a key that brings its own is the store's.
 #[inline]
 fn is_local(ask: &Ask<'_>) -> bool {
-    matches!(ask.mode(), Mode::Spend | Mode::Take) && ask.cost() > 0 && ask.receipt().is_none()
+    ask.own().is_none()
+        && matches!(ask.mode(), Mode::Spend | Mode::Take)
+        && ask.cost() > 0
+        && ask.receipt().is_none()
 }
 
 impl State {
@@ -197,7 +200,7 @@ impl State {
                 self.forget(plan, ask);
                 self.within.decide(asks)
             }
-            Mode::Peek => {
+            Mode::Peek if ask.own().is_none() => {
                 let held = self.held(plan, ask);
                 let answer = self.within.decide(asks);
                 if held.iter().all(|units| *units == 0) {

@@ -6,6 +6,7 @@ mod deny_cache;
 mod elsewhere;
 mod leased;
 mod order;
+mod quotas;
 mod regional;
 mod sharded;
 mod support;

@@ -66,7 +66,7 @@ fn alone<'a>(ask: &Ask<'a>) -> Option<&'a Bucket> {
     let mode = ask.mode();
     // Almost all spend, and are asked no more than that.
     let is_question = mode == Mode::Spend || mode.asks() && !matches!(mode, Mode::Take | Mode::Lease);
-    (is_question && !buckets.has_older() && !ask.own().is_some()).then_some(bucket)
+    (is_question && !buckets.has_older() && ask.own().is_none()).then_some(bucket)
 }
 
 /// Whether an ask spends although it is refused.
