@@ -131,7 +131,10 @@ impl Place<'_> {
         at_us: u64,
     ) -> Trace {
         let Cell { bucket, hash, by, .. } = *cell;
-        let after = if after == before.state {
+        // A cost of nothing changes nothing, and another one also by which quotas the key is counted.
+        let is_other = self.entry(hash).plan != by.plan;
+        let changes = if is_other { cell.ask.cost() > 0 } else { after != before.state };
+        let after = if !changes {
             before
         } else {
             let account = bucket.account_of(&by.rule, &before, now_us);

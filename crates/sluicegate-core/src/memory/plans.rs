@@ -91,7 +91,7 @@ impl Rules {
     pub(super) fn counted(&self, kept: Kept, (rule, plan): (&Rule, u16), now_us: u64) -> Kept {
         match kept.plan {
             same if same == plan => kept,
-            _ if kept.state.until_us <= now_us => Kept { plan, ..kept },
+            _ if kept.state.until_us <= now_us => Kept { plan, ..Kept::default() },
             other => {
                 let state = rule.converted(&self.numbered(other), kept.state, now_us);
                 Kept { state, plan, ..Kept::default() }

@@ -194,10 +194,10 @@ local function own_of_key(value, text, since, is_report)
   return group
 end
 
--- Puts the group of an ask that spends in the place of the one before.
-local function adopt(ask)
+-- Puts the group of an ask that spends in the place of the one before; a cost of nothing changes nothing, unless its key begins.
+local function adopt(ask, begins)
   local value, group = ask.value, ask.group
-  if not ask.converts or value[1] == group then return end
+  if not ask.converts or value[1] == group or ask.most == 0 and value[1] and not begins then return end
   go_on(group, value)
   local newest, archive, text, asked = value[1], {}, sub(group.text, 1, 9), 0
   for index, own in ipairs(group) do

@@ -125,7 +125,7 @@ local function begin_all(asks)
     for _, quota in ipairs(ask.group) do
       if quota.r.keep and not quota.begun then
         if ask.spends or ask.mode == CHARGE then
-          adopt(ask)
+          adopt(ask, true)
           begin_new(quota, now)
           ask.value.changed = true
         else
