@@ -36,7 +36,8 @@ async fn one_server_decides_every_trace_as_memory_does() {
 async fn one_server_decides_as_memory_does_when_the_clock_is_set_back() {
     let suite = suite(&standalone().url(), "back").await;
     for seed in seeds(10) {
-        suite.same_decisions_when_the_clock_is_set_back(Duration::from_secs(10), seed, 15).await;
+        let by = Duration::from_secs(if seed % 2 == 0 { 60 } else { 10 });
+        suite.same_decisions_when_the_clock_is_set_back(by, seed, 15).await;
     }
 }
 

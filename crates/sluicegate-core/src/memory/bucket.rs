@@ -88,7 +88,7 @@ const GENERATIONS: usize = 32;
 const NARROW_AUX: u64 = 1 << 20;
 
 /// For how long a bucket is not idle after its last debt is over.
-const IDLE_AFTER_US: u64 = 10_000_000;
+const IDLE_AFTER_US: u64 = 60_000_000;
 
 impl Buckets {
     pub(super) fn new(

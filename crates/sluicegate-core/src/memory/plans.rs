@@ -40,7 +40,7 @@ struct Plans {
 pub(super) const MOST_PLANS: u16 = u16::MAX;
 
 /// For how long a plan is kept after its last state has come to rest: a clock that is set back a little finds that again.
-const KEPT_AFTER_US: u64 = 10_000_000;
+const KEPT_AFTER_US: u64 = 60_000_000;
 
 /// For how long plans that are all in use are not looked through again.
 const FULL_FOR_US: u64 = 1_000_000;

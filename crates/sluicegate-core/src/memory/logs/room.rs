@@ -8,7 +8,7 @@ use super::shard::{Entry, Log, NIL, Shard, Span, link};
 const TIDIED_PER_SPEND: usize = 2;
 
 /// For how long they stay after they are over: a clock that is set back a little finds them again.
-const TIDIED_AFTER_US: u64 = 10_000_000;
+const TIDIED_AFTER_US: u64 = 60_000_000;
 
 /// Logs among which the least indebted is chosen when a shard is full.
 const CANDIDATES: usize = 16;

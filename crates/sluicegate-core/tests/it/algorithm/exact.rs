@@ -17,7 +17,7 @@ pub(crate) trait Exact {
     fn remaining(&self, now: u64) -> u64;
     /// Enters `cost` as admitted at `now`, whether it fits or not.
     fn spend(&mut self, now: u64, cost: u64);
-    /// Enters the `cost` of a refused request, as far as it makes the key full.
+    /// Enters the `cost` of a refused request, as far as it makes the key full: not at all if it is.
     fn reject(&mut self, now: u64, cost: u64);
     /// Gives `cost` back, at most to rest.
     fn refund(&mut self, now: u64, cost: u64);
@@ -252,7 +252,9 @@ impl Exact for Refills {
 
     fn reject(&mut self, now: u64, cost: u64) {
         let tokens = self.at(now).map_or(self.terms.burst, |(tokens, _)| tokens);
-        self.change(now, -i128::from(cost).min(tokens.max(0)));
+        if tokens > 0 {
+            self.change(now, -i128::from(cost).min(tokens));
+        }
     }
 
     fn refund(&mut self, now: u64, cost: u64) {
@@ -301,7 +303,9 @@ impl Exact for Windows {
     }
 
     fn reject(&mut self, now: u64, cost: u64) {
-        self.spend(now, cost.min(self.remaining(now)));
+        if self.remaining(now) > 0 {
+            self.spend(now, cost.min(self.remaining(now)));
+        }
     }
 
     fn refund(&mut self, now: u64, cost: u64) {

@@ -23,7 +23,7 @@
 --   per quota, the floor that it found: sluicegate_core reckons the rest; or what request.lua says.
 
 local PEEK, RESERVE, CHARGE, LEASE = 1, 2, 3, 9
-local STEP = 10000000 -- a clock that went back by more than this was set; what jitters adds up until the next write
+local STEP = 60000000 -- beyond this the clock was set on purpose; smaller steps are waited out, and accumulate until the next write
 local HORIZON = 946080000000000 -- no honest state reaches further ahead: thirty years
 local NEVER = 9007199254740991
 local CLOSED = 4294967296 -- above any count of a sliding counter
