@@ -1,5 +1,8 @@
 //! The examples that are servers, over a socket: what the `curl` lines that they print promise.
 
+#[path = "../../examples/customers.rs"]
+#[expect(dead_code, reason = "its `main` is for those who run it")]
+mod customers;
 #[path = "../../examples/tiers_jwt.rs"]
 #[expect(dead_code, reason = "its `main` is for those who run it")]
 mod tiers_jwt;
@@ -95,6 +98,41 @@ async fn without_a_token_each_api_key_has_a_free_plan_and_the_address_has_one() 
         let answer = send(&mut client, Method::GET, "/profile", fields).await;
         assert_eq!(numbers(&answer)[..2], [100, left], "{fields:?}");
     }
+}
+
+#[tokio::test]
+async fn each_customer_has_the_quota_of_its_row_and_a_changed_row_is_in_force() {
+    let (store, _) = store();
+    let file = std::env::temp_dir().join(format!("sluicegate-customers-test-{}.sqlite", std::process::id()));
+    let rows = customers::Customers::create(&file).unwrap();
+    let server = serve(customers::app(&store, rows).unwrap()).await;
+    let mut client = Client::connect(server).await;
+    // By turns, so that the quotas of 300 customers are in use at once.
+    for round in 0..10_u64 {
+        for customer in 1..=300_u64 {
+            let (limit, key) = (3 + customer % 7, format!("customer-{customer}"));
+            let answer = send(&mut client, Method::GET, "/", &[("x-api-key", &key)]).await;
+            assert_eq!(answer.status(), if round < limit { OK } else { REFUSED }, "{key}, round {round}");
+            assert_eq!(numbers(&answer)[..2], [limit, limit.saturating_sub(round + 1)]);
+        }
+    }
+    let seventh = [("x-api-key", "customer-7")];
+    for (limit, status) in [(3, REFUSED), (4, OK), (5, OK), (2, REFUSED)] {
+        let changed = send(&mut client, Method::POST, &format!("/customers/7?limit={limit}"), &[]).await;
+        assert_eq!(changed.status(), OK);
+        let answer = send(&mut client, Method::GET, "/", &seventh).await;
+        assert_eq!((answer.status(), numbers(&answer)[0]), (status, limit));
+    }
+    for (method, path, key, expected) in [
+        (Method::GET, "/", "customer-999", StatusCode::UNAUTHORIZED),
+        (Method::GET, "/", "an invented one", StatusCode::UNAUTHORIZED),
+        (Method::POST, "/customers/7?limit=0", "", StatusCode::BAD_REQUEST),
+        (Method::POST, "/customers/301?limit=5", "", StatusCode::NOT_FOUND),
+    ] {
+        let answer = send(&mut client, method, path, &[("x-api-key", key)]).await;
+        assert_eq!(answer.status(), expected, "{path} of {key}");
+    }
+    std::fs::remove_file(&file).unwrap();
 }
 
 const PROMPT: &str = "why is the sky blue?";

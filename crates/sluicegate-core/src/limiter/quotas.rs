@@ -80,7 +80,9 @@ impl RateLimiter {
         ConfigError: From<Q::Error>,
     {
         let quotas = quotas.try_into()?;
-        self.take_quotas()?;
+        if !self.with_opened(|opened| opened.policy().takes_quotas()) {
+            self.take_quotas()?;
+        }
         let replacements = self.replacements();
         let base = Self(Arc::clone(&self.0), self.1.clone().filter(|pinned| pinned.epoch.is_some()));
         let opened = base.opened();

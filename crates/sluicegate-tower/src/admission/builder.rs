@@ -13,6 +13,7 @@ use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::IntoGroup;
+use crate::limits::Limit;
 use crate::limits::door::Door;
 use crate::limits::group::{Choose, Group};
 use crate::respond::headers::{HeaderFields, LegacyReset};
@@ -68,6 +69,7 @@ impl<R> LimitsBuilder<R> {
         for limit in group.limits().filter(|limit| settings.meters || limit.gives_back()) {
             limit.keep_accounts()?;
         }
+        group.limits().try_for_each(Limit::take_quotas)?;
         Ok((Limits::of(group, settings, waits), respond))
     }
 

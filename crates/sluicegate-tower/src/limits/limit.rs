@@ -15,6 +15,7 @@ use crate::key::{KeyExtractor, KeyKind, RequestView};
 use crate::limits::chosen::{Chosen, OpenPolicies};
 use crate::limits::pick::Which;
 use crate::limits::predicate::Predicate;
+use crate::limits::quotas::{ByQuotas, ChosenQuotas};
 use crate::limits::source::Source;
 use crate::limits::tiers::Tiers;
 
@@ -167,6 +168,56 @@ impl Limit {
         Self::of(Source::chosen_later(store.into(), choose))
     }
 
+    /// The quotas of a request's key, where they are not those of the policy: a customer's plan, out of an extension, a claim or a
+    /// cached row. `choose` returns an `Option` of [`Quotas`](sluicegate_core::policy::Quotas) or of a
+    /// [`Quota`](sluicegate_core::Quota), or whatever else is turned into [`ChosenQuotas`]; `None` is the policy's own.
+    ///
+    /// All keys live in one table, or under one name in Redis, whatever quotas they bring, so customers whose numbers differ need no
+    /// policies of their own. Fields, bodies and decisions tell the key's own quota; metrics count the policy. When a plan changes, the
+    /// units that its key has spent count under the new one:
+    /// [`RateLimiter::with_quotas`](sluicegate_core::RateLimiter::with_quotas) has the rule.
+    ///
+    /// A request whose quota the policy cannot have is refused with 500, and the error is logged.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy, Quota};
+    /// use sluicegate_tower::Limit;
+    /// use sluicegate_tower::key::HeaderKey;
+    ///
+    /// /// The row that authentication has read from the database.
+    /// #[derive(Clone)]
+    /// struct Customer {
+    ///     per_hour: u64,
+    /// }
+    ///
+    /// let api = Policy::sliding_log("api", "10/h").on(&MemoryStore::new())?;
+    /// let limit = Limit::new(api)
+    ///     .key(HeaderKey::new("x-api-key")?)
+    ///     .quota_by(|request| request.extensions.get::<Customer>().map(|row| Quota::per_hour(row.per_hour)));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn quota_by<F, C>(mut self, choose: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> C + Send + Sync + 'static,
+        C: Into<ChosenQuotas>,
+    {
+        self.source.set_quotas(ByQuotas::AtOnce(Box::new(move |request| choose(request).into())));
+        self
+    }
+
+    /// As [`quota_by`](Self::quota_by), where the quotas have to be looked up: `choose` takes what it needs from the request and returns
+    /// a future. The request waits for it, for as long as
+    /// [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup) says.
+    pub fn quota_by_async<F, T, C>(mut self, choose: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
+        T: Future<Output = C> + Send + 'static,
+        C: Into<ChosenQuotas>,
+    {
+        self.source.set_quotas(ByQuotas::later(choose));
+        self
+    }
+
     /// How many policies of [`by`](Self::by) stay open; at least one does. Default: 100. Other limits ignore it.
     pub fn open_at_most(self, policies: usize) -> Self {
         self.source.open().into_iter().for_each(|open: &OpenPolicies| open.set_at_most(policies));
@@ -190,6 +241,11 @@ impl Limit {
     /// Whether what a request has spent may be given back by its response.
     pub(crate) fn gives_back(&self) -> bool {
         self.refund_if.is_some()
+    }
+
+    /// Makes room for the quotas that requests bring, if they may.
+    pub(crate) fn take_quotas(&self) -> Result<(), ConfigError> {
+        self.source.take_quotas()
     }
 
     /// From now on what this limit gives back is exact.

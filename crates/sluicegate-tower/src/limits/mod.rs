@@ -33,7 +33,8 @@
 //! | only the first limit that matches | a [`Group`] of [`Choose::First`] |
 //! | one function for the conditions of many limits, as a router is | [`Group::select`] |
 //! | sizes by plan, known when the program starts | [`Tiers`] |
-//! | policies out of a database | [`Limit::by`] |
+//! | numbers out of a database, one for each customer | [`Limit::quota_by`] |
+//! | policies that differ in more than numbers, chosen by request | [`Limit::by`] |
 //! | requests that no limit is for | [`LimitsBuilder::exempt`] |
 
 pub(crate) mod chosen;
@@ -46,6 +47,7 @@ mod path_in;
 pub(crate) mod pick;
 pub(crate) mod plan;
 pub(crate) mod predicate;
+mod quotas;
 pub(crate) mod select;
 pub(crate) mod source;
 pub(crate) mod tiers;
@@ -57,6 +59,7 @@ pub use self::into_group::{IntoGroup, IntoLimit};
 pub use self::limit::Limit;
 pub use self::path_in::path_in;
 pub use self::predicate::{method_in, preflight};
+pub use self::quotas::ChosenQuotas;
 pub use self::select::{Select, Selected};
 pub use self::tiers::{Tiers, TiersBuilder};
 pub use crate::admission::admitted::Admitted;

@@ -10,6 +10,7 @@ use sluicegate_core::{ConfigError, RateLimiter, Store};
 use crate::key::RequestView;
 use crate::limits::chosen::{Chosen, OpenPolicies};
 use crate::limits::pick::{Pick, Picking, Which};
+use crate::limits::quotas::{ByQuotas, with_quotas};
 use crate::limits::tiers::Tiers;
 
 /// The limiters of a limit, of which a request is asked of one.
@@ -20,6 +21,8 @@ pub(crate) struct Source {
     limiters: Limiters,
     /// How one of several is found.
     choose: Option<Choose>,
+    /// How the quotas of a request are found, if it may bring its own.
+    quotas: Option<ByQuotas>,
 }
 
 enum Limiters {
@@ -35,7 +38,7 @@ enum Choose {
 
 impl Source {
     pub(crate) fn one(limiter: RateLimiter) -> Self {
-        Self { limiters: Limiters::One(limiter), choose: None }
+        Self { limiters: Limiters::One(limiter), choose: None, quotas: None }
     }
 
     pub(super) fn tiers<F>(tiers: Tiers, choose: F) -> Self
@@ -44,7 +47,7 @@ impl Source {
     {
         let limiters = Limiters::Tiers(tiers.clone());
         let choose = Choose::AtOnce(Box::new(move |request| tiers.find(choose(request))));
-        Self { limiters, choose: Some(choose) }
+        Self { limiters, choose: Some(choose), quotas: None }
     }
 
     pub(super) fn tiers_later<F, T, N>(tiers: Tiers, choose: F) -> Self
@@ -58,7 +61,7 @@ impl Source {
             let (tiers, name) = (tiers.clone(), choose(request));
             Box::pin(async move { tiers.find(name.await.as_ref().map(AsRef::as_ref)) })
         }));
-        Self { limiters, choose: Some(choose) }
+        Self { limiters, choose: Some(choose), quotas: None }
     }
 
     pub(crate) fn chosen<F, C>(store: Arc<dyn Store>, choose: F) -> Self
@@ -69,7 +72,7 @@ impl Source {
         let open = Arc::new(OpenPolicies::new(store));
         let limiters = Limiters::Open(Arc::clone(&open));
         let choose = Choose::AtOnce(Box::new(move |request| open.pick(choose(request).into())));
-        Self { limiters, choose: Some(choose) }
+        Self { limiters, choose: Some(choose), quotas: None }
     }
 
     pub(super) fn chosen_later<F, T, C>(store: Arc<dyn Store>, choose: F) -> Self
@@ -84,23 +87,62 @@ impl Source {
             let (open, chosen) = (Arc::clone(&open), choose(request));
             Box::pin(async move { open.pick(chosen.await.into()) })
         }));
-        Self { limiters, choose: Some(choose) }
+        Self { limiters, choose: Some(choose), quotas: None }
     }
 
     /// Whether one of several limiters is looked for.
     #[inline]
     pub(super) fn chooses(&self) -> bool {
-        self.choose.is_some()
+        self.choose.is_some() || self.quotas.is_some()
     }
 
     /// The limiter for a request, as far as it is known at once.
     #[inline]
     pub(super) fn pick(&self, request: RequestView<'_>) -> Result<Pick, Picking> {
-        match &self.choose {
+        let picked = match &self.choose {
             None => Ok(Pick::Limiter(Which::Known(0))),
             Some(Choose::AtOnce(choose)) => Ok(choose(request)),
             Some(Choose::Later(choose)) => Err(choose(request)),
+        };
+        match &self.quotas {
+            None => picked,
+            Some(quotas) => self.pick_with_quotas(picked, quotas, request),
         }
+    }
+
+    fn pick_with_quotas(
+        &self,
+        picked: Result<Pick, Picking>,
+        quotas: &ByQuotas,
+        request: RequestView<'_>,
+    ) -> Result<Pick, Picking> {
+        let known = || self.known().to_vec();
+        match (picked, quotas) {
+            (Ok(pick), ByQuotas::AtOnce(choose)) => Ok(with_quotas(pick, self.known(), choose(request))),
+            (Err(picking), ByQuotas::AtOnce(choose)) => {
+                let (known, chosen) = (known(), choose(request));
+                Err(Box::pin(async move { with_quotas(picking.await, &known, chosen) }))
+            }
+            (Ok(pick), ByQuotas::Later(choose)) => {
+                let (known, choosing) = (known(), choose(request));
+                Err(Box::pin(async move { with_quotas(pick, &known, choosing.await) }))
+            }
+            (Err(picking), ByQuotas::Later(choose)) => {
+                let (known, choosing) = (known(), choose(request));
+                Err(Box::pin(async move { with_quotas(picking.await, &known, choosing.await) }))
+            }
+        }
+    }
+
+    /// From now on requests may bring quotas of their own.
+    pub(super) fn set_quotas(&mut self, quotas: ByQuotas) {
+        self.quotas = Some(quotas);
+    }
+
+    /// Has the stores of the limiters that are known make room for the quotas that requests bring.
+    pub(crate) fn take_quotas(&self) -> Result<(), ConfigError> {
+        let known = if self.quotas.is_some() { self.known() } else { &[] };
+        known.iter().try_for_each(RateLimiter::take_quotas)
     }
 
     /// The limiters that are known before any request: none of those that are chosen.

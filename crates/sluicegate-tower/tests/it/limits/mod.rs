@@ -8,6 +8,7 @@ mod exempt_async;
 mod explain;
 mod groups;
 mod missing_keys;
+mod quotas;
 mod select;
 mod swap;
 mod tiers;

@@ -1,0 +1,105 @@
+//! Quotas that requests bring for their keys: [`ChosenQuotas`].
+
+use std::future::Future;
+use std::pin::Pin;
+
+use http::StatusCode;
+use sluicegate_core::policy::Quotas;
+use sluicegate_core::{ConfigError, Quota, RateLimiter};
+
+use crate::key::RequestView;
+use crate::limits::pick::{Pick, Which};
+
+/// The choice of [`Limit::quota_by`](crate::Limit::quota_by) for a request.
+///
+/// [`Quotas`], a [`Quota`], an `Option` and a `Result` of these are turned into one: `None` is the quota of the policy, and a request whose
+/// quota is wrong is refused with 500, and the error is logged.
+///
+/// ```
+/// use sluicegate_core::Quota;
+/// use sluicegate_tower::limits::ChosenQuotas;
+///
+/// let chosen: ChosenQuotas = Some(Quota::per_minute(500)).into();
+/// assert!(matches!(chosen, ChosenQuotas::Quotas(_)));
+/// let chosen: ChosenQuotas = "500/fortnight".parse::<Quota>().into();
+/// assert!(matches!(chosen, ChosenQuotas::Mistake(_)));
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ChosenQuotas {
+    /// The quotas of the policy.
+    Default,
+    /// These take the place of the policy's.
+    Quotas(Quotas),
+    /// The limit does not apply to this request.
+    Unlimited,
+    /// The request is refused with this status.
+    Refuse(StatusCode),
+    /// No quotas could be made for it: the request is refused with 500.
+    Mistake(ConfigError),
+}
+
+impl From<Quotas> for ChosenQuotas {
+    fn from(quotas: Quotas) -> Self {
+        Self::Quotas(quotas)
+    }
+}
+
+impl From<Quota> for ChosenQuotas {
+    fn from(quota: Quota) -> Self {
+        Self::Quotas(quota.into())
+    }
+}
+
+impl<C: Into<Self>> From<Option<C>> for ChosenQuotas {
+    fn from(chosen: Option<C>) -> Self {
+        chosen.map_or(Self::Default, Into::into)
+    }
+}
+
+impl<C: Into<Self>> From<Result<C, ConfigError>> for ChosenQuotas {
+    fn from(chosen: Result<C, ConfigError>) -> Self {
+        chosen.map_or_else(Self::Mistake, Into::into)
+    }
+}
+
+/// How the quotas of a request are found.
+pub(super) enum ByQuotas {
+    AtOnce(Box<dyn Fn(RequestView<'_>) -> ChosenQuotas + Send + Sync>),
+    Later(Box<dyn Fn(RequestView<'_>) -> Choosing + Send + Sync>),
+}
+
+/// Quotas that are being looked up.
+pub(super) type Choosing = Pin<Box<dyn Future<Output = ChosenQuotas> + Send>>;
+
+impl ByQuotas {
+    pub(super) fn later<F, T, C>(choose: F) -> Self
+    where
+        F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
+        T: Future<Output = C> + Send + 'static,
+        C: Into<ChosenQuotas>,
+    {
+        Self::Later(Box::new(move |request| {
+            let chosen = choose(request);
+            Box::pin(async move { chosen.await.into() })
+        }))
+    }
+}
+
+/// The limiter that was picked, for a key with these quotas. It is one of those that are `known`, or was chosen for the request.
+pub(super) fn with_quotas(pick: Pick, known: &[RateLimiter], chosen: ChosenQuotas) -> Pick {
+    let Pick::Limiter(which) = pick else { return pick };
+    let quotas = match chosen {
+        ChosenQuotas::Default => return Pick::Limiter(which),
+        ChosenQuotas::Quotas(quotas) => quotas,
+        ChosenQuotas::Unlimited => return Pick::Unlimited,
+        ChosenQuotas::Refuse(status) => return Pick::Refused(status),
+        ChosenQuotas::Mistake(error) => return Pick::Mistake(error),
+    };
+    let limiter = match &which {
+        Which::Known(place) => &known[*place],
+        Which::Chosen(limiter) => limiter,
+    };
+    let own = limiter.with_quotas(quotas);
+    own.map_or_else(Pick::Mistake, |own| Pick::Limiter(Which::Chosen(own)))
+}

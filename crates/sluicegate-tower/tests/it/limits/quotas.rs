@@ -1,0 +1,113 @@
+//! Quotas that requests bring for their keys.
+
+use http::{Request, StatusCode};
+use sluicegate_core::policy::Quotas;
+use sluicegate_core::{Key, MemoryStore, Policy, Quota};
+use sluicegate_tower::key::{HeaderKey, RequestView};
+use sluicegate_tower::limits::ChosenQuotas;
+use sluicegate_tower::{Limit, RateLimitLayer};
+use tower::Layer;
+
+use crate::support::{Handler, described, number, send, service, store};
+
+/// A request of a customer, whose plan stands in a header.
+fn of(customer: &str, plan: &str) -> Request<()> {
+    let request = Request::get("/").header("x-customer", customer);
+    let request = if plan.is_empty() { request } else { request.header("x-plan", plan) };
+    request.body(()).unwrap()
+}
+
+fn plan(request: RequestView<'_>) -> ChosenQuotas {
+    match request.headers.get("x-plan").and_then(|plan| plan.to_str().ok()) {
+        Some("all") => ChosenQuotas::Unlimited,
+        Some("closed") => ChosenQuotas::Refuse(StatusCode::PAYMENT_REQUIRED),
+        plan => plan.map(str::parse::<Quotas>).transpose().into(),
+    }
+}
+
+fn limit(store: &MemoryStore) -> Limit {
+    let api = Policy::sliding_log("api", "2/h").on(store).unwrap();
+    Limit::new(api).key(HeaderKey::new("x-customer").unwrap())
+}
+
+#[tokio::test]
+async fn each_customer_is_held_to_its_own_quota_and_told_of_it() {
+    let (store, _) = store();
+    let limits = [
+        limit(&store).quota_by(plan),
+        limit(&store).quota_by_async(|request| {
+            let chosen = plan(request);
+            async move {
+                tokio::task::yield_now().await;
+                chosen
+            }
+        }),
+    ];
+    for (group, limit) in limits.into_iter().enumerate() {
+        let (service, handler) = service(limit);
+        let name = |customer: u64| format!("customer-{customer}-{group}");
+        // By turns, so that no quota is asked twice in a row.
+        for round in 0..12_u64 {
+            for customer in 0..20_u64 {
+                let own = 3 + customer % 7;
+                let response = send(&service, of(&name(customer), &format!("{own}/h"))).await;
+                let status = if round < own { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
+                assert_eq!(response.status(), status, "round {round} of {own}");
+                assert_eq!(number(&response, "x-ratelimit-limit"), Some(own));
+                assert_eq!(described(&response, "ratelimit").unwrap()[0].0, "api");
+            }
+        }
+        let none = send(&service, of(&name(99), "")).await;
+        assert_eq!(number(&none, "x-ratelimit-limit"), Some(2));
+        assert_eq!(handler.last_seen().unwrap().policy().map(Policy::name), Some("api"));
+        assert!(described(&send(&service, of(&name(0), "all")).await, "ratelimit").is_none());
+        assert_eq!(send(&service, of(&name(0), "closed")).await.status(), StatusCode::PAYMENT_REQUIRED);
+    }
+}
+
+#[tokio::test]
+async fn a_plan_that_changes_counts_what_was_spent_under_the_one_before() {
+    let (store, _) = store();
+    let (service, _) = service(limit(&store).quota_by(plan));
+    for _ in 0..4 {
+        assert_eq!(send(&service, of("ada", "4/h")).await.status(), StatusCode::OK);
+    }
+    assert_eq!(send(&service, of("ada", "4/h")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    let grown = send(&service, of("ada", "6/h")).await;
+    assert_eq!((grown.status(), number(&grown, "x-ratelimit-remaining")), (StatusCode::OK, Some(1)));
+    assert_eq!(send(&service, of("ada", "3/h")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+/// A request that would be let through because nobody could say by which quota is the one that must not be.
+#[tokio::test]
+async fn a_quota_that_cannot_be_refuses_the_request_and_spends_nothing() {
+    let (store, _) = store();
+    let other = Policy::gcra("other", "9/min").on(&store).unwrap();
+    let layer = RateLimitLayer::builder(Limit::new(other.clone()).key(Key::from("anyone")))
+        .and(limit(&store).quota_by(plan))
+        .build()
+        .unwrap();
+    let service = layer.layer(Handler::default());
+    for plan in ["5/fortnight", "5/h burst 9", "5/h, 7/d"] {
+        let refused = send(&service, of("ada", plan)).await;
+        assert_eq!(refused.status(), StatusCode::INTERNAL_SERVER_ERROR, "{plan}");
+    }
+    let left = other.peek(Key::from("anyone")).now().unwrap().unwrap().remaining();
+    assert_eq!(left, 9);
+    assert_eq!(send(&service, of("ada", "5/h")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn refunds_go_to_the_key_under_its_own_quota() {
+    let (store, _) = store();
+    let limit =
+        limit(&store).quota_by(|_| Some(Quota::per_hour(3))).refund_if(|head| head.status.is_success());
+    let (service, _) = service(limit);
+    for _ in 0..9 {
+        let response = send(&service, of("ada", "")).await;
+        assert_eq!(
+            (response.status(), number(&response, "x-ratelimit-remaining")),
+            (StatusCode::OK, Some(3))
+        );
+    }
+}
