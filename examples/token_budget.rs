@@ -26,7 +26,9 @@ pub(crate) fn app(store: &MemoryStore, pace: Duration) -> Result<Router, ConfigE
         .key(ApiKey::header("x-api-key")?.or(PeerIp::new()))
         .cost_fn(estimate)
         .refund_if(|head| !head.status.is_success());
-    let limit = RateLimitLayer::builder(tokens).meter().build()?;
+    // Whoever makes up API keys has one address.
+    let address = Policy::gcra("address", "1000/min").on(store)?;
+    let limit = RateLimitLayer::builder(tokens).and(address).meter().build()?;
     Ok(Router::new()
         .route("/complete", post(complete).rate_limit(limit))
         .layer(DefaultBodyLimit::max(LONGEST_PROMPT_BYTES))

@@ -154,6 +154,18 @@ async fn budget(pace: Duration) -> (SocketAddr, impl AsyncFn() -> u64) {
 }
 
 #[tokio::test]
+async fn a_client_that_makes_up_api_keys_passes_no_more_often_than_its_address_may() {
+    let (server, _) = budget(Duration::ZERO).await;
+    let mut client = Client::connect(server).await;
+    let mut passed = 0;
+    for number in 0..1_100 {
+        let answer = whole(complete(&mut client, &format!("invented-{number}")).await).await;
+        passed += usize::from(answer.status() == OK);
+    }
+    assert_eq!(passed, 1_000);
+}
+
+#[tokio::test]
 async fn a_request_reserves_261_tokens_and_keeps_ten() {
     let (server, left) = budget(Duration::ZERO).await;
     let mut client = Client::connect(server).await;

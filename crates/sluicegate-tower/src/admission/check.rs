@@ -32,6 +32,18 @@ pub(super) fn before_requests(group: &Group) -> Result<(), ConfigError> {
     few_quotas("layer", group.certain().filter_map(most).sum())
 }
 
+/// Says in the log that clients choose their buckets themselves, where no limit has a key that they cannot make up.
+pub(super) fn warn_of_invented_keys(group: &Group) {
+    let mut limits = group.limits().filter(|limit| !limit.is_off()).peekable();
+    let Some(policy) = limits.peek().map(|limit| limit.title()) else { return };
+    if limits.all(|limit| limit.key.is_invented()) {
+        tracing::warn!(
+            policy,
+            "a client that makes up API keys, tokens or header values gets a new bucket for each, and nothing else limits it here: add a limit on the address, as in `.and(Limit::new(..))`; or say that keys are verified, by `.verified_by(..)` or `.verified_before()` on the key"
+        );
+    }
+}
+
 /// Checks what one request is asked of: which limits meet may depend on the request.
 pub(super) fn of_request<'a>(
     limiters: impl Iterator<Item = &'a RateLimiter> + Clone,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Once};
 
+use crate::admission::check;
 use crate::admission::shadow::{ShadowCount, Shadows};
 use crate::admission::together::Known;
 use crate::guard::lookup::Waits;
@@ -121,6 +122,7 @@ impl Limits {
     }
 
     pub(crate) fn of(group: Group, settings: Settings, waits: Waits) -> Self {
+        check::warn_of_invented_keys(&group);
         let plan = Plan::of(group);
         let refunds = plan.limits.iter().any(|limit| limit.gives_back());
         let made = Made {

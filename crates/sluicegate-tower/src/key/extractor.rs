@@ -55,6 +55,48 @@ pub trait KeyExtractor: Send + Sync + 'static {
         KeyKind::Secret
     }
 
+    /// Whether clients can make up as many of its keys as they like, as those of a header that nobody has verified. A layer whose limits
+    /// all have such keys limits nobody, and says so in the log when it is built. Default: no.
+    fn is_invented(&self) -> bool {
+        false
+    }
+
+    /// This extractor for requests whose key `is_good` accepts. In others it finds nothing, so that [`or`](Self::or) goes on to
+    /// another key.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::key::ApiKey;
+    /// use sluicegate_tower::{KeyExtractor, Limit, PeerIp};
+    ///
+    /// // Keys that nobody gave out share the bucket of their address.
+    /// let api_key = ApiKey::header("x-api-key")?;
+    /// let given_out = api_key.one_of(["k-partner-1", "k-partner-2"]);
+    /// let limit = Limit::new(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
+    ///     .key(api_key.verified_by(given_out).or(PeerIp::new()));
+    /// # let _ = limit;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    fn verified_by<F>(self, is_good: F) -> impl KeyExtractor + Clone
+    where
+        Self: Sized,
+        F: Fn(RequestView<'_>) -> bool + Send + Sync + 'static,
+    {
+        Closure::new(self.kind(), false, move |request| match is_good(request) {
+            true => self.extract(request),
+            false => Extraction::missing("the request's key is not a good one"),
+        })
+    }
+
+    /// This extractor, whose keys something in front has verified: an authentication layer, or a proxy that overwrites the header. It
+    /// changes nothing but what the log says when a layer is [built](Self::is_invented).
+    fn verified_before(self) -> impl KeyExtractor + Clone
+    where
+        Self: Sized,
+    {
+        Closure::new(self.kind(), false, move |request| self.extract(request))
+    }
+
     /// This extractor, with keys of which its owner says what they are.
     ///
     /// ```
@@ -71,7 +113,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Closure::new(kind, move |request| self.extract(request))
+        Closure::new(kind, self.is_invented(), move |request| self.extract(request))
     }
 
     /// This extractor, or another one for requests in which it finds nothing. Its [kind](Self::kind) is the more secret one
@@ -81,7 +123,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Self: Sized,
     {
         let kind = self.kind().max(other.kind());
-        Closure::new(kind, move |request| either(&self, &other, request))
+        Closure::new(kind, self.is_invented() || other.is_invented(), move |request| {
+            either(&self, &other, request)
+        })
     }
 }
 
@@ -93,6 +137,10 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
     fn kind(&self) -> KeyKind {
         (**self).kind()
     }
+
+    fn is_invented(&self) -> bool {
+        (**self).is_invented()
+    }
 }
 
 impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
@@ -102,6 +150,10 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
 
     fn kind(&self) -> KeyKind {
         (**self).kind()
+    }
+
+    fn is_invented(&self) -> bool {
+        (**self).is_invented()
     }
 }
 
@@ -125,6 +177,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
     fn kind(&self) -> KeyKind {
         self.0.kind().max(self.1.kind())
     }
+
+    fn is_invented(&self) -> bool {
+        self.0.is_invented() || self.1.is_invented()
+    }
 }
 
 /// All three keys as one: a bucket per combination.
@@ -136,18 +192,23 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, 
     fn kind(&self) -> KeyKind {
         self.0.kind().max(self.1.kind()).max(self.2.kind())
     }
+
+    fn is_invented(&self) -> bool {
+        self.0.is_invented() || self.1.is_invented() || self.2.is_invented()
+    }
 }
 
 /// An extractor that is a closure, with what its keys are: all that are made by functions. Clones share the closure, which
 /// need not be `Clone` for that.
 pub(super) struct Closure<F> {
     kind: KeyKind,
+    is_invented: bool,
     extract: Arc<F>,
 }
 
 impl<F: Fn(RequestView<'_>) -> Extraction + Send + Sync + 'static> Closure<F> {
-    pub(super) fn new(kind: KeyKind, extract: F) -> Self {
-        Self { kind, extract: Arc::new(extract) }
+    pub(super) fn new(kind: KeyKind, is_invented: bool, extract: F) -> Self {
+        Self { kind, is_invented, extract: Arc::new(extract) }
     }
 }
 
@@ -159,11 +220,15 @@ impl<F: Fn(RequestView<'_>) -> Extraction + Send + Sync + 'static> KeyExtractor 
     fn kind(&self) -> KeyKind {
         self.kind
     }
+
+    fn is_invented(&self) -> bool {
+        self.is_invented
+    }
 }
 
 impl<F> Clone for Closure<F> {
     fn clone(&self) -> Self {
-        Self { kind: self.kind, extract: Arc::clone(&self.extract) }
+        Self { kind: self.kind, is_invented: self.is_invented, extract: Arc::clone(&self.extract) }
     }
 }
 

@@ -43,7 +43,7 @@ pub fn extract_fn<F>(extract: F) -> impl KeyExtractor + Clone
 where
     F: Fn(RequestView<'_>) -> Extraction + Send + Sync + 'static,
 {
-    Closure::new(KeyKind::Secret, extract)
+    Closure::new(KeyKind::Secret, false, extract)
 }
 
 /// An extractor from a closure; `None` means that the request has no key.

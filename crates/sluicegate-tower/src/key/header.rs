@@ -38,6 +38,10 @@ impl KeyExtractor for HeaderKey {
             None => Extraction::missing(format!("the header {} is missing", self.0)),
         }
     }
+
+    fn is_invented(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

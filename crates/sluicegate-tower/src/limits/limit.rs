@@ -116,7 +116,8 @@ impl Limit {
         Self::of(Source::tiers_later(tiers, choose))
     }
 
-    /// A limit whose policy is chosen per request: out of a database, a file, a token. `choose` returns a [`Chosen`] or
+    /// A limit whose policy is chosen per request, where policies differ in more than their numbers: those of a customer are
+    /// [`quota_by`](Self::quota_by)'s. `choose` returns a [`Chosen`] or
     /// whatever is turned into one: a policy, its builder, a limiter on this store, or a `Result` of these.
     ///
     /// # Which policies are open

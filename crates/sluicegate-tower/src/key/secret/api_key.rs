@@ -9,13 +9,11 @@ use super::digest::{Digest, TOKEN, one_of, only};
 use crate::key::text::header_name;
 use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
 
-/// One bucket per API key in a header.
+/// One bucket per API key in a header. Nobody has verified the key: whoever invents keys gets a fresh bucket for each, so put a limit on
+/// the address beside it, as below, or accept known keys only, by [`verified_by`](KeyExtractor::verified_by).
 ///
-/// Compared byte by byte and kept as a digest only. A blank value counts as missing; keys longer than 8 KiB share one bucket;
+/// Keys are compared byte by byte and kept as a digest only. A blank value counts as missing; keys longer than 8 KiB share one bucket;
 /// a request with two different keys is refused with 400, because it is not known which of them the application will read.
-///
-/// Whether a key is a good one is not known here: whoever invents keys gets a fresh bucket for each. So bound the address
-/// as well, with a second limit, or put the limit behind the authentication.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -78,6 +76,10 @@ impl ApiKey {
 impl KeyExtractor for ApiKey {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
         self.find(request).into()
+    }
+
+    fn is_invented(&self) -> bool {
+        true
     }
 }
 

@@ -53,6 +53,10 @@ impl KeyExtractor for Bearer {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
         token(request).map(|token| self.key_of(token)).into()
     }
+
+    fn is_invented(&self) -> bool {
+        true
+    }
 }
 
 impl fmt::Debug for Bearer {

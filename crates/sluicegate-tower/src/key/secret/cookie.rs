@@ -110,6 +110,10 @@ impl KeyExtractor for Cookie {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
         self.find(request).into()
     }
+
+    fn is_invented(&self) -> bool {
+        true
+    }
 }
 
 /// A value in its one spelling. Quotes are taken off here, once for each value: a value of nothing but quotes that was

@@ -25,7 +25,7 @@ use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::rate_limit::RateLimitLayerBuilder;
 use sluicegate_tower::respond::HeaderFields;
-use sluicegate_tower::{Limit, RateLimitLayer};
+use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt};
 
 pub(crate) use self::server::{Protocol, serve};
@@ -40,7 +40,7 @@ pub(crate) fn on(store: &MemoryStore, policy: PolicyBuilder) -> RateLimiter {
 
 /// A limit whose key is the header `x-key`.
 pub(crate) fn by_header(limiter: RateLimiter) -> Limit {
-    Limit::new(limiter).key(HeaderKey::new("x-key").expect("a good name"))
+    Limit::new(limiter).key(HeaderKey::new("x-key").expect("a good name").verified_before())
 }
 
 /// A request with the header `x-key`.
