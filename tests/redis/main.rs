@@ -6,6 +6,7 @@ mod clocks;
 mod concurrency;
 mod conformance;
 mod deny_cache;
+mod first_connection;
 mod foreign;
 mod groups;
 mod idle;

@@ -115,7 +115,7 @@ async fn a_store_that_started_without_redis_connects_when_redis_starts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_connection_a_request_fails_before_it_waits() {
     let server = Server::reserve(&[]);
-    let limiter = limiter(&store(&server.url()));
+    let limiter = limiter(&settings().first_connection(Duration::ZERO).connect(&server.url()).unwrap());
     for _ in 0..100 {
         assert_eq!(at_once(limiter.charge("ada", 1)), Some(StoreErrorKind::Unavailable));
     }

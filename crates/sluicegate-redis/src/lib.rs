@@ -40,7 +40,7 @@
 //! the moment their state is back at rest.
 //!
 //! The connection is looked after in the background: a request uses it or fails at once, and never
-//! waits for a server that is away. One that was closed while nobody used it, by the server's
+//! waits for a server that is away, but in the first second after the store was made. One that was closed while nobody used it, by the server's
 //! `timeout` or a proxy, is replaced at once; only a request that comes during that one attempt
 //! waits for it, within its deadline.
 //!
@@ -58,6 +58,7 @@
 //! # What a failure means
 //! | what happens | what a request gets | what was spent |
 //! |---|---|---|
+//! | no connection yet, in the first second of the store | waits for the [first one](RedisStoreBuilder::first_connection) | as usual |
 //! | no connection | [`Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable), at once | nothing, and the error says so |
 //! | no reply within the deadline | [`Timeout`](sluicegate_core::error::StoreErrorKind::Timeout) | perhaps |
 //! | the connection breaks before the reply | `Unavailable` | perhaps |

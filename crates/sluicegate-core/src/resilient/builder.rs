@@ -122,6 +122,7 @@ impl ResilientBuilder {
         }
         let deadline = Deadline::new(deadline)?;
         settings.check()?;
+        store.has_fallback();
         Ok(Resilient(Arc::new(Front(Arc::new(State {
             within: Within::new(store),
             deadline,

@@ -184,6 +184,10 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Tells a store that another one decides while it has no connection, so that decisions must not wait for its first one: a
+    /// store with a fallback calls this when it is built. By default nothing.
+    fn has_fallback(&self) {}
+
     /// How the store is doing, those within it included. It may walk tables: for a gauge or a page that is read now and then. By
     /// default it says nothing.
     fn status(&self) -> StoreStatus {

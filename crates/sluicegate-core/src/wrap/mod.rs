@@ -222,6 +222,10 @@ impl<W: Wrap> Store for W {
         self.within().store().shared()
     }
 
+    fn has_fallback(&self) {
+        self.within().store().has_fallback();
+    }
+
     fn status(&self) -> StoreStatus {
         let mut status = self.within().store().status();
         self.report(&mut status);

@@ -166,6 +166,10 @@ impl<D: Divide> Store for Apart<D> {
         self.divide.shared().shared()
     }
 
+    fn has_fallback(&self) {
+        self.divide.stores().iter().for_each(|store| store.has_fallback());
+    }
+
     fn status(&self) -> StoreStatus {
         self.divide.stores()[0].status()
     }

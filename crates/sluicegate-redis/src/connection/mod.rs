@@ -12,8 +12,9 @@
 //! | `server/` | where Redis is, and how a connection to it is made: clients, TLS, pools |
 //!
 //! # Invariants
-//! - A request never connects. It finds a connection or fails at once; only after a loss that the
-//!   peer announced it waits for the one attempt that is under way.
+//! - A request never connects. It finds a connection or fails at once; only until a moment after the
+//!   start it waits for the first one, and after a loss that the peer announced for the one attempt
+//!   that is under way.
 //! - Connections are numbered. News that a call has of one are acted upon only while that one is in
 //!   use, so that ten late failures do not give up the connection that came after.
 //! - No lock: the live connection is swapped atomically, and marks are counts.

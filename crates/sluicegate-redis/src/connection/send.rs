@@ -47,7 +47,10 @@ impl State {
         // Nothing was sent yet, so there is nothing that could be sent twice.
         let live = match self.live.load_full() {
             Some(live) => Some(live),
-            None => self.mended(deadline).await,
+            None => {
+                self.started().await;
+                self.mended(deadline).await
+            }
         };
         let Some(live) = live else {
             let problem = "there is no connection to Redis";

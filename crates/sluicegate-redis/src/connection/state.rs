@@ -10,7 +10,7 @@
 //!               settle: the attempt that followed has failed
 //! ```
 //!
-//! While it is *mending*, requests wait for the attempt within their deadlines. Otherwise requests
+//! Until a moment after the store was made, requests wait for the first connection. While it is *mending*, requests wait for the attempt within their deadlines. Otherwise requests
 //! without a connection fail at once, and the supervisor tries on. A Cluster's connection is not
 //! given up before there is a better one.
 
@@ -41,6 +41,10 @@ pub(crate) struct State {
     /// The last connection that was found to be broken.
     broken: AtomicU64,
     lost: Notify,
+    /// Until when requests wait for the first connection.
+    starts_until: Instant,
+    /// Whether there has been one, or nobody is to wait for it.
+    has_started: AtomicBool,
     /// Whether the first attempt after a lost connection is under way.
     mending: AtomicBool,
     /// There is a connection, or that attempt has failed.
@@ -61,12 +65,14 @@ pub(super) struct Live {
 
 impl State {
     /// No connection yet.
-    pub(super) fn new(is_cluster: bool) -> Self {
+    pub(super) fn new(is_cluster: bool, starts_until: Instant) -> Self {
         Self {
             live: ArcSwapOption::empty(),
             is_cluster,
             broken: AtomicU64::new(0),
             lost: Notify::new(),
+            starts_until,
+            has_started: AtomicBool::new(false),
             mending: AtomicBool::new(false),
             settled: Notify::new(),
             problem: ArcSwapOption::empty(),
@@ -86,6 +92,26 @@ impl State {
                 return;
             }
             settled.await;
+        }
+    }
+
+    /// From now on nobody waits for the first connection.
+    pub(crate) fn start_without(&self) {
+        self.has_started.store(true, Ordering::Relaxed);
+    }
+
+    /// Until when requests wait for the first connection, while there has been none and that moment is to come.
+    pub(crate) fn starting(&self) -> Option<Instant> {
+        // Relaxed: who misses the mark finds the connection, or waits for nothing.
+        let waits = !self.has_started.load(Ordering::Relaxed) && Instant::now() < self.starts_until;
+        waits.then_some(self.starts_until)
+    }
+
+    /// Waits for the first connection, until the moment that is the same for all requests.
+    pub(super) async fn started(&self) {
+        if let Some(until) = self.starting() {
+            // What comes after is the same whether there is a connection or none.
+            _ = timeout_at(until, self.up()).await;
         }
     }
 
@@ -136,6 +162,7 @@ impl State {
             timeouts: [const { AtomicU32::new(0) }; PARTS],
             answered: AtomicBool::new(false),
         })));
+        self.start_without();
         if self.broken.load(Ordering::Relaxed) >= generation {
             // Closed between the probe's answer and now: nobody is to find it.
             self.closed(generation);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::probe::Probe;
 use super::server::Target;
@@ -21,12 +21,12 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// Begins to connect in the background, and goes on for ever.
+    /// Begins to connect in the background, and goes on for ever. Until `starts_until`, requests wait for the first connection.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(crate) fn start(target: Target, probe: Probe) -> Self {
-        let state = Arc::new(State::new(target.is_cluster()));
+    pub(crate) fn start(target: Target, probe: Probe, starts_until: Instant) -> Self {
+        let state = Arc::new(State::new(target.is_cluster(), starts_until));
         let supervisor = tokio::spawn(supervise(Arc::clone(&state), target, probe)).abort_handle();
         Self { state, supervisor }
     }

@@ -12,6 +12,7 @@ use sluicegate_core::clock::Clock;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::store::{Limiters, Registry};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::RedisStore;
 use super::decide::Decider;
@@ -28,6 +29,7 @@ use crate::connection::{Supervised, Target, Tls};
 /// | [`prefix`](Self::prefix) | `rl` | several services share a Redis |
 /// | [`secret`](Self::secret) | none | keys are addresses or names, and others can read Redis |
 /// | [`deadline`](Self::deadline) | 50 ms | Redis is far away, or requests are worth a longer wait |
+/// | [`first_connection`](Self::first_connection) | 1 s | a service starts without Redis, and shall answer at once |
 /// | [`clock`](Self::clock) | the server's | in tests |
 /// | [`onlooker`](Self::onlooker) | no | a tool looks at the keys of services |
 /// | `tls_ca` (feature `tls`) | the system's CAs | the servers' certificates are of a private CA |
@@ -58,6 +60,7 @@ pub struct RedisStoreBuilder {
     prefix: String,
     secret: Vec<u8>,
     deadline: Duration,
+    first_connection: Duration,
     clock: Option<Box<dyn Clock>>,
     is_onlooker: bool,
     tls: Tls,
@@ -69,6 +72,7 @@ impl RedisStoreBuilder {
             prefix: "rl".to_owned(),
             secret: Vec::new(),
             deadline: Duration::from_millis(50),
+            first_connection: Duration::from_secs(1),
             clock: None,
             is_onlooker: false,
             tls: Tls::default(),
@@ -102,6 +106,18 @@ impl RedisStoreBuilder {
     /// it, only the first few requests of an outage wait for it.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// How long after the store was made its decisions wait for the first connection: all for the same one, and none beyond that
+    /// moment. From then on a decision without a connection is made at once, as the policy's
+    /// [`OnOutage`](sluicegate_core::OnOutage) says. Default: 1 s.
+    ///
+    /// At most 60 s. Without this wait, whatever comes while a service starts would pass uncounted under a policy that allows in
+    /// an outage, although Redis is well. With `Duration::ZERO` nothing waits, and neither does anything in a `Resilient` store, whose
+    /// fallback decides meanwhile.
+    pub fn first_connection(mut self, within: Duration) -> Self {
+        self.first_connection = within;
         self
     }
 
@@ -177,7 +193,7 @@ impl RedisStoreBuilder {
 
     fn start(self, target: Target) -> Result<RedisStore, ConfigError> {
         let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
-        let Self { prefix, secret, deadline, clock, is_onlooker, tls: _ } = self;
+        let Self { prefix, secret, deadline, first_connection, clock, is_onlooker, tls: _ } = self;
         if !key::is_plain(&prefix) {
             return fail(format!(
                 "{prefix:?} cannot be a prefix: use 1 to 64 of a-z, 0-9, '.', '_', '-' and ':'"
@@ -185,6 +201,11 @@ impl RedisStoreBuilder {
         }
         if deadline < Duration::from_millis(1) || deadline > Duration::from_secs(60) {
             return fail(format!("a deadline of {deadline:?}: use 1 ms to 60 s"));
+        }
+        if first_connection > Duration::from_secs(60) {
+            return fail(format!(
+                "a wait of {first_connection:?} for the first connection: use at most 60 s"
+            ));
         }
         let Ok(runtime) = Handle::try_current() else {
             return fail(
@@ -195,7 +216,7 @@ impl RedisStoreBuilder {
         };
         let mut probe = Decider::probe(&prefix)?;
         let known = SharedKey::read_by(&mut probe, &prefix);
-        let connection = Supervised::start(target.clone(), probe);
+        let connection = Supervised::start(target.clone(), probe, Instant::now() + first_connection);
         let shared = SharedKey::start(&prefix, known, Arc::clone(connection.state()), runtime.clone());
         let line = Arc::new(Line { connection, clock, deadline, runtime });
         Ok(RedisStore(Arc::new(Inner {

@@ -39,6 +39,10 @@ impl Store for Inner {
         Some(&self.shared)
     }
 
+    fn has_fallback(&self) {
+        self.line.connection.state().start_without();
+    }
+
     fn listen(&self, listener: Arc<dyn Listener>) {
         self.shared.listen(listener);
     }

@@ -20,9 +20,9 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// When a request that begins now has to be decided.
+    /// When a request that begins now has to be decided: while the store waits for its first connection, after that wait.
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.deadline
+        self.connection.state().starting().unwrap_or_else(Instant::now) + self.deadline
     }
 
     /// The time of a clock that the store was given; none if the server's counts.

@@ -71,8 +71,9 @@ impl RedisStore {
     /// - `redis+sentinel://[user:password@]sentinel[:port],sentinel[:port]/master[/db]`;
     /// - `redis+cluster://[user:password@]node:port,node:port`.
     ///
-    /// It connects in the background: the store can be used at once, and answers
-    /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable) until it is connected.
+    /// It connects in the background: the store can be used at once. In its first second, decisions wait for the
+    /// [first connection](RedisStoreBuilder::first_connection); after that, without one, they are errors of the kind
+    /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable), and come at once.
     ///
     /// # Errors
     /// When the URL cannot be read, or there is no tokio runtime to connect on. That Redis cannot be reached is no error here;
