@@ -267,7 +267,7 @@ impl InFlightBuilder {
     /// Checks the settings.
     ///
     /// # Errors
-    /// When there are no permits, or more than 1,000,000, and for a name outside `[a-z0-9][a-z0-9._-]{0,63}`.
+    /// When there are no permits, or more than 1,000,000, and for a name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
     pub fn build(self) -> Result<InFlight, ConfigError> {
         let Self { name, permits, queue, queue_in_all } = self;
         check_name("name for requests in flight", &name)?;
@@ -297,9 +297,11 @@ mod tests {
 
     #[test]
     fn settings_that_cannot_work_are_named() {
-        for (name, permits, shown) in
-            [("uploads", 0, "0 permits"), ("uploads", 1_000_001, "1000001 permits"), ("Up", 1, "\"Up\"")]
-        {
+        for (name, permits, shown) in [
+            ("uploads", 0, "0 permits"),
+            ("uploads", 1_000_001, "1000001 permits"),
+            ("up load", 1, "\"up load\""),
+        ] {
             let message = InFlight::new(name, permits).unwrap_err().to_string();
             assert!(message.contains(shown) && message.contains("use 1 to"), "{message}");
         }

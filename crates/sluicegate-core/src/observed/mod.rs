@@ -82,7 +82,7 @@ impl Observed {
     ///
     /// # Errors
     /// [`ConfigErrorKind::NameTaken`] when another observed store of this process has the name, or the store is observed
-    /// already; and for a name outside `[a-z0-9][a-z0-9._-]{0,63}`.
+    /// already; and for a name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
     pub fn named(name: impl Into<String>, store: impl Into<Arc<dyn Store>>) -> Result<Self, ConfigError> {
         let (name, store) = (Name::take(name.into())?, store.into());
         if let Some(observed) = store.status().observed {

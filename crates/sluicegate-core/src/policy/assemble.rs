@@ -15,7 +15,7 @@ impl PolicyBuilder {
     /// Checks the parts and puts them together.
     ///
     /// # Errors
-    /// A name outside `[a-z0-9][a-z0-9._-]{0,63}` or with an ending that [suspensions](Self::suspend) have, a suspension that
+    /// A name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}` or with an ending that [suspensions](Self::suspend) have, a suspension that
     /// cannot be, more than 16 quotas, room for 0 keys or more than 2^31, two quotas that headers could not tell
     /// apart, and whatever [`Rule::new`] refuses. The message names the value and what would be accepted.
     pub fn build(self) -> Result<Policy, ConfigError> {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_bad_name_or_quota_is_named() {
-        for name in ["", "Ü", "a b", "Login", "-x", &"x".repeat(65)] {
+        for name in ["", "Ü", "a b", "Log in", "-x", &"x".repeat(65)] {
             let message = Policy::gcra(name, "5/min").build().unwrap_err().to_string();
             assert!(message.contains("cannot be a policy name"), "{message}");
         }

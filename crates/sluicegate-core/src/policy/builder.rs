@@ -227,7 +227,7 @@ impl PolicyBuilder {
 
     /// Counts the policy under this name in metrics and logs, beside all others that say the same, and not under its own: for
     /// policies that are made per customer or per request, of which there may be thousands. A name is one of a policy:
-    /// `[a-z0-9][a-z0-9._-]{0,63}`.
+    /// `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};

@@ -2,20 +2,26 @@
 
 use crate::error::{ConfigError, ConfigErrorKind};
 
+const MOST: usize = 64;
+
 /// Names go into headers, Redis keys and metric labels as they are, so they need no escaping anywhere.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<(), ConfigError> {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let good = name.len() <= 64
-        && name.bytes().next().is_some_and(plain)
-        && name.bytes().all(|b| plain(b) || matches!(b, b'.' | b'_' | b'-'));
-    if good {
-        return Ok(());
-    }
+    let problem = match name.chars().enumerate().find(|&(index, c)| !fits(index, c)) {
+        Some((0, c @ ('.' | '_' | '-'))) => format!("it begins with {c:?}"),
+        Some((_, c)) => format!("{c:?} would have to be escaped in headers, metrics or Redis keys"),
+        None if name.is_empty() => "it is empty".to_owned(),
+        None if name.len() > MOST => format!("it has {} characters", name.len()),
+        None => return Ok(()),
+    };
     let shown: String = name.chars().take(80).collect();
     Err(ConfigError::new(
         ConfigErrorKind::Name,
         format!(
-            "{shown:?} cannot be a {what}: use 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+            "{shown:?} cannot be a {what}, because {problem}: use 1 to {MOST} of a-z, A-Z, 0-9, '.', '_' and '-', beginning with a letter or digit"
         ),
     ))
+}
+
+fn fits(index: usize, c: char) -> bool {
+    c.is_ascii_alphanumeric() || index > 0 && matches!(c, '.' | '_' | '-')
 }

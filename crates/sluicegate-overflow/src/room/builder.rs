@@ -116,7 +116,7 @@ impl WaitingRoomBuilder {
     /// The room, whose line is kept there.
     ///
     /// # Errors
-    /// For a rate that cannot be read or is 0, a name outside of `[a-z0-9][a-z0-9._-]{0,63}`, a bound or a span of 0, a secret of less than 16
+    /// For a rate that cannot be read or is 0, a name outside of `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, a bound or a span of 0, a secret of less than 16
     /// bytes, and for what the line's home cannot keep. The error names the value.
     pub fn build(self, home: impl LineHome) -> Result<WaitingRoom, ConfigError> {
         self.build_with(|settings, clock| home.open(settings, clock))

@@ -146,13 +146,25 @@ fn a_text_that_is_no_quota_is_reported_when_the_policy_is_built() {
 
 #[test]
 fn names_that_would_need_escaping_are_refused() {
-    for name in ["", "Login", "a b", "a\"b", ".a", "é", "a\r\nb", &"x".repeat(65)] {
+    for (name, why) in [
+        ("", "it is empty"),
+        ("a b", "' ' would"),
+        ("a\"b", "'\"' would"),
+        (".a", "it begins with '.'"),
+        ("login{id}", "'{' would"),
+        ("é", "'é' would"),
+        ("a\r\nb", "'\\r' would"),
+        (&"x".repeat(65), "it has 65 characters"),
+    ] {
         let error = Policy::gcra(name, "1/s").build().expect_err("it cannot be a name");
-        says(&error, ConfigErrorKind::Name, &["1 to 64 of a-z"]);
+        says(&error, ConfigErrorKind::Name, &[why, "1 to 64 of a-z"]);
         let error =
             Policy::gcra("p", "1/s").and("1/min").named(name).build().expect_err("it cannot be an id");
         says(&error, ConfigErrorKind::Name, &["quota id", "1 to 64 of a-z"]);
         assert_eq!(error.quota(), Some(1));
+    }
+    for name in ["loginEndpoint", "API_v2", "9", "shop.users.login"] {
+        assert_eq!(Policy::gcra(name, "1/s").build().expect("it can be a name").name(), name);
     }
     let error = "leaky".parse::<Algorithm>().expect_err("it is none");
     says(&error, ConfigErrorKind::Unreadable, &["\"leaky\"", "sliding-counter", "gcra", "queue-above-N"]);
