@@ -46,20 +46,30 @@ fn customers_with_numbers_of_their_own_are_held_to_them_however_many_they_are() 
 /// Seen: one name for all, replaced for each customer, let 11 and 18 of 10 pass when two threads asked.
 #[test]
 fn threads_that_bring_different_quotas_never_pass_more_than_each_key_has() {
-    const CUSTOMERS: usize = 2_000;
-    for algorithm in [Algorithm::Gcra, Algorithm::SlidingLog, Algorithm::SlidingCounter] {
-        let (store, _) = store_for(CUSTOMERS * 32, 1 << 20);
+    const THREADS: usize = 8;
+    for (algorithm, customers, rounds) in [
+        (Algorithm::Gcra, 100_000, 1),
+        (Algorithm::SlidingLog, 2_000, 20),
+        (Algorithm::SlidingCounter, 2_000, 20),
+    ] {
+        let (store, _) = store_for(customers * 16, 1 << 20);
         let api = limiter(&store, "api", algorithm, Quota::per_hour(1));
-        let passed: Vec<_> = (0..CUSTOMERS).map(|_| AtomicU64::new(0)).collect();
-        let limit = |customer: usize| 1 + customer as u64 % 100;
+        let passed: Vec<_> = (0..customers).map(|_| AtomicU64::new(0)).collect();
+        let limit =
+            |customer: usize| 1 + customer as u64 % if algorithm == Algorithm::Gcra { 5 } else { 100 };
+        // A thousand different ones, where the limit is a burst.
+        let quota = |customer: usize| match algorithm {
+            Algorithm::Gcra => Quota::per_hour(1_000 + customer as u64 % 1_000).burst(limit(customer)),
+            _ => Quota::per_hour(limit(customer)),
+        };
         thread::scope(|scope| {
-            for thread in 0..8 {
+            for thread in 0..THREADS {
                 let (api, passed) = (&api, &passed);
                 scope.spawn(move || {
-                    for step in 0..CUSTOMERS * 20 {
+                    for step in 0..customers * rounds {
                         // Another order in each thread.
-                        let customer = (step * (2 * thread + 1) * 7_919 + thread) % CUSTOMERS;
-                        let own = with(api, Quota::per_hour(limit(customer)));
+                        let customer = (step * (2 * thread + 1) * 7_919 + thread) % customers;
+                        let own = with(api, quota(customer));
                         if passes(&own, &customer.to_string()) {
                             passed[customer].fetch_add(1, Ordering::Relaxed);
                         }
@@ -67,11 +77,14 @@ fn threads_that_bring_different_quotas_never_pass_more_than_each_key_has() {
                 });
             }
         });
-        assert_eq!(store.stats().evictions, 0);
-        for (customer, passed) in passed.iter().enumerate() {
-            let asked = 8 * 20;
-            assert_eq!(passed.load(Ordering::Relaxed), limit(customer).min(asked), "{algorithm}: {customer}");
-        }
+        let asked = (THREADS * rounds) as u64;
+        let is_wrong = |&(customer, passed): &(usize, &AtomicU64)| {
+            passed.load(Ordering::Relaxed) != limit(customer).min(asked)
+        };
+        let wrong: Vec<_> = passed.iter().enumerate().filter(is_wrong).collect();
+        // In a table this large, a set is full now and then: a key that made room begins anew.
+        let made_room = store.stats().evictions;
+        assert!(wrong.len() as u64 <= made_room && made_room < 200, "{algorithm}: {made_room}, {wrong:?}");
     }
 }
 
