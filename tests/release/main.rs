@@ -1,3 +1,3 @@
-//! What has to be so before a release: `./tests/run release`.
+//! What a release promises: `./tests/run lint`.
 
 mod api;
