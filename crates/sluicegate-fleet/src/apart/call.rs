@@ -137,7 +137,7 @@ async fn give_back(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>], came: &Came)
     let mut begun: SmallVec<[DecisionFuture; 4]> = SmallVec::new();
     for (piece, of) in pieces.iter().zip(&came.each) {
         let Some(receipt) = &of.receipt else { continue };
-        let whole = Ask::new(&piece.policy, piece.key.as_ref(), receipt.cost(), Mode::Refund);
+        let whole = Ask::new(piece.policy, piece.key.as_ref(), receipt.cost(), Mode::Refund);
         begun.push(stores[piece.store].decide(&[whole.of(receipt)]));
     }
     for answer in begun {

@@ -101,7 +101,7 @@ impl<D: Divide> Store for Apart<D> {
 
     fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
         let Some(own) = policy.own() else { return Ok(()) };
-        let opened = policy.replaced::<Opened>()?.divided(&*self.divide, own)?;
+        let opened = policy.replaced::<Opened>()?.under(&*self.divide, policy, own)?;
         for (part, policy) in opened.parts.iter().enumerate() {
             let store = if opened.is_whole { 0 } else { self.divide.store_of(part) };
             self.divide.stores()[store].admit(policy)?;

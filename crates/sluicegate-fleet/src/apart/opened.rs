@@ -1,6 +1,5 @@
 //! A policy as it is open in its parts: [`Opened`].
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use sluicegate_core::error::StoreErrorKind;
@@ -11,7 +10,6 @@ use smallvec::SmallVec;
 use super::divide::Divide;
 
 /// A policy as it is open in its parts, or in one place as a whole.
-#[derive(Clone)]
 pub(super) struct Opened {
     /// Each as its store has prepared it; one if the policy is kept whole.
     pub(super) parts: SmallVec<[PreparedPolicy; 2]>,
@@ -28,27 +26,37 @@ impl Opened {
         policy.prepared().ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))
     }
 
-    /// The parts for an ask whose key brings quotas of its own, which are divided as the policy's are.
+    /// The parts for an ask: those of its policy, or with the quotas that its key brings.
+    ///
+    /// # Errors
+    /// When the policy was opened on another store, or the quotas cannot be divided.
+    pub(super) fn for_ask(divide: &dyn Divide, ask: &Ask<'_>) -> Result<Arc<Self>, StoreError> {
+        let policy = ask.policy();
+        let Some(own) = ask.own() else {
+            return policy.replaced().map_err(|_| StoreError::new(StoreErrorKind::ForeignPolicy));
+        };
+        let opened = Self::of(policy)?.under(divide, policy, own);
+        opened.map_err(|error| StoreError::with_source(StoreErrorKind::QuotasExhausted, error))
+    }
+
+    /// The parts of this policy for a key that brings quotas of its own, which are divided as the policy's are. Made once.
     ///
     /// # Errors
     /// When they cannot be.
-    pub(super) fn under<'a>(
-        &'a self,
+    pub(super) fn under(
+        &self,
         divide: &dyn Divide,
-        ask: &Ask<'_>,
-    ) -> Result<Cow<'a, Self>, StoreError> {
-        let Some(own) = ask.own() else { return Ok(Cow::Borrowed(self)) };
-        let opened = own.prepared(ask.policy(), || self.divided(divide, own));
-        let opened =
-            opened.map_err(|error| StoreError::with_source(StoreErrorKind::QuotasExhausted, error))?;
-        Ok(Cow::Owned(Self::clone(&opened)))
+        policy: &PreparedPolicy,
+        own: &Arc<OwnQuotas>,
+    ) -> Result<Arc<Self>, ConfigError> {
+        own.prepared(policy, || self.divided(divide, own))
     }
 
     /// The parts, each with its part of these quotas.
     ///
     /// # Errors
     /// When a part would have none.
-    pub(super) fn divided(&self, divide: &dyn Divide, own: &Arc<OwnQuotas>) -> Result<Self, ConfigError> {
+    fn divided(&self, divide: &dyn Divide, own: &Arc<OwnQuotas>) -> Result<Self, ConfigError> {
         let parts = if self.is_whole { None } else { divide.parts(own.policy(), Some(true))? };
         let owns = parts.map_or_else(
             || vec![Arc::clone(own)],

@@ -23,7 +23,7 @@ pub(super) struct Piece<'a> {
     pub(super) part: usize,
     /// The place of the store on which the part is.
     pub(super) store: usize,
-    pub(super) policy: PreparedPolicy,
+    pub(super) policy: &'a PreparedPolicy,
     pub(super) key: Key,
     /// That of its ask, but for an ask that takes what there is: how much that is was looked up before, so its pieces spend.
     pub(super) mode: Mode,
@@ -37,7 +37,7 @@ impl Piece<'_> {
     /// The ask of the part's store.
     pub(super) fn ask(&self) -> Ask<'_> {
         let cost = self.costs.first().copied().unwrap_or(0);
-        let ask = Ask::new(&self.policy, self.key.as_ref(), cost, self.mode);
+        let ask = Ask::new(self.policy, self.key.as_ref(), cost, self.mode);
         let ask =
             if self.costs.iter().all(|other| *other == cost) { ask } else { ask.with_costs(&self.costs) };
         match self.receipt {

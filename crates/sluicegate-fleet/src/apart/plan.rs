@@ -27,7 +27,7 @@ type Left = Vec<Vec<u64>>;
 
 impl<'a> Plan<'a> {
     /// One part that has room for all of an ask, or several that have together.
-    pub(super) fn new(divide: &dyn Divide, asks: &[Asked<'a>], table: &Table) -> Self {
+    pub(super) fn new(divide: &dyn Divide, asks: &'a [Asked<'_>], table: &Table) -> Self {
         let mut plan = Self::default();
         let mut left: Vec<Left> = asks.iter().map(|asked| left(asked, table)).collect();
         for asked in asks {
@@ -81,7 +81,12 @@ fn left(asked: &Asked<'_>, table: &Table) -> Left {
 /// | refund | the parts of which most is used first, so that no unit is given to a bucket that is full |
 /// | charge | the parts with room, and what is above all room goes over them by their capacities, as a debt |
 /// | peek | as a spend, and takes nothing |
-fn fit<'a>(divide: &dyn Divide, asked: &Asked<'a>, left: &mut Left, table: &Table) -> Option<Vec<Piece<'a>>> {
+fn fit<'a>(
+    divide: &dyn Divide,
+    asked: &'a Asked<'_>,
+    left: &mut Left,
+    table: &Table,
+) -> Option<Vec<Piece<'a>>> {
     let mode = asked.ask.mode();
     let mut costs = asked.costs();
     let order = order(divide, left);

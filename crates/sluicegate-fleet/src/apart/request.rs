@@ -1,6 +1,6 @@
 //! The asks of a request, and the pieces that each comes to: [`Asked`].
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use sluicegate_core::StoreError;
 use sluicegate_core::store::{Ask, Mode};
@@ -15,7 +15,7 @@ pub(super) struct Asked<'a> {
     pub(super) ask: Ask<'a>,
     /// Its place in the request.
     pub(super) place: usize,
-    pub(super) opened: Cow<'a, Opened>,
+    pub(super) opened: Arc<Opened>,
     /// The first ask of the request that is about the same bucket.
     ///
     /// Twins share what is left in the plan, and go to the same part first, as two spends of one bucket should.
@@ -35,7 +35,7 @@ impl<'a> Asked<'a> {
                     && other.key().to_key() == ask.key().to_key()
             };
             let twin = asks[..place].iter().position(is_twin).unwrap_or(place);
-            Ok(Self { ask: *ask, place, opened: opened.under(divide, ask)?, twin })
+            Ok(Self { ask: *ask, place, opened: Opened::for_ask(divide, ask)?, twin })
         });
         each.collect()
     }
@@ -60,13 +60,13 @@ impl<'a> Asked<'a> {
     }
 
     /// These units in that part.
-    pub(super) fn piece(&self, divide: &dyn Divide, part: usize, mode: Mode, costs: Costs) -> Piece<'a> {
+    pub(super) fn piece(&self, divide: &dyn Divide, part: usize, mode: Mode, costs: Costs) -> Piece<'_> {
         let key = self.ask.key();
         Piece {
             ask: self.place,
             part,
             store: if self.opened.is_whole { 0 } else { divide.store_of(part) },
-            policy: self.opened.parts[part].clone(),
+            policy: &self.opened.parts[part],
             key: if self.opened.is_whole { key.to_key() } else { divide.key(key, part) },
             mode,
             costs,
@@ -75,7 +75,7 @@ impl<'a> Asked<'a> {
     }
 
     /// A look at each part.
-    pub(super) fn looks(&self, divide: &dyn Divide) -> Vec<Piece<'a>> {
+    pub(super) fn looks(&self, divide: &dyn Divide) -> Vec<Piece<'_>> {
         let asks_for = |cost| match self.ask.mode() {
             Mode::Take => 1,
             Mode::Lease => 0,
@@ -89,7 +89,7 @@ impl<'a> Asked<'a> {
 
     /// The pieces that need no look: of what asks all of it in the part that is asked first, of what is known to be in several
     /// parts each of them.
-    pub(super) fn pieces(&self, divide: &dyn Divide, first: usize) -> Vec<Piece<'a>> {
+    pub(super) fn pieces(&self, divide: &dyn Divide, first: usize) -> Vec<Piece<'_>> {
         let mode = self.ask.mode();
         match self.ask.receipt() {
             Some(receipt) if receipt.has_pieces() => {

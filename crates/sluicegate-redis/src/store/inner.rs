@@ -74,7 +74,7 @@ impl Store for Inner {
     fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
         let base = policy.replaced::<Arc<Prepared>>()?;
         match policy.own() {
-            Some(own) => own.prepared(policy, || base.under(own.policy())).map(drop),
+            Some(own) => base.under(policy, own).map(drop),
             None => Ok(()),
         }
     }

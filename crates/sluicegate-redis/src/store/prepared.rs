@@ -3,8 +3,11 @@
 //! Nothing is sent for it. Redis learns of a policy by its first decision, because each order
 //! carries the text of the rules. That is what lets instances with different rules share keys.
 
+use std::sync::Arc;
+
 use sluicegate_core::algorithm::Rule;
 use sluicegate_core::limiter::Inherit;
+use sluicegate_core::store::{OwnQuotas, PreparedPolicy};
 use sluicegate_core::{ConfigError, Policy};
 
 use super::{encode, key};
@@ -56,13 +59,16 @@ impl Prepared {
         })
     }
 
-    /// The same policy with the quotas of a key, as the policy that these make of it.
+    /// This policy, for a key that brings quotas of its own. Made once.
     ///
     /// # Errors
     /// When the script cannot keep them.
-    pub(super) fn under(&self, policy: &Policy) -> Result<Self, ConfigError> {
-        let rules = policy.quotas().iter().map(|quota| *quota.rule()).collect();
-        Ok(Self { stem: self.stem.clone(), text: encode::rules(policy)?, rules, ..*self })
+    pub(super) fn under(&self, policy: &PreparedPolicy, own: &OwnQuotas) -> Result<Arc<Self>, ConfigError> {
+        own.prepared(policy, || {
+            let numbers = own.policy();
+            let rules = numbers.quotas().iter().map(|quota| *quota.rule()).collect();
+            Ok(Self { stem: self.stem.clone(), text: encode::rules(numbers)?, rules, ..*self })
+        })
     }
 
     pub(super) fn of_onlooker(self, is_onlooker: bool) -> Self {

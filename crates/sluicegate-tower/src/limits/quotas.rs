@@ -73,6 +73,14 @@ pub(super) enum ByQuotas {
 pub(super) type Choosing = Pin<Box<dyn Future<Output = ChosenQuotas> + Send>>;
 
 impl ByQuotas {
+    /// The quotas of a request, as far as they are known at once.
+    pub(super) fn choose(&self, request: RequestView<'_>) -> Result<ChosenQuotas, Choosing> {
+        match self {
+            Self::AtOnce(choose) => Ok(choose(request)),
+            Self::Later(choose) => Err(choose(request)),
+        }
+    }
+
     pub(super) fn later<F, T, C>(choose: F) -> Self
     where
         F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,

@@ -116,20 +116,21 @@ impl Source {
         quotas: &ByQuotas,
         request: RequestView<'_>,
     ) -> Result<Pick, Picking> {
-        let known = || self.known().to_vec();
-        match (picked, quotas) {
-            (Ok(pick), ByQuotas::AtOnce(choose)) => Ok(with_quotas(pick, self.known(), choose(request))),
-            (Err(picking), ByQuotas::AtOnce(choose)) => {
-                let (known, chosen) = (known(), choose(request));
-                Err(Box::pin(async move { with_quotas(picking.await, &known, chosen) }))
-            }
-            (Ok(pick), ByQuotas::Later(choose)) => {
-                let (known, choosing) = (known(), choose(request));
-                Err(Box::pin(async move { with_quotas(pick, &known, choosing.await) }))
-            }
-            (Err(picking), ByQuotas::Later(choose)) => {
-                let (known, choosing) = (known(), choose(request));
-                Err(Box::pin(async move { with_quotas(picking.await, &known, choosing.await) }))
+        match (picked, quotas.choose(request)) {
+            (Ok(pick), Ok(chosen)) => Ok(with_quotas(pick, self.known(), chosen)),
+            (picked, chosen) => {
+                let known = self.known().to_vec();
+                Err(Box::pin(async move {
+                    let pick = match picked {
+                        Ok(pick) => pick,
+                        Err(picking) => picking.await,
+                    };
+                    let chosen = match chosen {
+                        Ok(chosen) => chosen,
+                        Err(choosing) => choosing.await,
+                    };
+                    with_quotas(pick, &known, chosen)
+                }))
             }
         }
     }

@@ -76,7 +76,7 @@ impl KeyAsk {
         let asked = (0_u8..).zip(asks).map(|(at, ask)| {
             let prepared = ask.policy().prepared::<Arc<Prepared>>();
             let prepared = prepared.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))?;
-            let own = ask.own().map(|own| own.prepared(ask.policy(), || prepared.under(own.policy())));
+            let own = ask.own().map(|own| prepared.under(ask.policy(), own));
             let own = own.transpose().map_err(|error| {
                 StoreError::with_source(StoreErrorKind::QuotasExhausted, error.to_string())
             })?;
