@@ -5,7 +5,6 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use axum::Router;
 use axum::routing::get;
 use sluicegate::store::Store;
 use sluicegate::{ConfigError, Policy, RateLimitExt, RedisStore, Resilient};
+use sluicegate_examples::number;
 use tokio::net::TcpListener;
 
 /// One instance. Only the line that makes the store differs from a service that is alone.
@@ -21,12 +21,6 @@ fn instance(store: Arc<dyn Store>, number: u16) -> Result<Router, ConfigError> {
     Ok(Router::new()
         .route("/", get(move || async move { format!("hello from instance {number}\n") }).rate_limit(hello))
         .route("/status", get(move || async move { format!("{:#?}\n", store.status()) })))
-}
-
-/// The number in an environment variable.
-fn number(name: &str, otherwise: u16) -> Result<u16, String> {
-    let Ok(text) = std::env::var(name) else { return Ok(otherwise) };
-    u16::from_str(&text).map_err(|_| format!("{name} is {text:?}, and must be a number from 0 to 65535"))
 }
 
 #[tokio::main]
