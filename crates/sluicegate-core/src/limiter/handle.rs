@@ -141,6 +141,31 @@ impl RateLimiter {
         &self.0.store
     }
 
+    /// Whether dropping this limiter now closes its policy, and forgets nothing that keys have spent: nobody else holds a clone, and
+    /// the store keeps its state elsewhere, or no key owes anything. A [`MemoryStore`](crate::MemoryStore) walks the policy's table
+    /// to find out.
+    ///
+    /// For code that opens policies as they are needed, and closes those that are not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::clock::ManualClock;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let clock = ManualClock::new();
+    /// let store = MemoryStore::builder().clock(clock.clone()).build();
+    /// let login = Policy::gcra("login", "5/min").on(&store)?;
+    /// login.check("ada").now().expect("memory answers at once")?;
+    /// assert!(!login.may_close());
+    /// clock.advance(Duration::from_secs(120));
+    /// assert!(login.may_close());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn may_close(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+            && self.with_opened(|opened| crate::suspension::may_close(&*self.0.store, opened))
+    }
+
     /// How often the policy was replaced: what was derived from [`policy`](Self::policy) is out of date when this
     /// has changed.
     ///

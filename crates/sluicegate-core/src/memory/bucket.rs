@@ -242,6 +242,16 @@ impl Buckets {
         !self.has_older() && self.each.iter().all(|bucket| bucket.is_idle(clock))
     }
 
+    /// Whether any key owes something, or would after the clock is set back a little.
+    pub(super) fn owe(&self, now_us: u64) -> bool {
+        let earlier_us = now_us.saturating_sub(IDLE_AFTER_US);
+        !self.older(now_us).is_empty()
+            || self
+                .each
+                .iter()
+                .any(|bucket| bucket.ahead.latest_us() > earlier_us || bucket.fill(earlier_us).0 > 0)
+    }
+
     /// The replacements whose keys may still matter, the youngest first. Lets go of the others, and of their memory.
     pub(super) fn older(&self, now_us: u64) -> Arc<Vec<Arc<Replacement>>> {
         if !self.has_older() {

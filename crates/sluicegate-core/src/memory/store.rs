@@ -198,6 +198,11 @@ impl Store for Inner {
         policy.prepared::<Buckets>().is_some_and(|buckets| buckets.are_idle(&self.ground.clock))
     }
 
+    fn may_close(&self, policy: &PreparedPolicy) -> bool {
+        let now_us = self.ground.clock.now_us();
+        policy.prepared::<Buckets>().is_none_or(|buckets| !buckets.owe(now_us))
+    }
+
     fn limiters(&self) -> &Limiters {
         &self.limiters
     }

@@ -45,6 +45,8 @@ pub(super) const UNSETTLED_KEYS: &str = "rate_limit_unsettled_keys";
 pub(super) const TABLE_KEYS: &str = "rate_limit_table_keys";
 pub(super) const TABLE_SLOTS: &str = "rate_limit_table_slots";
 pub(super) const TABLE_EVICTIONS: &str = "rate_limit_table_evictions_total";
+pub(super) const TABLE_QUOTAS: &str = "rate_limit_table_quotas";
+pub(super) const POLICIES_KEPT_OPEN: &str = "rate_limit_policies_kept_open_total";
 pub(super) const LEASED_UNITS: &str = "rate_limit_leased_units";
 pub(super) const LEASED_KEYS: &str = "rate_limit_leased_keys";
 pub(super) const REFUSALS_KEPT: &str = "rate_limit_refusals_kept";
@@ -72,7 +74,8 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_breaker_state` | gauge | `store`; 0 closed, 1 half-open, 2 open |
 /// | `rate_limit_breaker_opened_total`, `rate_limit_fallback_seconds_total` | counter | `store` |
 /// | `rate_limit_unsettled_keys`, `rate_limit_table_keys`, `rate_limit_table_slots` | gauge | `store` |
-/// | `rate_limit_table_evictions_total` | counter | `store` |
+/// | `rate_limit_table_evictions_total`, `rate_limit_policies_kept_open_total` | counter | `store` |
+/// | `rate_limit_table_quotas` | gauge | `store` |
 /// | `rate_limit_leased_units`, `rate_limit_leased_keys`, `rate_limit_refusals_kept` | gauge | `store` |
 /// | `rate_limit_policy_info` | gauge | `policy`, `algorithm`, `mode` (`enforce`, `shadow`, `off`), `hidden`; 1, and 0 for what it was before |
 /// | `rate_limit_quota`, `rate_limit_quota_period_seconds` | gauge | `policy`, `quota` (its id, or its place) |
@@ -81,7 +84,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
-pub const METRICS: [Metric; 30] = {
+pub const METRICS: [Metric; 32] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -122,6 +125,18 @@ pub const METRICS: [Metric; 30] = {
             Counter,
             &["store"],
             "Keys that the table in memory forgot before they were at rest.",
+        ),
+        metric(
+            TABLE_QUOTAS,
+            Gauge,
+            &["store"],
+            "Different quotas that keys in the table in memory have brought.",
+        ),
+        metric(
+            POLICIES_KEPT_OPEN,
+            Counter,
+            &["store"],
+            "Policies chosen by requests that were opened beyond the bound of their limit, because keys owe under all others.",
         ),
         metric(LEASED_UNITS, Gauge, &["store"], "Units that are leased to this process and not spent."),
         metric(LEASED_KEYS, Gauge, &["store"], "Keys that this process holds leases of."),

@@ -238,6 +238,8 @@ impl Observed {
             keys: memory.map_or(0, |memory| memory.keys),
             slots: memory.map_or(0, |memory| memory.slots),
             evictions: memory.map_or(0, |memory| memory.evictions),
+            quotas: memory.map_or(0, |memory| memory.quotas),
+            policies_kept_open: self.0.state.kept_open(),
             events_dropped: self.0.state.events_dropped(),
         }
     }

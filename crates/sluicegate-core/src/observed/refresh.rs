@@ -7,7 +7,7 @@ use metrics::Key;
 use super::Observed;
 use super::metrics::{
     BREAKER_STATE, IN_FLIGHT, LEASED_KEYS, LEASED_UNITS, POLICY_INFO, QUOTA, QUOTA_PERIOD, REFUSALS_KEPT,
-    REMAINING_RATIO, SUSPENDED_SEEN, TABLE_KEYS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
+    REMAINING_RATIO, SUSPENDED_SEEN, TABLE_KEYS, TABLE_QUOTAS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
 };
 use super::told::series;
 use super::watched::Left;
@@ -48,6 +48,7 @@ impl Observed {
             (UNSETTLED_KEYS, status.resilient.map(|resilient| number(resilient.debts))),
             (TABLE_KEYS, status.memory.map(|memory| number(memory.keys))),
             (TABLE_SLOTS, status.memory.map(|memory| number(memory.slots))),
+            (TABLE_QUOTAS, status.memory.map(|memory| number(memory.quotas))),
             (LEASED_UNITS, status.leases.map(|leases| number(leases.held))),
             (LEASED_KEYS, status.leases.map(|leases| number(leases.keys))),
             (REFUSALS_KEPT, status.deny_cache.map(|cache| number(cache.keys))),

@@ -54,6 +54,10 @@ pub struct StoreSnapshot {
     pub slots: usize,
     /// Keys that were forgotten before they were at rest, because there was no room.
     pub evictions: u64,
+    /// Different quotas that keys of its table in memory have [brought](crate::RateLimiter::with_quotas).
+    pub quotas: usize,
+    /// Policies chosen by requests that were opened beyond the bound of their limit, because keys owe under all others.
+    pub policies_kept_open: u64,
     /// Events that did not fit into the queues of those who [take](super::Observed::events) them.
     pub events_dropped: u64,
 }

@@ -13,8 +13,8 @@ use metrics::Key;
 use super::durations::Durations;
 use super::meters::Meters;
 use super::metrics::{
-    BREAKER_OPENED, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS, STORE_ERRORS,
-    TABLE_EVICTIONS, UNDECIDED,
+    BREAKER_OPENED, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS, POLICIES_KEPT_OPEN,
+    STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
 };
 use super::names::Name;
 use super::past::Past;
@@ -48,6 +48,8 @@ pub(super) struct State {
     errors: [AtomicU64; ERRORS.len()],
     /// Events that did not fit into a queue.
     pub(super) dropped: Arc<AtomicU64>,
+    /// Policies that limits have opened beyond their bound.
+    kept_open: AtomicU64,
     /// Whether the last answer was none, so that each outage and its end are told once.
     is_down: AtomicBool,
     told: Mutex<Told<TOTALS>>,
@@ -62,7 +64,8 @@ const OPENED: usize = ERROR + ERRORS.len();
 const FALLBACK: usize = OPENED + 1;
 const EVICTED: usize = FALLBACK + 1;
 const DROPPED: usize = EVICTED + 1;
-const TOTALS: usize = DROPPED + 1;
+const KEPT_OPEN: usize = DROPPED + 1;
+const TOTALS: usize = KEPT_OPEN + 1;
 
 impl State {
     pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<Past>) -> Self {
@@ -83,6 +86,7 @@ impl State {
             faults: Default::default(),
             errors: Default::default(),
             dropped: Arc::default(),
+            kept_open: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
             told: Mutex::new(Told::nobody()),
         }
@@ -102,6 +106,10 @@ impl State {
 
     pub(super) fn events_dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn kept_open(&self) -> u64 {
+        self.kept_open.load(Ordering::Relaxed)
     }
 
     /// The store has answered a call, or has not.
@@ -161,6 +169,7 @@ impl State {
         totals[FALLBACK] = in_fallback.as_secs();
         totals[EVICTED] = status.memory.map_or(0, |memory| memory.evictions);
         totals[DROPPED] = self.events_dropped();
+        totals[KEPT_OPEN] = self.kept_open();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.tell(&totals, |total| total >= ERROR, |total| self.series(total));
         drop(told);
@@ -175,6 +184,7 @@ impl State {
             FALLBACK => series(FALLBACK_SECONDS, [store]),
             EVICTED => series(TABLE_EVICTIONS, [store]),
             DROPPED => series(EVENTS_DROPPED, [store]),
+            KEPT_OPEN => series(POLICIES_KEPT_OPEN, [store]),
             error if error >= ERROR => series(STORE_ERRORS, [store, ("kind", ERRORS[error - ERROR])]),
             fault if fault >= FAULT => {
                 series(FORWARDED_FAULTS, [("fault", ForwardedFault::ALL[fault - FAULT].as_str())])
@@ -190,6 +200,9 @@ impl Listener for State {
         match event {
             Event::Undecided(_, why) => {
                 self.undecided[*why as usize].fetch_add(1, Ordering::Relaxed);
+            }
+            Event::PolicyKeptOpen { .. } => {
+                self.kept_open.fetch_add(1, Ordering::Relaxed);
             }
             Event::Routed { route, outcome } => self.routes.count(*route, *outcome),
             Event::ForwardedFault(fault) => {

@@ -55,6 +55,11 @@ impl Fallback {
         Ok(Share::new(own, replaces.map(|(old, _)| old)))
     }
 
+    /// Whether nothing is forgotten when a policy's share is closed now.
+    pub(super) fn may_close(&self, share: &Share) -> bool {
+        share.own().is_none_or(|own| self.store.may_close(own))
+    }
+
     /// How full its table is.
     pub(super) fn stats(&self) -> Option<MemoryStats> {
         self.store.status().memory

@@ -86,6 +86,13 @@ pub enum Event<'a> {
         /// Whether it was refused because the key is suspended.
         is_suspended: bool,
     },
+    /// A limit whose policies requests choose has opened this one beyond its bound, because keys owe under all that were open.
+    PolicyKeptOpen {
+        /// The policy.
+        subject: Subject<'a>,
+        /// How many of that limit are open now.
+        open: usize,
+    },
     /// A header of a trusted proxy did not lead to a client.
     ForwardedFault(ForwardedFault),
     /// A request is under way, as one of those that are [limited in their number](crate::in_flight).

@@ -154,6 +154,14 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// Whether nothing that this policy's keys have spent is forgotten when it is closed now, which is when the last of its limiters is
+    /// dropped: because the state lives elsewhere, or because no key owes anything. By default it is so. A store that keeps the state
+    /// of its keys with what it has opened says here whether they are at rest; it may walk its table for that.
+    fn may_close(&self, policy: &PreparedPolicy) -> bool {
+        _ = policy;
+        true
+    }
+
     /// A policy that was opened with `replaces` is in force now, and the old one is not: the second step, which a policy that
     /// is opened and then dropped never takes. Most stores have nothing
     /// to do here, because a policy that `open` has prepared takes effect when it is asked for.

@@ -52,6 +52,11 @@ pub(crate) fn replaced(store: &dyn Store, old: &PreparedPolicy, new: &PreparedPo
     }
 }
 
+/// Whether nothing is forgotten when a policy is closed now, with the buckets of its suspension.
+pub(crate) fn may_close(store: &dyn Store, policy: &PreparedPolicy) -> bool {
+    store.may_close(policy) && buckets(policy).all(|bucket| store.may_close(bucket))
+}
+
 /// The buckets that say whether a key is suspended under this policy: the first is the one in which it is suspended. Under a
 /// policy that says everywhere it is not the only one, since it may have said otherwise before.
 pub(super) fn buckets_of<'a>(

@@ -128,6 +128,12 @@ pub trait Wrap: Send + Sync + 'static {
         self.within().is_idle(policy)
     }
 
+    /// Whether nothing is forgotten when this policy is closed now, as [`Store::may_close`] says: by default if nothing is in the store
+    /// within.
+    fn may_close(&self, policy: &PreparedPolicy) -> bool {
+        self.within().may_close(policy)
+    }
+
     /// A policy is in force in the place of another one. The store within is told afterwards. By default there is nothing to do.
     fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         _ = (old, new, inherit);
@@ -195,6 +201,10 @@ impl<W: Wrap> Store for W {
     #[inline]
     fn is_idle(&self, policy: &PreparedPolicy) -> bool {
         Wrap::is_idle(self, policy)
+    }
+
+    fn may_close(&self, policy: &PreparedPolicy) -> bool {
+        Wrap::may_close(self, policy)
     }
 
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {

@@ -73,6 +73,11 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         self.inner(policy).is_ok_and(|inner| self.store.is_idle(inner))
     }
 
+    /// Whether the store within forgets nothing when this policy of the outer store is closed now.
+    pub fn may_close(&self, policy: &PreparedPolicy) -> bool {
+        self.inner(policy).is_ok_and(|inner| self.store.may_close(inner))
+    }
+
     /// The ask of the outer store as one of the store within: with its key, its costs, its mode and its receipt.
     ///
     /// # Errors

@@ -73,6 +73,20 @@ impl<D: Divide> Apart<D> {
         Ok(Opened { parts: opened.collect::<Result<_, _>>()?, is_whole })
     }
 
+    /// Whether it holds of each part of a policy, in the store where that part is.
+    fn all_parts(
+        &self,
+        policy: &PreparedPolicy,
+        holds: impl Fn(&dyn Store, &PreparedPolicy) -> bool,
+    ) -> bool {
+        Opened::of(policy).is_ok_and(|opened| {
+            opened.parts.iter().enumerate().all(|(part, policy)| {
+                let store = if opened.is_whole { 0 } else { self.divide.store_of(part) };
+                holds(&*self.divide.stores()[store], policy)
+            })
+        })
+    }
+
     /// The asks of the first store, if none of them is of a policy in parts.
     fn whole<'a>(asks: &[Ask<'a>]) -> Result<Option<SmallVec<[Ask<'a>; 4]>>, StoreError> {
         let mut whole = SmallVec::new();
@@ -133,13 +147,11 @@ impl<D: Divide> Store for Apart<D> {
     }
 
     fn is_idle(&self, policy: &PreparedPolicy) -> bool {
-        Opened::of(policy).is_ok_and(|opened| {
-            let mut parts = opened.parts.iter().enumerate();
-            parts.all(|(part, policy)| {
-                let store = if opened.is_whole { 0 } else { self.divide.store_of(part) };
-                self.divide.stores()[store].is_idle(policy)
-            })
-        })
+        self.all_parts(policy, |store, policy| store.is_idle(policy))
+    }
+
+    fn may_close(&self, policy: &PreparedPolicy) -> bool {
+        self.all_parts(policy, |store, policy| store.may_close(policy))
     }
 
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {

@@ -82,6 +82,8 @@ fn store(store: &StoreSnapshot) -> StoreStatus {
         keys: store.keys,
         slots: store.slots,
         evictions: store.evictions,
+        quotas: store.quotas,
+        policies_kept_open: store.policies_kept_open,
     }
 }
 

@@ -56,6 +56,10 @@ pub(super) struct StoreStatus {
     pub(super) keys: usize,
     pub(super) slots: usize,
     pub(super) evictions: u64,
+    /// Different quotas that keys in that table have brought.
+    pub(super) quotas: usize,
+    /// Policies that limits have opened beyond their bound.
+    pub(super) policies_kept_open: u64,
 }
 
 /// Calls that failed, by kind.

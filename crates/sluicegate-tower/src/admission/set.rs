@@ -7,7 +7,7 @@ use crate::admission::check;
 use crate::admission::shadow::{ShadowCount, Shadows};
 use crate::admission::together::Known;
 use crate::guard::lookup::Waits;
-use crate::guard::once::OnceASecond;
+use crate::guard::once::Seldom;
 use crate::limits::IntoLimit;
 use crate::limits::door::Door;
 use crate::limits::group::Group;
@@ -68,7 +68,7 @@ pub(crate) struct Made {
     /// Whether anything has to be kept of a request until its response comes.
     pub(super) marks: bool,
     pub(super) known: Known,
-    pub(super) mistake: OnceASecond,
+    pub(super) mistake: Seldom,
     /// Whether it was said that another layer counts what this one counts.
     pub(super) double: Once,
 }
@@ -131,7 +131,7 @@ impl Limits {
             known: Known::new(plan.plain.is_some()),
             plan,
             settings,
-            mistake: OnceASecond::default(),
+            mistake: Seldom::default(),
             double: Once::new(),
         };
         let answers = waits.apart();

@@ -14,7 +14,7 @@ use sluicegate_core::{Decision, Policy, StoreError};
 use tokio::runtime::Handle;
 
 use crate::admission::trial::Trial;
-use crate::guard::once::OnceASecond;
+use crate::guard::once::Seldom;
 
 /// The requests that the enforced limits let pass, by what a shadow policy would have done to them.
 ///
@@ -49,7 +49,7 @@ struct Counts {
     delayed: AtomicU64,
     refused: AtomicU64,
     unknown: AtomicU64,
-    log: OnceASecond,
+    log: Seldom,
 }
 
 impl Shadows {

@@ -1,29 +1,40 @@
-//! Lines that would be logged often are logged once a second.
+//! Lines that would be logged often are logged once a second, or once a minute.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Something that is said at most once a second.
+/// Something that is said at most once a second, or once a minute.
 ///
 /// For log lines that each request of a flood would write: an attacker must not fill the disk as
 /// well.
 #[derive(Debug)]
-pub(crate) struct OnceASecond {
+pub(crate) struct Seldom {
     started: Instant,
-    /// The second after the start in which it was last said.
+    /// In seconds.
+    every: u64,
+    /// The second or minute after the start in which it was last said.
     said: AtomicU64,
 }
 
-impl Default for OnceASecond {
+/// Once a second.
+impl Default for Seldom {
     fn default() -> Self {
-        Self { started: Instant::now(), said: AtomicU64::new(0) }
+        Self::once_in(1)
     }
 }
 
-impl OnceASecond {
+impl Seldom {
+    pub(crate) fn once_a_minute() -> Self {
+        Self::once_in(60)
+    }
+
+    fn once_in(every: u64) -> Self {
+        Self { started: Instant::now(), every, said: AtomicU64::new(0) }
+    }
+
     pub(crate) fn is_due(&self) -> bool {
-        let second = self.started.elapsed().as_secs() + 1;
+        let span = self.started.elapsed().as_secs() / self.every + 1;
         // Relaxed: at worst two threads say it in the same second.
-        self.said.swap(second, Ordering::Relaxed) != second
+        self.said.swap(span, Ordering::Relaxed) != span
     }
 }

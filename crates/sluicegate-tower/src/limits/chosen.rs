@@ -1,10 +1,10 @@
 //! Policies that are chosen per request, and kept open for the next one: [`Chosen`].
 //!
-//! Opening a policy takes memory and a lock, so those chosen lately stay open, up to a bound. A
-//! name is a bucket: when a name comes with other quotas, the open policy is replaced and what was
-//! spent counts on.
+//! Opening a policy takes memory and a lock, so policies that were chosen stay open, up to a bound. A store that keeps the state of
+//! keys with their policy would forget it when that is closed, so a policy under which keys owe is not closed. A name is a bucket:
+//! when it comes with other quotas, what was spent counts on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,20 @@ use http::StatusCode;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
+use sluicegate_core::store::{Event, Subject};
+use sluicegate_core::{ConfigError, Policy, Quota, RateLimiter, Store};
 
+use crate::guard::once::Seldom;
 use crate::limits::pick::{Pick, Which};
 
 /// How many chosen policies stay open unless [`Limit::open_at_most`](crate::Limit::open_at_most) says another number.
 const OPEN_AT_MOST: usize = 100;
+
+/// How many times as many stay open as long as keys owe under them.
+const STRETCH: usize = 10;
+
+/// How many policies are looked at when one has to be closed: more than are opened, so that what is at rest is closed in time.
+const LOOKS: usize = 4;
 
 /// The choice of [`Limit::by`](crate::Limit::by) for a request.
 ///
@@ -86,18 +94,23 @@ pub(crate) struct OpenPolicies {
     at_most: AtomicUsize,
     keeps_accounts: AtomicBool,
     open: Mutex<Open>,
+    crowded: Seldom,
 }
 
 #[derive(Default)]
 struct Open {
-    policies: HashMap<Arc<Policy>, Used>,
+    by_name: HashMap<Arc<str>, Used>,
+    /// Each of them once, with the use that it was looked at after: the first is looked at next when one has to be closed.
+    queue: VecDeque<(Arc<str>, u64)>,
     /// Counts the uses.
-    clock: u64,
+    uses: u64,
 }
 
-/// A limiter, and when it was last used.
+/// An open policy.
 struct Used {
+    policy: Arc<Policy>,
     limiter: RateLimiter,
+    /// The last use.
     last: u64,
 }
 
@@ -108,6 +121,7 @@ impl OpenPolicies {
             at_most: AtomicUsize::new(OPEN_AT_MOST),
             keeps_accounts: AtomicBool::new(false),
             open: Mutex::default(),
+            crowded: Seldom::once_a_minute(),
         }
     }
 
@@ -124,7 +138,7 @@ impl OpenPolicies {
     pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
         self.keeps_accounts.store(true, Ordering::Relaxed);
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.policies.values().try_for_each(|used| used.limiter.keep_accounts())
+        open.by_name.values().try_for_each(|used| used.limiter.keep_accounts())
     }
 
     pub(super) fn pick(&self, chosen: Chosen) -> Pick {
@@ -152,33 +166,48 @@ impl OpenPolicies {
         self.with_accounts(limiter)
     }
 
-    /// The limiter of a policy: the one that is open, or a new one. A policy of the name of an open one replaces it.
+    /// The limiter of a policy: the one that is open under its name, or a new one.
     fn opened(&self, policy: Arc<Policy>) -> Result<RateLimiter, ConfigError> {
-        let mut guard = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let Open { policies, clock } = &mut *guard;
-        *clock += 1;
-        if let Some(used) = policies.get_mut(&policy) {
-            used.last = *clock;
-            return Ok(used.limiter.clone());
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.uses += 1;
+        let uses = open.uses;
+        if let Some(used) = open.by_name.get_mut(policy.name()) {
+            used.last = uses;
+            return used.limiter_for(policy);
         }
-        let before = policies.keys().find(|open| open.name() == policy.name()).cloned();
-        let limiter = match before.and_then(|before| policies.remove(&before)) {
-            Some(Used { limiter, .. }) => {
-                limiter.replace(Policy::clone(&policy), Inherit::Spent)?;
-                limiter
-            }
-            None => {
-                if policies.len() >= self.at_most.load(Ordering::Relaxed) {
-                    let oldest = policies.iter().min_by_key(|(_, used)| used.last);
-                    if let Some(oldest) = oldest.map(|(policy, _)| Arc::clone(policy)) {
-                        policies.remove(&oldest);
-                    }
-                }
-                self.with_accounts(RateLimiter::new(Arc::clone(&self.store), Policy::clone(&policy))?)?
-            }
-        };
-        policies.insert(policy, Used { limiter: limiter.clone(), last: *clock });
+        let at_most = self.at_most.load(Ordering::Relaxed);
+        if open.by_name.len() >= at_most {
+            open.close_some(at_most);
+        }
+        let count = open.by_name.len();
+        if count >= at_most.saturating_mul(STRETCH) {
+            return Err(crowded(&policy, count));
+        }
+        let limiter =
+            self.with_accounts(RateLimiter::new(Arc::clone(&self.store), Policy::clone(&policy))?)?;
+        let name: Arc<str> = policy.name().into();
+        open.queue.push_back((Arc::clone(&name), uses));
+        open.by_name.insert(name, Used { policy, limiter: limiter.clone(), last: uses });
+        drop(open);
+        if count >= at_most {
+            self.report_crowd(&limiter, count + 1, at_most);
+        }
         Ok(limiter)
+    }
+
+    /// More policies are open than were meant to be.
+    fn report_crowd(&self, limiter: &RateLimiter, open: usize, at_most: usize) {
+        let policy = limiter.policy();
+        self.store.notice(&Event::PolicyKeptOpen { subject: Subject::of(policy.name()), open });
+        if self.crowded.is_due() {
+            tracing::warn!(
+                policy = policy.name(),
+                open,
+                at_most,
+                "more policies of Limit::by stay open than it keeps, because keys owe under each of them: let requests bring quotas by \
+                 Limit::quota_by where policies differ only in numbers, or raise Limit::open_at_most; said once a minute"
+            );
+        }
     }
 
     fn with_accounts(&self, limiter: RateLimiter) -> Result<RateLimiter, ConfigError> {
@@ -189,9 +218,51 @@ impl OpenPolicies {
     }
 }
 
+impl Used {
+    /// The limiter of a policy of this name. Where only quotas differ, these are its keys' own; another policy replaces what is open.
+    fn limiter_for(&mut self, policy: Arc<Policy>) -> Result<RateLimiter, ConfigError> {
+        if policy == self.policy {
+            return Ok(self.limiter.clone());
+        }
+        let quotas: Vec<Quota> = policy.quotas().iter().map(|quota| quota.quota()).collect();
+        if quotas.len() == self.policy.quotas().len() && self.policy.with_quotas(&quotas)? == *policy {
+            return self.limiter.with_quotas(quotas);
+        }
+        self.limiter.replace(Policy::clone(&policy), Inherit::Spent)?;
+        self.policy = policy;
+        Ok(self.limiter.clone())
+    }
+}
+
+impl Open {
+    /// Closes a few of the policies that were not chosen for longest, as far as nothing is forgotten by it.
+    fn close_some(&mut self, at_most: usize) {
+        for _ in 0..LOOKS {
+            let Some((name, looked_at)) = self.queue.pop_front() else { return };
+            let Some(used) = self.by_name.get(&name) else { continue };
+            if used.last <= looked_at && used.limiter.may_close() {
+                self.by_name.remove(&name);
+                if self.by_name.len() < at_most {
+                    return;
+                }
+            } else {
+                self.queue.push_back((name, used.last));
+            }
+        }
+    }
+}
+
+/// A policy cannot be opened, because too many are.
+fn crowded(policy: &Policy, open: usize) -> ConfigError {
+    let problem = format!(
+        "{open} policies that requests have chosen are open, and keys owe under each of them: none can be closed for this one without forgetting that; let requests bring quotas by Limit::quota_by where policies differ only in numbers, or raise Limit::open_at_most"
+    );
+    ConfigError::new(ConfigErrorKind::Layer, problem).in_policy(policy.name())
+}
+
 impl fmt::Debug for OpenPolicies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_set().entries(open.policies.keys().map(|policy| policy.to_string())).finish()
+        f.debug_set().entries(open.by_name.values().map(|used| used.policy.to_string())).finish()
     }
 }

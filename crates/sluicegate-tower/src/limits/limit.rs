@@ -121,15 +121,19 @@ impl Limit {
     /// whatever is turned into one: a policy, its builder, a limiter on this store, or a `Result` of these.
     ///
     /// # Which policies are open
-    /// A policy is opened when it is first chosen. The 100 that were chosen last stay open, or
-    /// [as many as you say](Self::open_at_most); the one that was not chosen for longest is closed for a new one. A
-    /// [`MemoryStore`](sluicegate_core::MemoryStore) has a table for each open policy, of the policy's
-    /// [room for keys](sluicegate_core::policy::PolicyBuilder::keys), and forgets it with the policy; Redis forgets nothing.
-    /// So let no client choose among more policies than stay open.
+    /// A policy is opened when it is first chosen, and 100 stay open, or [as many as you say](Self::open_at_most). For one more, those
+    /// that were not chosen for longest are closed. A [`MemoryStore`](sluicegate_core::MemoryStore) has a table for each open policy,
+    /// of the policy's [room for keys](sluicegate_core::policy::PolicyBuilder::keys), and would forget it with the policy: so it stays
+    /// open while any of its keys owes. Redis forgets nothing.
     ///
-    /// A policy's name belongs to its quotas. One with the name of an open one and other quotas replaces it for all keys,
-    /// and what was spent counts: a plan that grows in the database grows here with the next request. Two customers
-    /// whose quotas differ need two names. In metrics each is a name of its own, up to 256, unless the policies say that they are
+    /// Where all that are open have to stay, up to ten times as many are opened. That is logged once a minute, shown on the status page
+    /// and counted as `rate_limit_policies_kept_open_total`. Beyond, a request that chooses another policy is refused with 500, and the
+    /// reason is logged. A table for 100,000 keys takes 2.4 MB, and one for a single key 2 to 3 kB: say how many keys such a policy has.
+    ///
+    /// Policies of one name that differ only in quotas are one policy, whose keys have
+    /// [quotas of their own](sluicegate_core::RateLimiter::with_quotas). One that differs in more replaces the open one for all keys. Either
+    /// way the units that were spent count: a plan that grows in the database grows here with the next request. In metrics each name is
+    /// one of its own, up to 256, unless the policies say that they are
     /// [counted as](sluicegate_core::policy::PolicyBuilder::counted_as) one.
     ///
     /// ```
@@ -219,7 +223,8 @@ impl Limit {
         self
     }
 
-    /// How many policies of [`by`](Self::by) stay open; at least one does. Default: 100. Other limits ignore it.
+    /// How many policies of [`by`](Self::by) stay open, whether their keys owe or not; at least one does. Up to ten times as many stay
+    /// open while their keys owe. Default: 100. Other limits ignore it.
     pub fn open_at_most(self, policies: usize) -> Self {
         self.source.open().into_iter().for_each(|open: &OpenPolicies| open.set_at_most(policies));
         self

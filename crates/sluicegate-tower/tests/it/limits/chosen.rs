@@ -1,10 +1,12 @@
 //! Policies that are chosen per request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{Request, StatusCode};
+use sluicegate_core::observed::Observed;
 use sluicegate_core::{Key, MemoryStore, Policy, Store};
-use sluicegate_tower::key::RequestView;
+use sluicegate_tower::key::{HeaderKey, RequestView};
 use sluicegate_tower::limits::Chosen;
 use sluicegate_tower::{Limit, Meter};
 use tower::{Layer, service_fn};
@@ -64,25 +66,127 @@ async fn a_policy_that_is_looked_up_is_waited_for() {
     assert_eq!(send(&service, on_plan("free 1/min")).await.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
+/// The names of the policies that are open on a store.
+fn open_on(store: &MemoryStore) -> Vec<String> {
+    let shared: Arc<dyn Store> = store.into();
+    shared.limiters().all().iter().map(|limiter| limiter.policy().name().to_owned()).collect()
+}
+
 #[tokio::test]
-async fn the_policy_that_was_not_chosen_for_longest_is_closed_for_a_new_one() {
-    let (store, _) = store();
+async fn the_policy_that_was_not_chosen_for_longest_is_closed_for_a_new_one_when_its_keys_owe_nothing() {
+    let (store, clock) = store();
     let (service, _) = service(by_plan(&store).open_at_most(2));
-    let shared: Arc<dyn Store> = (&store).into();
-    let open = || {
-        shared.limiters().all().iter().map(|limiter| limiter.policy().name().to_owned()).collect::<Vec<_>>()
-    };
     for plan in ["a 5/min", "b 5/min", "a 5/min", "c 5/min"] {
         send(&service, on_plan(plan)).await;
     }
-    assert_eq!(open(), ["a", "c"]);
+    assert_eq!(open_on(&store), ["a", "b", "c"], "keys owe under each");
+    // Until the clock could be set back a little, and show a debt again.
+    clock.advance(Duration::from_secs(90));
+    send(&service, on_plan("a 5/min")).await;
+    send(&service, on_plan("d 5/min")).await;
+    assert_eq!(open_on(&store), ["a", "d"]);
     let again = send(&service, on_plan("a 5/min")).await;
-    assert_eq!(number(&again, "x-ratelimit-remaining"), Some(2), "what stays open forgets nothing");
+    assert_eq!(number(&again, "x-ratelimit-remaining"), Some(3), "what stays open forgets nothing");
     for plan in 0..1_000 {
         send(&service, on_plan(&format!("p{plan} 5/min"))).await;
+        clock.advance(Duration::from_secs(60));
     }
     // One more may be kept for the fields of the next response.
-    assert!(open().len() <= 3, "{:?}", open());
+    assert!(open_on(&store).len() <= 4, "{:?}", open_on(&store));
+}
+
+#[tokio::test]
+async fn no_customer_of_many_with_a_policy_of_their_own_passes_more_than_it_allows() {
+    for (customers, limit) in [(101, 10), (300, 3)] {
+        let (store, clock) = store();
+        let choose = move |request: RequestView<'_>| {
+            let name = request.headers.get("x-plan").and_then(|plan| plan.to_str().ok()).unwrap_or("none");
+            Policy::sliding_log(name, format!("{limit}/h")).keys(1)
+        };
+        let (service, _) = service(Limit::by(&store, choose).key(Key::from("all")));
+        let mut passed = 0;
+        for _ in 0..=limit {
+            for customer in 0..customers {
+                let status = send(&service, on_plan(&format!("customer-{customer}"))).await.status();
+                passed += u32::from(status == StatusCode::OK);
+            }
+        }
+        assert_eq!(passed, customers * limit);
+        clock.advance(Duration::from_secs(3_700));
+        for customer in 0..2 * customers {
+            assert_eq!(send(&service, on_plan(&format!("later-{customer}"))).await.status(), StatusCode::OK);
+        }
+        assert!(open_on(&store).len() < 400 + customers as usize, "those that owe nothing are closed");
+    }
+}
+
+#[tokio::test]
+async fn where_keys_owe_under_ten_times_as_many_as_stay_open_another_one_is_refused() {
+    let (store, clock) = store();
+    let observed = Observed::named("memory", &store).unwrap();
+    let (service, _) = service(Limit::by(&observed, policy).key(Key::from("ada")).open_at_most(2));
+    for plan in 0..20 {
+        assert_eq!(send(&service, on_plan(&format!("p{plan} 5/h"))).await.status(), StatusCode::OK);
+    }
+    let status = send(&service, on_plan("more 5/h")).await.status();
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(observed.snapshot().stores[0].policies_kept_open, 18);
+    let again = send(&service, on_plan("p0 5/h")).await;
+    assert_eq!(number(&again, "x-ratelimit-remaining"), Some(3), "who is here already goes on");
+    clock.advance(Duration::from_secs(3_600));
+    assert_eq!(send(&service, on_plan("more 5/h")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_policy_under_which_a_key_is_suspended_or_waits_stays_open() {
+    let (store, clock) = store();
+    let choose = |request: RequestView<'_>| {
+        let plan = request.headers.get("x-plan").and_then(|plan| plan.to_str().ok()).unwrap_or("none");
+        Policy::gcra(plan, "60/min burst 1").suspend(2, "1min", "1h")
+    };
+    let (service, _) = service(Limit::by(&store, choose).key(Key::from("ada")).open_at_most(1));
+    for _ in 0..4 {
+        send(&service, on_plan("bad")).await;
+    }
+    for plan in ["b", "c", "d"] {
+        clock.advance(Duration::from_secs(600));
+        send(&service, on_plan(plan)).await;
+    }
+    assert!(open_on(&store).contains(&"bad".to_owned()), "{:?}", open_on(&store));
+    assert_eq!(send(&service, on_plan("bad")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_name_for_plans_of_different_quotas_is_exact_with_any_number_of_threads() {
+    let (store, _) = store();
+    let (service, _) = service(
+        Limit::by(&store, |request: RequestView<'_>| {
+            let plan = request.headers.get("x-plan").and_then(|plan| plan.to_str().ok()).unwrap_or("1");
+            Policy::sliding_log("customers", format!("{plan}/h"))
+        })
+        .key(HeaderKey::new("x-key").unwrap()),
+    );
+    let ask = |customer: u32| {
+        let limit = 5 + customer % 7;
+        let request = Request::get("/").header("x-key", customer).header("x-plan", limit).body(()).unwrap();
+        let service = service.clone();
+        async move { send(&service, request).await.status() == StatusCode::OK }
+    };
+    let rounds = (0..2).map(|_| {
+        let asks: Vec<_> = (0..13).flat_map(|_| (0..50).map(ask)).collect();
+        tokio::spawn(async move {
+            let mut passed = 0;
+            for ask in asks {
+                passed += u32::from(ask.await);
+            }
+            passed
+        })
+    });
+    let mut passed = 0;
+    for round in rounds.collect::<Vec<_>>() {
+        passed += round.await.unwrap();
+    }
+    assert_eq!(passed, (0..50).map(|customer| 5 + customer % 7).sum::<u32>());
 }
 
 #[tokio::test]
