@@ -64,8 +64,11 @@ async fn a_fallback_decides_from_the_first_request_on() {
 async fn nothing_waits_where_that_is_said() {
     let start = Instant::now();
     let store = RedisStore::builder().first_connection(Duration::ZERO).connect(NOBODY).unwrap();
-    let api = Policy::gcra("api", "5/min").on(&store).unwrap();
-    assert_eq!(api.check("ada").await.unwrap().decided_by(), DecidedBy::Outage);
+    let api = Policy::gcra("api", "5/h").on(&store).unwrap();
+    for number in 0..9 {
+        let decision = api.check("ada").await.unwrap();
+        assert_eq!((decision.is_allowed(), decision.decided_by()), (number < 5, DecidedBy::Fallback));
+    }
     assert_eq!(start.elapsed(), Duration::ZERO);
     let error = RedisStore::builder().first_connection(Duration::from_secs(61)).connect(NOBODY).unwrap_err();
     assert!(error.to_string().contains("a wait of 61s for the first connection"), "{error}");

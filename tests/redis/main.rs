@@ -12,6 +12,7 @@ mod groups;
 mod idle;
 mod inspect;
 mod keys;
+mod outages;
 mod overrides;
 mod own_scripts;
 mod pools;

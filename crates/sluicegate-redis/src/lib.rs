@@ -18,7 +18,7 @@
 //!
 //! Put a `Resilient` store around it in production (feature `resilient` of the core, `redis` of
 //! `sluicegate`). A bare Redis store reads each policy's [`OnOutage`](sluicegate_core::OnOutage) too, but
-//! asks a server that hangs again with every request.
+//! asks a server that hangs again with every request, and decides with whole quotas while there is no answer.
 //!
 //! # When to use it
 //! - Several instances of a service share a limit: the limit is that of all of them together.

@@ -72,6 +72,11 @@ impl Decision {
         Some(receipt)
     }
 
+    /// The same, of which nothing can be given back.
+    pub(crate) fn without_receipts(self) -> Self {
+        Self { receipts: 0, ..self }
+    }
+
     /// The receipt that can be taken. Only one of the two may be used to give anything back.
     pub(crate) fn receipt(&self, ask: usize) -> Option<Receipt> {
         if !self.is_allowed() || self.receipts & receipt_bit(ask) == 0 {

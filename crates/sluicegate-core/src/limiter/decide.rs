@@ -1,7 +1,6 @@
 //! From asks to a decision: policies that are off ask nobody, those that suspend keys ask more, and an outage is decided by the
 //! policies.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -9,8 +8,8 @@ use smallvec::SmallVec;
 use super::handle::RateLimiter;
 use crate::clock::{Clock, SystemClock};
 use crate::decision::DecidedBy;
-use crate::policy::{Policy, PolicyMode};
-use crate::store::{Ask, DecisionFuture, Mode, Store, assumed, in_outage};
+use crate::policy::PolicyMode;
+use crate::store::{Ask, DecisionFuture, Mode, Store, assumed, or_by_policy};
 use crate::suspension::{self, suspends};
 
 impl RateLimiter {
@@ -44,8 +43,10 @@ impl RateLimiter {
         if self.0.always_answers {
             return self.0.store.decide_each(asks, answer);
         }
-        let first = std::slice::from_ref(first);
-        self.0.store.decide_each(asks, &mut |decided| answer(or_by_policy(decided, first)));
+        let mut each = asks.chunks(1);
+        self.0.store.decide_each(asks, &mut |decided| {
+            answer(or_by_policy(decided, each.next().unwrap_or_default()));
+        });
     }
 
     /// Decides without those that are off: they spend nothing, and beside others they have no numbers.
@@ -71,16 +72,4 @@ fn is_off(ask: &Ask<'_>) -> bool {
 /// Asks a store, whoever may be suspended.
 pub(super) fn decide_plainly(store: &dyn Store, asks: &[Ask<'_>]) -> DecisionFuture {
     or_by_policy(store.decide(asks), asks)
-}
-
-/// The answer of a store that may give none: its policies say what an outage means, whoever has asked.
-fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture {
-    if matches!(answer.known(), Some(Ok(_))) || !asks.iter().all(|ask| ask.mode().asks()) {
-        return answer;
-    }
-    let policies = asks.iter().map(|ask| (Arc::clone(ask.numbers()), ask.mode()));
-    let policies: SmallVec<[(Arc<Policy>, Mode); 2]> = policies.collect();
-    answer.map(move |result| {
-        result.or_else(|error| in_outage(policies.iter().map(|(policy, mode)| (&**policy, *mode)), error))
-    })
 }

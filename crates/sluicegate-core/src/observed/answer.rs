@@ -1,8 +1,6 @@
 //! A decision from the view of one of its policies: [`Answer`], in the words of metrics, pages and logs.
 
 use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus, outcome};
-use crate::error::StoreError;
-use crate::policy::{OnOutage, Policy};
 use crate::store::Mode;
 
 /// The result of a request from the view of one of its policies.
@@ -101,14 +99,9 @@ impl Judgement {
         Self { answer, by: DecidedBy::Store, spent: 0, is_near: false }
     }
 
-    /// The answer of a policy to a request that the store gave no answer about, as it is decided outside of the store.
-    pub(super) fn without(error: &StoreError, policy: &Policy) -> Self {
-        let answer = match policy.on_outage() {
-            _ if !error.may_succeed_later() => Answer::Error,
-            OnOutage::Deny => Answer::Rejected,
-            OnOutage::Local | OnOutage::Allow => Answer::Allowed,
-        };
-        Self { answer, by: DecidedBy::Outage, spent: 0, is_near: false }
+    /// A request about which there is no decision.
+    pub(super) fn error() -> Self {
+        Self { answer: Answer::Error, by: DecidedBy::Outage, spent: 0, is_near: false }
     }
 }
 

@@ -22,7 +22,8 @@ use crate::error::{ConfigError, StoreError};
 use crate::key::{Key, KeyRef};
 use crate::policy::{Policy, PolicyMode};
 use crate::store::{
-    Ask, DecisionFuture, Event, Listener, Mode, Place, QuotaStatus, Store, StoreStatus, Subject,
+    Ask, DecisionFuture, Event, Listener, Mode, Place, Question, QuotaStatus, Store, StoreStatus, Subject,
+    or_by_policy,
 };
 use crate::wrap::{Within, Wrap};
 
@@ -192,7 +193,10 @@ impl Front {
         if self.is_far || result.is_err() {
             self.state.answered(result.as_ref().err());
         }
-        self.asked(asks, is_looked_at).for_each(|asked| asked.note(&self.state, result, Decision::at_us));
+        let answer = or_by_policy(answer, asks);
+        if let Some(result) = answer.known() {
+            self.asked(asks, is_looked_at).for_each(|asked| asked.note(&self.state, result, Decision::at_us));
+        }
         answer
     }
 
@@ -206,12 +210,13 @@ impl Front {
     ) -> DecisionFuture {
         let awaited: SmallVec<[Awaited; 1]> =
             self.asked(asks, is_looked_at).map(|asked| asked.awaited()).collect();
-        let state = Arc::clone(&self.state);
+        let (state, question) = (Arc::clone(&self.state), Question::of(asks));
         answer.map(move |result| {
             if let Some(begun) = begun {
                 state.took(begun.elapsed(), 1);
             }
             state.answered(result.as_ref().err());
+            let result = result.or_else(|error| question.unanswered(error));
             // The time of a store far away is another one.
             let now_us = state.clock.now_us();
             awaited.iter().for_each(|awaited| awaited.asked().note(&state, &result, |_| now_us));
@@ -254,7 +259,7 @@ impl Asked<'_> {
     /// Counts what came of it.
     #[inline]
     fn note(&self, state: &State, result: &Result<Decision, StoreError>, at_us: impl Fn(&Decision) -> u64) {
-        let Watched { policy, meter: Some(meter), mode, .. } = self.watched else { return };
+        let Watched { meter: Some(meter), mode, .. } = self.watched else { return };
         if !self.mode.spends() {
             return self.note_report(meter, result);
         }
@@ -264,7 +269,7 @@ impl Asked<'_> {
                 let is_suspended = self.peeks != 0 && is_refused(decision, self.peeks);
                 (if is_suspended { judgement.suspended() } else { judgement }, at_us(decision))
             }
-            Err(error) => (Judgement::without(error, policy), state.clock.now_us()),
+            Err(_) => (Judgement::error(), state.clock.now_us()),
         };
         meter.request(&judgement, *mode == PolicyMode::Shadow, at_us);
         let is_told = *mode == PolicyMode::Enforce && !state.listeners.is_empty();

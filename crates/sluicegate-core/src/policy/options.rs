@@ -76,7 +76,7 @@ pub enum PolicyMode {
 ///
 /// | | around it a `Resilient` store | a bare store |
 /// |---|---|---|
-/// | `Local` | this process decides, with its share | let through |
+/// | `Local` | this process decides, with its share, and knows what the store has let pass | this process decides, with whole quotas, and all keys are at rest at first |
 /// | `Allow` | let through | let through |
 /// | `Deny` | refused, until the store is tried again | refused for a second |
 ///
@@ -85,8 +85,12 @@ pub enum PolicyMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnOutage {
-    /// Around a store with a `Resilient` one, this process decides alone, with its share of the quotas. With a bare store nobody
-    /// is there who could decide, so it is let through, as under [`Allow`](Self::Allow).
+    /// This process decides alone. Around a store with a `Resilient` one, it does so with its share of the quotas, begins with
+    /// what the store has let pass, and charges to the store afterwards what it lets pass itself. With a bare store it knows
+    /// neither how many instances there are nor what the store has counted: it holds the whole quotas by itself, in a
+    /// [`MemoryStore`](crate::MemoryStore) that is made in the first outage and lives as long as the store. What it lets pass counts
+    /// in the next outage too; it is not charged to the store, and nothing of it is given back. Nobody waits for a turn
+    /// meanwhile.
     #[default]
     Local,
     /// It is let through, and nobody counts it: the same with a `Resilient` store and with a bare one. The bare one is asked

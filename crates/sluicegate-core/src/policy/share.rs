@@ -114,6 +114,12 @@ impl Policy {
         named.map(|((name, _), bounds)| sized(name, *bounds)).collect()
     }
 
+    /// The same policy under a name that need not be one for users.
+    #[cfg(feature = "limiter")]
+    pub(crate) fn called(&self, name: String) -> Self {
+        Self { name, ..self.clone() }
+    }
+
     /// The same policy, under which a refused request spends nothing.
     #[cfg(feature = "resilient")]
     pub(crate) fn without_count_rejected(self) -> Self {

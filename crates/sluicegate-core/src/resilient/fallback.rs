@@ -17,12 +17,12 @@ use smallvec::SmallVec;
 use super::debts::Debts;
 use super::share::Share;
 use crate::algorithm::Inherit;
-use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
+use crate::decision::{DecidedBy, Decision, QuotaStatus};
 use crate::error::{ConfigError, StoreError};
 use crate::memory::MemoryStats;
 use crate::policy::{OnOutage, Policy, PolicyQuota};
 use crate::quota::Quota;
-use crate::store::{Ask, Mode, OwnQuotas, PreparedPolicy, Store, assumed};
+use crate::store::{Ask, Mode, OwnQuotas, PreparedPolicy, Store, alone, on_outage};
 use crate::wrap::Within;
 
 /// A store of this process, which decides with its share of each quota, and what it let pass.
@@ -70,17 +70,10 @@ impl Fallback {
         &self,
         asks: &[Ask<'_>],
         reason: StoreError,
-        outage: impl Fn() -> (u64, Duration),
+        outage: impl FnOnce() -> (u64, Duration),
     ) -> Result<Decision, StoreError> {
         if asks.iter().any(|ask| must_be_known(ask)) {
             return Err(reason);
-        }
-        let assume = |refuses: fn(&Ask<'_>) -> bool| {
-            let (now_us, pause) = outage();
-            assumed(asks.iter().map(|ask| (&**ask.numbers(), refuses(ask))), now_us, pause)
-        };
-        if asks.iter().any(is_refused) {
-            return Ok(assume(is_refused));
         }
         let share = |(index, ask)| {
             let share = in_force(ask)?;
@@ -92,20 +85,7 @@ impl Fallback {
             .iter()
             .map(|(index, ask, share, own)| (*index, local(ask, share).under(own.as_ref())))
             .collect();
-        let decision = if local.is_empty() {
-            assume(|_| false)
-        } else {
-            let local_asks: SmallVec<[Ask<'_>; 4]> = local.iter().map(|(_, ask)| *ask).collect();
-            let Ok(decision) = self.store.decide(&local_asks).now() else { return Err(reason) };
-            let decision = decision?;
-            if decision.outcome() == Outcome::Impossible && asks.iter().all(fits_from_rest) {
-                // It is too much for this process' share, not for the quota: it could pass when the store is back.
-                return Ok(assume(|ask| on_outage(ask) == OnOutage::Local));
-            }
-            let places: SmallVec<[u8; 4]> = local.iter().map(|(index, _)| *index).collect();
-            decision.of_asks(&places).by(DecidedBy::Fallback)
-        };
-        Ok(decision)
+        alone(asks, &local, Some(&*self.store), outage)
     }
 
     /// Remembers what was spent without the store, to be debited when it is back.
@@ -226,14 +206,6 @@ fn local<'a>(ask: &Ask<'a>, share: &'a PreparedPolicy) -> Ask<'a> {
     }
 }
 
-fn on_outage(ask: &Ask<'_>) -> OnOutage {
-    ask.policy().policy().on_outage()
-}
-
-fn is_refused(ask: &Ask<'_>) -> bool {
-    on_outage(ask) == OnOutage::Deny && ask.mode().asks()
-}
-
 /// Whether only the store can do it: who resets a key wants it to be so everywhere, and a turn of the store is the store's,
 /// which may or may not have heard of it.
 pub(super) fn must_be_known(ask: &Ask<'_>) -> bool {
@@ -241,9 +213,4 @@ pub(super) fn must_be_known(ask: &Ask<'_>) -> bool {
         Mode::Reset => true,
         mode => mode.is_of_turn() && !is_its(ask),
     }
-}
-
-/// Whether the quotas, whole, ever let the cost pass at once.
-fn fits_from_rest(ask: &Ask<'_>) -> bool {
-    ask.numbers().quotas().iter().all(|quota| ask.cost() <= quota.rule().capacity())
 }

@@ -7,8 +7,9 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::alone::Memory;
 use crate::policy::Board;
 
 /// The handles of a store: one per policy name, so that every caller that names a policy sees its replacements and stands in
@@ -30,6 +31,7 @@ pub struct Limiters {
     handles: Mutex<Handles>,
     overrides: Mutex<Board>,
     follows: AtomicBool,
+    memory: Arc<Memory>,
 }
 
 /// By name. A store holds them and does not know what they are: that is the [`RateLimiter`](crate::RateLimiter)'s.
@@ -43,6 +45,11 @@ impl Limiters {
     /// The overrides that this instance knows of. No other lock is taken while this one is held.
     pub(crate) fn overrides(&self) -> MutexGuard<'_, Board> {
         self.overrides.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where these handles are decided while the store gives no answer.
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// True for the first one who asks: the one who makes these handles follow what the store shares.

@@ -19,6 +19,7 @@
 //! A store around a store is a [`Wrap`](crate::wrap::Wrap): it decides, observes or refuses, and
 //! everything that it leaves out goes through.
 
+mod alone;
 mod ask;
 #[cfg(feature = "tokio")]
 mod begun;
@@ -41,7 +42,11 @@ pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undec
 pub use self::future::DecisionFuture;
 pub use self::judge::{Balance, Judged, judge};
 pub use self::limiters::Limiters;
-pub(crate) use self::outage::{assumed, in_outage};
+#[cfg(feature = "metrics")]
+pub(crate) use self::outage::Question;
+#[cfg(feature = "resilient")]
+pub(crate) use self::outage::{alone, on_outage};
+pub(crate) use self::outage::{assumed, or_by_policy};
 pub use self::place::Place;
 pub(crate) use self::prepared::SuspensionBuckets;
 pub use self::prepared::{OwnQuotas, PreparedPolicy, WeakPolicy};

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use smallvec::SmallVec;
 
+use super::alone::Alone;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::{OnExceeded, Policy, PolicyMode};
 use crate::store::{Mode, ShortWay, Store};
@@ -29,6 +30,8 @@ pub struct PreparedPolicy {
     short_way: Option<Arc<dyn ShortWay>>,
     /// The quotas of a key, in the place of its policy's.
     own: Option<Arc<OwnQuotas>>,
+    /// How this process decides it alone, if it is to do so when the store gives no answer.
+    alone: Option<Arc<Alone>>,
 }
 
 /// The quotas that a key brings, as the policy that they make of its own; with what stores have prepared for them.
@@ -100,7 +103,7 @@ impl PreparedPolicy {
             OnExceeded::Wait { longest } => Mode::Reserve { longest },
         };
         let is_plain = policy.mode() != PolicyMode::Off;
-        Self { policy, prepared, suspension: None, spends, is_plain, short_way: None, own: None }
+        Self { policy, prepared, suspension: None, spends, is_plain, short_way: None, own: None, alone: None }
     }
 
     /// The same, with the buckets of its suspension.
@@ -113,6 +116,20 @@ impl PreparedPolicy {
         let may_take_it = self.policy.mode() != PolicyMode::Off && self.spends == Mode::Spend;
         let short_way = if may_take_it { store.short_way(&self) } else { None };
         Self { short_way, ..self }
+    }
+
+    /// The same, to be decided by this process while its store gives no answer, if its policy says so.
+    pub(crate) fn with_fallback_of(self, store: &dyn Store) -> Self {
+        if store.always_answers() {
+            return self;
+        }
+        let alone = Alone::new(store.limiters(), &self.policy).map(Arc::new);
+        Self { alone, ..self }
+    }
+
+    /// How this process decides it alone, if it is to.
+    pub(super) fn alone(&self) -> Option<&Alone> {
+        self.alone.as_deref()
     }
 
     /// The policy as it is prepared, for a key with quotas of its own.

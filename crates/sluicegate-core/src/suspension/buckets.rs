@@ -17,7 +17,7 @@ pub(crate) fn open(
     policy: Policy,
     replaces: Option<(&PreparedPolicy, Inherit)>,
 ) -> Result<PreparedPolicy, ConfigError> {
-    let prepared = store.open(Arc::new(policy), replaces)?;
+    let prepared = store.open(Arc::new(policy), replaces)?.with_fallback_of(store);
     let policy = prepared.policy();
     if policy.suspension().is_none() {
         return Ok(prepared.with_short_way_of(store));

@@ -113,8 +113,8 @@ impl RedisStoreBuilder {
     /// moment. From then on a decision without a connection is made at once, as the policy's
     /// [`OnOutage`](sluicegate_core::OnOutage) says. Default: 1 s.
     ///
-    /// At most 60 s. Without this wait, whatever comes while a service starts would pass uncounted under a policy that allows in
-    /// an outage, although Redis is well. With `Duration::ZERO` nothing waits, and neither does anything in a `Resilient` store, whose
+    /// At most 60 s. Without this wait, whatever comes while a service starts would be decided as in an outage, although Redis is
+    /// well. With `Duration::ZERO` nothing waits, and neither does anything in a `Resilient` store, whose
     /// fallback decides meanwhile.
     pub fn first_connection(mut self, within: Duration) -> Self {
         self.first_connection = within;

@@ -44,10 +44,13 @@ use crate::connection::Target;
 /// let store = RedisStore::connect("redis://127.0.0.1:1")?; // nothing listens there
 /// assert!(store.connected(Duration::from_millis(20)).await.is_err());
 ///
-/// let search = Policy::gcra("search", "100/min").on(&store)?;
+/// let search = Policy::gcra("search", "1/min").on(&store)?;
 /// let login = Policy::gcra("login", "5/min").on_outage(OnOutage::Deny).on(&store)?;
-/// let (search, login) = (search.check("ada").await?, login.check("ada").await?);
-/// assert_eq!((search.is_allowed(), search.decided_by()), (true, DecidedBy::Outage));
+/// for passes in [true, false] {
+///     let search = search.check("ada").await?; // by this process alone
+///     assert_eq!((search.is_allowed(), search.decided_by()), (passes, DecidedBy::Fallback));
+/// }
+/// let login = login.check("ada").await?;
 /// assert_eq!((login.is_allowed(), login.decided_by()), (false, DecidedBy::Outage));
 /// # Ok(())
 /// # }

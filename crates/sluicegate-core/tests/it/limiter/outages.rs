@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::limiter::Change;
+use sluicegate_core::limiter::{Change, Inherit};
+use sluicegate_core::observed::{Observed, StoreState};
+use sluicegate_core::policy::Quotas;
 use sluicegate_core::store::{DecidedBy, Mode};
-use sluicegate_core::{Decision, Key, OnOutage, Outcome, Policy, RateLimiter, Store};
-use sluicegate_tests::around::failing;
+use sluicegate_core::{Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
+use sluicegate_tests::around::{Fault, failing, remote};
 
 fn mute(kind: StoreErrorKind, is_far: bool) -> Arc<dyn Store> {
     failing(kind, !is_far)
@@ -31,7 +33,8 @@ async fn a_question_without_an_answer_is_decided_by_what_the_policy_says_of_an_o
     for kind in [StoreErrorKind::Unavailable, StoreErrorKind::Timeout, StoreErrorKind::Protocol] {
         for is_far in [false, true] {
             let store = mute(kind, is_far);
-            for (limiter, refused) in limiters(&store).iter().zip([false, false, true]) {
+            let [_, allow, deny] = limiters(&store);
+            for (limiter, refused) in [(allow, false), (deny, true)] {
                 for decision in [
                     limiter.check("ada").await,
                     limiter.check_cost("ada", 99).await,
@@ -58,11 +61,107 @@ async fn a_question_without_an_answer_is_decided_by_what_the_policy_says_of_an_o
 async fn of_several_policies_one_that_denies_is_enough() {
     let [local, allow, deny] = limiters(&mute(StoreErrorKind::Unavailable, false));
     let ada = Key::from("ada");
-    let lax = RateLimiter::check_all([(&local, &ada, 1), (&allow, &ada, 1)]).await.unwrap();
-    assert!(!is_refused(&lax) && lax.quotas().len() == 2);
+    for number in 0..7 {
+        let lax = RateLimiter::check_all([(&allow, &ada, 1), (&local, &ada, 1)]).await.unwrap();
+        assert_eq!((lax.is_allowed(), lax.decided_by()), (number < 5, DecidedBy::Fallback));
+        assert_eq!(lax.deciding().policy_index(), 1, "nobody counts the other one");
+    }
     let strict = RateLimiter::check_all([(&local, &ada, 1), (&deny, &ada, 1)]).await.unwrap();
     assert!(is_refused(&strict));
     assert_eq!(strict.deciding().policy_index(), 1);
+}
+
+/// Once it passed uncounted, as under `Allow`, although `Local` is the default.
+#[tokio::test]
+async fn a_process_whose_store_gives_no_answer_holds_the_limit_by_itself() {
+    for kind in [StoreErrorKind::Unavailable, StoreErrorKind::Timeout, StoreErrorKind::Protocol] {
+        for is_far in [false, true] {
+            let [local, ..] = limiters(&mute(kind, is_far));
+            assert_eq!(local.peek("ada").await.unwrap().remaining(), 5);
+            assert_eq!(local.check_cost("ada", 6).await.unwrap().outcome(), Outcome::Impossible);
+            for number in 0..9 {
+                let mut decision = local.check("ada").await.unwrap();
+                assert_eq!((decision.is_allowed(), decision.decided_by()), (number < 5, DecidedBy::Fallback));
+                assert!(decision.retry_after().is_none_or(|wait| wait.as_secs() == 11), "{decision:?}");
+                assert!(
+                    decision.take_receipt(0).is_none(),
+                    "the store would give back what it never counted"
+                );
+            }
+            assert!(!local.reserve("ada", 1, Duration::from_secs(99)).await.unwrap().is_allowed());
+            assert!(local.check("bob").await.unwrap().is_allowed());
+            assert_eq!(local.check_up_to("bob", 9).await.unwrap().granted(), Some(4));
+            let keys = ["ada", "bob", "eve"].map(Key::from);
+            let mut answers = Vec::new();
+            local.check_many(keys.iter().map(|key| (key, 1)), |decided| answers.push(decided));
+            let mut passed = Vec::new();
+            for decided in answers {
+                passed.push(decided.await.unwrap().is_allowed());
+            }
+            assert_eq!(passed, [false, false, true]);
+        }
+    }
+}
+
+/// A flapping store gives nobody a fresh limit each time.
+#[tokio::test]
+async fn what_a_process_has_let_pass_by_itself_counts_in_its_next_outage() {
+    let fault = Fault::default();
+    let local = Policy::gcra("local", "5/h").on(remote(&MemoryStore::new(), &fault)).unwrap();
+    let mut passed = 0;
+    for _ in 0..4 {
+        fault.set(Some(StoreErrorKind::Unavailable));
+        for _ in 0..4 {
+            passed += u32::from(local.check("ada").await.unwrap().is_allowed());
+        }
+        fault.set(None);
+        assert_eq!(local.peek("ada").await.unwrap().decided_by(), DecidedBy::Store);
+    }
+    assert_eq!(passed, 5);
+}
+
+#[tokio::test]
+async fn a_process_by_itself_decides_by_the_quotas_that_a_key_brings_and_by_a_policy_that_is_replaced() {
+    let store = mute(StoreErrorKind::Unavailable, true);
+    let admitted = async |limiter: &RateLimiter| {
+        let mut passed = 0;
+        while limiter.check("ada").await.unwrap().is_allowed() {
+            passed += 1;
+        }
+        passed
+    };
+    let plan = Policy::fixed_window("plan", "5/d").on(Arc::clone(&store)).unwrap();
+    assert_eq!(admitted(&plan.with_quotas("7/d".parse::<Quotas>().unwrap()).unwrap()).await, 7);
+    assert_eq!(admitted(&plan).await, 0);
+    plan.replace(Policy::gcra("plan", "9/d").build().unwrap(), Inherit::Spent).unwrap();
+    assert_eq!(admitted(&plan).await, 9, "it begins at rest");
+}
+
+#[tokio::test]
+async fn a_suspension_that_nobody_can_read_leaves_the_limit_in_force() {
+    let login = Policy::gcra("login", "5/h").suspend(2, "10min", "30min");
+    let login = login.on(mute(StoreErrorKind::Unavailable, true)).unwrap();
+    for number in 0..12 {
+        let expected = if number < 5 { Outcome::Allowed } else { Outcome::Denied };
+        assert_eq!(login.check("ada").await.unwrap().outcome(), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_observed_store_counts_what_the_process_has_decided_by_itself() {
+    for is_far in [false, true] {
+        let store = mute(StoreErrorKind::Timeout, is_far);
+        let store = Observed::named(format!("alone-{is_far}"), store).unwrap();
+        let local = Policy::gcra("local", "5/h").on(&store).unwrap();
+        for number in 0..7 {
+            let decision = local.check("ada").await.unwrap();
+            assert_eq!((decision.is_allowed(), decision.decided_by()), (number < 5, DecidedBy::Fallback));
+        }
+        let snapshot = store.snapshot();
+        let totals = snapshot.policies[0].totals;
+        assert_eq!((totals.allowed, totals.rejected), (5, 2));
+        assert_eq!((snapshot.stores[0].state, snapshot.stores[0].errors.timeout), (StoreState::Down, 7));
+    }
 }
 
 /// The caller has to know that it may not have happened.

@@ -118,7 +118,7 @@ async fn requests_that_wait_go_on_by_themselves_when_the_refill_fails() {
     far.fails.store(1, Ordering::Relaxed);
     let (first, second) = (far.limiter.check("ada"), far.limiter.check("ada"));
     far.fails.store(0, Ordering::Relaxed);
-    assert_eq!(first.await.unwrap().decided_by(), DecidedBy::Outage);
+    assert_eq!(first.await.unwrap().decided_by(), DecidedBy::Fallback);
     let second = second.await.unwrap();
     assert_eq!((second.is_allowed(), second.decided_by()), (true, DecidedBy::Store));
     let status = far.store.status();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{Policy, RateLimiter};
+use sluicegate_core::{OnOutage, Policy, RateLimiter};
 use sluicegate_tests::around::{self, Fault};
 use sluicegate_tests::log::Log;
 use sluicegate_tower::key::{HeaderKey, OnMissingKey};
@@ -137,6 +137,7 @@ async fn a_shadow_on_a_store_that_answers_late_or_never_delays_nobody() {
         fault.set(fails);
         let remote = around::remote(&memory, &fault);
         let policy = Policy::gcra(if fails.is_some() { "dark" } else { "late" }, "1/min").shadow();
+        let policy = policy.on_outage(OnOutage::Allow);
         let layer = all_fields(by_header(policy.on(remote).unwrap())).build().unwrap();
         let mut service = layer.layer(Handler::default());
         for _ in 0..2 {

@@ -20,9 +20,22 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn when_the_store_fails_requests_pass_without_fields_by_default() {
+async fn when_the_store_fails_a_layer_holds_the_limit_by_itself_by_default() {
     let (store, _) = store();
-    let failing = Policy::gcra("api", "1/min").on(around::lost(&store, StoreErrorKind::Timeout)).unwrap();
+    let failing = Policy::gcra("api", "1/h").on(around::lost(&store, StoreErrorKind::Timeout)).unwrap();
+    let service = all_fields(by_header(failing)).build().unwrap().layer(Handler::default());
+    for status in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+        let response = send(&service, from("ada")).await;
+        assert_eq!(response.status(), status);
+        assert!(fields(&response).contains(&"x-ratelimit-remaining: 0".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn when_the_store_fails_and_a_policy_allows_requests_pass_without_fields() {
+    let (store, _) = store();
+    let failing = Policy::gcra("api", "1/min").on_outage(OnOutage::Allow);
+    let failing = failing.on(around::lost(&store, StoreErrorKind::Timeout)).unwrap();
     let handler = Handler::default();
     let service = all_fields(by_header(failing)).build().unwrap().layer(handler.clone());
     for _ in 0..3 {
