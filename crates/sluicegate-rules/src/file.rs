@@ -306,10 +306,8 @@ impl RulesFile {
     /// policies: { api: { quota: 100/min } }
     /// rules: [{ name: all, limit: api, key: header(x-user) }]
     /// ", &Variables::none())?;
-    /// assert_eq!(
-    ///     file.warnings()[0].to_string().lines().next(),
-    ///     Some("rules.yaml:4:39: warning: clients choose this key freely: add a rule with the key client for all requests"),
-    /// );
+    /// let warning = file.warnings()[0].to_string();
+    /// assert!(warning.starts_with("rules.yaml:4:39: warning: clients choose this key freely"), "{warning}");
     /// # Ok::<(), sluicegate_rules::RulesError>(())
     /// ```
     pub fn warnings(&self) -> &[Problem] {

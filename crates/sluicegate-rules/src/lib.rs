@@ -79,7 +79,8 @@
 //! # Whose bucket it is
 //! `key` names where the key of a request is read; of a list the first that the request has counts. Keys that clients choose freely,
 //! `header(name)` and `api_key(header)`, are worth a warning unless a rule for all requests goes by the address: a client that
-//! invents keys has a new bucket with each. `jwt(claim)` is verified, and an `api_key` that is not listed counts as missing.
+//! invents keys has a new bucket with each. Where something in front verifies or overwrites the field, `verified_before(header(name))` says
+//! so. `jwt(claim)` is verified, and an `api_key` that is not listed counts as missing.
 //!
 //! # How much, and what then: `policies`
 //! A policy is a budget by name; it limits nothing until a rule or a tier names it.
@@ -172,6 +173,7 @@
 //! | `jwt(claim)` | a claim of a verified token | there is no valid token with this claim |
 //! | `api_key` | a key that the file of `api_keys` lists | it sends none that is listed |
 //! | `api_key(header)`, `header(name)` | the value of the field, in the first case as a secret | the field is missing or empty |
+//! | `verified_before(..)` | that of one of these two, which something in front has verified | as for the key in it |
 //! | a name under `keys` | the first of its list that the request has | it has none of them |
 //!
 //! A request without a key is treated as `on_missing_key` of its rule says: `share` puts all of them into one bucket (the default), `skip`

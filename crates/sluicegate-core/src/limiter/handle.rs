@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
+use super::opened_at::OpenedAt;
 use super::quotas::{OwnNumbers, Owned};
 use crate::policy::{Override, Policy};
 use crate::store::{PreparedPolicy, Store};
@@ -48,8 +49,8 @@ pub(super) struct Handle {
     pub(super) store: Arc<dyn Store>,
     pub(super) always_answers: bool,
     pub(super) first: PreparedPolicy,
-    /// Whether it was opened by a file of rules, whose policy stands in for whatever code has under this name.
-    pub(super) is_ruled: bool,
+    /// Where it was opened. The policy of a file of rules stands in for whatever code has under this name.
+    pub(super) opened_at: OpenedAt,
     /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
     pub(super) current: ArcSwap<InForce>,
     pub(super) replacements: AtomicU64,
@@ -97,10 +98,10 @@ impl Handle {
         store: Arc<dyn Store>,
         first: PreparedPolicy,
         own: Arc<Policy>,
-        is_ruled: bool,
+        opened_at: OpenedAt,
     ) -> Self {
         Self {
-            is_ruled,
+            opened_at,
             always_answers: store.always_answers(),
             store,
             current: ArcSwap::from_pointee(InForce { prepared: first.clone(), over: None, epoch: 0 }),

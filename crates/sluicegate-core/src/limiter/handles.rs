@@ -48,6 +48,9 @@ impl PolicyBuilder {
     /// As [`build`](Self::build), and whatever the store cannot keep.
     ///
     /// A store is given by reference or by value; both are handles to the same store.
+    ///
+    /// Policies that are equal share their buckets, wherever they are opened: see [`RateLimiter::new`].
+    #[track_caller]
     pub fn on(self, store: impl Into<Arc<dyn Store>>) -> Result<RateLimiter, ConfigError> {
         RateLimiter::new(store, self.build()?)
     }

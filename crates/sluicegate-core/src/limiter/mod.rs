@@ -60,6 +60,7 @@ mod handle;
 mod handles;
 mod many;
 mod open;
+mod opened_at;
 mod overrides;
 mod pinned;
 mod quotas;

@@ -5,11 +5,13 @@
 //! locks are open again.
 
 use std::collections::HashSet;
+use std::panic::Location;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::handle::{Handle, RateLimiter};
 use super::handles::{find, insert};
+use super::opened_at::OpenedAt;
 use super::overrides::follow;
 use super::replacement::Replacement;
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -24,6 +26,10 @@ impl RateLimiter {
     /// # Errors
     /// When the store cannot keep the policy exactly, or its name is in use there for a different one.
     ///
+    /// # Sharing
+    /// Limits that are meant to share buckets clone one limiter. A name that another line of code has opened before is told once in the
+    /// log, at debug level, with both lines: two routes that name their policy alike share its buckets, which may not be meant.
+    ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy, RateLimiter};
     ///
@@ -37,8 +43,9 @@ impl RateLimiter {
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     #[expect(clippy::missing_panics_doc, reason = "one policy is put, so one handle comes back")]
+    #[track_caller]
     pub fn new(store: impl Into<Arc<dyn Store>>, policy: Policy) -> Result<Self, ConfigError> {
-        let (all, ()) = put(&store.into(), vec![policy], How::Open, |_| Ok(()))?;
+        let (all, ()) = put(&store.into(), vec![policy], How::Open(Location::caller()), |_| Ok(()))?;
         Ok(all.into_iter().next().expect("each policy has a handle"))
     }
 
@@ -47,11 +54,13 @@ impl RateLimiter {
     ///
     /// # Errors
     /// When one of them cannot be opened, or two have the same name. Then none was opened.
+    #[track_caller]
     pub fn open_all(
         store: impl Into<Arc<dyn Store>>,
         policies: impl IntoIterator<Item = Policy>,
     ) -> Result<Vec<Self>, ConfigError> {
-        Ok(put(&store.into(), policies.into_iter().collect(), How::Open, |_| Ok(()))?.0)
+        let how = How::Open(Location::caller());
+        Ok(put(&store.into(), policies.into_iter().collect(), how, |_| Ok(()))?.0)
     }
 
     /// Puts several policies on a store, all or none of them: a name that is not open is opened, and the policy of one that is
@@ -247,7 +256,7 @@ impl RateLimiter {
     /// that policy, or is replaced by it.
     fn joined_by(&self, policy: Policy) -> Result<Option<Replacement<'_>>, ConfigError> {
         let own = self.own_policy();
-        if !self.0.is_ruled && !policy.is_like(self.0.first.policy()) && !policy.is_like(&own) {
+        if !self.0.opened_at.is_rules() && !policy.is_like(self.0.first.policy()) && !policy.is_like(&own) {
             return Err(crate::store::name_taken(&policy, &own));
         }
         let more = Policy::clone(&own).remembering_as(&policy);
@@ -261,8 +270,8 @@ impl RateLimiter {
 /// The fate of a policy that is open under a name that is put.
 #[derive(Clone, Copy)]
 enum How {
-    /// It stays; it is to be the same.
-    Open,
+    /// It stays; it is to be the same. From this line of code.
+    Open(&'static Location<'static>),
     Replace(Inherit),
     /// It stays for limiters that are pinned to it.
     ReplaceWith(Inherit),
@@ -305,8 +314,9 @@ fn put<T>(
         let mut open = store.limiters().lock();
         let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
         let steps = policies.iter().cloned().zip(&found).map(|(policy, found)| match (found, how) {
-            (None, _) => open_first(store, policy, !matches!(how, How::Open)),
-            (Some(handle), How::Open) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
+            (None, How::Open(place)) => open_first(store, policy, OpenedAt::code(place)),
+            (None, _) => open_first(store, policy, OpenedAt::rules()),
+            (Some(handle), How::Open(_)) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
             (Some(handle), How::Replace(inherit)) => {
                 Ok(Step::Join(handle, handle.replacement(|_| policy, inherit)?))
             }
@@ -346,6 +356,11 @@ fn put<T>(
         let limiters = limiters.collect();
         drop(open);
         news.iter().for_each(|replaced| replaced.tell(store));
+        if let How::Open(place) = how {
+            for RateLimiter(handle, _) in found.iter().flatten() {
+                handle.opened_at.tell_of(place, handle.first.policy().name());
+            }
+        }
         return Ok((limiters, done));
     }
 }
@@ -368,9 +383,9 @@ impl From<ConfigError> for Refused {
 const TRIES: usize = 1_000;
 
 /// Opens a policy whose name has no handle.
-fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, is_ruled: bool) -> Result<Step<'a>, Refused> {
+fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, opened_at: OpenedAt) -> Result<Step<'a>, Refused> {
     let (first, own) = open_free(store, policy)?;
-    let handle = Handle::new(Arc::clone(store), first, own, is_ruled);
+    let handle = Handle::new(Arc::clone(store), first, own, opened_at);
     Ok(Step::Open(RateLimiter(Arc::new(handle), None)))
 }
 

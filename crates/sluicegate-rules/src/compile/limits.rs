@@ -58,7 +58,7 @@ pub(super) fn of(
     for place in unverified {
         problems.warning(
             place,
-            "clients choose this key freely: add a rule with the key client for all requests",
+            "clients choose this key freely: add a rule with the key client for all requests, or, if something in front verifies it, write verified_before(..) around it",
         );
     }
     let headers = option(file.headers.as_ref(), problems).unwrap_or_default();

@@ -177,8 +177,8 @@ pub(crate) struct RuleEntry {
     /// The part of each tier's quota that this rule has, as `1/10`; shows as policy `tier.rule`.
     #[serde(default, deserialize_with = "said")]
     pub share: Option<At<String>>,
-    /// Whose bucket it is: `client`, `peer`, `everybody`, `api_key`, `api_key(header)`, `jwt(claim)`, `header(name)`, or a name under `keys`; of a
-    /// list the first that the request has.
+    /// Whose bucket it is: `client`, `peer`, `everybody`, `api_key`, `api_key(header)`, `jwt(claim)`, `header(name)`,
+    /// `verified_before(header(name))`, or a name under `keys`; of a list the first that the request has.
     pub key: At<OneOrMany>,
     /// A request without such a key: `share` (one bucket for all of them), `skip`, or a status such as `401`. Default: `share`.
     #[serde(default, deserialize_with = "said")]

@@ -1,6 +1,8 @@
 //! Each mistake is told with its place, the value, and what would be accepted.
 
-use sluicegate_rules::{RulesFile, Variables};
+use sluicegate_core::MemoryStore;
+use sluicegate_rules::{Rules, RulesFile, Variables};
+use sluicegate_tests::log::lines_of;
 
 /// All that is wrong with a file whose parts between header and rules are given.
 fn errors(text: &str) -> String {
@@ -168,6 +170,14 @@ fn names_that_are_not_there_are_told_with_the_nearest_one() {
             "there is no policy and there are no tiers \"b\": there are a",
         ),
         (rule("group: g").replace("key: client", "key: cliend"), "\"cliend\" is not a key: use client"),
+        (
+            rule("group: g").replace("key: client", "key: verified_before(client)"),
+            "and \"client\" is not one: leave verified_before out",
+        ),
+        (
+            rule("group: g").replace("key: client", "key: verified_before(header(x user))"),
+            "\"x user\" is not",
+        ),
         (rule("group: g").replace("key: client", "key: jwt(sub)"), "this needs the section \"jwt\""),
         (
             format!("version: 1\npolicies:\n  a: {{ quota: 5/min }}\n  a: {{ quota: 6/min }}\n{RULES}"),
@@ -250,6 +260,29 @@ fn a_policy_that_limits_nothing_and_a_key_that_clients_choose_are_worth_a_warnin
         "{warnings:?}"
     );
     assert_eq!(warnings.len(), 2);
+}
+
+#[test]
+fn a_key_that_clients_write_and_something_in_front_has_verified_is_worth_no_line() {
+    for (key, are_told) in [
+        ("header(x-user)", true),
+        ("verified_before(header(x-user))", false),
+        ("verified_before( api_key(x-api-key) )", false),
+        ("[verified_before(header(x-user)), api_key(x-api-key)]", true),
+        ("named", false),
+    ] {
+        let text = format!(
+            "version: 1\nkeys: {{ named: [verified_before(header(x-user)), client] }}\npolicies:\n  a: {{ quota: 5/min }}\nrules:\n  - {{ name: all, limit: a, key: {key} }}\n"
+        );
+        let lines = lines_of(|| {
+            let file = RulesFile::parse("rules.yaml", &text, &Variables::none())
+                .unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(file.warnings().len(), usize::from(are_told), "{key}: {:?}", file.warnings());
+            drop(Rules::new(&MemoryStore::new(), file).expect("memory keeps all"));
+        });
+        let told = lines.iter().filter(|line| line.contains("makes up API keys")).count();
+        assert_eq!(told > 0, are_told, "{key}: {lines:?}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy};
 use sluicegate_core::{Algorithm, ConfigError, MemoryStore, Policy, Quota, RateLimiter, Store};
+use sluicegate_tests::log::lines_of;
 
 use crate::support::{ALL, answer, limiter, store};
 
@@ -216,4 +217,39 @@ fn while_a_name_is_waited_for_others_are_opened_and_found() {
     store.is_free.store(true, Ordering::Release);
     let held = waits.join().expect("nobody panics").expect("it is free in the end");
     assert_eq!(held.policy().name(), "held");
+}
+
+/// Seen: two routes that each had `api` at 2/min answered 200, 200, 429 together, and nothing said why.
+#[test]
+fn a_name_that_two_lines_open_is_told_once_with_both_of_them_and_clones_are_not() {
+    let (store, _) = store();
+    let gcra = || Policy::gcra("p", "2/min");
+    let (mut first, mut again) = (0, 0);
+    let lines = lines_of(|| {
+        let limiter = gcra().on(&store).unwrap();
+        first = line!() - 1;
+        let meant = [limiter.clone(), limiter];
+        for _ in 0..2 {
+            assert!(gcra().on(&store).unwrap().is(&meant[0]));
+            again = line!() - 1;
+        }
+        assert!(RateLimiter::new(&store, gcra().build().unwrap()).is_ok());
+    });
+    let [line] = &*lines else { panic!("{lines:?}") };
+    let at = |line| format!("{}:{line}:", file!());
+    for part in ["DEBUG", "policy=\"p\"", &at(first), &at(again), "clone the limiter", "another name"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+
+    let lines = lines_of(|| {
+        let all = |_| gcra().on(&store).unwrap();
+        let _shared = (0..3).map(all).collect::<Vec<_>>();
+    });
+    assert_eq!(lines, [] as [String; 0], "one line in a loop");
+    let lines = lines_of(|| {
+        let rules = [gcra().build().unwrap()];
+        let _ruled = RateLimiter::replace_all(&store, rules, Inherit::Spent).unwrap();
+        let _of_code = gcra().on(&store).unwrap();
+    });
+    assert_eq!(lines, [] as [String; 0], "a file stands in for what code has");
 }

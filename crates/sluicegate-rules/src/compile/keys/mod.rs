@@ -99,6 +99,20 @@ impl Keys {
         matches!(call(word), Some(("header" | "api_key", _)))
     }
 
+    /// A key that clients write themselves, of which the file says that something in front has verified it.
+    fn verified_before(&self, word: &At<String>, inner: &str, problems: &mut Problems<'_>) -> Option<Word> {
+        if !Self::is_unverified(inner) {
+            let text = format!(
+                "verified_before is about a key that clients write, as verified_before(header(x-user)), and {:?} is not one: leave verified_before out",
+                short(inner)
+            );
+            problems.error(word.place, text);
+            return None;
+        }
+        let inner = At { value: inner.to_owned(), place: word.place };
+        self.one(&inner, &[], problems).map(|word| Word::VerifiedBefore(Box::new(word)))
+    }
+
     fn one(&self, word: &At<String>, names: &[&str], problems: &mut Problems<'_>) -> Option<Word> {
         let mut wrong = |error: ConfigError| problems.error(word.place, error.problem());
         match (&*word.value, call(&word.value)) {
@@ -121,6 +135,7 @@ impl Keys {
                 Some(Word::Header(name.parse().ok()?, key))
             }
             (_, Some(("api_key", name))) => ApiKey::header(name).map_err(wrong).map(Word::Secret).ok(),
+            (_, Some(("verified_before", inner))) => self.verified_before(word, inner, problems),
             (_, Some(("jwt", claim))) => match (&self.jwt, self.has_jwt) {
                 (Some(jwt), _) => {
                     let claim = (jwt.claim(claim).map_err(&mut wrong).ok()?, claim.to_owned());
@@ -134,7 +149,7 @@ impl Keys {
             },
             _ => {
                 let mut text = format!(
-                    "{:?} is not a key: use client, peer, everybody, api_key, api_key(header), jwt(claim), header(name)",
+                    "{:?} is not a key: use client, peer, everybody, api_key, api_key(header), jwt(claim), header(name), verified_before(header(name))",
                     short(&word.value)
                 );
                 if !names.is_empty() {
@@ -166,7 +181,7 @@ const NEEDS_JWT: &str = "this needs the section \"jwt\", which says how tokens a
 const NEEDS_API_KEYS: &str = "this needs the section \"api_keys\", which lists the keys that are known";
 
 /// Words that name a key.
-const WORDS: [&str; 6] = ["client", "peer", "everybody", "api_key", "jwt", "header"];
+const WORDS: [&str; 7] = ["client", "peer", "everybody", "api_key", "jwt", "header", "verified_before"];
 
 /// The two parts of `word(argument)`.
 pub(super) fn call(text: &str) -> Option<(&str, &str)> {

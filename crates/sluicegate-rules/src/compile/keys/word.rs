@@ -18,6 +18,8 @@ pub(in crate::compile) enum Word {
     Header(HeaderName, HeaderKey),
     /// An API key that nobody has verified.
     Secret(ApiKey),
+    /// A header field or an API key that something in front has verified.
+    VerifiedBefore(Box<Word>),
     /// An API key that is listed.
     Listed(ApiKeys),
     /// A claim of a verified token.
@@ -32,6 +34,7 @@ impl Word {
             Self::Address(address) => Arc::clone(address),
             Self::Header(_, header) => Arc::new(header.clone()),
             Self::Secret(secret) => Arc::new(secret.clone()),
+            Self::VerifiedBefore(word) => Arc::new(word.extractor().verified_before()),
             Self::Listed(listed) => Arc::new(listed.clone()),
             Self::Claim(claim, _) => Arc::clone(claim) as _,
         }
@@ -47,6 +50,7 @@ impl Word {
                 (!value.is_empty()).then(|| value.to_owned())
             }
             Self::Secret(secret) => secret.extract(request).now().ok()?.ok().map(|_| String::new()),
+            Self::VerifiedBefore(word) => word.name(request),
             Self::Listed(listed) => listed.name(request),
             Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
         }
