@@ -64,7 +64,7 @@ enum Ticking {
 }
 
 fn store(clock: Ticking, capacity: usize) -> MemoryStore {
-    let builder = MemoryStore::builder().keys(capacity);
+    let builder = MemoryStore::builder().table_size(capacity);
     let builder = match clock {
         Ticking::Quanta => builder.clock(QuantaClock(quanta::Clock::new())),
         Ticking::Default => builder,

@@ -142,7 +142,8 @@ fn rules(count: usize) -> String {
 /// The same question as a program for this log alone answers it: no rules, no order, no other formats.
 fn by_hand(log: &str) {
     let clock = ManualClock::new();
-    let store = MemoryStore::builder().keys(1 << 18).clock(clock.clone()).build().expect("it is a size");
+    let store =
+        MemoryStore::builder().table_size(1 << 18).clock(clock.clone()).build().expect("it is a size");
     let limiter = Policy::gcra("p", QUOTA).on(&store).expect("memory keeps it");
     let mut counts: HashMap<IpAddr, (u64, u64)> = HashMap::new();
     let mut log = BufReader::with_capacity(1 << 18, File::open(log).expect("it was written"));

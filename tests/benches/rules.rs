@@ -134,7 +134,7 @@ fn asking(rules: usize, only_if: &str) -> impl FnMut(u64) {
 
 /// A file with so many rules.
 fn text_of(rules: usize, only_if: &str) -> String {
-    let mut text = "version: 1\npolicies: { a: { quota: 1000000/s, keys: 1 } }\nrules:\n".to_owned();
+    let mut text = "version: 1\npolicies: { a: { quota: 1000000/s, table_size: 1 } }\nrules:\n".to_owned();
     for rule in (0..rules).rev() {
         let only_if = only_if.replace("NAME", &format!("t{rule}"));
         let rule =

@@ -51,7 +51,7 @@ async fn stays_limited(limiter: &RateLimiter, basis: DecidedBy) {
 }
 
 fn small() -> MemoryStore {
-    MemoryStore::builder().keys(1_000).build().unwrap()
+    MemoryStore::builder().table_size(1_000).build().unwrap()
 }
 
 #[tokio::test]

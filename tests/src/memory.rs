@@ -9,7 +9,7 @@ use crate::time::{Paused, on_the_hour};
 /// A store on this clock.
 #[must_use]
 pub fn store_on(clock: impl Clock) -> MemoryStore {
-    let store = MemoryStore::builder().keys(1_000).clock(clock).build();
+    let store = MemoryStore::builder().table_size(1_000).clock(clock).build();
     store.expect("a store of a sensible size can be built")
 }
 
@@ -24,7 +24,7 @@ pub fn store() -> (MemoryStore, ManualClock) {
 #[must_use]
 pub fn store_for(keys: usize, log_entries: usize) -> (MemoryStore, ManualClock) {
     let clock = on_the_hour();
-    let store = MemoryStore::builder().keys(keys).log_entries(log_entries).clock(clock.clone()).build();
+    let store = MemoryStore::builder().table_size(keys).log_entries(log_entries).clock(clock.clone()).build();
     (store.expect("a store of a sensible size can be built"), clock)
 }
 

@@ -79,7 +79,8 @@ async fn explain(
         false => Ok((&MemoryStore::new()).into()),
     };
     // It asks about one key: however many the service has room for.
-    let rules = store.and_then(|store| Rules::new(store, file.without_store().without_rooms().with_keys(1)));
+    let rules =
+        store.and_then(|store| Rules::new(store, file.without_store().without_rooms().with_table_size(1)));
     Ok(rules.map_err(|error| error.to_string())?.explain(request).await)
 }
 

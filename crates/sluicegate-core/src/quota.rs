@@ -117,7 +117,7 @@ impl Quota {
     /// full: a key that comes every few minutes is known, one that comes once an hour has 10 units each time. A key is a newcomer
     /// sooner where a store forgets it sooner: after a [reset](crate::RateLimiter::reset), after a restart of a process that counts in memory, and when a
     /// full table [makes room](crate::MemoryStore#memory), which forgets full keys first: newcomers lack units, so give a table that many of them
-    /// may reach room for [more keys](crate::policy::PolicyBuilder::keys). No more passes by that than with a burst from rest.
+    /// may reach room for [more keys](crate::policy::PolicyBuilder::table_size). No more passes by that than with a burst from rest.
     ///
     /// Nothing is given back to a newcomer, nor to a key that is full; a charge counts on top of what a newcomer lacks.
     ///

@@ -69,7 +69,7 @@ pub struct LeaseStatus {
 /// use sluicegate_core::{MemoryStore, Policy};
 ///
 /// let store = MemoryStore::new();
-/// let login = Policy::gcra("login", "5/h").keys(1).on(&store)?;
+/// let login = Policy::gcra("login", "5/h").table_size(1).on(&store)?;
 /// login.check_cost("debtor", 5).now().expect("memory answers at once")?;
 /// for stranger in 0..100 {
 ///     login.check(stranger).now().expect("memory answers at once")?;
@@ -86,10 +86,10 @@ pub struct MemoryStats {
     /// The most that fit, over the tables of all policies.
     pub slots: usize,
     /// Keys that were forgotten before they were at rest, because there was no room. Should stay near zero: if it
-    /// grows, make room for more [keys](crate::memory::MemoryStoreBuilder::keys).
+    /// grows, make the [table](crate::memory::MemoryStoreBuilder::table_size) larger.
     pub evictions: u64,
     /// Keys that had to make room under policies with [`OnFull::Inherit`](crate::policy::OnFull::Inherit), and left their debt to
-    /// keys that come after. If it grows, keys that have spent nothing are refused: make room for more [keys](crate::memory::MemoryStoreBuilder::keys).
+    /// keys that come after. If it grows, keys that have spent nothing are refused: make the [table](crate::memory::MemoryStoreBuilder::table_size) larger.
     pub inherited: u64,
     /// Different quotas that keys have [brought](crate::RateLimiter::with_quotas), counted once per quota of a policy. At most 65,535 of
     /// each: beyond, other quotas are refused until one of them is no longer in use.

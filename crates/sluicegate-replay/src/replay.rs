@@ -72,7 +72,7 @@ impl Replay {
         // Nothing is spent here: each replay has stores of its own.
         let clients_say = [http::header::REFERER, http::header::USER_AGENT];
         let unread = clients_say.into_iter().filter(|name| !rules.may_mention(name.as_str())).collect();
-        let store = MemoryStore::builder().keys(1).build().map_err(ReplayError::limits)?;
+        let store = MemoryStore::builder().table_size(1).build().map_err(ReplayError::limits)?;
         let rules = rules.without_store().without_rooms();
         let limits = Rules::new(&store, rules).map_err(ReplayError::limits)?.limits();
         Ok(Self { limits, unread, settings: Settings::default() })

@@ -26,7 +26,7 @@ use crate::variables::Variables;
 /// store: { redis: \"redis://redis.internal\" }
 /// clients: { proxies: 10.0.0.1/8 }
 /// policies:
-///   api: { quota: 100/min, keys: 10_000_000 }
+///   api: { quota: 100/min, table_size: 10_000_000 }
 ///   unused: { quota: 1/s }
 /// rules:
 ///   - { name: all, limit: api, key: client }
@@ -72,7 +72,7 @@ use crate::variables::Variables;
 /// ");
 ///     RulesFile::parse("rules.yaml", &text, &Variables::none())
 /// };
-/// for good in ["quota: 1000/12h", "quota: [5 per 2 minutes, 20/d]", "quota: 5/s, on_exceeded: wait 1500ms", "quota: 5/s, keys: 1_000_000"] {
+/// for good in ["quota: 1000/12h", "quota: [5 per 2 minutes, 20/d]", "quota: 5/s, on_exceeded: wait 1500ms", "quota: 5/s, table_size: 1_000_000"] {
 ///     assert!(file(good, "cost: 1").is_ok(), "{good}");
 /// }
 /// for bad in ["quota: 5", "quota: 5/month", "quota: 0.5/s", "quota: 5/s, on_exceeded: 5s", "quota: 5/s, keys: many"] {
@@ -262,8 +262,9 @@ impl RulesFile {
     /// The same file, with room for this many keys of each policy in memory, whatever it says itself: for tools that ask about one
     /// request.
     #[must_use]
-    pub fn with_keys(mut self, keys: usize) -> Self {
-        self.compiled.policies = self.compiled.policies.iter().map(|policy| policy.with_keys(keys)).collect();
+    pub fn with_table_size(mut self, keys: usize) -> Self {
+        self.compiled.policies =
+            self.compiled.policies.iter().map(|policy| policy.with_table_size(keys)).collect();
         self
     }
 
@@ -318,10 +319,10 @@ impl RulesFile {
 /// Puts the limits together on a store that nobody else has, for what shows only then.
 fn check(compiled: &Compiled, problems: &mut Problems<'_>) {
     let before = problems.count();
-    let tried = MemoryStore::builder().keys(1).build().and_then(|store| {
+    let tried = MemoryStore::builder().table_size(1).build().and_then(|store| {
         let store: Arc<dyn Store> = (&store).into();
         // However much room they ask for: nobody is counted here.
-        let policies: Vec<_> = compiled.policies.iter().map(|policy| policy.with_keys(1)).collect();
+        let policies: Vec<_> = compiled.policies.iter().map(|policy| policy.with_table_size(1)).collect();
         let open = RateLimiter::open_all(Arc::clone(&store), policies)?;
         compiled.check(&store, &open, problems);
         if problems.count() == before { compiled.limits(&store, &open).map(drop) } else { Ok(()) }

@@ -95,7 +95,7 @@
 //! | `suspend` | refuses a key outright that goes on after many refusals | never |
 //! | `on_outage` | `local`, `allow` or `deny` while the store is away | `local` |
 //! | `hidden` | `true` where clients see no fields of it | `false` |
-//! | `keys` | the number of keys that a store in memory has room for | as the store says |
+//! | `table_size` | the number of keys that a store in memory has room for | as the store says |
 //!
 //! ```
 //! use http::Request;

@@ -76,7 +76,7 @@ impl Rig {
         let entered = runtime.enter();
         let redis = setup.redis.connect(&setup.url).expect("the URL can be read");
         // The load has 50 keys; what is measured is what a fault adds, and not the tables of the scenarios beside this one.
-        let memory = MemoryStore::builder().keys(5_000).build().expect("the settings are possible");
+        let memory = MemoryStore::builder().table_size(5_000).build().expect("the settings are possible");
         let store =
             Resilient::builder(&redis).fallback(memory).replicas(setup.replicas).breaker(setup.breaker);
         let store = store.build().expect("the settings are possible");

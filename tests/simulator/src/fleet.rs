@@ -90,7 +90,7 @@ impl Fleet {
 
     /// A store that decides what the shared one would if it were everywhere at once.
     pub(crate) fn ideal(&mut self) -> Result<Limits, ConfigError> {
-        let store = MemoryStore::builder().keys(room_for(self.plan.keys)).log_entries(1 << 20);
+        let store = MemoryStore::builder().table_size(room_for(self.plan.keys)).log_entries(1 << 20);
         let store = store.clock(ByServer(Arc::clone(self.server()))).build()?;
         self.memories.push(store.clone());
         self.limits(&Arc::from(store))
@@ -153,7 +153,7 @@ impl Fleet {
         }
         let resilient = self.plan.has(Wrapper::Resilient).then(|| {
             // A key that a full table forgets is admitted its share again: of ten million keys, one instance meets a part.
-            let memory = MemoryStore::builder().keys(room_for(self.plan.keys).min(1 << 17));
+            let memory = MemoryStore::builder().table_size(room_for(self.plan.keys).min(1 << 17));
             let memory = memory.clock(clock.clone()).build()?;
             self.memories.push(memory.clone());
             let around = Resilient::builder(Arc::clone(&store)).replicas(self.plan.instances as u64);

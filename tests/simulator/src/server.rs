@@ -61,13 +61,13 @@ impl Server {
     pub(crate) fn new(clock: Skewed, keys: usize, losses: &[Lost]) -> Arc<Self> {
         let then_us = Arc::<AtomicU64>::default();
         let memory = || {
-            let store = MemoryStore::builder().keys(room_for(keys)).log_entries(1 << 20);
+            let store = MemoryStore::builder().table_size(room_for(keys)).log_entries(1 << 20);
             let store = store.clock(Then(clock.clone(), Arc::clone(&then_us))).build();
             Arc::<dyn Store>::from(store.expect("the settings are possible"))
         };
         let memories: Vec<_> = (0..=losses.len()).map(|_| memory()).collect();
         let other = |memory: &Arc<dyn Store>, index| {
-            let policy = Policy::gcra(format!("other-{index}"), "1/s").keys(1).build();
+            let policy = Policy::gcra(format!("other-{index}"), "1/s").table_size(1).build();
             memory.open(Arc::new(policy.expect("the quota is possible")), None).expect("there is room")
         };
         let flushes = |place: usize| losses[..place].iter().filter(|lost| **lost == Lost::All).count();

@@ -32,15 +32,15 @@ impl MemoryStoreBuilder {
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
     ///
-    /// let store = MemoryStore::builder().keys(50_000).build()?;
+    /// let store = MemoryStore::builder().table_size(50_000).build()?;
     /// let api = Policy::gcra("api", "100/min").on(&store)?;
     /// // A policy of few keys needs no large table.
-    /// let global = Policy::gcra("global", "10000/s").keys(1).on(&store)?;
+    /// let global = Policy::gcra("global", "10000/s").table_size(1).on(&store)?;
     /// let slots = store.stats().slots;
     /// assert!((90_000..100_000).contains(&slots)); // 1.87 slots per key keep sets from filling up
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
-    pub fn keys(mut self, keys: usize) -> Self {
+    pub fn table_size(mut self, keys: usize) -> Self {
         self.settings.keys = keys;
         self
     }

@@ -99,7 +99,7 @@ impl Ground {
 
     /// How many keys of a policy can be in debt at once.
     pub(super) fn keys_of(&self, policy: &Policy) -> usize {
-        policy.keys().unwrap_or(self.settings.keys)
+        policy.table_size().unwrap_or(self.settings.keys)
     }
 
     pub(super) fn check_log(&self, policy: &Policy, rule: &SlidingLog) -> Result<(), ConfigError> {

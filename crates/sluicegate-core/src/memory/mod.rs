@@ -7,7 +7,7 @@
 //! use sluicegate_core::{MemoryStore, Policy};
 //!
 //! // Room for a million keys in debt in each quota of each policy: 24 MB for GCRA.
-//! let store = MemoryStore::builder().keys(1_000_000).build()?;
+//! let store = MemoryStore::builder().table_size(1_000_000).build()?;
 //! let api = Policy::gcra("api", "100/min").on(&store)?;
 //! assert!(api.check("ada").now().expect("memory answers at once")?.is_allowed());
 //! assert_eq!(store.stats().evictions, 0);

@@ -18,8 +18,8 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 ///
 /// # Memory
 /// Each quota of each policy has a table of its own, allocated whole when the policy is opened, that never grows, whatever
-/// keys arrive. Its size is set in keys: by [`PolicyBuilder::keys`](crate::policy::PolicyBuilder::keys), or for all policies
-/// by [`MemoryStoreBuilder::keys`](super::MemoryStoreBuilder::keys). The memory of a store is the sum:
+/// keys arrive. Its size is set in keys: by [`PolicyBuilder::table_size`](crate::policy::PolicyBuilder::table_size), or for all policies
+/// by [`MemoryStoreBuilder::table_size`](super::MemoryStoreBuilder::table_size). The memory of a store is the sum:
 ///
 /// | state | quotas | bytes per key | with [refunds](crate::policy::PolicyBuilder::refunds) |
 /// |---|---|---|---|
@@ -54,7 +54,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 /// use sluicegate_core::clock::ManualClock;
 ///
 /// let clock = ManualClock::new();
-/// let store = MemoryStore::builder().keys(10_000).clock(clock.clone()).build()?;
+/// let store = MemoryStore::builder().table_size(10_000).clock(clock.clone()).build()?;
 /// let search = Policy::token_bucket("search", "1/s burst 2").on(&store)?;
 ///
 /// let check = || search.check("ada").now().expect("memory answers at once");

@@ -334,7 +334,7 @@ impl PolicyBuilder {
     /// For memory it is the number that counts: [`MemoryStore`](crate::MemoryStore) has bytes per
     /// key. A key at rest takes no room, so plan for the clients of one period and not for all that
     /// you have.
-    pub fn keys(mut self, keys: usize) -> Self {
+    pub fn table_size(mut self, keys: usize) -> Self {
         self.settings.keys = Some(keys);
         self
     }

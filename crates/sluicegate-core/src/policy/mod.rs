@@ -14,7 +14,7 @@
 //! | what an outage of the store means | [`on_outage`](PolicyBuilder::on_outage) | [`OnOutage::Local`] |
 //! | what metrics call it | [`counted_as`](PolicyBuilder::counted_as) | its name |
 //! | what clients see of it | [`hidden`](PolicyBuilder::hidden) | all of it |
-//! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`keys`](PolicyBuilder::keys) | [`OnFull::Forget`] |
+//! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`table_size`](PolicyBuilder::table_size) | [`OnFull::Forget`] |
 //! | how exact refunds are, and how deep a debt | [`refunds`](PolicyBuilder::refunds), [`debt_up_to`](PolicyBuilder::debt_up_to) | a refund counts as of now; ten bursts |
 //!
 //! ```
@@ -214,7 +214,7 @@ impl Policy {
     }
 
     /// How many keys a store of fixed size makes room for, if this policy says so.
-    pub fn keys(&self) -> Option<usize> {
+    pub fn table_size(&self) -> Option<usize> {
         self.settings.keys
     }
 
@@ -261,19 +261,19 @@ impl Policy {
         Self { settings: Settings { gives_back: true, ..self.settings }, ..self.clone() }
     }
 
-    /// The same policy with room for another number of keys, on a store of fixed size; see [`keys`](PolicyBuilder::keys). At least
-    /// one, at most 2^31.
+    /// The same policy with room for another number of keys, on a store of fixed size; see
+    /// [`table_size`](PolicyBuilder::table_size). At least one, at most 2^31.
     ///
     /// ```
     /// use sluicegate_core::Policy;
     ///
     /// // Whether it can be opened is soon tried.
-    /// let api = Policy::gcra("api", "100/min").keys(100_000_000).build()?;
-    /// assert_eq!(api.with_keys(1).keys(), Some(1));
+    /// let api = Policy::gcra("api", "100/min").table_size(100_000_000).build()?;
+    /// assert_eq!(api.with_table_size(1).table_size(), Some(1));
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     #[must_use]
-    pub fn with_keys(&self, keys: usize) -> Self {
+    pub fn with_table_size(&self, keys: usize) -> Self {
         let keys = Some(keys.clamp(1, assemble::MOST_KEYS));
         Self { settings: Settings { keys, ..self.settings }, ..self.clone() }
     }

@@ -34,7 +34,7 @@ use crate::wrap::Within;
 /// # let redis = MemoryStore::new();
 /// let store = Resilient::builder(redis)
 ///     .replicas(4)
-///     .fallback(MemoryStore::builder().keys(20_000).build()?)
+///     .fallback(MemoryStore::builder().table_size(20_000).build()?)
 ///     .breaker(BreakerSettings::new().consecutive(3))
 ///     .build()?;
 /// # Ok::<(), sluicegate_core::ConfigError>(())

@@ -63,7 +63,7 @@
 //! A policy has three more buckets of its store: the refusals of a key and its suspensions, as sliding logs, and the rest of a
 //! suspension, as a debt of milliseconds that drains. So a suspension is the same in memory and on Redis, for one process
 //! and for many, and nothing has to be swept. They are called as the policy, with the endings `.strikes`, `.suspensions` and
-//! `.suspended`. In memory they take 24 bytes per key that the policy has [room](PolicyBuilder::keys) for, and those of two logs
+//! `.suspended`. In memory they take 24 bytes per key that the policy has [room](PolicyBuilder::table_size) for, and those of two logs
 //! as refusals come.
 //!
 //! A decision looks at the suspension in its own call. A refusal that counts makes a second call, and the one that suspends a

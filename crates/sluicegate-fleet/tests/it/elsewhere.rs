@@ -10,7 +10,7 @@ use sluicegate_tests::memory::answer;
 use crate::regional::model::regional;
 
 fn memory(clock: &ManualClock) -> MemoryStore {
-    MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap()
+    MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap()
 }
 
 /// Two instances of one kind, each with a limiter.

@@ -16,7 +16,7 @@ use crate::support::splittable;
 
 fn memory(clock: &ManualClock) -> MemoryStore {
     clock.set(Duration::from_secs(1_800_000_000));
-    MemoryStore::builder().keys(4_096).clock(clock.clone()).build().unwrap()
+    MemoryStore::builder().table_size(4_096).clock(clock.clone()).build().unwrap()
 }
 
 fn cached(store: impl Into<Arc<dyn Store>>, clock: &ManualClock) -> DenyCache {

@@ -112,7 +112,7 @@ fn is_plain(policy: &Policy) -> bool {
     policy.on_exceeded() == OnExceeded::Deny
         && policy.suspension().is_none()
         && !policy.counts_rejected()
-        && policy.keys().is_none()
+        && policy.table_size().is_none()
         && policy.quotas().iter().all(|quota| is_state(quota.rule()))
 }
 
@@ -237,7 +237,7 @@ mod tests {
         let plain = || Policy::gcra("p", "5/min");
         assert!(Books::of(&[plain().mode(PolicyMode::Shadow).build().unwrap()]).is_some());
         for policy in [
-            plain().keys(10),
+            plain().table_size(10),
             plain().count_rejected(),
             plain().suspend(3, "1min", "5min"),
             plain().on_exceeded("wait 2s".parse().unwrap()),

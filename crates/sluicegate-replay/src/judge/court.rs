@@ -88,13 +88,14 @@ impl Court {
         // The longest log of a key may be a sixteenth of all entries.
         let longest = policies.iter().filter_map(|policy| entries(policy)).max().unwrap_or(0);
         let entries = longest.saturating_mul(16).clamp(1 << 18, 1 << 31);
-        let store = MemoryStore::builder().keys(keys).log_entries(entries).clock(clock.clone()).build()?;
+        let store =
+            MemoryStore::builder().table_size(keys).log_entries(entries).clock(clock.clone()).build()?;
         // Whether the store can keep them shows in a small one with the same logs.
-        let small = MemoryStore::builder().keys(1).log_entries(entries).build()?;
+        let small = MemoryStore::builder().table_size(1).log_entries(entries).build()?;
         let mut first: HashMap<&str, usize> = HashMap::new();
         let row = |(row, policy): (usize, &&'a Policy)| {
             // The table of its own number of keys is made once a request asks for it.
-            RateLimiter::new(&small, policy.with_keys(1))?;
+            RateLimiter::new(&small, policy.with_table_size(1))?;
             let shares = *first.entry(policy.name()).or_insert(row);
             let (keeps_accounts, limiter) = (Cell::new(false), OnceCell::new());
             Ok(Row { policy: Policy::clone(policy), shares, keeps_accounts, limiter })

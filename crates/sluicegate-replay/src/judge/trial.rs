@@ -24,8 +24,8 @@ pub(super) fn copy(
     if policy.counts_rejected() {
         builder = builder.count_rejected();
     }
-    if let Some(keys) = policy.keys() {
-        builder = builder.keys(keys);
+    if let Some(keys) = policy.table_size() {
+        builder = builder.table_size(keys);
     }
     builder = builder.on_full(policy.on_full());
     if let Some(suspension) = policy.suspension()
@@ -51,7 +51,7 @@ mod tests {
     fn a_copy_waits_counts_suspends_and_has_room_as_its_policy_does() {
         let policy = Policy::gcra("p", "5/min burst 3").suspend(3, "1min", "5min").up_to("1h").remember("2h");
         let policy = policy.on_exceeded("wait 2s".parse().unwrap()).count_rejected();
-        let policy = policy.keys(50).on_full("inherit".parse().unwrap()).build().unwrap();
+        let policy = policy.table_size(50).on_full("inherit".parse().unwrap()).build().unwrap();
         assert_eq!(copy(&policy, "p", policy.algorithm(), &quotas(&policy)).unwrap(), policy);
     }
 }

@@ -89,7 +89,7 @@ impl Policies {
     ) -> Option<Policy> {
         let one = At { value: "1".to_owned(), place: quota.place };
         let like = self.all.get(like)?.entry.clone();
-        let entry = PolicyEntry { keys: Some(one), suspend: None, ..like };
+        let entry = PolicyEntry { table_size: Some(one), suspend: None, ..like };
         policy((name, quota.place), &entry, quota, problems)
     }
 
@@ -142,9 +142,9 @@ fn policy(
     for quota in others {
         builder = builder.and(&*quota.value);
     }
-    let keys = given.keys.as_ref();
+    let keys = given.table_size.as_ref();
     if let Some(keys) = keys.and_then(|keys| number(keys, "a number of keys", 1..=MOST_KEYS, problems)) {
-        builder = builder.keys(usize::try_from(keys).unwrap_or(usize::MAX));
+        builder = builder.table_size(usize::try_from(keys).unwrap_or(usize::MAX));
     }
     let builder = options(builder, given, problems);
     builder

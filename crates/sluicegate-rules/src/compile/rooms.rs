@@ -55,7 +55,7 @@ pub(super) fn terms(name: &At<String>, entry: &PolicyEntry, problems: &mut Probl
         place(entry.hidden.as_ref().map(|word| word.place), "hidden"),
         place(entry.count_rejected.as_ref().map(|word| word.place), "count_rejected"),
         place(entry.on_outage.as_ref().map(|word| word.place), "on_outage"),
-        place(entry.keys.as_ref().map(|word| word.place), "keys"),
+        place(entry.table_size.as_ref().map(|word| word.place), "table_size"),
         place(entry.suspend.as_ref().map(|word| word.place), "suspend"),
     ];
     for (word, place) in others.into_iter().flatten() {

@@ -72,7 +72,7 @@ impl NamedStore {
     /// Opens it; Redis is connected in the background of a tokio runtime.
     pub(crate) fn open(&self) -> Result<Arc<dyn Store>, ConfigError> {
         match self {
-            Self::Memory { keys } => Ok((&MemoryStore::builder().keys(*keys).build()?).into()),
+            Self::Memory { keys } => Ok((&MemoryStore::builder().table_size(*keys).build()?).into()),
             Self::Redis { url, deadline, replicas } => redis(url, *deadline, *replicas),
         }
     }

@@ -93,7 +93,7 @@ pub(crate) struct PolicyEntry {
     /// The number of keys for which a store in memory has room.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
-    pub keys: Option<At<String>>,
+    pub table_size: Option<At<String>>,
     /// Refuses a key outright that goes on after many refusals.
     #[serde(default, deserialize_with = "said")]
     pub suspend: Option<At<Suspend>>,

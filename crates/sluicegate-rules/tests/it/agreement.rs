@@ -39,7 +39,7 @@ fn file(random: &mut Random) -> String {
         let mode = one(random, &["enforce", "enforce", "enforce", "shadow", "off"]);
         let quota = 2 + random.below(3);
         line(format!(
-            "  p{policy}: {{ algorithm: {algorithm}, quota: {quota}/min, mode: {mode}, keys: 10 }}"
+            "  p{policy}: {{ algorithm: {algorithm}, quota: {quota}/min, mode: {mode}, table_size: 10 }}"
         ));
     }
     line("tiers:\n  plan: { by: header(x-plan), tiers: { free: p0, pro: p1, big: unlimited }, default_tier: free }".to_owned());

@@ -12,7 +12,7 @@ use sluicegate_tower::key::PeerAddr;
 fn rules(text: &str) -> Rules {
     let file = RulesFile::parse("rules.yaml", text, &Variables::none());
     let file = file.unwrap_or_else(|error| panic!("{error}"));
-    Rules::new(MemoryStore::builder().keys(1).build().expect("it is possible"), file)
+    Rules::new(MemoryStore::builder().table_size(1).build().expect("it is possible"), file)
         .expect("memory keeps all")
 }
 
@@ -29,8 +29,8 @@ fn applying(explained: &Explained) -> Vec<&str> {
 const REASONS: &str = "
 version: 1
 policies:
-  a: { quota: 10/min, keys: 1 }
-  b: { quota: 10/min, keys: 1 }
+  a: { quota: 10/min, table_size: 1 }
+  b: { quota: 10/min, table_size: 1 }
 tiers:
   plan: { by: header(x-plan), tiers: { free: a, pro: b, big: unlimited }, default_tier: free }
 deny:
@@ -284,7 +284,7 @@ proptest! {
         given in prop::collection::vec((only(), prop::option::weighted(0.3, only()), prop::option::of(0..2_usize)), 1..14),
         requests in prop::collection::vec(asked(), 8),
     ) {
-        let mut text = "version: 1\npolicies:\n  a: { quota: 100/min, keys: 1 }\ntiers:\n  plan: { by: header(x-a), tiers: { a: a, b: unlimited }, default_tier: b }\nrules:\n".to_owned();
+        let mut text = "version: 1\npolicies:\n  a: { quota: 100/min, table_size: 1 }\ntiers:\n  plan: { by: header(x-a), tiers: { a: a, b: unlimited }, default_tier: b }\nrules:\n".to_owned();
         for (at, (only, not, group)) in given.iter().enumerate() {
             let not = not.as_ref().filter(|not| !not.is_empty());
             let inner = only.text();

@@ -74,7 +74,7 @@ fn each_mistake_in_a_value_names_it() {
         ("{ quota: 5/min, suspend: { after: 5 in 0s, for: 1h } }", "0"),
         ("{ quota: 5/min, suspend: { after: 5 in 1h, for: soon } }", "\"soon\""),
         ("{ quota: 5/min, suspend: { after: 5 in 1h, for: 2h, up_to: 1h } }", "1h"),
-        ("{ quota: 5/min, keys: many }", "\"many\" is not a number of keys"),
+        ("{ quota: 5/min, table_size: many }", "\"many\" is not a number of keys"),
     ];
     for (line, part) in of_policy {
         let errors = errors(&policy(line));
@@ -176,7 +176,7 @@ fn names_that_are_not_there_are_told_with_the_nearest_one() {
         ),
         (
             rule("group: g").replace("key: client", "key: verified_before(header(x user))"),
-            "\"x user\" is not",
+            "\"x user\" cannot be the name of a header",
         ),
         (rule("group: g").replace("key: client", "key: jwt(sub)"), "this needs the section \"jwt\""),
         (
@@ -278,7 +278,7 @@ fn a_key_that_clients_write_and_something_in_front_has_verified_is_worth_no_line
             let file = RulesFile::parse("rules.yaml", &text, &Variables::none())
                 .unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(file.warnings().len(), usize::from(are_told), "{key}: {:?}", file.warnings());
-            drop(Rules::new(&MemoryStore::new(), file).expect("memory keeps all"));
+            drop(Rules::new(MemoryStore::new(), file).expect("memory keeps all"));
         });
         let told = lines.iter().filter(|line| line.contains("makes up API keys")).count();
         assert_eq!(told > 0, are_told, "{key}: {lines:?}");
@@ -376,7 +376,7 @@ fn a_variable_in_quotes_is_one_error_and_those_elsewhere_are_told() {
 
 #[test]
 fn a_tool_that_knows_no_variable_warns_of_each_value_and_looks_at_the_rest() {
-    let text = "version: 1\npolicies:\n  a:\n    quota: ${QUOTA}\n    keys: ${KEYS}\n    mode: ${MODE}\nrules:\n  - name: all\n    limit: a\n    key: client\n    cost: ${COST}\n";
+    let text = "version: 1\npolicies:\n  a:\n    quota: ${QUOTA}\n    table_size: ${KEYS}\n    mode: ${MODE}\nrules:\n  - name: all\n    limit: a\n    key: client\n    cost: ${COST}\n";
     let file = RulesFile::parse("rules.yaml", text, &Variables::none().or_placeholders())
         .unwrap_or_else(|error| panic!("{error}"));
     let warnings: Vec<_> = file.warnings().iter().map(|warning| warning.text()).collect();

@@ -297,10 +297,10 @@ fn a_log_that_is_too_long_for_the_redis_of_the_file_is_told_before_a_service_sta
 #[test]
 fn a_policy_with_room_for_many_keys_is_checked_without_making_the_room() {
     // 48 GB.
-    parse(&PLAIN.replace("quota: 5/min", "quota: 5/min, keys: 2_000_000_000"));
-    let many = PLAIN.replace("quota: 5/min", "quota: 5/min, keys: 4000000000");
+    parse(&PLAIN.replace("quota: 5/min", "quota: 5/min, table_size: 2_000_000_000"));
+    let many = PLAIN.replace("quota: 5/min", "quota: 5/min, table_size: 4000000000");
     let many = error(RulesFile::parse("rules.yaml", &many, &Variables::none()));
-    assert!(many.starts_with("rules.yaml:3:28: error: \"4000000000\" is not a number of keys: use a whole number from 1 to 2147483648"), "{many}");
+    assert!(many.starts_with("rules.yaml:3:34: error: \"4000000000\" is not a number of keys: use a whole number from 1 to 2147483648"), "{many}");
 }
 
 #[cfg(feature = "redis")]

@@ -123,7 +123,7 @@ impl Limit {
     /// # Which policies are open
     /// A policy is opened when it is first chosen, and 100 stay open, or [as many as you say](Self::open_at_most). For one more, those
     /// that were not chosen for longest are closed. A [`MemoryStore`](sluicegate_core::MemoryStore) has a table for each open policy,
-    /// of the policy's [room for keys](sluicegate_core::policy::PolicyBuilder::keys), and would forget it with the policy: so it stays
+    /// of the policy's [room for keys](sluicegate_core::policy::PolicyBuilder::table_size), and would forget it with the policy: so it stays
     /// open while any of its keys owes. Redis forgets nothing.
     ///
     /// Where all that are open have to stay, up to ten times as many are opened. That is logged once a minute, shown on the status page
@@ -148,7 +148,7 @@ impl Limit {
     /// }
     ///
     /// let limit = Limit::by(&MemoryStore::new(), |request| match request.extensions.get::<Plan>() {
-    ///     Some(plan) => Policy::gcra(&*plan.name, format!("{}/min", plan.per_minute)).keys(1_000).counted_as("plans"),
+    ///     Some(plan) => Policy::gcra(&*plan.name, format!("{}/min", plan.per_minute)).table_size(1_000).counted_as("plans"),
     ///     None => Policy::gcra("visitors", "10/min"),
     /// });
     /// # let _ = limit;

@@ -37,7 +37,7 @@ fn ten_thousand_waiting_requests_hold_bounded_memory_and_leave_nothing_behind() 
 
 async fn ten_thousand_wait() {
     // Tokio's time stands still, too.
-    let store = MemoryStore::builder().keys(1_000).clock(ManualClock::new()).build().unwrap();
+    let store = MemoryStore::builder().table_size(1_000).clock(ManualClock::new()).build().unwrap();
     let policy = Policy::gcra("mail", "1000/s burst 1").wait_up_to(Duration::from_secs(60));
     let limit = Limit::new(policy.on(&store).unwrap()).key(Key::from("all"));
     let layer = RateLimitLayer::new(limit);

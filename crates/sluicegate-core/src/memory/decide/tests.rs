@@ -31,7 +31,7 @@ fn every_way_decides_as_the_general_one_does() {
     for seed in 0..60 {
         let (mut random, clock) = (Random::new(seed), ManualClock::new());
         clock.set(Duration::from_secs(1_800_000_000));
-        let store = || MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap();
+        let store = || MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap();
         let stores = [store(), store()];
         let policies: Vec<Policy> = (0..3).map(|name| policy(name, &mut random)).collect();
         let opened = stores.each_ref().map(|store| {
@@ -79,7 +79,7 @@ fn a_spend_at_once_is_a_decision_without_its_numbers() {
         clock.set(Duration::from_secs(1_800_000_000));
         let policy = policy(0, &mut random);
         let [plain, other] = [(); 2].map(|()| {
-            let store = MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap();
+            let store = MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap();
             RateLimiter::new(store, policy.clone()).unwrap()
         });
         for step in 0..200 {
@@ -113,7 +113,7 @@ fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
         clock.set(Duration::from_secs(1_800_000_000));
         let policy = policy(0, &mut random);
         let [store, other] =
-            [(); 2].map(|()| MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap());
+            [(); 2].map(|()| MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap());
         let limiter = RateLimiter::new(store, policy.clone()).unwrap();
         let opened = other.0.open(Arc::new(policy.clone()), None).unwrap();
         for step in 0..200 {
@@ -151,7 +151,7 @@ fn the_short_way_beside_suspensions_decides_as_asks_do() {
         let policy =
             policy.suspend(most, Duration::from_secs(within), Duration::from_secs(first)).build().unwrap();
         let [short, asked] = [(); 2].map(|()| {
-            let store = MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap();
+            let store = MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap();
             RateLimiter::new(store, policy.clone()).unwrap()
         });
         for step in 0..200 {

@@ -62,7 +62,7 @@ impl Policy {
         // Where the policy itself refuses or lets pass without asking, there is nothing to add.
         bucket.settings.on_outage =
             if self.on_outage() == OnOutage::Local { OnOutage::Local } else { OnOutage::Allow };
-        (bucket.settings.keys, bucket.settings.version) = (self.keys(), self.version());
+        (bucket.settings.keys, bucket.settings.version) = (self.table_size(), self.version());
         bucket.assembled()
     }
 }

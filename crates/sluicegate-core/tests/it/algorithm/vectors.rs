@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
         clock.set(ms(config["created_at_ms"].as_u64().unwrap_or(0)));
         let limit = config["limit"].as_u64().unwrap_or(0);
         let entries = usize::try_from(limit * 16).expect("a limit fits").max(16);
-        let store = MemoryStore::builder().keys(64).log_entries(entries).clock(clock.clone()).build();
+        let store = MemoryStore::builder().table_size(64).log_entries(entries).clock(clock.clone()).build();
         let store = store.expect("the store can be built");
         let single = [config.clone()];
         let bandwidths = config["bandwidths"].as_array().map_or(&single[..], Vec::as_slice);

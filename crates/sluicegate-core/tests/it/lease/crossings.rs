@@ -66,7 +66,7 @@ fn a_lease_keeps_its_floor_in_the_table_of_a_policy_with_the_same_rule() {
     let mut scene = Scene::of(Policy::gcra("p", "10/s"));
     let paid = scene.spend(2).expect("there is room");
     let lease = scene.lease(3);
-    let larger = Arc::new(Policy::gcra("p", "10/s").keys(500).build().expect("it is a policy"));
+    let larger = Arc::new(Policy::gcra("p", "10/s").table_size(500).build().expect("it is a policy"));
     let new = scene.store.open(larger, Some((&scene.policy, Inherit::Spent))).expect("it fits");
     scene.store.replaced(&scene.policy, &new, Inherit::Spent);
     scene.policy = new;

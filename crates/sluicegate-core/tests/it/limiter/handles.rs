@@ -151,7 +151,7 @@ fn no_charge_reaches_further_than_ten_bursts() {
 #[test]
 fn a_name_can_be_put_again_while_another_thread_drops_the_last_limiter_of_it() {
     // To drop a large table takes a while.
-    let store = MemoryStore::builder().keys(200_000).build().expect("there is room");
+    let store = MemoryStore::builder().table_size(200_000).build().expect("there is room");
     let (give, taken) = sync_channel::<RateLimiter>(1);
     let dropping = std::thread::spawn(move || taken.into_iter().for_each(drop));
     for round in 1..=100 {

@@ -19,7 +19,7 @@ use crate::wrap::Plain;
 
 /// So large that no key has to make room: which one would, differs from store to store.
 fn memory(clock: &ManualClock) -> MemoryStore {
-    MemoryStore::builder().keys(20_000).log_entries(65_536).clock(clock.clone()).build().unwrap()
+    MemoryStore::builder().table_size(20_000).log_entries(65_536).clock(clock.clone()).build().unwrap()
 }
 
 /// The stores that have to keep the promise.

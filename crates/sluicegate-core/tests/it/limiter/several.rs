@@ -13,7 +13,7 @@ use crate::wrap::Plain;
 
 /// The stores that have to keep the promise, each with a memory store inside.
 fn stores() -> [Arc<dyn Store>; 3] {
-    let memory = || MemoryStore::builder().keys(64).log_entries(1_024).build().unwrap();
+    let memory = || MemoryStore::builder().table_size(64).log_entries(1_024).build().unwrap();
     let resilient = Resilient::builder(memory()).fallback(memory()).build().unwrap();
     [memory().into(), resilient.into(), Plain::around(memory())]
 }

@@ -226,7 +226,7 @@ fn a_replaced_capacity_moves_the_keys_to_the_new_table() {
         let (store, _): (MemoryStore, _) = store();
         let limiter = limiter(&store, "p", algorithm, Quota::per_hour(10));
         let _ = answer(limiter.check_cost("k", 6));
-        replace_by(&limiter, Policy::builder("p", algorithm, "10/h").keys(1_000), Inherit::AsIs);
+        replace_by(&limiter, Policy::builder("p", algorithm, "10/h").table_size(1_000), Inherit::AsIs);
         assert_eq!(answer(limiter.peek("k")).remaining(), 4, "{algorithm}");
     }
 }

@@ -86,16 +86,16 @@ fn a_log_forgets_no_more_debtors_than_a_random_sample_must() {
 fn a_policy_has_the_capacity_that_it_says() {
     let (store, _) = store_for(1_000, 16_000);
     let slots = |store: &MemoryStore| store.stats().slots;
-    let own = Policy::gcra("own", "5/min").keys(100).on(&store).expect("it fits");
+    let own = Policy::gcra("own", "5/min").table_size(100).on(&store).expect("it fits");
     assert!((187..200).contains(&slots(&store)));
     let _other = limiter(&store, "other", Algorithm::Gcra, Quota::per_minute(5));
     assert!((2_050..2_100).contains(&slots(&store)));
-    let two = Policy::gcra("two", "5/min").and("9/h").keys(10).on(&store).expect("it fits");
+    let two = Policy::gcra("two", "5/min").and("9/h").table_size(10).on(&store).expect("it fits");
     assert!((2_080..2_150).contains(&slots(&store)));
     drop((own, two));
     assert!((1_870..1_900).contains(&slots(&store)), "what nobody uses any more takes no room");
     for keys in [0, usize::MAX] {
-        let error = Policy::gcra("none", "5/min").keys(keys).build().expect_err("no such table");
+        let error = Policy::gcra("none", "5/min").table_size(keys).build().expect_err("no such table");
         let message = format!("policy \"none\": it cannot have room for {keys} keys: use 1 to 2147483648");
         assert_eq!(error.to_string(), message);
     }

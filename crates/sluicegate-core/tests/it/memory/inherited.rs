@@ -224,7 +224,9 @@ fn what_was_left_is_handed_over_once_when_the_policy_is_replaced() {
         quotas.into_iter().flat_map(|quota| policies(quota).zip(all()).map(move |pair| (quota, pair)));
     for (quota, ((name, policy), (_, before))) in pairs {
         let (_, clock, limiter) = flooded(before, 5_000);
-        limiter.replace(policy.keys(200).build().expect("it is good"), Inherit::Spent).expect("it fits");
+        limiter
+            .replace(policy.table_size(200).build().expect("it is good"), Inherit::Spent)
+            .expect("it fits");
         assert_eq!(freed(&limiter), 0, "{name}, {quota}");
         let new = 7_777_777;
         let left = || answer(limiter.peek(new)).reset_after();

@@ -185,7 +185,7 @@ fn store_of_memory() -> sluicegate_core::MemoryStore {
 fn policies_beyond_the_first_256_count_together() {
     let (store, _) = observed("many");
     let limiters: Vec<_> = (0..300)
-        .map(|number| Policy::gcra(format!("p{number}"), "5/min").keys(1).on(&store).expect("it fits"))
+        .map(|number| Policy::gcra(format!("p{number}"), "5/min").table_size(1).on(&store).expect("it fits"))
         .collect();
     assert!(limiters.iter().all(|limiter| answer(limiter.check("ada")).is_allowed()));
     assert_eq!(store.snapshot().policies.len(), 256);

@@ -131,7 +131,7 @@ async fn ten_thousand_hostile_policies_and_keys_make_no_more_series_than_closed_
     let store = Observed::named("hostile", memory).expect("the name is free");
     let recorder = recorder();
     for number in 0..10_000_u64 {
-        let policy = Policy::gcra(format!("p{number}"), "1/min").keys(1).on(&store).expect("it fits");
+        let policy = Policy::gcra(format!("p{number}"), "1/min").table_size(1).on(&store).expect("it fits");
         for _ in 0..2 {
             _ = answer(policy.check(("<script>", number)));
         }
@@ -153,7 +153,7 @@ async fn ten_thousand_hostile_policies_and_keys_make_no_more_series_than_closed_
 async fn policies_that_are_made_per_customer_are_one_series_under_the_name_that_they_are_counted_as() {
     let (store, _) = observed("tenants");
     let tenant = |number: u32| {
-        let policy = Policy::gcra(format!("tenant-{number}"), "1/h").keys(1).suspend(2, "1h", "1h");
+        let policy = Policy::gcra(format!("tenant-{number}"), "1/h").table_size(1).suspend(2, "1h", "1h");
         policy.counted_as("tenants").on(&store).expect("it fits")
     };
     let tenants: Vec<_> = (0..300).map(tenant).collect();

@@ -198,8 +198,8 @@ fn a_name_belongs_to_one_policy_of_a_store_at_a_time() {
 #[test]
 fn a_store_that_is_too_small_or_too_large_is_refused() {
     for (build, said) in [
-        (MemoryStore::builder().keys(0), "room for 0 keys"),
-        (MemoryStore::builder().keys(usize::MAX), "room for 18446744073709551615 keys"),
+        (MemoryStore::builder().table_size(0), "room for 0 keys"),
+        (MemoryStore::builder().table_size(usize::MAX), "room for 18446744073709551615 keys"),
         (MemoryStore::builder().log_entries(0), "room for 0 log entries"),
     ] {
         let error = build.build().expect_err("it cannot be built");

@@ -119,7 +119,7 @@ fn keys_are_suspended_exactly_as_a_model_says_that_keeps_all_refusals() {
 /// The policy without its suspension says what is refused: of requests whose key is suspended it never hears.
 fn follow(algorithm: Algorithm, terms: Terms, steps: &[Step]) -> Result<(), TestCaseError> {
     let (store, clock) = store_for(64, 65_536);
-    let plain = MemoryStore::builder().keys(64).clock(clock.clone()).build().expect("it can be built");
+    let plain = MemoryStore::builder().table_size(64).clock(clock.clone()).build().expect("it can be built");
     let plainly = |limit: u64| Policy::builder("p", algorithm, format!("{limit}/10s"));
     let span = |seconds| Duration::from_secs(seconds);
     let suspending = |limit| {

@@ -16,7 +16,7 @@ use crate::support::secs;
 const LONGEST: Duration = secs(600);
 
 fn store() -> MemoryStore {
-    MemoryStore::builder().keys(64).clock(Paused::now()).build().unwrap()
+    MemoryStore::builder().table_size(64).clock(Paused::now()).build().unwrap()
 }
 
 fn one_a_second(store: &MemoryStore) -> RateLimiter {

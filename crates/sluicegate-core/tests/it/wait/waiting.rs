@@ -51,7 +51,7 @@ impl World {
         let start = Instant::now();
         let mut random = Random::new(seed);
         let shared: Arc<dyn Store> =
-            MemoryStore::builder().keys(64).clock(Paused(start)).build().unwrap().into();
+            MemoryStore::builder().table_size(64).clock(Paused(start)).build().unwrap().into();
         let quotas = [0, 1].map(|_| vec![quota(algorithm, &mut random)]);
         let limiters = (0..instances).map(|_| {
             let store = instance(&shared);

@@ -148,7 +148,7 @@ proptest! {
                 Step::Wait(us) => clock.advance(Duration::from_micros(us)),
                 Step::Replace(index, how) => {
                     for home in [&mut direct, &mut cached] {
-                        home.replace(index, &policies[index].with_keys(1_001), how);
+                        home.replace(index, &policies[index].with_table_size(1_001), how);
                     }
                 }
                 Step::Ask(mut asks) => {

@@ -21,7 +21,7 @@ use super::model::regional;
 
 /// A store in memory, and whether it is away.
 fn failing(clock: &ManualClock) -> (Arc<dyn Store>, Arc<AtomicBool>) {
-    let memory = MemoryStore::builder().keys(64).clock(clock.clone()).build().unwrap();
+    let memory = MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap();
     let fails = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&fails);
     let store = around(&memory, move |within: &Within, asks: &[Ask<'_>]| {
@@ -99,7 +99,7 @@ async fn what_no_region_can_have_a_share_of_is_refused_with_the_reason() {
 #[test]
 fn several_limits_on_two_stores_spend_together_or_not_at_all() {
     let (memory, clock) = store();
-    let reserve = MemoryStore::builder().keys(64).clock(clock).build().unwrap();
+    let reserve = MemoryStore::builder().table_size(64).clock(clock).build().unwrap();
     let store = regional("eu", &memory, &reserve);
     let [wide, narrow] =
         [("wide", "100/h"), ("narrow", "50/h")].map(|(name, quota)| on(&store, Policy::gcra(name, quota)));

@@ -37,8 +37,9 @@ struct Played {
 impl Played {
     fn new(policy: &Policy) -> Self {
         let (reserve, clock) = store_for(64, 65_536);
-        let memory =
-            || MemoryStore::builder().keys(64).log_entries(65_536).clock(clock.clone()).build().unwrap();
+        let memory = || {
+            MemoryStore::builder().table_size(64).log_entries(65_536).clock(clock.clone()).build().unwrap()
+        };
         let own: Vec<MemoryStore> = REGIONS.iter().map(|_| memory()).collect();
         let weights = REGIONS.iter().map(|(_, weight)| 60 * u64::from(*weight)).chain([40 * 6]);
         let parts = policy.split(weights.map(|weight| (policy.name().to_owned(), weight))).unwrap();

@@ -13,7 +13,7 @@ fn used(algorithm: Algorithm, limit: u64, shards: u64) -> u64 {
     let quota = Quota::new(limit, Duration::from_secs(60));
     let policy = Policy::builder("api", algorithm, quota).build().unwrap();
     let played = Played::new(&policy, shards);
-    let own = MemoryStore::builder().keys(64).clock(played.clock.clone()).build().unwrap();
+    let own = MemoryStore::builder().table_size(64).clock(played.clock.clone()).build().unwrap();
     let one_place = RateLimiter::new(&own, policy).unwrap();
     let periods = 20;
     let (mut admitted, mut whole) = (0, 0);

@@ -21,7 +21,8 @@ pub(crate) struct Played {
 impl Played {
     pub(crate) fn new(policy: &Policy, shards: u64) -> Self {
         let (memory, clock) = store_for(256, 65_536);
-        let own = MemoryStore::builder().keys(256).log_entries(65_536).clock(clock.clone()).build().unwrap();
+        let own =
+            MemoryStore::builder().table_size(256).log_entries(65_536).clock(clock.clone()).build().unwrap();
         let instance = |_| {
             let store = Sharded::builder(&memory, shards).policy(policy.name()).build().unwrap();
             RateLimiter::new(&store, policy.clone()).unwrap()

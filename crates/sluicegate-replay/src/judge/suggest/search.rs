@@ -143,7 +143,7 @@ impl<'a> Search<'a> {
         if let Some(mut books) = Books::of([&policy]).filter(|_| !self.gives_back) {
             return Some(keys.iter().map(|place| books.rejected(self.keys[*place].events)).collect());
         }
-        let court = Court::with_room([&policy.with_keys(AT_ONCE)], AT_ONCE).ok()?;
+        let court = Court::with_room([&policy.with_table_size(AT_ONCE)], AT_ONCE).ok()?;
         if self.gives_back {
             court.keep_accounts(0);
         }

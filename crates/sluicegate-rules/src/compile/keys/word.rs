@@ -19,7 +19,7 @@ pub(in crate::compile) enum Word {
     /// An API key that nobody has verified.
     Secret(ApiKey),
     /// A header field or an API key that something in front has verified.
-    VerifiedBefore(Box<Word>),
+    VerifiedBefore(Box<Self>),
     /// An API key that is listed.
     Listed(ApiKeys),
     /// A claim of a verified token.

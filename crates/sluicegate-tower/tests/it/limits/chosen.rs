@@ -101,7 +101,7 @@ async fn no_customer_of_many_with_a_policy_of_their_own_passes_more_than_it_allo
         let (store, clock) = store();
         let choose = move |request: RequestView<'_>| {
             let name = request.headers.get("x-plan").and_then(|plan| plan.to_str().ok()).unwrap_or("none");
-            Policy::sliding_log(name, format!("{limit}/h")).keys(1)
+            Policy::sliding_log(name, format!("{limit}/h")).table_size(1)
         };
         let (service, _) = service(Limit::by(&store, choose).key(Key::from("all")));
         let mut passed = 0;

@@ -170,7 +170,7 @@ proptest! {
 
     #[test]
     fn groups_in_groups_choose_as_a_slow_model_does(tree in tree()) {
-        let store = MemoryStore::builder().keys(10).build().unwrap();
+        let store = MemoryStore::builder().table_size(10).build().unwrap();
         let mut expected = Vec::new();
         tree.walk(&mut 0, true, &mut expected);
         expected.truncate(17);

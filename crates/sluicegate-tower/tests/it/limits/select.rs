@@ -213,7 +213,7 @@ proptest! {
         places in prop::collection::vec(0..4_usize, 0..3),
     ) {
         let (store, _) = store();
-        let limit = |name: &str| by_header(on(&store, Policy::gcra(name, "10/min").keys(1)));
+        let limit = |name: &str| by_header(on(&store, Policy::gcra(name, "10/min").table_size(1)));
         let mut laid = Laid { limit: &limit, count: 0 };
         let (group, expected, _) = laid.of(kind, &members, &places);
         prop_assume!(laid.count <= 12);
