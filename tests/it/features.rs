@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         "without tokio there is no runtime that could finish what nobody waits for",
     ),
     ("core/src/suspension/strike.rs", 1, "a line in the log more"),
+    ("core/src/limiter/opened_at.rs", 1, "a line in the log more"),
     ("redis/src/connection/server/url.rs", 1, "a URL that needs it is refused, and the error names it"),
     ("redis/src/connection/server/tls.rs", 4, "with a certificate, which cannot be set without it"),
     ("rules/src/compile/store.rs", 5, "a program without Redis says so, and knows nothing of one"),

@@ -259,9 +259,9 @@ pub mod key {
     pub use sluicegate_tower::key::{BearerJwt, Claims};
     #[cfg(feature = "tower")]
     pub use sluicegate_tower::key::{
-        ClientIp, Extraction, ForwardedFaults, HeaderKey, KeyExtractor, MissingKey, Networks, OnMalformed,
-        OnMissingKey, PeerAddr, PeerIp, RequestMethod, RequestPath, RequestView, extract_fn, key_fn,
-        key_from_extension,
+        ClientIp, Extraction, ForwardedFaults, HeaderKey, IntoNetworks, KeyExtractor, MissingKey, Networks,
+        OnMalformed, OnMissingKey, PeerAddr, PeerIp, RequestMethod, RequestPath, RequestView, extract_fn,
+        key_fn, key_from_extension,
     };
 }
 

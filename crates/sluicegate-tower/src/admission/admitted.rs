@@ -112,7 +112,12 @@ impl Marked {
         self.is_read = match self.made.settings.extensions {
             // A decision that a handler sees is an announcement, too.
             true => extensions.insert(decided.clone()).is_some() || extensions.get::<Announced>().is_some(),
-            false => extensions.insert(Announced).is_some() || extensions.get::<Decided>().is_some(),
+            false => {
+                // The layer around this one will read nothing of it.
+                let report = |outer| self.made.report_double(outer, decided);
+                let is_around = extensions.get::<Decided>().map(report).is_some();
+                extensions.insert(Announced).is_some() || is_around
+            }
         };
     }
 

@@ -25,13 +25,14 @@ impl Limits {
 }
 
 impl Made {
-    /// Logs once that a layer further in asks a policy that was asked here already.
-    pub(super) fn report_double(&self, here: &Decided, inner: &Decided) {
+    /// Logs once that two layers around each other ask one policy.
+    #[cold]
+    pub(super) fn report_double(&self, outer: &Decided, inner: &Decided) {
         if self.double.is_completed() {
             return;
         }
         let twice = |policy: &&Arc<Policy>| inner.policies.iter().any(|other| Arc::ptr_eq(policy, other));
-        if let Some(policy) = here.policies.iter().find(twice) {
+        if let Some(policy) = outer.policies.iter().find(twice) {
             self.double.call_once(|| {
                 tracing::warn!(
                     policy = policy.name(),

@@ -62,7 +62,7 @@ pub use self::extraction::{Extraction, RequestView};
 pub use self::extractor::KeyExtractor;
 pub use self::function::{extract_fn, key_fn, key_from_extension};
 pub use self::header::HeaderKey;
-pub use self::ip::{ClientIp, ForwardedFaults, Networks, OnMalformed, PeerAddr, PeerIp};
+pub use self::ip::{ClientIp, ForwardedFaults, IntoNetworks, Networks, OnMalformed, PeerAddr, PeerIp};
 #[doc(hidden)]
 pub use self::missing::{Keyed, WhenMissing};
 pub use self::missing::{MissingKey, OnMissingKey};

@@ -46,7 +46,7 @@ mod layer;
 
 pub use self::builder::{RateLimitLayerBuilder, Responding};
 pub use self::layer::RateLimitLayer;
-pub use crate::admission::meter::Meter;
+pub use crate::admission::meter::{Meter, Standing};
 pub use crate::respond::decided::Decided;
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]

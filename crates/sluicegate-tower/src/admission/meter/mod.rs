@@ -1,6 +1,7 @@
 //! Charging for what is known only while a request is served: [`Meter`].
 
 mod account;
+mod standing;
 
 use std::fmt;
 use std::future::Future;
@@ -11,6 +12,7 @@ use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
 
 use self::account::{Account, Entry};
+pub use self::standing::Standing;
 use crate::admission::asks::Asks;
 use crate::admission::restate::Now;
 use crate::admission::trial::Trial;
@@ -26,7 +28,7 @@ use crate::respond::decided::Decided;
 /// did not apply, and those that nobody could decide in an outage, are not among them. A meter of no limit does nothing.
 /// Policies in shadow are charged as well, and answer nothing.
 ///
-/// Each call reaches the store at once; what it returns says where the request's keys stand then. Dropping that undoes
+/// Each call reaches the store at once; its [`Standing`] says how much is left then. Dropping that undoes
 /// nothing. The fields of the response say the same, if the store has answered before the response comes: memory does so
 /// at once, others when what the call returned is awaited.
 ///
@@ -79,7 +81,7 @@ impl Meter {
     }
 
     /// Spends `units` more of each limit, whether they fit or not: what does not fit is a debt that later requests wait
-    /// for. `None` if this meter is about no limit that is enforced.
+    /// for.
     ///
     /// # Errors
     /// When the store gave no answer; the account is then as before, so that the call may be repeated.
@@ -87,15 +89,11 @@ impl Meter {
     /// # Cancel safety
     /// The store is asked by this call, and not by the first poll: what is dropped takes effect all the same. The fields of the
     /// response show it only if the future was awaited, or the store answered at once, as memory does.
-    pub fn charge(
-        &self,
-        units: u64,
-    ) -> impl Future<Output = Result<Option<Decided>, StoreError>> + Send + use<> {
+    pub fn charge(&self, units: u64) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
         self.change(self.accounts().iter().map(|account| account.charge(units)).collect())
     }
 
     /// Gives `units` back to each limit, at most what the request has spent of it, and as far as they still count.
-    /// `None` if this meter is about no limit.
     ///
     /// # Errors
     /// When the store gave no answer. Whether they were given back is then unknown, and they will not be once more.
@@ -103,15 +101,12 @@ impl Meter {
     /// # Cancel safety
     /// The store is asked by this call, and not by the first poll: what is dropped takes effect all the same. The fields of the
     /// response show it only if the future was awaited, or the store answered at once, as memory does.
-    pub fn refund(
-        &self,
-        units: u64,
-    ) -> impl Future<Output = Result<Option<Decided>, StoreError>> + Send + use<> {
+    pub fn refund(&self, units: u64) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
         self.change(self.accounts().iter().map(|account| account.refund(units)).collect())
     }
 
     /// Makes `actual` what the request has spent in all: the difference to what it has spent so far, which is the
-    /// limit's cost at first, is charged or given back. `None` if this meter is about no limit.
+    /// limit's cost at first, is charged or given back.
     ///
     /// # Errors
     /// As [`charge`](Self::charge) and [`refund`](Self::refund).
@@ -119,10 +114,7 @@ impl Meter {
     /// # Cancel safety
     /// The store is asked by this call, and not by the first poll: what is dropped takes effect all the same. The fields of the
     /// response show it only if the future was awaited, or the store answered at once, as memory does.
-    pub fn settle(
-        &self,
-        actual: u64,
-    ) -> impl Future<Output = Result<Option<Decided>, StoreError>> + Send + use<> {
+    pub fn settle(&self, actual: u64) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
         self.change(self.accounts().iter().map(|account| account.settle(actual)).collect())
     }
 
@@ -188,7 +180,7 @@ impl Meter {
     fn change(
         &self,
         changes: Vec<Entry>,
-    ) -> impl Future<Output = Result<Option<Decided>, StoreError>> + Send + use<> {
+    ) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
         let (mut verdict, enforced) = self.ask(changes);
         // Those that decide now, which may have replaced those that the request was checked against.
         let policies: Arc<[_]> = enforced.iter().map(|(account, _)| account.limiter.policy()).collect();
@@ -198,7 +190,7 @@ impl Meter {
         }
         async move {
             let answer = match answered {
-                None => return Ok(None),
+                None => return Ok(Standing::new(None)),
                 Some(Ok(answer)) => answer,
                 Some(Err(verdict)) => {
                     let mut answer = verdict.await;
@@ -209,7 +201,10 @@ impl Meter {
                 }
             };
             match answer {
-                Ok(decision) => Ok(Some(Decided::new(decision.of_first(enforced.len()), policies))),
+                Ok(decision) => {
+                    let decided = Decided::new(decision.of_first(enforced.len()), policies);
+                    Ok(Standing::new(Some(decided)))
+                }
                 Err(error) => {
                     for (account, charged) in enforced {
                         // A refund that was given and is given again would let more pass than the policy allows.

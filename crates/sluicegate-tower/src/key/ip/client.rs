@@ -1,6 +1,5 @@
 //! The client's address behind proxies that the operator named: [`ClientIp`].
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use super::address::{self, Grouping};
 use super::elements::FromTheRight;
 use super::faults::{Faults, ForwardedFaults, describe, is_malformed};
 use super::forwarded;
-use super::networks::Networks;
+use super::networks::{IntoNetworks, Networks};
 use super::peer::{NO_PEER, X_FORWARDED_FOR, peer};
 use super::walk::{End, Proxies, single, walk};
 use crate::key::text::header_name;
@@ -101,13 +100,13 @@ pub enum OnMalformed {
 impl ClientIp {
     /// Clients behind proxies in these networks, told by `X-Forwarded-For`.
     ///
-    /// The networks are text, or anything that prints as a network or an address. Name the proxies and nothing
+    /// They are one network or several, as text or anything that prints as a network or an address. Name the proxies and nothing
     /// else: a peer in one of these networks is believed about the client in front of it.
     ///
     /// # Errors
     /// For something that is not a network; for none at all; and for one that holds all addresses, which would let each
     /// client choose its address: see [`insecure_behind_anyone`](Self::insecure_behind_anyone).
-    pub fn behind(proxies: impl IntoIterator<Item = impl fmt::Display>) -> Result<Self, ConfigError> {
+    pub fn behind<const IS_LIST: bool>(proxies: impl IntoNetworks<IS_LIST>) -> Result<Self, ConfigError> {
         let networks = Networks::new(proxies)?;
         if networks.is_empty() {
             return Err(config_error("no proxies are named: use PeerIp where there are none".into()));

@@ -12,5 +12,5 @@ mod walk;
 
 pub use self::client::{ClientIp, OnMalformed};
 pub use self::faults::ForwardedFaults;
-pub use self::networks::Networks;
+pub use self::networks::{IntoNetworks, Networks};
 pub use self::peer::{PeerAddr, PeerIp};

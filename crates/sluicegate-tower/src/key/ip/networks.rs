@@ -7,6 +7,29 @@ use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Net, Ipv6Subnets};
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 
+/// A network or a list of networks, for [`Networks::new`] and [`ClientIp::behind`](crate::ClientIp::behind): text, or anything else that
+/// prints as a network or an address. The compiler finds out whether it `IS_LIST`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a network nor a list of networks",
+    label = "write \"10.0.0.0/8\", an `IpAddr`, or a list of these"
+)]
+pub trait IntoNetworks<const IS_LIST: bool> {
+    /// The text of each network.
+    fn into_texts(self) -> Vec<String>;
+}
+
+impl<N: fmt::Display> IntoNetworks<false> for N {
+    fn into_texts(self) -> Vec<String> {
+        vec![self.to_string()]
+    }
+}
+
+impl<I: IntoIterator<Item: fmt::Display>> IntoNetworks<true> for I {
+    fn into_texts(self) -> Vec<String> {
+        self.into_iter().map(|network| network.to_string()).collect()
+    }
+}
+
 /// A set of networks, for lists of who is exempt or kept out.
 ///
 /// Written as text, or as anything that prints as a network or an address: `10.0.0.0/8`, `2001:db8::/32`, and
@@ -41,10 +64,10 @@ impl Networks {
     ///
     /// # Errors
     /// For the first that is neither a network nor an address.
-    pub fn new(networks: impl IntoIterator<Item = impl fmt::Display>) -> Result<Self, ConfigError> {
+    pub fn new<const IS_LIST: bool>(networks: impl IntoNetworks<IS_LIST>) -> Result<Self, ConfigError> {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for network in networks {
-            match read(&network.to_string())? {
+        for network in networks.into_texts() {
+            match read(&network)? {
                 IpNet::V4(network) => v4.push(network),
                 IpNet::V6(network) => v6.push(network),
             }

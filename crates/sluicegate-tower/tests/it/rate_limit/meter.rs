@@ -11,6 +11,7 @@ use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{MemoryStore, Policy, RateLimiter};
 use sluicegate_tests::around::{self, Fault};
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::{Meter, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -78,11 +79,9 @@ async fn an_estimate_is_settled_with_what_it_really_was() {
         let (limiter, layer, _) = tokens();
         let service = layer.layer(metered(move |meter| async move {
             assert_eq!(meter.spent(), 10);
-            let decision = meter.settle(actual).await.unwrap().expect("it is about one limit");
-            assert_eq!(
-                (decision.remaining(), decision.policy().map(Policy::name)),
-                (expected, Some("tokens"))
-            );
+            let standing = meter.settle(actual).await.unwrap();
+            let policy = standing.decided().and_then(Decided::policy).map(Policy::name);
+            assert_eq!((standing.remaining(), policy), (Some(expected), Some("tokens")));
             assert_eq!(meter.spent(), actual);
             // Once more changes nothing.
             meter.settle(actual).await.unwrap();
@@ -205,13 +204,29 @@ async fn a_charge_that_failed_may_be_repeated_and_a_refund_is_not() {
 }
 
 #[tokio::test]
+async fn what_a_charge_leaves_says_whether_to_go_on() {
+    let (_, layer, _) = tokens();
+    let service = layer.layer(metered(|meter| async move {
+        // The request has spent 10 of 100.
+        for (units, left) in [(89, 1), (1, 0), (5, 0)] {
+            let standing = meter.charge(units).await.unwrap();
+            assert_eq!((standing.remaining(), standing.is_used_up()), (Some(left), left == 0));
+        }
+        let nothing = meter.of("none").charge(1).await.unwrap();
+        assert!(nothing.remaining().is_none() && !nothing.is_used_up());
+    }));
+    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
 async fn after_a_replacement_a_meter_names_the_policy_whose_numbers_it_shows() {
     let (limiter, layer, _) = tokens();
     let service = layer.layer(metered(move |meter| {
         let larger = Policy::fixed_window("tokens", "1000/h").build().unwrap();
         limiter.replace(larger, Inherit::Additive).unwrap();
         async move {
-            let decision = meter.charge(5).await.unwrap().unwrap();
+            let standing = meter.charge(5).await.unwrap();
+            let decision = standing.decided().expect("it is about one limit");
             let quota = decision.quota_of(decision.deciding()).unwrap();
             assert_eq!((decision.capacity(), quota.quota().limit()), (1_000, 1_000));
         }

@@ -23,7 +23,7 @@ async fn a_limit_is_found_by_its_name_or_that_of_its_policy() {
         .unwrap();
     let service = layer.layer(metered(|meter| async move {
         assert!(meter.of("none").is_empty() && !meter.is_empty());
-        assert!(meter.of("none").charge(1).await.unwrap().is_none());
+        assert!(meter.of("none").charge(1).await.unwrap().decided().is_none());
         meter.of("tokens").charge(7).await.unwrap();
         meter.of("plan").charge(2).await.unwrap();
         meter.of("requests").refund(1).await.unwrap();
@@ -83,7 +83,7 @@ async fn requests_without_a_limit_have_a_meter_that_does_nothing() {
     let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
     let service = layer.layer(metered(|meter| async move {
         assert!(meter.is_empty() && meter.spent() == 0);
-        assert!(meter.settle(10).await.unwrap().is_none());
+        assert!(meter.settle(10).await.unwrap().decided().is_none());
     }));
     send(&service, from("ada")).await;
 }
@@ -106,7 +106,7 @@ async fn an_inner_layer_that_counts_nothing_leaves_the_meter_of_the_outer_one_al
     let [outer, inner] = ["outer", "inner"].map(|name| on(&store, Policy::fixed_window(name, "100/min")));
     let inner = RateLimitLayer::builder(by_header(inner)).exempt(|_| true).meter().build().unwrap();
     let outside = RateLimitLayer::builder(by_header(outer.clone())).meter().build().unwrap();
-    let handler = metered(|meter| async move { drop(meter.charge(9).await.unwrap().unwrap()) });
+    let handler = metered(|meter| async move { drop(meter.charge(9).await.unwrap()) });
     send(&outside.layer(inner.layer(handler)), from("ada")).await;
     assert_eq!(left(&outer), 90);
 }

@@ -160,7 +160,7 @@ async fn a_meter_of_a_policy_that_is_off_charges_nothing() {
     let handler = tower::service_fn(|request: http::Request<()>| {
         let meter = request.extensions().get::<Meter>().cloned().unwrap();
         async move {
-            assert!(meter.of("tokens").charge(35).await.unwrap().is_none());
+            assert!(meter.of("tokens").charge(35).await.unwrap().decided().is_none());
             Ok::<_, std::convert::Infallible>(http::Response::new(Body::from("ok")))
         }
     });

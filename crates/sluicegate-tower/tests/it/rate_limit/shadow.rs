@@ -216,7 +216,7 @@ async fn a_meter_charges_a_shadow_and_hears_nothing_of_it() {
     let handler = tower::service_fn(|request: http::Request<()>| {
         let meter = request.extensions().get::<Meter>().cloned().unwrap();
         async move {
-            assert!(meter.of("tokens").settle(35).await.unwrap().is_none());
+            assert!(meter.of("tokens").settle(35).await.unwrap().decided().is_none());
             Ok::<_, std::convert::Infallible>(http::Response::new(Body::from("ok")))
         }
     });

@@ -282,3 +282,18 @@ async fn layers_that_ask_one_policy_are_logged_once_and_layers_of_two_policies_n
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("policy=\"api\"") && lines[0].contains("ask the same policy"), "{lines:?}");
 }
+
+/// Seen: a layer that leaves nothing in extensions was counted twice in silence.
+#[tokio::test]
+async fn a_layer_without_extensions_that_asks_the_policy_of_one_around_it_is_logged_too() {
+    let log = Log::of_this_thread();
+    let (store, _) = store();
+    let limiter = on(&store, Policy::gcra("api", "9/min"));
+    let inner = RateLimitLayer::builder(by_header(limiter.clone())).without_extensions().build().unwrap();
+    let service = RateLimitLayer::new(by_header(limiter)).layer(inner.layer(Handler::default()));
+    for _ in 0..2 {
+        send(&service, from("ada")).await;
+    }
+    let lines = log.lines();
+    assert!(lines.len() == 1 && lines[0].contains("ask the same policy"), "{lines:?}");
+}
