@@ -8,6 +8,7 @@ mod monitoring;
 mod replay;
 mod scrape;
 mod status;
+mod subjects;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "what other tests need, too")]
 mod support;

@@ -50,7 +50,8 @@ use crate::desk::Desk;
 /// | field | of | what it says |
 /// |---|---|---|
 /// | `policy`, `key` | `keys/..` | a key of this policy, by its text |
-/// | `as` | `keys/..` | how that is read: `any`, an address if it reads as one and else text; `text`; `number` |
+/// | `as` | `keys/..` | how that is read: `any`, as the limits of the policy find keys, an address if it reads as one and else text; `text`; `number`; `secret`, an API key, token or cookie whose digest is the key; `subject`, that of a token |
+/// | `issuer` | `keys/..` | with `subject`: the issuer of the token, empty if tokens name none. A single issuer that the extractor was given need not be said |
 /// | `ref` | `keys/..` | a key by its word, in place of both |
 /// | `request` | `keys/..` | a request that nobody has sent: `limits` (a name, if there are several), `method`, `path`, `peer`, and `headers` as an object, or as text with one in a line |
 /// | `for` | `keys/suspend`, `policies/..` | for how long: `30min`, `1h 30min`. A key is suspended for as long as its policy says otherwise, and a change lasts an hour |

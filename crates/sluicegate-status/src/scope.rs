@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::observed::Observed;
 use sluicegate_core::{RateLimiter, Store};
+use sluicegate_tower::key::KeyForm;
 use sluicegate_tower::limits::LimitsHandle;
 use sluicegate_tower::room::Room;
 
@@ -27,6 +28,11 @@ impl Scope {
     /// The handle of this name; of two stores with a policy of one name, the first has it.
     pub(crate) fn limiter(&self, policy: &str) -> Option<RateLimiter> {
         self.stores.iter().find_map(|(observed, _)| limiter(observed, policy))
+    }
+
+    /// How the keys of a policy are written by hand, by the limits that ask it.
+    pub(crate) fn key_forms(&self, policy: &str) -> Vec<KeyForm> {
+        self.limits.iter().flat_map(|(_, limits)| limits.current().key_forms(policy)).collect()
     }
 
     /// The overrides of the store on which the policy of this name is.

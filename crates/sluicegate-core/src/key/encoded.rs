@@ -42,6 +42,7 @@ pub(super) enum Tag {
     Shared = 5,
     Negative = 6,
     Large = 7,
+    Digest = 8,
 }
 
 impl Key {
@@ -55,6 +56,21 @@ impl Key {
     /// ```
     pub fn shared() -> Self {
         KeyRef::part(Tag::Shared, &[]).to_key()
+    }
+
+    /// The key that is known by a digest of it: of a secret, or of a subject with its issuer. The bytes are shown to nobody, whatever
+    /// [kind](Self::kind) of key it is.
+    ///
+    /// ```
+    /// use sluicegate_core::Key;
+    /// use sluicegate_core::key::KeyKind;
+    ///
+    /// let user = Key::of_digest([0xab; 16]).of_kind(KeyKind::Name);
+    /// assert_eq!(user.shown(), format!("{user:?}"));
+    /// assert_ne!(user, Key::from([0xab; 16]));
+    /// ```
+    pub fn of_digest(digest: [u8; 16]) -> Self {
+        KeyRef::part(Tag::Digest, &digest).to_key()
     }
 
     /// The key of these encoded parts, as [`as_bytes`](Self::as_bytes) has them. It is a secret until [`of_kind`](Self::of_kind)
@@ -135,7 +151,7 @@ impl<'a> KeyRef<'a> {
         let kind = match tag {
             Tag::Ipv4 | Tag::Ipv6 => KeyKind::Address,
             Tag::Shared => KeyKind::Name,
-            Tag::Bytes | Tag::Number | Tag::Negative | Tag::Large => KeyKind::Secret,
+            Tag::Bytes | Tag::Number | Tag::Negative | Tag::Large | Tag::Digest => KeyKind::Secret,
         };
         Self { tag: tag as u8, kind, bytes }
     }
@@ -154,7 +170,7 @@ impl<'a> KeyRef<'a> {
             tag if tag == Tag::Number as u8 => Some(rest).filter(|rest| rest.len() == 8),
             tag if tag == Tag::Ipv4 as u8 => Some(rest).filter(|rest| rest.len() == 4),
             tag if tag == Tag::Ipv6 as u8 => Some(rest).filter(|rest| rest.len() == 16),
-            tag if tag == Tag::Negative as u8 || tag == Tag::Large as u8 => {
+            tag if [Tag::Negative as u8, Tag::Large as u8, Tag::Digest as u8].contains(&tag) => {
                 Some(rest).filter(|rest| rest.len() == 16)
             }
             tag if tag == Tag::Shared as u8 => Some(rest).filter(|rest| rest.is_empty()),

@@ -27,12 +27,28 @@ impl Key {
         plain
     }
 
-    /// The key as it may be shown to those who run the service: [`plain`](Self::plain), or what `Debug` says of a secret.
+    /// The key as it may be shown to those who run the service: [`plain`](Self::plain), or what `Debug` says of a secret and of a
+    /// key with a [digest](Self::of_digest) in it.
     pub fn shown(&self) -> String {
-        match self.kind() {
-            KeyKind::Secret => format!("{self:?}"),
-            KeyKind::Name | KeyKind::Address => self.plain(),
+        self.in_clear().unwrap_or_else(|| format!("{self:?}"))
+    }
+
+    /// The parts as text, if all of them may be shown and read.
+    pub(crate) fn in_clear(&self) -> Option<String> {
+        (self.kind() != KeyKind::Secret && !self.has_digest()).then(|| self.plain())
+    }
+
+    fn has_digest(&self) -> bool {
+        let mut rest = self.as_bytes();
+        while let Some((tag, _)) = rest.split_first() {
+            if *tag == Tag::Digest as u8 {
+                return true;
+            }
+            // Of a key that was cut, the last part may be a piece.
+            let length = part(rest).map_or(rest.len(), |(_, length)| length);
+            rest = &rest[length..];
         }
+        false
     }
 }
 
@@ -56,6 +72,7 @@ fn part(encoded: &[u8]) -> Option<(String, usize)> {
         tag if tag == Tag::Ipv4 as u8 => (Ipv4Addr::from(*rest.first_chunk::<4>()?).to_string(), 5),
         tag if tag == Tag::Ipv6 as u8 => (Ipv6Addr::from(*rest.first_chunk::<16>()?).to_string(), 17),
         tag if tag == Tag::Shared as u8 => ("shared".to_owned(), 1),
+        tag if tag == Tag::Digest as u8 => rest.first_chunk::<16>().map(|_| ("digest".to_owned(), 17))?,
         _ => return None,
     })
 }
@@ -87,7 +104,11 @@ mod tests {
             .and(u128::MAX)
             .and(&*long)
             .and("")
+            .and(Key::of_digest([0xab; 16]))
             .and(Key::shared());
-        assert_eq!(key.plain(), format!("192.0.2.7 2001:db8:: 7 -7 {} {long:?} \"\" shared", u128::MAX));
+        assert_eq!(
+            key.plain(),
+            format!("192.0.2.7 2001:db8:: 7 -7 {} {long:?} \"\" digest shared", u128::MAX)
+        );
     }
 }

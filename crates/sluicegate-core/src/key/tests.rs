@@ -26,6 +26,9 @@ fn different_parts_are_different_keys() {
         Key::from(u128::MAX),
         Key::from(u128::from(u64::MAX) + 1),
         Key::from([1_u8, 0, 0, 0, 0, 0, 0, 0]),
+        Key::from([1_u8; 16]),
+        Key::of_digest([1; 16]),
+        Key::from(u128::from_le_bytes([1; 16])),
     ];
     for (i, a) in keys.iter().enumerate() {
         for b in &keys[..i] {
@@ -53,6 +56,7 @@ fn a_borrowed_key_is_the_same_key_as_a_kept_one() {
     same(Key::shared(), Key::shared());
     same(-7_i64, -7_i8);
     same(u128::MAX, u128::MAX);
+    same(Key::of_digest([7; 16]), Key::of_digest([7; 16]));
     same([0_u8; 16], vec![0_u8; 16]);
     same(Cow::Borrowed("user"), "user");
     same(("tenant", 7_u32, [1_u8; 4], -7), Key::from("tenant").and(7_i128).and(vec![1_u8; 4]).and(-7_isize));
@@ -114,6 +118,11 @@ fn the_most_secret_part_says_what_the_whole_is() {
 fn only_names_and_addresses_are_shown() {
     assert_eq!(Key::from(IpAddr::from([192, 0, 2, 7])).shown(), "192.0.2.7");
     assert!(!Key::from("sk_live_51H").shown().contains("sk_live"));
+    // Nobody can read a digest, whatever it is of; and the parts beside it say too little.
+    for digest in [Key::of_digest([b'x'; 16]), Key::from("/login").and(Key::of_digest([b'x'; 16])).and(7)] {
+        let digest = digest.of_kind(KeyKind::Name);
+        assert_eq!(digest.shown(), format!("{digest:?}"));
+    }
 }
 
 #[test]

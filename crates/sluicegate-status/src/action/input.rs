@@ -40,6 +40,8 @@ pub(crate) struct Input {
     pub(super) key: Option<String>,
     #[serde(rename = "as")]
     pub(super) key_as: KeyAs,
+    /// Of the token, if the key is its subject.
+    pub(super) issuer: Option<String>,
     /// A key that the page has named without showing it.
     #[serde(rename = "ref")]
     pub(super) reference: Option<String>,
@@ -77,13 +79,17 @@ enum Version {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum KeyAs {
-    /// An address, if it reads as one, and text otherwise.
+    /// As the limits of its policy say; an address, if it reads as one, and text otherwise.
     #[default]
     Any,
     /// Text, whatever it reads as.
     Text,
     /// A whole number, which is another key than its digits are.
     Number,
+    /// An API key, a token or a cookie, whose digest is the key.
+    Secret,
+    /// The subject of a token, whose digest is the key, with that of its issuer.
+    Subject,
 }
 
 /// A request that nobody has sent, for extractors to look at.

@@ -52,7 +52,7 @@ pub(super) async fn act_on_key(
 /// The key of the policy that is named, among those that a request would meet.
 fn one(target: Target, policy: Option<&str>, scope: &Scope) -> Result<(RateLimiter, Key), Fault> {
     let explained = match target {
-        Target::Key(limiter, key) => return Ok((limiter, key)),
+        Target::Key(limiter, key, _) => return Ok((limiter, key)),
         Target::Request(explained) => explained,
     };
     let mut asked = explained.limits.into_iter().filter_map(|limit| limit.asks.ok());

@@ -10,6 +10,7 @@ mod policy;
 mod room;
 mod target;
 mod verb;
+mod written;
 
 pub(crate) use self::fault::Fault;
 pub(crate) use self::input::{Face, Input};

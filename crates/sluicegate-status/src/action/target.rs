@@ -11,14 +11,15 @@ use sluicegate_tower::key::PeerAddr;
 use sluicegate_tower::limits::Explanation;
 
 use super::fault::Fault;
-use super::input::{Input, KeyAs, Pretended};
+use super::input::{Input, Pretended};
+use super::written::{Written, written};
 use crate::scope::Scope;
 use crate::secret::Secret;
 
 /// The target of a look-up, in one of the three ways of naming a key.
 pub(super) enum Target {
-    /// A key of a policy.
-    Key(RateLimiter, Key),
+    /// A key of a policy, and why it may be nobody's, if it may.
+    Key(RateLimiter, Key, Option<&'static str>),
     /// The limits that a request would meet.
     Request(Box<Explanation>),
 }
@@ -29,13 +30,18 @@ impl Target {
         if let Some(word) = &input.reference {
             let unknown = || Fault::bad("the key is not known here: look it up again");
             let (policy, key) = secret.unseal(word).ok_or_else(unknown)?;
-            return Ok(Self::Key(limiter(scope, &policy)?, key));
+            return Ok(Self::Key(limiter(scope, &policy)?, key, None));
         }
         if let Some(request) = &input.request {
             return Ok(Self::Request(Box::new(explain(scope, request).await?)));
         }
         match (&input.policy, &input.key) {
-            (Some(policy), Some(key)) => Ok(Self::Key(limiter(scope, policy)?, key_of(key, input.key_as)?)),
+            (Some(policy), Some(key)) => {
+                let limiter = limiter(scope, policy)?;
+                let read_as = (input.key_as, input.issuer.as_deref());
+                let Written { key, doubt } = written((policy, &scope.key_forms(policy)), key, read_as)?;
+                Ok(Self::Key(limiter, key, doubt))
+            }
             _ => Err(Fault::bad("no key is named: give a policy and its key, or a request")),
         }
     }
@@ -43,18 +49,6 @@ impl Target {
 
 fn limiter(scope: &Scope, policy: &str) -> Result<RateLimiter, Fault> {
     scope.limiter(policy).ok_or_else(|| Fault::unknown(policy))
-}
-
-/// A key by its text.
-fn key_of(text: &str, as_what: KeyAs) -> Result<Key, Fault> {
-    match as_what {
-        KeyAs::Any => Ok(text.parse::<IpAddr>().map_or_else(|_| Key::from(text), Key::from)),
-        KeyAs::Text => Ok(Key::from(text)),
-        KeyAs::Number => {
-            let number = text.parse::<i128>().map_err(|_| Fault::bad("the key is not a whole number"))?;
-            Ok(Key::from(number))
-        }
-    }
 }
 
 /// The limits that a request from this peer would meet, with these header fields.

@@ -28,6 +28,18 @@ pub(crate) struct LookedUp {
     pub(super) limits: Vec<Standing>,
 }
 
+impl LookedUp {
+    /// A key that would pass, and of which nothing is known, passes only if it is anybody's at all.
+    pub(crate) fn doubted(mut self, doubt: Option<&str>) -> Self {
+        let at_rest = |quota: &QuotaStanding| quota.remaining == quota.capacity;
+        let is_known = self.limits.iter().any(|limit| !limit.quotas.iter().all(at_rest));
+        if let Some(doubt) = doubt.filter(|_| !is_known && self.would_be == WouldBe::Allowed.to_string()) {
+            self.would_be = format!("{}, {doubt}", self.would_be);
+        }
+        self
+    }
+}
+
 /// One limit, and where the key stands in it.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Standing {

@@ -3,6 +3,7 @@
 
 mod access;
 mod change;
+mod digests;
 mod look_up;
 mod offenders;
 mod rooms;

@@ -8,6 +8,7 @@ use crate::admission::shadow::{ShadowCount, Shadows};
 use crate::admission::together::Known;
 use crate::guard::lookup::Waits;
 use crate::guard::once::Seldom;
+use crate::key::KeyForm;
 use crate::limits::IntoLimit;
 use crate::limits::door::Door;
 use crate::limits::group::Group;
@@ -143,6 +144,13 @@ impl Limits {
     pub fn shadow_counts(&self) -> Vec<ShadowCount> {
         let known = self.plan().limits.iter().flat_map(|limit| limit.source.known());
         self.0.shadows.counts(known.map(|limiter| limiter.policy()))
+    }
+
+    /// How an operator writes the keys of this policy, as far as limits here ask it: none if none of them does. See
+    /// [`KeyExtractor::forms`](crate::KeyExtractor::forms).
+    pub fn key_forms(&self, policy: &str) -> Vec<KeyForm> {
+        let asking = self.plan().limits.iter().filter(|limit| limit.source.asks(policy));
+        asking.flat_map(|limit| limit.key.forms()).collect()
     }
 
     /// How many requests wait now: for a key, for a tier, for their turn, or after that for the service inside to be

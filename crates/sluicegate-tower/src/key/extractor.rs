@@ -6,6 +6,7 @@ use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 
 use crate::key::extraction::{Extraction, RequestView};
+use crate::key::form::KeyForm;
 
 /// Finds out whose bucket a request spends from.
 ///
@@ -61,6 +62,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
         false
     }
 
+    /// The forms in which an operator writes its keys, so that a status page can look one up without a request. Default: as text.
+    fn forms(&self) -> Vec<KeyForm> {
+        vec![KeyForm::text()]
+    }
+
     /// This extractor for requests whose key `is_good` accepts. In others it finds nothing, so that [`or`](Self::or) goes on to
     /// another key.
     ///
@@ -82,7 +88,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Self: Sized,
         F: Fn(RequestView<'_>) -> bool + Send + Sync + 'static,
     {
-        Closure::new(self.kind(), false, move |request| match is_good(request) {
+        Closure::new(self.kind(), false, self.forms(), move |request| match is_good(request) {
             true => self.extract(request),
             false => Extraction::missing("the request's key is not a good one"),
         })
@@ -94,7 +100,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Closure::new(self.kind(), false, move |request| self.extract(request))
+        Closure::new(self.kind(), false, self.forms(), move |request| self.extract(request))
     }
 
     /// This extractor, with keys of which its owner says what they are.
@@ -113,7 +119,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Closure::new(kind, self.is_invented(), move |request| self.extract(request))
+        Closure::new(kind, self.is_invented(), self.forms(), move |request| self.extract(request))
     }
 
     /// This extractor, or another one for requests in which it finds nothing. Its [kind](Self::kind) is the more secret one
@@ -123,9 +129,9 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Self: Sized,
     {
         let kind = self.kind().max(other.kind());
-        Closure::new(kind, self.is_invented() || other.is_invented(), move |request| {
-            either(&self, &other, request)
-        })
+        let is_invented = self.is_invented() || other.is_invented();
+        let forms = [self.forms(), other.forms()].concat();
+        Closure::new(kind, is_invented, forms, move |request| either(&self, &other, request))
     }
 }
 
@@ -141,6 +147,10 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
     fn is_invented(&self) -> bool {
         (**self).is_invented()
     }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        (**self).forms()
+    }
 }
 
 impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
@@ -155,6 +165,10 @@ impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
     fn is_invented(&self) -> bool {
         (**self).is_invented()
     }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        (**self).forms()
+    }
 }
 
 /// All requests together, in the bucket of this key.
@@ -165,6 +179,11 @@ impl KeyExtractor for Key {
 
     fn kind(&self) -> KeyKind {
         KeyKind::Name
+    }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        let key = self.clone();
+        vec![KeyForm::new("all", "anything, for all share one bucket", move |_, _| Some(key.clone()))]
     }
 }
 
@@ -181,6 +200,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
     fn is_invented(&self) -> bool {
         self.0.is_invented() || self.1.is_invented()
     }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        vec![KeyForm::several()]
+    }
 }
 
 /// All three keys as one: a bucket per combination.
@@ -196,6 +219,10 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, 
     fn is_invented(&self) -> bool {
         self.0.is_invented() || self.1.is_invented() || self.2.is_invented()
     }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        vec![KeyForm::several()]
+    }
 }
 
 /// An extractor that is a closure, with what its keys are: all that are made by functions. Clones share the closure, which
@@ -203,12 +230,13 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, 
 pub(super) struct Closure<F> {
     kind: KeyKind,
     is_invented: bool,
+    forms: Vec<KeyForm>,
     extract: Arc<F>,
 }
 
 impl<F: Fn(RequestView<'_>) -> Extraction + Send + Sync + 'static> Closure<F> {
-    pub(super) fn new(kind: KeyKind, is_invented: bool, extract: F) -> Self {
-        Self { kind, is_invented, extract: Arc::new(extract) }
+    pub(super) fn new(kind: KeyKind, is_invented: bool, forms: Vec<KeyForm>, extract: F) -> Self {
+        Self { kind, is_invented, forms, extract: Arc::new(extract) }
     }
 }
 
@@ -224,11 +252,16 @@ impl<F: Fn(RequestView<'_>) -> Extraction + Send + Sync + 'static> KeyExtractor 
     fn is_invented(&self) -> bool {
         self.is_invented
     }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        self.forms.clone()
+    }
 }
 
 impl<F> Clone for Closure<F> {
     fn clone(&self) -> Self {
-        Self { kind: self.kind, is_invented: self.is_invented, extract: Arc::clone(&self.extract) }
+        let Self { kind, is_invented, forms, extract } = self;
+        Self { kind: *kind, is_invented: *is_invented, forms: forms.clone(), extract: Arc::clone(extract) }
     }
 }
 

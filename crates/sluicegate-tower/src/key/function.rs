@@ -7,6 +7,7 @@ use sluicegate_core::key::KeyKind;
 
 use crate::key::extraction::{Extraction, RequestView};
 use crate::key::extractor::{Closure, KeyExtractor};
+use crate::key::form::KeyForm;
 
 /// An extractor from a closure that says itself why there is no key, or that has to look the key up.
 ///
@@ -43,7 +44,7 @@ pub fn extract_fn<F>(extract: F) -> impl KeyExtractor + Clone
 where
     F: Fn(RequestView<'_>) -> Extraction + Send + Sync + 'static,
 {
-    Closure::new(KeyKind::Secret, false, extract)
+    Closure::new(KeyKind::Secret, false, vec![KeyForm::text()], extract)
 }
 
 /// An extractor from a closure; `None` means that the request has no key.

@@ -4,7 +4,7 @@ use http::header::{HeaderMap, HeaderName};
 use sluicegate_core::ConfigError;
 
 use crate::key::text::{bounded, header_name};
-use crate::key::{Extraction, KeyExtractor, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyForm, RequestView};
 
 /// One bucket per value of a header. Clients choose what they send: see [`KeyExtractor`].
 ///
@@ -41,6 +41,10 @@ impl KeyExtractor for HeaderKey {
 
     fn is_invented(&self) -> bool {
         true
+    }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        vec![KeyForm::new("text", "text", |text, _| Some(bounded(text.trim().as_bytes())))]
     }
 }
 

@@ -46,6 +46,7 @@
 
 mod extraction;
 mod extractor;
+mod form;
 mod function;
 mod header;
 mod ip;
@@ -60,6 +61,7 @@ pub use sluicegate_core::key::KeyKind;
 
 pub use self::extraction::{Extraction, RequestView};
 pub use self::extractor::KeyExtractor;
+pub use self::form::KeyForm;
 pub use self::function::{extract_fn, key_fn, key_from_extension};
 pub use self::header::HeaderKey;
 pub use self::ip::{ClientIp, ForwardedFaults, IntoNetworks, Networks, OnMalformed, PeerAddr, PeerIp};

@@ -129,6 +129,11 @@ impl OpenPolicies {
         &self.store
     }
 
+    /// Whether a policy of this name is open here.
+    pub(super) fn has(&self, policy: &str) -> bool {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).by_name.contains_key(policy)
+    }
+
     pub(super) fn set_at_most(&self, policies: usize) {
         // Relaxed, here and below: settings are made before the first request.
         self.at_most.store(policies.max(1), Ordering::Relaxed);

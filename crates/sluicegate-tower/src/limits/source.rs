@@ -172,6 +172,12 @@ impl Source {
         }
     }
 
+    /// Whether requests may be asked of this policy, as far as that is known now.
+    pub(crate) fn asks(&self, policy: &str) -> bool {
+        let is_it = |limiter: &RateLimiter| limiter.with_policy(|known| known.name() == policy);
+        self.known().iter().any(is_it) || self.open().is_some_and(|open| open.has(policy))
+    }
+
     /// The store that decides, if there is a limiter at all.
     pub(crate) fn store(&self) -> Option<&Arc<dyn Store>> {
         match &self.limiters {

@@ -38,14 +38,10 @@ impl CutKey {
         self.is_whole.then(|| self.kept())
     }
 
-    /// The key as text, of which the end may be missing: nothing of a secret.
+    /// The key as text, of which the end may be missing: nothing of a secret, nor of a key with a digest in it.
     pub(super) fn plain(&self) -> Option<String> {
-        let plain = || self.kept().plain();
-        match (self.kind, self.is_whole) {
-            (KeyKind::Secret, _) => None,
-            (_, true) => Some(plain()),
-            (_, false) => Some(plain().trim_end_matches('…').to_owned() + "…"),
-        }
+        let plain = self.kept().in_clear()?;
+        Some(if self.is_whole { plain } else { plain.trim_end_matches('…').to_owned() + "…" })
     }
 
     fn kept(&self) -> Key {

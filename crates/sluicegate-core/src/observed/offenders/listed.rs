@@ -64,7 +64,7 @@ pub enum OffenderKind {
     Address,
     /// A name, in clear.
     Name,
-    /// A digest of what may be a secret.
+    /// A digest of what may be a secret, or of a key that is a digest itself.
     Digest,
 }
 

@@ -8,7 +8,7 @@ use http::HeaderName;
 use sha2::{Digest as _, Sha256};
 use sluicegate_core::Key;
 use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::key::{ApiKey, Extraction, MissingKey, RequestView};
+use sluicegate_tower::key::{ApiKey, Extraction, KeyForm, MissingKey, RequestView};
 
 use crate::at::{At, Place};
 use crate::error::Problems;
@@ -91,6 +91,10 @@ impl ApiKeys {
 impl KeyExtractor for ApiKeys {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
         self.find(request).map(|(key, _, _)| key).into()
+    }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        self.extractor.forms()
     }
 }
 

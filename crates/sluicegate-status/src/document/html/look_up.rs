@@ -70,8 +70,11 @@ fn by_key(policies: &[PolicyStatus], token: &str) -> Markup {
                         option value="any" { "an address, else text" }
                         option value="text" { "text" }
                         option value="number" { "a number" }
+                        option value="secret" { "an API key, token or cookie" }
+                        option value="subject" { "the subject of a token" }
                     }
                 }
+                (field("issuer", "issuer", "issuer of the token", "https://login.example.com"))
             }
             button name="do" value="look-up" { "Look the key up" }
         }

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
+use crate::key::KeyForm;
+
 /// Longer than any address with brackets, zone and port.
 const MAX_LENGTH: usize = 100;
 
@@ -39,6 +41,11 @@ impl Grouping {
             IpAddr::V6(v6) if self.nat64 => embedded(v6).map_or(IpAddr::V6(v6), IpAddr::V4),
             canonical => canonical,
         }
+    }
+
+    /// How an address is written by hand: any address of a network means the network.
+    pub(super) fn form(self) -> KeyForm {
+        KeyForm::new("address", "an address", move |text, _| Some(self.key(read(text.as_bytes())?)))
     }
 
     /// The bucket of an address.

@@ -17,7 +17,7 @@ use super::networks::{IntoNetworks, Networks};
 use super::peer::{NO_PEER, X_FORWARDED_FOR, peer};
 use super::walk::{End, Proxies, single, walk};
 use crate::key::text::header_name;
-use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
 /// One bucket per client address, behind proxies that are named.
 ///
@@ -273,6 +273,10 @@ impl KeyExtractor for ClientIp {
 
     fn kind(&self) -> KeyKind {
         KeyKind::Address
+    }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        vec![self.grouping.form()]
     }
 }
 

@@ -7,7 +7,7 @@ use http::header::{FORWARDED, HeaderMap, HeaderName};
 use sluicegate_core::ConfigError;
 
 use super::address::Grouping;
-use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
 /// The address that the connection came from, for servers that put it into the request's extensions.
 ///
@@ -80,6 +80,10 @@ impl KeyExtractor for PeerIp {
 
     fn kind(&self) -> KeyKind {
         KeyKind::Address
+    }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        vec![self.grouping.form()]
     }
 }
 

@@ -7,7 +7,7 @@ use sluicegate_core::{ConfigError, Key};
 
 use super::digest::{Digest, TOKEN, one_of, only};
 use crate::key::text::header_name;
-use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 
 /// One bucket per API key in a header. Nobody has verified the key: whoever invents keys gets a fresh bucket for each, so put a limit on
 /// the address beside it, as below, or accept known keys only, by [`verified_by`](KeyExtractor::verified_by).
@@ -80,6 +80,10 @@ impl KeyExtractor for ApiKey {
 
     fn is_invented(&self) -> bool {
         true
+    }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        vec![self.digest.form()]
     }
 }
 

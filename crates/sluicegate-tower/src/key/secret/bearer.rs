@@ -6,7 +6,7 @@ use http::header::AUTHORIZATION;
 use sluicegate_core::Key;
 
 use super::digest::{Digest, TOKEN, one_of, only};
-use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 
 /// One bucket per bearer token in `Authorization` (RFC 6750), whatever is in it.
 ///
@@ -56,6 +56,10 @@ impl KeyExtractor for Bearer {
 
     fn is_invented(&self) -> bool {
         true
+    }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        vec![self.digest.form()]
     }
 }
 

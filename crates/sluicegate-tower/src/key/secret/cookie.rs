@@ -10,7 +10,7 @@ use sluicegate_core::{ConfigError, Key};
 
 use super::digest::{Digest, one_of};
 use crate::key::text::hex;
-use crate::key::{Extraction, KeyExtractor, MissingKey, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 
 /// Browsers keep less than 200 for a site.
 const MAX_COOKIES: usize = 512;
@@ -113,6 +113,11 @@ impl KeyExtractor for Cookie {
 
     fn is_invented(&self) -> bool {
         true
+    }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        let this = self.clone();
+        vec![KeyForm::secret("the value of a cookie", move |text| this.key_of(text.trim()))]
     }
 }
 

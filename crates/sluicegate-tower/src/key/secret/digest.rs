@@ -7,7 +7,7 @@ use http::header::{HeaderMap, HeaderName};
 use sluicegate_core::Key;
 
 use crate::key::text::{MAX_LENGTH, bounded};
-use crate::key::{MissingKey, RequestView};
+use crate::key::{KeyForm, MissingKey, RequestView};
 
 /// The common part of API keys and bearer tokens: a secret has one bucket, in whichever of the two places it is shown.
 pub(super) const TOKEN: &str = "token";
@@ -25,11 +25,19 @@ impl Digest {
         Self(blake3::derive_key("sluicegate 2026-11-21 credentials as keys", &material))
     }
 
+    /// How an API key or a token is written by hand.
+    pub(super) fn form(&self) -> KeyForm {
+        let this = self.clone();
+        KeyForm::secret("an API key or token", move |text| this.key(text.trim().as_bytes()))
+    }
+
     pub(super) fn key(&self, secret: &[u8]) -> Key {
         if secret.len() > MAX_LENGTH {
             return bounded(secret);
         }
-        blake3::keyed_hash(&self.0, secret).as_bytes()[..16].into()
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&blake3::keyed_hash(&self.0, secret).as_bytes()[..16]);
+        Key::of_digest(digest)
     }
 }
 

@@ -12,7 +12,7 @@ use sluicegate_core::{ConfigError, Key};
 use super::bearer;
 use super::digest::Digest;
 use crate::key::text::MAX_LENGTH;
-use crate::key::{Extraction, KeyExtractor, KeyKind, MissingKey, RequestView};
+use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
 /// Nothing is decoded of a longer token.
 const MAX_TOKEN: usize = 16 * 1024;
@@ -139,9 +139,7 @@ impl BearerJwt {
 
     /// The bucket of a subject of this issuer, empty if its tokens name none: to peek at it or to reset it.
     pub fn key_of(&self, issuer: &str, subject: &str) -> Key {
-        // The length in front, so that no two pairs are written alike.
-        let length = (issuer.len() as u64).to_le_bytes();
-        self.digest.key(&[&length, issuer.as_bytes(), subject.as_bytes()].concat())
+        key_of(&self.digest, issuer, subject)
     }
 
     /// The claims of the request's token, if it is verified: for plans and roles.
@@ -179,6 +177,22 @@ impl KeyExtractor for BearerJwt {
         // The digest of a verified subject: it says whose the token is, and is no token.
         KeyKind::Name
     }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        let only = self.validation.iss.as_ref().filter(|all| all.len() == 1);
+        let only = only.and_then(|all| all.iter().next().cloned());
+        let digest = self.digest.clone();
+        let name = "the subject of a token, with its issuer";
+        vec![KeyForm::new("subject", name, move |subject, issuer| {
+            Some(key_of(&digest, issuer.or(only.as_deref())?, subject))
+        })]
+    }
+}
+
+fn key_of(digest: &Digest, issuer: &str, subject: &str) -> Key {
+    // The length in front, so that no two pairs are written alike.
+    let length = (issuer.len() as u64).to_le_bytes();
+    digest.key(&[&length, issuer.as_bytes(), subject.as_bytes()].concat())
 }
 
 impl fmt::Debug for BearerJwt {

@@ -1,0 +1,75 @@
+//! A key by its text: [`written`].
+//!
+//! Which key a text names is for the extractors of the limits to say: an address stands for its network, and the key of an API key is a
+//! digest. Where the text itself would be another key than that of the requests, the answer would be about nobody, so there is none.
+
+use std::net::IpAddr;
+
+use sluicegate_core::Key;
+use sluicegate_tower::key::KeyForm;
+
+use super::fault::Fault;
+use super::input::KeyAs;
+
+/// A key that an operator has written.
+pub(super) struct Written {
+    pub(super) key: Key,
+    /// Why it may be nobody's. A key of which nothing is known is not said to pass then.
+    pub(super) doubt: Option<&'static str>,
+}
+
+/// The key of a policy whose limits find keys of these forms.
+pub(super) fn written(
+    (policy, forms): (&str, &[KeyForm]),
+    text: &str,
+    (read_as, issuer): (KeyAs, Option<&str>),
+) -> Result<Written, Fault> {
+    let of =
+        |word: &str| forms.iter().filter(|form| form.word() == word).find_map(|form| form.key(text, issuer));
+    let plain = || of("text").unwrap_or_else(|| Key::from(text));
+    let is_number = || text.parse::<i128>();
+    let key = match read_as {
+        KeyAs::Any if !forms.is_empty() && forms.iter().all(|form| form.word() == "all") => of("all"),
+        KeyAs::Any => of("address").or_else(|| {
+            let is_plain = |form: &KeyForm| !matches!(form.word(), "secret" | "subject" | "several");
+            let address = || text.parse::<IpAddr>().map(Key::from);
+            forms.iter().all(is_plain).then(|| address().unwrap_or_else(|_| plain()))
+        }),
+        KeyAs::Text => Some(plain()),
+        KeyAs::Number => Some(is_number().map_err(|_| Fault::bad("the key is not a whole number"))?.into()),
+        KeyAs::Secret => of("secret"),
+        KeyAs::Subject => of("subject"),
+    };
+    let doubt = match read_as {
+        _ if forms.is_empty() => {
+            Some("if its keys are written so: no limits that the page was given by limits(..) ask the policy")
+        }
+        KeyAs::Any if is_number().is_ok() => Some("if its keys are text: \"as\" says that they are numbers"),
+        _ => None,
+    };
+    let key = key.ok_or_else(|| unwritten(policy, forms))?;
+    Ok(Written { key, doubt })
+}
+
+/// The text is no key of this policy, or it is not said which.
+fn unwritten(policy: &str, forms: &[KeyForm]) -> Fault {
+    let mut all: Vec<String> = Vec::new();
+    for form in forms {
+        let said = match form.word() {
+            word @ ("secret" | "subject") => format!("{form}, as {word:?}"),
+            _ => form.to_string(),
+        };
+        if !all.contains(&said) {
+            all.push(said);
+        }
+    }
+    Fault::bad(match &*all {
+        [] => format!(
+            "no limits that the page was given by limits(..) ask policy {policy:?}, so it is not known how its keys are made"
+        ),
+        all => format!(
+            "the text names no key of policy {policy:?}: write {}; or look it up as a request",
+            all.join(", or ")
+        ),
+    })
+}
