@@ -90,7 +90,7 @@ use proc_macro::TokenStream;
 /// | `refund_if = \|head\| ..` | which responses give the request its units back | none |
 /// | `on_exceeded = "wait 5s"` | `"deny"`, or how long a request may wait for its turn, an hour at most | `"deny"` |
 /// | `on_missing_key = 401` | `"share"` one bucket, `"skip"` the limit, or refuse with a status | `"share"`; 500 without any peer address |
-/// | `on_outage = "allow"` | `"local"`, `"allow"` or `"deny"` while the store cannot be reached | `"local"` |
+/// | `on_outage = "allow"` | `"local"`, `"allow"`, `"deny"`, or a quota for this instance such as `"1000/s"`, while the store cannot be reached | `"local"` |
 /// | `fallback = path::to::busy` | a handler that answers what the limits decide against | the refusal |
 /// | `shadow` | decide, count and log, and enforce nothing | |
 /// | `hidden` | keep the limit out of header fields and bodies | |

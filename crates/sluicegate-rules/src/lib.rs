@@ -93,7 +93,7 @@
 //! | `on_exceeded` | `deny`, or a wait as `wait 5s`; `room` makes it a [waiting room](#waiting-rooms-on_exceeded-room) | `deny` |
 //! | `count_rejected` | `true` where refused requests spend too: a client that goes on after a refusal has to pause | `false` |
 //! | `suspend` | refuses a key outright that goes on after many refusals | never |
-//! | `on_outage` | `local`, `allow` or `deny` while the store is away | `local` |
+//! | `on_outage` | `local`, `allow` or `deny` while the store is away, or a quota for each instance: `1000/s` | `local` |
 //! | `hidden` | `true` where clients see no fields of it | `false` |
 //! | `table_size` | the number of keys that a store in memory has room for | as the store says |
 //!

@@ -227,7 +227,7 @@
 //! | `override` | what an operator has made of the policy, until when, and what is back then; `null` if nobody has |
 //! | `override.version` | to be sent with a change that replaces or withdraws it |
 //! | `override.shared` | whether all instances have it, or this one only |
-//! | `on_exceeded`, `on_outage` | what becomes of a request that finds no room: `deny` or `wait`; and of one while the store is away: `local`, `allow` or `deny` |
+//! | `on_exceeded`, `on_outage` | what becomes of a request that finds no room: `deny` or `wait`; and of one while the store is away: `local`, `allow`, `deny`, or a quota |
 //! | `per_second` | the mean of the last 10 seconds |
 //! | `minutes` | the last 60 whole minutes, the oldest first; `allowed` are those that waited as well, `rejected` those of suspended keys as well; `near` are those of the allowed ones that left less than a fifth |
 //! | `waiting` | requests that wait for their turn now |

@@ -2,8 +2,9 @@
 
 use super::builder::PolicyBuilder;
 use super::name::check_name;
+use super::settings::Settings;
 use super::suspension::{Suspension, check_ending, is_of_suspension};
-use super::{MAX_QUOTAS, OnFull, Policy, PolicyQuota};
+use super::{MAX_QUOTAS, OnFull, OnOutage, Policy, PolicyQuota};
 use crate::algorithm::{Algorithm, Drain, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
@@ -89,6 +90,9 @@ impl PolicyBuilder {
             }
             quotas.push(PolicyQuota { quota, rule, id: id.clone(), label });
         }
+        if let OnOutage::Quota(quota) = self.settings.on_outage {
+            self.clone().alone(quota)?;
+        }
         Ok(Policy {
             name: self.name,
             algorithm: self.algorithm,
@@ -97,6 +101,17 @@ impl PolicyBuilder {
             counted_as: self.counted_as,
             suspension,
             is_of_suspension,
+        })
+    }
+
+    /// The same policy with the one quota by which a process decides in an outage.
+    pub(super) fn alone(self, quota: Quota) -> Result<Policy, ConfigError> {
+        let settings = Settings { on_outage: OnOutage::Local, ..self.settings };
+        let alone = Self { quotas: vec![(None, Ok(quota))], settings, suspension: None, ..self };
+        let name = alone.name.clone();
+        alone.assembled().map_err(|error| {
+            let problem = format!("in an outage, by {quota}: {}", error.problem());
+            ConfigError::new(error.kind(), problem).in_policy(&name)
         })
     }
 

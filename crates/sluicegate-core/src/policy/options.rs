@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::{ConfigError, ConfigErrorKind};
+use crate::quota::Quota;
 use crate::text::{value_of, words};
 use crate::time_span::TimeSpan;
 
@@ -67,7 +68,7 @@ pub enum PolicyMode {
     Enforce,
 }
 
-/// The treatment of a request while the store cannot be reached. Written `local`, `allow` and `deny`.
+/// The treatment of a request while the store cannot be reached. Written `local`, `allow` and `deny`, or as a quota: `1000/s`.
 ///
 /// Every store is read in this way, by handles, layers and attributes alike: a question without an answer becomes a decision
 /// that says who made it, [`DecidedBy::Fallback`](crate::store::DecidedBy::Fallback) or
@@ -77,11 +78,21 @@ pub enum PolicyMode {
 /// | | around it a `Resilient` store | a bare store |
 /// |---|---|---|
 /// | `Local` | this process decides, with its share, and knows what the store has let pass | this process decides, with whole quotas, and all keys are at rest at first |
+/// | `Quota` | this process decides, by this quota, and knows what the store has let pass | this process decides, by this quota, and all keys are at rest at first |
 /// | `Allow` | let through | let through |
 /// | `Deny` | refused, until the store is tried again | refused for a second |
 ///
 /// Take `Deny` where an unlimited minute costs more than an outage, such as logins and payments;
-/// `Allow` where the service behind survives its own traffic; `Local` otherwise.
+/// `Allow` where the service behind survives its own traffic; `Quota` where one instance needs a limit that is not the fleet's
+/// divided by its instances; `Local` otherwise.
+///
+/// ```
+/// use sluicegate_core::{OnOutage, Policy, Quota};
+///
+/// let search = Policy::gcra("search", "100/min").and("5000/d").on_outage(OnOutage::Quota(Quota::per_second(20)));
+/// assert_eq!(search.build()?.on_outage(), "20/s".parse()?);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnOutage {
@@ -93,6 +104,10 @@ pub enum OnOutage {
     /// meanwhile.
     #[default]
     Local,
+    /// This process decides alone, by this quota of each key: in the place of all quotas of the policy, and of those that keys
+    /// bring, however many instances there are. It is counted as the policy is. What passes by it is not charged to the store
+    /// afterwards, because it says nothing about the policy's own quotas; otherwise it is as under [`Local`](Self::Local).
+    Quota(Quota),
     /// It is let through, and nobody counts it: the same with a `Resilient` store and with a bare one. The bare one is asked
     /// each time, so the request waits for its deadline if it hangs.
     Allow,
@@ -128,11 +143,44 @@ pub enum OnFull {
 words!(PolicyMode decides "whether a policy is enforced":
     "enforce" => Enforce, "shadow" => Shadow, "off" => Off);
 
-words!(OnOutage decides "what happens while the store cannot be reached":
-    "local" => Local, "allow" => Allow, "deny" => Deny);
-
 words!(OnFull decides "what becomes of the least indebted key of a store that is full":
     "forget" => Forget, "inherit" => Inherit);
+
+impl OnOutage {
+    /// Whether this process decides, by numbers.
+    #[cfg(feature = "limiter")]
+    pub(crate) fn decides_here(self) -> bool {
+        matches!(self, Self::Local | Self::Quota(_))
+    }
+}
+
+impl fmt::Display for OnOutage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local"),
+            Self::Quota(quota) => quota.fmt(f),
+            Self::Allow => f.write_str("allow"),
+            Self::Deny => f.write_str("deny"),
+        }
+    }
+}
+
+impl FromStr for OnOutage {
+    type Err = ConfigError;
+
+    /// Reads `local`, `allow` or `deny`, or a [`Quota`]: `1000/s`.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Unreadable`] for any other word, and those of a quota for what begins with a number.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        if text.starts_with(|c: char| c.is_ascii_digit()) {
+            return text.parse().map(Self::Quota);
+        }
+        let words = [("local", Self::Local), ("allow", Self::Allow), ("deny", Self::Deny)];
+        let more = ", or a quota for this process, such as \"1000/s\"";
+        value_of(text, &words, "what happens while the store cannot be reached", more)
+    }
+}
 
 impl fmt::Display for OnExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

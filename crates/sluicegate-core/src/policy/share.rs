@@ -1,5 +1,7 @@
 //! The same policy with other quotas: a part of it, for one of several instances or endpoints, or what an operator says.
 
+#[cfg(feature = "limiter")]
+use super::OnOutage;
 use super::Policy;
 use super::builder::PolicyBuilder;
 use super::settings::Settings;
@@ -112,6 +114,17 @@ impl Policy {
         let sized =
             |name, bounds| self.sized(name, true, |units| part(bounds, units), |units| part(bounds, units));
         named.map(|((name, _), bounds)| sized(name, *bounds)).collect()
+    }
+
+    /// The policy by which a process decides alone that is no share of anything: with its own quotas, or with the one that it
+    /// names for an outage, which was checked when the policy was built. None if it is not to decide.
+    #[cfg(feature = "limiter")]
+    pub(crate) fn alone(&self) -> Result<Option<Self>, ConfigError> {
+        match self.on_outage() {
+            OnOutage::Local => Ok(Some(self.clone())),
+            OnOutage::Quota(quota) => self.with(Vec::new()).alone(quota).map(Some),
+            OnOutage::Allow | OnOutage::Deny => Ok(None),
+        }
     }
 
     /// The same policy under a name that need not be one for users.

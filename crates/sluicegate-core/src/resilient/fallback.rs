@@ -44,14 +44,15 @@ impl Fallback {
         replaces: Option<(&Share, Inherit)>,
     ) -> Result<Share, ConfigError> {
         let own = match policy.on_outage() {
-            OnOutage::Local => {
-                let old = replaces.and_then(|(old, how)| Some((old.own()?, how)));
-                let share = policy.share(policy.name(), 1, self.replicas)?;
-                let share = if self.replicas > 1 { share.without_count_rejected() } else { share };
-                Some(self.store.open(Arc::new(share), old)?)
-            }
-            OnOutage::Allow | OnOutage::Deny => None,
+            OnOutage::Local => Some(policy.share(policy.name(), 1, self.replicas)?),
+            _ => policy.alone()?,
         };
+        let open = |own: Policy| {
+            let old = replaces.and_then(|(old, how)| Some((old.own()?, how)));
+            let own = if self.replicas > 1 { own.without_count_rejected() } else { own };
+            self.store.open(Arc::new(own), old)
+        };
+        let own = own.map(open).transpose()?;
         Ok(Share::new(own, replaces.map(|(old, _)| old)))
     }
 
@@ -95,7 +96,7 @@ impl Fallback {
     pub(super) fn note_spending(&self, asks: &[Ask<'_>], decision: Option<&Decision>) {
         for (place, ask) in asks.iter().enumerate() {
             let ask = &decision.map_or(*ask, |decision| taken(*ask, place, decision));
-            // A request that is let through uncounted stays uncounted; a charge is known to be owed, whatever the policy.
+            // Requests that no quota of the policy has counted stay uncounted; a charge is known to be owed, whatever the policy.
             let counts = match ask.mode() {
                 Mode::Charge => true,
                 mode => mode.spends() && on_outage(ask) == OnOutage::Local,
@@ -137,17 +138,20 @@ impl Fallback {
         }
     }
 
-    /// Where the key stands under the share of a policy, if it has one and the fallback says so.
+    /// Where the key stands under the share of a policy, if it has one and the fallback says so. A quota that it names for an outage
+    /// tells nothing of its own.
     pub(super) fn look<'a>(&self, ask: Ask<'a>) -> Option<Option<(&'a Policy, Decision)>> {
-        let share = share(ask.policy())?;
+        let share = share(ask.policy()).filter(|_| on_outage(&ask) == OnOutage::Local)?;
         let own = self.share_of(&ask, share);
         let look = self.store.decide(&[ask.on(share).under(own.as_ref())]).now().ok();
         Some(look.and_then(Result::ok).map(|decision| (&**share.policy(), decision)))
     }
 
-    /// The share of the quotas that the key of an ask brings, made once: at least a unit of each.
+    /// The share of the quotas that the key of an ask brings, made once: at least a unit of each. None where the policy names a quota
+    /// for an outage, which is for all keys.
     fn share_of(&self, ask: &Ask<'_>, share: &PreparedPolicy) -> Option<Arc<OwnQuotas>> {
-        let made = ask.own()?.prepared(share, || {
+        let own = ask.own().filter(|_| on_outage(ask) == OnOutage::Local)?;
+        let made = own.prepared(share, || {
             let (whole, replicas) = (ask.numbers(), self.replicas);
             let a_unit = |of: &PolicyQuota| {
                 let of = of.quota();

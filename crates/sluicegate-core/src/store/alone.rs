@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::prepared::PreparedPolicy;
 use super::{Limiters, Store};
 use crate::memory::MemoryStore;
-use crate::policy::{OnOutage, Policy};
+use crate::policy::Policy;
 
 /// The memory by which the handles of one store decide alone: one, so that the policies of a request are decided together.
 #[derive(Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Alone {
 impl Alone {
     /// The policy on the memory of these handles, if this process is to decide it in an outage.
     pub(super) fn new(limiters: &Limiters, policy: &Arc<Policy>) -> Option<Self> {
-        let decides = policy.on_outage() == OnOutage::Local;
+        let decides = policy.on_outage().decides_here();
         let (memory, policy) = (Arc::clone(limiters.memory()), Arc::clone(policy));
         decides.then(|| Self { memory, policy, opened: OnceLock::new() })
     }
@@ -39,7 +39,7 @@ impl Alone {
         let open = || {
             // A policy and the one that replaces it are both asked for, in any order. Relaxed: it only counts.
             let number = self.memory.opened.fetch_add(1, Ordering::Relaxed);
-            let policy = self.policy.called(format!("{}.{number}", self.policy.name()));
+            let policy = self.policy.alone().ok()??.called(format!("{}.{number}", self.policy.name()));
             self.memory.store().open(Arc::new(policy), None).ok()
         };
         self.opened.get_or_init(open).as_ref()

@@ -77,7 +77,8 @@ fn with_alone<'a>(asks: &[Ask<'a>]) -> Result<(Placed<'a>, Option<&'a dyn Store>
         let Some(own) = ask.policy().alone() else { continue };
         store = Some(own.store());
         let mode = if ask.mode().longest_wait().is_some() { Mode::Spend } else { ask.mode() };
-        local.push((place, ask.on(own.opened().ok_or(place)?).in_mode(mode)));
+        let quotas = if on_outage(ask) == OnOutage::Local { ask.own() } else { None };
+        local.push((place, ask.on(own.opened().ok_or(place)?).in_mode(mode).under(quotas)));
     }
     Ok((local, store))
 }
@@ -106,7 +107,7 @@ pub(crate) fn alone(
     let decision = decision.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))?;
     if decision.outcome() == Outcome::Impossible && asks.iter().all(fits_from_rest) {
         // It is too much for this process' share, not for the quota: it could pass when the store is back.
-        return Ok(assume(|ask| on_outage(ask) == OnOutage::Local));
+        return Ok(assume(|ask| on_outage(ask).decides_here()));
     }
     let places: SmallVec<[u8; 4]> = local.iter().map(|(place, _)| *place).collect();
     Ok(decision.of_asks(&places).by(DecidedBy::Fallback))

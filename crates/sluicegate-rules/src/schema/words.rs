@@ -29,7 +29,7 @@ pub(super) fn mode(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn on_outage(_: &mut SchemaGenerator) -> Schema {
-    one_of(json!(["local", "allow", "deny"]), VARIABLE)
+    one_of(json!(["local", "allow", "deny"]), r"^[0-9]|\$\{")
 }
 
 pub(super) fn headers(_: &mut SchemaGenerator) -> Schema {

@@ -60,8 +60,10 @@ impl Policy {
 
     fn bucket(&self, mut bucket: PolicyBuilder) -> Result<Self, ConfigError> {
         // Where the policy itself refuses or lets pass without asking, there is nothing to add.
-        bucket.settings.on_outage =
-            if self.on_outage() == OnOutage::Local { OnOutage::Local } else { OnOutage::Allow };
+        bucket.settings.on_outage = match self.on_outage() {
+            OnOutage::Local | OnOutage::Quota(_) => OnOutage::Local,
+            OnOutage::Allow | OnOutage::Deny => OnOutage::Allow,
+        };
         (bucket.settings.keys, bucket.settings.version) = (self.table_size(), self.version());
         bucket.assembled()
     }

@@ -138,6 +138,19 @@ async fn a_process_by_itself_decides_by_the_quotas_that_a_key_brings_and_by_a_po
 }
 
 #[tokio::test]
+async fn a_process_by_itself_decides_by_the_quota_that_the_policy_names_for_an_outage() {
+    let policy = Policy::gcra("own", "100/h").and("9/d").on_outage("3/h".parse().unwrap());
+    let own = policy.on(mute(StoreErrorKind::Unavailable, true)).unwrap();
+    let plan = own.with_quotas("1/h, 1/d".parse::<Quotas>().unwrap()).unwrap();
+    for number in 0..5 {
+        for (limiter, key) in [(&own, "ada"), (&plan, "bob")] {
+            let decision = limiter.check(key).await.unwrap();
+            assert_eq!((decision.is_allowed(), decision.capacity()), (number < 3, 3));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_suspension_that_nobody_can_read_leaves_the_limit_in_force() {
     let login = Policy::gcra("login", "5/h").suspend(2, "10min", "30min");
     let login = login.on(mute(StoreErrorKind::Unavailable, true)).unwrap();

@@ -26,6 +26,7 @@ where
 fn each_option_has_its_words() {
     let outages = [OnOutage::Local, OnOutage::Allow, OnOutage::Deny].map(reads_back);
     assert_eq!(outages, ["local", "allow", "deny"]);
+    assert_eq!(reads_back(OnOutage::Quota(Quota::per_second(1_000).burst(50))), "1000/s burst 50");
     let modes = [PolicyMode::Enforce, PolicyMode::Shadow, PolicyMode::Off].map(reads_back);
     assert_eq!(modes, ["enforce", "shadow", "off"]);
     assert_eq!([OnFull::Forget, OnFull::Inherit].map(reads_back), ["forget", "inherit"]);
@@ -47,8 +48,11 @@ fn another_word_is_refused_with_those_that_there_are() {
     }
     assert_eq!(
         refused::<OnOutage>("open").to_string(),
-        "\"open\" does not say what happens while the store cannot be reached: use \"local\", \"allow\" or \"deny\""
+        "\"open\" does not say what happens while the store cannot be reached: use \"local\", \"allow\", \"deny\", or a quota for this process, such as \"1000/s\""
     );
+    let error = refused::<OnOutage>("5/fortnight");
+    assert!(error.to_string().contains("\"5/fortnight\" is not a quota"), "{error}");
+    assert_eq!(error.span(), Some(2..11));
     assert!(refused::<OnFull>("").to_string().contains("use \"forget\" or \"inherit\""));
     assert!(refused::<PolicyMode>("on").to_string().contains("use \"enforce\", \"shadow\" or \"off\""));
     assert!(refused::<Inherit>("As-Is").to_string().contains("\"as-is\""));

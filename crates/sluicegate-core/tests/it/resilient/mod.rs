@@ -3,4 +3,5 @@
 mod closing;
 mod events;
 pub(crate) mod outages;
+mod own_quota;
 mod split;

@@ -69,6 +69,10 @@ impl Store for Flaky {
         }
     }
 
+    fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
+        self.store.admit(policy)
+    }
+
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         self.store.replaced(old, new, inherit);
     }
