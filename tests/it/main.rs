@@ -12,6 +12,7 @@ mod headings;
 mod links;
 mod manifest;
 mod migration;
+mod mistakes;
 mod nginx;
 mod pages;
 mod proxy;

@@ -6,7 +6,6 @@ mod fleet;
 mod folder;
 mod gateway;
 mod load;
-mod own;
 mod page;
 mod replayed;
 mod rooms;

@@ -53,7 +53,7 @@ impl TimeSpan {
                 if unit.is_empty() {
                     format!("the period {text:?} has no unit (ns, us, ms, s, min, h, d or w)")
                 } else {
-                    format!("{unit:?} is not a unit of time (ns, us, ms, s, min, h, d or w)")
+                    no_unit(text, unit)
                 },
             ));
         };
@@ -84,9 +84,30 @@ impl TimeSpan {
     }
 }
 
+/// Says why this is not a unit, and what to write instead where that is known.
+fn no_unit(text: &str, unit: &str) -> String {
+    let problem = format!("{unit:?} is not a unit of time (ns, us, ms, s, min, h, d or w)");
+    match unit.split_once(' ') {
+        _ if unit.starts_with(['.', ',']) => {
+            format!("{text:?} is not a whole number of a unit, as 1500ms is for a second and a half")
+        }
+        Some((_, more)) => format!("{more:?} after the unit of time is not understood"),
+        None => match unit {
+            "M" | "mo" | "month" | "months" => format!("{problem}: a month has no fixed length, 30d has"),
+            "y" | "year" | "years" => format!("{problem}: a year has no fixed length, 365d has"),
+            _ => problem,
+        },
+    }
+}
+
 /// A span of time: a [`TimeSpan`], a [`Duration`], or text such as `"10min"`.
 ///
 /// Text that cannot be read is reported where the span is used, by the builder's `build` or `on`. Sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no span of time",
+    label = "a span of time is expected here",
+    note = "write it with its unit as text, \"30s\" or \"10min\", or as a `Duration`"
+)]
 pub trait IntoTimeSpan: sealed::Sealed {
     /// The span, or why there is none.
     ///

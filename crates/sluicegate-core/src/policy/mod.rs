@@ -49,6 +49,7 @@ mod assemble;
 mod board;
 mod builder;
 mod name;
+mod no_key;
 mod options;
 #[cfg(feature = "limiter")]
 mod overrides;

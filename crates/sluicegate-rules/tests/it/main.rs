@@ -7,7 +7,6 @@ mod forms;
 mod limits;
 mod mistakes;
 mod news;
-mod own;
 mod reload;
 mod schema;
 mod sections;

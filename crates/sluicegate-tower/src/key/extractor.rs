@@ -36,7 +36,8 @@ use crate::key::form::KeyForm;
     message = "`{Self}` does not say whose bucket a request spends from",
     label = "not a `KeyExtractor`",
     note = "a header is `HeaderKey::new(\"x-api-key\")?`, with the `?`; the client behind proxies `ClientIp::behind([..])?`",
-    note = "a closure is `key_fn(|request| ..)`, and returns an `Option` of a key"
+    note = "a closure is `key_fn(|request| ..)`, and returns an `Option` of a key",
+    note = "one bucket for all requests together is `Key::from(\"all\")`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// The key of a request, or why it has none.

@@ -286,7 +286,7 @@ impl Limit {
             }
             if let Some(quota) = policy.quotas().iter().find(|quota| quota.rule().capacity() < cost) {
                 return fail(format!(
-                    "cost {cost} is above burst {} of {} in policy {name:?}: no request would ever pass",
+                    "cost {cost} is above burst {} of {} in policy {name:?}: no request would ever pass; lower the cost, or raise the limit or its burst",
                     quota.rule().capacity(),
                     quota.quota(),
                 ));

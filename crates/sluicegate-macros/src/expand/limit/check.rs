@@ -130,7 +130,7 @@ fn cost_of(cost: &Expr, policy: Option<&Policy>) -> Result<()> {
         Some(quota) => Err(Error::new_spanned(
             cost,
             format!(
-                "cost {number} is above burst {} of {}: no request would ever pass",
+                "cost {number} is above burst {} of {}: no request would ever pass; lower the cost, or raise the limit or its burst",
                 quota.rule().capacity(),
                 quota.quota()
             ),

@@ -117,7 +117,7 @@ impl ClientIp {
                  ClientIp::insecure_behind_anyone()"
             )));
         }
-        Ok(Self::new(Proxies::Named(Arc::new(networks))))
+        Ok(Self::told_by(Proxies::Named(Arc::new(networks))))
     }
 
     /// Clients behind `proxies` proxies, whose addresses are not known: the `proxies`-th element from the right.
@@ -128,7 +128,7 @@ impl ClientIp {
     /// For 0 proxies, and for more than 32.
     pub fn hops(proxies: usize) -> Result<Self, ConfigError> {
         if (1..=32).contains(&proxies) {
-            return Ok(Self::new(Proxies::Hops(proxies)));
+            return Ok(Self::told_by(Proxies::Hops(proxies)));
         }
         Err(config_error(format!("{proxies} proxies in front: use 1 to 32, or PeerIp where there are none")))
     }
@@ -138,10 +138,10 @@ impl ClientIp {
     /// With [`header`](Self::header), for servers that can only be reached through a proxy that overwrites it. With a
     /// list, the leftmost element counts, which clients choose: they can then have as many buckets as they want.
     pub fn insecure_behind_anyone() -> Self {
-        Self::new(Proxies::Anyone)
+        Self::told_by(Proxies::Anyone)
     }
 
-    fn new(proxies: Proxies) -> Self {
+    fn told_by(proxies: Proxies) -> Self {
         Self {
             proxies,
             header: X_FORWARDED_FOR,
