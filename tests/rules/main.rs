@@ -6,6 +6,7 @@ mod fleet;
 mod folder;
 mod gateway;
 mod load;
+mod own;
 mod page;
 mod replayed;
 mod rooms;

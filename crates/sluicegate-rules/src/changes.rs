@@ -1,5 +1,6 @@
 //! The difference between two files: [`Changes`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use sluicegate_core::Policy;
@@ -79,7 +80,8 @@ impl Changes {
             let name = policy.name().to_owned();
             match old.iter().find(|old| old.name() == policy.name()) {
                 None => changes.added.push(name),
-                Some(old) if old == policy => changes.kept.push(name),
+                // Whether keys may bring quotas of their own changes nothing for the others.
+                Some(old) if old.taking_quotas() == policy.taking_quotas() => changes.kept.push(name),
                 Some(old) => {
                     let (old, new) = words(old, policy);
                     changes.changed.push((name, old, new));
@@ -89,6 +91,22 @@ impl Changes {
         let is_gone = |old: &&Policy| !new.iter().any(|new| new.name() == old.name());
         changes.removed = old.iter().filter(is_gone).map(|old| old.name().to_owned()).collect();
         changes
+    }
+
+    /// The same, of these single keys with quotas of their own.
+    pub(crate) fn of_keys(mut self, old: &[(String, String)], new: &[(String, String)]) -> Self {
+        let old: BTreeMap<&str, &str> = old.iter().map(|(key, quotas)| (&**key, &**quotas)).collect();
+        let mut gone = old.clone();
+        for (key, quotas) in new {
+            gone.remove(&**key);
+            match old.get(&**key) {
+                None => self.added.push(key.clone()),
+                Some(old) if old == quotas => self.kept.push(key.clone()),
+                Some(old) => self.changed.push((key.clone(), (*old).to_owned(), quotas.clone())),
+            }
+        }
+        self.removed.extend(gone.into_keys().map(str::to_owned));
+        self
     }
 
     /// The same, of these waiting rooms.

@@ -134,6 +134,11 @@ impl<'a> Problems<'a> {
         self.push(Problem { source: source.to_owned(), place, is_error: true, text, line: None });
     }
 
+    /// What was found in another file.
+    pub(crate) fn add_all(&mut self, others: Problems<'_>) {
+        others.found.into_iter().for_each(|problem| self.push(problem));
+    }
+
     fn add(&mut self, place: Option<Place>, text: String, is_error: bool) {
         // Up to the line all of the file is read: not for one that is only counted.
         let line = place.filter(|_| self.has_room(is_error)).and_then(|place| masked(self.text, place.line));

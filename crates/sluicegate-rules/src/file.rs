@@ -85,8 +85,8 @@ use crate::variables::Variables;
 ///
 /// # Bounds
 /// A file has at most 1 MiB, one of API keys 16 MiB (some 200,000 of them), and one with a public key 1 MiB. Anchors are expanded within
-/// a budget, so that a small file cannot become a large one. Up to 1,000 keys of each name under `tiers` have quotas of their own. Reading takes
-/// time in proportion to the text; a thousand rules take some milliseconds.
+/// a budget, so that a small file cannot become a large one.
+/// Keys of a policy have up to 65,535 different quotas. Reading takes time in proportion to the text; a thousand rules take some milliseconds.
 pub struct RulesFile {
     pub(crate) name: String,
     pub(crate) compiled: Compiled,
@@ -176,7 +176,9 @@ impl RulesFile {
     /// ```
     pub fn changes_since(&self, old: &Self) -> Changes {
         let (old, new) = (&old.compiled, &self.compiled);
-        let changes = Changes::between(&old.policies, &new.policies).of_rooms(&old.rooms, &new.rooms);
+        let changes = Changes::between(&old.policies, &new.policies)
+            .of_keys(&old.single_keys, &new.single_keys)
+            .of_rooms(&old.rooms, &new.rooms);
         changes.of_stores(old.store.as_ref(), new.store.as_ref())
     }
 

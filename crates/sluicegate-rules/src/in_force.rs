@@ -22,6 +22,8 @@ use crate::source::Read;
 /// The policies and numbers of a file that is in force, and its text.
 pub(crate) struct InForce {
     pub policies: Vec<Policy>,
+    /// The quotas of single keys.
+    pub single_keys: Vec<(String, String)>,
     /// The store that the file named when it was opened.
     pub store: Option<NamedStore>,
     /// The waiting rooms; none before there was a file.
@@ -50,6 +52,7 @@ impl InForce {
     pub(crate) fn of(store: Option<NamedStore>) -> Self {
         Self {
             policies: Vec::new(),
+            single_keys: Vec::new(),
             store,
             rooms: None,
             in_flight: HashMap::new(),
@@ -88,6 +91,7 @@ impl InForce {
         }
         self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
         self.policies.clone_from(policies);
+        self.single_keys.clone_from(&file.compiled.single_keys);
         let in_flight = file.compiled.in_flight(&mut self.in_flight);
         let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
         let open: Vec<RateLimiter> =

@@ -88,6 +88,7 @@
 //! | word | says | default |
 //! |---|---|---|
 //! | `quota` | `5/min`, `10/s burst 20`, `60/min burst 100 start 10`, or a list of quotas that all hold | |
+//! | `quota_by`, `overrides` | which keys have [quotas of their own](#keys-with-quotas-of-their-own-quota_by-and-overrides) | none |
 //! | `algorithm` | how it is counted, by the names of [`Algorithm`](sluicegate_core::Algorithm) | `gcra` |
 //! | `mode` | `enforce`, `shadow` (counted, and refuses nobody) or `off` | `enforce` |
 //! | `on_exceeded` | `deny`, or a wait as `wait 5s`; `room` makes it a [waiting room](#waiting-rooms-on_exceeded-room) | `deny` |
@@ -126,6 +127,51 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Keys with quotas of their own: `quota_by` and `overrides`
+//! All keys of a policy are counted alike, and some may have other numbers. `overrides` gives single keys theirs, as `acme: 1000/min`: a
+//! key is named by the claim, the header field or the address that it is, an API key by its sha256. `quota_by` says where a request
+//! tells them; of a list the first that is there counts:
+//!
+//! | word | the quotas are |
+//! |---|---|
+//! | `jwt(claim)` | a claim of a verified token |
+//! | `api_key` | the `quota` of its line in the file of `api_keys`: `2cf2...9824: { tier: pro, quota: 500/min }` |
+//! | `header(name)` | a header field, in requests that come from the `proxies` under `clients`, which have to replace it; in other requests it is not read |
+//!
+//! They are written as `500/min burst 50`, several as a list or with commas between them, as many as the policy has; or `unlimited`. A key
+//! whose quotas change, also by a reload, keeps what it has spent. A request whose quotas cannot be read is refused with 500, and the reason is
+//! logged. `share` has a part of these quotas too. Up to 65,535 different ones of each policy are in use at once.
+//!
+//! ```
+//! use http::Request;
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_rules::{Rules, RulesFile, Variables};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = RulesFile::parse("rules.yaml", "
+//! version: 1
+//! jwt:
+//!   hs256: ${JWT_SECRET}
+//! policies:
+//!   api: { quota: 100/min, quota_by: jwt(quota), overrides: { acme: 1000/min burst 50, staff: unlimited } }
+//! rules:
+//!   - { name: all, limit: api, key: [jwt(sub), header(x-user)] }
+//! ", &Variables::none().or_placeholders())?;
+//! let rules = Rules::new(&MemoryStore::new(), file)?;
+//!
+//! for (user, asks) in [("ada", "api: 100/min (gcra)"), ("acme", "api: 1000/min burst 50 (gcra)")] {
+//!     let request = Request::get("/").header("x-user", user).body(())?;
+//!     let explained = rules.explain(&request).await;
+//!     assert_eq!(explained.rules[0].limits[0].asks.clone()?.policy.to_string(), asks);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `overrides` under `tiers` are for keys of all its tiers: such a key has one bucket, in the policy of the default tier or of the first that is
+//! limited.
 //!
 //! # How much it costs: `cost`, `share` and `refund_if`
 //! A request spends `cost` units of each limit of its rule, 1 unless said. Where a header field says it, what is not a number costs
@@ -182,7 +228,7 @@
 //! # Who is behind a request: `clients`, `jwt`, `api_keys` and `keys`
 //! Without `clients` the address of a client is that of the connection's peer. Behind proxies, name their networks (`proxies`) or
 //! their number (`hops`), and the `header` that they write. `jwt` says how tokens are verified, and `api_keys` which keys are known, by their
-//! sha256. `keys` gives a list of these a name.
+//! sha256, each with a tier, a `quota` or both. `keys` gives a list of these a name.
 //!
 //! ```
 //! use std::net::SocketAddr;

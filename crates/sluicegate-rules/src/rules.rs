@@ -231,6 +231,7 @@ impl Rules {
     pub(crate) fn put(&self, in_force: &mut InForce, file: &RulesFile) -> Result<Changes, RulesError> {
         refuse_two_stores(self.0.is_own_store, file)?;
         let (before, rooms) = (in_force.policies.clone(), in_force.rooms.clone().unwrap_or_default());
+        let keys_before = in_force.single_keys.clone();
         let Put { limits, at_once, doors, explainer } =
             in_force.put(&self.0.store, self.0.rooms.as_ref(), file)?;
         // Requests that have begun are decided by the policies that their limits are pinned to.
@@ -246,7 +247,8 @@ impl Rules {
         // The store that is open counts until the next start.
         let (open, named) = (in_force.store.as_ref(), file.compiled.store.as_ref());
         let changes = Changes::between(&before, &in_force.policies).of_stores(open, named);
-        let changes = changes.of_rooms(&rooms, &file.compiled.rooms);
+        let changes =
+            changes.of_keys(&keys_before, &in_force.single_keys).of_rooms(&rooms, &file.compiled.rooms);
         Ok(changes.under(&Overrides::of(Arc::clone(&self.0.store))))
     }
 

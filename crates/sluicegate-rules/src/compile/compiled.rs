@@ -7,7 +7,6 @@ use std::sync::Arc;
 use http::StatusCode;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
-use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Choose, Group, Limits};
 use sluicegate_tower::respond::HeaderFields;
@@ -23,6 +22,8 @@ use crate::error::Problems;
 /// The contents of a file, understood: policies to be opened, and rules that are limits once they are.
 pub(crate) struct Compiled {
     pub policies: Vec<Policy>,
+    /// The quotas of single keys, each by the name of its policy or tiers and its own.
+    pub single_keys: Vec<(String, String)>,
     /// Other files that it was read from, and what they held.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     pub(super) headers: HeaderFields,
@@ -87,8 +88,7 @@ impl Compiled {
             if let Err(error) = group_of(rule, store, &limiters) {
                 problems.error(rule.place, error.problem());
             }
-            let too_much = rule.policies().filter_map(|name| rule.is_too_much(&limiters.get(name)?.policy()));
-            too_much.for_each(|text| problems.warning(rule.place, text));
+            rule.check_cost(problems);
         }
     }
 
@@ -119,8 +119,8 @@ fn group_of(rule: &Rule, store: &Arc<dyn Store>, open: &ByName<'_>) -> Result<Gr
     let mut group = Group::new(Choose::All);
     for budget in &rule.budgets {
         let limit = match budget {
-            Budget::Policy(name) => match limiter(name) {
-                Some(limiter) => Limit::new(limiter),
+            Budget::Policy(keyed) => match limiter(keyed.policy.name()) {
+                Some(limiter) => keyed.limit(limiter),
                 None => continue,
             },
             Budget::Tiers(tiers) => tiers.limit(store, limiter)?,

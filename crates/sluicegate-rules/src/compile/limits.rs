@@ -22,7 +22,7 @@ use super::tiers::AllTiers;
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
-use crate::schema::File;
+use crate::schema::{File, OneOrMany};
 
 /// Reads the rules of a file, once its policies, tiers and keys are read.
 ///
@@ -64,7 +64,7 @@ pub(super) fn of(
     let headers = option(file.headers.as_ref(), problems).unwrap_or_default();
     // As the limits of the rules will want them: a policy is not to change again when they are put together.
     let giving_back = rules.iter().filter(|rule| !rule.refund_if.is_empty());
-    let giving_back: HashSet<&str> = giving_back.flat_map(Rule::policies).collect();
+    let giving_back: HashSet<&str> = giving_back.flat_map(Rule::names).collect();
     let opened = opened.into_iter().map(|policy| match giving_back.contains(policy.name()) {
         true => policy.with_refunds(),
         false => policy,
@@ -73,6 +73,7 @@ pub(super) fn of(
     let choice = Arc::new(Choice::new(rules.iter_mut().map(Rule::condition).collect()));
     Some(Compiled {
         policies,
+        single_keys: single_keys(file),
         files,
         headers,
         store,
@@ -84,6 +85,23 @@ pub(super) fn of(
         rooms,
         is_without_rooms: false,
     })
+}
+
+/// All keys with quotas of their own that the file names, as `plan.acme` and `10000/min`.
+fn single_keys(file: &File) -> Vec<(String, String)> {
+    let of_policies = file.policies.0.iter().map(|(name, policy)| (name, &policy.value.overrides));
+    let of_tiers = file.tiers.0.iter().map(|(name, tiers)| (name, &tiers.value.overrides));
+    let each = of_policies.chain(of_tiers).flat_map(|(name, overrides)| {
+        let text = |quotas: &At<OneOrMany>| {
+            let all: Vec<String> = quotas.all().into_iter().map(|quota| quota.value).collect();
+            all.join(", ")
+        };
+        overrides
+            .0
+            .iter()
+            .map(move |(key, quotas)| (format!("{}.{}", name.value, short(&key.value)), text(quotas)))
+    });
+    each.collect()
 }
 
 /// Rules and doors are called by their names in logs and explanations.
@@ -101,7 +119,7 @@ fn unique<'a>(names: impl Iterator<Item = &'a At<String>>, problems: &mut Proble
 fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
     let mut seen: HashMap<&str, &Rule> = HashMap::new();
     for rule in rules {
-        for name in rule.policies() {
+        for name in rule.names() {
             let Some(first) = seen.insert(name, rule) else { continue };
             if rule.group.is_none() || rule.group != first.group {
                 let text = format!(

@@ -1,6 +1,7 @@
 //! From the sections of a file to limits: each value is understood by the code that reads it everywhere else.
 
 mod at_once;
+mod by;
 mod choice;
 mod compiled;
 mod condition;
@@ -10,7 +11,7 @@ mod keys;
 mod limits;
 mod moment;
 mod networks;
-mod overrides;
+mod own;
 mod paths;
 mod plan;
 mod policies;
@@ -49,13 +50,16 @@ pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problem
         problems.error(file.version.place, text);
     }
     let store = file.store.as_ref().and_then(|store| NamedStore::of(store, problems));
-    let policies = Policies::of(&file.policies, problems);
     let keys = Keys::of(file, folder, problems);
+    let policies = Policies::of(&file.policies, &keys, problems);
     let tiers = tiers::all(file, &policies, &keys, problems);
     let in_flight = Numbers::of(file, problems);
     let compiled = limits::of(file, &policies, tiers, (&keys, store, &in_flight), problems);
     in_flight.warn_of_unused(problems);
     policies.warn_of_unused(problems);
+    if let (Some(section), Ok(Some(listed))) = (&file.api_keys, keys.listed()) {
+        policies.warn_of_unread(section, listed, problems);
+    }
     compiled
 }
 

@@ -9,12 +9,14 @@ use std::collections::{HashMap, HashSet};
 use sluicegate_core::policy::{PolicyBuilder, PolicyMode, TimeSpan};
 use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy};
 
+use super::keys::{ApiKeys, Keys};
+use super::own::KeyedPolicy;
 use super::rooms::{self, Terms};
 use super::{is_unknown, number, option, read, wrong};
-use crate::at::{At, Place};
+use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
-use crate::schema::{Named, OneOrMany, PolicyEntry, Suspend};
+use crate::schema::{ApiKeysEntry, Named, OneOrMany, PolicyEntry, Suspend};
 
 /// The policies by name, and which of them a rule uses.
 pub(super) struct Policies {
@@ -22,19 +24,17 @@ pub(super) struct Policies {
     used: RefCell<HashSet<String>>,
 }
 
-/// A policy as it stands in the file, kept beside what was made of it: a single key with quotas of its own is built from the words, and
-/// an error points to where they stand.
+/// A policy of the file.
 struct Known {
     name: At<String>,
-    entry: PolicyEntry,
-    policy: Option<Policy>,
+    policy: Option<KeyedPolicy>,
     /// Of a policy that is a waiting room, unless it is wrong.
     room: Option<Option<Terms>>,
 }
 
 impl Policies {
     /// All policies of the section, each with what is wrong with it told once, whoever names it.
-    pub(super) fn of(section: &Named<At<PolicyEntry>>, problems: &mut Problems<'_>) -> Self {
+    pub(super) fn of(section: &Named<At<PolicyEntry>>, keys: &Keys, problems: &mut Problems<'_>) -> Self {
         let mut all = HashMap::new();
         for (name, entry) in &section.0 {
             let entry = &entry.value;
@@ -48,9 +48,11 @@ impl Policies {
                         "this is of a waiting room: say on_exceeded: room, or leave it out",
                     );
                 }
-                policy = self::policy((&name.value, name.place), entry, &entry.quota, problems);
+                let own = (name, &entry.overrides, entry.quota_by.as_ref());
+                policy = self::policy(name, entry, problems)
+                    .map(|policy| KeyedPolicy::of(policy, own, keys, problems));
             }
-            let known = Known { name: name.clone(), entry: entry.clone(), policy, room };
+            let known = Known { name: name.clone(), policy, room };
             all.insert(name.value.clone(), known);
         }
         Self { all, used: RefCell::default() }
@@ -69,7 +71,7 @@ impl Policies {
     }
 
     /// The policy of this name, which is used from now on; `None` too if it is wrong, which is told already.
-    pub(super) fn used(&self, name: &str) -> Option<&Policy> {
+    pub(super) fn used(&self, name: &str) -> Option<&KeyedPolicy> {
         self.used.borrow_mut().insert(name.to_owned());
         self.all.get(name)?.policy.as_ref()
     }
@@ -79,18 +81,18 @@ impl Policies {
         self.all.keys().map(|name| &**name)
     }
 
-    /// A policy as that one is, for a single key with quotas of its own. It suspends nobody.
-    pub(super) fn of_one_key(
+    /// Quotas that nobody reads are taken for some that hold.
+    pub(super) fn warn_of_unread(
         &self,
-        like: &str,
-        name: &str,
-        quota: &At<OneOrMany>,
+        keys: &At<ApiKeysEntry>,
+        listed: &ApiKeys,
         problems: &mut Problems<'_>,
-    ) -> Option<Policy> {
-        let one = At { value: "1".to_owned(), place: quota.place };
-        let like = self.all.get(like)?.entry.clone();
-        let entry = PolicyEntry { table_size: Some(one), suspend: None, ..like };
-        policy((name, quota.place), &entry, quota, problems)
+    ) {
+        let is_read = self.all.values().flat_map(|known| &known.policy).any(KeyedPolicy::reads_api_keys);
+        if listed.quotas().next().is_some() && !is_read {
+            let text = "the file of API keys gives quotas that no policy reads: say quota_by: api_key in one";
+            problems.warning(keys.place, text);
+        }
     }
 
     /// A policy that nothing spends from is most often a limit that somebody believes to be in force.
@@ -111,21 +113,22 @@ const UNKNOWN: &str = "2000/s";
 /// The most keys that a policy can have room for.
 const MOST_KEYS: u64 = 1 << 31;
 
-fn policy(
-    (name, place): (&str, Place),
-    given: &PolicyEntry,
-    quota: &At<OneOrMany>,
-    problems: &mut Problems<'_>,
-) -> Option<Policy> {
-    let algorithm = option(given.algorithm.as_ref(), problems).unwrap_or(Algorithm::Gcra);
-    let mut quotas = quota.all();
-    for quota in &mut quotas {
+/// The quotas of a list, as texts; for one that is not known here, another stands.
+pub(super) fn texts(quotas: &At<OneOrMany>, problems: &mut Problems<'_>) -> Vec<At<String>> {
+    let mut all = quotas.all();
+    for quota in &mut all {
         if is_unknown(quota, UNKNOWN, problems) {
             UNKNOWN.clone_into(&mut quota.value);
         }
     }
+    all
+}
+
+fn policy(name: &At<String>, given: &PolicyEntry, problems: &mut Problems<'_>) -> Option<Policy> {
+    let algorithm = option(given.algorithm.as_ref(), problems).unwrap_or(Algorithm::Gcra);
+    let quotas = texts(&given.quota, problems);
     let Some((first, others)) = quotas.split_first() else {
-        problems.error(quota.place, "a policy has at least one quota, as 5/min");
+        problems.error(given.quota.place, "a policy has at least one quota, as 5/min");
         return None;
     };
     // Of several each by itself, so that all that is wrong with them is told at once.
@@ -138,7 +141,7 @@ fn policy(
     if problems.count() > before {
         return None;
     }
-    let mut builder = Policy::builder(name, algorithm, &*first.value);
+    let mut builder = Policy::builder(&*name.value, algorithm, &*first.value);
     for quota in others {
         builder = builder.and(&*quota.value);
     }
@@ -151,7 +154,7 @@ fn policy(
         .build()
         .map_err(|error| match error.quota().and_then(|index| quotas.get(index)) {
             Some(quota) => wrong(quota, &error, problems),
-            None => problems.error(place, error.problem()),
+            None => problems.error(name.place, error.problem()),
         })
         .ok()
 }

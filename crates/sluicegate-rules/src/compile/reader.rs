@@ -1,6 +1,7 @@
 //! One rule of a file: its condition, its keys, and the policies, tiers or rooms that it names.
 
 use std::collections::HashMap;
+use std::iter;
 use std::sync::Arc;
 
 use sluicegate_core::Policy;
@@ -10,6 +11,7 @@ use super::condition::Matcher;
 use super::in_flight::Numbers;
 use super::keys::Keys;
 use super::option;
+use super::own::KeyedPolicy;
 use super::policies::Policies;
 use super::rooms::FileRoom;
 use super::rule::{Budget, Rule, Units, parts, statuses, units};
@@ -187,15 +189,13 @@ impl<'a> Reader<'a> {
         if self.policies.has(&name.value) {
             let policy = self.policies.used(&name.value)?;
             let policy = match share {
-                None => policy.clone(),
-                Some((parts, whole)) => {
-                    let shared = policy.share(format!("{}.{rule}", policy.name()), parts, whole);
-                    shared.map_err(|error| problems.error(name.place, error.problem())).ok()?
-                }
+                None => Ok(policy.clone()),
+                Some((parts, whole)) => policy.share(rule, parts, whole),
             };
-            let shared = policy.name().to_owned();
-            self.open(policy, name.place, problems);
-            return Some(Budget::Policy(shared));
+            let policy = policy.map_err(|error| problems.error(name.place, error.problem())).ok()?;
+            let policy = policy.named_by(|| self.keys.namer(&key.all()));
+            self.open(&policy, name.place, problems);
+            return Some(Budget::Policy(Box::new(policy)));
         }
         let Some(tiers) = self.tiers.get(&name.value) else {
             let tiers = self.tiers.keys().map(|name| &**name);
@@ -209,12 +209,12 @@ impl<'a> Reader<'a> {
         let tiers = tiers.as_ref()?;
         let tiers = match share {
             None => Ok(tiers.clone()),
-            Some((parts, whole)) => tiers.share(parts, whole, rule),
+            Some((parts, whole)) => tiers.share(rule, parts, whole),
         };
-        let tiers = tiers.map(|tiers| tiers.of_keys(|| self.keys.namer(&key.all())));
+        let tiers = tiers.map(|tiers| tiers.named_by(|| self.keys.namer(&key.all())));
         let tiers = tiers.map_err(|error| problems.error(name.place, error.problem())).ok()?;
         for policy in tiers.policies() {
-            self.open(policy.clone(), name.place, problems);
+            self.open(policy, name.place, problems);
         }
         Some(Budget::Tiers(Box::new(tiers)))
     }
@@ -237,19 +237,25 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Has a policy opened once, however many rules name it. Two of one name have to be equal.
-    fn open(&mut self, policy: Policy, place: Place, problems: &mut Problems<'_>) {
-        let known = self.places.get(policy.name()).and_then(|place| self.opened.get(*place));
-        match known {
+    /// Has a policy opened once, however many rules name it. Two of one name have to be equal, but that one may take quotas of keys.
+    fn open(&mut self, keyed: &KeyedPolicy, place: Place, problems: &mut Problems<'_>) {
+        let policy = keyed.policy.clone();
+        match self.places.get(policy.name()).and_then(|place| self.opened.get_mut(*place)) {
             None => {
-                if let Some(Err(error)) = self.store.map(|store| store.can_keep(&policy)) {
+                let cannot = |policy: Policy| self.store?.can_keep(&policy).err();
+                let each = iter::once(policy.clone()).chain(keyed.of_keys_with_own());
+                if let Some(error) = each.filter_map(cannot).next() {
                     let text = format!("{error}; a resolution is written algorithm: sliding-log-in-20");
                     problems.error(place, text);
                 }
                 self.places.insert(policy.name().to_owned(), self.opened.len());
                 self.opened.push(policy);
             }
-            Some(open) if *open == policy => {}
+            Some(open) if open.taking_quotas() == policy.taking_quotas() => {
+                if policy.takes_quotas() {
+                    *open = policy;
+                }
+            }
             Some(_) => {
                 let text = format!(
                     "{:?} is the name of another policy: rename the rule, or that policy",

@@ -55,6 +55,8 @@ pub(super) fn terms(name: &At<String>, entry: &PolicyEntry, problems: &mut Probl
         place(entry.hidden.as_ref().map(|word| word.place), "hidden"),
         place(entry.count_rejected.as_ref().map(|word| word.place), "count_rejected"),
         place(entry.on_outage.as_ref().map(|word| word.place), "on_outage"),
+        place(entry.quota_by.as_ref().map(|word| word.place), "quota_by"),
+        place(entry.overrides.0.first().map(|(key, _)| key.place), "overrides"),
         place(entry.table_size.as_ref().map(|word| word.place), "table_size"),
         place(entry.suspend.as_ref().map(|word| word.place), "suspend"),
     ];

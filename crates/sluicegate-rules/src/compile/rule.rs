@@ -12,6 +12,7 @@ use super::choice::Conditional;
 use super::condition::Matcher;
 use super::in_flight::Number;
 use super::number;
+use super::own::KeyedPolicy;
 use super::tiers::TierSet;
 use crate::at::{At, Place};
 use crate::error::Problems;
@@ -42,7 +43,7 @@ pub(super) struct Rule {
 /// The limiter or tiers that a rule spends from.
 pub(super) enum Budget {
     /// One policy for all of its requests.
-    Policy(String),
+    Policy(Box<KeyedPolicy>),
     /// The policy of the tier that a request is in.
     Tiers(Box<TierSet>),
 }
@@ -65,24 +66,47 @@ pub(super) enum Statuses {
 }
 
 impl Rule {
-    /// The names of all policies that it may spend from.
-    pub(super) fn policies(&self) -> impl Iterator<Item = &str> {
+    /// All policies that it may spend from.
+    pub(super) fn policies(&self) -> impl Iterator<Item = &KeyedPolicy> {
         self.budgets.iter().flat_map(|budget| match budget {
-            Budget::Policy(name) => vec![&**name],
-            Budget::Tiers(tiers) => tiers.policies().map(Policy::name).collect(),
+            Budget::Policy(policy) => vec![&**policy],
+            Budget::Tiers(tiers) => tiers.policies().collect(),
         })
     }
 
-    /// The warning that is due where a request may cost more than this policy ever has.
-    pub(super) fn is_too_much(&self, policy: &Policy) -> Option<String> {
-        let Units::Header { name, most, .. } = &self.cost else { return None };
-        let quota = policy.quotas().iter().find(|quota| quota.rule().capacity() < *most)?;
-        Some(format!(
-            "cost {most}, the most that header {name} may say, is above burst {} of {} in policy {:?}: such a request never passes",
-            quota.rule().capacity(),
-            quota.quota(),
-            policy.name()
-        ))
+    /// Their names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.policies().map(|keyed| keyed.policy.name())
+    }
+
+    /// Says where a request costs more than a policy ever has, also under the quotas of single keys. Of the policy's own, what is never
+    /// enough shows when the limit is made.
+    pub(super) fn check_cost(&self, problems: &mut Problems<'_>) {
+        let above = |policy: &Policy, cost: u64| {
+            let quota = policy.quotas().iter().find(|quota| quota.rule().capacity() < cost)?;
+            Some(format!("above burst {} of {}", quota.rule().capacity(), quota.quota()))
+        };
+        for keyed in self.policies() {
+            let name = keyed.policy.name();
+            for policy in keyed.of_keys_with_own() {
+                let least = self.cost.least();
+                if let Some(above) = above(&policy, least) {
+                    let text = format!(
+                        "cost {least} is {above}, which a key has in policy {name:?}: none of its requests would ever pass"
+                    );
+                    problems.error(self.place, text);
+                }
+            }
+            let Units::Header { name: header, most, .. } = &self.cost else { continue };
+            for policy in std::iter::once(keyed.policy.clone()).chain(keyed.of_keys_with_own()) {
+                if let Some(above) = above(&policy, *most) {
+                    let text = format!(
+                        "cost {most}, the most that header {header} may say, is {above} in policy {name:?}: such a request never passes"
+                    );
+                    problems.warning(self.place, text);
+                }
+            }
+        }
     }
 
     /// When it applies, which is then said by nobody else.
@@ -93,7 +117,7 @@ impl Rule {
             group: self.group.clone(),
             only_if,
             asks: mem::take(&mut self.asks),
-            policies: self.policies().map(str::to_owned).collect(),
+            policies: self.names().map(str::to_owned).collect(),
         }
     }
 
@@ -122,6 +146,14 @@ impl Rule {
 }
 
 impl Units {
+    /// As few units as have to fit into each quota.
+    fn least(&self) -> u64 {
+        match self {
+            Self::Fixed(cost) => *cost,
+            Self::Header { least, missing, .. } => *least.max(missing),
+        }
+    }
+
     /// The units of this request. A client's number is trimmed and held within bounds; nothing that it can write makes a request free.
     fn of(&self, request: RequestView<'_>) -> u64 {
         match self {

@@ -6,14 +6,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
+use sluicegate_core::{ConfigError, RateLimiter, Store};
 use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
-use sluicegate_tower::limits::Tiers;
+use sluicegate_tower::limits::{ChosenQuotas, Tiers};
 
+use super::by::By;
 use super::keys::{Keys, Namer};
-use super::overrides::{self, Override};
-use super::plan::{By, Plan};
+use super::own::{KeyedPolicy, SingleKeys, UNLIMITED, single_keys};
+use super::plan::Plan;
 use super::policies::Policies;
 use crate::at::At;
 use crate::error::Problems;
@@ -24,10 +25,12 @@ use crate::schema::{File, Named, TiersEntry};
 #[derive(Clone)]
 pub(super) struct TierSet {
     /// In the order of the file; no policy for `unlimited`.
-    pub tiers: Vec<(String, Option<Policy>)>,
+    tiers: Vec<(String, Option<KeyedPolicy>)>,
     pub plan: Arc<Plan>,
-    /// Keys with quotas of their own.
-    overrides: Arc<HashMap<String, Override>>,
+    /// Keys with quotas of their own, whatever their tier.
+    single: Arc<SingleKeys>,
+    /// The tier in whose buckets these keys are.
+    tier_of_single: usize,
     /// By what name an operator calls the key of a request, where that matters.
     namer: Option<Namer>,
 }
@@ -58,7 +61,7 @@ fn tier_set(
     let TiersEntry { by, tiers: given, default_tier, overrides } = &entry.value;
     let mut tiers = Vec::new();
     for (tier, policy) in &given.0 {
-        if policy.value == "unlimited" {
+        if policy.value == UNLIMITED {
             tiers.push((tier.value.clone(), None));
         } else if policies.room(&policy.value).is_some() {
             let text = format!(
@@ -71,13 +74,13 @@ fn tier_set(
                 tiers.push((tier.value.clone(), Some(policy.clone())));
             }
         } else {
-            let mut names: Vec<_> = policies.names().chain(["unlimited"]).collect();
+            let mut names: Vec<_> = policies.names().chain([UNLIMITED]).collect();
             names.sort_unstable();
             let instead = instead_of(&policy.value, &names);
             problems.error(policy.place, format!("there is no policy {:?}{instead}", short(&policy.value)));
         }
     }
-    if given.0.iter().all(|(_, policy)| policy.value == "unlimited") {
+    if given.0.iter().all(|(_, policy)| policy.value == UNLIMITED) {
         problems.error(entry.place, "tiers without a policy limit nothing: name one for a tier");
     }
     let default_place = given.0.iter().position(|(tier, _)| tier.value == default_tier.value);
@@ -87,13 +90,27 @@ fn tier_set(
         problems.error(default_tier.place, text);
     }
     let by = by.all();
-    let by: Vec<By> = by.iter().filter_map(|word| By::of(word, keys, problems)).collect();
+    let by: Vec<By> = by.iter().filter_map(|word| By::of_tiers(word, keys, problems)).collect();
     warn_of_unknown(&by, given, (name, default_tier), problems);
-    let overrides = overrides::of(name, overrides, (given, default_tier), policies, problems);
-    let default_tier = default_place.filter(|_| problems.errors() == before)?;
+    // All else is as in the default tier; or in the first that is limited, if that one is not.
+    let is_limited = |tier: &usize| tiers.get(*tier).is_some_and(|(_, policy)| policy.is_some());
+    let tier_of_single = default_place.into_iter().chain(0..tiers.len()).find(is_limited);
+    let mut single = SingleKeys::new();
+    if let Some((_, Some(like))) = tier_of_single.and_then(|tier| tiers.get_mut(tier)) {
+        single = single_keys(&like.policy, overrides, problems);
+        if !single.is_empty() {
+            *like = like.with_keys(&single);
+        }
+    }
+    let (default_tier, tier_of_single) =
+        default_place.zip(tier_of_single).filter(|_| problems.errors() == before)?;
+    if tiers.iter().flat_map(|(_, policy)| policy).any(KeyedPolicy::takes_quotas) {
+        // One limit asks all of them, and its requests may bring quotas.
+        tiers.iter_mut().flat_map(|(_, policy)| policy).for_each(KeyedPolicy::take_quotas);
+    }
     let names = tiers.iter().map(|(tier, _)| tier.clone()).collect();
     let plan = Plan { place, name: name.value.clone(), tiers: names, default_tier, by };
-    Some(TierSet { tiers, plan: Arc::new(plan), overrides: Arc::new(overrides), namer: None })
+    Some(TierSet { tiers, plan: Arc::new(plan), single: Arc::new(single), tier_of_single, namer: None })
 }
 
 /// A tier that the file of API keys gives and nobody knows is the default one.
@@ -121,39 +138,38 @@ fn warn_of_unknown(
 
 impl TierSet {
     /// The same tiers with a part of each quota, under names of their own.
-    pub(super) fn share(&self, parts: u64, whole: u64, suffix: &str) -> Result<Self, ConfigError> {
-        let share = |policy: &Policy| policy.share(format!("{}.{suffix}", policy.name()), parts, whole);
+    pub(super) fn share(&self, rule: &str, parts: u64, whole: u64) -> Result<Self, ConfigError> {
         let tiers = self.tiers.iter().map(|(tier, policy)| {
-            let policy = policy.as_ref().map(share).transpose()?;
+            let policy = policy.as_ref().map(|policy| policy.share(rule, parts, whole)).transpose()?;
             Ok((tier.clone(), policy))
         });
-        let tiers = tiers.collect::<Result<_, ConfigError>>()?;
-        let overrides =
-            self.overrides.iter().map(|(key, own)| Ok((key.clone(), own.with(share(&own.policy)?))));
-        let overrides = Arc::new(overrides.collect::<Result<_, ConfigError>>()?);
-        Ok(Self { tiers, overrides, ..self.clone() })
+        Ok(Self { tiers: tiers.collect::<Result<_, ConfigError>>()?, ..self.clone() })
     }
 
     /// The same tiers, for a rule that calls keys by these names.
-    pub(super) fn of_keys(self, namer: impl FnOnce() -> Namer) -> Self {
-        let namer = (!self.overrides.is_empty()).then(namer);
-        Self { namer, ..self }
+    pub(super) fn named_by(self, namer: impl Fn() -> Namer) -> Self {
+        let named = |policy: KeyedPolicy| policy.named_by(&namer);
+        let tiers = self.tiers.into_iter().map(|(tier, policy)| (tier, policy.map(named))).collect();
+        let namer = (!self.single.is_empty()).then(namer);
+        Self { tiers, namer, ..self }
     }
 
     /// All policies that it may spend from.
-    pub(super) fn policies(&self) -> impl Iterator<Item = &Policy> {
-        let of_tiers = self.tiers.iter().filter_map(|(_, policy)| policy.as_ref());
-        of_tiers.chain(self.overrides.values().map(|own| &own.policy))
+    pub(super) fn policies(&self) -> impl Iterator<Item = &KeyedPolicy> {
+        self.tiers.iter().filter_map(|(_, policy)| policy.as_ref())
     }
 
-    /// The tier of a request: one of its own, or that of its plan.
-    fn tier(&self, request: RequestView<'_>) -> Option<String> {
+    /// The place of the tier that a request spends from; none for the default one where the request says none.
+    fn tier(&self, request: RequestView<'_>) -> Option<usize> {
         let named = self.namer.as_ref().and_then(|namer| namer(request));
-        if let Some(own) = named.and_then(|name| self.overrides.get(&name)) {
-            return Some(own.tier.clone());
-        }
-        // Nobody may choose the tier of a single key.
-        self.plan.said(request).map(|tier| self.plan.tiers[tier].clone())
+        let is_single = named.is_some_and(|name| self.single.contains_key(&name));
+        if is_single { Some(self.tier_of_single) } else { self.plan.said(request) }
+    }
+
+    /// The quotas of a request's key.
+    fn quotas(&self, request: RequestView<'_>) -> ChosenQuotas {
+        let (_, policy) = &self.tiers[self.tier(request).unwrap_or(self.plan.default_tier)];
+        policy.as_ref().map_or(ChosenQuotas::Default, |policy| policy.choose(request))
     }
 
     /// The limit, now that its policies are open.
@@ -164,20 +180,19 @@ impl TierSet {
     ) -> Result<Limit, ConfigError> {
         let mut tiers = Tiers::builder(Arc::clone(store));
         for (tier, policy) in &self.tiers {
-            tiers = match policy.as_ref().and_then(|policy| limiter(policy.name())) {
+            tiers = match policy.as_ref().and_then(|keyed| limiter(keyed.policy.name())) {
                 Some(limiter) => tiers.tier_with(tier, limiter),
                 None => tiers.unlimited(tier),
             };
         }
-        for own in self.overrides.values() {
-            if let Some(limiter) = limiter(own.policy.name()) {
-                tiers = tiers.tier_with(&own.tier, limiter);
-            }
-        }
+        let (this, default_tier) = (self.clone(), &self.plan.tiers[self.plan.default_tier]);
+        let limit = Limit::tiered_async(tiers.default_tier(default_tier).build()?, move |request| {
+            std::future::ready(this.tier(request).map(|tier| this.plan.tiers[tier].clone()))
+        });
         let this = self.clone();
-        let default_tier = &self.plan.tiers[self.plan.default_tier];
-        Ok(Limit::tiered_async(tiers.default_tier(default_tier).build()?, move |request| {
-            std::future::ready(this.tier(request))
-        }))
+        Ok(match self.policies().any(KeyedPolicy::takes_quotas) {
+            true => limit.quota_by(move |request| this.quotas(request)),
+            false => limit,
+        })
     }
 }

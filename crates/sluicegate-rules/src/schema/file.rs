@@ -25,7 +25,7 @@ pub(crate) struct File {
     /// How JSON Web Tokens are verified.
     #[serde(default, deserialize_with = "said")]
     pub jwt: Option<At<Jwt>>,
-    /// The API keys that are known, and the tier of each.
+    /// The API keys that are known, and the tier or the quotas of each.
     #[serde(default, deserialize_with = "said")]
     pub api_keys: Option<At<ApiKeysEntry>>,
     /// Budgets by name; each is inert until a rule names it.
@@ -58,7 +58,7 @@ pub(crate) struct File {
 }
 
 /// A named budget.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "policy")]
 pub(crate) struct PolicyEntry {
@@ -68,6 +68,15 @@ pub(crate) struct PolicyEntry {
     pub algorithm: Option<At<String>>,
     /// How much of it there is: `5/min`, `10/s burst 20`, `1000/12h`, `60/min burst 100 start 10`, or a list of these that all hold.
     pub quota: At<OneOrMany>,
+    /// Where a request says the quotas of its key, which take the place of these: `jwt(claim)`, `api_key` (the `quota` of its line) or
+    /// `header(name)`, which the proxies under `clients` set; of a list the first that is there. Such a text is `500/min`, several
+    /// quotas with commas between them, or `unlimited`.
+    #[serde(default, deserialize_with = "said")]
+    pub quota_by: Option<At<OneOrMany>>,
+    /// Quotas of single keys, which take the place of these: `acme: 10000/min`, as many as there are here, or `unlimited`. A key is named
+    /// by the claim, the header field or the address that it is, an API key by its sha256.
+    #[serde(default)]
+    pub overrides: Named<At<OneOrMany>>,
     /// `enforce`, `shadow` (it is counted and refuses nobody) or `off`. Default: `enforce`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::mode")]
@@ -100,7 +109,7 @@ pub(crate) struct PolicyEntry {
 }
 
 /// Refuses a key outright that goes on after many refusals.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "suspend")]
 pub(crate) struct Suspend {
@@ -127,8 +136,8 @@ pub(crate) struct TiersEntry {
     pub tiers: Named<At<String>>,
     /// The tier of requests that have none, or one that is not listed.
     pub default_tier: At<String>,
-    /// Quotas of single keys instead of their tier's, as `acme: 10000/min`. A key is named by the claim, the header field or the
-    /// address that it is, an API key by its sha256.
+    /// Quotas of single keys instead of their tier's, as `overrides` of a policy: in the buckets of the default tier, or of the first that
+    /// is limited.
     #[serde(default)]
     pub overrides: Named<At<OneOrMany>>,
 }

@@ -75,12 +75,13 @@ pub(crate) struct Jwt {
 pub(crate) struct ApiKeysEntry {
     /// The header field in which clients send their key.
     pub header: At<String>,
-    /// A file with a line for each key: its sha256 in hexadecimal, and its tier, as `2cf2…9824: pro`; relative to the rules file.
+    /// A file with a line for each key: its sha256 in hexadecimal, and its tier, as `2cf2…9824: pro`, or its quotas, as
+    /// `2cf2…9824: { tier: pro, quota: 500/min }`; relative to the rules file.
     pub file: At<String>,
 }
 
 /// How the waiting room of a policy is that says `on_exceeded: room`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "room")]
 pub(crate) struct RoomEntry {

@@ -172,6 +172,54 @@ pub(crate) struct HeaderCost {
     pub missing: At<String>,
 }
 
+/// What the file of API keys says of a key.
+#[derive(Debug)]
+pub(crate) enum KeyLine {
+    /// Its tier alone.
+    Tier(String),
+    /// Its tier, its quotas, or both.
+    Entry(Box<KeyEntry>),
+}
+
+/// The tier and the quotas of an API key.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyEntry {
+    #[serde(default, deserialize_with = "said")]
+    pub tier: Option<At<String>>,
+    #[serde(default, deserialize_with = "said")]
+    pub quota: Option<At<OneOrMany>>,
+}
+
+impl<'de> Deserialize<'de> for KeyLine {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TierOrEntry;
+
+        impl<'de> Visitor<'de> for TierOrEntry {
+            type Value = KeyLine;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a tier, or { tier, quota }")
+            }
+
+            fn visit_str<E: Error>(self, tier: &str) -> Result<KeyLine, E> {
+                Ok(KeyLine::Tier(tier.to_owned()))
+            }
+
+            fn visit_u64<E: Error>(self, tier: u64) -> Result<KeyLine, E> {
+                self.visit_str(&tier.to_string())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<KeyLine, A::Error> {
+                KeyEntry::deserialize(MapAccessDeserializer::new(map))
+                    .map(|entry| KeyLine::Entry(Box::new(entry)))
+            }
+        }
+
+        deserializer.deserialize_any(TierOrEntry)
+    }
+}
+
 impl<'de> Deserialize<'de> for Cost {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NumberOrHeader;

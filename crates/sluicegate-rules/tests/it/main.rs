@@ -7,6 +7,7 @@ mod forms;
 mod limits;
 mod mistakes;
 mod news;
+mod own;
 mod reload;
 mod schema;
 mod sections;

@@ -150,9 +150,12 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         let Self { mut set, slot, hash, before, bucket, now_us, plan, after: kept_after } = self;
         if let Some(state) = after {
             let mut after = kept::<ACCOUNTS>(bucket, before, state, now_us);
-            if let Some(plan) = plan.filter(|_| OWN > 0) {
-                after.plan = plan.number;
-                plan.reaches(state.until_us);
+            if OWN > 0 {
+                // A key at rest may have been counted by another.
+                after.plan = plan.map_or(0, |plan| plan.number);
+                if let Some(plan) = plan {
+                    plan.reaches(state.until_us);
+                }
             }
             set.put(slot, hash, after, &bucket.rules, now_us);
             *kept_after = Some(after);

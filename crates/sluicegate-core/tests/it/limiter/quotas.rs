@@ -110,6 +110,24 @@ fn units_that_were_spent_under_one_quota_count_under_the_next() {
 }
 
 /// A log that is asked by a shorter period in between keeps what the longer one counts.
+/// Seen: a key that was at rest spent by the policy's quota, and kept the units as those of its former plan: 7 of 10 passed after one of 40.
+#[test]
+fn a_key_that_was_at_rest_is_counted_by_the_policys_own_quota_again() {
+    for algorithm in ALL.into_iter().filter(|algorithm| !crate::support::is_queue(*algorithm)) {
+        for (own, at_once) in [(3, 1), (3, 10), (40, 1)] {
+            let (store, clock) = store();
+            // As a file of rules opens it: nothing is replaced when the first quotas come.
+            let policy = Policy::builder("api", algorithm, "10/h").build().unwrap().taking_quotas();
+            let api = RateLimiter::new(&store, policy).unwrap();
+            assert!(passes(&with(&api, Quota::per_hour(own)), "ada"));
+            clock.advance(secs(3 * 86_400));
+            assert!(answer(api.check_cost("ada", at_once)).is_allowed());
+            let more = (0..40).filter(|_| passes(&api, "ada")).count() as u64;
+            assert_eq!(at_once + more, 10, "{algorithm} after {own} an hour");
+        }
+    }
+}
+
 #[test]
 fn a_shorter_period_in_between_frees_nothing_of_a_longer_one() {
     let (store, clock) = store();

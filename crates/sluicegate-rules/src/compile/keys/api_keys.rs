@@ -1,4 +1,4 @@
-//! The API keys that are known, by their digests: the section `api_keys`.
+//! The API keys that are known, by their digests, each with a tier or quotas: the section `api_keys`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use sha2::{Digest as _, Sha256};
-use sluicegate_core::Key;
+use sluicegate_core::{Key, Policy};
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{ApiKey, Extraction, KeyForm, MissingKey, RequestView};
 
 use crate::at::{At, Place};
+use crate::compile::own::{OwnQuotas, own_quotas};
 use crate::error::Problems;
 use crate::read;
-use crate::schema::{ApiKeysEntry, Named};
+use crate::schema::{ApiKeysEntry, KeyEntry, KeyLine, Named};
 
 /// The largest file of API keys that is read: some 200,000 of them.
 const MOST_BYTES: usize = 16 << 20;
@@ -21,13 +22,22 @@ const MOST_BYTES: usize = 16 << 20;
 /// The sha256 of a key.
 type Sum = [u8; 32];
 
-/// The API keys that are known, each with its tier. Clones share them.
+/// The API keys that are known, each with what its line says of it. Clones share them.
 #[derive(Clone)]
 pub(in crate::compile) struct ApiKeys {
     header: HeaderName,
     extractor: ApiKey,
-    tiers: Arc<HashMap<Sum, Arc<str>>>,
+    keys: Arc<HashMap<Sum, Arc<Line>>>,
+    /// Each of these lines once, where it stands first.
+    lines: Arc<[(Place, Arc<Line>)]>,
     pub(super) file: (PathBuf, Vec<u8>),
+}
+
+/// What is said of a key.
+#[derive(PartialEq, Eq, Hash)]
+pub(in crate::compile) struct Line {
+    pub tier: Option<String>,
+    pub quotas: Option<OwnQuotas>,
 }
 
 impl ApiKeys {
@@ -52,19 +62,39 @@ impl ApiKeys {
                 return None;
             }
         };
-        let tiers = tiers(&path.display().to_string(), &bytes, problems)?;
+        let (keys, lines) = lines(&path.display().to_string(), &bytes, problems)?;
         let (header, extractor) = name?;
-        Some(Self { header, extractor, tiers: Arc::new(tiers), file: (path, bytes) })
+        Some(Self { header, extractor, keys: Arc::new(keys), lines: lines.into(), file: (path, bytes) })
     }
 
     /// The tiers that keys are given.
     pub(in crate::compile) fn tiers(&self) -> impl Iterator<Item = &str> {
-        self.tiers.values().map(|tier| &**tier)
+        self.lines.iter().filter_map(|(_, line)| line.tier.as_deref())
     }
 
-    /// The tier of a request's key, if it is listed.
-    pub(in crate::compile) fn tier(&self, request: RequestView<'_>) -> Option<Arc<str>> {
-        self.find(request).ok().map(|(_, _, tier)| tier)
+    /// The quotas that keys are given.
+    pub(in crate::compile) fn quotas(&self) -> impl Iterator<Item = &OwnQuotas> {
+        self.lines.iter().filter_map(|(_, line)| line.quotas.as_ref())
+    }
+
+    /// Tells of the quotas that this policy cannot have.
+    pub(in crate::compile) fn check_quotas(&self, policy: &Policy, problems: &mut Problems<'_>) {
+        for (place, line) in &*self.lines {
+            if let Some(OwnQuotas::Quotas(quotas)) = &line.quotas
+                && let Err(error) = policy.under(quotas)
+            {
+                problems.error_in(
+                    &self.file.0.display().to_string(),
+                    Some(*place),
+                    error.problem().to_owned(),
+                );
+            }
+        }
+    }
+
+    /// What is said of a request's key, if it is listed.
+    pub(in crate::compile) fn line(&self, request: RequestView<'_>) -> Option<Arc<Line>> {
+        self.find(request).ok().map(|(_, _, line)| line)
     }
 
     /// The sha256 of a request's key, if it is listed.
@@ -73,7 +103,7 @@ impl ApiKeys {
         Some(sum.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    fn find(&self, request: RequestView<'_>) -> Result<(Key, Sum, Arc<str>), MissingKey> {
+    fn find(&self, request: RequestView<'_>) -> Result<(Key, Sum, Arc<Line>), MissingKey> {
         // The extractor says what is one key, and refuses two of them.
         let key = match self.extractor.extract(request).now() {
             Ok(key) => key?,
@@ -81,8 +111,8 @@ impl ApiKeys {
         };
         let shown = request.headers.get(&self.header).map(|value| value.as_bytes().trim_ascii());
         let sum: Sum = Sha256::digest(shown.unwrap_or_default()).into();
-        match self.tiers.get(&sum) {
-            Some(tier) => Ok((key, sum, Arc::clone(tier))),
+        match self.keys.get(&sum) {
+            Some(line) => Ok((key, sum, Arc::clone(line))),
             None => Err(MissingKey::new("the API key is not known")),
         }
     }
@@ -98,8 +128,11 @@ impl KeyExtractor for ApiKeys {
     }
 }
 
+/// The keys, and each of their lines once.
+type Lines = (HashMap<Sum, Arc<Line>>, Vec<(Place, Arc<Line>)>);
+
 /// Reads the file. A mistake is told by its line alone, because a key may stand where its digest should.
-fn tiers(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<HashMap<Sum, Arc<str>>> {
+fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<Lines> {
     let fail = |problems: &mut Problems<'_>, place: Option<Place>, text: &str| {
         problems.error_in(name, place, format!("{text}; write {FORM}"));
     };
@@ -111,8 +144,8 @@ fn tiers(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<HashMa
         budget: serde_saphyr::budget! { max_nodes: 1_000_000, max_events: 2_000_000 },
         with_snippet: false,
     };
-    let lines: Named<At<String>> = match serde_saphyr::from_str_with_options(text, options) {
-        Ok(lines) => lines,
+    let given: Named<At<KeyLine>> = match serde_saphyr::from_str_with_options(text, options) {
+        Ok(given) => given,
         Err(error) => {
             let text = match &error {
                 serde_saphyr::Error::DuplicateMappingKey { .. } => "a key is there twice",
@@ -122,28 +155,58 @@ fn tiers(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<HashMa
             return None;
         }
     };
-    if lines.0.is_empty() {
+    if given.0.is_empty() {
         fail(problems, None, "it lists no API key");
     }
     let before = problems.count();
-    let mut tiers = HashMap::with_capacity(lines.0.len());
-    let mut names: HashMap<String, Arc<str>> = HashMap::new();
-    for (digest, tier) in lines.0 {
+    let mut keys = HashMap::with_capacity(given.0.len());
+    let mut known: HashMap<Arc<Line>, Place> = HashMap::new();
+    for (digest, said) in given.0 {
         let Some(sum) = sum(&digest.value) else {
             fail(problems, Some(digest.place), "this is not the sha256 of a key, of 64 hexadecimal digits");
             continue;
         };
-        let shared = names.entry(tier.value).or_insert_with_key(|tier| tier.as_str().into());
-        if tiers.insert(sum, Arc::clone(shared)).is_some() {
+        let Some(line) = line(said, name, problems) else { continue };
+        let shared = known.get_key_value(&line).map(|(line, _)| Arc::clone(line));
+        let shared = shared.unwrap_or_else(|| {
+            let line = Arc::new(line);
+            known.insert(Arc::clone(&line), digest.place);
+            line
+        });
+        if keys.insert(sum, shared).is_some() {
             fail(problems, Some(digest.place), "a key is there twice");
         }
     }
-    (problems.count() == before).then_some(tiers)
+    let lines = known.into_iter().map(|(line, place)| (place, line)).collect();
+    (problems.count() == before).then_some((keys, lines))
+}
+
+/// What stands behind the digest of a key, in the file of this name; nothing if it is wrong, which is told.
+fn line(said: At<KeyLine>, name: &str, problems: &mut Problems<'_>) -> Option<Line> {
+    let entry = match said.value {
+        KeyLine::Tier(tier) => return Some(Line { tier: Some(tier), quotas: None }),
+        KeyLine::Entry(entry) => entry,
+    };
+    let KeyEntry { tier, quota } = *entry;
+    if tier.is_none() && quota.is_none() {
+        let text = format!("neither a tier nor a quota is said of this key; write {FORM}");
+        problems.error_in(name, Some(said.place), text);
+        return None;
+    }
+    let quotas = match &quota {
+        None => None,
+        Some(quota) => {
+            let mut here = Problems::of(name, "");
+            let quotas = own_quotas(quota, &mut here);
+            problems.add_all(here);
+            Some(quotas?)
+        }
+    };
+    Some(Line { tier: tier.map(|tier| tier.value), quotas })
 }
 
 /// A line of the file.
-const FORM: &str =
-    "a line for each key with its sha256 (printf %s \"$KEY\" | sha256sum) and its tier, as 2cf2…9824: pro";
+const FORM: &str = "a line for each key with its sha256 (printf %s \"$KEY\" | sha256sum) and its tier, as 2cf2…9824: pro, or { tier: pro, quota: 500/min }";
 
 fn sum(text: &str) -> Option<Sum> {
     let mut sum = [0; 32];

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluicegate_core::ConfigError;
-use sluicegate_tower::key::{ApiKey, HeaderKey, RequestView};
+use sluicegate_tower::key::{ApiKey, HeaderKey, Networks, RequestView};
 use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
 
 pub(super) use self::api_keys::ApiKeys;
@@ -25,6 +25,8 @@ type Extractor = Arc<dyn KeyExtractor>;
 /// The sections that say how keys are found.
 pub(super) struct Keys {
     client: Option<ClientIp>,
+    /// The proxies that the file names.
+    proxies: Option<Networks>,
     /// How tokens are verified, without the claim; nothing if the section is missing or wrong.
     jwt: Option<Verifier>,
     has_jwt: bool,
@@ -40,11 +42,14 @@ pub(super) type Namer = Arc<dyn Fn(RequestView<'_>) -> Option<String> + Send + S
 impl Keys {
     pub(super) fn of(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Self {
         let client = file.clients.as_ref().and_then(|clients| client::client(clients, problems));
+        let proxies = file.clients.as_ref().and_then(|clients| clients.value.proxies.as_ref());
+        let proxies = proxies
+            .and_then(|proxies| Networks::new(proxies.all().iter().map(|network| &network.value)).ok());
         let jwt = file.jwt.as_ref().and_then(|jwt| Verifier::of(jwt, folder, problems));
         let named = file.keys.0.iter().map(|(name, list)| (name.clone(), list.all())).collect();
         let api_keys = file.api_keys.as_ref().and_then(|keys| ApiKeys::of(keys, folder, problems));
         let (has_jwt, has_api_keys) = (file.jwt.is_some(), file.api_keys.is_some());
-        let keys = Self { client, jwt, has_jwt, api_keys, has_api_keys, named };
+        let keys = Self { client, proxies, jwt, has_jwt, api_keys, has_api_keys, named };
         for (name, list) in &keys.named {
             if WORDS.contains(&&*name.value) {
                 let text = format!("{:?} is a word of this file already: choose another name", name.value);
@@ -166,12 +171,17 @@ impl Keys {
         self.client.as_ref()
     }
 
-    /// How tokens are verified, for tiers that a claim says; or what is missing.
+    /// The proxies that the file names.
+    pub(super) fn proxies(&self) -> Option<&Networks> {
+        self.proxies.as_ref()
+    }
+
+    /// How tokens are verified, for tiers and quotas that a claim says; or what is missing.
     pub(super) fn verifier(&self) -> Result<Option<&Verifier>, &'static str> {
         if self.has_jwt { Ok(self.jwt.as_ref()) } else { Err(NEEDS_JWT) }
     }
 
-    /// The keys that are listed, for tiers that their file says; or what is missing.
+    /// The keys that are listed, for tiers and quotas that their file says; or what is missing.
     pub(super) fn listed(&self) -> Result<Option<&ApiKeys>, &'static str> {
         if self.has_api_keys { Ok(self.api_keys.as_ref()) } else { Err(NEEDS_API_KEYS) }
     }

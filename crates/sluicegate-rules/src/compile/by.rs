@@ -1,0 +1,117 @@
+//! Where a request says something of itself that is no key: its tier, or the quotas of its key.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use sluicegate_core::ConfigError;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_tower::PeerIp;
+use sluicegate_tower::key::{BearerJwt, RequestView};
+
+use super::keys::{ApiKeys, Keys, call};
+use super::own::OwnQuotas;
+use crate::at::At;
+use crate::error::Problems;
+use crate::read::short;
+
+/// A place in a request where something is said.
+pub(super) enum By {
+    Claim(Arc<BearerJwt>, String),
+    ApiKey(ApiKeys),
+    Header(HeaderName, Writers),
+}
+
+/// By whom a header field may have been written, of a request.
+type Writers = Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
+
+impl By {
+    /// Where tiers are read. A client may write a header field, which is worth a warning.
+    pub(super) fn of_tiers(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<Self> {
+        Self::of(word, "a tier is", keys, problems, |problems| {
+            let text = "clients choose their tier freely by this header: let a proxy set it, or use jwt(claim) or api_key";
+            problems.warning(word.place, text);
+            Some(Box::new(|_| true))
+        })
+    }
+
+    /// Where quotas are read. A header field says them only in requests of proxies that the file names.
+    pub(super) fn of_quotas(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<Self> {
+        Self::of(word, "quotas are", keys, problems, |problems| match keys.proxies() {
+            Some(proxies) => Some(Box::new(PeerIp::new().within(proxies.clone()))),
+            None => {
+                let text = "clients would choose their quotas by this header: name the networks of the proxies that set it, as clients: { proxies: 10.0.0.0/8 }, or use jwt(claim) or api_key";
+                problems.error(word.place, text);
+                None
+            }
+        })
+    }
+
+    fn of<'p>(
+        word: &At<String>,
+        what: &str,
+        keys: &Keys,
+        problems: &mut Problems<'p>,
+        writers: impl FnOnce(&mut Problems<'p>) -> Option<Writers>,
+    ) -> Option<Self> {
+        let found = match call(&word.value) {
+            Some(("header", name)) => match name.parse() {
+                Ok(name) => return writers(problems).map(|writers| Self::Header(name, writers)),
+                Err(_) => Err(format!("{:?} is not the name of a header field", short(name))),
+            },
+            Some(("jwt", claim)) => match keys.verifier().map(|jwt| jwt.map(|jwt| jwt.claim("sub"))) {
+                Ok(Some(Ok(jwt))) => Ok(Self::Claim(Arc::new(jwt), claim.to_owned())),
+                Ok(Some(Err(error))) => Err(error.problem().to_owned()),
+                // It is told where the section stands.
+                Ok(None) => return None,
+                Err(missing) => Err(missing.to_owned()),
+            },
+            None if word.value == "api_key" => match keys.listed() {
+                Ok(listed) => return listed.cloned().map(Self::ApiKey),
+                Err(missing) => Err(missing.to_owned()),
+            },
+            _ => Err(format!(
+                "{:?} does not say where {what} read: use jwt(claim), api_key or header(name)",
+                short(&word.value)
+            )),
+        };
+        found.map_err(|text| problems.error(word.place, text)).ok()
+    }
+
+    /// The tier, if the request says one.
+    pub(super) fn tier(&self, request: RequestView<'_>) -> Option<String> {
+        match self {
+            Self::ApiKey(keys) => keys.line(request)?.tier.clone(),
+            Self::Header(name, _) => request.headers.get(name)?.to_str().ok().map(str::to_owned),
+            Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
+        }
+    }
+
+    /// The quotas of the key, if the request says some.
+    pub(super) fn quotas(&self, request: RequestView<'_>) -> Option<Result<OwnQuotas, ConfigError>> {
+        let wrong = |text: String| ConfigError::new(ConfigErrorKind::Policy, text);
+        let (text, place) = match self {
+            Self::ApiKey(keys) => return keys.line(request)?.quotas.clone().map(Ok),
+            Self::Header(name, writers) => {
+                let mut fields = request.headers.get_all(name).iter().filter(|_| writers(request));
+                let field = fields.next()?;
+                if fields.next().is_some() {
+                    let text = format!(
+                        "the header {name} is there twice: let the proxy replace what a client sends in it"
+                    );
+                    return Some(Err(wrong(text)));
+                }
+                (String::from_utf8_lossy(field.as_bytes()).into_owned(), format!("the header {name}"))
+            }
+            Self::Claim(jwt, claim) => {
+                let claims = jwt.verify(request).ok()?;
+                let number = || claims.number(claim).map(|number| number.to_string());
+                let list = || claims.texts(claim).collect::<Vec<_>>().join(", ");
+                let text = claims.text(claim).map(str::to_owned).or_else(number).unwrap_or_else(list);
+                (text, format!("the claim {claim}"))
+            }
+        };
+        let text = text.trim();
+        let quotas = (!text.is_empty()).then(|| text.parse::<OwnQuotas>())?;
+        Some(quotas.map_err(|error| wrong(format!("{place}: {}", error.problem()))))
+    }
+}

@@ -1,0 +1,225 @@
+//! Policies whose keys may have quotas of their own: those of single keys that the file names, and those that a request brings.
+//!
+//! All keys stay in the buckets of one policy, whatever quotas they have, so that a key with other ones keeps what it has spent.
+
+use std::collections::{HashMap, HashSet};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use sluicegate_core::policy::Quotas;
+use sluicegate_core::{ConfigError, Policy, Quota, RateLimiter};
+use sluicegate_tower::Limit;
+use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::ChosenQuotas;
+
+use super::by::By;
+use super::keys::{Keys, Namer};
+use super::policies::texts;
+use super::{read, wrong};
+use crate::at::At;
+use crate::error::Problems;
+use crate::schema::{Named, OneOrMany};
+
+/// The quotas of a key in the place of its policy's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum OwnQuotas {
+    Quotas(Quotas),
+    Unlimited,
+}
+
+impl FromStr for OwnQuotas {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        if text == UNLIMITED { Ok(Self::Unlimited) } else { text.parse().map(Self::Quotas) }
+    }
+}
+
+impl OwnQuotas {
+    fn quotas(&self) -> Option<&Quotas> {
+        match self {
+            Self::Quotas(quotas) => Some(quotas),
+            Self::Unlimited => None,
+        }
+    }
+}
+
+/// The word for no quota at all.
+pub(super) const UNLIMITED: &str = "unlimited";
+
+/// Single keys with their quotas, by the names that operators call them.
+pub(super) type SingleKeys = HashMap<String, OwnQuotas>;
+
+/// The most different quotas of keys that a store counts by at once.
+const MOST: usize = 65_535;
+
+/// A policy that rules spend from, with the quotas of keys that have their own.
+#[derive(Clone)]
+pub(super) struct KeyedPolicy {
+    pub policy: Policy,
+    single: Arc<SingleKeys>,
+    /// Where a request says those of its key; the first that is there counts.
+    by: Arc<[By]>,
+    /// By what name an operator calls the key of a request, where that matters.
+    namer: Option<Namer>,
+    /// Of a share: the whole, and how much of it this is.
+    part_of: Option<Arc<(Policy, u64, u64)>>,
+}
+
+impl KeyedPolicy {
+    /// A policy with its `overrides` and its `quota_by`, of which all mistakes are told.
+    pub(super) fn of(
+        policy: Policy,
+        (name, overrides, quota_by): (&At<String>, &Named<At<OneOrMany>>, Option<&At<OneOrMany>>),
+        keys: &Keys,
+        problems: &mut Problems<'_>,
+    ) -> Self {
+        let words = quota_by.map(At::all).unwrap_or_default();
+        if let Some(empty) = quota_by.filter(|_| words.is_empty()) {
+            problems
+                .error(empty.place, "an empty list says nothing: leave the word out, or write what is meant");
+        }
+        let by: Vec<By> = words.iter().filter_map(|word| By::of_quotas(word, keys, problems)).collect();
+        for by in &by {
+            if let By::ApiKey(listed) = by {
+                listed.check_quotas(&policy, problems);
+            }
+        }
+        let single = Arc::new(single_keys(&policy, overrides, problems));
+        let takes = quota_by.is_some() || !single.is_empty();
+        let mut keyed = Self { policy, single, by: by.into(), namer: None, part_of: None };
+        if takes {
+            keyed.take_quotas();
+        }
+        let different = keyed.known().len();
+        if different > MOST {
+            let text =
+                format!("its keys have {different} different quotas, and at most {MOST} are in use at once");
+            problems.error(name.place, text);
+        }
+        keyed
+    }
+
+    /// The same with the quotas of these keys, which come before its own.
+    pub(super) fn with_keys(&self, keys: &SingleKeys) -> Self {
+        let own = self.single.iter().chain(keys).map(|(key, quotas)| (key.clone(), quotas.clone()));
+        let mut with_keys = Self { single: Arc::new(own.collect()), ..self.clone() };
+        with_keys.take_quotas();
+        with_keys
+    }
+
+    /// Whether a key may have quotas of its own.
+    pub(super) fn takes_quotas(&self) -> bool {
+        self.policy.takes_quotas()
+    }
+
+    /// From now on a key may.
+    pub(super) fn take_quotas(&mut self) {
+        self.policy = self.policy.taking_quotas();
+    }
+
+    /// Whether the file of API keys says quotas of its keys.
+    pub(super) fn reads_api_keys(&self) -> bool {
+        self.by.iter().any(|by| matches!(by, By::ApiKey(_)))
+    }
+
+    /// The limit, now that the policy is open.
+    pub(super) fn limit(&self, limiter: RateLimiter) -> Limit {
+        let limit = Limit::new(limiter);
+        if !self.takes_quotas() {
+            return limit;
+        }
+        let this = self.clone();
+        limit.quota_by(move |request| this.choose(request))
+    }
+
+    /// The same with a part of each quota, in buckets of their own.
+    pub(super) fn share(&self, rule: &str, parts: u64, whole: u64) -> Result<Self, ConfigError> {
+        let policy = self.policy.share(format!("{}.{rule}", self.policy.name()), parts, whole)?;
+        let share =
+            Self { policy, part_of: Some(Arc::new((self.policy.clone(), parts, whole))), ..self.clone() };
+        share.known().into_iter().try_for_each(|quotas| share.part(quotas).map(drop))?;
+        Ok(share)
+    }
+
+    /// The same for a rule that calls keys by these names.
+    pub(super) fn named_by(self, namer: impl FnOnce() -> Namer) -> Self {
+        let namer = (!self.single.is_empty()).then(namer);
+        Self { namer, ..self }
+    }
+
+    /// The quotas of a request's key.
+    pub(super) fn choose(&self, request: RequestView<'_>) -> ChosenQuotas {
+        let name = self.namer.as_ref().and_then(|namer| namer(request));
+        let single = name.and_then(|name| self.single.get(&name).cloned());
+        match single.map(Ok).or_else(|| self.by.iter().find_map(|by| by.quotas(request))) {
+            None => ChosenQuotas::Default,
+            Some(Ok(OwnQuotas::Quotas(quotas))) => self.part(&quotas).into(),
+            Some(Ok(OwnQuotas::Unlimited)) => ChosenQuotas::Unlimited,
+            Some(Err(error)) => ChosenQuotas::Mistake(error),
+        }
+    }
+
+    /// The policy under each of the quotas that the file says keys have.
+    pub(super) fn of_keys_with_own(&self) -> impl Iterator<Item = Policy> {
+        let of = |quotas: &Quotas| self.policy.under(&self.part(quotas).ok()?).ok();
+        self.known().into_iter().filter_map(of)
+    }
+
+    /// The quotas of keys that the file names, before they are shared.
+    fn known(&self) -> HashSet<&Quotas> {
+        let listed = self.by.iter().filter_map(|by| match by {
+            By::ApiKey(listed) => Some(listed.quotas()),
+            _ => None,
+        });
+        let all = self.single.values().chain(listed.flatten());
+        all.filter_map(OwnQuotas::quotas).collect()
+    }
+
+    /// As much of the quotas of a key as there is of the policy.
+    fn part(&self, quotas: &Quotas) -> Result<Quotas, ConfigError> {
+        let Some((policy, parts, whole)) = self.part_of.as_deref() else { return Ok(quotas.clone()) };
+        let share = policy.under(quotas)?.share(self.policy.name(), *parts, *whole)?;
+        let quotas: Vec<Quota> = share.quotas().iter().map(|quota| quota.quota()).collect();
+        Ok(quotas.into())
+    }
+}
+
+/// The quotas of the keys that are named, as far as the policy can have them.
+pub(super) fn single_keys(
+    policy: &Policy,
+    section: &Named<At<OneOrMany>>,
+    problems: &mut Problems<'_>,
+) -> SingleKeys {
+    let each = section.0.iter().filter_map(|(key, quotas)| {
+        let own = own_quotas(quotas, problems)?;
+        if let Some(quotas_of_key) = own.quotas()
+            && let Err(error) = policy.under(quotas_of_key)
+        {
+            let all = quotas.all();
+            match error.quota().and_then(|index| all.get(index)) {
+                Some(quota) => wrong(quota, &error, problems),
+                None => problems.error(quotas.place, error.problem()),
+            }
+            return None;
+        }
+        Some((key.value.clone(), own))
+    });
+    each.collect()
+}
+
+/// Quotas as they are written, or `unlimited`.
+pub(super) fn own_quotas(given: &At<OneOrMany>, problems: &mut Problems<'_>) -> Option<OwnQuotas> {
+    let all = texts(given, problems);
+    if let [one] = &all[..]
+        && one.value == UNLIMITED
+    {
+        return Some(OwnQuotas::Unlimited);
+    }
+    if all.is_empty() {
+        problems.error(given.place, "a key has at least one quota, as 5/min, or is unlimited");
+    }
+    let each: Vec<Option<Quota>> = all.iter().map(|text| read(text, problems)).collect();
+    let each: Option<Vec<Quota>> = each.into_iter().collect();
+    each.filter(|each| !each.is_empty()).map(|each| OwnQuotas::Quotas(each.into()))
+}
