@@ -71,6 +71,10 @@ impl Upstream {
             )
                 .into_response();
         }
+        let Some(host) = host(&request) else {
+            return (StatusCode::BAD_REQUEST, "this gateway passes on requests that name one host\n")
+                .into_response();
+        };
         let path = request.uri().path_and_query().cloned();
         let uri = Uri::builder().scheme(Scheme::HTTP).authority(self.authority.clone());
         let Some(Ok(uri)) = path.map(|path| uri.path_and_query(path).build()) else {
@@ -79,6 +83,7 @@ impl Upstream {
         *request.uri_mut() = uri;
         *request.version_mut() = Version::HTTP_11;
         leave_out_what_is_of_one_connection(request.headers_mut());
+        request.headers_mut().insert(header::HOST, host);
         if let Ok(peer) = HeaderValue::try_from(peer.ip().to_string()) {
             request.headers_mut().append(FORWARDED_FOR, peer);
         }
@@ -119,6 +124,20 @@ fn is_plain(path: &str) -> bool {
         byte.is_none_or(|byte| byte.is_ascii_alphanumeric() || b"-._~/\\".contains(&byte))
     });
     !disguises && !path.contains("//") && !path.contains('\\') && !path.split('/').any(is_dots)
+}
+
+/// The host that a request is for, with its port: that of its target, before that of the field `Host` (RFC 9112, section 3.2.2), as the rules
+/// read it. None if that is no host, or if there are two fields, of which the upstream might read the other one.
+fn host(request: &Request) -> Option<HeaderValue> {
+    let mut fields = request.headers().get_all(header::HOST).iter();
+    let (field, None) = (fields.next(), fields.next()) else { return None };
+    let named = match (request.uri().authority(), field) {
+        (Some(target), _) => target.as_str().rsplit('@').next()?,
+        (None, field) => field?.to_str().ok()?,
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:[]".contains(&byte);
+    let host: Authority = named.parse().ok().filter(|_| named.bytes().all(is_plain))?;
+    HeaderValue::try_from(host.as_str()).ok()
 }
 
 /// Those that are always of one connection, and those that `Connection` names.

@@ -18,7 +18,7 @@ const NAMES: [(&str, usize); 25] = [
     ("in_flight", 14),
     ("key", 29),
     ("limiter", 10),
-    ("limits", 29),
+    ("limits", 31),
     ("memory", 3),
     ("observed", 19),
     ("outgoing", 3),

@@ -22,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use sluicegate::MemoryStore;
 use sluicegate::rules::{Rules, RulesFile, Variables};
 use sluicegate_tests::memory;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
@@ -248,6 +249,9 @@ async fn no_path_in_disguise_gets_past_the_rules() {
         "/%69nternal/x",
         "//internal/x",
         "/%/x",
+        "/internal;x/y",
+        "/INTERNAL/y",
+        "/Internal/",
     ];
     for path in disguised {
         let status = client.get(path).await.status();
@@ -257,6 +261,117 @@ async fn no_path_in_disguise_gets_past_the_rules() {
     for path in ["/a.b/..c/.well-known/x", "/?next=/../%2F", "/100%25"] {
         assert_eq!(client.get(path).await.status(), StatusCode::OK, "{path}");
     }
+}
+
+/// A server that cuts parameters off, and ignores case and a slash at the end, counts what comes to each path as it reads it.
+async fn free_upstream(served: mpsc::UnboundedSender<String>) -> SocketAddr {
+    let serve_freely = async move |request: Request| {
+        let path = request.uri().path().to_ascii_lowercase();
+        let segments: Vec<_> = path.split('/').map(|segment| segment.split(';').next().unwrap()).collect();
+        served.send(segments.join("/").trim_end_matches('/').to_owned()).unwrap();
+    };
+    serve(Router::new().fallback(serve_freely)).await
+}
+
+/// 8 of 8 spellings of each kind passed after `/login` said 429, and reached what is denied.
+#[tokio::test]
+async fn an_upstream_that_reads_paths_freely_is_not_reached_past_the_rules() {
+    let text = include_str!("../../examples/gateway/rules.yaml");
+    let (served, mut all) = mpsc::unbounded_channel();
+    let gateway = gateway(&rules(text), free_upstream(served).await, LONG).await;
+    let mut client = Client::connect(gateway).await;
+    let spellings =
+        ["/login", "/login/", "/LOGIN", "/login;x", "/Login;x=1/", "/lOGIN;/", "/login;a;b/;c", "/;x/login"];
+    for (number, path) in spellings.iter().cycle().take(24).enumerate() {
+        let status = client.post(path).await.status();
+        assert!(number < 5 || status != StatusCode::OK, "{path}: {status}");
+    }
+    for path in
+        ["/internal", "/INTERNAL/y", "/internal;x/y", "/Internal/;x", "/internal/y;z", "/;/internal/y"]
+    {
+        let status = client.get(path).await.status();
+        assert!(![StatusCode::OK, StatusCode::NOT_FOUND].contains(&status), "{path}: {status}");
+    }
+    let mut logins = 0;
+    while let Ok(path) = all.try_recv() {
+        assert!(!path.contains("internal"), "{path}");
+        logins += usize::from(path.trim_start_matches('/') == "login");
+    }
+    assert!((1..=5).contains(&logins), "{logins} logins at 5 a minute");
+}
+
+/// Two an hour for one host, whatever else is asked for.
+const OF_A_HOST: &str = "
+version: 1
+policies: { a: { quota: 2/h }, b: { quota: 1000/h } }
+rules:
+  - { name: api, group: g, only_if: { host: api.example }, limit: a, key: everybody }
+  - { name: rest, group: g, limit: b, key: everybody }
+";
+
+/// Sends the head as it stands, and reads status and body.
+async fn raw(server: SocketAddr, head: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(server).await.expect("the gateway listens");
+    stream.write_all(format!("{head}connection: close\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("it is an answer");
+    (status, answer.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned()))
+}
+
+/// The limit was on the host of one field, and the upstream got another: 5 of 5 passed.
+#[tokio::test]
+async fn the_upstream_gets_the_host_by_which_the_rules_have_decided() {
+    let gateway = before_upstream(OF_A_HOST, LONG).await;
+    let ask = async |line: &str, hosts: &[&str]| {
+        let fields: String = hosts.iter().map(|host| format!("host: {host}\r\n")).collect();
+        raw(gateway, &format!("{line}\r\n{fields}")).await
+    };
+    for (line, host, told) in [
+        ("GET http://other.example/shown HTTP/1.1", "api.example", "other.example"),
+        ("GET http://other.example:81/shown HTTP/1.1", "api.example", "other.example:81"),
+        ("GET http://u:p@other.example/shown HTTP/1.1", "api.example", "other.example"),
+        ("GET /shown HTTP/1.1", "other.example", "other.example"),
+    ] {
+        for _ in 0..5 {
+            let (status, body) = ask(line, &[host]).await;
+            assert_eq!(status, 200, "{line}");
+            assert!(
+                body.contains(&format!("host: {told}\n")) && !body.contains("api.example"),
+                "{line}: {body}"
+            );
+        }
+    }
+    let two =
+        [&["api.example", "other.example"][..], &["other.example", "api.example"], &["other.example"; 2]];
+    for hosts in two {
+        assert_eq!(ask("GET /shown HTTP/1.1", hosts).await.0, 400, "{hosts:?}");
+        assert_eq!(ask("GET http://other.example/shown HTTP/1.1", hosts).await.0, 400, "{hosts:?}");
+    }
+    for hosts in [
+        &[][..],
+        &[""],
+        &["x@api.example"],
+        &["api.example, other.example"],
+        &["api.example/x"],
+        &["api example"],
+    ] {
+        assert_eq!(ask("GET /shown HTTP/1.1", hosts).await.0, 400, "{hosts:?}");
+    }
+    assert_eq!(ask("GET /shown HTTP/1.0", &[]).await.0, 400);
+    let mut passed = 0;
+    for host in ["api.example", "API.example.", "api.example:80", "api.example", "api.example"] {
+        passed += usize::from(ask("GET /shown HTTP/1.1", &[host]).await.0 == 200);
+    }
+    assert_eq!(passed, 2);
+}
+
+/// Without a condition on the host the rules let it pass, and the gateway does not.
+#[tokio::test]
+async fn two_hosts_are_refused_whatever_the_rules_look_at() {
+    let gateway = before_upstream(GENEROUS, LONG).await;
+    assert_eq!(raw(gateway, "GET / HTTP/1.1\r\nhost: a.example\r\nhost: a.example\r\n").await.0, 400);
+    assert_eq!(raw(gateway, "GET / HTTP/1.1\r\nhost: a.example\r\n").await, (200, "hello\n".to_owned()));
 }
 
 #[tokio::test]

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use sluicegate_core::Quota;
 use sluicegate_tower::in_flight::{InFlightExplained, InFlightLimit};
 use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::path::has_dots;
 use sluicegate_tower::limits::{LimitExplained, Limits, Select, WouldBe};
 use sluicegate_tower::room::Door;
 
-use crate::compile::{Choice, Compiled, Torn, has_dots};
+use crate::compile::{Choice, Compiled, Unclear};
 use crate::explain_room::RoomExplained;
 
 /// All rules of a file for one request: whether each applies, what it asks then, and why it does not otherwise; made by
@@ -112,7 +113,7 @@ pub(crate) struct Explainer {
     deny: Arc<Choice>,
     exempt: Arc<Choice>,
     choice: Arc<Choice>,
-    torn: Torn,
+    unclear: Unclear,
     /// How many limits each rule has.
     sizes: Vec<usize>,
     /// The limits of each rule on requests under way at once.
@@ -125,7 +126,7 @@ impl Explainer {
     pub(crate) fn of(
         compiled: &Compiled,
         (in_flight, doors): (Vec<Option<InFlightLimit>>, &[Arc<dyn Door>]),
-        torn: Torn,
+        unclear: Unclear,
     ) -> Self {
         let room = |place: &usize| {
             let terms = &compiled.rooms.get(*place)?.terms;
@@ -135,26 +136,26 @@ impl Explainer {
         let Compiled { deny, exempt, choice, .. } = compiled;
         let (deny, exempt, choice) = (Arc::clone(deny), Arc::clone(exempt), Arc::clone(choice));
         let (sizes, rooms) = (compiled.sizes().collect(), rooms.collect());
-        Self { deny, exempt, choice, torn, sizes, in_flight, rooms }
+        Self { deny, exempt, choice, unclear, sizes, in_flight, rooms }
     }
 
     /// By these limits, which are of the same file.
     pub(crate) async fn explain(&self, limits: &Limits, request: RequestView<'_>) -> Explained {
         let explanation = limits.explain(request).await;
-        let Self { deny, exempt, choice, torn, sizes, in_flight, rooms: of_rules } = self;
+        let Self { deny, exempt, choice, unclear, sizes, in_flight, rooms: of_rules } = self;
         let is_denied = deny.first(request).is_some();
         let mut rules = doors(Section::Deny, deny, request, None);
+        let unclear = unclear(request);
         let never = match (is_denied, has_dots(request.path())) {
             (true, _) => Some("the request is denied"),
             (_, true) => Some("a path with \".\" or \"..\" is never exempt"),
-            _ => None,
+            _ => unclear,
         };
         rules.extend(doors(Section::Exempt, exempt, request, never));
         let passes_by = match explanation.outcome {
             WouldBe::Exempt => Some("the request is exempt"),
             _ if is_denied => Some("the request is denied"),
-            _ if torn(request) => Some(TORN),
-            _ => None,
+            _ => unclear,
         };
         let mut asked = explanation.limits.into_iter();
         for (place, ((name, group), size)) in choice.names().zip(sizes).enumerate() {
@@ -178,8 +179,6 @@ impl Explainer {
         Explained { outcome: explanation.outcome, rules }
     }
 }
-
-const TORN: &str = "the path has dots, and its two readings meet rules that may spend from one policy: it is refused with 400";
 
 fn doors(
     section: Section,

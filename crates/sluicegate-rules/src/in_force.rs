@@ -96,11 +96,11 @@ impl InForce {
         let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
         let open: Vec<RateLimiter> =
             policies.iter().filter_map(|policy| store.limiters().get(policy.name())).collect();
-        let torn = file.compiled.torn(&open);
-        let at_once = file.compiled.at_once(&in_flight, Arc::clone(&torn));
+        let unclear = file.compiled.unclear(&open);
+        let at_once = file.compiled.at_once(&in_flight, Arc::clone(&unclear));
         self.put_doors(&doors, &file.compiled.rooms);
-        let explainer = Explainer::of(&file.compiled, (in_flight, &doors), Arc::clone(&torn));
-        Ok(Put { limits, at_once, doors: file.compiled.doors(doors, torn), explainer })
+        let explainer = Explainer::of(&file.compiled, (in_flight, &doors), Arc::clone(&unclear));
+        Ok(Put { limits, at_once, doors: file.compiled.doors(doors, unclear), explainer })
     }
 
     /// Puts the terms of all rooms in force. A rate changes only where the file says another one than it did: an operator may have set one.

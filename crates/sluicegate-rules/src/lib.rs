@@ -13,7 +13,7 @@
 //!   login: { algorithm: sliding-log, quota: [5/min, 20/h], on_outage: deny }
 //!   api: { quota: 100/min burst 20 }
 //! exempt:
-//!   - { name: open, only_if: { path: [/health, "/assets/{*file}"] } }
+//!   - { name: open, only_if: { path: [/health, /assets/*] } }
 //! rules:
 //!   - { name: login, group: endpoint, only_if: { path: /login, method: POST }, limit: login, key: client, refund_if: 2xx }
 //!   - { name: rest, group: endpoint, limit: api, key: client }
@@ -37,8 +37,9 @@
 //!
 //! | word | holds if |
 //! |---|---|
-//! | `path` | the path matches, as axum writes it: `/users/{id}`, `/assets/{*file}`. It is brought into its normal form before: `//login` and `/%6cogin` are `/login`. One with dots, as `/a/../admin`, is read both as it is written and as it leads: a rule applies if all of its conditions hold in one reading, and of a group the first rule of each. Where two of these may spend from one policy that is enforced, the request is refused with 400 |
-//! | `method`, `host` | it is one of these; a host is written without its port |
+//! | `path` | the path matches: `/login`, `/users/{id}`, `/assets/*`; see [below](#paths) |
+//! | `method` | it is one of these |
+//! | `host` | the host of the request is one of these, written without port: that of the request's target, or of the field `Host` if the target names none. Where a file looks at hosts, a request with two fields `Host` is refused with 400 |
 //! | `header`, `query` | each field or parameter that is named has this value |
 //! | `client` | the address of the client is in one of these networks |
 //! | `tier` | the request is in one of these tiers: `{ plan: [free, pro] }`, by the name under `tiers` |
@@ -72,6 +73,51 @@
 //! assert!(limits.decide(&export("free")?).await.is_ok());
 //! assert!(limits.decide(&export("free")?).await.is_err(), "one an hour");
 //! assert!(limits.decide(&export("pro")?).await.is_ok(), "only the plan limits it");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Paths
+//! Patterns are those of [`path_in`](sluicegate_tower::limits::path_in): `{id}` is one segment, and `/files/*` or `/files/{*rest}` is everything
+//! below: `/files/a`, `/files/a/b` and `/files/` itself, but not `/files`. A path is brought into its normal form before: `//login`,
+//! `/%6cogin` and `/login;x=1` are `/login`.
+//!
+//! A path with dots, as `/a/../admin`, is read both as it is written and as it leads: a rule applies if all of its conditions hold in one
+//! reading, and of a group the first rule of each. Where two of these may spend from one policy that is enforced, the request is refused
+//! with 400.
+//!
+//! The doors do not open in doubt. A rule under `deny` applies if any server may read the path so, and ignores case and a slash at the end;
+//! one under `exempt` only if the path is so as it is written and however it is read, and never with dots. Within `not` it is the other way
+//! round.
+//!
+//! `paths` says how the service behind reads paths; then all sections do as it does:
+//!
+//! | `paths` | for a service that |
+//! |---|---|
+//! | `case: ignore`, `case: keep` | serves `/LOGIN` as `/login`; tells them apart |
+//! | `trailing_slash: ignore`, `trailing_slash: keep` | serves `/login/` as `/login`, and then `/files` is below `/files/*`; tells them apart |
+//!
+//! ```
+//! use http::Request;
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_rules::{Rules, RulesFile, Variables};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = RulesFile::parse("rules.yaml", "
+//! version: 1
+//! paths: { trailing_slash: ignore }
+//! policies: { login: { quota: 3/min } }
+//! deny:
+//!   - { name: inside, only_if: { path: /internal/* } }
+//! rules:
+//!   - { name: login, only_if: { path: /login }, limit: login, key: everybody }
+//! ", &Variables::none())?;
+//! let limits = Rules::new(&MemoryStore::new(), file)?.limits();
+//!
+//! for (path, passes) in [("/login", true), ("/login/", true), ("/login;x", true), ("//login", false), ("/INTERNAL/x", false)] {
+//!     assert_eq!(limits.decide(&Request::get(path).body(())?).await.is_ok(), passes, "{path}");
+//! }
 //! # Ok(())
 //! # }
 //! ```

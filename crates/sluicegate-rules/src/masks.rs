@@ -11,7 +11,7 @@
 pub(crate) const MASK: char = '*';
 
 /// Sections without secrets, where the words below have other values.
-const PLAIN: [&str; 7] = ["version", "clients", "policies", "tiers", "keys", "in_flight", "headers"];
+const PLAIN: [&str; 8] = ["version", "clients", "paths", "policies", "tiers", "keys", "in_flight", "headers"];
 
 /// Sections of rules.
 const RULES: [&str; 3] = ["deny", "exempt", "rules"];

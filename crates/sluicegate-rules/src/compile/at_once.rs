@@ -8,7 +8,7 @@ use sluicegate_core::in_flight::InFlight;
 use sluicegate_tower::in_flight::{InFlightLimit, InFlightLimits};
 use sluicegate_tower::key::RequestView;
 
-use super::compiled::{Compiled, Torn, is_exempt};
+use super::compiled::{Compiled, Unclear, is_exempt};
 
 impl Compiled {
     /// The numbers of requests under way at once that each rule names. One that is `open` by its name goes on counting.
@@ -43,7 +43,7 @@ impl Compiled {
 
     /// All of these limits, which apply where their rules do: to a request that comes to the rules, and of a group to the first rule
     /// that matches. Found out for all rules at once.
-    pub(crate) fn at_once(&self, limits: &[Option<InFlightLimit>], torn: Torn) -> InFlightLimits {
+    pub(crate) fn at_once(&self, limits: &[Option<InFlightLimit>], unclear: Unclear) -> InFlightLimits {
         let [deny, exempt, choice] = [&self.deny, &self.exempt, &self.choice].map(Arc::clone);
         let mut place = 0..;
         let places: Vec<Option<usize>> =
@@ -53,7 +53,9 @@ impl Compiled {
             let applying = choice.applying(request).filter_map(|rule| places.get(rule).copied().flatten());
             let applying: Vec<usize> = applying.collect();
             let passes_by = !applying.is_empty()
-                && (deny.first(request).is_some() || torn(request) || is_exempt(&exempt, &deny, request));
+                && (deny.first(request).is_some()
+                    || unclear(request).is_some()
+                    || is_exempt((&exempt, &deny), &unclear, request));
             if passes_by { Vec::new() } else { applying }
         })
     }

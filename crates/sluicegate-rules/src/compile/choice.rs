@@ -15,18 +15,20 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method};
 use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::path::{Purpose, Sense, has_dots};
 use sluicegate_tower::limits::{Select, Selected};
 use smallvec::SmallVec;
 
 use super::Lookup;
-use super::condition::{Asking, InTiers, Matcher, Mismatch};
-use super::paths::{PathTree, has_dots};
+use super::condition::{Asking, Comparison, InTiers, Matcher, Mismatch, Reading};
+use super::paths::PathTree;
 use super::plan::Plan;
 
 /// Rules in their order, each with its conditions.
 pub(crate) struct Choice {
     rules: Vec<Conditional>,
     finder: Finder,
+    comparison: Comparison,
     /// Whether two rules may spend from one policy.
     shares_policies: bool,
     /// Whether the path of a request matters to any.
@@ -75,15 +77,21 @@ enum By<'a> {
 type Places = SmallVec<[usize; 8]>;
 
 impl Choice {
-    pub(super) fn new(rules: Vec<Conditional>) -> Self {
-        let finder = Finder::of(&rules);
+    /// The conditions were read for the same comparison.
+    pub(super) fn new(rules: Vec<Conditional>, comparison: Comparison) -> Self {
+        let finder = Finder::of(&rules, comparison);
         let shares_policies = is_shared(rules.iter());
         let reads_path = rules.iter().any(|rule| rule.only_if.reads_path());
-        Self { rules, finder, shares_policies, reads_path }
+        Self { rules, finder, comparison, shares_policies, reads_path }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// Whether the host that a request names matters to any.
+    pub(super) fn reads_host(&self) -> bool {
+        self.rules.iter().any(|rule| rule.only_if.reads_host())
     }
 
     /// Names of rules with their groups, in order.
@@ -92,7 +100,7 @@ impl Choice {
     }
 
     fn asking<'a>(&self, request: RequestView<'a>) -> Asking<'a> {
-        Asking::of(request, self.reads_path)
+        Asking::of(request, self.reads_path, self.comparison)
     }
 
     /// The first rule of which all conditions hold.
@@ -113,7 +121,7 @@ impl Choice {
             return false;
         }
         let asking = self.asking(request);
-        let mut readings = asking.readings().map(|path| self.applying_in(&asking, path));
+        let mut readings = asking.readings.iter().map(|reading| self.applying_in(&asking, reading));
         let (Some(one), Some(other)) = (readings.next(), readings.next()) else { return false };
         if one == other {
             return false;
@@ -139,13 +147,13 @@ impl Choice {
     }
 
     /// The rules that apply if the path is read in this way.
-    fn applying_in(&self, asking: &Asking<'_>, path: &str) -> Places {
+    fn applying_in(&self, asking: &Asking<'_>, reading: &Reading<'_>) -> Places {
         let mut groups: SmallVec<[&str; 4]> = SmallVec::new();
         let mut applying = self.finder.candidates(asking);
         applying.retain(|rule| {
             let group = self.rules[*rule].group.as_deref();
             let is_first = !group.is_some_and(|group| groups.contains(&group));
-            let applies = is_first && !self.mismatches(*rule, asking, path);
+            let applies = is_first && !self.mismatches(*rule, asking, reading);
             groups.extend(group.filter(|_| applies));
             applies
         });
@@ -157,42 +165,50 @@ impl Choice {
         self.shares_policies
     }
 
-    /// Whether all conditions of a rule hold in one reading of the path.
+    /// Whether all conditions of a rule hold in one reading of the path; of an exemption, in each.
     fn holds(&self, rule: usize, asking: &Asking<'_>) -> bool {
-        asking.readings().any(|path| self.mismatch(rule, asking, path).is_none())
-    }
-
-    /// Whether a candidate has a condition that does not hold in this reading of the path.
-    fn mismatches(&self, rule: usize, asking: &Asking<'_>, path: &str) -> bool {
-        let Conditional { only_if, .. } = &self.rules[rule];
-        match self.finder.by_path[rule] && asking.readings().nth(1).is_none() {
-            true => only_if.other_mismatch(asking, path).is_some(),
-            false => only_if.mismatch(asking, path).is_some(),
+        let is_met = |reading| self.mismatch(rule, asking, reading).is_none();
+        match self.comparison.purpose {
+            Purpose::Exempt => asking.readings.iter().all(is_met),
+            Purpose::Limit | Purpose::Deny => asking.readings.iter().any(is_met),
         }
     }
 
-    fn mismatch<'a>(&'a self, rule: usize, asking: &'a Asking<'_>, path: &'a str) -> Option<Mismatch<'a>> {
-        self.rules[rule].only_if.mismatch(asking, path)
+    /// Whether a candidate has a condition that does not hold in this reading of the path.
+    fn mismatches(&self, rule: usize, asking: &Asking<'_>, reading: &Reading<'_>) -> bool {
+        let Conditional { only_if, .. } = &self.rules[rule];
+        match self.finder.by_path[rule] && asking.readings.len() == 1 {
+            true => only_if.other_mismatch(asking, reading).is_some(),
+            false => only_if.mismatch(asking, reading).is_some(),
+        }
+    }
+
+    fn mismatch<'a>(
+        &'a self,
+        rule: usize,
+        asking: &'a Asking<'_>,
+        reading: &'a Reading<'_>,
+    ) -> Option<Mismatch<'a>> {
+        self.rules[rule].only_if.mismatch(asking, reading)
     }
 
     /// The rules that apply in one reading of the path: of a group, the first of each reading. However the path is resolved behind
     /// the layer, no rule is missing.
     fn applying_to(&self, asking: &Asking<'_>) -> Places {
         // Most paths have no dots.
-        let mut readings = asking.readings();
-        if let (Some(path), None) = (readings.next(), readings.next()) {
-            return self.applying_in(asking, path);
+        if let [reading] = &asking.readings[..] {
+            return self.applying_in(asking, reading);
         }
         let mut met: SmallVec<[(usize, &str, usize); 4]> = SmallVec::new();
         let mut applying = self.finder.candidates(asking);
         applying.retain(|rule| {
             let group = self.rules[*rule].group.as_deref();
             let mut applies = false;
-            for (reading, path) in asking.readings().enumerate() {
-                let is_met = |(other, of, _): &(usize, &str, usize)| *other == reading && Some(*of) == group;
+            for (place, reading) in asking.readings.iter().enumerate() {
+                let is_met = |(other, of, _): &(usize, &str, usize)| *other == place && Some(*of) == group;
                 let is_first = !met.iter().any(is_met);
-                if is_first && self.mismatch(*rule, asking, path).is_none() {
-                    met.extend(group.map(|group| (reading, group, *rule)));
+                if is_first && self.mismatch(*rule, asking, reading).is_none() {
+                    met.extend(group.map(|group| (place, group, *rule)));
                     applies = true;
                 }
             }
@@ -224,7 +240,9 @@ impl Select for Choice {
         let asking = self.asking(request);
         let rule = self.rules.get(member)?;
         if !self.holds(member, &asking) {
-            return self.mismatch(member, &asking, asking.readings().next()?).map(|why| why.to_string());
+            let mut why =
+                asking.readings.iter().filter_map(|reading| self.mismatch(member, &asking, reading));
+            return why.next().map(|why| why.to_string());
         }
         let group = rule.group.as_deref()?;
         let applying = self.applying_to(&asking);
@@ -241,9 +259,9 @@ impl Select for Choice {
 }
 
 impl Finder {
-    fn of(rules: &[Conditional]) -> Self {
+    fn of(rules: &[Conditional], comparison: Comparison) -> Self {
         let rarest = Rarest::among(rules);
-        let mut finder = Self::default();
+        let mut finder = Self { paths: PathTree::new(comparison.fold(Sense::In)), ..Self::default() };
         for (place, rule) in rules.iter().enumerate() {
             let matcher = &rule.only_if;
             let by = rarest.of(matcher);
@@ -284,8 +302,9 @@ impl Finder {
     /// Every rule that can apply, in order, and others besides.
     fn candidates(&self, asking: &Asking<'_>) -> Places {
         let mut found = Places::from_slice(&self.others);
-        for path in asking.readings() {
-            self.paths.find(path, |places| places.iter().for_each(|place| found.push(*place)));
+        for reading in &asking.readings {
+            self.paths
+                .find(reading.path(Sense::In), |places| places.iter().for_each(|place| found.push(*place)));
         }
         let mut take = |places: Option<&Vec<usize>>| found.extend(places.into_iter().flatten().copied());
         if !self.hosts.is_empty() {

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{StatusCode, header};
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::path::has_dots;
 use sluicegate_tower::limits::{Choose, Group, Limits};
 use sluicegate_tower::respond::HeaderFields;
 
 use super::Lookup;
 use super::choice::Choice;
-use super::paths::has_dots;
 use super::rooms::FileRoom;
 use super::rule::{Budget, Rule};
 use super::store::NamedStore;
@@ -50,27 +50,33 @@ impl Compiled {
             all = all.and(group_of(rule, store, &limiters)?);
         }
         let mut builder = Limits::builder(all).headers(self.headers);
-        if !self.deny.is_empty() || self.choice.may_be_torn() {
+        let unclear = self.unclear(open);
+        if !self.deny.is_empty() || self.choice.may_be_torn() || self.reads_host() {
             let (deny, statuses) = (Arc::clone(&self.deny), Arc::clone(&self.statuses));
-            let torn = self.torn(open);
+            let unclear = Arc::clone(&unclear);
             builder = builder.deny_with(move |request| {
                 let denied = if deny.is_empty() { None } else { deny.first(request) };
                 match denied {
                     Some(denied) => statuses.get(denied).copied(),
-                    None => torn(request).then_some(StatusCode::BAD_REQUEST),
+                    None => unclear(request).map(|_| StatusCode::BAD_REQUEST),
                 }
             });
         }
         if !self.exempt.is_empty() {
             let (exempt, deny) = (Arc::clone(&self.exempt), Arc::clone(&self.deny));
-            builder = builder.exempt(move |request| is_exempt(&exempt, &deny, request));
+            builder = builder.exempt(move |request| is_exempt((&exempt, &deny), &unclear, request));
         }
         builder.build()
     }
 
-    /// Says whether a path with dots would spend from one policy in two ways. A policy that is not enforced, by the file or by an
-    /// operator, refuses nobody.
-    pub(crate) fn torn(&self, open: &[RateLimiter]) -> Torn {
+    fn reads_host(&self) -> bool {
+        [&self.deny, &self.exempt, &self.choice].iter().any(|choice| choice.reads_host())
+    }
+
+    /// Says of a request why it is refused with 400: it names two hosts and the rules look at one, or its path has dots and would spend
+    /// from one policy in two ways. A policy that is not enforced, by the file or by an operator, refuses nobody.
+    pub(crate) fn unclear(&self, open: &[RateLimiter]) -> Unclear {
+        let reads_host = self.reads_host();
         let choice = Arc::clone(&self.choice);
         let limiters: Lookup<String, RateLimiter> =
             open.iter().map(|limiter| (limiter.policy().name().to_owned(), limiter.clone())).collect();
@@ -78,7 +84,13 @@ impl Compiled {
             let limiter = limiters.get(policy);
             limiter.is_some_and(|limiter| limiter.with_policy(Policy::mode) == PolicyMode::Enforce)
         };
-        Arc::new(move |request| choice.is_torn(request, &is_enforced))
+        Arc::new(move |request| match request {
+            request if reads_host && request.headers.get_all(header::HOST).iter().nth(1).is_some() => {
+                Some(TWO_HOSTS)
+            }
+            request if choice.is_torn(request, &is_enforced) => Some(TORN),
+            _ => None,
+        })
     }
 
     /// Says of each rule alone what shows only when its limits are put together.
@@ -100,12 +112,23 @@ impl Compiled {
 
 /// Whether a request passes the rules by. Where a path with dots leads is known to whoever resolves them, so it is never exempt.
 /// A denial holds wherever the other rules stand.
-pub(super) fn is_exempt(exempt: &Choice, deny: &Choice, request: RequestView<'_>) -> bool {
-    exempt.first(request).is_some() && !has_dots(request.path()) && deny.first(request).is_none()
+pub(super) fn is_exempt(
+    (exempt, deny): (&Choice, &Choice),
+    unclear: &Unclear,
+    request: RequestView<'_>,
+) -> bool {
+    exempt.first(request).is_some()
+        && !has_dots(request.path())
+        && unclear(request).is_none()
+        && deny.first(request).is_none()
 }
 
-/// Whether a path with dots is torn between its two readings.
-pub(crate) type Torn = Arc<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
+/// Says why nobody can tell which rules a request meets.
+pub(crate) type Unclear = Arc<dyn Fn(RequestView<'_>) -> Option<&'static str> + Send + Sync>;
+
+const TWO_HOSTS: &str =
+    "the request has two fields Host, of which another server may read the other one: it is refused with 400";
+const TORN: &str = "the path has dots, and its two readings meet rules that may spend from one policy: it is refused with 400";
 
 type ByName<'a> = HashMap<String, &'a RateLimiter>;
 

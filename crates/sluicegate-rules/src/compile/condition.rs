@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method, header};
 use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::PathReading;
+use sluicegate_tower::limits::path::{Fold, PathPattern, Purpose, Sense, percent_decoded, spellings};
 use sluicegate_tower::{KeyExtractor, PeerIp};
 use smallvec::SmallVec;
 
 use super::keys::Keys;
 use super::networks;
-use super::paths::{Pattern, form_decoded, is_plain, leads_to, normal};
 use super::plan::Plan;
 use super::tiers::AllTiers;
 use crate::at::At;
@@ -27,7 +28,9 @@ use crate::schema::{Condition, Fields, OneOrMany};
 #[derive(Default)]
 pub(super) struct Matcher {
     /// One of them has to match; none if the rule says nothing of the path.
-    pub paths: Option<Vec<Pattern>>,
+    pub paths: Option<Vec<PathPattern>>,
+    /// Whether its paths are to match; within a `not` they are not to.
+    sense: Sense,
     /// One of them, in capitals as they are sent; all if there is none.
     pub methods: Vec<Method>,
     /// In lower case.
@@ -56,12 +59,45 @@ struct Client {
     shown: String,
 }
 
-/// A request, its path in the normal form, and its tiers as far as somebody has asked for them.
+/// How the conditions of a section compare paths.
+#[derive(Clone, Copy)]
+pub(crate) struct Comparison {
+    pub purpose: Purpose,
+    pub reading: PathReading,
+}
+
+impl Comparison {
+    pub(super) fn fold(self, sense: Sense) -> Fold {
+        self.reading.fold(self.purpose, sense)
+    }
+}
+
+/// One of the paths that a request may mean, as it is compared with patterns that it is to match, and not to match.
+pub(super) struct Reading<'a> {
+    path: Cow<'a, str>,
+    /// None if it is the same.
+    where_not: Option<Cow<'a, str>>,
+}
+
+impl<'a> Reading<'a> {
+    fn of(path: Cow<'a, str>, comparison: Comparison) -> Self {
+        let [fold, where_not] = [Sense::In, Sense::NotIn].map(|sense| comparison.fold(sense));
+        let where_not = (where_not != fold).then(|| where_not.apply(path.clone()));
+        Self { path: fold.apply(path), where_not }
+    }
+
+    pub(super) fn path(&self, sense: Sense) -> &str {
+        match (&self.where_not, sense) {
+            (Some(path), Sense::NotIn) => path,
+            _ => &self.path,
+        }
+    }
+}
+
+/// A request, the paths that it may mean, and its tiers as far as somebody has asked for them.
 pub(super) struct Asking<'a> {
     pub request: RequestView<'a>,
-    path: Cow<'a, str>,
-    /// Where the path leads if it has dots: it is read both ways, because nobody knows who resolves them.
-    leads_to: Option<String>,
+    pub readings: SmallVec<[Reading<'a>; 1]>,
     /// Places of plans and of tiers: to read one may be to verify a token, and many rules ask for it.
     tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
     /// Looked for once, however many rules ask for it.
@@ -71,7 +107,7 @@ pub(super) struct Asking<'a> {
 /// The condition that does not hold, and of which value. Values of header fields and of the query are not shown: they may be secrets.
 pub(super) enum Mismatch<'a> {
     Method(&'a Method, &'a [Method]),
-    Path(&'a str, &'a [Pattern]),
+    Path(&'a str, &'a [PathPattern]),
     Host(Option<&'a str>, &'a [String]),
     Header(&'a HeaderName, bool),
     Query(&'a str, bool),
@@ -82,18 +118,11 @@ pub(super) enum Mismatch<'a> {
 
 impl<'a> Asking<'a> {
     /// Its path is taken apart only where a rule `reads_path`.
-    pub(super) fn of(request: RequestView<'a>, reads_path: bool) -> Self {
+    pub(super) fn of(request: RequestView<'a>, reads_path: bool, comparison: Comparison) -> Self {
         let path = if reads_path { request.path() } else { "" };
-        let (path, leads_to) = match is_plain(path) {
-            true => (Cow::Borrowed(path), None),
-            false => (normal(path), leads_to(path)),
-        };
-        Self { request, path, leads_to, tiers: RefCell::default(), host: OnceCell::new() }
-    }
-
-    /// The paths that the request may have.
-    pub(super) fn readings(&self) -> impl Iterator<Item = &str> {
-        [Some(&*self.path), self.leads_to.as_deref()].into_iter().flatten()
+        let readings = spellings(path, comparison.purpose).into_iter();
+        let readings = readings.map(|path| Reading::of(path, comparison)).collect();
+        Self { request, readings, tiers: RefCell::default(), host: OnceCell::new() }
     }
 
     /// The place of the tier that the request is in.
@@ -134,12 +163,24 @@ impl Matcher {
     pub(super) fn of(
         condition: &Condition,
         (keys, tiers): (&Keys, &AllTiers),
+        comparison: Comparison,
+        problems: &mut Problems<'_>,
+    ) -> Self {
+        Self::in_sense(condition, (keys, tiers), (comparison, Sense::In), problems)
+    }
+
+    fn in_sense(
+        condition: &Condition,
+        (keys, tiers): (&Keys, &AllTiers),
+        (comparison, sense): (Comparison, Sense),
         problems: &mut Problems<'_>,
     ) -> Self {
         refuse_empty(condition, problems);
         let texts = |list: &Option<At<_>>| list.as_ref().map(At::all).unwrap_or_default();
         let paths = condition.path.as_ref().map(At::all);
-        let paths = paths.map(|paths| paths.iter().filter_map(|path| pattern(path, problems)).collect());
+        let paths = paths.map(|paths| {
+            paths.iter().filter_map(|path| pattern(path, comparison.fold(sense), problems)).collect()
+        });
         let methods = texts(&condition.method);
         let methods = methods.iter().filter_map(|method| self::method(method, problems)).collect();
         let hosts = texts(&condition.host);
@@ -152,13 +193,17 @@ impl Matcher {
         let named = condition.tier.as_ref().map_or(&[][..], |named| &named.value.0);
         let in_tiers =
             named.iter().filter_map(|(plan, wanted)| in_tiers(plan, wanted, tiers, problems)).collect();
-        let not = condition.not.as_ref().map(|not| Box::new(Self::of(&not.value, (keys, tiers), problems)));
-        Self { paths, methods, hosts, headers, query, client, tiers: in_tiers, not }
+        let opposite = if sense == Sense::In { Sense::NotIn } else { Sense::In };
+        let not = condition
+            .not
+            .as_ref()
+            .map(|not| Box::new(Self::in_sense(&not.value, (keys, tiers), (comparison, opposite), problems)));
+        Self { paths, sense, methods, hosts, headers, query, client, tiers: in_tiers, not }
     }
 
     /// Whether it says nothing, so that it holds of every request.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { paths, methods, hosts, headers, query, client, tiers, not } = self;
+        let Self { paths, sense: _, methods, hosts, headers, query, client, tiers, not } = self;
         paths.is_none()
             && methods.is_empty()
             && hosts.is_empty()
@@ -174,33 +219,42 @@ impl Matcher {
         self.paths.is_some() || self.not.as_ref().is_some_and(|not| not.reads_path())
     }
 
+    /// Whether it says anything of the host.
+    pub(super) fn reads_host(&self) -> bool {
+        !self.hosts.is_empty() || self.not.as_ref().is_some_and(|not| not.reads_host())
+    }
+
     /// The first condition that does not hold if the path is read as this one. So what a `not` spares is spared in this reading only.
-    pub(super) fn mismatch<'a>(&'a self, asking: &'a Asking<'_>, path: &'a str) -> Option<Mismatch<'a>> {
-        let is_met = |one: &Pattern| one.matches(path);
-        self.mismatch_of(asking, path, |paths| paths.iter().any(is_met))
+    pub(super) fn mismatch<'a>(
+        &'a self,
+        asking: &'a Asking<'_>,
+        reading: &'a Reading<'_>,
+    ) -> Option<Mismatch<'a>> {
+        let path = reading.path(self.sense);
+        self.mismatch_of(asking, reading, |paths| paths.iter().any(|one| one.matches(path)))
     }
 
     /// The same of a rule that was found by this path, which is not compared again.
     pub(super) fn other_mismatch<'a>(
         &'a self,
         asking: &'a Asking<'_>,
-        path: &'a str,
+        reading: &'a Reading<'_>,
     ) -> Option<Mismatch<'a>> {
-        self.mismatch_of(asking, path, |_| true)
+        self.mismatch_of(asking, reading, |_| true)
     }
 
     fn mismatch_of<'a>(
         &'a self,
         asking: &'a Asking<'_>,
-        path: &'a str,
-        is_met: impl Fn(&[Pattern]) -> bool,
+        reading: &'a Reading<'_>,
+        is_met: impl Fn(&[PathPattern]) -> bool,
     ) -> Option<Mismatch<'a>> {
         let request = &asking.request;
         if !self.methods.is_empty() && !self.methods.contains(request.method) {
             return Some(Mismatch::Method(request.method, &self.methods));
         }
         if let Some(paths) = self.paths.as_ref().filter(|all| !is_met(all)) {
-            return Some(Mismatch::Path(path, paths));
+            return Some(Mismatch::Path(reading.path(self.sense), paths));
         }
         if !self.hosts.is_empty() {
             let host = asking.host();
@@ -228,7 +282,7 @@ impl Matcher {
                 return Some(Mismatch::Tier(plan, tier, wanted));
             }
         }
-        self.not.as_ref().filter(|not| not.mismatch(asking, path).is_none()).map(|_| Mismatch::Not)
+        self.not.as_ref().filter(|not| not.mismatch(asking, reading).is_none()).map(|_| Mismatch::Not)
     }
 }
 
@@ -262,8 +316,13 @@ fn any(wanted: &[impl fmt::Display]) -> String {
     format!("{}{more}", shown.join(" or "))
 }
 
-fn pattern(path: &At<String>, problems: &mut Problems<'_>) -> Option<Pattern> {
-    Pattern::new(&path.value).map_err(|text| problems.error(path.place, text)).ok()
+fn pattern(path: &At<String>, fold: Fold, problems: &mut Problems<'_>) -> Option<PathPattern> {
+    PathPattern::new(&path.value, fold).map_err(|error| problems.error(path.place, error.problem())).ok()
+}
+
+/// A part of a query as it is meant.
+fn form_decoded(text: &str) -> String {
+    percent_decoded(&text.replace('+', " "), |_| false)
 }
 
 /// A list of nothing would hold for no request, or for each.

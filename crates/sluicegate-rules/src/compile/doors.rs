@@ -6,7 +6,7 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::room::Door;
 use smallvec::SmallVec;
 
-use super::compiled::{Compiled, Torn, is_exempt};
+use super::compiled::{Compiled, Unclear, is_exempt};
 use crate::rooms::Doors;
 
 impl Compiled {
@@ -17,7 +17,7 @@ impl Compiled {
 
     /// These doors of the rooms, to which a request comes where their rules apply to it: where it comes to the rules, and of a group to
     /// the first rule that matches.
-    pub(crate) fn doors(&self, each: Vec<Arc<dyn Door>>, torn: Torn) -> Doors {
+    pub(crate) fn doors(&self, each: Vec<Arc<dyn Door>>, unclear: Unclear) -> Doors {
         if each.is_empty() {
             return Doors::default();
         }
@@ -31,7 +31,9 @@ impl Compiled {
                 }
             }
             let passes_by = !found.is_empty()
-                && (deny.first(request).is_some() || torn(request) || is_exempt(&exempt, &deny, request));
+                && (deny.first(request).is_some()
+                    || unclear(request).is_some()
+                    || is_exempt((&exempt, &deny), &unclear, request));
             if passes_by { SmallVec::new() } else { found }
         };
         Doors { each, select: Some(Box::new(select)) }

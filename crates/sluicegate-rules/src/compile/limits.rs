@@ -1,28 +1,31 @@
 //! All rules and doors of a file, read one after the other.
 //!
 //! # Order of the doors
-//! Denials are looked at first, then exemptions, then rules. A path with dots never opens a door: an exemption that holds in one
-//! reading of the path only is none, and a denial that holds in one reading denies.
+//! Denials are looked at first, then exemptions, then rules. A doubt never opens a door: a denial that holds in one reading of the path
+//! denies, and an exemption that does not hold in all of them, or of a path with dots, is none.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use http::StatusCode;
+use sluicegate_tower::limits::PathReading;
+use sluicegate_tower::limits::path::Purpose;
 
 use super::choice::Choice;
 use super::compiled::Compiled;
+use super::condition::Comparison;
 use super::in_flight::Numbers;
 use super::keys::Keys;
-use super::option;
 use super::policies::Policies;
 use super::reader::{Found, Reader};
 use super::rule::{Rule, status};
 use super::store::NamedStore;
 use super::tiers::AllTiers;
+use super::{is_unknown, option};
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
-use crate::schema::{File, OneOrMany};
+use crate::schema::{File, OneOrMany, PathsEntry};
 
 /// Reads the rules of a file, once its policies, tiers and keys are read.
 ///
@@ -36,23 +39,30 @@ pub(super) fn of(
     problems: &mut Problems<'_>,
 ) -> Option<Compiled> {
     let mut reader = Reader::new(policies, &tiers, (keys, store.as_ref(), in_flight));
-    let deny = file.deny.iter().map(|entry| reader.door(&entry.value.name, &entry.value.only_if, problems));
-    let deny = Arc::new(Choice::new(deny.collect()));
+    let reading = file.paths.as_ref().map(|paths| reading(&paths.value, problems)).unwrap_or_default();
+    let [denying, exempting, limiting] =
+        [Purpose::Deny, Purpose::Exempt, Purpose::Limit].map(|purpose| Comparison { purpose, reading });
+    let deny =
+        file.deny.iter().map(|entry| reader.door(&entry.value.name, &entry.value.only_if, denying, problems));
+    let deny = Arc::new(Choice::new(deny.collect(), denying));
     let statuses = file.deny.iter().map(|entry| {
         let given = entry.value.status.as_ref().and_then(|text| status(text, problems));
         given.unwrap_or(StatusCode::FORBIDDEN)
     });
     let statuses = statuses.collect();
-    let exempt =
-        file.exempt.iter().map(|entry| reader.door(&entry.value.name, &entry.value.only_if, problems));
-    let exempt = Arc::new(Choice::new(exempt.collect()));
+    let exempt = file
+        .exempt
+        .iter()
+        .map(|entry| reader.door(&entry.value.name, &entry.value.only_if, exempting, problems));
+    let exempt = Arc::new(Choice::new(exempt.collect(), exempting));
     if file.rules.is_empty() {
         problems.error(None, "there are no rules, so nothing would be limited: add one under \"rules\"");
     }
     let denied = file.deny.iter().map(|entry| &entry.value.name);
     let doors = denied.chain(file.exempt.iter().map(|entry| &entry.value.name));
     unique(doors.chain(file.rules.iter().map(|rule| &rule.value.name)), problems);
-    let mut rules: Vec<Rule> = file.rules.iter().filter_map(|rule| reader.rule(rule, problems)).collect();
+    let mut rules: Vec<Rule> =
+        file.rules.iter().filter_map(|rule| reader.rule(rule, limiting, problems)).collect();
     warn_of_meetings(&rules, problems);
     let Found { opened, rooms, unverified } = reader.found();
     for place in unverified {
@@ -70,7 +80,7 @@ pub(super) fn of(
         false => policy,
     });
     let (policies, files) = (opened.collect(), keys.files());
-    let choice = Arc::new(Choice::new(rules.iter_mut().map(Rule::condition).collect()));
+    let choice = Arc::new(Choice::new(rules.iter_mut().map(Rule::condition).collect(), limiting));
     Some(Compiled {
         policies,
         single_keys: single_keys(file),
@@ -102,6 +112,34 @@ fn single_keys(file: &File) -> Vec<(String, String)> {
             .map(move |(key, quotas)| (format!("{}.{}", name.value, short(&key.value)), text(quotas)))
     });
     each.collect()
+}
+
+/// How the service behind reads paths.
+fn reading(paths: &PathsEntry, problems: &mut Problems<'_>) -> PathReading {
+    let mut ignores = |word: &Option<At<String>>| match word.as_ref().map(|word| (&*word.value, word)) {
+        None => None,
+        Some(("ignore", _)) => Some(true),
+        Some(("keep", _)) => Some(false),
+        Some((other, word)) => {
+            if !is_unknown(word, "its default", problems) {
+                problems.error(
+                    word.place,
+                    format!("{:?} is neither ignore nor keep: write one of them", short(other)),
+                );
+            }
+            None
+        }
+    };
+    let reading = match ignores(&paths.case) {
+        None => PathReading::new(),
+        Some(true) => PathReading::new().ignore_case(),
+        Some(false) => PathReading::new().keep_case(),
+    };
+    match ignores(&paths.trailing_slash) {
+        None => reading,
+        Some(true) => reading.ignore_trailing_slash(),
+        Some(false) => reading.keep_trailing_slash(),
+    }
 }
 
 /// Rules and doors are called by their names in logs and explanations.

@@ -28,10 +28,9 @@ use std::str::FromStr;
 use sluicegate_core::ConfigError;
 
 pub(crate) use self::choice::Choice;
-pub(crate) use self::compiled::{Compiled, Torn};
+pub(crate) use self::compiled::{Compiled, Unclear};
 use self::in_flight::Numbers;
 use self::keys::Keys;
-pub(crate) use self::paths::has_dots;
 use self::policies::Policies;
 pub(crate) use self::rooms::FileRoom;
 pub(crate) use self::store::NamedStore;

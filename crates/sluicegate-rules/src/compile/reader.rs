@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluicegate_core::Policy;
 
 use super::choice::Conditional;
-use super::condition::Matcher;
+use super::condition::{Comparison, Matcher};
 use super::in_flight::Numbers;
 use super::keys::Keys;
 use super::option;
@@ -81,9 +81,10 @@ impl<'a> Reader<'a> {
         &self,
         name: &At<String>,
         only_if: &At<Condition>,
+        comparison: Comparison,
         problems: &mut Problems<'_>,
     ) -> Conditional {
-        let only_if = self.matcher(only_if, problems);
+        let only_if = self.matcher(only_if, comparison, problems);
         Conditional {
             name: name.value.clone(),
             group: None,
@@ -94,19 +95,29 @@ impl<'a> Reader<'a> {
     }
 
     /// A condition as requests meet it. An empty one holds always, and is told to be a mistake.
-    fn matcher(&self, condition: &At<Condition>, problems: &mut Problems<'_>) -> Matcher {
+    fn matcher(
+        &self,
+        condition: &At<Condition>,
+        comparison: Comparison,
+        problems: &mut Problems<'_>,
+    ) -> Matcher {
         if condition.value.is_empty() {
             problems
                 .error(condition.place, "this condition says nothing: leave it out, or write what is meant");
         }
-        Matcher::of(&condition.value, (self.keys, self.tiers), problems)
+        Matcher::of(&condition.value, (self.keys, self.tiers), comparison, problems)
     }
 
     /// A rule, with all of its mistakes told. `None` if its key or its cost cannot be understood, without which nothing can be
     /// decided; policies and rooms that it names count as used nevertheless.
-    pub(super) fn rule(&mut self, rule: &At<RuleEntry>, problems: &mut Problems<'_>) -> Option<Rule> {
+    pub(super) fn rule(
+        &mut self,
+        rule: &At<RuleEntry>,
+        comparison: Comparison,
+        problems: &mut Problems<'_>,
+    ) -> Option<Rule> {
         let given = &rule.value;
-        let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, problems));
+        let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, comparison, problems));
         let share = given.share.as_ref().and_then(|share| parts(share, problems));
         let limits = given.limit.all();
         let (mut budgets, mut named) = (Vec::new(), Vec::new());

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, RoomEntry, StoreEntry};
+use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry};
 use super::shapes::{Cost, Fields, Named, OneOrMany, said};
 use super::words;
 use crate::at::At;
@@ -22,6 +22,9 @@ pub(crate) struct File {
     /// How the address of a client is found. Default: it is the peer of the connection.
     #[serde(default, deserialize_with = "said")]
     pub clients: Option<At<Clients>>,
+    /// How the service behind reads paths.
+    #[serde(default, deserialize_with = "said")]
+    pub paths: Option<At<PathsEntry>>,
     /// How JSON Web Tokens are verified.
     #[serde(default, deserialize_with = "said")]
     pub jwt: Option<At<Jwt>>,
@@ -209,7 +212,7 @@ pub(crate) struct RuleEntry {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "condition")]
 pub(crate) struct Condition {
-    /// A path as axum writes it, `/users/{id}` or `/assets/{*file}`, or a list of which one matches.
+    /// A path as axum writes it, `/users/{id}`, or `/assets/*` for everything below, or a list of which one matches.
     #[serde(default, deserialize_with = "said")]
     pub path: Option<At<OneOrMany>>,
     /// A method, or a list.

@@ -9,7 +9,9 @@ mod shapes;
 mod words;
 
 pub(crate) use self::file::{Condition, File, PolicyEntry, RuleEntry, Suspend, TiersEntry};
-pub(crate) use self::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, RoomEntry, StoreEntry};
+pub(crate) use self::sections::{
+    ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
+};
 pub(crate) use self::shapes::{Cost, Fields, HeaderCost, KeyEntry, KeyLine, Named, OneOrMany};
 
 /// The JSON Schema of rules files, for editors, as text that ends with a line end: draft 7, which all of them read.

@@ -49,6 +49,21 @@ pub(crate) struct Clients {
     pub ipv6_prefix: Option<At<String>>,
 }
 
+/// How the service behind reads paths. Default: a denial ignores case and a slash at the end; a rule and an exemption do not.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "paths")]
+pub(crate) struct PathsEntry {
+    /// `ignore` where `/LOGIN` is served as `/login`; `keep` where it is not, also for denials.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::ignore_or_keep")]
+    pub case: Option<At<String>>,
+    /// `ignore` where `/login/` is served as `/login`; `keep` where it is not, also for denials.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::ignore_or_keep")]
+    pub trailing_slash: Option<At<String>>,
+}
+
 /// How JSON Web Tokens are verified.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -36,6 +36,10 @@ pub(super) fn headers(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(HeaderFields::ALL.map(|fields| fields.to_string())), VARIABLE)
 }
 
+pub(super) fn ignore_or_keep(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["ignore", "keep"]), VARIABLE)
+}
+
 pub(super) fn on_exceeded(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["deny"]), r"^wait *[0-9]|\$\{")
 }

@@ -100,8 +100,13 @@ fn who_is_exempt_or_denied_is_told_so_by_name() {
     let denied = look("/health", [192, 0, 2, 9]);
     assert_eq!(applying(&denied), ["banned"]);
     assert!(denied.to_string().starts_with("is refused with 403"), "{denied}");
-    let dots = look("/assets/../x", [203, 0, 113, 9]);
-    assert_eq!(dots.rules[1].why_not.as_deref(), Some("a path with \".\" or \"..\" is never exempt"));
+    for (path, why) in [
+        ("/assets/../x", "path /x does not match /health or /assets/{*file}"),
+        ("/assets/./x", "a path with \".\" or \"..\" is never exempt"),
+        ("/health;x", "path /health;x does not match /health or /assets/{*file}"),
+    ] {
+        assert_eq!(look(path, [203, 0, 113, 9]).rules[1].why_not.as_deref(), Some(why), "{path}");
+    }
 }
 
 const WORDS: [&str; 3] = ["a", "b", "c"];

@@ -8,6 +8,7 @@ mod limits;
 mod mistakes;
 mod news;
 mod own;
+mod paths;
 mod reload;
 mod schema;
 mod sections;

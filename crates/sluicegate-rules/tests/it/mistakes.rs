@@ -94,7 +94,7 @@ fn each_mistake_in_a_value_names_it() {
         ("refund_if: 7xx", "\"7xx\" is not a status"),
         ("on_missing_key: 200", "a status from 400 to 599"),
         ("only_if: { path: login }", "write \"/login\""),
-        ("only_if: { path: [/a, \"/api/*\"] }", "write {*rest} for all that follows"),
+        ("only_if: { path: [/a, \"/api/*/x\"] }", "write \"/api/{id}/x\", where {id} is one segment"),
         ("only_if: { client: [] }", "an empty list says nothing"),
         ("only_if: { client: }", "a text or a list of texts"),
         ("only_if: {}", "this condition says nothing"),

@@ -113,7 +113,7 @@ impl<R> LimitsBuilder<R> {
     /// use sluicegate_tower::limits::{method_in, path_in, preflight};
     ///
     /// let layer = RateLimitLayer::builder(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
-    ///     .exempt(path_in(["/health", "/metrics*"])?)
+    ///     .exempt(path_in(["/health", "/metrics", "/metrics/*"])?)
     ///     .exempt(preflight())
     ///     .deny(|request| request.headers.get("user-agent").is_some_and(|agent| agent == "scraper"))
     ///     .build()?;
@@ -161,6 +161,8 @@ impl<R> LimitsBuilder<R> {
     }
 
     /// Refuses requests for which `holds` is true with 403, without asking any limit. An exempt request is not refused.
+    ///
+    /// A [`path_in`](crate::limits::path_in) errs towards denying here.
     ///
     /// For a few known nuisances. It is no firewall: what is denied here has come through the
     /// server's parser already.

@@ -44,6 +44,8 @@ pub struct RequestView<'a> {
     pub headers: &'a HeaderMap,
     /// Values that servers and middleware in front have left for those behind them.
     pub extensions: &'a Extensions,
+    /// What the question is for: conditions on paths decide doubts by it.
+    purpose: Purpose,
 }
 
 impl<'a> RequestView<'a> {
@@ -67,6 +69,17 @@ impl<'a> RequestView<'a> {
         None
     }
 
+    /// The same request, asked about for this purpose.
+    #[inline]
+    pub(crate) const fn asked_for(self, purpose: Purpose) -> Self {
+        Self { purpose, ..self }
+    }
+
+    #[inline]
+    pub(crate) const fn purpose(self) -> Purpose {
+        self.purpose
+    }
+
     /// A copy that can be kept, for code that wants [`Parts`]: it clones the header fields and the extensions.
     pub fn to_parts(self) -> Parts {
         let mut parts = Request::new(()).into_parts().0;
@@ -88,6 +101,7 @@ impl<'a, B> From<&'a Request<B>> for RequestView<'a> {
             version: request.version(),
             headers: request.headers(),
             extensions: request.extensions(),
+            purpose: Purpose::Limit,
         }
     }
 }
@@ -95,8 +109,21 @@ impl<'a, B> From<&'a Request<B>> for RequestView<'a> {
 impl<'a> From<&'a Parts> for RequestView<'a> {
     #[inline]
     fn from(Parts { method, uri, version, headers, extensions, .. }: &'a Parts) -> Self {
-        Self { method, uri, version: *version, headers, extensions }
+        Self { method, uri, version: *version, headers, extensions, purpose: Purpose::Limit }
     }
+}
+
+/// Why it is asked whether a path matches: a doubt is decided by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "rules files have these three sections")]
+pub enum Purpose {
+    /// A limit: one spelling that matches is enough.
+    #[default]
+    Limit,
+    /// A denial: one spelling that matches is enough, in any case and with or without a slash at its end.
+    Deny,
+    /// An exemption: all spellings have to match.
+    Exempt,
 }
 
 /// The result of an extractor.

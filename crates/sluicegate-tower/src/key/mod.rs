@@ -44,7 +44,7 @@
 //! that all strangers share lets one of them shut out the others, so prefer a status where every
 //! honest client has a key.
 
-mod extraction;
+pub(crate) mod extraction;
 mod extractor;
 mod form;
 mod function;
@@ -58,6 +58,8 @@ mod secret;
 mod text;
 
 pub use sluicegate_core::key::KeyKind;
+
+pub(crate) use self::text::hex;
 
 pub use self::extraction::{Extraction, RequestView};
 pub use self::extractor::KeyExtractor;

@@ -16,7 +16,7 @@ pub(super) fn bounded(value: &[u8]) -> Key {
 }
 
 /// The number that a hexadecimal digit stands for.
-pub(super) fn hex(digit: u8) -> Option<u8> {
+pub(crate) fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 

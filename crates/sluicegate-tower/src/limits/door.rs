@@ -9,6 +9,7 @@ use std::pin::Pin;
 use http::StatusCode;
 
 use crate::key::RequestView;
+use crate::key::extraction::Purpose;
 use crate::limits::predicate::Predicate;
 
 /// A question whose answer may have to be waited for.
@@ -40,13 +41,14 @@ pub(crate) enum Entry {
 impl Door {
     #[inline]
     pub(crate) fn entry(&self, request: RequestView<'_>) -> Entry {
-        if self.exempt.iter().any(|holds| holds(request)) {
+        let asked = request.asked_for(Purpose::Exempt);
+        if self.exempt.iter().any(|holds| holds(asked)) {
             return Entry::PastTheLimits;
         }
         if self.exempt_later.is_empty() {
             return self.entry_of(false, request);
         }
-        let answers: Vec<_> = self.exempt_later.iter().map(|holds| holds(request)).collect();
+        let answers: Vec<_> = self.exempt_later.iter().map(|holds| holds(asked)).collect();
         Entry::Asking(Box::pin(async move {
             for answer in answers {
                 if answer.await {
@@ -62,7 +64,8 @@ impl Door {
         if is_exempt {
             return Entry::PastTheLimits;
         }
-        let denied = self.deny.iter().find_map(|denial| denial(request));
+        let asked = request.asked_for(Purpose::Deny);
+        let denied = self.deny.iter().find_map(|denial| denial(asked));
         denied.map_or(Entry::ToTheLimits, Entry::Refused)
     }
 }

@@ -29,7 +29,8 @@
 //! | you want | write |
 //! |---|---|
 //! | one limit for everything | a [`RateLimiter`](sluicegate_core::RateLimiter) alone, or a [`Limit`] with its key |
-//! | a limit for some requests | [`Limit::only_if`] with [`path_in`], [`method_in`] or a closure |
+//! | a limit for some requests | [`Limit::only_if`] with [`path_in`], [`path_not_in`], [`method_in`] or a closure |
+//! | the same in front of a server that ignores case or a slash at the end | [`PathReading`] |
 //! | only the first limit that matches | a [`Group`] of [`Choose::First`] |
 //! | one function for the conditions of many limits, as a router is | [`Group::select`] |
 //! | sizes by plan, known when the program starts | [`Tiers`] |
@@ -43,7 +44,8 @@ pub(crate) mod finding;
 pub(crate) mod group;
 mod into_group;
 pub(crate) mod limit;
-mod path_in;
+#[doc(hidden)]
+pub mod path;
 pub(crate) mod pick;
 pub(crate) mod plan;
 pub(crate) mod predicate;
@@ -57,7 +59,7 @@ pub use self::chosen::Chosen;
 pub use self::group::{Choose, Group};
 pub use self::into_group::{IntoGroup, IntoLimit};
 pub use self::limit::Limit;
-pub use self::path_in::path_in;
+pub use self::path::{PathReading, path_in, path_not_in};
 pub use self::predicate::{method_in, preflight};
 pub use self::quotas::ChosenQuotas;
 pub use self::select::{Select, Selected};

@@ -1,0 +1,219 @@
+//! Whether the path of a request is one of a list: [`path_in`], [`path_not_in`], [`PathReading`].
+
+use std::sync::Arc;
+
+use sluicegate_core::ConfigError;
+
+use super::pattern::PathPattern;
+use super::reading::{Fold, Sense};
+use super::spelling::{has_dots, spellings};
+use crate::key::RequestView;
+use crate::key::extraction::Purpose;
+
+/// Whether the path of a request matches one of these patterns, which rules files have too.
+///
+/// | pattern | matches |
+/// |---|---|
+/// | `/login` | this path |
+/// | `/users/{id}/posts` | any one segment in place of `{id}`, as in axum |
+/// | `/files/*`, `/files/{*rest}` | everything below: `/files/a`, `/files/a/b` and `/files/` itself, but not `/files`. Axum's `{*rest}` does not take `/files/` |
+///
+/// A path is compared in its normal form, without the query: `//login`, `/%6cogin` and `/login;x=1` are `/login`. A slash that is
+/// written `%2F` is no slash. Case and a slash at the end make a difference, unless a [`PathReading`] says otherwise. Inside of a nested axum
+/// router the path is the whole path that the client asked for, as [`RequestView::path`] has it.
+///
+/// # Where in doubt
+/// Servers disagree where `/a/../b` leads. It depends on the place how such a path is compared:
+///
+/// | in | it matches |
+/// |---|---|
+/// | `only_if`, and everywhere else | as it is written, or where its dots lead |
+/// | [`deny`](crate::limits::LimitsBuilder::deny) | also if a server reads it so that takes `%2F` or a backslash for a slash; case and a slash at the end are ignored |
+/// | [`exempt`](crate::limits::LimitsBuilder::exempt) | only if it does as it is written, and however a server reads it; never with dots |
+///
+/// So a closure does not say "not" by `!`: [`path_not_in`] does it for all readings.
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_tower::limits::path_in;
+///
+/// let billed = path_in(["/reports", "/users/{id}/reports", "/export/*"])?;
+/// let asks = |path: &str| Request::get(path).body(()).map(|request| billed((&request).into()));
+/// assert!(asks("/reports?year=2026")? && asks("//reports;v=1")? && asks("/x/../reports")?);
+/// assert!(asks("/users/7/reports")? && asks("/export/a/b.csv")?);
+/// assert!(!asks("/reports/")? && !asks("/Reports")? && !asks("/users/7")? && !asks("/export")?);
+///
+/// let error = path_in(["/users/*/reports"]).err().map(|error| error.to_string());
+/// let advice = "has a '*' before its end: write \"/users/{id}/reports\", where {id} is one segment";
+/// assert_eq!(error, Some(format!("the path \"/users/*/reports\" {advice}")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// When a pattern could never match, or would match other paths than it seems to: it does not begin with `/`, is not in the normal form,
+/// has a query, or has a `*` or a brace that is not a whole segment. The message names the pattern and what to write.
+pub fn path_in<P: Into<String>>(
+    patterns: impl IntoIterator<Item = P>,
+) -> Result<impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static, ConfigError> {
+    PathReading::new().path_in(patterns)
+}
+
+/// Whether the path of a request matches none of these patterns, written as for [`path_in`]: `not: { path: .. }` of a rules file.
+///
+/// It is the opposite where in doubt, too: a path with dots is not in the list if one of its readings is not.
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::limits::{Limits, path_not_in};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let api = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
+/// let limits = Limits::builder(sluicegate_tower::Limit::new(api).key(sluicegate_core::Key::from("all")))
+///     .deny(path_not_in(["/health", "/api/*"])?)
+///     .build()?;
+/// assert!(limits.decide(&Request::get("/api/users").body(())?).await.is_ok());
+/// for path in ["/admin", "/api/../admin", "/API/users"] {
+///     assert!(limits.decide(&Request::get(path).body(())?).await.is_err());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As those of [`path_in`].
+pub fn path_not_in<P: Into<String>>(
+    patterns: impl IntoIterator<Item = P>,
+) -> Result<impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static, ConfigError> {
+    PathReading::new().path_not_in(patterns)
+}
+
+/// How the service behind reads paths: in what they may differ and be the same nevertheless.
+///
+/// Of a server that serves `/LOGIN` and `/login/` as `/login`, a limit on `/login` has to count all three. `paths` of a rules file says the
+/// same.
+///
+/// What is not said depends on the place: denials ignore case and a slash at the end, limits and exemptions do not.
+///
+/// ```
+/// use http::Request;
+/// use sluicegate_tower::limits::PathReading;
+///
+/// let login = PathReading::new().ignore_case().ignore_trailing_slash().path_in(["/login"])?;
+/// let asks = |path: &str| Request::get(path).body(()).map(|request| login((&request).into()));
+/// assert!(asks("/login")? && asks("/LOGIN")? && asks("/login/")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "it says how paths are compared by its path_in and path_not_in"]
+pub struct PathReading {
+    ignores_case: Option<bool>,
+    ignores_trailing_slash: Option<bool>,
+}
+
+impl PathReading {
+    /// Case and a slash at the end make a difference, but for denials.
+    pub const fn new() -> Self {
+        Self { ignores_case: None, ignores_trailing_slash: None }
+    }
+
+    /// Takes ASCII letters in any case for the same, everywhere.
+    pub const fn ignore_case(mut self) -> Self {
+        self.ignores_case = Some(true);
+        self
+    }
+
+    /// Tells letters apart by their case, also for denials.
+    pub const fn keep_case(mut self) -> Self {
+        self.ignores_case = Some(false);
+        self
+    }
+
+    /// Takes `/login/` and `/login` for the same, everywhere; then `/files/*` matches `/files` as well.
+    pub const fn ignore_trailing_slash(mut self) -> Self {
+        self.ignores_trailing_slash = Some(true);
+        self
+    }
+
+    /// Tells `/login/` from `/login`, also for denials.
+    pub const fn keep_trailing_slash(mut self) -> Self {
+        self.ignores_trailing_slash = Some(false);
+        self
+    }
+
+    /// As the function [`path_in`], read in this way.
+    ///
+    /// # Errors
+    /// As those of [`path_in`].
+    pub fn path_in<P: Into<String>>(
+        self,
+        patterns: impl IntoIterator<Item = P>,
+    ) -> Result<impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static, ConfigError> {
+        let list = List::new(self, patterns, Sense::In)?;
+        Ok(move |request: RequestView<'_>| list.holds(request))
+    }
+
+    /// As the function [`path_not_in`], read in this way.
+    ///
+    /// # Errors
+    /// As those of [`path_in`].
+    pub fn path_not_in<P: Into<String>>(
+        self,
+        patterns: impl IntoIterator<Item = P>,
+    ) -> Result<impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static, ConfigError> {
+        let list = List::new(self, patterns, Sense::NotIn)?;
+        Ok(move |request: RequestView<'_>| list.holds(request))
+    }
+
+    /// What is the same in a path and in patterns that it is, or is not, to match. Where nothing is said, a doubt denies, and exempts nobody.
+    #[doc(hidden)]
+    pub fn fold(self, purpose: Purpose, sense: Sense) -> Fold {
+        let in_doubt =
+            matches!((purpose, sense), (Purpose::Deny, Sense::In) | (Purpose::Exempt, Sense::NotIn));
+        Fold {
+            case: self.ignores_case.unwrap_or(in_doubt),
+            trailing_slash: self.ignores_trailing_slash.unwrap_or(in_doubt),
+        }
+    }
+}
+
+/// Patterns that a path is to match, or not to match.
+#[derive(Clone)]
+struct List {
+    reading: PathReading,
+    sense: Sense,
+    /// Where there is no doubt, and where there is one.
+    patterns: [Arc<[PathPattern]>; 2],
+}
+
+impl List {
+    fn new<P: Into<String>>(
+        reading: PathReading,
+        patterns: impl IntoIterator<Item = P>,
+        sense: Sense,
+    ) -> Result<Self, ConfigError> {
+        let texts: Vec<String> = patterns.into_iter().map(Into::into).collect();
+        let folded = |purpose| -> Result<Arc<[PathPattern]>, ConfigError> {
+            texts.iter().map(|text| PathPattern::new(text, reading.fold(purpose, sense))).collect()
+        };
+        let doubtful = if sense == Sense::In { Purpose::Deny } else { Purpose::Exempt };
+        Ok(Self { reading, sense, patterns: [folded(Purpose::Limit)?, folded(doubtful)?] })
+    }
+
+    fn holds(&self, request: RequestView<'_>) -> bool {
+        let purpose = request.purpose();
+        let fold = self.reading.fold(purpose, self.sense);
+        let is_doubtful = fold != self.reading.fold(Purpose::Limit, self.sense);
+        let patterns = &self.patterns[usize::from(is_doubtful)];
+        let is_met = |spelling| {
+            let path = fold.apply(spelling);
+            patterns.iter().any(|pattern| pattern.matches(&path)) == (self.sense == Sense::In)
+        };
+        let mut all = spellings(request.path(), purpose).into_iter();
+        match purpose {
+            Purpose::Exempt => !has_dots(request.path()) && all.all(is_met),
+            Purpose::Limit | Purpose::Deny => all.any(is_met),
+        }
+    }
+}

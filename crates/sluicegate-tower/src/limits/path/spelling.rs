@@ -1,0 +1,238 @@
+//! The paths that a request may mean: servers disagree about some ways to write one.
+//!
+//! # One form
+//! `//login`, `/%6cogin` and `/login;x=1` are `/login`: doubled slashes are one, parameters are cut off, and what is written as `%..`
+//! is decoded, once. A slash and a semicolon that are written `%2F` and `%3B` stay a part of their segment, as they do for routers.
+//!
+//! # Several readings
+//! A path with dots leads elsewhere if somebody resolves them, and some servers take `%2F` or a backslash for a slash. Nobody knows what
+//! the server behind does, so such a path is read both ways.
+
+use std::borrow::Cow;
+
+use smallvec::SmallVec;
+
+use crate::key::extraction::Purpose;
+use crate::key::hex;
+
+/// Paths that one request may mean, the first in its normal form; most requests have one.
+pub type Spellings<'a> = SmallVec<[Cow<'a, str>; 1]>;
+
+/// The paths that a request with this path may mean. For a limit that is its normal form and, if it has dots, where they lead. Doors
+/// also look at the path as it is written, and as the freest of servers reads it.
+pub fn spellings(path: &str, purpose: Purpose) -> Spellings<'_> {
+    let mut all = Spellings::new();
+    if is_plain(path) {
+        all.push(Cow::Borrowed(path));
+        return all;
+    }
+    let normal = normal(path);
+    let is_door = purpose != Purpose::Limit;
+    let free = (is_door || has_dots(path)).then(|| Cow::Owned(freely_read(path)));
+    let written = is_door.then(|| written(path));
+    let others = [free, written].into_iter().flatten().filter(|other| *other != normal);
+    let others: SmallVec<[_; 2]> = others.collect();
+    all.push(normal);
+    all.extend(others);
+    all
+}
+
+/// Whether a path goes up or stands still somewhere, in whatever writing.
+pub fn has_dots(path: &str) -> bool {
+    let decoded = || percent_decoded(path, |_| false);
+    !is_plain(path) && decoded().split(['/', '\\']).map(without_parameters).any(is_dots)
+}
+
+/// Whether there is only one way to read a path, as for most; of some that are so it says no.
+fn is_plain(path: &str) -> bool {
+    // It looks at all bytes, since a loop with one end takes several of them at a time.
+    let bytes = path.as_bytes();
+    let is_special = bytes.iter().fold(false, |any, byte| {
+        any | (*byte == b'%') | (*byte == b'.') | (*byte == b';') | (*byte == b'\\')
+    });
+    let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
+    let is_doubled = pairs.fold(false, |any, (one, next)| any | (*one == b'/') & (*next == b'/'));
+    !is_special & !is_doubled
+}
+
+/// The normal form.
+pub(super) fn normal(path: &str) -> Cow<'_, str> {
+    if !path.contains(['%', ';']) && !path.contains("//") {
+        return Cow::Borrowed(path);
+    }
+    let mut text = String::with_capacity(path.len());
+    for segment in path.split_inclusive('/') {
+        let (segment, slash) = segment.strip_suffix('/').map_or((segment, false), |cut| (cut, true));
+        text += &percent_decoded(without_parameters(segment), |byte| matches!(byte, b'/' | b';'));
+        if slash && !text.ends_with('/') {
+            text.push('/');
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// The path as it is written, decoded where it could not be written otherwise.
+fn written(path: &str) -> Cow<'_, str> {
+    let kept = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/;".contains(&byte);
+    match path.contains('%') {
+        true => Cow::Owned(percent_decoded(path, kept)),
+        false => Cow::Borrowed(path),
+    }
+}
+
+/// Where a path leads for a server that decodes all of it, takes a backslash for a slash, cuts parameters off and resolves dots.
+fn freely_read(path: &str) -> String {
+    let plain = percent_decoded(path, |_| false);
+    let (mut segments, mut ends_in_slash) = (Vec::new(), false);
+    for segment in plain.split(['/', '\\']).map(without_parameters) {
+        ends_in_slash = segment.is_empty() || is_dots(segment);
+        match segment {
+            "" | "." => {}
+            ".." => _ = segments.pop(),
+            segment => segments.push(segment),
+        }
+    }
+    let end = if ends_in_slash && !segments.is_empty() { "/" } else { "" };
+    format!("/{}{end}", segments.join("/"))
+}
+
+fn is_dots(segment: &str) -> bool {
+    matches!(segment, "." | "..")
+}
+
+fn without_parameters(segment: &str) -> &str {
+    segment.split(';').next().unwrap_or_default()
+}
+
+/// Without percent signs, but for bytes that stay encoded, with their digits in upper case.
+pub fn percent_decoded(text: &str, kept: impl Fn(u8) -> bool) -> String {
+    let mut bytes: Vec<u8> = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        let found = match after {
+            [high, low, ..] if *first == b'%' => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        match found.map(|(high, low)| high << 4 | low) {
+            None => bytes.push(*first),
+            Some(byte) => {
+                match kept(byte) {
+                    true => {
+                        bytes.extend([b'%', after[0].to_ascii_uppercase(), after[1].to_ascii_uppercase()])
+                    }
+                    false => bytes.push(byte),
+                }
+                rest = &after[2..];
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_spellings_of_a_path_have_one_normal_form() {
+        for spelling in [
+            "/login",
+            "//login",
+            "/%6cogin",
+            "/%6Cogin",
+            "/login;x=1",
+            "/login;",
+            "/;x/login",
+            "/;/;x//login;y;z",
+        ] {
+            assert_eq!(normal(spelling), "/login", "{spelling}");
+        }
+        for (path, form) in [
+            ("/", "/"),
+            ("", ""),
+            ("*", "*"),
+            ("/login/", "/login/"),
+            ("/login;x/", "/login/"),
+            ("/a%2fb", "/a%2Fb"),
+            ("/a%3bb", "/a%3Bb"),
+            ("/100%", "/100%"),
+            ("/100%25", "/100%"),
+            ("/%C3%A4", "/ä"),
+            ("/a/../b", "/a/../b"),
+        ] {
+            assert_eq!(normal(path), form, "{path}");
+        }
+    }
+
+    /// The spellings behind the first, sorted.
+    fn others(path: &str, purpose: Purpose) -> Vec<String> {
+        let mut all: Vec<_> = spellings(path, purpose).into_iter().map(Cow::into_owned).collect();
+        assert_eq!(all.remove(0), normal(path), "{path}");
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn a_path_with_dots_leads_where_a_server_resolves_it_to() {
+        for (path, leads) in [
+            ("/a/../admin", Some("/admin")),
+            ("/a/%2e%2E/admin", Some("/admin")),
+            ("/a/..%2fadmin", Some("/admin")),
+            ("/a/..;x=1/admin", Some("/admin")),
+            ("/a\\..\\admin", Some("/admin")),
+            ("/../../admin/./x", Some("/admin/x")),
+            ("/admin/.", Some("/admin/")),
+            ("/..", Some("/")),
+            ("/a/...", None),
+            ("/a.b", None),
+            ("/.well-known/x", None),
+            ("/a%2Fb", None),
+        ] {
+            assert_eq!(others(path, Purpose::Limit), Vec::from_iter(leads), "{path}");
+            assert_eq!(has_dots(path), leads.is_some(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_door_looks_at_a_path_as_it_is_written_and_as_the_freest_of_servers_reads_it() {
+        for (path, found) in [
+            ("/login", vec![]),
+            ("/login/", vec![]),
+            ("/a%20b", vec![]),
+            ("/a.css", vec![]),
+            ("/a%2Fb", vec!["/a/b"]),
+            ("/a\\b", vec!["/a/b"]),
+            ("/login;x", vec!["/login;x"]),
+            ("/login%3Bx", vec!["/login"]),
+            ("//login", vec!["//login"]),
+            ("/%6Cogin", vec!["/%6Cogin"]),
+            ("//a/../login", vec!["//a/../login", "/login"]),
+        ] {
+            for purpose in [Purpose::Deny, Purpose::Exempt] {
+                assert_eq!(others(path, purpose), found, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_plain_path_has_one_spelling() {
+        for (path, plain) in [
+            ("", true),
+            ("/", true),
+            ("/a/b-c/d", true),
+            ("/a/", true),
+            ("/ä", true),
+            ("//a", false),
+            ("/a//", false),
+            ("/a%2fb", false),
+            ("/a/../b", false),
+            ("/a.b", false),
+            ("/a;b", false),
+            ("/a\\b", false),
+        ] {
+            assert_eq!(is_plain(path), plain, "{path}");
+            assert!(!plain || normal(path) == path && !has_dots(path), "{path}");
+        }
+    }
+}
