@@ -15,7 +15,7 @@ use governor::clock::{self, FakeRelativeClock};
 use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use sluicegate::clock::{Clock, ManualClock};
-use sluicegate::policy::PolicyBuilder;
+use sluicegate::policy::{PolicyBuilder, Quotas};
 use sluicegate::{Key, MemoryStore, Policy, Quota, RateLimiter};
 
 use crate::harness::{Aim, Bench, Row, on_threads};
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     few_keys(&mut bench);
     other_algorithms(&mut bench);
     several(&mut bench);
+    own_quotas(&mut bench);
     suspension(&mut bench);
     resident(&mut bench);
     bench.finish()
@@ -355,6 +356,37 @@ fn several(bench: &mut Bench) {
     );
 }
 
+/// What it costs that each of 1,000 keys has another quota, beside one quota of all.
+fn own_quotas(bench: &mut Bench) {
+    let keys = shuffled(1_000, 0x9e37_79b9_7f4a_7c15);
+    let (own, one) = (store(Ticking::Quanta, 100_000), store(Ticking::Quanta, 100_000));
+    let [own, one] = [&own, &one].map(|store| on(generous(), store));
+    let quotas: Vec<Quotas> = (0..1_000).map(|more| own_quota(more).into()).collect();
+    let kept: Vec<RateLimiter> =
+        quotas.iter().map(|quotas| own.with_quotas(quotas).expect("it is possible")).collect();
+    let mut next = kept.iter().cycle();
+    bench.compare(
+        "1,000 keys of 1,000 quotas, kept limiters, to one quota",
+        Aim::Ratio(1.1),
+        walk(&keys, |key| ours(next.next().expect("it goes round"), key)),
+        walk(&keys, |key| ours(&one, key)),
+    );
+    let mut next = quotas.iter().cycle();
+    bench.compare(
+        "1,000 keys that bring 1,000 quotas, to one quota",
+        Aim::None,
+        walk(&keys, |key| {
+            let quotas = next.next().expect("it goes round");
+            ours(&own.with_quotas(quotas).expect("it is possible"), key)
+        }),
+        walk(&keys, |key| ours(&one, key)),
+    );
+}
+
+fn own_quota(more: u64) -> Quota {
+    Quota::per_second(1).burst(u64::from(BURST) - more)
+}
+
 /// A decision under a policy that suspends keys, beside the same without: when nobody is suspended, and while somebody is.
 fn suspension(bench: &mut Bench) {
     let keys = shuffled(1_000, 0x9e37_79b9_7f4a_7c15);
@@ -379,8 +411,11 @@ fn suspension(bench: &mut Bench) {
 
 /// Resident bytes per key, each side in a process of its own, so that neither gets memory that the other has freed.
 fn resident(bench: &mut Bench) {
-    let work = "resident bytes per key, 1 M keys in debt";
-    if !bench.wants(work) || resident_bytes().is_none() {
+    let rows = [
+        ("resident bytes per key, 1 M keys in debt", "ours", 24.0),
+        ("resident bytes per key, 1 M keys of 1,000 quotas in debt", "own", 32.0),
+    ];
+    if !rows.iter().any(|(work, ..)| bench.wants(work)) || resident_bytes().is_none() {
         return;
     }
     let count = if bench.is_smoke() { 10_000 } else { MANY };
@@ -393,39 +428,56 @@ fn resident(bench: &mut Bench) {
         let (bytes, evictions): (u64, u64) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         (bytes as f64 / count as f64, evictions)
     };
-    let ((bytes, evictions), (governor, _)) = (run("ours"), run("governor"));
-    bench.record(Row::fixed(work, "B/key", bytes, governor, Aim::Ours(24.0)));
-    bench.note(format_args!(
-        "{evictions} of {count} keys in debt were forgotten ({:.1} %) in a store of that capacity",
-        100.0 * evictions as f64 / count as f64
-    ));
+    let (governor, _) = run("governor");
+    for (work, side, aim) in rows {
+        if !bench.wants(work) {
+            continue;
+        }
+        let (bytes, evictions) = run(side);
+        bench.record(Row::fixed(work, "B/key", bytes, governor, Aim::Ours(aim)));
+        bench.note(format_args!(
+            "{evictions} of {count} keys in debt were forgotten ({:.1} %) in a store of that capacity",
+            100.0 * evictions as f64 / count as f64
+        ));
+    }
 }
 
 fn resident_child(side: &str, keys: usize) -> ExitCode {
     let mut key = name(0);
     let digits = key.len() - 10;
     let before = resident_bytes().expect("the parent has looked");
-    let mut fill = |decide: &dyn Fn(&String)| {
+    let mut fill = |decide: &dyn Fn(usize, &String)| {
         for index in 0..keys {
             use std::fmt::Write;
             key.truncate(digits);
             write!(key, "{index:010}").expect("a string takes everything");
-            decide(&key);
+            decide(index, &key);
         }
     };
     let (store, governor) = (store(Ticking::Default, keys), generous_governor());
     // Looked at while the policy is open: its table goes with it.
-    let after = if side == "ours" {
-        let policy = on(generous(), &store);
-        fill(&|key| {
-            black_box(ours(&policy, key));
-        });
-        resident_bytes()
-    } else {
-        fill(&|key| {
-            black_box(theirs(&governor, key));
-        });
-        resident_bytes()
+    let after = match side {
+        "ours" => {
+            let policy = on(generous(), &store);
+            fill(&|_, key| {
+                black_box(ours(&policy, key));
+            });
+            resident_bytes()
+        }
+        "own" => {
+            let policy = on(generous(), &store);
+            fill(&|index, key| {
+                let own = policy.with_quotas(own_quota(index as u64 % 1_000)).expect("it is possible");
+                black_box(ours(&own, key));
+            });
+            resident_bytes()
+        }
+        _ => {
+            fill(&|_, key| {
+                black_box(theirs(&governor, key));
+            });
+            resident_bytes()
+        }
     };
     let bytes = after.expect("the parent has looked").saturating_sub(before);
     println!("{bytes} {}", store.stats().evictions);

@@ -77,6 +77,52 @@ async fn sixteen_tasks_over_four_connections_admit_exactly_the_limit() {
     }
 }
 
+/// Four tasks on two instances, which walk through the customers in orders of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_customers_of_a_thousand_quotas_pass_exactly_what_each_has() {
+    const CUSTOMERS: usize = 100_000;
+    let server = Server::start();
+    let stores = instances(&server.url(), "customers").await;
+    let policy = Policy::gcra("api", quota(1)).build().unwrap();
+    let limiters: Vec<_> =
+        stores[..2].iter().map(|store| RateLimiter::new(store, policy.clone()).unwrap()).collect();
+    let limit = |customer: usize| 1 + customer as u64 % 1_000 % 3;
+    let passed: Arc<Vec<AtomicU64>> = Arc::new((0..CUSTOMERS).map(|_| AtomicU64::new(0)).collect());
+    let mut tasks = JoinSet::new();
+    for task in 0..4 {
+        let (limiter, passed) = (limiters[task % 2].clone(), Arc::clone(&passed));
+        tasks.spawn(async move {
+            // A prime that no number of customers has in common, for each task.
+            let step = [7_919, 15_013, 27_449, 39_119][task];
+            let order = (0..CUSTOMERS).map(|turn| (turn * step + task) % CUSTOMERS);
+            let mut order = order.peekable();
+            while order.peek().is_some() {
+                let asked: Vec<_> = order
+                    .by_ref()
+                    .take(256)
+                    .map(|customer| {
+                        let per_month = 1_000 + customer as u64 % 1_000;
+                        let own =
+                            Quota::new(per_month, Duration::from_secs(300 * 86_400)).burst(limit(customer));
+                        let own = limiter.with_quotas(own).unwrap();
+                        (customer, own.check(customer as u64))
+                    })
+                    .collect();
+                for (customer, verdict) in asked {
+                    let is_allowed = verdict.await.expect("the store answers").is_allowed();
+                    passed[customer].fetch_add(u64::from(is_allowed), Ordering::Relaxed);
+                }
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.expect("no task panics");
+    }
+    let each = passed.iter().enumerate().map(|(customer, passed)| (customer, passed.load(Ordering::Relaxed)));
+    let wrong: Vec<_> = each.filter(|(customer, passed)| *passed != limit(*customer)).collect();
+    assert!(wrong.is_empty(), "{} of them: {:?}", wrong.len(), &wrong[..wrong.len().min(9)]);
+}
+
 /// A decision that waits for the answers of others goes with the next call.
 #[tokio::test]
 async fn decisions_at_the_same_time_share_calls() {

@@ -4,8 +4,8 @@
 //! such a change moves no state at all; for the others it notes which buckets the new ones follow,
 //! and each key is handed over when it is next asked for. Nothing walks a table.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
@@ -15,7 +15,7 @@ use super::ahead::Ahead;
 use super::floors::Floors;
 use super::ground::{Ground, Time};
 use super::holds::Holds;
-use super::home::Home;
+use super::home::{Home, Shape};
 use super::plans::{Counted, MOST_PLANS, Plan, Rules};
 use super::table::Kept;
 use crate::algorithm::Rule;
@@ -38,17 +38,17 @@ pub(super) struct Bucket {
     pub(super) rules: Rules,
     /// Units that pass at once from rest.
     pub(super) capacity: u64,
-    pub(super) home: Home,
+    /// The table, and what it was made for: made for the first request that asks.
+    made: OnceLock<Made>,
+    /// What the table is to be made for; none once it is made.
+    shape: Mutex<Option<Shape>>,
+    ground: Arc<Ground>,
     /// Where it comes in the order in which several are locked.
     pub(super) number: u64,
     /// Mixed into every key's hash.
     pub(super) salt: u64,
     /// How many keys it is made for.
     keys: usize,
-    /// Whether it keeps accounts.
-    pub(super) accounts: bool,
-    /// Whether keys may bring quotas of their own.
-    pub(super) takes_quotas: bool,
     on_full: OnFull,
     pub(super) holds: Holds,
     pub(super) floors: Floors,
@@ -62,6 +62,12 @@ pub(super) struct Bucket {
     /// The latest moment to which a debt or a reserved turn of any key reaches.
     furthest_us: AtomicU64,
     longest_us: AtomicU64,
+}
+
+/// The table of a bucket.
+struct Made {
+    shape: Shape,
+    home: Home,
 }
 
 /// The plans of a key's quotas, in the order of the policy's; none where it is the policy's own.
@@ -92,7 +98,7 @@ const IDLE_AFTER_US: u64 = 60_000_000;
 
 impl Buckets {
     pub(super) fn new(
-        ground: &Ground,
+        ground: &Arc<Ground>,
         policy: &Arc<Policy>,
         predecessor: Option<&(Arc<Self>, Inherit)>,
     ) -> Result<Self, ConfigError> {
@@ -128,7 +134,7 @@ impl Buckets {
         Ok(Self::of(policy, each, older))
     }
 
-    fn afresh(ground: &Ground, policy: &Arc<Policy>, began_us: u64) -> Result<Self, ConfigError> {
+    fn afresh(ground: &Arc<Ground>, policy: &Arc<Policy>, began_us: u64) -> Result<Self, ConfigError> {
         let each = policy
             .quotas()
             .iter()
@@ -178,7 +184,7 @@ impl Buckets {
             if let Some(log) = quota.rule().log() {
                 ground.check_log(own.policy(), log).map_err(here)?;
             }
-            if matches!(bucket.home, Home::NarrowOwn(_)) && quota.rule().aux_bound() > NARROW_AUX {
+            if matches!(bucket.home(), Home::NarrowOwn(_)) && quota.rule().aux_bound() > NARROW_AUX {
                 let problem = format!(
                     "{} needs more room in memory than the table of this policy has: give the policy a quota that needs as much, such as this one",
                     quota.quota()
@@ -324,23 +330,21 @@ fn following(old: &Policy, new: &Policy) -> Vec<Vec<usize>> {
 }
 
 impl Bucket {
-    fn new(ground: &Ground, policy: &Policy, rule: Rule, began_us: u64) -> Result<Self, ConfigError> {
+    fn new(ground: &Arc<Ground>, policy: &Policy, rule: Rule, began_us: u64) -> Result<Self, ConfigError> {
         let keys = ground.keys_of(policy);
         if let Some(log) = rule.log() {
             ground.check_log(policy, log)?;
         }
-        // Allocated now, so that no decision is the first.
-        let home = Home::new(ground, policy, &rule);
         Ok(Self {
             rules: Rules::new(rule),
             longest_us: AtomicU64::new(rule.longest_spend_us()),
-            takes_quotas: policy.takes_quotas(),
             capacity: rule.capacity(),
-            home,
+            made: OnceLock::new(),
+            shape: Mutex::new(Some(Shape::of(policy))),
+            ground: Arc::clone(ground),
             number: ground.fresh_bucket(),
             salt: ground.fresh_salt(),
             keys,
-            accounts: policy.gives_back(),
             on_full: policy.on_full(),
             holds: Holds::new(keys),
             floors: Floors::new(keys),
@@ -352,10 +356,55 @@ impl Bucket {
         })
     }
 
-    /// Whether it is what a quota with that rule would get.
+    /// Whether it is what a quota with that rule would get. As long as no request has asked, it can still be made for more.
     fn serves(&self, ground: &Ground, policy: &Policy, rule: &Rule) -> bool {
-        let own = (&self.rules.own, self.keys, self.accounts, self.takes_quotas, self.on_full);
-        own == (rule, ground.keys_of(policy), policy.gives_back(), policy.takes_quotas(), policy.on_full())
+        if (&self.rules.own, self.keys, self.on_full) != (rule, ground.keys_of(policy), policy.on_full()) {
+            return false;
+        }
+        let Shape { accounts, quotas } = Shape::of(policy);
+        match &mut *self.shape.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(shape) => {
+                *shape = Shape { accounts: shape.accounts || accounts, quotas: shape.quotas || quotas };
+                true
+            }
+            None => self.made().shape == Shape { accounts, quotas },
+        }
+    }
+
+    /// The table of the keys. The first request of all has it made, so that a policy that nobody asks takes no memory.
+    #[inline]
+    pub(super) fn home(&self) -> &Home {
+        &self.made().home
+    }
+
+    /// Whether it keeps accounts.
+    #[inline]
+    pub(super) fn accounts(&self) -> bool {
+        self.made().shape.accounts
+    }
+
+    /// Whether keys may bring quotas of their own.
+    #[inline]
+    pub(super) fn takes_quotas(&self) -> bool {
+        self.made().shape.quotas
+    }
+
+    #[inline]
+    fn made(&self) -> &Made {
+        match self.made.get() {
+            Some(made) => made,
+            None => self.make(),
+        }
+    }
+
+    #[cold]
+    fn make(&self) -> &Made {
+        self.made.get_or_init(|| {
+            let shape = self.shape.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let shape = shape.unwrap_or(Shape { accounts: true, quotas: true });
+            let home = Home::new(&self.ground, (self.keys, self.on_full), shape, &self.rules.own);
+            Made { shape, home }
+        })
     }
 
     /// The plan of a rule; none if it is the policy's own.
@@ -363,7 +412,7 @@ impl Bucket {
         if *rule == self.rules.own {
             return Ok(None);
         }
-        let plan = self.takes_quotas.then(|| self.rules.plan(rule, now_us)).flatten();
+        let plan = self.takes_quotas().then(|| self.rules.plan(rule, now_us)).flatten();
         let plan = plan.ok_or_else(|| StoreError::new(StoreErrorKind::QuotasExhausted))?;
         self.longest_us.fetch_max(rule.longest_spend_us(), Ordering::Relaxed);
         Ok(Some(plan))
@@ -377,7 +426,7 @@ impl Bucket {
 
     /// The account of a key's bucket that leaves rest.
     pub(super) fn new_account(&self) -> Account {
-        if !self.accounts {
+        if !self.accounts() {
             return Account::default();
         }
         // Relaxed: it only has to be another number each time.
@@ -436,6 +485,10 @@ impl Bucket {
 
     /// Keys that are not at rest, and the most that fit.
     pub(super) fn fill(&self, now_us: u64) -> (usize, usize) {
-        (self.home.in_use(now_us), self.home.slots(self.keys))
+        let made = self.made.get();
+        let in_use = made.map_or(0, |made| made.home.in_use(now_us));
+        let planned = || *self.shape.lock().unwrap_or_else(PoisonError::into_inner);
+        let shape = made.map(|made| made.shape).or_else(planned);
+        (in_use, shape.map_or(0, |shape| shape.slots(&self.rules.own, self.keys)))
     }
 }

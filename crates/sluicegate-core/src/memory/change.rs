@@ -167,9 +167,9 @@ impl Place<'_> {
                 place.end_lease(cell, (receipt, trace), cost, now_us);
             }
             (_, place) if bucket.ahead.may_depend(&cell.by.rule, place.state(cell, now_us), now_us) => {}
-            (Some(trace), place) if bucket.accounts => place.give_back(cell, receipt, trace, cost, now_us),
+            (Some(trace), place) if bucket.accounts() => place.give_back(cell, receipt, trace, cost, now_us),
             // Without an account nobody knows by which quotas the units have drained.
-            (_, place) if !bucket.takes_quotas && !bucket.never_had(&ask) => {
+            (_, place) if !bucket.takes_quotas() && !bucket.never_had(&ask) => {
                 place.give(cell, now_us, Some(now_us.saturating_sub(receipt.at_us())), cost);
             }
             _ => {}
@@ -203,7 +203,7 @@ impl Place<'_> {
     }
 
     pub(super) fn given(&mut self, cell: &Cell<'_>, mut kept: Kept, given: u64, now_us: u64) {
-        if cell.bucket.accounts {
+        if cell.bucket.accounts() {
             let account = kept.account.plus(given).filter(|account| account.birth() != 0);
             kept.account = account.unwrap_or_else(|| cell.bucket.new_account());
         }

@@ -1,7 +1,7 @@
 //! Where the states of one quota live.
 //!
 //! A state is one word or two, an account is one more, and a log is a list: five kinds of home.
-//! Which one it is, is decided when the policy is opened, so that a decision branches once and then
+//! Which one it is, is decided when the first request asks, so that a decision branches once and then
 //! works on a table whose sizes the compiler knows.
 
 use std::sync::MutexGuard;
@@ -13,7 +13,7 @@ use super::table::{self, Kept, Locked, Table};
 use crate::algorithm::Rule;
 use crate::policy::{OnFull, Policy};
 
-/// The table of one quota of one policy, or its logs. Allocated when the policy is opened, and never larger.
+/// The table of one quota of one policy, or its logs. Allocated when the first request asks, and never larger.
 pub(super) enum Home {
     /// States of one word, five to a set of 64 bytes.
     Narrow(Table<5, 1, false>),
@@ -30,6 +30,15 @@ pub(super) enum Home {
     /// States, plans and accounts; four to two lines.
     KeptOwn(Table<4, 3, true, 4>),
     Logs(Logs),
+}
+
+/// What a table has room for beside states.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Accounts of what is given back.
+    pub(super) accounts: bool,
+    /// Quotas that keys bring.
+    pub(super) quotas: bool,
 }
 
 /// A set or shard of a home, locked.
@@ -71,28 +80,41 @@ macro_rules! tables {
     };
 }
 
+impl Shape {
+    pub(super) fn of(policy: &Policy) -> Self {
+        Self { accounts: policy.gives_back(), quotas: policy.takes_quotas() }
+    }
+
+    /// How many slots a table for as many keys has: whole sets. A log has none, and room for the keys.
+    pub(super) fn slots(self, rule: &Rule, keys: usize) -> usize {
+        let (of_a_set, per_cent) = match (self.quotas, self.accounts, rule.fits_one_word()) {
+            _ if rule.log().is_some() => return keys,
+            (true, false, true) | (true, true, _) => (4, OF_FOUR),
+            (true, false, false) | (false, false, true) => (5, OF_FIVE),
+            (false, false, false) | (false, true, true) => (3, OF_THREE),
+            (false, true, false) => (2, OF_TWO),
+        };
+        slots(keys, per_cent).div_ceil(of_a_set).max(1) * of_a_set
+    }
+}
+
 impl Home {
-    pub(super) fn new(ground: &Ground, policy: &Policy, rule: &Rule) -> Self {
-        let (keys, on_full) = (ground.keys_of(policy), policy.on_full());
-        let slots = |per_cent: usize| slots(keys, per_cent);
+    pub(super) fn new(ground: &Ground, (keys, on_full): (usize, OnFull), shape: Shape, rule: &Rule) -> Self {
+        let slots = shape.slots(rule, keys);
         let count = if on_full == OnFull::Inherit { &ground.inherited } else { &ground.evictions };
-        match rule.log() {
-            Some(log) => {
+        let Shape { accounts, quotas } = shape;
+        match (rule.log(), quotas, accounts, rule.fits_one_word()) {
+            (Some(log), ..) => {
                 let entries = ground.settings.log_entries;
-                let kept = (on_full, policy.takes_quotas());
-                Self::Logs(Logs::new(*log, (keys, entries), kept, ground.fresh_salt(), count))
+                Self::Logs(Logs::new(*log, (keys, entries), (on_full, quotas), ground.fresh_salt(), count))
             }
-            None if policy.takes_quotas() => match (rule.fits_one_word(), policy.gives_back()) {
-                (true, false) => Self::NarrowOwn(Table::new(slots(OF_FOUR), on_full, count)),
-                (false, false) => Self::WideOwn(Table::new(slots(OF_FIVE), on_full, count)),
-                (_, true) => Self::KeptOwn(Table::new(slots(OF_FOUR), on_full, count)),
-            },
-            None => match (rule.fits_one_word(), policy.gives_back()) {
-                (true, false) => Self::Narrow(Table::new(slots(OF_FIVE), on_full, count)),
-                (false, false) => Self::Wide(Table::new(slots(OF_THREE), on_full, count)),
-                (true, true) => Self::NarrowKept(Table::new(slots(OF_THREE), on_full, count)),
-                (false, true) => Self::WideKept(Table::new(slots(OF_TWO), on_full, count)),
-            },
+            (_, true, false, true) => Self::NarrowOwn(Table::new(slots, on_full, count)),
+            (_, true, false, false) => Self::WideOwn(Table::new(slots, on_full, count)),
+            (_, true, true, _) => Self::KeptOwn(Table::new(slots, on_full, count)),
+            (_, false, false, true) => Self::Narrow(Table::new(slots, on_full, count)),
+            (_, false, false, false) => Self::Wide(Table::new(slots, on_full, count)),
+            (_, false, true, true) => Self::NarrowKept(Table::new(slots, on_full, count)),
+            (_, false, true, false) => Self::WideKept(Table::new(slots, on_full, count)),
         }
     }
 
@@ -120,11 +142,6 @@ impl Home {
     /// Keys that are not at rest.
     pub(super) fn in_use(&self, now_us: u64) -> usize {
         tables!(self, Self, table => table.in_use(now_us), Self::Logs(logs) => logs.in_use(now_us))
-    }
-
-    /// The most keys that fit.
-    pub(super) fn slots(&self, keys: usize) -> usize {
-        tables!(self, Self, table => table.slots(), Self::Logs(_) => keys)
     }
 }
 

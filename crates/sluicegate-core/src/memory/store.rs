@@ -17,7 +17,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 /// Clones are handles to the same store. Limits hold for one process; nothing survives a restart.
 ///
 /// # Memory
-/// Each quota of each policy has a table of its own, allocated whole when the policy is opened, that never grows, whatever
+/// Each quota of each policy has a table of its own, allocated whole when a request first asks, that never grows, whatever
 /// keys arrive. Its size is set in keys: by [`PolicyBuilder::table_size`](crate::policy::PolicyBuilder::table_size), or for all policies
 /// by [`MemoryStoreBuilder::table_size`](super::MemoryStoreBuilder::table_size). The memory of a store is the sum:
 ///

@@ -45,6 +45,12 @@ impl Alone {
         self.opened.get_or_init(open).as_ref()
     }
 
+    /// Whether nothing that was decided alone is forgotten when the policy is closed now.
+    pub(super) fn may_close(&self) -> bool {
+        let opened = self.opened.get().and_then(Option::as_ref);
+        opened.is_none_or(|opened| self.store().may_close(opened))
+    }
+
     /// The store on which it is.
     pub(super) fn store(&self) -> &dyn Store {
         &**self.memory.store()

@@ -54,7 +54,7 @@ pub(crate) fn replaced(store: &dyn Store, old: &PreparedPolicy, new: &PreparedPo
 
 /// Whether nothing is forgotten when a policy is closed now, with the buckets of its suspension.
 pub(crate) fn may_close(store: &dyn Store, policy: &PreparedPolicy) -> bool {
-    store.may_close(policy) && buckets(policy).all(|bucket| store.may_close(bucket))
+    policy.may_close(store) && buckets(policy).all(|bucket| bucket.may_close(store))
 }
 
 /// The buckets that say whether a key is suspended under this policy: the first is the one in which it is suspended. Under a

@@ -17,7 +17,7 @@ use crate::memory::plans::Plan;
 use crate::memory::table::{Table, state_words};
 use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
 
-/// The one bucket of a policy that keeps no accounts.
+/// The one bucket of a policy.
 pub(in crate::memory) struct Alone {
     ground: Arc<Ground>,
     bucket: Arc<Bucket>,
@@ -37,7 +37,7 @@ impl Alone {
         let buckets_of = |policy: &PreparedPolicy| policy.replaced::<Buckets>().ok();
         let buckets = buckets_of(policy)?;
         let [bucket] = &*buckets.each else { return None };
-        if bucket.accounts {
+        if policy.policy().gives_back() {
             return None;
         }
         let plans = policy.own().map(|own| buckets.plans(policy, own, ground.clock.now_us()));
@@ -121,13 +121,15 @@ impl ShortWay for Alone {
             return otherwise();
         }
         let asked = (key, cost);
-        match &self.bucket.home {
+        match self.bucket.home() {
             Home::Narrow(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
             Home::Wide(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
             Home::NarrowOwn(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
             Home::WideOwn(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
-            Home::Logs(logs) => self.decided(self.spend_in_log(logs, asked), cost, otherwise),
-            Home::NarrowKept(_) | Home::WideKept(_) | Home::KeptOwn(_) => otherwise(),
+            Home::Logs(logs) if !self.bucket.accounts() => {
+                self.decided(self.spend_in_log(logs, asked), cost, otherwise)
+            }
+            Home::Logs(_) | Home::NarrowKept(_) | Home::WideKept(_) | Home::KeptOwn(_) => otherwise(),
         }
     }
 
@@ -136,7 +138,7 @@ impl ShortWay for Alone {
             return false;
         }
         let asked = (key, cost);
-        let spent = match &self.bucket.home {
+        let spent = match self.bucket.home() {
             Home::Narrow(table) => self.spend_in(table, asked),
             Home::Wide(table) => self.spend_in(table, asked),
             Home::NarrowOwn(table) => self.spend_in(table, asked),

@@ -120,7 +120,7 @@ impl Inner {
     fn spend_several<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
         let mut places = [const { None }; N];
         for (asked, place) in few.iter().zip(&mut places) {
-            match &asked.bucket.home {
+            match asked.bucket.home() {
                 Home::Narrow(table) => *place = Some(Place::Narrow(table.lock(table.set_of(asked.hash)))),
                 Home::Wide(table) => *place = Some(Place::Wide(table.lock(table.set_of(asked.hash)))),
                 _ => return None,
@@ -137,7 +137,7 @@ impl Inner {
         let now_us = self.ground.clock.now_us();
         let mut sets = [const { None }; N];
         for (asked, set) in few.iter().zip(&mut sets) {
-            let Home::Narrow(table) = &asked.bucket.home else { return None };
+            let Home::Narrow(table) = asked.bucket.home() else { return None };
             *set = Some(table.lock(table.set_of(asked.hash)));
         }
         spend(few, sets, || now_us)

@@ -53,7 +53,7 @@ impl Inner {
         }
         let waits = departs_us > now_us;
         let leases = cells.iter().any(|cell| cell.ask.mode() == Mode::Lease);
-        let is_told = waits || leases || cells.iter().any(|cell| cell.bucket.accounts);
+        let is_told = waits || leases || cells.iter().any(|cell| cell.bucket.accounts());
         let mut effects: SmallVec<[Effect; 4]> = cells
             .iter()
             .map(|cell| match cell {
@@ -104,7 +104,7 @@ impl Inner {
         at: (u8, u8),
     ) -> Cell<'a> {
         let hash = self.ground.hash(bucket.salt, ask.key());
-        Cell { bucket, by, ask, hash, at, spot: (bucket.number, bucket.home.index_of(hash)), place: 0 }
+        Cell { bucket, by, ask, hash, at, spot: (bucket.number, bucket.home().index_of(hash)), place: 0 }
     }
 }
 
@@ -113,7 +113,7 @@ impl Inner {
 fn begin_all(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) {
     for asked in cells.chunk_by(|one, other| one.at.0 == other.at.0) {
         let begins = |count, cell: &Cell<'_>| count + usize::from(places[cell.place].begin(cell, now_us));
-        if asked.iter().fold(0, begins) > 0 && asked[0].bucket.takes_quotas {
+        if asked.iter().fold(0, begins) > 0 && asked[0].bucket.takes_quotas() {
             for cell in asked {
                 let place = &mut places[cell.place];
                 let kept = place.kept(cell, now_us);
@@ -128,12 +128,12 @@ fn begin_all(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) {
 fn count_reports(cells: &mut Cells<'_>, places: &Places<'_>, now_us: u64) {
     for asked in cells.chunk_by_mut(|one, other| one.at.0 == other.at.0) {
         let mode = asked[0].ask.mode();
-        if !asked[0].bucket.takes_quotas || !(mode.gives_back() || mode == Mode::Depart) {
+        if !asked[0].bucket.takes_quotas() || !(mode.gives_back() || mode == Mode::Depart) {
             continue;
         }
         let entry = |cell: &Cell<'_>| places[cell.place].entry(cell.hash);
         if asked.iter().any(|cell| entry(cell).state.until_us > now_us) {
-            for cell in asked.iter_mut().filter(|cell| !matches!(cell.bucket.home, Home::Logs(_))) {
+            for cell in asked.iter_mut().filter(|cell| !matches!(cell.bucket.home(), Home::Logs(_))) {
                 let plan = entry(cell).plan;
                 cell.by = Counted { rule: cell.bucket.rules.numbered(plan), plan };
             }
@@ -146,7 +146,7 @@ fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Place
     let heirs = handovers.iter().flat_map(|handover| &handover.heirs);
     let theirs = heirs.flat_map(|(heir, follows)| std::iter::once(heir).chain(follows));
     let mut spots: SmallVec<[(Spot, &'a Home); 4]> =
-        cells.iter().chain(theirs).map(|cell| (cell.spot, &cell.bucket.home)).collect();
+        cells.iter().chain(theirs).map(|cell| (cell.spot, cell.bucket.home())).collect();
     spots.sort_unstable_by_key(|(spot, _)| *spot);
     spots.dedup_by_key(|(spot, _)| *spot);
     let place = |cell: &mut Cell<'_>| {

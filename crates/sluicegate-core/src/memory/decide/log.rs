@@ -13,7 +13,7 @@ impl Inner {
     #[inline]
     pub(super) fn decide_log(&self, logs: &Logs, bucket: &Bucket, ask: &Ask<'_>) -> DecisionFuture {
         let in_general = || DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
-        if ask.mode() != Mode::Spend || bucket.accounts {
+        if ask.mode() != Mode::Spend || bucket.accounts() {
             return in_general();
         }
         let (hash, cost) = (self.ground.hash(bucket.salt, ask.key()), ask.cost());

@@ -44,7 +44,7 @@ impl Inner {
     #[inline]
     fn level<'a>(&self, ask: &Ask<'a>) -> Option<Level<'a>> {
         let bucket = alone(ask)?;
-        match &bucket.home {
+        match bucket.home() {
             Home::Narrow(table) => Some((bucket, table, self.ground.hash(bucket.salt, ask.key()))),
             _ => None,
         }

@@ -43,7 +43,7 @@ impl Inner {
         if let [ask] = asks
             && let Some(bucket) = alone(ask)
         {
-            return match &bucket.home {
+            return match bucket.home() {
                 Home::Narrow(table) => self.decide_single(table, bucket, ask),
                 Home::Wide(table) => self.decide_single(table, bucket, ask),
                 Home::NarrowKept(table) => self.decide_single(table, bucket, ask),

@@ -104,11 +104,6 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         Locked(At { set, table: self, index })
     }
 
-    /// How many slots there are.
-    pub(super) fn slots(&self) -> usize {
-        self.sets.len() * SLOTS
-    }
-
     /// How many slots hold a state that is not at rest. Reads the whole table, without a lock.
     pub(super) fn in_use(&self, now_us: u64) -> usize {
         let states = self.sets.iter().flat_map(|set| &set.states);

@@ -121,6 +121,17 @@ async fn what_a_process_has_let_pass_by_itself_counts_in_its_next_outage() {
 }
 
 #[tokio::test]
+async fn a_policy_whose_keys_owe_to_the_process_alone_may_not_be_closed() {
+    let [local, allow, _] = limiters(&mute(StoreErrorKind::Unavailable, false));
+    assert!(local.may_close(), "nothing was asked");
+    for limiter in [&local, &allow] {
+        assert!(limiter.check("ada").await.unwrap().is_allowed());
+    }
+    assert!(!local.may_close());
+    assert!(allow.may_close(), "nobody counts");
+}
+
+#[tokio::test]
 async fn a_process_by_itself_decides_by_the_quotas_that_a_key_brings_and_by_a_policy_that_is_replaced() {
     let store = mute(StoreErrorKind::Unavailable, true);
     let admitted = async |limiter: &RateLimiter| {

@@ -88,6 +88,23 @@ fn threads_that_bring_different_quotas_never_pass_more_than_each_key_has() {
     }
 }
 
+/// A table is made when a request first asks, for all that was said by then.
+#[test]
+fn a_policy_that_takes_quotas_before_anybody_asks_has_one_table() {
+    for algorithm in ALL {
+        let (store, _) = store_for(1_000, 1 << 20);
+        let api = limiter(&store, "api", algorithm, Quota::per_hour(10));
+        api.keep_accounts().unwrap();
+        let own = with(&api, Quota::per_hour(20));
+        assert!(store.stats().slots < 3_500, "{algorithm}: {:?}", store.stats());
+        assert!(passes(&own, "ada") && passes(&api, "bob"));
+        let before = answer(own.peek("carol")).remaining();
+        let mut receipt = answer(own.check("carol")).take_receipt(0).expect("accounts are kept");
+        let _ = answer(own.refund_of(&mut receipt, "carol", 1));
+        assert_eq!(answer(own.peek("carol")).remaining(), before, "{algorithm}");
+    }
+}
+
 #[test]
 fn units_that_were_spent_under_one_quota_count_under_the_next() {
     for algorithm in ALL.into_iter().filter(|algorithm| !crate::support::is_queue(*algorithm)) {
