@@ -20,7 +20,7 @@ const NAMES: [(&str, usize); 25] = [
     ("limiter", 10),
     ("limits", 31),
     ("memory", 3),
-    ("observed", 19),
+    ("observed", 20),
     ("outgoing", 3),
     ("overflow", 10),
     ("policy", 15),

@@ -285,6 +285,15 @@ async fn a_key_is_looked_up_and_reset_by_keyboard_alone_with_scripts_off() {
         assert!(text.contains(done), "{button}: {text}");
     }
     assert_eq!(remaining().await, 5);
+    // Loading the page again asks nothing of the operator and does nothing again.
+    service.login.check(Ipv4Addr::new(203, 0, 113, 9)).await.unwrap();
+    page.value_of("location.reload()").await;
+    assert_eq!(page.loaded().await, 200);
+    let text = page.text().await;
+    assert!(text.contains("the key is released") && text.contains("4 of 5 left"), "{text}");
+    assert_eq!(remaining().await, 4);
+    let address = page.value_of("location.search").await.to_string();
+    assert!(address.contains("result=") && !address.contains("203.0"), "{address}");
 }
 
 #[tokio::test]

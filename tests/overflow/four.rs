@@ -144,7 +144,7 @@ async fn survives(fsync: &str, may_lose: usize) {
     times.sort_unstable();
     let shortest = times.windows(3 * RATE + 1).map(|turns| turns[3 * RATE] - turns[0]).min().unwrap();
     // A visitor that was told to come back in five seconds has missed its turn by that, and others take it meanwhile. Once all are back,
-    // they enter in the order in which they came.
+    // they enter in the order of their places.
     let back = killed + away + Duration::from_secs(7);
     visits.sort_by_key(|visit| visit.came);
     let entered = |visit: &Visit| entries.iter().find(|(number, _)| *number == visit.number).unwrap().1;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::header::{COOKIE, RETRY_AFTER, SET_COOKIE};
 use http::request::Builder;
 use http::{Request, Response, StatusCode};
+use sluicegate::PeerIp;
 use sluicegate::overflow::line::MemoryLine;
 use sluicegate::overflow::{WaitingRoom, WaitingRoomLayer};
 use sluicegate_tests::random::Random;
@@ -159,6 +160,30 @@ async fn a_flash_sale_lets_in_at_the_rate_in_order_and_uses_the_places_of_those_
     // As many as a busy machine serves in a build for tests; 10000 and 1000 are for a machine that has nothing else to do.
     let of = |name: &str, usual| std::env::var(name).map_or(usual, |number| number.parse().unwrap());
     flash_sale(of("SLUICEGATE_SALE_VISITORS", 2_000), of("SLUICEGATE_SALE_RATE", 200)).await;
+}
+
+/// One cookie on a hundred connections once was a hundred visitors, of whom one might be inside.
+#[tokio::test]
+async fn a_pass_that_is_handed_to_a_hundred_clients_lets_none_of_them_in() {
+    let room = WaitingRoom::builder("sale", "100/s").most_active(1).places_per_client(2, PeerIp::new());
+    let room = room.build(MemoryLine::new()).unwrap();
+    let server = serve(shop(&room, &Entries::default())).await;
+    let mut buyer = Client::connect(server).await;
+    let first = buyer.get("/").await;
+    assert_eq!(first.status(), StatusCode::OK);
+    let pass = first.headers()[SET_COOKIE].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let mut others = JoinSet::new();
+    for number in 1..=100 {
+        let pass = pass.clone();
+        others.spawn(async move {
+            let mut other = Client::connect_from([127, 0, 1, number], server).await;
+            whole(other.begin_with(Request::get("/").header(COOKIE, pass), "").await).await.status()
+        });
+    }
+    let let_in = others.join_all().await.into_iter().filter(|status| *status == StatusCode::OK).count();
+    assert_eq!((let_in, room.status().active), (0, Some(1)));
+    let again = whole(buyer.begin_with(Request::get("/").header(COOKIE, pass), "").await).await;
+    assert_eq!(again.status(), StatusCode::OK);
 }
 
 /// The number that the page shows as the visitor's place.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::algorithm::Algorithm;
 use crate::error::ConfigError;
 use crate::text::{Fault, number, number_or_none};
 use crate::time_span::TimeSpan;
@@ -23,6 +24,7 @@ use crate::time_span::TimeSpan;
 /// | period | the span that the limit is for | | 1 microsecond to ten years |
 /// | burst | units that may be spent at once from rest | the limit | at least 1; buckets only |
 /// | start | units of a key that the store does not know | the burst | at most the burst; buckets only, no queues |
+/// | by | the [algorithm](crate::Algorithm) that counts it | that of its policy | any, where a policy takes the quota |
 ///
 /// No quota refuses everything: deny such requests where they come in, by `deny` of a layer or of a rules file.
 ///
@@ -60,6 +62,7 @@ pub struct Quota {
     period: Duration,
     burst: u64,
     start: Option<u64>,
+    algorithm: Option<Algorithm>,
 }
 
 impl Quota {
@@ -68,7 +71,7 @@ impl Quota {
     /// Any period of at least a microsecond works with the buckets, a third of a second too: it is
     /// kept as an exact ratio. Windows need whole microseconds.
     pub const fn new(limit: u64, period: Duration) -> Self {
-        Self { limit, period, burst: limit, start: None }
+        Self { limit, period, burst: limit, start: None, algorithm: None }
     }
 
     /// `limit` units a second.
@@ -162,6 +165,27 @@ impl Quota {
         self
     }
 
+    /// Counts this quota by an algorithm of its own. Default: that of its policy. As text `by fixed-window`, behind all else.
+    ///
+    /// So one policy can refill in several ways, and still spends from all of its quotas or from none:
+    ///
+    /// ```
+    /// use sluicegate_core::algorithm::Refill;
+    /// use sluicegate_core::{Algorithm, Policy, Quota};
+    ///
+    /// // A hundred a minute that come back one by one, and ten thousand a day that come back at midnight UTC.
+    /// let api = Policy::gcra("api", "100/min").and("10000/d by token-bucket-aligned").build()?;
+    /// let midnight = Algorithm::TokenBucket(Refill::AlignedInterval);
+    /// assert_eq!(api, Policy::gcra("api", "100/min").and(Quota::per_day(10_000).counted_by(midnight)).build()?);
+    /// assert_eq!(api.quotas()[1].algorithm(), midnight);
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub const fn counted_by(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = Some(algorithm);
+        self
+    }
+
     /// Units per period.
     pub const fn limit(&self) -> u64 {
         self.limit
@@ -184,6 +208,17 @@ impl Quota {
     pub const fn start(&self) -> Option<u64> {
         self.start
     }
+
+    /// The algorithm that counts it, if [`counted_by`](Self::counted_by) has said so.
+    pub const fn algorithm(&self) -> Option<Algorithm> {
+        self.algorithm
+    }
+
+    /// The same quota, counted by this algorithm, or by that of its policy.
+    pub(crate) const fn with_algorithm(mut self, algorithm: Option<Algorithm>) -> Self {
+        self.algorithm = algorithm;
+        self
+    }
 }
 
 impl fmt::Display for Quota {
@@ -193,14 +228,18 @@ impl fmt::Display for Quota {
         if self.burst != self.limit {
             write!(f, " burst {}", self.burst)?;
         }
-        self.start.map_or(Ok(()), |start| write!(f, " start {start}"))
+        if let Some(start) = self.start {
+            write!(f, " start {start}")?;
+        }
+        self.algorithm.map_or(Ok(()), |algorithm| write!(f, " by {algorithm}"))
     }
 }
 
 impl FromStr for Quota {
     type Err = ConfigError;
 
-    /// Reads `"100/min"`, `"10/s burst 20"`, `"5 per minute"`, `"1000/1h"`, `"3/500ms"`, `"60/min burst 100 start 10"`.
+    /// Reads `"100/min"`, `"10/s burst 20"`, `"5 per minute"`, `"1000/1h"`, `"3/500ms"`, `"60/min burst 100 start 10"`,
+    /// `"10000/d by token-bucket-aligned"`.
     ///
     /// # Errors
     /// [`Unreadable`](crate::error::ConfigErrorKind::Unreadable) when the text is not a quota,
@@ -213,9 +252,13 @@ impl FromStr for Quota {
 }
 
 fn parse(text: &str) -> Result<Quota, Fault<'_>> {
-    let (text, start) = match text.trim().split_once("start") {
-        Some((text, start)) => (text.trim_end(), Some(number_or_none(start, "start")?)),
+    let (text, algorithm) = match text.trim().split_once(" by ") {
+        Some((text, algorithm)) => (text.trim_end(), Some(self::algorithm(algorithm.trim())?)),
         None => (text.trim(), None),
+    };
+    let (text, start) = match text.split_once("start") {
+        Some((text, start)) => (text.trim_end(), Some(number_or_none(start, "start")?)),
+        None => (text, None),
     };
     let (rate, burst) = match text.split_once("burst") {
         Some((rate, burst)) => (rate.trim_end(), Some(number(burst, "burst")?)),
@@ -227,7 +270,12 @@ fn parse(text: &str) -> Result<Quota, Fault<'_>> {
     })?;
     let quota = Quota::new(number(limit, "limit")?, TimeSpan::of_period(period.trim())?);
     let quota = burst.map_or(quota, |burst| quota.burst(burst));
-    Ok(start.map_or(quota, |start| quota.starting_with(start)))
+    let quota = start.map_or(quota, |start| quota.starting_with(start));
+    Ok(quota.with_algorithm(algorithm))
+}
+
+fn algorithm(text: &str) -> Result<Algorithm, Fault<'_>> {
+    text.parse().map_err(|error: ConfigError| Fault::unreadable(text, error.problem().to_owned()))
 }
 
 /// Anything that a policy takes as a quota: a [`Quota`], or its text.
@@ -302,6 +350,8 @@ mod tests {
         assert_eq!("10/s burst 20 start 5".parse(), Ok(Quota::per_second(10).starting_with(5).burst(20)));
         assert_eq!("10/s start 0".parse(), Ok(Quota::per_second(10).starting_with(0)));
         assert_eq!("1_000_000/30d".parse(), Ok(Quota::new(1_000_000, Duration::from_secs(2_592_000))));
+        let log = Quota::per_second(10).burst(20).starting_with(5).counted_by(Algorithm::SlidingLog);
+        assert_eq!("10 per s  burst 20 start 5  by  sliding-log ".parse(), Ok(log));
     }
 
     #[test]
@@ -317,6 +367,9 @@ mod tests {
             "2/d",
             "9/s start 0",
             "9/s burst 12 start 9",
+            "10000/d by token-bucket-aligned",
+            "9/s burst 12 start 9 by gcra",
+            "5/min by sliding-log-in-20",
         ] {
             assert_eq!(text.parse::<Quota>().unwrap().to_string(), text);
         }
@@ -342,6 +395,12 @@ mod tests {
             ("5/-1s", "\"-1s\" is not a unit"),
             ("5/min start", "the start \"\" is not a whole number"),
             ("5/min start 1 burst 9", "the start \"1 burst 9\" is not a whole number"),
+            (
+                "5/min by midnight",
+                "\"midnight\" does not say by which algorithm the quota is counted: use \"fixed",
+            ),
+            ("5/min by gcra burst 9", "\"gcra burst 9\" does not say by which algorithm"),
+            ("5/min by", "\"by\" after the unit of time is not understood"),
         ] {
             let message = text.parse::<Quota>().unwrap_err().to_string();
             assert!(message.contains(problem), "{text:?}: {message}");

@@ -80,7 +80,7 @@ use proc_macro::TokenStream;
 /// # Parameters
 /// | parameter | what it says | default |
 /// |---|---|---|
-/// | `"5/min"`, `"10/s burst 20"`, `"60/min burst 100 start 10"` | the quota; of several, all must have room | required |
+/// | `"5/min"`, `"10/s burst 20"`, `"60/min burst 100 start 10"`, `"10000/d by fixed-window"` | the quota; of several, all must have room | required |
 /// | `quota = LOGIN` | a quota from a constant, text or `Quota`; or `quota = env("LOGIN_LIMIT")` from the environment | |
 /// | `name = "login"` | the policy's name in header fields, logs and the store | the function's path, `shop.users.login` |
 /// | `algorithm = "sliding-counter"` | one of `Algorithm`'s names | `"gcra"`, as in the README |

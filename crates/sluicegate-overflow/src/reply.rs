@@ -87,7 +87,7 @@ impl Reason {
     /// One sentence for the visitor.
     pub fn sentence(self) -> &'static str {
         match self {
-            Self::Waiting => "Visitors are let in one by one, in the order in which they came.",
+            Self::Waiting => "Visitors are let in one by one, in the order of their places.",
             Self::NotOpen => "It has not begun yet. Your place is drawn by lot when it begins.",
             Self::Paused => "Nobody is let in at the moment. You keep your place.",
             Self::Full => "The waiting room is full. Please come back later.",

@@ -7,9 +7,10 @@
 //! | 8 | the beginning of a BLAKE3 hash of the room's name |
 //! | 8, 4 | the number and the lot of the place |
 //! | 8, 8 | issued and expires, in microseconds since the Unix epoch |
+//! | 8 | a digest of the key of its client, or 0 where the room knows no client |
 //! | 32 | a BLAKE3 hash of all that, keyed by the secret |
 //!
-//! Numbers are big-endian, and the whole is Base64 for URLs without padding: 92 letters. It is not encrypted: a visitor may read
+//! Numbers are big-endian, and the whole is Base64 for URLs without padding: 103 letters. It is not encrypted: a visitor may read
 //! its place, and cannot change it. Keys are derived from the secrets, so that a secret of any length from 16 bytes on will do.
 
 use std::fmt;
@@ -30,6 +31,8 @@ pub(crate) struct Ticket {
     /// Microseconds of the room's clock, as all moments here.
     pub(crate) issued_us: u64,
     pub(crate) expires_us: u64,
+    /// Whose it is, by [`Secrets::client`]; 0 if it is good for whoever shows it.
+    pub(crate) client: u64,
 }
 
 /// The use of a ticket.
@@ -46,6 +49,7 @@ pub(crate) enum Fault {
     Forged,
     OtherRoom,
     Expired,
+    OtherClient,
 }
 
 impl fmt::Display for Fault {
@@ -55,6 +59,7 @@ impl fmt::Display for Fault {
             Self::Forged => "the ticket is not signed by this service",
             Self::OtherRoom => "the ticket is for another room",
             Self::Expired => "the ticket has expired",
+            Self::OtherClient => "the ticket is another client's",
         })
     }
 }
@@ -63,17 +68,17 @@ impl fmt::Display for Fault {
 const SHORTEST: usize = 16;
 
 /// The bytes of a ticket without its signature.
-const LENGTH: usize = 37;
+const LENGTH: usize = 45;
 
 /// A ticket in text, in bytes.
-const TEXT: usize = (LENGTH + blake3::OUT_LEN) * 4 / 3;
+const TEXT: usize = ((LENGTH + blake3::OUT_LEN) * 4).div_ceil(3);
 
 /// The keys of one room's tickets: the first signs, and all are believed.
 pub(crate) struct Secrets {
     room: [u8; 8],
     keys: Vec<[u8; 32]>,
-    /// Hides whose places are counted together.
-    clients: [u8; 32],
+    /// Hide whose places are counted together, one for each secret.
+    clients: Vec<[u8; 32]>,
 }
 
 impl Secrets {
@@ -90,17 +95,26 @@ impl Secrets {
         let key =
             |secret: &Vec<u8>| blake3::derive_key("sluicegate 2026-11-22 tickets of waiting rooms", secret);
         let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(room.as_bytes()).as_bytes();
-        let clients = [secrets.first().map_or(&[][..], Vec::as_slice), room.as_bytes()].concat();
+        let clients = |secret: &Vec<u8>| {
+            let material = [secret, room.as_bytes()].concat();
+            blake3::derive_key("sluicegate 2026-11-22 clients of waiting rooms", &material)
+        };
         Ok(Self {
             room: [a, b, c, d, e, f, g, h],
             keys: secrets.iter().map(key).collect(),
-            clients: blake3::derive_key("sluicegate 2026-11-22 clients of waiting rooms", &clients),
+            clients: secrets.iter().map(clients).collect(),
         })
     }
 
     /// A digest of a client's key. Addresses are few: without the secret it says nothing, and it is another one in each room.
     pub(crate) fn client(&self, key: &[u8]) -> u64 {
-        number(blake3::keyed_hash(&self.clients, key).as_bytes(), 0)
+        self.client_in(false, key)
+    }
+
+    /// The same in a ticket that the former secret has signed, or that of now.
+    pub(crate) fn client_in(&self, is_of_former: bool, key: &[u8]) -> u64 {
+        let clients = self.clients.get(usize::from(is_of_former));
+        clients.map_or(0, |clients| number(blake3::keyed_hash(clients, key).as_bytes(), 0))
     }
 
     /// The ticket as text, of letters, digits, `-` and `_`.
@@ -115,6 +129,7 @@ impl Secrets {
         bytes.extend(ticket.place.lot.to_be_bytes());
         bytes.extend(ticket.issued_us.to_be_bytes());
         bytes.extend(ticket.expires_us.to_be_bytes());
+        bytes.extend(ticket.client.to_be_bytes());
         let signature = self.keys.first().map(|key| blake3::keyed_hash(key, &bytes));
         bytes.extend(signature.iter().flat_map(|hash| *hash.as_bytes()));
         URL_SAFE_NO_PAD.encode(bytes)
@@ -139,7 +154,8 @@ impl Secrets {
             return Err(Fault::OtherRoom);
         }
         let is = if is == 1 { Is::Pass } else { Is::Place };
-        let ticket = Ticket { is, place, issued_us: number(signed, 21), expires_us: number(signed, 29) };
+        let (issued_us, expires_us, client) = (number(signed, 21), number(signed, 29), number(signed, 37));
+        let ticket = Ticket { is, place, issued_us, expires_us, client };
         if ticket.expires_us <= now_us {
             return Err(Fault::Expired);
         }
@@ -160,8 +176,13 @@ fn lot(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    const TICKET: Ticket =
-        Ticket { is: Is::Pass, place: Place { number: 7, lot: 9 }, issued_us: 5, expires_us: 1_000 };
+    const TICKET: Ticket = Ticket {
+        is: Is::Pass,
+        place: Place { number: 7, lot: 9 },
+        issued_us: 5,
+        expires_us: 1_000,
+        client: 11,
+    };
 
     fn secrets(room: &str, of: &[u8]) -> Secrets {
         let all: Vec<Vec<u8>> = of.iter().map(|byte| vec![*byte; 16]).collect();
@@ -199,6 +220,11 @@ mod tests {
         let address = b"198.51.100.7";
         let client = secrets("sale", &[1, 2]).client(address);
         assert_eq!(client, secrets("sale", &[1]).client(address), "the former secret is no part of it");
+        assert_eq!(
+            client,
+            secrets("sale", &[2, 1]).client_in(true, address),
+            "tickets of it are known by it"
+        );
         let plain = number(blake3::hash(address).as_bytes(), 0);
         let others = [secrets("sale", &[2]).client(address), secrets("other", &[1]).client(address), plain];
         assert!(!others.contains(&client), "{client}: {others:?}");

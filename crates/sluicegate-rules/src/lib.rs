@@ -135,7 +135,7 @@
 //! |---|---|---|
 //! | `quota` | `5/min`, `10/s burst 20`, `60/min burst 100 start 10`, or a list of quotas that all hold | |
 //! | `quota_by`, `overrides` | which keys have [quotas of their own](#keys-with-quotas-of-their-own-quota_by-and-overrides) | none |
-//! | `algorithm` | how it is counted, by the names of [`Algorithm`](sluicegate_core::Algorithm) | `gcra` |
+//! | `algorithm` | how it is counted, by the names of [`Algorithm`](sluicegate_core::Algorithm); a quota may name its own, as in `[100/min, 10000/d by token-bucket-aligned]` | `gcra` |
 //! | `mode` | `enforce`, `shadow` (counted, and refuses nobody) or `off` | `enforce` |
 //! | `on_exceeded` | `deny`, or a wait as `wait 5s`; `room` makes it a [waiting room](#waiting-rooms-on_exceeded-room) | `deny` |
 //! | `count_rejected` | `true` where refused requests spend too: a client that goes on after a refusal has to pause | `false` |

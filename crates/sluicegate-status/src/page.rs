@@ -22,7 +22,8 @@ use crate::desk::Desk;
 /// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/policies/{name}`, `/rooms/{name}` | POST, JSON | the same for programs |
 ///
 /// A router may cut off the path in front, or leave it: only its end counts. `HEAD` is answered as `GET`. A field that is left out of a form
-/// is not there; a form comes back as the page, with a sentence about what was done or why it was not.
+/// is not there. A form that has done something is answered with 303: the browser is led to the page with the result on it, which is in its
+/// address for an hour, sealed, so that loading it again sends nothing again. One that has not comes back as the page, with the reason.
 ///
 /// # What stands on it
 /// | part | what it shows |
@@ -32,7 +33,7 @@ use crate::desk::Desk;
 /// | stores | what has befallen them: breakers that opened, errors, decisions without them, keys not settled, evictions |
 /// | policies | a row each: quotas, mode and algorithm, what an operator has made of it and until when; allowed and rejected a second, waiting; the last hour in bars of five minutes; "near", which part of the allowed left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
 /// | waiting rooms | a row each, if there are any: rate and mode, who wait and for how long, how many are inside, were let in and passed over; forms to set the rate, to pause and to open to all |
-/// | most rejected | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most |
+/// | most rejected | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most. In a flood of many keys those whose count is within its error are not shown, on the page and in `status.json` |
 /// | look up a key | as a request, by the extractors of the limits; or as a key, by policy and text |
 /// | looked up | what the request would meet, and where it stands in each quota: left, until when, strikes; buttons to reset, suspend and release |
 /// | events | changes of policies and rooms, suspensions and releases, with who has done them; outages and their ends |
@@ -135,7 +136,7 @@ use crate::desk::Desk;
 /// | 403 | the visitor may not, or the token or the origin is not the page's |
 /// | 404, 405, 415 | there is nothing at that path, or it takes another method or type |
 /// | 409 | the room is not as it was seen; another override stands: look at it, and send its `version`; or no policy is enforced that could be tried out |
-/// | 413 | the body is longer than 16 KiB |
+/// | 413 | the body is longer than 64 KiB |
 /// | 421 | the request names a host that the page does not know |
 /// | 503 | the store, or the line of a room, gave no answer; a key may have been suspended or reset, and a room changed, or not |
 #[derive(Clone)]

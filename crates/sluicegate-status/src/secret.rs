@@ -11,7 +11,8 @@
 //! stream cipher whose start is a hash of the text), because it needs no nonce that instances would have to agree on. So it can be
 //! seen that two words are one key, and nothing else.
 //!
-//! Both uses have keys of their own, derived from the secret: a token says nothing about a sealed key.
+//! The results of forms are sealed in the same way. All uses have keys of their own, derived from the secret: a token says nothing about
+//! a sealed key.
 
 use std::fmt::Write;
 
@@ -27,6 +28,12 @@ const IV: usize = 16;
 /// Signs forms, so that no foreign page can send one, and seals keys, so that a page can name a key of which it shows nothing.
 pub(crate) struct Secret {
     forms: [u8; 32],
+    keys: Seal,
+    results: Seal,
+}
+
+/// Hides texts: SIV, a stream that begins with a hash of all that it hides.
+struct Seal {
     ivs: [u8; 32],
     streams: [u8; 32],
 }
@@ -43,8 +50,17 @@ impl Secret {
         }
         Ok(Self {
             forms: blake3::derive_key("sluicegate-status 2026-11-22 tokens of forms", secret),
-            ivs: blake3::derive_key("sluicegate-status 2026-11-22 sealed keys, synthetic iv", secret),
-            streams: blake3::derive_key("sluicegate-status 2026-11-22 sealed keys, stream", secret),
+            keys: Seal {
+                ivs: blake3::derive_key("sluicegate-status 2026-11-22 sealed keys, synthetic iv", secret),
+                streams: blake3::derive_key("sluicegate-status 2026-11-22 sealed keys, stream", secret),
+            },
+            results: Seal {
+                ivs: blake3::derive_key(
+                    "sluicegate-status 2026-11-24 results of forms, synthetic iv",
+                    secret,
+                ),
+                streams: blake3::derive_key("sluicegate-status 2026-11-24 results of forms, stream", secret),
+            },
         })
     }
 
@@ -68,15 +84,43 @@ impl Secret {
         blake3::keyed_hash(&self.forms, &[&until.to_le_bytes(), operator.as_bytes()].concat())
     }
 
-    /// The key of a policy as a word that only those who know the secret can read: SIV, a stream that begins with a hash of
-    /// all that it hides. The same key is the same word.
+    /// The result of a form as a word that only those who know the secret can read.
+    pub(crate) fn seal_result(&self, text: Vec<u8>) -> String {
+        self.results.seal(text)
+    }
+
+    /// The result that a word stands for, if it was sealed with this secret.
+    pub(crate) fn unseal_result(&self, word: &str) -> Option<Vec<u8>> {
+        self.results.unseal(word)
+    }
+
+    /// The key of a policy as a word that only those who know the secret can read. The same key is the same word.
     pub(crate) fn seal(&self, policy: &str, key: &Key) -> String {
         let kind = match key.kind() {
             KeyKind::Name => b'n',
             KeyKind::Address => b'a',
             _ => b's',
         };
-        let mut text = [policy.as_bytes(), &[0, kind], key.as_bytes()].concat();
+        self.keys.seal([policy.as_bytes(), &[0, kind], key.as_bytes()].concat())
+    }
+
+    /// The policy and the key that a word stands for, if it was sealed with this secret.
+    pub(crate) fn unseal(&self, word: &str) -> Option<(String, Key)> {
+        let text = self.keys.unseal(word)?;
+        let mut parts = text.splitn(2, |byte| *byte == 0);
+        let (policy, (kind, key)) = (parts.next()?, parts.next()?.split_first()?);
+        let kind = match kind {
+            b'n' => KeyKind::Name,
+            b'a' => KeyKind::Address,
+            _ => KeyKind::Secret,
+        };
+        Some((String::from_utf8(policy.to_vec()).ok()?, Key::from_bytes(key).of_kind(kind)))
+    }
+}
+
+impl Seal {
+    /// In hexadecimal digits.
+    fn seal(&self, mut text: Vec<u8>) -> String {
         let iv = blake3::keyed_hash(&self.ivs, &text);
         let iv = &iv.as_bytes()[..IV];
         self.stream(iv, &mut text);
@@ -87,8 +131,7 @@ impl Secret {
         })
     }
 
-    /// The policy and the key that a word stands for, if it was sealed with this secret.
-    pub(crate) fn unseal(&self, word: &str) -> Option<(String, Key)> {
+    fn unseal(&self, word: &str) -> Option<Vec<u8>> {
         let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         let pairs = word.as_bytes().chunks(2);
         let bytes = pairs.map(|pair| match pair {
@@ -99,17 +142,7 @@ impl Secret {
         let (iv, sealed) = bytes.split_at_checked(IV)?;
         let mut text = sealed.to_vec();
         self.stream(iv, &mut text);
-        if blake3::keyed_hash(&self.ivs, &text).as_bytes()[..IV] != *iv {
-            return None;
-        }
-        let mut parts = text.splitn(2, |byte| *byte == 0);
-        let (policy, (kind, key)) = (parts.next()?, parts.next()?.split_first()?);
-        let kind = match kind {
-            b'n' => KeyKind::Name,
-            b'a' => KeyKind::Address,
-            _ => KeyKind::Secret,
-        };
-        Some((String::from_utf8(policy.to_vec()).ok()?, Key::from_bytes(key).of_kind(kind)))
+        (blake3::keyed_hash(&self.ivs, &text).as_bytes()[..IV] == *iv).then_some(text)
     }
 
     fn stream(&self, iv: &[u8], text: &mut [u8]) {
@@ -145,7 +178,7 @@ mod tests {
         let word = secret(1).seal("login", &Key::from("sk_live_51H"));
         assert_eq!(secret(1).unseal(&word), Some(("login".to_owned(), Key::from("sk_live_51H"))));
         assert!(!word.contains("736b5f6c697665"), "the bytes of the key are not in {word}");
-        assert_eq!(secret(2).unseal(&word), None);
+        assert_eq!((secret(2).unseal(&word), secret(1).unseal_result(&word)), (None, None));
         for at in 0..word.len() {
             let other = if &word[at..=at] == "0" { "1" } else { "0" };
             let forged = format!("{}{other}{}", &word[..at], &word[at + 1..]);

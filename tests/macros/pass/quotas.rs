@@ -30,6 +30,9 @@ async fn text() {}
 #[rate_limited("5/h", quota = limits::QUOTA)]
 async fn quota() {}
 
+#[rate_limited("1/min by sliding-log", "5/d by token-bucket-aligned")]
+async fn mixed() {}
+
 #[rate_limited(quota = Quota::new(1, std::time::Duration::from_secs(60)))]
 async fn expression() {}
 
@@ -43,13 +46,14 @@ fn main() {
     let app: Router = Router::new()
         .route("/text", get(text))
         .route("/quota", get(quota))
+        .route("/mixed", get(mixed))
         .route("/expression", get(expression))
         .route("/default", get(default))
         .route("/associated", get(Plan::associated))
         .route("/unset", get(unset))
         .with_rate_limits(&MemoryStore::new());
     support::run(async {
-        for path in ["/text", "/quota", "/expression", "/default", "/associated"] {
+        for path in ["/text", "/quota", "/mixed", "/expression", "/default", "/associated"] {
             assert_eq!(support::statuses(&app, path, 2).await, [200, 429], "{path}");
         }
         assert_eq!(support::statuses(&app, "/unset", 1).await, [500]);

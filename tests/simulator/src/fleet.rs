@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::resilient::BreakerSettings;
-use sluicegate_core::{ConfigError, MemoryStore, Policy, Quota, RateLimiter, Resilient, Store};
+use sluicegate_core::{ConfigError, MemoryStore, OnOutage, Policy, Quota, RateLimiter, Resilient, Store};
 use sluicegate_fleet::{DenyCache, Leased, Regional, Sharded};
 use sluicegate_tests::random::Random;
 
@@ -240,10 +240,13 @@ fn leases_for(keys: usize) -> usize {
     (keys * 32).clamp(1 << 12, 1 << 16)
 }
 
-/// The policies of this plan, under this quota.
+/// The policies of this plan, under this quota. Without `Resilient` an instance would hold them by itself in an outage, by the machine's
+/// clock, which no seed repeats: then they say that everything passes.
 fn policies(plan: &Plan, quota: Quota) -> Result<Vec<Policy>, ConfigError> {
     let policy = |index| {
-        let policy = Policy::builder(format!("simulated-{index}"), plan.algorithm, quota);
+        let on_outage = if plan.has(Wrapper::Resilient) { OnOutage::Local } else { OnOutage::Allow };
+        let policy =
+            Policy::builder(format!("simulated-{index}"), plan.algorithm, quota).on_outage(on_outage);
         if plan.refunds > 0 { policy.refunds().build() } else { policy.build() }
     };
     (0..plan.asks).map(policy).collect()

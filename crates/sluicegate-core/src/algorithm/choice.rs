@@ -269,6 +269,11 @@ impl Algorithm {
         matches!(self, Self::Gcra | Self::TokenBucket(_) | Self::LeakyBucket(Drain::Meter))
     }
 
+    /// Whether it delays what it lets in, to space its output.
+    pub(crate) fn is_queue(self) -> bool {
+        matches!(self, Self::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)))
+    }
+
     /// Whether it counts in windows, which have a limit and no burst.
     pub(crate) fn is_window(self) -> bool {
         matches!(self, Self::FixedWindow(_) | Self::SlidingLog | Self::SlidingLogIn(_) | Self::SlidingCounter)

@@ -107,7 +107,7 @@ rules! { $
 }
 
 impl Rule {
-    /// Reduces a quota to the integers of its algorithm.
+    /// Reduces a quota to the integers of its algorithm: the one that it [names](Quota::counted_by), or else this one.
     ///
     /// # Errors
     /// [`ConfigErrorKind::Quota`] for zeros, spans that are too long and a start above the burst, [`ConfigErrorKind::Policy`] for a log in 0 parts
@@ -115,6 +115,7 @@ impl Rule {
     /// bound.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
         let checked = Checked::new(quota)?;
+        let algorithm = quota.algorithm().unwrap_or(algorithm);
         if algorithm.is_window() && quota.burst_size() != quota.limit() {
             return Err(ConfigError::new(
                 ConfigErrorKind::Burst,

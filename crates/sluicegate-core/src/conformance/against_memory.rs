@@ -200,12 +200,13 @@ impl Conformance {
         let (memory, mut random) = (self.memory(), Random::new(seed));
         for _ in 0..traces {
             let policy = random_policy(self.name(), &mut random).with_refunds();
-            let is_log = policy.algorithm() == Algorithm::SlidingLog;
+            let is = |of: fn(&PolicyQuota) -> bool| policy.quotas().iter().any(of);
+            let logs = policy.quotas().iter().filter(|quota| quota.rule().log().is_some()).count();
             let are_several = policy.quotas().len() > 1;
-            let starts = policy.quotas().iter().any(|quota| quota.quota().start().is_some());
-            if matches!(policy.algorithm(), Algorithm::SlidingLogIn(_))
-                || is_log && (policy.counts_rejected() || are_several)
-                || starts && are_several
+            if is(|quota| matches!(quota.algorithm(), Algorithm::SlidingLogIn(_)))
+                || logs > 0 && policy.counts_rejected()
+                || logs > 1
+                || is(|quota| quota.quota().start().is_some()) && are_several
             {
                 continue;
             }

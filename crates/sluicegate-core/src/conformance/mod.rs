@@ -47,7 +47,7 @@ use std::time::Duration;
 use crate::clock::{Clock, ManualClock};
 use crate::limiter::Inherit;
 use crate::policy::PolicyMode;
-use crate::{Algorithm, Decision, Key, Outcome, Policy, RateLimiter, Store};
+use crate::{Algorithm, Decision, Key, Outcome, Policy, Quota, RateLimiter, Store};
 
 /// Every algorithm with every setting.
 pub const ALGORITHMS: [Algorithm; Algorithm::ALL.len()] = Algorithm::ALL;
@@ -117,7 +117,7 @@ impl Conformance {
         }
     }
 
-    /// Several limiters on one request: all spend, or none.
+    /// Several limiters on one request, and several quotas of one, by different algorithms: all spend, or none.
     ///
     /// # Panics
     /// When one of them spent although another refused.
@@ -132,6 +132,21 @@ impl Conformance {
                 denied(both().await);
             }
             assert_eq!(allowed(wide.peek(&address).await).remaining(), 7, "{algorithm}");
+        }
+        self.all_quotas_or_none().await;
+    }
+
+    /// The same of two quotas of a policy, by all pairs of algorithms.
+    async fn all_quotas_or_none(&self) {
+        let several = || ALGORITHMS.into_iter().filter(|algorithm| !algorithm.is_queue());
+        let left = |decision: Decision| -> Vec<u64> {
+            decision.quotas().iter().map(|status| status.remaining()).collect()
+        };
+        for (one, other) in several().flat_map(|one| several().map(move |other| (one, other))) {
+            let narrow = Quota::per_hour(2).counted_by(other);
+            let mixed = self.limiter(Policy::builder(self.name(), one, "9/min").and(narrow));
+            assert_eq!(left(allowed(mixed.check_cost("k", 2).await)), [7, 0], "{one} and {other}");
+            assert_eq!(left(denied(mixed.check("k").await)), [7, 0], "{one} and {other}");
         }
     }
 

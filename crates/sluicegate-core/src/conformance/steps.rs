@@ -29,11 +29,13 @@ pub(super) fn random_policy(name: String, random: &mut Random) -> Policy {
 pub(super) fn random_builder(name: String, random: &mut Random) -> PolicyBuilder {
     let algorithm = random.pick(&ALGORITHMS);
     let mut builder = Policy::builder(name, algorithm, random_quota(random, algorithm));
-    let is_queue = matches!(algorithm, Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)));
-    // Up to four quotas, of periods that have nothing to do with each other.
-    let more = if is_queue { 0 } else { random.pick(&[0, 0, 0, 1, 1, 2, 3]) };
+    // Up to four quotas, of periods that have nothing to do with each other, half of them by any algorithm.
+    let more = if algorithm.is_queue() { 0 } else { random.pick(&[0, 0, 0, 1, 1, 2, 3]) };
     for name in ["second", "third", "fourth"].into_iter().take(more) {
-        builder = builder.and(random_quota(random, algorithm)).named(name);
+        let any = random.pick(&ALGORITHMS);
+        let own = random.pick(&[algorithm, any]);
+        let own = if own.is_queue() { algorithm } else { own };
+        builder = builder.and(random_quota(random, own).counted_by(own)).named(name);
     }
     if random.below(4) == 0 {
         builder = builder.count_rejected();

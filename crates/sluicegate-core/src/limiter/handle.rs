@@ -154,7 +154,7 @@ impl RateLimiter {
     /// use sluicegate_core::{MemoryStore, Policy};
     ///
     /// let clock = ManualClock::new();
-    /// let store = MemoryStore::builder().clock(clock.clone()).build();
+    /// let store = MemoryStore::builder().clock(clock.clone()).build()?;
     /// let login = Policy::gcra("login", "5/min").on(&store)?;
     /// login.check("ada").now().expect("memory answers at once")?;
     /// assert!(!login.may_close());

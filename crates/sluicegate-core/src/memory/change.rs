@@ -93,6 +93,9 @@ impl Place<'_> {
         match self {
             Place::Log(shard) => {
                 let room = rule.debt_ceiling().saturating_sub(shard.used(cell.in_log(), now_us));
+                if cost > 0 {
+                    shard.counts_by(cell.in_log(), now_us);
+                }
                 entering(cell, shard, now_us, now_us, cost.min(room))
             }
             place => {

@@ -2,11 +2,12 @@
 
 use std::sync::Mutex;
 
-use super::offenders::Offenders;
+use super::offenders::{Offender, Offenders};
 
 const MINUTE_US: u64 = 60 * 1_000_000;
 
-/// Says at `warn`, once for each minute in which a policy refused requests, how many these were and which key was refused most.
+/// Says at `warn`, once for each minute in which a policy refused requests, how many these were and which key was refused most, if
+/// one stands out.
 /// A flood fills no disk so; each single refusal is a line at `debug`.
 pub(super) struct Minutely(Mutex<Told>);
 
@@ -43,7 +44,7 @@ impl Minutely {
             return;
         }
         // There is none after a pause of more than five minutes.
-        let most = offenders.most_refused(now_us).into_iter().next();
+        let most = offenders.most_refused(now_us).into_iter().find(Offender::stands_out);
         tracing::warn!(
             policy,
             refused,

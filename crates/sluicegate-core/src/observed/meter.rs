@@ -142,7 +142,8 @@ impl Meter {
 
     pub(super) fn snapshot(&self, limiter: &RateLimiter) -> PolicySnapshot {
         let (sums, now_us) = (self.counts.sums(), self.clock.now_us());
-        let Recent { seconds, minutes } = self.rates.recent(now_us, || Tally::of(&sums));
+        let Recent { seconds, minutes, minute: (began, running) } =
+            self.rates.recent(now_us, Tally::of(&sums));
         self.log.turn(&self.name, || sums.refused(), &self.offenders, now_us);
         PolicySnapshot {
             policy: limiter.policy(),
@@ -151,6 +152,7 @@ impl Meter {
             near: sums.near(),
             per_second: rate(&seconds.totals),
             minutes: minutes.iter().map(|(at, tally)| minute(*at, tally)).collect(),
+            minute: minute(began, &running),
             waiting: limiter.waiting(),
             suspended_seen: self.suspended_seen(),
             offenders: self.offenders.most_refused(now_us),

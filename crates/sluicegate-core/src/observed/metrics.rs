@@ -77,7 +77,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_table_evictions_total`, `rate_limit_policies_kept_open_total` | counter | `store` |
 /// | `rate_limit_table_quotas` | gauge | `store` |
 /// | `rate_limit_leased_units`, `rate_limit_leased_keys`, `rate_limit_refusals_kept` | gauge | `store` |
-/// | `rate_limit_policy_info` | gauge | `policy`, `algorithm`, `mode` (`enforce`, `shadow`, `off`), `hidden`; 1, and 0 for what it was before |
+/// | `rate_limit_policy_info` | gauge | `policy`, `algorithm` (of several each, as `gcra, fixed-window`), `mode` (`enforce`, `shadow`, `off`), `hidden`; 1, and 0 for what it was before |
 /// | `rate_limit_quota`, `rate_limit_quota_period_seconds` | gauge | `policy`, `quota` (its id, or its place) |
 /// | `rate_limit_remaining_ratio` | gauge | `policy`, `watched` |
 /// | `rate_limit_forwarded_faults_total` | counter | `fault` ([`ForwardedFault`](crate::store::ForwardedFault)) |

@@ -53,7 +53,7 @@ pub use self::events::Events;
 use self::front::Front;
 pub use self::metrics::{METRICS, Metric, MetricKind};
 use self::names::Name;
-pub use self::offenders::{Asker, Offender, OffenderKind};
+pub use self::offenders::{Asker, Offender, OffenderKind, ShownKey};
 use self::past::Past;
 pub use self::past::PastEvent;
 pub use self::snapshot::{

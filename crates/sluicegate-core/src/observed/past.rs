@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::offenders::ShownKey;
 use crate::clock::Clock;
 use crate::policy::Policy;
 use crate::store::{Event, Listener};
@@ -22,6 +23,8 @@ pub struct PastEvent {
     pub what: &'static str,
     /// The policy that it is about.
     pub policy: Option<String>,
+    /// The key that it has befallen.
+    pub key: Option<ShownKey>,
     /// The name of the operator, or `by hand`. None if code did it.
     pub by: Option<String>,
     /// The state before.
@@ -61,6 +64,7 @@ impl Listener for Past {
             at: UNIX_EPOCH + Duration::from_micros(self.clock.now_us()),
             what,
             policy: None,
+            key: None,
             by: None,
             from: None,
             to: None,
@@ -98,6 +102,7 @@ impl Listener for Past {
                 let hand = by_hand.then(|| by.unwrap_or("by hand").to_owned());
                 PastEvent {
                     policy: subject.policy.map(str::to_owned),
+                    key: subject.key.map(ShownKey::of_ref),
                     by: hand,
                     ..said(what, format!("{lasts:?}"))
                 }

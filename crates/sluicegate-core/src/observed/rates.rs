@@ -44,6 +44,8 @@ pub(super) struct Recent {
     pub(super) seconds: Tally,
     /// In each minute, and when it began, in seconds of the clock; the oldest first.
     pub(super) minutes: Vec<(u64, Tally)>,
+    /// In the minute that is under way, in the same way.
+    pub(super) minute: (u64, Tally),
 }
 
 impl Rates {
@@ -79,11 +81,12 @@ impl Rates {
         }
     }
 
-    pub(super) fn recent(&self, now_us: u64, tally: impl FnOnce() -> Tally) -> Recent {
+    /// These are the totals now.
+    pub(super) fn recent(&self, now_us: u64, tally: Tally) -> Recent {
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        past.turn(now_us, tally);
+        past.turn(now_us, || tally);
         self.ends_us.store((past.second + 1).saturating_mul(SECOND_US), Ordering::Relaxed);
-        past.recent()
+        past.recent(&tally)
     }
 }
 
@@ -114,14 +117,15 @@ impl Past {
         }
     }
 
-    fn recent(&self) -> Recent {
+    fn recent(&self, now: &Tally) -> Recent {
         let minute = self.second / 60;
         let minutes = self.minutes.iter().zip(self.minutes.iter().skip(1));
         let first = minute.saturating_sub(MINUTES as u64);
         let minutes = (first..).zip(minutes).map(|(at, (began, ended))| (at * 60, ended.since(began)));
         let began = self.seconds.front().copied().unwrap_or_default();
         let ended = self.seconds.back().copied().unwrap_or_default();
-        Recent { seconds: ended.since(&began), minutes: minutes.collect() }
+        let minute = (minute * 60, now.since(&self.minutes.back().copied().unwrap_or_default()));
+        Recent { seconds: ended.since(&began), minutes: minutes.collect(), minute }
     }
 }
 
@@ -137,15 +141,17 @@ mod tests {
     fn a_rate_is_of_ten_seconds_that_are_over_and_minutes_are_whole() {
         let at = |seconds: u64| seconds * SECOND_US;
         let rates = Rates::new(at(60_000) + 7);
-        let recent = |seconds, total| rates.recent(at(seconds), || allowed(total));
+        let recent = |seconds, total| rates.recent(at(seconds), allowed(total));
         assert_eq!(recent(60_000, 5).seconds.totals.allowed, 0, "the second has not ended");
         assert_eq!(recent(60_001, 5).seconds.totals.allowed, 5);
         assert_eq!(recent(60_010, 8).seconds.totals.allowed, 8);
+        assert_eq!(recent(60_010, 9).minute, (60_000, allowed(9)), "up to now, whatever second it is");
         assert_eq!(recent(60_011, 8).seconds.totals.allowed, 3, "the first second is out of it");
         let after = recent(60_060, 10);
         assert_eq!(after.minutes.len(), 60);
         assert_eq!(after.minutes[59], (60_000, allowed(10)));
         assert_eq!(after.minutes[58], (59_940, allowed(0)));
+        assert_eq!((after.minute, recent(60_061, 12).minute), ((60_060, allowed(0)), (60_060, allowed(2))));
         let hours_later = recent(70_000, 10);
         assert_eq!((hours_later.seconds.totals.allowed, hours_later.minutes[59].1.totals.allowed), (0, 0));
         assert_eq!(

@@ -79,7 +79,13 @@ impl Observed {
 /// The policy, and its quotas.
 fn about(policy: &Policy) -> Vec<(Key, f64)> {
     let of = ("policy", policy.name());
-    let (algorithm, mode) = (policy.algorithm().to_string(), policy.mode().to_string());
+    let mut algorithms: Vec<String> = Vec::new();
+    for algorithm in policy.quotas().iter().map(|quota| quota.algorithm().to_string()) {
+        if !algorithms.contains(&algorithm) {
+            algorithms.push(algorithm);
+        }
+    }
+    let (algorithm, mode) = (algorithms.join(", "), policy.mode().to_string());
     let hidden = if policy.is_hidden() { "true" } else { "false" };
     let labels = [of, ("algorithm", &*algorithm), ("mode", &*mode), ("hidden", hidden)];
     let mut all = vec![(series(POLICY_INFO, labels), 1.0)];

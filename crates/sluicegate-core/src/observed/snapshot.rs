@@ -102,6 +102,8 @@ pub struct PolicySnapshot {
     pub per_second: Rate,
     /// The last 60 whole minutes, the oldest first.
     pub minutes: Vec<Minute>,
+    /// The minute that is under way.
+    pub minute: Minute,
     /// Requests that wait for their turn now.
     pub waiting: usize,
     /// Keys that were refused as suspended in the last minute.

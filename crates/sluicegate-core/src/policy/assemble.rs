@@ -5,7 +5,7 @@ use super::name::check_name;
 use super::settings::Settings;
 use super::suspension::{Suspension, check_ending, is_of_suspension};
 use super::{MAX_QUOTAS, OnFull, OnOutage, Policy, PolicyQuota};
-use crate::algorithm::{Algorithm, Drain, Rule};
+use crate::algorithm::Rule;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 
@@ -50,11 +50,15 @@ impl PolicyBuilder {
             let problem = format!("a policy of {} quotas: at most {MAX_QUOTAS} fit", self.quotas.len());
             return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS));
         }
-        if let (Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)), [_, _, ..]) =
-            (self.algorithm, &*self.quotas)
-        {
+        let algorithm_of = |quota: &Result<Quota, ConfigError>| {
+            quota.as_ref().ok().and_then(Quota::algorithm).unwrap_or(self.algorithm)
+        };
+        let queue = self.quotas.iter().position(|(_, quota)| algorithm_of(quota).is_queue());
+        if let Some(queue) = queue.filter(|_| self.quotas.len() > 1) {
             let problem = "a queue has one quota, because it spaces its output in one way: put the others into policies of their own";
-            return Err(self.error(ConfigErrorKind::QueueOfSeveral, problem.to_owned()).in_quota(1));
+            return Err(self
+                .error(ConfigErrorKind::QueueOfSeveral, problem.to_owned())
+                .in_quota(queue.max(1)));
         }
         if let Some(keys) = self.settings.keys.filter(|keys| !(1..=MOST_KEYS).contains(keys)) {
             let problem = format!("it cannot have room for {keys} keys: use 1 to {MOST_KEYS}");
@@ -62,10 +66,15 @@ impl PolicyBuilder {
         }
         let mut quotas: Vec<PolicyQuota> = Vec::with_capacity(self.quotas.len());
         let single = self.quotas.len() == 1;
+        // A policy is called by the algorithm of its first quota, and the others name theirs where it is another one, however it was
+        // said: what decides alike is equal.
+        let first = algorithm_of(&self.quotas[0].1);
         for (index, (id, quota)) in self.quotas.iter().enumerate() {
             let here = |error: ConfigError| error.in_policy(&self.name).in_quota(index);
+            let algorithm = algorithm_of(quota);
             let quota = quota.clone().map_err(here)?;
-            let rule = Rule::new(self.algorithm, quota).map_err(here)?;
+            let quota = quota.with_algorithm(Some(algorithm).filter(|own| *own != first));
+            let rule = Rule::new(algorithm, quota).map_err(here)?;
             if rule.begins() && self.settings.on_full == OnFull::Inherit {
                 let problem = format!(
                     "{quota} starts a key that is not known with less than its burst, so none can inherit what another owes: use `on_full` forget, or leave the start out"
@@ -88,14 +97,14 @@ impl PolicyBuilder {
                 );
                 return Err(here(ConfigError::new(ConfigErrorKind::SameLabel, problem)));
             }
-            quotas.push(PolicyQuota { quota, rule, id: id.clone(), label });
+            quotas.push(PolicyQuota { quota, algorithm, rule, id: id.clone(), label });
         }
         if let OnOutage::Quota(quota) = self.settings.on_outage {
-            self.clone().alone(quota)?;
+            Self { algorithm: first, ..self.clone() }.alone(quota)?;
         }
         Ok(Policy {
             name: self.name,
-            algorithm: self.algorithm,
+            algorithm: first,
             quotas,
             settings: self.settings,
             counted_as: self.counted_as,

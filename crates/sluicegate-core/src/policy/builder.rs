@@ -119,7 +119,8 @@ impl PolicyBuilder {
     /// Adds a quota: all quotas must have room, and all are spent from, or none.
     ///
     /// At most [16](super::MAX_QUOTAS). The numbers of a decision are those of the tightest one;
-    /// [`Decision::quotas`](crate::Decision::quotas) has all.
+    /// [`Decision::quotas`](crate::Decision::quotas) has all. It is counted as the policy says, or
+    /// [by an algorithm of its own](Quota::counted_by).
     pub fn and(mut self, quota: impl IntoQuota) -> Self {
         self.quotas.push((None, quota.into_quota()));
         self

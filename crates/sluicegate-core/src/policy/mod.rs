@@ -6,7 +6,7 @@
 //!
 //! | a policy says | by | default |
 //! |---|---|---|
-//! | how much in how long | `Policy::gcra(name, "10/s burst 20")`, [`and`](PolicyBuilder::and) for more quotas | |
+//! | how much in how long | `Policy::gcra(name, "10/s burst 20")`, [`and`](PolicyBuilder::and) for more quotas, `"10000/d by fixed-window"` for another algorithm | |
 //! | what happens to what exceeds it | [`on_exceeded`](PolicyBuilder::on_exceeded), [`wait_up_to`](PolicyBuilder::wait_up_to) | [`OnExceeded::Deny`] |
 //! | whether it is enforced | [`mode`](PolicyBuilder::mode), [`shadow`](PolicyBuilder::shadow) | [`PolicyMode::Enforce`] |
 //! | when a key is refused outright | [`suspend`](PolicyBuilder::suspend), [`everywhere`](PolicyBuilder::everywhere) | never |
@@ -133,15 +133,21 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PolicyQuota {
     quota: Quota,
+    algorithm: Algorithm,
     rule: Rule,
     id: Option<String>,
     label: String,
 }
 
 impl PolicyQuota {
-    /// How much in how long.
+    /// How much in how long. It names its algorithm if that is another one than its policy's.
     pub fn quota(&self) -> Quota {
         self.quota
+    }
+
+    /// How it is counted.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     /// The integers that decide; for authors of stores.
@@ -166,7 +172,7 @@ impl Policy {
         &self.name
     }
 
-    /// How its quotas are counted.
+    /// How its first quota is counted, and so are the others unless they [name](Quota::counted_by) an algorithm of their own.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
@@ -308,7 +314,7 @@ impl Policy {
     }
 }
 
-/// `login: 5/min, 20/h (sliding-counter)`
+/// `login: 5/min, 20/h (sliding-counter)`, and `api: 100/min, 10000/d by token-bucket-aligned (gcra)`
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.name)?;

@@ -105,7 +105,8 @@ pub enum OnOutage {
     #[default]
     Local,
     /// This process decides alone, by this quota of each key: in the place of all quotas of the policy, and of those that keys
-    /// bring, however many instances there are. It is counted as the policy is. What passes by it is not charged to the store
+    /// bring, however many instances there are. It is counted as the policy's first quota is, unless it
+    /// [names](Quota::counted_by) an algorithm. What passes by it is not charged to the store
     /// afterwards, because it says nothing about the policy's own quotas; otherwise it is as under [`Local`](Self::Local).
     Quota(Quota),
     /// It is let through, and nobody counts it: the same with a `Resilient` store and with a bare one. The bare one is asked

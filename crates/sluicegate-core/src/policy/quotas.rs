@@ -11,7 +11,7 @@ use crate::quota::Quota;
 ///
 /// There is one quota for each quota of the policy, in the same order; or quotas that name those that they take the place of, by
 /// the [id](super::PolicyBuilder::named) that the policy gave them, while the others stay. As text they are separated by commas,
-/// and a name stands before a colon.
+/// and a name stands before a colon. Each is counted by the algorithm of the quota that it takes the place of.
 ///
 /// [`RateLimiter::with_quotas`](crate::RateLimiter::with_quotas) has what becomes of a key whose quotas change.
 ///
@@ -113,8 +113,8 @@ impl Policy {
     /// The policy with the quotas of a key in the place of its own: the numbers by which the requests of that key are decided.
     ///
     /// # Errors
-    /// When there are fewer or more quotas than the policy has, when one names a quota that the policy does not have, and as
-    /// [`build`](super::PolicyBuilder::build) for quotas that its algorithm cannot keep.
+    /// When there are fewer or more quotas than the policy has, when one names a quota that the policy does not have or another
+    /// algorithm than that quota has, and as [`build`](super::PolicyBuilder::build) for quotas that its algorithm cannot keep.
     pub fn under(&self, quotas: &Quotas) -> Result<Self, ConfigError> {
         let mut own: Vec<Quota> = self.quotas().iter().map(|quota| quota.quota()).collect();
         let refused =
@@ -134,7 +134,16 @@ impl Policy {
                 None => None,
             };
             match place {
-                Some(place) => own[place] = *quota,
+                Some(place) => {
+                    let by = self.quotas()[place].algorithm();
+                    if let Some(other) = quota.algorithm().filter(|other| *other != by) {
+                        return refused(format!(
+                            "a key brings {quota}, and the policy counts this quota by {by}: leave \"by {other}\" out, or give such keys a policy of their own"
+                        ))
+                        .map_err(|error: ConfigError| error.in_quota(index));
+                    }
+                    own[place] = quota.with_algorithm(Some(by));
+                }
                 None => {
                     let ids: Vec<_> = self.quotas().iter().filter_map(|quota| quota.id()).collect();
                     let (id, quota) = (id.as_deref().unwrap_or_default(), quota);

@@ -2,9 +2,9 @@
 
 #[cfg(feature = "limiter")]
 use super::OnOutage;
-use super::Policy;
 use super::builder::PolicyBuilder;
 use super::settings::Settings;
+use super::{Policy, PolicyQuota};
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
@@ -73,24 +73,22 @@ impl Policy {
     pub fn split(&self, parts: impl IntoIterator<Item = (String, u64)>) -> Result<Vec<Self>, ConfigError> {
         let parts: Vec<(String, u64)> = parts.into_iter().collect();
         let refused = |problem| Err(ConfigError::new(ConfigErrorKind::Policy, problem).in_policy(&self.name));
-        let reason = match self.algorithm {
-            Algorithm::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)) => {
-                "a queue spaces its output in one place"
-            }
+        let reason = |quota: &PolicyQuota| match quota.algorithm {
+            algorithm if algorithm.is_queue() => Some("a queue spaces its output in one place"),
             Algorithm::FixedWindow(Anchor::FirstHit) | Algorithm::TokenBucket(Refill::Interval) => {
-                "windows that begin with a key's first unit would begin at several times"
+                Some("windows that begin with a key's first unit would begin at several times")
             }
             _ if self.settings.counts_rejected => {
-                "it counts refused requests, and no part knows of one that another part lets pass"
+                Some("it counts refused requests, and no part knows of one that another part lets pass")
             }
-            _ if self.quotas.iter().any(|quota| quota.rule.begins()) => {
-                "a key that is not known starts with less than a burst, and would be known to one part and not to another"
-            }
-            _ => "",
+            _ if quota.rule.begins() => Some(
+                "a key that is not known starts with less than a burst, and would be known to one part and not to another",
+            ),
+            _ => None,
         };
-        if !reason.is_empty() {
+        if let Some((quota, reason)) = self.quotas.iter().find_map(|quota| Some((quota, reason(quota)?))) {
             let count = parts.len();
-            return refused(format!("{} cannot be split into {count} parts: {reason}", self.algorithm));
+            return refused(format!("{} cannot be split into {count} parts: {reason}", quota.algorithm));
         }
         let whole: u128 = parts.iter().map(|(_, weight)| u128::from(*weight)).sum();
         let units = self.quotas.iter().flat_map(|quota| [quota.quota.limit(), quota.quota.burst_size()]);
@@ -166,7 +164,8 @@ impl Policy {
         if is_renamed { share.build() } else { share.assembled() }
     }
 
-    /// The same policy with other quotas, which keep the ids of its own if there are as many.
+    /// The same policy with other quotas, which keep the ids and the algorithms of its own if there are as many; a quota that names
+    /// another algorithm is counted by that.
     ///
     /// ```
     /// use sluicegate_core::{Policy, Quota};
@@ -188,7 +187,14 @@ impl Policy {
     }
 
     /// Begins the same policy with other quotas.
-    fn with(&self, quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>) -> PolicyBuilder {
+    fn with(&self, mut quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>) -> PolicyBuilder {
+        if quotas.len() == self.quotas.len() {
+            for ((_, quota), own) in quotas.iter_mut().zip(&self.quotas) {
+                if let Ok(quota) = quota {
+                    *quota = quota.with_algorithm(quota.algorithm().or_else(|| own.quota.algorithm()));
+                }
+            }
+        }
         PolicyBuilder {
             name: self.name.clone(),
             algorithm: self.algorithm,

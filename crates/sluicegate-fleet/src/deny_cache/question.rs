@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sluicegate_core::Algorithm;
+use sluicegate_core::algorithm::Rule;
+use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::{Ask, Mode, QuotaStatus};
 use smallvec::SmallVec;
 
@@ -50,7 +51,7 @@ pub(super) struct Question {
     looks: bool,
     /// Whether a unit more may be leased, so that it asks for many at once.
     leases: bool,
-    /// The windows of its quotas, if it counts the last two; otherwise none.
+    /// By quota, the window of one that counts the last two, and 0 for another one; none if there is no such quota.
     windows_us: SmallVec<[u64; 2]>,
 }
 
@@ -75,11 +76,11 @@ impl Question {
         // Units of a key that brings quotas of its own are not leased.
         let can_lease = ask.own().is_none() && policy.quotas().iter().all(|of| of.rule().can_lease());
         let leases = patience_us == 0 && can_lease;
-        let windows_us = match policy.algorithm() {
-            Algorithm::SlidingCounter => {
-                policy.quotas().iter().map(|of| micros(of.quota().period())).collect()
-            }
-            _ => SmallVec::new(),
+        let counts_two = |of: &PolicyQuota| matches!(of.rule(), Rule::SlidingCounter(_));
+        let window_us = |of| if counts_two(of) { micros(of.quota().period()) } else { 0 };
+        let windows_us = match policy.quotas().iter().any(counts_two) {
+            true => policy.quotas().iter().map(window_us).collect(),
+            false => SmallVec::new(),
         };
         let (cost, costs) = (ask.cost(), ask.costs().into());
         Some(Self { place, id, quotas, mark, cost, costs, patience_us, takes, looks, leases, windows_us })
@@ -102,19 +103,22 @@ impl Question {
         self.leases
     }
 
-    /// Whether its units come back by the counts of two windows.
-    pub(super) fn is_of_windows(&self) -> bool {
-        !self.windows_us.is_empty()
+    /// The window of a quota whose units come back by the counts of two windows; 0 for another one.
+    fn window_us(&self, quota: u8) -> u64 {
+        self.windows_us.get(usize::from(quota)).copied().unwrap_or(0)
+    }
+
+    /// Whether the units of a quota come back by the counts of two windows.
+    pub(super) fn is_of_windows(&self, quota: u8) -> bool {
+        self.window_us(quota) > 0
     }
 
     /// How long a refusal may be prolonged, so that one call takes all that has come back until then: a part of the time in which
     /// all of it comes back, and not beyond the end of a window, with which units are lost that nobody has asked for.
     pub(super) fn lump_us(&self, quota: u8, reset_us: u64) -> u64 {
         // Units that are counted in this window are forgotten with the next.
-        let rest_us = match self.windows_us.get(usize::from(quota)) {
-            Some(window_us) if reset_us > *window_us => reset_us - window_us,
-            _ => reset_us,
-        };
+        let window_us = self.window_us(quota);
+        let rest_us = if reset_us > window_us { reset_us - window_us } else { reset_us };
         rest_us.min(reset_us / LUMP_PART)
     }
 
@@ -128,9 +132,13 @@ impl Question {
     pub(super) fn refused_cost(&self, status: &QuotaStatus) -> u64 {
         // A store that cannot part a cost has refused all of it, and said nothing about less.
         let is_whole = self.takes && status.remaining() > 0;
-        let quota = u8::try_from(status.quota_index()).unwrap_or(u8::MAX);
-        if is_whole { self.cost } else { self.cost_of(quota) }
+        if is_whole { self.cost } else { self.cost_of(quota_of(status)) }
     }
+}
+
+/// The place of a quota in its policy.
+pub(super) fn quota_of(status: &QuotaStatus) -> u8 {
+    u8::try_from(status.quota_index()).unwrap_or(u8::MAX)
 }
 
 /// Whole microseconds, rounded up: no wait is told too short.

@@ -17,7 +17,7 @@ use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use sluicegate_core::{Algorithm, Decision};
 use smallvec::SmallVec;
 
-use super::question::{Question, micros};
+use super::question::{Question, micros, quota_of};
 
 /// A store's answer about one key under one policy.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub(super) struct Times {
 
 impl Line {
     fn quota(&self) -> u8 {
-        u8::try_from(self.status.quota_index()).unwrap_or(u8::MAX)
+        quota_of(&self.status)
     }
 
     /// Whether it may be in debt, which refuses a cost of 0 as well.
@@ -94,9 +94,8 @@ impl Refused {
             return None;
         }
         let told_us = micros(status.available_after());
-        let quota = u8::try_from(status.quota_index()).unwrap_or(u8::MAX);
         let wait_us = match keep.in_lumps && told_us > 0 && question.leases() {
-            true => told_us.max(question.lump_us(quota, micros(status.reset_after()))),
+            true => told_us.max(question.lump_us(quota_of(status), micros(status.reset_after()))),
             false => told_us,
         };
         // The rest of a lease does not know what others have spent since.
@@ -124,8 +123,9 @@ impl Refusal {
         let own = decision.quotas().iter().filter(|status| status.policy_index() == question.place());
         // The rest of a lease says nothing of a higher cost, nor when the counts of two windows let the next unit pass.
         let is_leased = decision.decided_by() == DecidedBy::Lease;
-        let is_known =
-            |status: &QuotaStatus| !is_leased || (status.remaining() == 0 && !question.is_of_windows());
+        let is_known = |status: &QuotaStatus| {
+            !is_leased || (status.remaining() == 0 && !question.is_of_windows(quota_of(status)))
+        };
         let refused = |status: &QuotaStatus| {
             Refused::of(question, status, keep, is_leased).filter(|_| is_known(status))
         };
@@ -175,7 +175,7 @@ impl Refusal {
         let spent = rule.holding(rule.capacity(), at_us);
         let lump_us = question.lump_us(line.quota(), rule.reset_after_us(spent, at_us));
         // Counts of two windows may all be in one: what is to be expected is far less.
-        let cost_us = match question.is_of_windows() {
+        let cost_us = match question.is_of_windows(line.quota()) {
             true => 0,
             false => {
                 rule.slot(spent, at_us, refused.cost.min(rule.capacity())).opens_us.saturating_sub(at_us)
@@ -230,7 +230,7 @@ impl Refusal {
                     let of = policy.quotas().get(usize::from(quota));
                     let (wait_us, is_estimate) = self.wait_us((line, refused), question, of, now_us);
                     let more = cost.saturating_sub(refused.cost);
-                    let more_us = of.and_then(|of| more_us(policy.algorithm(), of, more));
+                    let more_us = of.and_then(|of| more_us(of, more));
                     let until_all_us = reset_us.max(wait_us);
                     let cost_us = more_us.map_or(until_all_us, |more_us| wait_us.saturating_add(more_us));
                     let patience_us = refused.patience_us.saturating_sub(question.patience_us());
@@ -255,9 +255,9 @@ impl Refusal {
 
 /// How much longer a cost waits that is higher by this many units, rounded up: known where units come back one by one at the
 /// quota's rate. Elsewhere none, and the wait is told that is certainly enough: until all of the capacity is back.
-fn more_us(algorithm: Algorithm, of: &PolicyQuota, more: u64) -> Option<u64> {
+fn more_us(of: &PolicyQuota, more: u64) -> Option<u64> {
     let is_even = matches!(
-        algorithm,
+        of.algorithm(),
         Algorithm::Gcra | Algorithm::TokenBucket(Refill::Greedy) | Algorithm::LeakyBucket(Drain::Meter)
     );
     if more == 0 {

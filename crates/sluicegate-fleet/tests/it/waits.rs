@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::policy::{Policy, PolicyBuilder};
-use sluicegate_core::{Algorithm, RateLimiter, Resilient, Store};
+use sluicegate_core::{Algorithm, Quota, RateLimiter, Resilient, Store};
 use sluicegate_fleet::{DenyCache, Leased, Sharded};
 use sluicegate_tests::memory::{answer, store_on};
 use sluicegate_tests::random::Random;
@@ -68,16 +68,21 @@ fn told(order: u32, policy: &PolicyBuilder, limit: u64, seed: u64) -> [u64; 3] {
 #[test]
 fn who_waits_as_long_as_a_refusal_says_and_is_alone_passes_through_every_order() {
     let (mut all, mut failed) = ([0; 3], Vec::new());
-    for algorithm in Algorithm::ALL {
-        for (limit, period) in [(100, "s"), (40, "2s")] {
+    let second = |place: usize| Algorithm::ALL[(place + 4) % Algorithm::ALL.len()];
+    for (place, algorithm) in Algorithm::ALL.into_iter().enumerate() {
+        for (limit, period, is_mixed) in [(100, "s", false), (40, "2s", false), (40, "2s", true)] {
             let policy = Policy::builder("api", algorithm, format!("{limit}/{period}").as_str());
+            let mixed = policy.clone().and(Quota::new(60, Duration::from_secs(3)).counted_by(second(place)));
+            // A queue has one quota.
+            let policy = if is_mixed && mixed.clone().build().is_ok() { mixed } else { policy };
             for order in 0..1 << PLACES.len() {
                 let counts = told(order, &policy, limit, order.into());
                 all = std::array::from_fn(|at| all[at] + counts[at]);
                 if counts[2] > 0 {
                     let places: Vec<_> =
                         (0..PLACES.len()).filter(|at| order >> at & 1 == 1).map(|at| PLACES[at]).collect();
-                    failed.push(format!("{algorithm} {limit}/{period} {places:?}: {counts:?}"));
+                    let policy = policy.clone().build().unwrap();
+                    failed.push(format!("{policy} {places:?}: {counts:?}"));
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! The way of a request through a room: its pass, or its key, its place, and its turn.
 //!
 //! ```text
-//! request -> a good pass -> the service
-//!         -> no pass -> key (if places are counted) -> one poll of the line -> turn: held, then the service
-//!                                                                           -> no turn: 503
+//! request -> key (if the room knows clients) -> a good pass of its own -> the service
+//!                                            -> no pass -> one poll of the line -> turn: held, then the service
+//!                                                                               -> no turn: 503
 //! ```
 //!
 //! A request waits at three points: for its key, for a line over a network, and for a turn that is at most two seconds away. Dropped at
@@ -61,34 +61,44 @@ pub struct Entered {
 type Led<B, E> = Step<Entered, Box<Wait>, Result<Response<B>, E>>;
 
 impl WaitingRoomLayer {
-    /// From the pass to the key.
+    /// To the key, if anything depends on it.
     fn begin_with<B: From<Bytes>, E>(&self, request: RequestView<'_>) -> Led<B, E> {
         let room = &self.room.0;
         let shown = Shown::of(request, room);
+        match &room.client {
+            Some(client) if shown.ticket.is_some() || shown.may_enter => {
+                match client.extract(request).now() {
+                    Ok(found) => self.keyed(shown, found),
+                    Err(pending) => waiting(shown, On::Key(Lookup::new(pending))),
+                }
+            }
+            _ => self.known(shown, None),
+        }
+    }
+
+    /// From the key to the pass. Without a key it shares the places of all that have none, unless that was chosen otherwise.
+    fn keyed<B: From<Bytes>, E>(&self, shown: Shown, found: Result<Key, MissingKey>) -> Led<B, E> {
+        let key = match self.when_missing.read(found, || self.room.name().to_owned()) {
+            Keyed::Key(key) => key,
+            Keyed::Rejected(_, status) => return Step::Refuse(Ok(rejected(status))),
+            // It was chosen: such places are not counted, and a ticket of theirs is no other client's.
+            Keyed::Skipped(_) => return self.known(shown.of_client(&Key::shared(), &self.room.0), None),
+            _ => Key::shared(),
+        };
+        let shown = shown.of_client(&key, &self.room.0);
+        self.known(shown, Some(shown.client))
+    }
+
+    /// From the pass to the line.
+    fn known<B: From<Bytes>, E>(&self, shown: Shown, client: Option<u64>) -> Led<B, E> {
+        let room = &self.room.0;
         if let Some(ticket) = shown.pass(room) {
             return Step::Go(self.entered(ticket.place, self.renewed(shown, ticket)));
         }
         if !shown.is_get || (!shown.may_enter && shown.ticket.is_none()) {
             return self.refuse(shown, Reply::new(&room.name, Reason::EnterFirst));
         }
-        let Some(client) = &room.client else { return self.ask(shown, None) };
-        match client.extract(request).now() {
-            Ok(found) => self.keyed(shown, found),
-            Err(pending) => waiting(shown, On::Key(Lookup::new(pending))),
-        }
-    }
-
-    /// From the key to the line. Without a key it shares the places of all that have none, unless that was chosen otherwise.
-    fn keyed<B: From<Bytes>, E>(&self, shown: Shown, found: Result<Key, MissingKey>) -> Led<B, E> {
-        let key = match self.when_missing.read(found, || self.room.name().to_owned()) {
-            Keyed::Key(key) => key,
-            Keyed::Rejected(_, status) => return Step::Refuse(Ok(rejected(status))),
-            // It was chosen: such places are not counted.
-            Keyed::Skipped(_) => return self.ask(shown, None),
-            _ => Key::shared(),
-        };
-        let client = self.room.0.secrets.client(key.as_bytes());
-        self.ask(shown, Some(client))
+        self.ask(shown, client)
     }
 
     /// One poll of the line.
@@ -128,8 +138,8 @@ impl WaitingRoomLayer {
                 }
                 let opens_us = standing.opens_after.unwrap_or_default().as_micros();
                 let lasts_us = u64::try_from(opens_us).unwrap_or(u64::MAX).saturating_add(TICKET_LASTS_US);
-                let (text, seconds) = self.sign(Is::Place, standing.place, Duration::from_micros(lasts_us));
-                self.refuse_with(shown, reply, Some((text, seconds)))
+                let lasts = Duration::from_micros(lasts_us);
+                self.refuse_with(shown, reply, Some(self.sign(shown, Is::Place, standing.place, lasts)))
             }
             Ok(Answer::NoPlace(none @ (NoPlace::Full | NoPlace::TooMany))) => {
                 self.refuse(shown, Reply::new(name, none.into()))
@@ -142,14 +152,14 @@ impl WaitingRoomLayer {
     }
 
     fn admitted(&self, shown: Shown, turn: Turn) -> Entered {
-        let (text, seconds) = self.sign(Is::Pass, turn.place, turn.lasts);
+        let (text, seconds) = self.sign(shown, Is::Pass, turn.place, turn.lasts);
         self.entered(turn.place, Some((text, seconds, shown.by_header)))
     }
 
     /// The same pass, signed by the secret of now: the former one is to be forgotten some day.
     fn renewed(&self, shown: Shown, pass: Ticket) -> Option<(String, u64, bool)> {
         let lasts_us = pass.expires_us.saturating_sub(self.room.0.clock.now_us());
-        let text = || self.room.0.secrets.sign(&pass);
+        let text = || self.room.0.secrets.sign(&Ticket { client: shown.client, ..pass });
         shown.is_of_former.then(|| (text(), (lasts_us / 1_000_000).max(1), shown.by_header))
     }
 
@@ -159,11 +169,12 @@ impl WaitingRoomLayer {
     }
 
     /// A ticket in text, and for how many seconds it is good.
-    fn sign(&self, is: Is, place: Place, lasts: Duration) -> (String, u64) {
+    fn sign(&self, shown: Shown, is: Is, place: Place, lasts: Duration) -> (String, u64) {
         let issued_us = self.room.0.clock.now_us();
         let lasts_us = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
         let expires_us = issued_us.saturating_add(lasts_us);
-        (self.room.0.secrets.sign(&Ticket { is, place, issued_us, expires_us }), lasts.as_secs())
+        let ticket = Ticket { is, place, issued_us, expires_us, client: shown.client };
+        (self.room.0.secrets.sign(&ticket), lasts.as_secs())
     }
 
     fn refuse<B: From<Bytes>, E>(&self, shown: Shown, reply: Reply<'_>) -> Led<B, E> {

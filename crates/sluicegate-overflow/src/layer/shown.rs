@@ -5,6 +5,7 @@
 
 use http::header::{ACCEPT, COOKIE, HeaderName};
 use http::{HeaderValue, Method};
+use sluicegate_core::Key;
 use sluicegate_tower::key::RequestView;
 
 use crate::room::Inner;
@@ -25,6 +26,8 @@ pub(super) struct Shown {
     pub(super) ticket: Option<Ticket>,
     /// Whether the former secret has signed it.
     pub(super) is_of_former: bool,
+    /// Whose the tickets are that it gets, as [`Ticket::client`] has it.
+    pub(super) client: u64,
     /// Why it shows none that is worth anything, although it shows something.
     pub(super) fault: Option<Fault>,
     /// Whether it came in the header, so that the answer has to carry it there, too.
@@ -43,8 +46,16 @@ impl Shown {
         let wants_page = is_get && !by_header && is_navigation(request);
         // A picture that another site links to sends no cookie: it would take a place, and a turn.
         let may_enter = is_get && (wants_page || !request.headers.contains_key("sec-fetch-mode"));
-        let mut shown =
-            Self { ticket: None, is_of_former: false, fault: None, by_header, wants_page, is_get, may_enter };
+        let mut shown = Self {
+            ticket: None,
+            is_of_former: false,
+            client: 0,
+            fault: None,
+            by_header,
+            wants_page,
+            is_get,
+            may_enter,
+        };
         let now_us = room.clock.now_us();
         for text in texts(request, &room.name).take(MOST) {
             match room.secrets.read(text, now_us) {
@@ -57,6 +68,19 @@ impl Shown {
             }
         }
         shown
+    }
+
+    /// The same, known to be of the client with this key: the ticket of another one is worth nothing. One that was signed before the
+    /// room knew clients is whoever's that shows it.
+    pub(super) fn of_client(self, key: &Key, room: &Inner) -> Self {
+        let client = room.secrets.client(key.as_bytes());
+        let own = [0, room.secrets.client_in(self.is_of_former, key.as_bytes())];
+        match self.ticket {
+            Some(ticket) if !own.contains(&ticket.client) => {
+                Self { ticket: None, is_of_former: false, client, fault: Some(Fault::OtherClient), ..self }
+            }
+            _ => Self { client, ..self },
+        }
     }
 
     /// The pass that it shows, if that is good.

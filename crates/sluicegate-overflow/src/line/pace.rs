@@ -28,13 +28,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// A pace without turns given so far. A burst of the quota says nothing: it is taken as 1.
+    /// A pace without turns given so far. A burst of the quota says nothing, nor does an algorithm: turns are spaced evenly.
     ///
     /// # Errors
     /// For a rate whose spacing cannot be kept exactly.
     pub(super) fn new(quota: Quota) -> Result<Self, ConfigError> {
         let quota = quota.burst(1);
-        Ok(Self { quota, rule: Rule::new(Algorithm::Gcra, quota)?, given: State::REST, last_us: None })
+        let rule = Rule::new(Algorithm::Gcra, quota.counted_by(Algorithm::Gcra))?;
+        Ok(Self { quota, rule, given: State::REST, last_us: None })
     }
 
     /// The same turns given, at another rate from now on: the next one is no further away than its spacing.

@@ -63,8 +63,9 @@ impl WaitingRoomBuilder {
         self
     }
 
-    /// How many passes may be good at once: the next visitor enters when one has expired or [ended](crate::Pass::end). Default: no
-    /// bound but the rate.
+    /// How many passes may be good at once: the next visitor enters when one has expired or [ended](crate::Pass::end). One pass is one
+    /// client's only where the room knows clients, by [`places_per_client`](Self::places_per_client); elsewhere it is good for all to
+    /// whom it is handed on. Default: no bound but the rate.
     pub fn most_active(mut self, passes: u64) -> Self {
         self.most_active = Some(passes);
         self
@@ -84,7 +85,13 @@ impl WaitingRoomBuilder {
 
     /// How many of those that wait may be one client's, by this key: [`ClientIp`](sluicegate_tower::ClientIp) takes an IPv6 /64 for
     /// one, an account is `key_from_extension`. Without it a script lines up as often as it likes, and takes the best of its lots.
-    /// Requests without a key share the places of one client. A visitor whose first answer is lost comes without a ticket and needs
+    /// Requests without a key share the places of one client.
+    ///
+    /// A ticket and a pass are good for the client with the key that they were given to, and worth nothing in the hands of another. Where
+    /// the key is an address, a visitor that comes from another network has lost its place: choose an account or a session where
+    /// visitors move.
+    ///
+    /// A visitor whose first answer is lost comes without a ticket and needs
     /// another place, so that 2 is the least that is kind. The line keeps a digest of the key, keyed with the secret: no address can be read in
     /// Redis. With another secret, places are counted anew. Default: any number.
     pub fn places_per_client(mut self, places: u64, key: impl KeyExtractor) -> Self {
@@ -183,6 +190,12 @@ impl fmt::Debug for WaitingRoomBuilder {
 /// A rate that can be kept, for a room whose name can be used: the same that a policy has to be.
 pub(super) fn checked(name: &str, rate: Result<Quota, ConfigError>) -> Result<Quota, ConfigError> {
     let rate = rate?.burst(1);
+    if let Some(algorithm) = rate.algorithm() {
+        let problem = format!(
+            "{rate} names an algorithm, and the turns of a waiting room are spaced evenly: leave \"by {algorithm}\" out"
+        );
+        return Err(ConfigError::new(ConfigErrorKind::Quota, problem).in_policy(name));
+    }
     Policy::gcra(name, rate).build()?;
     Ok(rate)
 }

@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) line: Arc<dyn Line>,
     pub(crate) secrets: Secrets,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Whose places are counted together, if they are.
+    /// Whose places are counted together, and whose tickets they are, if that is known.
     pub(crate) client: Option<Arc<dyn KeyExtractor>>,
     pub(crate) page: Arc<PageFn>,
     lots: RandomState,

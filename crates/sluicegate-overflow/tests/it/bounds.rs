@@ -19,6 +19,7 @@ fn each_setting_that_cannot_work_is_refused_with_its_value() {
     let room = || WaitingRoom::builder("sale", "10/s");
     for (builder, kind, text) in [
         (WaitingRoom::builder("sale", "0/s"), ConfigErrorKind::Quota, "the limit is 0"),
+        (WaitingRoom::builder("sale", "9/s by gcra"), ConfigErrorKind::Quota, "leave \"by gcra\" out"),
         (WaitingRoom::builder("sale", "often"), ConfigErrorKind::Unreadable, "\"often\" is not a quota"),
         (WaitingRoom::builder("The Sale", "1/s"), ConfigErrorKind::Name, "\"The Sale\""),
         (room().secrets([7; 15], None), ConfigErrorKind::Layer, "a secret of 15 bytes"),

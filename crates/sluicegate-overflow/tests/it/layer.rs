@@ -14,6 +14,7 @@ use serde_json::Value;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_overflow::line::{MemoryLine, Mode};
 use sluicegate_overflow::{Pass, Reply, WaitingRoom, WaitingRoomBuilder, WaitingRoomLayer};
+use sluicegate_tower::key::HeaderKey;
 use tower::{Layer, Service, ServiceExt};
 
 use crate::support::{START, seconds};
@@ -266,6 +267,50 @@ async fn a_pass_that_a_handler_ends_is_worth_nothing_from_then_on() {
     assert!(place.get(&next.cookie()).await.is_in());
     let again = place.get(&pass).await;
     assert!(!again.is_in(), "a copy of the pass that has ended");
+}
+
+/// A pass once was whoever's that showed it: one cookie let a hundred in where one might be inside.
+#[tokio::test(start_paused = true)]
+async fn a_ticket_and_a_pass_are_worth_nothing_in_the_hands_of_another_client() {
+    let clients = |room: WaitingRoomBuilder| room.places_per_client(2, HeaderKey::new("x-account").unwrap());
+    let place = Place::new("6/min", |room| clients(room).most_active(2));
+    let of =
+        |account: &str, cookie: &str| Request::get("/").header("x-account", account).header(COOKIE, cookie);
+    let pass = place.send(of("ada", "")).await.cookie();
+    let ticket = place.send(of("ada", "")).await.cookie();
+    for _ in 0..3 {
+        assert!(place.send(of("ada", &pass)).await.is_in());
+    }
+    for (shown, position) in [(&pass, 2), (&ticket, 3)] {
+        let copy = place.send(of("bob", shown)).await;
+        assert_eq!(copy.json()["position"], position, "a place of its own, at the end: {}", copy.body);
+        assert_eq!(copy.json()["lost"], "This is a new place: the ticket is another client's.");
+    }
+    let post = Request::post("/").header("x-account", "bob").header(COOKIE, &pass);
+    assert_eq!(place.send(post).await.json()["reason"], "enter-first");
+    let nobodys = place.send(Request::post("/").header(COOKIE, &pass)).await;
+    assert_eq!(nobodys.json()["reason"], "enter-first", "who has no key is no other client");
+    // Neither does the turn of a copied ticket come to another client, also not within the minute in which it is given again.
+    place.clock.advance(seconds(10));
+    assert!(place.send(of("ada", &ticket)).await.is_in());
+    assert!(!place.send(of("bob", &ticket)).await.is_in());
+
+    // Another secret signs the same client's anew.
+    let new = Place::new("6/min", |room| clients(room).secrets([1; 32], Some(SECRET)));
+    new.clock.advance(seconds(10));
+    assert_eq!(
+        new.send(Request::post("/").header("x-account", "bob").header(COOKIE, &pass)).await.head.status,
+        503
+    );
+    let renewed = new.send(of("ada", &pass)).await;
+    assert!(renewed.is_in() && new.room.status().admitted == 0, "{}", renewed.body);
+    let newest = Place::new("6/min", |room| clients(room).secrets([1; 32], None));
+    newest.clock.advance(seconds(11));
+    assert!(newest.send(of("ada", &renewed.cookie())).await.is_in() && newest.room.status().admitted == 0);
+    // A room that did not know clients before lets those in that it has let in.
+    let before = Place::new("6/min", |room| room);
+    let unbound = before.send(of("ada", "")).await.cookie();
+    assert!(place.send(of("bob", &unbound)).await.is_in());
 }
 
 #[tokio::test(start_paused = true)]

@@ -98,7 +98,8 @@ impl Alone {
 /// starts full says so, and is not compared.
 fn under(algorithm: Algorithm, number: usize, policy: &Policy) -> (Result<Policy, String>, bool) {
     let name = format!("row-{number}");
-    let quotas = trial::quotas(policy);
+    let quotas: Vec<Quota> =
+        trial::quotas(policy).into_iter().map(|quota| quota.counted_by(algorithm)).collect();
     let build =
         |quotas: &[Quota]| trial::copy(policy, &name, algorithm, quotas).map_err(|error| error.to_string());
     let plain: Vec<Quota> = quotas.iter().map(|quota| Quota::new(quota.limit(), quota.period())).collect();
@@ -107,5 +108,21 @@ fn under(algorithm: Algorithm, number: usize, policy: &Policy) -> (Result<Policy
     match build(&quotas) {
         Err(_) if has_burst && !starts => (build(&plain), true),
         built => (built, false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_quotas_of_a_row_are_counted_by_the_algorithm_that_is_compared() {
+        let mixed = Policy::gcra("p", "5/min burst 2").and("9/d by sliding-log").build().unwrap();
+        for algorithm in COMPARED {
+            let (compared, drops_burst) = under(algorithm, 0, &mixed);
+            let compared = compared.unwrap();
+            assert!(compared.quotas().iter().all(|quota| quota.algorithm() == algorithm), "{compared}");
+            assert_eq!(drops_burst, compared.quotas()[0].quota().burst_size() == 5, "{compared}");
+        }
     }
 }

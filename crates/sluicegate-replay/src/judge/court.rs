@@ -238,11 +238,10 @@ impl Court {
 
 /// How many entries a log of this policy has at most, if it keeps one.
 ///
-/// A log has an entry for each unit that it admits within its period, so its length is that of its longest quota.
+/// Of several it is the longest one.
 fn entries(policy: &Policy) -> Option<usize> {
-    let is_log = policy.algorithm() == sluicegate_core::Algorithm::SlidingLog;
-    let longest = policy.quotas().iter().map(|quota| quota.quota().limit()).max()?;
-    is_log.then(|| usize::try_from(longest).unwrap_or(usize::MAX))
+    let logs = policy.quotas().iter().filter_map(|quota| quota.rule().log());
+    logs.map(|log| usize::try_from(log.most_entries()).unwrap_or(usize::MAX)).max()
 }
 
 /// Whether the policy in this place of a decision had no room.

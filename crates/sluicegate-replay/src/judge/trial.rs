@@ -53,5 +53,7 @@ mod tests {
         let policy = policy.on_exceeded("wait 2s".parse().unwrap()).count_rejected();
         let policy = policy.table_size(50).on_full("inherit".parse().unwrap()).build().unwrap();
         assert_eq!(copy(&policy, "p", policy.algorithm(), &quotas(&policy)).unwrap(), policy);
+        let mixed = Policy::gcra("p", "5/min").and("9/d by sliding-log").build().unwrap();
+        assert_eq!(copy(&mixed, "p", mixed.algorithm(), &quotas(&mixed)).unwrap(), mixed);
     }
 }

@@ -61,13 +61,17 @@ impl Outcome {
         html! {
             text y="12" { (rule.name) ": " (rule.policy.algorithm()) ", " (quota(rule)) }
             text.quiet x=(WIDTH) y="12" text-anchor="end" {
-                (self.rejected(rule)) " of " (rule.asked) " rejected, " (rule.rejected_keys) " of " (counted(rule.keys, "key"))
+                (rule.rejected) " of " (counted(rule.asked, "request")) " and " (rule.rejected_keys) " of " (counted(rule.keys, "key")) " rejected"
             }
             g transform=(format!("translate(0 {LINE})")) {
                 path.allowed d=(bars.allowed) {}
                 path.rejected d=(bars.rejected) {}
                 path.line d=(format!("M0 {TALL}H{WIDTH}")) {}
             }
+            @if !rule.compared.is_empty() {
+                text y=(after) { "requests that each algorithm rejects alone, with the same quotas:" }
+            }
+            @let after = after + heading(rule);
             @let largest = rule.compared.iter().filter_map(|compared| compared.rejected.as_ref().ok()).max();
             @for (place, compared) in (0_u64..).zip(&rule.compared) {
                 g transform=(format!("translate(0 {})", after + place * LINE)) {
@@ -76,7 +80,7 @@ impl Outcome {
             }
             @if let Some(found) = &rule.suggestion {
                 text y=(after + rule.compared.len() as u64 * LINE) {
-                    "at most " (found.share) ": " (quotas(&found.policy)) " rejects " (counted(found.rejected, "request"))
+                    "suggestion for at most " (found.share) ": " (quotas(&found.policy)) ", which rejects " (counted(found.rejected, "request"))
                 }
             }
         }
@@ -86,7 +90,12 @@ impl Outcome {
 /// How tall the drawing of a rule is, with room below.
 fn height(rule: &RuleFigures) -> u64 {
     let lines = rule.compared.len() as u64 + u64::from(rule.suggestion.is_some());
-    TALL + 2 * LINE + lines * LINE
+    TALL + 2 * LINE + heading(rule) + lines * LINE
+}
+
+/// How tall the line above the bars of a comparison is.
+fn heading(rule: &RuleFigures) -> u64 {
+    if rule.compared.is_empty() { 0 } else { LINE }
 }
 
 fn compared_bar(compared: &Compared, largest: u64) -> Markup {

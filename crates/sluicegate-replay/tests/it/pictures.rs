@@ -52,7 +52,8 @@ fn texts_stand_in_a_picture_as_text_and_it_loads_nothing() {
     let outside = picture.replace("http://www.w3.org/2000/svg", "");
     assert!(!["http", "url(", "@import", "href"].iter().any(|word| outside.contains(word)), "{picture}");
     assert!(
-        picture.contains("2 (together 2) of 3 rejected") && picture.contains("prefers-color-scheme:dark")
+        picture.contains("2 of 3 requests and 1 of 1 key rejected<")
+            && picture.contains("prefers-color-scheme:dark")
     );
     // A log without requests is a picture without rules.
     assert!(

@@ -73,6 +73,10 @@ pub(super) fn terms(name: &At<String>, entry: &PolicyEntry, problems: &mut Probl
         UNKNOWN.clone_into(&mut quota.value);
     }
     let rate: Quota = read(quota, problems)?;
+    if let Some(algorithm) = rate.algorithm() {
+        let text = format!("the turns of a waiting room are spaced evenly: leave \"by {algorithm}\" out");
+        problems.error(quota.place, text);
+    }
     // As a room keeps it: its turns are spaced.
     if let Err(error) = Policy::gcra(&*name.value, rate.burst(1)).build() {
         problems.error(if error.quota().is_some() { quota.place } else { name.place }, error.problem());

@@ -65,11 +65,12 @@ pub(crate) struct File {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "policy")]
 pub(crate) struct PolicyEntry {
-    /// How it is counted. Default: `gcra`.
+    /// How it is counted, unless a quota names another algorithm. Default: `gcra`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::algorithm")]
     pub algorithm: Option<At<String>>,
-    /// How much of it there is: `5/min`, `10/s burst 20`, `1000/12h`, `60/min burst 100 start 10`, or a list of these that all hold.
+    /// How much of it there is: `5/min`, `10/s burst 20`, `1000/12h`, `60/min burst 100 start 10`, `10000/d by fixed-window`, or a list of
+    /// these that all hold.
     pub quota: At<OneOrMany>,
     /// Where a request says the quotas of its key, which take the place of these: `jwt(claim)`, `api_key` (the `quota` of its line) or
     /// `header(name)`, which the proxies under `clients` set; of a list the first that is there. Such a text is `500/min`, several

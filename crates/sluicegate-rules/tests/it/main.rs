@@ -6,6 +6,7 @@ mod choice;
 mod forms;
 mod limits;
 mod mistakes;
+mod mixed;
 mod news;
 mod own;
 mod paths;

@@ -16,17 +16,18 @@ use bytes::Buf;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http_body::Body;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sluicegate_core::policy::TimeSpan;
 
 use super::fault::Fault;
 
-/// More than any form of the page is long.
-const LONGEST: usize = 16_384;
+/// More than any form of the page is long: the word of a key has two digits for each of its bytes, and extractors tell up to three parts
+/// of 8 KiB apart.
+const LONGEST: usize = 65_536;
 
 /// An action, and the key or policy that it is for. Fields that a form leaves empty are not there.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Input {
     /// The action. A path says it as well, and then it stands there only.
@@ -68,7 +69,7 @@ pub(crate) struct Input {
 }
 
 /// The version of an override: a number, and in forms its digits.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(untagged)]
 enum Version {
     Number(u64),
@@ -76,7 +77,7 @@ enum Version {
 }
 
 /// How the text of a key is meant.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum KeyAs {
     /// As the limits of its policy say; an address, if it reads as one, and text otherwise.
@@ -93,7 +94,7 @@ pub(super) enum KeyAs {
 }
 
 /// A request that nobody has sent, for extractors to look at.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Pretended {
     /// The name of the limits that it meets.
@@ -109,7 +110,7 @@ pub(super) struct Pretended {
 }
 
 /// Header fields: one in a line, or by name.
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(untagged)]
 pub(super) enum HeaderLines {
     Lines(String),
@@ -204,6 +205,12 @@ impl Input {
             Face::Page => form(&bytes).ok_or(Unreadable::Broken)?,
         };
         serde_json::from_value(value).map_err(|_| Unreadable::Broken)
+    }
+
+    /// The part of it that says which key is meant.
+    pub(crate) fn sought(self) -> Self {
+        let Self { policy, key, key_as, issuer, reference, request, .. } = self;
+        Self { policy, key, key_as, issuer, reference, request, ..Self::default() }
     }
 
     /// For how long, if that is said.

@@ -14,4 +14,4 @@ mod written;
 
 pub(crate) use self::fault::Fault;
 pub(crate) use self::input::{Face, Input};
-pub(crate) use self::verb::{Done, act};
+pub(crate) use self::verb::{Done, act, look_up};

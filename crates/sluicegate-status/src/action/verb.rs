@@ -49,7 +49,7 @@ pub(crate) async fn act(
 }
 
 /// Asks the store where a key stands; spends nothing.
-async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Result<LookedUp, Fault> {
+pub(crate) async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Result<LookedUp, Fault> {
     match Target::of(scope, secret, input).await? {
         Target::Key(limiter, key, doubt) => Ok(by_key(secret, &limiter, &key).await?.doubted(doubt)),
         Target::Request(explained) => Ok(by_request(scope, secret, *explained).await),

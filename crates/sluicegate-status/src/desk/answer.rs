@@ -4,14 +4,15 @@
 //! ever drawn without being escaped, the browser would still run no script and load nothing.
 
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-/// No script, no style but ours, no form to elsewhere, no frame around it.
-const POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'";
+/// No script, no style but ours, no form to elsewhere, no other address to which its own are relative, no frame around it.
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Where clients that send JSON find the token that they send back.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-status-token");
@@ -38,6 +39,13 @@ pub(super) fn html(status: StatusCode, body: String) -> Response<String> {
 
 pub(super) fn css(body: &str) -> Response<String> {
     answer(StatusCode::OK, "text/css; charset=utf-8", body.to_owned())
+}
+
+/// On to another address, by a GET.
+pub(super) fn led_to(address: &str) -> Response<String> {
+    let mut response = text(StatusCode::SEE_OTHER, "the result is on the page");
+    response.headers_mut().extend(HeaderValue::try_from(address).ok().map(|address| (LOCATION, address)));
+    response
 }
 
 /// A sentence for whoever was not let in, or sent something else.

@@ -10,13 +10,14 @@
 //! Each step comes before whatever it protects: nobody learns of a policy who was not let in, and no body is read of somebody who
 //! may not act. The token stands in the form, so it is looked at after the body.
 //!
-//! A form is answered by the page, with a sentence on it, and JSON by JSON. Both do the same by the same way; they differ in how
-//! they are read, in `action`, and in how they are answered, here.
+//! A form is answered by a redirect to the page with the result on it, or by the page if nothing was done; JSON by JSON. Both do the same
+//! by the same way; they differ in how they are read, in `action`, and in how they are answered, here.
 
 mod answer;
 mod builder;
 mod guard;
 mod origin;
+mod outcome;
 mod route;
 
 use http::header::HeaderValue;
@@ -30,13 +31,22 @@ use self::answer::TOKEN;
 pub use self::builder::StatusPageBuilder;
 use self::guard::{Guard, Visitor};
 use self::origin::{Hosts, Origin, is_own};
+use self::outcome::Outcome;
 use self::route::{Place, asks_for_style};
-use crate::action::{Done, Face, Fault, Input, act};
+use crate::action::{Done, Face, Fault, Input, act, look_up};
 use crate::document::{
-    Document, Keys, Look, Notices, RoomChanged, RoomEvents, STYLE, Theme, gather, page, room_shown, seen,
+    Document, Keys, Look, LookedUp, Notices, RoomChanged, RoomEvents, STYLE, Theme, gather, page, room_shown,
+    seen,
 };
 use crate::scope::Scope;
 use crate::secret::Secret;
+
+/// What a page says above all else: what was done or why it was not, and where a key stands.
+#[derive(Default)]
+struct Said {
+    notice: Option<Result<String, String>>,
+    found: Option<LookedUp>,
+}
 
 /// All that a page knows.
 pub(crate) struct Desk {
@@ -77,7 +87,10 @@ impl Desk {
         };
         match (head.method.clone(), place) {
             (Method::GET | Method::HEAD, Place::Page) if asks_for_style(&head.uri) => answer::css(STYLE),
-            (Method::GET | Method::HEAD, Place::Page) => self.page(&head.uri, &visitor, StatusCode::OK, None),
+            (Method::GET | Method::HEAD, Place::Page) => {
+                let said = self.result(&head.uri, &visitor).await;
+                self.page(&head.uri, &visitor, StatusCode::OK, &said)
+            }
             (Method::GET | Method::HEAD, Place::Json) => self.json(&visitor),
             (Method::POST, place @ (Place::Page | Place::Key(_) | Place::Policy(_) | Place::Room(_))) => {
                 self.act((head, place), body, &visitor).await
@@ -115,24 +128,7 @@ impl Desk {
     }
 
     /// The document as HTML, with what came of a form above it.
-    fn page(
-        &self,
-        uri: &Uri,
-        visitor: &Visitor,
-        status: StatusCode,
-        outcome: Option<Result<Done, String>>,
-    ) -> Response<String> {
-        let (found, notice) = match outcome {
-            None => (None, None),
-            Some(Err(problem)) => (None, Some(Err(problem))),
-            Some(Ok(Done::LookedUp(found))) => (Some(found), None),
-            Some(Ok(Done::Acted(done, found))) => (Some(found), Some(Ok(done))),
-            Some(Ok(Done::Changed(changed))) => (None, Some(Ok(changed.notice))),
-            Some(Ok(Done::RoomChanged(changed))) => {
-                let RoomChanged { room, after, .. } = *changed;
-                (None, Some(Ok(format!("{room}: {}", seen(&after)))))
-            }
-        };
+    fn page(&self, uri: &Uri, visitor: &Visitor, status: StatusCode, said: &Said) -> Response<String> {
         let document = self.document();
         let limits: Vec<&str> = self.scope.limits.iter().map(|(name, _)| &**name).collect();
         let body = page(&Look {
@@ -141,10 +137,27 @@ impl Desk {
             token: self.token(visitor).as_deref(),
             limits: &limits,
             theme: Theme::of(uri),
-            notice: notice.as_ref(),
-            found: found.as_ref(),
+            notice: said.notice.as_ref(),
+            found: said.found.as_ref(),
         });
         answer::html(status, body)
+    }
+
+    /// What the form has led to whose answer led here. A key is looked up anew: it may have spent since.
+    async fn result(&self, uri: &Uri, visitor: &Visitor) -> Said {
+        let (Some(operator), Some(secret)) = (visitor.operator(), &self.secret) else {
+            return Said::default();
+        };
+        let Some(Outcome { done, sought, .. }) = Outcome::at(uri, secret, (operator, self.now_seconds()))
+        else {
+            return Said::default();
+        };
+        let notice = done.map(Ok);
+        let Some(sought) = sought else { return Said { notice, found: None } };
+        match look_up(&self.scope, secret, &sought).await {
+            Ok(found) => Said { notice, found: Some(found) },
+            Err(fault) => Said { notice: notice.or_else(|| Some(Err(fault.to_string()))), found: None },
+        }
     }
 
     fn now_seconds(&self) -> u64 {
@@ -168,14 +181,17 @@ impl Desk {
             let sentence = "send the page's own form, or JSON as application/json";
             return answer::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence);
         };
-        let (status, outcome) = match self.done((&head, place), (face, body), visitor).await {
-            Ok(done) => (StatusCode::OK, Ok(done)),
-            Err(fault) => (fault.status, Err(fault.to_string())),
-        };
-        match (face, outcome) {
-            (Face::Page, outcome) => self.page(&head.uri, visitor, status, Some(outcome)),
-            (Face::Json, Ok(Done::LookedUp(found) | Done::Acted(_, found))) => answer::json(status, &found),
-            (Face::Json, Ok(Done::Changed(changed))) => {
+        let status = StatusCode::OK;
+        match (face, self.done((&head, place), (face, body), visitor).await) {
+            (Face::Page, Ok((done, input))) => self.led_on(&head.uri, visitor, done, input.sought()),
+            (Face::Page, Err(fault)) => {
+                let said = Said { notice: Some(Err(fault.to_string())), found: None };
+                self.page(&head.uri, visitor, fault.status, &said)
+            }
+            (Face::Json, Ok((Done::LookedUp(found) | Done::Acted(_, found), _))) => {
+                answer::json(status, &found)
+            }
+            (Face::Json, Ok((Done::Changed(changed), _))) => {
                 let mut policies = self.document().policies;
                 policies.retain(|policy| changed.policies.contains(&policy.name));
                 match &*policies {
@@ -183,10 +199,32 @@ impl Desk {
                     policies => answer::json(status, &policies),
                 }
             }
-            (Face::Json, Ok(Done::RoomChanged(changed))) => {
+            (Face::Json, Ok((Done::RoomChanged(changed), _))) => {
                 answer::json(status, &self.scope.room(&changed.room).map(room_shown))
             }
-            (Face::Json, Err(problem)) => answer::json(status, &json!({ "error": problem })),
+            (Face::Json, Err(fault)) => answer::json(fault.status, &json!({ "error": fault.to_string() })),
+        }
+    }
+
+    /// Leads the browser of a form on to the page with its result. A look-up that is too long for an address is answered at once.
+    fn led_on(&self, uri: &Uri, visitor: &Visitor, done: Done, sought: Input) -> Response<String> {
+        let (done, found) = match done {
+            Done::LookedUp(found) => (None, Some(found)),
+            Done::Acted(done, found) => (Some(done), Some(found)),
+            Done::Changed(changed) => (Some(changed.notice), None),
+            Done::RoomChanged(changed) => {
+                let RoomChanged { room, after, .. } = *changed;
+                (Some(format!("{room}: {}", seen(&after))), None)
+            }
+        };
+        let outcome = visitor.operator().map(|operator| {
+            Outcome::new((operator, self.now_seconds()), done.clone(), found.as_ref().map(|_| sought))
+        });
+        let address =
+            outcome.zip(self.secret.as_ref()).and_then(|(outcome, secret)| outcome.address(secret, uri));
+        match address {
+            Some(address) => answer::led_to(&address),
+            None => self.page(uri, visitor, StatusCode::OK, &Said { notice: done.map(Ok), found }),
         }
     }
 
@@ -196,7 +234,7 @@ impl Desk {
         (head, place): (&Parts, Place),
         (face, body): (Face, B),
         visitor: &Visitor,
-    ) -> Result<Done, Fault> {
+    ) -> Result<(Done, Input), Fault> {
         let forbidden = |problem: &str| Fault::new(StatusCode::FORBIDDEN, problem);
         let (Some(operator), Some(secret)) = (visitor.operator(), &self.secret) else {
             return Err(forbidden("this page is read-only: nothing can be looked up or changed here"));
@@ -230,6 +268,6 @@ impl Desk {
         if let Done::RoomChanged(changed) = &done {
             self.room_events.add(changed, operator, self.clock.now_us());
         }
-        Ok(done)
+        Ok((done, input))
     }
 }

@@ -37,8 +37,8 @@ pub(crate) fn gather(
         shown.collect::<Vec<_>>()
     });
     let policies = policies.collect();
-    let events =
-        snapshots.iter().flat_map(|(_, known)| &known.events).map(|event| (event.at, happened(event)));
+    let events = snapshots.iter().flat_map(|(_, known)| &known.events);
+    let events = events.map(|event| (event.at, happened(event, keys)));
     let of_rooms = room_events.all().into_iter().map(|event| (event.at, room_happened(event)));
     let mut events: Vec<_> = events.chain(of_rooms).collect();
     events.sort_by_key(|(at, _)| *at);
@@ -93,12 +93,16 @@ fn notice(Notice { about, since_us, text }: Notice, keys: Keys<'_>) -> NoticeSho
     NoticeShown { about, since, text: matches!(keys, Keys::Shown(_)).then_some(text) }
 }
 
-fn happened(event: &PastEvent) -> Happened {
+fn happened(event: &PastEvent, keys: Keys<'_>) -> Happened {
     Happened {
         at: rfc3339(event.at),
         what: event.what,
         by: event.by.clone(),
         policy: event.policy.clone(),
+        key: event.key.as_ref().map(|key| match keys {
+            Keys::Shown(_) => key.to_string(),
+            Keys::Digests => format!("digest {}", key.digest),
+        }),
         room: None,
         from: event.from.clone(),
         to: event.to.clone(),
@@ -107,7 +111,7 @@ fn happened(event: &PastEvent) -> Happened {
 
 fn room_happened(RoomEvent { at, what, by, room, from, to }: RoomEvent) -> Happened {
     let [by, room, from, to] = [by, room, from, to].map(Some);
-    Happened { at: rfc3339(at), what, by, policy: None, room, from, to }
+    Happened { at: rfc3339(at), what, by, policy: None, key: None, room, from, to }
 }
 
 /// A waiting room as it is now.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde::Serialize;
+use sluicegate_core::observed::ShownKey;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use sluicegate_core::suspension::Strikes;
 use sluicegate_core::{Decision, Key, Outcome, Policy, RateLimiter, StoreError};
@@ -184,7 +185,7 @@ fn standing(secret: &Secret, LimitExplained { name, asks, .. }: LimitExplained) 
         limit: name,
         policy: Some(policy.name().to_owned()),
         tier,
-        key: Some(key.shown()),
+        key: Some(ShownKey::of(&key).to_string()),
         reference: Some(secret.seal(policy.name(), &key)),
         suspends_for: suspends_for(&policy),
         cost: Some(cost),

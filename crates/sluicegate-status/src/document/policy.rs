@@ -1,6 +1,7 @@
 //! A policy as it is shown: [`status`].
 //!
-//! A key of the lists is shown as its extractor's kind allows, or as a digest to those who have no name. The word for it is sealed
+//! A key whose count is within its error is not on the lists: in a flood of keys the number would be that of the flood. A key of the
+//! lists is shown as its extractor's kind allows, or as a digest to those who have no name. The word for it is sealed
 //! anew for each document, since the reference that the store gives is good on this instance only.
 
 use std::sync::Arc;
@@ -37,8 +38,8 @@ pub(super) struct Known<'a> {
 }
 
 pub(super) fn status(known: &Known<'_>) -> PolicyStatus {
-    let PolicySnapshot { policy, per_second, minutes, offenders, askers, .. } = known.policy;
-    let in_all = |of: fn(&Minute) -> u64| minutes.iter().map(of).sum::<u64>();
+    let PolicySnapshot { policy, per_second, minutes, minute: running, offenders, askers, .. } = known.policy;
+    let in_all = |of: fn(&Minute) -> u64| minutes.iter().skip(1).chain([running]).map(of).sum::<u64>();
     PolicyStatus {
         name: policy.name().to_owned(),
         algorithm: policy.algorithm().to_string(),
@@ -58,12 +59,14 @@ pub(super) fn status(known: &Known<'_>) -> PolicyStatus {
             suspended: per_second.suspended,
         },
         minutes: minutes.iter().map(minute).collect(),
+        minute: minute(running),
         waiting: known.policy.waiting,
         near_share: share(in_all(|minute| minute.near), in_all(|minute| minute.allowed)),
         suspended_seen: known.policy.suspended_seen,
         suspends: policy.suspension().is_some(),
-        offenders: offenders.iter().map(|it| offender(known, it)).collect(),
-        askers: askers.iter().map(|it| asker(known, it)).collect(),
+        offenders: offenders.iter().filter(|it| it.stands_out()).map(|it| offender(known, it)).collect(),
+        crowd: offenders.iter().any(|it| !it.stands_out()),
+        askers: askers.iter().filter(|it| it.stands_out()).map(|it| asker(known, it)).collect(),
     }
 }
 

@@ -85,6 +85,8 @@ pub(crate) struct PolicyStatus {
     pub(super) per_second: PerSecond,
     /// Whole minutes, the oldest first.
     pub(super) minutes: Vec<MinuteShown>,
+    /// The one that is under way.
+    pub(super) minute: MinuteShown,
     pub(super) waiting: usize,
     /// Which part of what was allowed in the last hour left less than a fifth.
     #[serde(skip)]
@@ -94,6 +96,9 @@ pub(crate) struct PolicyStatus {
     #[serde(skip)]
     pub(super) suspends: bool,
     pub(super) offenders: Vec<OffenderShown>,
+    /// Whether keys were refused beside them, of which none stands out.
+    #[serde(skip)]
+    pub(super) crowd: bool,
     #[serde(skip)]
     pub(super) askers: Vec<AskerShown>,
 }
@@ -136,7 +141,7 @@ pub(super) struct PerSecond {
     pub(super) suspended: f64,
 }
 
-/// One whole minute.
+/// One minute, whole or up to now.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct MinuteShown {
     pub(super) at: String,
@@ -205,6 +210,9 @@ pub(super) struct Happened {
     pub(super) by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) policy: Option<String>,
+    /// As a look-up names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) room: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

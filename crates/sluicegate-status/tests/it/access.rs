@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Request, StatusCode};
 use sluicegate_status::StatusPage;
 
-use crate::support::{ORIGIN, World, from_ada, get, is_sealed, post, send, submit, token};
+use crate::support::{ORIGIN, World, from_ada, get, is_sealed, post, send, submit, submit_to, token};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -20,7 +20,9 @@ async fn every_answer_carries_the_fields_that_keep_scripts_frames_and_caches_out
     let misdirected = send(&page, Request::get("/").header("host", "evil.example"), "").await;
     let unsigned = send(&page, from_ada("POST", "/").header("content-type", FORM), "do=reset").await;
     let looked_up = submit(&page, "do=look-up&policy=login&key=a").await;
+    let led_on = submit_to(&page, "/", "do=look-up&policy=login&key=a").await;
     for (response, status) in [
+        (led_on, StatusCode::SEE_OTHER),
         (strangers, StatusCode::FORBIDDEN),
         (misdirected, StatusCode::MISDIRECTED_REQUEST),
         (unsigned, StatusCode::FORBIDDEN),
@@ -136,7 +138,7 @@ async fn other_methods_types_and_places_are_refused_and_say_what_to_use() {
         assert_eq!(allowed, allow, "{method} {path}");
     }
     assert_eq!(post(&page, "/keys/explode", &serde_json::json!({})).await.0, StatusCode::NOT_FOUND);
-    let long = format!("do=look-up&policy=login&key={}", "x".repeat(20_000));
+    let long = format!("do=look-up&policy=login&key={}", "x".repeat(70_000));
     assert_eq!(submit(&page, &long).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
 }
 

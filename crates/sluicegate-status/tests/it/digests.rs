@@ -131,5 +131,5 @@ async fn a_digest_that_is_no_secret_is_shown_as_a_short_digest_beside_addresses_
     // A look-up names it as the list does.
     let request = json!({"limits": "partner", "headers": {"x-user": "ada"}});
     let (_, found) = look_up(&page, json!({ "request": request })).await;
-    assert_eq!(found["limits"][0]["key"], format!("Key({short})"), "{found}");
+    assert_eq!(found["limits"][0]["key"], format!("digest {short}"), "{found}");
 }

@@ -121,6 +121,34 @@ async fn text_numbers_and_addresses_are_different_keys() {
     assert_eq!(found["limits"][0]["quotas"][0]["remaining"], 5);
 }
 
+/// The word of a long key was once longer than the page took.
+#[tokio::test]
+async fn a_key_of_eight_thousand_bytes_is_looked_up_suspended_and_released() {
+    let world = World::new();
+    let strict = Policy::gcra("strict", "5/min").suspend(100, "10min", "20min").on(&world.store).unwrap();
+    let limits = Limits::new(Limit::new(strict.clone()).key(HeaderKey::new("x-user").unwrap()));
+    let page = world.page().limits("strict", LimitsHandle::new(limits)).guard(|_| Some("ada"));
+    let page = page.secret(SECRET).origin(ORIGIN).build().unwrap();
+    let long = "u".repeat(8_000);
+    strict.suspend(&*long, Duration::from_secs(600)).await.unwrap();
+    let request = json!({"limits": "strict", "headers": {"x-user": long}});
+    let (status, found) = post(&page, "/keys/look-up", &json!({ "request": request })).await;
+    assert_eq!(status, StatusCode::OK, "{found}");
+    let word = found["limits"][0]["ref"].as_str().unwrap();
+    for (action, said) in [("release", "the key is released"), ("suspend", "the key is suspended")] {
+        let response = submit(&page, &format!("do={action}&ref={word}")).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(response.body().contains(said), "{}", response.body());
+        let is_allowed = strict.peek(&*long).await.unwrap().is_allowed();
+        assert_eq!(is_allowed, action == "release");
+    }
+    // By its text, each byte of which a form may write as three.
+    let text = "%75".repeat(8_000);
+    let response = submit(&page, &format!("do=release&policy=strict&key={text}")).await;
+    assert!(response.body().contains("the key is released"), "{}", response.status());
+    assert!(strict.peek(&*long).await.unwrap().is_allowed());
+}
+
 #[tokio::test]
 async fn a_mistake_names_the_field_and_never_what_is_in_it() {
     let world = World::new();

@@ -6,6 +6,7 @@ mod change;
 mod digests;
 mod look_up;
 mod offenders;
+mod results;
 mod rooms;
 mod shown;
 mod support;

@@ -72,6 +72,31 @@ async fn a_secret_that_is_refused_is_a_digest_and_an_address_too_where_there_is_
     assert!(!found.to_string().contains(PLANTED));
 }
 
+/// "about 25,344" once stood beside keys that came three times.
+#[tokio::test]
+async fn in_a_flood_of_many_keys_no_number_of_the_flood_stands_beside_a_key() {
+    let world = World::new();
+    let flood = Policy::gcra("flood", "1/h").on(&world.store).unwrap();
+    for _ in 0..3 {
+        for key in 0..20_000_u32 {
+            flood.check(std::net::Ipv4Addr::from(key)).await.unwrap();
+        }
+    }
+    let page = world.guarded();
+    assert_eq!(offenders(&page, "flood").await, [Value::Null; 0]);
+    let body = get(&page, "/").await.into_body();
+    let (_, listed) = body.split_once("Most rejected").unwrap();
+    let (listed, _) = listed.split_once("</section>").unwrap();
+    assert!(listed.contains("none stands out") && !listed.contains("about"), "{listed}");
+    assert!(!listed.contains("0.0."), "no key is named: {listed}");
+    // One that comes again and again is.
+    for _ in 0..9_000 {
+        flood.check(std::net::Ipv4Addr::from(PEER)).await.unwrap();
+    }
+    let listed = offenders(&page, "flood").await;
+    assert_eq!((listed.len(), &listed[0]["key"]), (1, &json!("203.0.113.9")), "{listed:?}");
+}
+
 #[tokio::test]
 async fn a_key_is_suspended_for_a_time_and_released() {
     let world = World::new();
@@ -100,7 +125,13 @@ async fn a_key_is_suspended_for_a_time_and_released() {
     let expected = [by_ada("suspended"), by_ada("suspended"), by_ada("released")];
     assert_eq!(events, expected.iter().map(|(what, by)| (what, by)).collect::<Vec<_>>());
     let body = get(&page, "/").await.into_body();
-    assert!(body.contains("ada: suspended <strong>strict</strong> → 7200s"), "{body}");
+    let suspended = "ada: suspended <strong>strict</strong> <span class=\"key\">203.0.113.9</span> → 7200s";
+    assert!(body.contains(suspended), "{body}");
+    assert_eq!(json["events"][2]["key"], "203.0.113.9", "{json}");
+    // To those who have no name it is a digest, as in the lists.
+    let body = get(&world.read_only(), "/").await.into_body();
+    assert!(body.contains("suspended <strong>strict</strong> <span class=\"key\">digest "), "{body}");
+    assert!(!body.contains("203.0.113.9"), "{body}");
     assert!(strict.check(ip).await.unwrap().is_allowed());
     // A policy that suspends nobody says so, and a span that is none is named.
     let (status, answer) = post(&page, "/keys/suspend", &json!({"policy": "login", "key": "a"})).await;

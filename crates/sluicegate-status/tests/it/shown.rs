@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sluicegate_core::Policy;
 
-use crate::support::{World, from_ada, get, send, submit};
+use crate::support::{World, from_ada, get, led_on, send, submit};
 
 #[tokio::test]
 async fn script_in_names_and_headers_stays_text() {
@@ -24,7 +24,7 @@ async fn script_in_names_and_headers_stays_text() {
             .header("sec-fetch-site", "same-origin")
             .header("content-type", "application/x-www-form-urlencoded");
         let (page, body) = (page.clone(), format!("token={token}&{form}"));
-        async move { send(&page, request, &body).await }
+        async move { led_on(&page, send(&page, request, &body).await).await }
     };
     let bodies = [
         plain.into_body(),
@@ -108,6 +108,8 @@ async fn the_json_has_the_shape_that_was_promised_and_counts_what_was_decided() 
         json!({"at": "2023-11-14T22:00:00.000Z", "allowed": 5, "rejected": 2, "near": 1})
     );
     assert_eq!((&minutes[0]["allowed"], &login["waiting"]), (&json!(0), &json!(0)));
+    let running = json!({"at": "2023-11-14T22:01:00.000Z", "allowed": 0, "rejected": 0, "near": 0});
+    assert_eq!(login["minute"], running);
     let rates = login["per_second"].as_object().unwrap();
     assert_eq!(rates.keys().collect::<Vec<_>>(), ["allowed", "delayed", "rejected", "suspended"]);
     // The page says the same.
@@ -116,6 +118,33 @@ async fn the_json_has_the_shape_that_was_promised_and_counts_what_was_decided() 
         body.contains("rejected in the last hour, the oldest first: 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2"),
         "{body}"
     );
+}
+
+/// Five allowed and two rejected once looked alike, and neither was there before the minute was over.
+#[tokio::test]
+async fn the_bars_of_a_policy_share_a_scale_and_show_the_minute_that_is_under_way() {
+    let world = World::new();
+    let page = world.guarded();
+    world.spend([203, 0, 113, 9], 7).await;
+    let bars = async || {
+        let body = get(&page, "/").await.into_body();
+        let (_, row) = body.split_once(r#"<th scope="row">login</th>"#).unwrap();
+        let (row, _) = row.split_once("</tr>").unwrap();
+        ["allowed", "rejected"].map(|what| {
+            let (_, bars) = row.split_once(&format!(r#"class="bars {what}""#)).unwrap();
+            let (label, bars) = bars.split_once("oldest first: ").unwrap().1.split_once("\">").unwrap();
+            let label = label.split('"').next().unwrap();
+            (label.to_owned(), bars.split('<').next().unwrap().to_owned())
+        })
+    };
+    let zeros = "0, ".repeat(11);
+    let allowed = (format!("{zeros}5"), "▁▁▁▁▁▁▁▁▁▁▁█".to_owned());
+    assert_eq!(bars().await, [allowed, (format!("{zeros}2"), "▁▁▁▁▁▁▁▁▁▁▁▃".to_owned())]);
+    // An hour later it is in none of the bars, and before that always in one.
+    world.clock.advance(Duration::from_secs(3_540));
+    assert_eq!(bars().await[1].0, format!("2{}", ", 0".repeat(11)));
+    world.clock.advance(Duration::from_secs(60));
+    assert_eq!(bars().await[1].0, format!("0{}", ", 0".repeat(11)));
 }
 
 #[tokio::test]

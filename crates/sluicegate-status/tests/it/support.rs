@@ -100,20 +100,33 @@ pub(crate) async fn post(page: &StatusPage, path: &str, body: &Value) -> (Status
     (response.status(), serde_json::from_str(response.body()).unwrap())
 }
 
-/// What the page's own form sends, with a fresh token.
-pub(crate) async fn submit(page: &StatusPage, form: &str) -> Response<String> {
+/// What the page's own form sends, with a fresh token, and the answer itself.
+pub(crate) async fn submit_to(page: &StatusPage, path: &str, form: &str) -> Response<String> {
     let body = format!("token={}&{form}", token(page).await);
-    let request = from_ada("POST", "/")
+    let request = from_ada("POST", path)
         .header("sec-fetch-site", "same-origin")
         .header("content-type", "application/x-www-form-urlencoded");
     send(page, request, &body).await
+}
+
+/// The same, and then as a browser goes on.
+pub(crate) async fn submit(page: &StatusPage, form: &str) -> Response<String> {
+    led_on(page, submit_to(page, "/", form).await).await
+}
+
+/// The page that a browser is led to.
+pub(crate) async fn led_on(page: &StatusPage, response: Response<String>) -> Response<String> {
+    if response.status() != StatusCode::SEE_OTHER {
+        return response;
+    }
+    get(page, &format!("/{}", response.headers()["location"].to_str().unwrap())).await
 }
 
 pub(crate) fn is_sealed(headers: &HeaderMap) -> bool {
     let fields = [
         (
             "content-security-policy",
-            "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'",
+            "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
         ),
         ("cache-control", "no-store"),
         ("referrer-policy", "no-referrer"),

@@ -43,6 +43,7 @@ impl KeyForm {
     }
 
     /// A secret, of which the key is a digest.
+    #[cfg(feature = "secrets")]
     pub(super) fn secret(name: &'static str, key_of: impl Fn(&str) -> Key + Send + Sync + 'static) -> Self {
         Self::new("secret", name, move |text, _| Some(key_of(text)))
     }

@@ -12,12 +12,21 @@ fn policy(name: usize, random: &mut Random) -> Policy {
 }
 
 fn builder(name: usize, random: &mut Random) -> PolicyBuilder {
-    let algorithm = Algorithm::ALL[usize::try_from(random.below(Algorithm::ALL.len() as u64)).unwrap()];
+    let any = |random: &mut Random| {
+        Algorithm::ALL[usize::try_from(random.below(Algorithm::ALL.len() as u64)).unwrap()]
+    };
+    let algorithm = any(random);
     let quota =
         |random: &mut Random| Quota::new(2 + random.below(5), Duration::from_secs(1 + random.below(60)));
     let mut builder = Policy::builder(format!("p{name}"), algorithm, quota(random));
-    if random.below(3) == 0 && !builder.clone().build().unwrap().quotas()[0].rule().is_queue() {
-        builder = builder.and(quota(random)).named("second");
+    let is_queue = |builder: &PolicyBuilder| builder.clone().build().unwrap().quotas()[0].rule().is_queue();
+    if random.below(3) == 0 && !is_queue(&builder) {
+        // Half of them by any algorithm.
+        let own = if random.below(2) == 0 { algorithm } else { any(random) };
+        let second = quota(random).counted_by(own);
+        if !is_queue(&Policy::builder("second", own, second)) {
+            builder = builder.and(second).named("second");
+        }
     }
     let builder = if random.below(3) == 0 { builder.count_rejected() } else { builder };
     let builder = if random.below(8) == 0 { builder.refunds() } else { builder };

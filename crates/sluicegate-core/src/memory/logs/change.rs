@@ -48,6 +48,7 @@ impl Shard {
     ) -> (usize, Entered) {
         let cost = narrow(cost);
         let mut log = log.unwrap_or_else(|| self.open(hash, now_us));
+        self.is_spent_by(log, rule, now_us);
         let Log { tail, birth, .. } = self.logs[log];
         // Neither a clock that is a little behind another thread's nor a turn given out ahead may unsort the log; an entry
         // that is moved up counts a little longer for it.
@@ -61,10 +62,25 @@ impl Shard {
             }
             _ => log = self.append(log, at_us, cost, now_us),
         }
-        if let Some(span) = self.spans.get_mut(log) {
-            *span = span.spent_by(rule.period_us().get(), now_us);
-        }
         (log, Entered { at_us, birth })
+    }
+
+    /// Notes that a spend counts by this rule, also one of which nothing took effect.
+    pub(in crate::memory) fn counts_by(&mut self, (hash, rule): (u64, &SlidingLog), now_us: u64) {
+        if let Some(log) = self.current(hash, now_us) {
+            self.is_spent_by(log, rule, now_us);
+        }
+    }
+
+    fn is_spent_by(&mut self, log: usize, rule: &SlidingLog, now_us: u64) {
+        if self.spans.is_empty() {
+            return;
+        }
+        // Turns that are to come count for a whole period, too.
+        let last_us = self.newest_us(log).max(now_us);
+        if let Some(span) = self.spans.get_mut(log) {
+            *span = span.spent_by(rule.period_us().get(), now_us, last_us);
+        }
     }
 
     /// Spends at once or not at all, and says whether it did and what is left, from one look at the log. `None` where that

@@ -73,12 +73,12 @@ impl Span {
         if now_us < until_us { longer_us.max(self.period_us) } else { self.period_us }
     }
 
-    /// The span after a spend by this period.
-    pub(super) fn spent_by(self, period_us: u64, now_us: u64) -> Self {
+    /// The span after a spend by this period, where the last entry before it is of this moment.
+    pub(super) fn spent_by(self, period_us: u64, now_us: u64, last_us: u64) -> Self {
         let before_us = self.at(now_us);
         let longer = match period_us {
             _ if period_us >= before_us => (0, 0),
-            _ if period_us < self.period_us => (before_us, now_us.saturating_add(before_us)),
+            _ if period_us < self.period_us => (before_us, last_us.saturating_add(before_us)),
             _ => self.longer,
         };
         Self { period_us, longer }

@@ -1,12 +1,13 @@
 //! A key as it is listed: [`Offender`], [`Asker`].
 
+use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::SAMPLED;
 use super::cut::CutKey;
 use super::in_turn::Frequent;
 use crate::decision::QuotaStatus;
-use crate::key::KeyKind;
+use crate::key::{Key, KeyKind, KeyRef};
 
 /// All that a key may spend at once.
 const WHOLE: u64 = 1_000;
@@ -52,8 +53,53 @@ pub struct Asker {
     pub reference: String,
     /// About how often it asked in the last 5 to 10 minutes.
     pub asked: u64,
+    /// How much that may be too high: by the keys that share its place, and by chance.
+    pub error: u64,
     /// The share of its burst that was left at the last look: 0 to 1, rounded down.
     pub remaining: f64,
+}
+
+/// A key as it may be shown to those who run the service: `203.0.113.9`, or `digest 3fb21c90` of what may be a secret. Of a long one
+/// the end is missing.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use sluicegate_core::Key;
+/// use sluicegate_core::observed::ShownKey;
+///
+/// assert_eq!(ShownKey::of(&Key::from(Ipv4Addr::LOCALHOST)).to_string(), "127.0.0.1");
+/// assert!(ShownKey::of(&Key::from("sk_live_51H")).to_string().starts_with("digest "));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShownKey {
+    /// As [`Offender::key`].
+    pub key: String,
+    /// How it is shown.
+    pub kind: OffenderKind,
+    /// As [`Offender::digest`].
+    pub digest: String,
+}
+
+impl ShownKey {
+    /// This key.
+    pub fn of(key: &Key) -> Self {
+        Self::of_ref(key.as_ref())
+    }
+
+    pub(in crate::observed) fn of_ref(key: KeyRef<'_>) -> Self {
+        let (key, kind, digest, _) = shown(key.digest(), &CutKey::of(key));
+        Self { key, kind, digest }
+    }
+}
+
+impl fmt::Display for ShownKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            OffenderKind::Digest => write!(f, "digest {}", self.key),
+            _ => f.write_str(&self.key),
+        }
+    }
 }
 
 /// How a key is shown.
@@ -104,6 +150,12 @@ impl Refused {
 }
 
 impl Offender {
+    /// Whether the count says more of this key than of the error: more than half of it is certain. In a flood of keys that come a few
+    /// times each, none does; a key with more than one in 32 of the refusals always does.
+    pub fn stands_out(&self) -> bool {
+        self.rejected > self.error.saturating_mul(2)
+    }
+
     pub(super) fn new(of: &Frequent, total: u64, now_us: u64) -> Self {
         let (key, kind, digest, reference) = shown(of.digest, &of.key);
         let Refused { until_us, is_suspended } = Refused::read(of.note);
@@ -123,10 +175,17 @@ impl Offender {
 }
 
 impl Asker {
+    /// As [`Offender::stands_out`].
+    pub fn stands_out(&self) -> bool {
+        self.asked > self.error.saturating_mul(2)
+    }
+
     pub(super) fn new(of: &Frequent) -> Self {
         let (key, kind, digest, reference) = shown(of.digest, &of.key);
         let asked = of.count.saturating_mul(SAMPLED);
-        Self { key, kind, digest, reference, asked, remaining: ratio(of.note, WHOLE) }
+        // The deviation of a number of random looks is its root.
+        let error = (of.error + of.count.isqrt()).saturating_mul(SAMPLED);
+        Self { key, kind, digest, reference, asked, error, remaining: ratio(of.note, WHOLE) }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use self::in_turn::InTurn;
 use self::listed::Refused;
-pub use self::listed::{Asker, Offender, OffenderKind};
+pub use self::listed::{Asker, Offender, OffenderKind, ShownKey};
 use crate::clock::micros;
 use crate::decision::QuotaStatus;
 use crate::key::{Key, KeyRef};

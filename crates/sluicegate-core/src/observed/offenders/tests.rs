@@ -96,6 +96,47 @@ fn traffic_that_is_made_to_push_keys_out_pushes_out_none_above_a_64th() {
     assert_eq!(first.key, "0.0.0.7", "the one with the most certain refusals is first");
 }
 
+/// Ten keys of three refusals each were once shown with 25,000.
+#[test]
+fn in_a_flood_of_many_keys_none_stands_out_but_one_that_comes_often() {
+    for (seed, hot) in [(1, false), (2, true), (3, false), (4, true)] {
+        let (offenders, mut random) = (Offenders::new(), Random::new(seed));
+        for index in 0..300_000_u32 {
+            refuse(&offenders, Ipv4Addr::from(index % 100_000), TURN_US * u64::from(index / 200_000));
+            if random.next().is_multiple_of(64) {
+                ask(&offenders, Ipv4Addr::from(index % 100_000), 1, 2);
+            }
+            if hot && index % 20 == 0 {
+                refuse(&offenders, Ipv4Addr::BROADCAST, TURN_US * u64::from(index / 200_000));
+            }
+        }
+        let listed = offenders.most_refused(TURN_US);
+        let shown: Vec<&str> = listed.iter().filter(|of| of.stands_out()).map(|of| &*of.key).collect();
+        assert_eq!(shown, if hot { vec!["255.255.255.255"] } else { vec![] }, "seed {seed}");
+        let asking = offenders.most_asking(TURN_US);
+        assert!(!asking.is_empty() && !asking.iter().any(Asker::stands_out), "seed {seed}: {asking:?}");
+    }
+}
+
+#[test]
+fn each_key_with_more_than_one_in_32_of_the_refusals_stands_out() {
+    for seed in 0..50 {
+        let (offenders, mut random, mut exact) = (Offenders::new(), Random::new(seed), HashMap::new());
+        let next = zipf(5_000, 0.5 + fraction(&mut random));
+        for turn in 0..2 {
+            for _ in 0..3_000 {
+                let key = Ipv4Addr::from(next(&mut random));
+                refuse(&offenders, key, TURN_US * turn);
+                *exact.entry(key.to_string()).or_insert(0_u64) += 1;
+            }
+        }
+        let listed = offenders.most_refused(TURN_US);
+        for (key, _) in exact.iter().filter(|(_, count)| **count * 32 > 6_000) {
+            assert!(listed.iter().any(|of| of.key == *key && of.stands_out()), "seed {seed}: {key}");
+        }
+    }
+}
+
 #[test]
 fn few_keys_are_counted_exactly() {
     let offenders = Offenders::new();
@@ -222,7 +263,7 @@ fn a_key_that_is_refused_nothing_is_found_by_what_it_asks() {
     }
     let most = &offenders.most_asking(0)[0];
     assert_eq!((&*most.key, most.kind, most.remaining), ("255.255.255.255", OffenderKind::Address, 0.003));
-    assert!((100..=107).contains(&(most.asked / SAMPLED)), "{most:?}");
+    assert!((100..=107).contains(&(most.asked / SAMPLED)) && most.stands_out(), "{most:?}");
 }
 
 #[test]

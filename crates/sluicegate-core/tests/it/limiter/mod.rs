@@ -2,6 +2,7 @@
 
 mod handles;
 mod many;
+mod mixed;
 mod modes;
 mod outages;
 mod overrides;

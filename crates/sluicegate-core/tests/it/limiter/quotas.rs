@@ -126,10 +126,9 @@ fn units_that_were_spent_under_one_quota_count_under_the_next() {
     }
 }
 
-/// A log that is asked by a shorter period in between keeps what the longer one counts.
 /// Seen: a key that was at rest spent by the policy's quota, and kept the units as those of its former plan: 7 of 10 passed after one of 40.
 #[test]
-fn a_key_that_was_at_rest_is_counted_by_the_policys_own_quota_again() {
+fn a_key_that_was_at_rest_is_counted_by_the_quota_of_the_policy_again() {
     for algorithm in ALL.into_iter().filter(|algorithm| !crate::support::is_queue(*algorithm)) {
         for (own, at_once) in [(3, 1), (3, 10), (40, 1)] {
             let (store, clock) = store();
@@ -145,6 +144,7 @@ fn a_key_that_was_at_rest_is_counted_by_the_policys_own_quota_again() {
     }
 }
 
+/// A log that is asked by a shorter period in between keeps what the longer one counts.
 #[test]
 fn a_shorter_period_in_between_frees_nothing_of_a_longer_one() {
     let (store, clock) = store();
@@ -295,4 +295,20 @@ proptest! {
             }
         }
     }
+}
+
+/// Seen: a log forgot a turn that had not come when a shorter period took its place, and let as many pass again.
+#[test]
+fn a_turn_that_is_out_counts_for_its_whole_period_after_a_shorter_one_took_its_place() {
+    let (store, clock) = store();
+    let api = limiter(&store, "api", Algorithm::SlidingLog, Quota::new(10, secs(10)));
+    let short = with(&api, Quota::per_second(100));
+    assert!(answer(api.check_cost("k", 10)).is_allowed());
+    assert_eq!(answer(api.reserve("k", 10, secs(20))).delay(), secs(10));
+    clock.advance(secs(1));
+    assert!(answer(short.check("k")).is_allowed());
+    clock.advance(secs(14)); // five seconds after the turn
+    assert!(!passes(&api, "k"));
+    clock.advance(secs(5));
+    assert!(passes(&api, "k"));
 }

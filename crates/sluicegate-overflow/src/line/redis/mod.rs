@@ -256,7 +256,8 @@ async fn keep_in_view(line: Weak<InRedis>) {
 /// # Errors
 /// When the script could not count with them exactly.
 fn numbers(rate: Quota) -> Result<[u64; 5], ConfigError> {
-    let [unit_us, ticks, spacing, ..] = Rule::new(Algorithm::Gcra, rate.burst(1))?.numbers().all();
+    let evenly = rate.burst(1).counted_by(Algorithm::Gcra);
+    let [unit_us, ticks, spacing, ..] = Rule::new(Algorithm::Gcra, evenly)?.numbers().all();
     let exact =
         [spacing.saturating_mul(unit_us), ticks].iter().all(|number| number.saturating_mul(1_024) <= EXACT);
     if !exact {

@@ -19,13 +19,14 @@ pub(super) fn section(events: &[Happened]) -> Markup {
 }
 
 fn item(event: &Happened) -> Markup {
-    let Happened { at, what, by, policy, room, from, to } = event;
+    let Happened { at, what, by, policy, key, room, from, to } = event;
     html! {
         li {
             time datetime=(at) { (number::clock(at)) } " "
             @if let Some(by) = by { (by) ": " }
             (what.replace('_', " "))
             @if let Some(name) = policy.as_ref().or(room.as_ref()) { " " strong { (name) } }
+            @if let Some(key) = key { " " span.key { (key) } }
             @if let Some(from) = from { " " (from) }
             @if let Some(to) = to { " → " (to) }
             // An override replaces a policy so.

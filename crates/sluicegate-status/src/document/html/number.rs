@@ -59,11 +59,11 @@ pub(super) fn clock(at: &str) -> &str {
     at.get(11..19).unwrap_or(at)
 }
 
-/// A row of bars, the highest as high as the highest number: `▁▁▂█▁`.
-pub(super) fn bars(numbers: &[u64]) -> String {
+/// A row of bars, as high as they are to the highest of all rows of their scale: `▁▁▂█▁`.
+pub(super) fn bars(numbers: &[u64], highest: u64) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let most = numbers.iter().copied().max().unwrap_or_default().max(1);
-    let height = |number: u64| usize::try_from(u128::from(number) * 7 / u128::from(most)).unwrap_or(7);
+    let height = |number: u64| u128::from(number) * 7 / u128::from(highest.max(1));
+    let height = |number: u64| usize::try_from(height(number)).unwrap_or(7).min(7);
     // Whatever is not nothing is seen.
     let height = |number| height(number).max(usize::from(number > 0));
     numbers.iter().map(|number| BARS[height(*number)]).collect()
@@ -98,9 +98,12 @@ mod tests {
             ["44 s", "119 s", "2 min", "1 h 43 min", "1 d 1 h"]
         );
         assert_eq!([0.0004, 0.012, 0.42, 12.4].map(millis), ["0.000 ms", "0.012 ms", "0.4 ms", "12 ms"]);
-        assert_eq!(bars(&[0, 1, 50, 100]), "▁▂▄█");
         assert_eq!(
-            (bars(&[0, 0]), bars(&[u64::MAX, 1]), row(&[0, 3])),
+            (bars(&[0, 1, 50, 100], 100), bars(&[0, 1, 50, 100], 200)),
+            ("▁▂▄█".into(), "▁▂▂▄".into())
+        );
+        assert_eq!(
+            (bars(&[0, 0], 0), bars(&[u64::MAX, 1], u64::MAX), row(&[0, 3])),
             ("▁▁".into(), "█▂".into(), "0, 3".into())
         );
     }

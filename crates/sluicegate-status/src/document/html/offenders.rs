@@ -11,16 +11,20 @@ use crate::document::{AskerShown, OffenderShown, PolicyStatus};
 const MOST: usize = 10;
 
 pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
-    let is_listed = |policy: &&PolicyStatus| !policy.offenders.is_empty() || !policy.askers.is_empty();
+    let is_listed =
+        |policy: &&PolicyStatus| !policy.offenders.is_empty() || policy.crowd || !policy.askers.is_empty();
     html! {
         section aria-labelledby="offenders" {
             h2 #offenders { "Most rejected, 10 minutes" }
             @if !policies.iter().any(|policy| is_listed(&policy)) { p { "No key was refused." } }
             @for policy in policies.iter().filter(is_listed) {
                 h3 { (policy.name) }
-                ol.offenders {
-                    @for offender in policy.offenders.iter().take(MOST) { (item(policy, offender, token)) }
+                @if !policy.offenders.is_empty() {
+                    ol.offenders {
+                        @for offender in policy.offenders.iter().take(MOST) { (item(policy, offender, token)) }
+                    }
                 }
+                @if policy.crowd { p.note { "Many keys were refused a few times each; of these none stands out." } }
                 @if !policy.askers.is_empty() { (asking(&policy.askers)) }
             }
         }

@@ -48,7 +48,7 @@ impl Theme {
         }
     }
 
-    fn word(self) -> Option<&'static str> {
+    pub(crate) fn word(self) -> Option<&'static str> {
         match self {
             Self::Own => None,
             Self::Light => Some("light"),

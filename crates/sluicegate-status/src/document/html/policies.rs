@@ -1,7 +1,7 @@
 //! The policies, a row each.
 //!
-//! A refusal of a policy in shadow stands in brackets, for nobody was refused. The last hour is twelve bars of five minutes; their
-//! height is relative to the highest of the row, so rows of two policies do not compare.
+//! A refusal of a policy in shadow stands in brackets, because nobody was refused. The last hour is twelve bars of five minutes, the last
+//! of them with the minute that is under way. Allowed and rejected have one scale, and each policy has its own.
 
 use maud::{Markup, html};
 
@@ -65,10 +65,7 @@ fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
             }
             td.number data-label="waiting" { (number::count(policy.waiting)) }
             td data-label="last hour" {
-                span {
-                    (bars("allowed", &policy.minutes, |minute| minute.allowed))
-                    (bars("rejected", &policy.minutes, |minute| minute.rejected))
-                }
+                span { (bars(policy)) }
             }
             td.number data-label="near" { (number::percent(policy.near_share)) }
             td.number data-label="suspended" { (number::count(policy.suspended_seen)) }
@@ -140,11 +137,18 @@ fn all_to_shadow(token: &str) -> Markup {
 }
 
 /// The hour in steps of five minutes.
-fn bars(what: &str, minutes: &[MinuteShown], count: impl Fn(&MinuteShown) -> u64) -> Markup {
-    let step = minutes.len().div_ceil(BARS).max(1);
-    let sums: Vec<u64> = minutes.chunks(step).map(|part| part.iter().map(&count).sum()).collect();
-    let label = format!("{what} in the last hour, the oldest first: {}", number::row(&sums));
+fn bars(policy: &PolicyStatus) -> Markup {
+    let hour: Vec<&MinuteShown> = policy.minutes.iter().skip(1).chain([&policy.minute]).collect();
+    let step = hour.len().div_ceil(BARS);
+    let sums = |count: fn(&MinuteShown) -> u64| -> Vec<u64> {
+        hour.chunks(step).map(|part| part.iter().map(|minute| count(minute)).sum()).collect()
+    };
+    let rows = [("allowed", sums(|minute| minute.allowed)), ("rejected", sums(|minute| minute.rejected))];
+    let highest = rows.iter().flat_map(|(_, sums)| sums).copied().max().unwrap_or_default();
     html! {
-        span class={ "bars " (what) } role="img" aria-label=(label) title=(label) { (number::bars(&sums)) }
+        @for (what, sums) in &rows {
+            @let label = format!("{what} in the last hour, the oldest first: {}", number::row(sums));
+            span class={ "bars " (what) } role="img" aria-label=(label) title=(label) { (number::bars(sums, highest)) }
+        }
     }
 }

@@ -117,6 +117,8 @@ change[RESERVE] = change[SPEND]
 
 change[CHARGE] = function(ask)
   each_quota(ask.value, function(quota, group, index)
+    -- A log of a key's former quotas hears of what took effect under those in force, which come first.
+    if ask.converts and group ~= ask.group then return hear(ask, quota, now, now, ask.took[index] or 0) end
     begin_new(quota, now)
     local took = charge(quota, cost_of(ask, group, index), ask.accounts)
     if group == ask.group then ask.took[index] = took end
@@ -149,9 +151,10 @@ local function give(quota, ago, cost)
   gives(quota, s, max(quota.rule.counted(quota.r, quota.s, now) - quota.rule.counted(quota.r, s, now), 0))
 end
 
--- Whether it has what a receipt of the ask is about. A log of a key that brings quotas of its own counts by all of them.
+-- Whether it has what a receipt of the ask is about. Of a key that brings quotas of its own that is what it was counted by last, and a
+-- log, which counts by all of them.
 local function is_of(ask, quota, group)
-  return group == ask.group or ask.converts and quota.kind == 4
+  return group == ask.group or ask.converts and (quota.kind == 4 or group == ask.value[1])
 end
 
 -- Ends a lease: those of its units that were not spent are the last of it, and come back as far as they have not drained. The

@@ -171,6 +171,25 @@ local function go_on(group, value)
   end
 end
 
+-- The text of a report: the quotas by which the key was counted last, but those of the asker for logs, which count by all.
+local function reported(newest, text)
+  local parts = { sub(newest.text, 1, 9) }
+  for index, quota in ipairs(newest) do
+    parts[index + 1] = sub(quota.kind == 4 and text or newest.text, index * 53 - 43, index * 53 + 9)
+  end
+  return table.concat(parts)
+end
+
+-- What a log has found to be over is still in a longer one, and may not be over by a clock that steps back.
+local function recall(group, value)
+  for index, quota in ipairs(group) do
+    for _, other in ipairs(value) do
+      if longer(other[index], quota) > 0 then quota.s = log.cut(quota.r, log.kept(quota.r, other[index].s)) end
+    end
+  end
+  return group
+end
+
 -- The group that decides for a key with this text: of a report that of the last spend, whatever its text.
 local function own_of_key(value, text, since, is_report)
   for index = #value, 1, -1 do
@@ -186,9 +205,13 @@ local function own_of_key(value, text, since, is_report)
   end
   local newest, version = value[1], unpacked('<d', text)
   for _, quota in ipairs(newest and is_report and newest or {}) do
-    if quota.kind ~= 4 and (quota.begun or not quota.r.keep and quota.s.till > now) then return newest end
+    if quota.kind ~= 4 and (quota.begun or not quota.r.keep and quota.s.till > now) then
+      if #text ~= #newest.text then return newest end
+      text = reported(newest, text)
+      break
+    end
   end
-  if newest and (newest.text == text or newest.version > version) then return newest end
+  if newest and (newest.text == text or newest.version > version) then return recall(newest, value) end
   local group = group_of(text, now, max(since, now))
   go_on(group, value)
   return group
@@ -205,8 +228,8 @@ local function adopt(ask, begins)
     for _, other in ipairs(value) do
       local old = other[index]
       if old and old.s.b > 0 and longer(old, own) > 0 then
-        -- It is kept for its period after a shorter one took its place.
-        asked = max(asked, other == newest and now or other.asked)
+        -- It is kept for its period after a shorter one took its place, and after the turns that were out then.
+        asked = max(asked, other == newest and max(now, old.s.till - old.r.period) or other.asked)
         if longer(old, best) > 0 then best, of = old, other end
       end
     end

@@ -56,9 +56,16 @@ function log.cut(r, s)
   return state(r, base, sub(s.entries, lapsed * 16 + 1))
 end
 
--- The same entries under another period.
+-- The same entries under another period; those of one of its parts become one, of the time of the last.
 function log.kept(r, s)
-  return state(r, s.a, s.entries or '')
+  if r.part == 1 or s.b == 0 then return state(r, s.a, s.entries or '') end
+  local kept = {}
+  for index = 0, s.b - 1 do
+    if index + 1 == s.b or part(r, entry(s, index)) ~= part(r, entry(s, index + 1)) then
+      kept[#kept + 1] = sub(s.entries, index * 16 + 1, index * 16 + 16)
+    end
+  end
+  return state(r, s.a, table.concat(kept))
 end
 
 function log.is_sound(r, s)

@@ -34,6 +34,8 @@ end
 -- A state after what was held has departed, when its key may be a newcomer again.
 local function departed(quota, s, hold)
   local r, till, at = quota.r, s == quota.full and quota.full_at or s.till, hold.till
+  -- One that is known and has no moment has become full just now.
+  if till == 0 and quota.begun then till = now end
   if r.keep and till + r.keep <= at then s = quota.rule.spend(r, REST, at, at, r.missing) end
   return quota.rule.spend(r, s, at, at, hold.units)
 end
