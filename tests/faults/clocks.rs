@@ -77,7 +77,8 @@ fn f35_the_local_store_does_not_look_at_the_wall_clock() {
 }
 
 fn decides_the_same_whatever_the_wall_clock_shows(file: &std::path::Path) {
-    use sluicegate_core::{MemoryStore, Resilient};
+    use sluicegate_core::MemoryStore;
+    use sluicegate_resilient::Resilient;
     let store = Resilient::new(MemoryStore::new());
     let limiter = Policy::gcra("local", "2/2s").on(&store).unwrap();
     let mut admitted = 0;

@@ -4,10 +4,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use sluicegate_core::Policy;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Policy, Resilient};
 use sluicegate_redis::RedisStore;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::Server;
 
 use crate::harness::{Excuse, NOTHING, Rig, Setup};

@@ -4,8 +4,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{MemoryStore, Policy, RateLimiter, Resilient};
+use sluicegate_core::{MemoryStore, Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::{Server, run};
 
 use crate::harness::{Excuse, NOTHING, Setup};

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use sluicegate_core::resilient::BreakerState;
+use sluicegate_core::Policy;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Policy, Resilient};
 use sluicegate_redis::RedisStore;
+use sluicegate_resilient::BreakerState;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::{Server, run};
 
 use crate::harness::{Excuse, Findings, NOTHING, Setup};

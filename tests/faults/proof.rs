@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use sluicegate_core::resilient::BreakerSettings;
+use sluicegate_resilient::BreakerSettings;
 use sluicegate_tests::servers::Server;
 
 use crate::harness::{Excuse, NOTHING, Setup};

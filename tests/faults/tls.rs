@@ -7,10 +7,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use sluicegate_core::Policy;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Policy, Resilient};
 use sluicegate_redis::RedisStore;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::{Server, free_port};
 
 use crate::machine::{note_panics, panics_of, turn};

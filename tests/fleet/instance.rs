@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter, Resilient, Store};
+use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter, Store};
 use sluicegate_fleet::{DenyCache, Leased};
 use sluicegate_redis::RedisStore;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::process::is_alone;
 use sluicegate_tests::random::{Random, Zipf};
 

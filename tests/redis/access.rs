@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Decision, Policy, RateLimiter, StoreError};

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::algorithm::{Anchor, Refill};
 use sluicegate_core::clock::{Clock, ManualClock, SystemClock};
-use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::Server;

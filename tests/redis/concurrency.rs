@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
-use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};

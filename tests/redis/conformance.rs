@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use sluicegate_conformance::Conformance;
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::conformance::Conformance;
 use sluicegate_tests::servers::deployments::{Cluster, Sentinels, standalone};
 
 use crate::support::{connected, patient, seeds};

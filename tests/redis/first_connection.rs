@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sluicegate_core::resilient::Resilient;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{OnOutage, Policy};
 use sluicegate_fleet::Sharded;
 use sluicegate_redis::RedisStore;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::deployments::standalone;
 use tokio::time::Instant;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::Connection;
-use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::{Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::{Server, eventually, run};

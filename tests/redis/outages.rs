@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate::rules::{Rules, RulesFile, Variables};
-use sluicegate_core::resilient::{BreakerSettings, BreakerState};
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{OnOutage, Policy, Quota, RateLimiter, Resilient, Store};
+use sluicegate_core::{OnOutage, Policy, Quota, RateLimiter, Store};
 use sluicegate_redis::RedisStore;
+use sluicegate_resilient::Resilient;
+use sluicegate_resilient::{BreakerSettings, BreakerState};
 use sluicegate_tests::servers::Server;
 
 use crate::support;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use deadpool_redis::{Runtime, cluster, sentinel};
+use sluicegate_conformance::Conformance;
 use sluicegate_core::Policy;
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::conformance::Conformance;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_redis::{DeadPool, RedisStore};
 use sluicegate_tests::servers::Server;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::clock::{Clock, ManualClock};
-use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{DecidedBy, Mode};
 use sluicegate_core::{Algorithm, Decision, Key, Policy, RateLimiter, Store};

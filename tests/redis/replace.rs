@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;

@@ -3,17 +3,17 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::algorithm::Rule;
 use sluicegate_core::algorithm::{Anchor, Drain};
 use sluicegate_core::clock::{Clock, ManualClock};
-use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
+use sluicegate_tests::random::Random;
 use sluicegate_tests::servers::deployments::standalone;
 
 use crate::support::{connected, patient, seeds};
-use sluicegate_tests::random::Random;
 
 const START: Duration = Duration::from_secs(1_800_000_000);
 

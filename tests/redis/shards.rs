@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Policy, Quota, RateLimiter, Resilient, Store};
+use sluicegate_core::{Policy, Quota, RateLimiter, Store};
 use sluicegate_fleet::{Regional, Sharded};
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};
 

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::Value;
+use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::clock::{Clock, ManualClock};
-use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{DecidedBy, Mode};
-use sluicegate_core::{Key, Policy, Quota, RateLimiter, Resilient, Store};
+use sluicegate_core::{Key, Policy, Quota, RateLimiter, Store};
 use sluicegate_redis::RedisStore;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::deployments::Cluster;
 use sluicegate_tests::servers::{self, Server, eventually};
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Key, MemoryStore, Outcome, Policy, RateLimiter, Resilient};
+use sluicegate_core::{Key, MemoryStore, Outcome, Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::process::run_again;
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};

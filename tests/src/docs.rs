@@ -8,15 +8,17 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 /// All crates that a program may call; of the attribute's there is one item.
-pub const CRATES: [&str; 11] = [
+pub const CRATES: [&str; 13] = [
     "sluicegate",
     "sluicegate_axum",
     "sluicegate_core",
     "sluicegate_fleet",
     "sluicegate_macros",
+    "sluicegate_observed",
     "sluicegate_overflow",
     "sluicegate_redis",
     "sluicegate_replay",
+    "sluicegate_resilient",
     "sluicegate_rules",
     "sluicegate_status",
     "sluicegate_tower",

@@ -13,6 +13,7 @@ pub mod around;
 pub mod docs;
 pub mod log;
 pub mod memory;
+pub mod outages;
 pub mod process;
 pub mod random;
 #[cfg(feature = "servers")]

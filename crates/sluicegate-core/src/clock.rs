@@ -158,7 +158,7 @@ impl fmt::Debug for ManualClock {
 }
 
 /// Whole microseconds of a duration, rounded down; `u64::MAX` for what does not fit (584,000 years).
-pub(crate) fn micros(duration: Duration) -> u64 {
+pub fn micros(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(duration.subsec_micros()))
 }
 

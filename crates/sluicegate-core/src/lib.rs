@@ -33,9 +33,6 @@
 //! |---|---|
 //! | `limiter`, on by default | all that decides; without it there are [`policy`], [`algorithm`] and [`error`] only |
 //! | `tokio` | `RateLimiter::acquire` and `Turn`, which wait on tokio's timer |
-//! | `resilient` | `Resilient`: a store that survives the failures of the one it is around; needs `tokio` |
-//! | `metrics` | `Observed`: a store that counts every decision of the one it is around; needs `resilient` |
-//! | `conformance` | [`conformance`], the suite that every store has to pass |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "limiter"),
@@ -49,9 +46,6 @@
 pub mod algorithm;
 #[cfg(feature = "limiter")]
 pub mod clock;
-#[cfg(feature = "conformance")]
-#[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
-pub mod conformance;
 #[cfg(feature = "limiter")]
 mod decision;
 pub mod error;
@@ -63,18 +57,10 @@ pub mod key;
 pub mod limiter;
 #[cfg(feature = "limiter")]
 pub mod memory;
-#[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-pub mod observed;
 pub mod policy;
 mod quota;
-#[cfg(any(test, feature = "conformance"))]
-mod random;
 #[cfg(feature = "limiter")]
 mod receipt;
-#[cfg(feature = "resilient")]
-#[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
-pub mod resilient;
 #[cfg(feature = "limiter")]
 mod status;
 #[cfg(feature = "limiter")]
@@ -106,9 +92,6 @@ pub use self::memory::MemoryStore;
 #[doc(inline)]
 pub use self::policy::{OnExceeded, OnOutage, Policy};
 pub use self::quota::Quota;
-#[cfg(feature = "resilient")]
-#[doc(inline)]
-pub use self::resilient::Resilient;
 #[cfg(feature = "limiter")]
 #[doc(inline)]
 pub use self::store::Store;

@@ -1,6 +1,5 @@
 //! How stores are doing, in numbers that say nothing of how they are made: [`StoreStatus`].
 
-#[cfg(feature = "resilient")]
 use std::time::Duration;
 
 /// How a store and those within it are doing, as far as they say: each adds what it knows. See
@@ -11,8 +10,6 @@ pub struct StoreStatus {
     /// The name under which the store is observed, if it is.
     pub observed: Option<String>,
     /// How its breaker and its fallback are doing, if it has them.
-    #[cfg(feature = "resilient")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
     pub resilient: Option<ResilientStatus>,
     /// Its leases of the store within, if it leases.
     pub leases: Option<LeaseStatus>,
@@ -96,14 +93,13 @@ pub struct MemoryStats {
     pub quotas: usize,
 }
 
-/// How a [`Resilient`](crate::Resilient) store is doing. Counts are since it was made.
+/// How a `Resilient` store is doing. Counts are since it was made.
 ///
 /// For alarms: `breaker` other than closed for longer than a deployment takes, `debts` that do not
 /// shrink while it is closed, and `timeouts` that grow while it is closed, which say that the
 /// deadline is near the store's usual time.
-#[cfg(feature = "resilient")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_structs, reason = "a store of another crate puts it together")]
 pub struct ResilientStatus {
     /// The breaker; of a store in several parts, that of the part that does worst.
     pub breaker: BreakerState,
@@ -126,9 +122,8 @@ pub struct ResilientStatus {
 /// Whether a store is asked.
 ///
 /// The order is that of health: the greatest of several is the worst.
-#[cfg(feature = "resilient")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "the three states of a breaker")]
 pub enum BreakerState {
     /// It is asked.
     Closed,

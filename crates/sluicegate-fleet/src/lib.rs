@@ -14,7 +14,8 @@
 //!
 //! ```
 //! use sluicegate_core::store::DecidedBy;
-//! use sluicegate_core::{Policy, Resilient};
+//! use sluicegate_core::Policy;
+//! use sluicegate_resilient::Resilient;
 //! use sluicegate_fleet::{DenyCache, Leased};
 //!
 //! # #[tokio::main(flavor = "current_thread")]

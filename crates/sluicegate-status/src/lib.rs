@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use axum::Router;
-//! use sluicegate_core::observed::Observed;
+//! use sluicegate_observed::Observed;
 //! use sluicegate_core::{MemoryStore, Policy};
 //! use sluicegate_status::StatusPage;
 //! use sluicegate_tower::RateLimitLayer;
@@ -50,7 +50,7 @@
 //! ```
 //! use axum::Router;
 //! use sluicegate_core::MemoryStore;
-//! use sluicegate_core::observed::Observed;
+//! use sluicegate_observed::Observed;
 //! use sluicegate_status::StatusPage;
 //! use tokio::net::TcpListener;
 //!
@@ -75,7 +75,7 @@
 //! use bytes::Bytes;
 //! use http::{Request, Response};
 //! use sluicegate_core::MemoryStore;
-//! use sluicegate_core::observed::Observed;
+//! use sluicegate_observed::Observed;
 //! use sluicegate_status::StatusPage;
 //! use tower::{ServiceBuilder, ServiceExt};
 //!
@@ -92,7 +92,7 @@
 //!
 //! # Several instances
 //! Behind a balancer each load of the page may be another instance's: its head says which. To look at one of them, put a listener of
-//! its own beside each, as above. The sum over all of them is a matter of [metrics](sluicegate_core::observed::METRICS).
+//! its own beside each, as above. The sum over all of them is a matter of [metrics](sluicegate_observed::METRICS).
 //!
 //! Instances that share a store, and have one [secret](StatusPageBuilder::secret), are one page otherwise: what is looked up, reset,
 //! suspended, released or changed on one of them is so for all, and a form of one is taken by another.
@@ -111,7 +111,7 @@
 //! address that it writes down.
 //!
 //! # What it costs
-//! Nothing until it is loaded: what it shows is counted by [`Observed`](sluicegate_core::observed::Observed) anyway. A load adds up
+//! Nothing until it is loaded: what it shows is counted by [`Observed`](sluicegate_observed::Observed) anyway. A load adds up
 //! counters, walks the table of the store and draws some kilobytes of HTML, once and for one visitor. Lists have fixed lengths: 64
 //! offenders and askers for each policy, of which the page shows ten, 100 events, 32 notices, 60 minutes.
 //!
@@ -128,7 +128,7 @@
 //!
 //! ```
 //! use http::{Request, StatusCode};
-//! use sluicegate_core::observed::Observed;
+//! use sluicegate_observed::Observed;
 //! use sluicegate_core::{MemoryStore, Policy};
 //! use sluicegate_status::StatusPage;
 //! use tower::ServiceExt;
@@ -206,7 +206,7 @@
 //!
 //! | field | what it says |
 //! |---|---|
-//! | `name` | as it was [observed](sluicegate_core::observed::Observed::named) |
+//! | `name` | as it was [observed](sluicegate_observed::Observed::named) |
 //! | `state` | `ok`; `fallback` while a part of the store is not asked; `down` after a call without an answer, where nothing decides in its place |
 //! | `breaker` | `closed`, `half_open`, `open`: that of the part that does worst |
 //! | `p99_ms` | in how many milliseconds 99 of 100 answers came in the last one to two minutes; at most an eighth too high, and not there if none was timed |

@@ -73,7 +73,7 @@ use crate::desk::Desk;
 /// ```
 /// use http::Request;
 /// use serde_json::{Value, json};
-/// use sluicegate_core::observed::Observed;
+/// use sluicegate_observed::Observed;
 /// use sluicegate_core::{MemoryStore, Policy};
 /// use sluicegate_status::StatusPage;
 /// use tower::ServiceExt;
@@ -158,7 +158,7 @@ impl StatusPage {
     /// ```
     /// use http::Request;
     /// use sluicegate_core::MemoryStore;
-    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_observed::Observed;
     /// use sluicegate_status::StatusPage;
     /// use tower::ServiceExt;
     ///

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use sluicegate_core::limiter::Overrides;
-use sluicegate_core::observed::Observed;
 use sluicegate_core::{RateLimiter, Store};
+use sluicegate_observed::Observed;
 use sluicegate_tower::key::KeyForm;
 use sluicegate_tower::limits::LimitsHandle;
 use sluicegate_tower::room::Room;

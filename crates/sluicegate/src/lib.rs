@@ -103,19 +103,23 @@ pub use sluicegate_axum::__private;
 pub use sluicegate_axum::rate_limited;
 #[cfg(feature = "axum")]
 pub use sluicegate_axum::{Decided, RateLimitExt};
-#[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-pub use sluicegate_core::observed;
 pub use sluicegate_core::{
     Algorithm, ConfigError, Decision, Key, MemoryStore, OnExceeded, OnOutage, Outcome, Policy, Quota,
     RateLimiter, Store, StoreError,
 };
-#[cfg(feature = "resilient")]
-#[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
-pub use sluicegate_core::{Resilient, resilient};
 pub use sluicegate_core::{algorithm, clock, error, memory, policy, suspension};
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+#[doc(inline)]
+pub use sluicegate_observed as observed;
 #[cfg(feature = "redis")]
 pub use sluicegate_redis::RedisStore;
+#[cfg(feature = "resilient")]
+#[doc(inline)]
+pub use sluicegate_resilient as resilient;
+#[cfg(feature = "resilient")]
+#[cfg_attr(docsrs, doc(cfg(feature = "resilient")))]
+pub use sluicegate_resilient::Resilient;
 #[cfg(feature = "outgoing")]
 #[cfg_attr(docsrs, doc(cfg(feature = "outgoing")))]
 pub use sluicegate_tower::outgoing;

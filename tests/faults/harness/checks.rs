@@ -3,8 +3,8 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sluicegate_core::resilient::BreakerState;
 use sluicegate_core::store::DecidedBy;
+use sluicegate_resilient::BreakerState;
 
 use super::ledger::{admitted, spent};
 use super::{Excuse, Rig, SLACK};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use sluicegate_core::resilient::ResilientStatus;
 use sluicegate_core::store::DecidedBy;
+use sluicegate_resilient::ResilientStatus;
 
 use super::SLACK;
 use super::ledger::{admitted, spent};

@@ -23,10 +23,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use sluicegate_core::resilient::ResilientStatus;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{MemoryStore, Resilient, Store};
+use sluicegate_core::{MemoryStore, Store};
 use sluicegate_redis::RedisStore;
+use sluicegate_resilient::Resilient;
+use sluicegate_resilient::ResilientStatus;
 use tokio::runtime::Runtime;
 
 pub(crate) use self::findings::Findings;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sluicegate_core::resilient::BreakerSettings;
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
+use sluicegate_resilient::BreakerSettings;
 
 use super::Rig;
 

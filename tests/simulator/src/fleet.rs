@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use sluicegate_core::clock::Clock;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::resilient::BreakerSettings;
-use sluicegate_core::{ConfigError, MemoryStore, OnOutage, Policy, Quota, RateLimiter, Resilient, Store};
+use sluicegate_core::{ConfigError, MemoryStore, OnOutage, Policy, Quota, RateLimiter, Store};
 use sluicegate_fleet::{DenyCache, Leased, Regional, Sharded};
+use sluicegate_resilient::BreakerSettings;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::random::Random;
 
 use crate::network::{Cut, Link, Network};

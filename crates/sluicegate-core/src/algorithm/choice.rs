@@ -263,14 +263,14 @@ impl Algorithm {
         Self::Gcra,
     ];
 
-    /// Whether a key that is not known can start with less than a burst. A window, a counter and a log have counted nothing of it, and a
+    /// Whether an unknown key can [start](crate::Quota::starting_with) with less than a burst. A window, a counter and a log have counted nothing of it, and a
     /// queue that is not empty would delay the first request.
-    pub(crate) fn can_start_short(self) -> bool {
+    pub fn can_start_short(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket(_) | Self::LeakyBucket(Drain::Meter))
     }
 
     /// Whether it delays what it lets in, to space its output.
-    pub(crate) fn is_queue(self) -> bool {
+    pub fn is_queue(self) -> bool {
         matches!(self, Self::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)))
     }
 

@@ -297,7 +297,7 @@ impl Rule {
     }
 
     /// How much of [`level`](Self::level) a unit is.
-    pub(crate) fn per_unit(&self) -> u64 {
+    pub fn per_unit(&self) -> u64 {
         ask!(self, shape => shape.per_unit())
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::outcome::{Outcome, deciding, outcome};
+use super::outcome::{Outcome, deciding};
 use super::status::QuotaStatus;
 use crate::receipt::{DecidedBy, Piece, Trace};
 
@@ -98,7 +98,7 @@ impl Decision {
     pub(crate) fn of(at_us: u64, delay_us: u64, quotas: impl IntoIterator<Item = QuotaStatus>) -> Self {
         let mut decision = Self::empty(at_us, delay_us);
         for status in quotas {
-            decision.outcome = decision.outcome.max(outcome(&status));
+            decision.outcome = decision.outcome.max(status.outcome());
             decision.quotas.push(status);
         }
         assert!(!decision.quotas.is_empty(), "a decision is about at least one quota");
@@ -112,7 +112,7 @@ impl Decision {
     #[inline]
     pub(crate) fn single(at_us: u64, status: QuotaStatus) -> Self {
         let mut decision = Self::empty(at_us, 0);
-        decision.outcome = outcome(&status);
+        decision.outcome = status.outcome();
         decision.quotas.push(status);
         decision
     }

@@ -13,7 +13,5 @@ mod tests;
 
 pub use self::answer::Decision;
 pub use self::outcome::Outcome;
-#[cfg(feature = "metrics")]
-pub(crate) use self::outcome::outcome;
 pub use self::status::QuotaStatus;
 pub use crate::receipt::DecidedBy;

@@ -26,14 +26,15 @@ pub enum Outcome {
     Suspended,
 }
 
-/// The outcome by one quota alone.
-#[inline]
-pub(crate) fn outcome(status: &QuotaStatus) -> Outcome {
-    match (status.passed(), status.is_impossible(), status.is_suspended()) {
-        (true, ..) => Outcome::Allowed,
-        (false, false, false) => Outcome::Denied,
-        (false, true, _) => Outcome::Impossible,
-        (false, false, true) => Outcome::Suspended,
+impl Outcome {
+    /// The word for it in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "rejected",
+            Self::Impossible => "impossible",
+            Self::Suspended => "suspended",
+        }
     }
 }
 

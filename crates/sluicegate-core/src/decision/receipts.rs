@@ -77,8 +77,9 @@ impl Decision {
         Self { receipts: 0, ..self }
     }
 
-    /// The receipt that can be taken. Only one of the two may be used to give anything back.
-    pub(crate) fn receipt(&self, ask: usize) -> Option<Receipt> {
+    /// A copy of the receipt that can be [taken](Self::take_receipt). Only one of the two may be used to give anything back. For stores
+    /// around stores.
+    pub fn receipt(&self, ask: usize) -> Option<Receipt> {
         if !self.is_allowed() || self.receipts & receipt_bit(ask) == 0 {
             return None;
         }

@@ -2,23 +2,20 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "resilient")]
 use smallvec::SmallVec;
 
 use super::answer::Decision;
-#[cfg(feature = "resilient")]
 use super::answer::Details;
 use super::outcome::deciding;
 use super::receipts::receipt_bit;
 use super::status::QuotaStatus;
-#[cfg(feature = "resilient")]
 use crate::error::{StoreError, StoreErrorKind};
-#[cfg(feature = "resilient")]
 use crate::receipt::{DecidedBy, Trace};
 
 impl Decision {
-    /// This decision, if its asks had stood at these places among others.
-    pub(crate) fn of_asks(mut self, places: &[u8]) -> Self {
+    /// Moves the asks of this decision to these places among the asks of a larger call. For stores around stores.
+    #[must_use]
+    pub fn of_asks(mut self, places: &[u8]) -> Self {
         // A decision of one ask may be shown as one of many.
         self.receipts = u16::MAX;
         if self.details.is_some() {
@@ -40,17 +37,16 @@ impl Decision {
         self
     }
 
-    /// Decisions about different asks of one request as one, each with the places of its asks. Its time is the store's, if the
-    /// store decided any of them. Uncounted decisions have no numbers, and are left out beside counted ones.
+    /// Joins decisions about different asks of one call, each with the places of its asks. For stores around stores.
+    ///
+    /// The time is the store's if the store decided any of them. Decisions that nobody counted are left out beside counted ones,
+    /// because they have no numbers.
     ///
     /// # Errors
     /// [`StoreErrorKind::NothingAsked`] when there are none.
-    #[cfg(feature = "resilient")]
-    pub(crate) fn joined(
-        pieces: impl IntoIterator<Item = (Self, SmallVec<[u8; 4]>)>,
-    ) -> Result<Self, StoreError> {
+    pub fn joined(pieces: impl IntoIterator<Item = (Self, impl AsRef<[u8]>)>) -> Result<Self, StoreError> {
         let mut pieces: SmallVec<[Self; 2]> =
-            pieces.into_iter().map(|(decision, places)| decision.of_asks(&places)).collect();
+            pieces.into_iter().map(|(decision, places)| decision.of_asks(places.as_ref())).collect();
         let has_a_say = |piece: &Self| piece.is_counted() || !piece.is_allowed();
         if pieces.iter().any(has_a_say) {
             pieces.retain(|piece| has_a_say(piece));

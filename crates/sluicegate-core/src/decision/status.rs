@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use super::outcome::Outcome;
+
 /// Where one quota stands after a decision.
 ///
 /// # For authors of stores
@@ -172,6 +174,17 @@ impl QuotaStatus {
     /// remains. Zero if nothing is missing, and if the cost can never pass.
     pub fn available_after(&self) -> Duration {
         Duration::from_micros(self.available_after_us)
+    }
+
+    /// The outcome by this quota alone.
+    #[inline]
+    pub fn outcome(&self) -> Outcome {
+        match (self.passed(), self.is_impossible(), self.is_suspended()) {
+            (true, ..) => Outcome::Allowed,
+            (false, false, false) => Outcome::Denied,
+            (false, true, _) => Outcome::Impossible,
+            (false, false, true) => Outcome::Suspended,
+        }
     }
 
     /// Whether this quota had room for the cost.

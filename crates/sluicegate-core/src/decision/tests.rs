@@ -80,13 +80,11 @@ fn a_turn_that_has_come_resets_at_the_moment_that_was_said_when_it_was_reserved(
 }
 
 #[test]
-#[cfg(feature = "resilient")]
 fn a_joined_decision_keeps_its_receipts_when_its_asks_move_apart() {
     let spent = |place, cost| judge(5, 0, [status(place, true, 7, 1).spending(cost)]);
     let traced = spent(0, 2).with_traces([Trace { birth: 9, ..Trace::default() }]);
     let pieces = [(traced, [0]), (spent(0, 3).by(DecidedBy::Fallback), [1])];
-    let joined =
-        Decision::joined(pieces.map(|(piece, places)| (piece, places.into_iter().collect()))).unwrap();
+    let joined = Decision::joined(pieces).unwrap();
     // A third ask stood between them, and had no say.
     let mut moved = joined.of_asks(&[0, 2]);
     let receipt = |moved: &mut Decision, ask| {

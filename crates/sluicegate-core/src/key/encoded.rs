@@ -114,9 +114,8 @@ impl Key {
         self.bytes.first().map_or(KeyKind::Secret, |kind| KeyKind::read(*kind))
     }
 
-    /// A key from its encoded parts.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn encoded(kind: KeyKind, parts: &[u8]) -> Self {
+    /// Makes a key of encoded parts, as [`as_bytes`](Self::as_bytes) gives them. For authors of stores.
+    pub fn encoded(kind: KeyKind, parts: &[u8]) -> Self {
         let mut bytes = SmallVec::with_capacity(1 + parts.len());
         bytes.push(kind as u8);
         bytes.extend_from_slice(parts);
@@ -196,8 +195,8 @@ impl<'a> KeyRef<'a> {
         self.tag == Tag::Ipv4 as u8 || self.tag == Tag::Ipv6 as u8
     }
 
-    /// Names the key within this process, and tells nothing about it: the hash is keyed at random.
-    pub(crate) fn digest(&self) -> u64 {
+    /// Names the key within this process by a hash that is keyed at random, so that it tells nothing about the key.
+    pub fn digest(&self) -> u64 {
         static SEED: OnceLock<RandomState> = OnceLock::new();
         let mut hasher = SEED.get_or_init(RandomState::new).build_hasher();
         hasher.write_u8(self.tag);
@@ -205,9 +204,8 @@ impl<'a> KeyRef<'a> {
         hasher.finish()
     }
 
-    /// The beginning of a key with this many bytes, beside a tag and a length, and whether that is all of it.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn begin(&self, bytes: usize) -> (Key, bool) {
+    /// Cuts the key to this many bytes, beside its tag and length, and says whether that is all of it. For stores that show keys.
+    pub fn begin(&self, bytes: usize) -> (Key, bool) {
         let whole = self.bytes.len() <= bytes;
         let begin = self.bytes.get(..bytes).filter(|_| !whole).unwrap_or(self.bytes);
         (Self { bytes: begin, ..*self }.to_key(), whole)

@@ -33,8 +33,8 @@ impl Key {
         self.in_clear().unwrap_or_else(|| format!("{self:?}"))
     }
 
-    /// The parts as text, if all of them may be shown and read.
-    pub(crate) fn in_clear(&self) -> Option<String> {
+    /// The parts as text, if those who run the service may see all of them.
+    pub fn in_clear(&self) -> Option<String> {
         (self.kind() != KeyKind::Secret && !self.has_digest()).then(|| self.plain())
     }
 

@@ -9,8 +9,9 @@ use super::handle::RateLimiter;
 use crate::clock::{Clock, SystemClock};
 use crate::decision::DecidedBy;
 use crate::policy::PolicyMode;
-use crate::store::{Ask, DecisionFuture, Mode, Store, assumed, or_by_policy};
+use crate::store::{Ask, DecisionFuture, Mode, Store};
 use crate::suspension::{self, suspends};
+use crate::wrap::{assumed, or_by_policy};
 
 impl RateLimiter {
     /// Asks the store, of which all asks are.

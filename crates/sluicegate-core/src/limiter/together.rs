@@ -155,7 +155,7 @@ impl RateLimiter {
     }
 
     /// Reports what has become of turns: [given up](Mode::Return), or [come](Mode::Depart).
-    #[cfg(any(feature = "tokio", feature = "conformance"))]
+    #[cfg(feature = "tokio")]
     pub(crate) fn report<'a>(
         turns: impl IntoIterator<Item = (&'a Self, &'a Key, &'a Receipt)>,
         mode: Mode,

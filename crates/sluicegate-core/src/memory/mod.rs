@@ -1,7 +1,7 @@
 //! The embedded store: fixed tables, no background task, no unsafe code.
 //!
 //! It decides in tens of nanoseconds and is the right store for one process, for tests, and as the
-//! fallback of a [`Resilient`](crate::Resilient) store.
+//! fallback of a `Resilient` store.
 //!
 //! ```
 //! use sluicegate_core::{MemoryStore, Policy};

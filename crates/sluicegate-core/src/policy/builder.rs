@@ -282,7 +282,7 @@ impl PolicyBuilder {
     /// spend nothing, and what a refusal has spent is not given back. `retry_after` is the wait after that.
     ///
     /// A [look](crate::RateLimiter::peek) counts nothing. While the store is away, a refusal counts where it is decided, and
-    /// is not charged later; where [several instances](crate::resilient::ResilientBuilder::replicas) each decide with a share, it spends
+    /// is not charged later; where several instances each decide with a share, it spends
     /// nothing. Default: a refused request spends nothing.
     ///
     /// ```

@@ -64,7 +64,7 @@ pub(crate) use self::assemble::MOST_KEYS;
 #[cfg(feature = "limiter")]
 pub(crate) use self::board::Board;
 pub use self::builder::PolicyBuilder;
-pub(crate) use self::name::check_name;
+pub use self::name::check_name;
 pub use self::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 #[cfg(feature = "limiter")]
 pub use self::overrides::{Override, OverrideBuilder};

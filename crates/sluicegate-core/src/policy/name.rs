@@ -4,8 +4,11 @@ use crate::error::{ConfigError, ConfigErrorKind};
 
 const MOST: usize = 64;
 
-/// Names go into headers, Redis keys and metric labels as they are, so they need no escaping anywhere.
-pub(crate) fn check_name(what: &str, name: &str) -> Result<(), ConfigError> {
+/// Checks a name that goes into header fields, Redis keys and metric labels: policies, quotas, stores. No name needs escaping there.
+///
+/// # Errors
+/// [`ConfigErrorKind::Name`] with the character or the length that is wrong; `what` says in the message which name it is.
+pub fn check_name(what: &str, name: &str) -> Result<(), ConfigError> {
     let problem = match name.chars().enumerate().find(|&(index, c)| !fits(index, c)) {
         Some((0, c @ ('.' | '_' | '-'))) => format!("it begins with {c:?}"),
         Some((_, c)) => format!("{c:?} would have to be escaped in headers, metrics or Redis keys"),

@@ -114,10 +114,13 @@ impl Policy {
         named.map(|((name, _), bounds)| sized(name, *bounds)).collect()
     }
 
-    /// The policy by which a process decides alone that is no share of anything: with its own quotas, or with the one that it
-    /// names for an outage, which was checked when the policy was built. None if it is not to decide.
+    /// The policy by which a process decides in an outage that has no share of anything: this one's quotas, or the one that it names
+    /// for outages. `None` if it allows or denies in an outage. For authors of stores.
+    ///
+    /// # Errors
+    /// None for a policy that was built, because building checks the quota for outages.
     #[cfg(feature = "limiter")]
-    pub(crate) fn alone(&self) -> Result<Option<Self>, ConfigError> {
+    pub fn in_outage(&self) -> Result<Option<Self>, ConfigError> {
         match self.on_outage() {
             OnOutage::Local => Ok(Some(self.clone())),
             OnOutage::Quota(quota) => self.with(Vec::new()).alone(quota).map(Some),
@@ -131,9 +134,9 @@ impl Policy {
         Self { name, ..self.clone() }
     }
 
-    /// The same policy, under which a refused request spends nothing.
-    #[cfg(feature = "resilient")]
-    pub(crate) fn without_count_rejected(self) -> Self {
+    /// Returns this policy without [`count_rejected`](crate::policy::PolicyBuilder::count_rejected). For authors of stores.
+    #[must_use]
+    pub fn without_count_rejected(self) -> Self {
         Self { settings: Settings { counts_rejected: false, ..self.settings }, ..self }
     }
 

@@ -35,11 +35,11 @@ impl Alone {
     }
 
     /// The policy as the memory has prepared it; none if it cannot keep the policy.
-    pub(super) fn opened(&self) -> Option<&PreparedPolicy> {
+    pub(crate) fn opened(&self) -> Option<&PreparedPolicy> {
         let open = || {
             // A policy and the one that replaces it are both asked for, in any order. Relaxed: it only counts.
             let number = self.memory.opened.fetch_add(1, Ordering::Relaxed);
-            let policy = self.policy.alone().ok()??.called(format!("{}.{number}", self.policy.name()));
+            let policy = self.policy.in_outage().ok()??.called(format!("{}.{number}", self.policy.name()));
             self.memory.store().open(Arc::new(policy), None).ok()
         };
         self.opened.get_or_init(open).as_ref()
@@ -52,7 +52,7 @@ impl Alone {
     }
 
     /// The store on which it is.
-    pub(super) fn store(&self) -> &dyn Store {
+    pub(crate) fn store(&self) -> &dyn Store {
         &**self.memory.store()
     }
 }

@@ -107,15 +107,15 @@ impl<'a> Ask<'a> {
         Self { mode, ..self }
     }
 
-    /// The same cost for another purpose, and without the receipt, which is for the store that gave it.
-    #[cfg(feature = "resilient")]
-    pub(crate) fn plainly(self, mode: Mode) -> Self {
+    /// Returns this ask in another mode, without its receipt, which is for the store that gave it.
+    #[must_use]
+    pub fn plainly(self, mode: Mode) -> Self {
         Self { mode, receipt: None, ..self }
     }
 
-    /// The same ask, that only looks; of a lease, which is never refused, at nothing.
-    #[cfg(feature = "resilient")]
-    pub(crate) fn looking(self) -> Self {
+    /// Returns a peek at the buckets of this ask; at a cost of 0 for a lease, which is never refused.
+    #[must_use]
+    pub fn looking(self) -> Self {
         match self.mode {
             Mode::Lease => self.in_mode(Mode::Peek).with_costs(&[0]),
             _ => self.in_mode(Mode::Peek),

@@ -28,7 +28,6 @@ mod future;
 mod handle;
 mod judge;
 mod limiters;
-mod outage;
 mod place;
 mod prepared;
 mod registry;
@@ -42,11 +41,6 @@ pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undec
 pub use self::future::DecisionFuture;
 pub use self::judge::{Balance, Judged, judge};
 pub use self::limiters::Limiters;
-#[cfg(feature = "metrics")]
-pub(crate) use self::outage::Question;
-#[cfg(feature = "resilient")]
-pub(crate) use self::outage::{alone, on_outage};
-pub(crate) use self::outage::{assumed, or_by_policy};
 pub use self::place::Place;
 pub(crate) use self::prepared::SuspensionBuckets;
 pub use self::prepared::{OwnQuotas, PreparedPolicy, WeakPolicy};
@@ -60,7 +54,7 @@ pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
 pub use crate::receipt::{Piece, Trace};
-pub use crate::status::{DenyCacheStatus, LeaseStatus, StoreStatus};
+pub use crate::status::{BreakerState, DenyCacheStatus, LeaseStatus, ResilientStatus, StoreStatus};
 
 /// Where state lives, and who decides.
 ///

@@ -47,7 +47,8 @@ impl Place {
     /// [`ConfigErrorKind::Store`] when the store has this place or a higher one.
     ///
     /// ```
-    /// use sluicegate_core::{MemoryStore, Resilient};
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_resilient::Resilient;
     ///
     /// let resilient = Resilient::new(MemoryStore::new());
     /// let error = Resilient::builder(&resilient).build().unwrap_err();

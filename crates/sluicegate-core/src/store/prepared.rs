@@ -128,7 +128,7 @@ impl PreparedPolicy {
     }
 
     /// How this process decides it alone, if it is to.
-    pub(super) fn alone(&self) -> Option<&Alone> {
+    pub(crate) fn alone(&self) -> Option<&Alone> {
         self.alone.as_deref()
     }
 
@@ -184,8 +184,8 @@ impl PreparedPolicy {
         std::ptr::addr_eq(Arc::as_ptr(&self.prepared), Arc::as_ptr(prepared))
     }
 
-    /// Whether both were opened as one.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    /// Whether both are one opened policy.
+    pub fn is(&self, other: &Self) -> bool {
         self.has(&other.prepared)
     }
 

@@ -59,11 +59,14 @@
 //! For a store that has a place of its own for its state, and for one that decides by several others: they implement
 //! [`Store`] itself.
 
+mod outage;
 mod owned;
 mod within;
 
 use std::sync::Arc;
 
+pub(crate) use self::outage::assumed;
+pub use self::outage::{OutageAnswer, decide_in_outage, or_by_policy};
 pub use self::owned::OwnedAsk;
 use self::within::Layered;
 pub use self::within::Within;

@@ -87,10 +87,9 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         self.inner(ask.policy()).map(|inner| ask.on(inner))
     }
 
-    /// This policy as the store within has prepared it, and what is kept of it; none if it was opened on another store.
-    #[cfg(feature = "metrics")]
+    /// The policy as the store within has prepared it, and the wrapper's own state of it; `None` if another store has prepared it.
     #[inline]
-    pub(crate) fn opened<'a>(&self, policy: &'a PreparedPolicy) -> Option<(&'a PreparedPolicy, &'a Own)> {
+    pub fn opened(policy: &PreparedPolicy) -> Option<(&PreparedPolicy, &Own)> {
         policy.prepared::<Layered<Own>>().map(|layered| (&layered.inner, &layered.own))
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+pub(crate) use sluicegate_conformance::ALGORITHMS as ALL;
 use sluicegate_core::algorithm::Drain;
 use sluicegate_core::clock::ManualClock;
-pub(crate) use sluicegate_core::conformance::ALGORITHMS as ALL;
 use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter};
 pub(crate) use sluicegate_tests::memory::{answer, store_for};
 pub(crate) use sluicegate_tests::time::START;

@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate_core::clock::Clock;
+pub use sluicegate_core::store::LeaseStatus;
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{Policy, Store};
 
@@ -41,7 +42,6 @@ pub use self::close::Unreturned;
 use self::plan::{Plan, Plans};
 use self::table::Table;
 pub use self::unleased::Unleased;
-pub use sluicegate_core::store::LeaseStatus;
 
 /// Decides by units that it has leased from the store within, at the speed of memory.
 ///
@@ -56,7 +56,8 @@ pub use sluicegate_core::store::LeaseStatus;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let redis = sluicegate_core::MemoryStore::new();
-/// use sluicegate_core::{Policy, Resilient};
+/// use sluicegate_core::Policy;
+/// use sluicegate_resilient::Resilient;
 /// use sluicegate_fleet::leased::Leased;
 ///
 /// let store = Leased::new(Resilient::new(redis)); // in this order: an outage is not leased

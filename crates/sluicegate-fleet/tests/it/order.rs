@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::observed::Observed;
-use sluicegate_core::{ConfigError, MemoryStore, Policy, Resilient, Store};
+use sluicegate_core::{ConfigError, MemoryStore, Policy, Store};
 use sluicegate_fleet::leased::Leased;
 use sluicegate_fleet::{DenyCache, Regional, Sharded};
+use sluicegate_observed::Observed;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::memory::answer;
 
 type Around = fn(Arc<dyn Store>) -> Result<Arc<dyn Store>, ConfigError>;

@@ -6,10 +6,9 @@ use std::time::Duration;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Inherit, Limiters, PreparedPolicy};
-use sluicegate_core::{
-    Algorithm, ConfigError, MemoryStore, Policy, Quota, RateLimiter, Resilient, Store, StoreError,
-};
+use sluicegate_core::{Algorithm, ConfigError, MemoryStore, Policy, Quota, RateLimiter, Store, StoreError};
 use sluicegate_fleet::{DenyCache, Leased, Sharded};
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::memory::answer;
 
 use crate::support::splittable;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::policy::{Policy, PolicyBuilder};
-use sluicegate_core::{Algorithm, Quota, RateLimiter, Resilient, Store};
+use sluicegate_core::{Algorithm, Quota, RateLimiter, Store};
 use sluicegate_fleet::{DenyCache, Leased, Sharded};
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::memory::{answer, store_on};
 use sluicegate_tests::random::Random;
 use sluicegate_tests::time::on_the_hour;

@@ -99,7 +99,7 @@ impl NamedStore {
 #[cfg(feature = "redis")]
 fn redis(url: &str, deadline: Option<Duration>, replicas: u64) -> Result<Arc<dyn Store>, ConfigError> {
     let redis = connecting_redis(url, deadline, RedisStore::builder())?;
-    let store = sluicegate_core::Resilient::builder(&redis).replicas(replicas).build()?;
+    let store = sluicegate_resilient::Resilient::builder(&redis).replicas(replicas).build()?;
     Ok((&store).into())
 }
 

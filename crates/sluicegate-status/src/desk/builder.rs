@@ -6,7 +6,7 @@ use std::fmt;
 use sluicegate_core::ConfigError;
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::observed::Observed;
+use sluicegate_observed::Observed;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::LimitsHandle;
 use sluicegate_tower::room::Room;
@@ -26,7 +26,7 @@ use crate::secret::Secret;
 ///
 /// ```
 /// use sluicegate_core::MemoryStore;
-/// use sluicegate_core::observed::Observed;
+/// use sluicegate_observed::Observed;
 /// use sluicegate_status::StatusPage;
 ///
 /// let store = Observed::named("safe", MemoryStore::new())?;
@@ -52,7 +52,7 @@ impl StatusPage {
     /// Begins a page about a store and its policies: those that are open on it now, and those that are opened or replaced later.
     ///
     /// The store is observed, since somebody has to count; whatever is around or within it, such as
-    /// [`Resilient`](sluicegate_core::Resilient), is seen by it.
+    /// a `Resilient` store, is seen by it.
     #[expect(clippy::new_ret_no_self, reason = "there is no page before it is said who may see it")]
     pub fn new(observed: &Observed) -> StatusPageBuilder {
         let mut scope = Scope::default();
@@ -74,7 +74,7 @@ impl StatusPageBuilder {
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
-    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_observed::Observed;
     /// use sluicegate_status::StatusPage;
     ///
     /// // Such as limits of clients on Redis, and those of calls that go out in memory.
@@ -96,7 +96,7 @@ impl StatusPageBuilder {
     /// policy and text.
     ///
     /// ```
-    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_observed::Observed;
     /// use sluicegate_core::{MemoryStore, Policy};
     /// use sluicegate_status::StatusPage;
     /// use sluicegate_tower::RateLimitLayer;
@@ -121,7 +121,7 @@ impl StatusPageBuilder {
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
-    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_observed::Observed;
     /// use sluicegate_overflow::WaitingRoom;
     /// use sluicegate_overflow::line::MemoryLine;
     /// use sluicegate_status::StatusPage;
@@ -152,7 +152,7 @@ impl StatusPageBuilder {
     /// use axum::middleware::{Next, from_fn};
     /// use axum::response::{IntoResponse, Response};
     /// use sluicegate_core::MemoryStore;
-    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_observed::Observed;
     /// use sluicegate_status::StatusPage;
     ///
     /// /// The user who has logged in.
@@ -188,7 +188,7 @@ impl StatusPageBuilder {
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
-    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_observed::Observed;
     /// use sluicegate_status::StatusPage;
     /// use sluicegate_tower::key::PeerAddr;
     ///
@@ -233,7 +233,7 @@ impl StatusPageBuilder {
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
-    /// use sluicegate_core::observed::Observed;
+    /// use sluicegate_observed::Observed;
     /// use sluicegate_status::StatusPage;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use sluicegate_core::limiter::Overrides;
-use sluicegate_core::observed::{Observed, PastEvent, Snapshot, StoreSnapshot, StoreState};
-use sluicegate_core::resilient::BreakerState;
+use sluicegate_core::store::BreakerState;
+use sluicegate_observed::{Observed, PastEvent, Snapshot, StoreSnapshot, StoreState};
 use sluicegate_tower::room::Room;
 
 use super::notices::{Notice, Notices};

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde::Serialize;
-use sluicegate_core::observed::ShownKey;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use sluicegate_core::suspension::Strikes;
 use sluicegate_core::{Decision, Key, Outcome, Policy, RateLimiter, StoreError};
+use sluicegate_observed::ShownKey;
 use sluicegate_tower::limits::{AskExplained, Explanation, LimitExplained, WouldBe};
 
 use crate::instant::seconds_up;

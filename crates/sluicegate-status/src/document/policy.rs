@@ -9,9 +9,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Number;
 use sluicegate_core::limiter::Overrides;
-use sluicegate_core::observed::{Asker, Minute, Observed, Offender, OffenderKind, PolicySnapshot};
 use sluicegate_core::policy::Override;
 use sluicegate_core::{OnExceeded, Policy, RateLimiter, Store};
+use sluicegate_observed::{Asker, Minute, Observed, Offender, OffenderKind, PolicySnapshot};
 
 use super::shape::{
     AskerShown, MinuteShown, OffenderShown, OverrideShown, PerSecond, PolicyStatus, QuotaShown,

@@ -1,9 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_tests::random::Random;
+
 use crate::clock::ManualClock;
 use crate::policy::{OnFull, PolicyBuilder};
-use crate::random::Random;
 use crate::store::{Ask, Mode, PreparedPolicy};
 use crate::{Algorithm, Key, MemoryStore, Outcome, Policy, Quota, RateLimiter, Store};
 

@@ -26,14 +26,20 @@ impl Policy {
         Ok(Some([self.bucket(strikes)?, self.bucket(suspensions)?]))
     }
 
-    /// The bucket of a key whose debt is the rest of its suspension: one unit is a millisecond.
-    pub(crate) fn suspended(&self) -> Result<Self, ConfigError> {
+    /// The policy whose debt is the rest of a key's suspension, a unit for each millisecond. For authors of stores.
+    ///
+    /// # Errors
+    /// When its name is too long or taken.
+    pub fn suspended(&self) -> Result<Self, ConfigError> {
         let name = self.beside(ENDINGS[1]);
         self.bucket(Self::debt_of_time(name))
     }
 
-    /// The one that all policies share whose suspensions hold everywhere, if this is one of them.
-    pub(crate) fn suspended_everywhere(&self) -> Result<Option<Self>, ConfigError> {
+    /// The policy that keeps suspensions which hold under all policies of a store, if this one's do. For authors of stores.
+    ///
+    /// # Errors
+    /// As [`suspended`](Self::suspended).
+    pub fn suspended_everywhere(&self) -> Result<Option<Self>, ConfigError> {
         if !self.suspension().is_some_and(Suspension::is_everywhere) {
             return Ok(None);
         }
@@ -41,9 +47,9 @@ impl Policy {
         Self::debt_of_time(EVERYWHERE.to_owned()).on_outage(OnOutage::Allow).assembled().map(Some)
     }
 
-    /// If this is the bucket of the rest of a suspension: the name of the one that counts a key's suspensions.
-    #[cfg(feature = "resilient")]
-    pub(crate) fn counts_suspensions_in(&self) -> Option<String> {
+    /// Names the policy that counts how often a key was suspended, if this policy keeps how long its keys are suspended. For authors
+    /// of stores.
+    pub fn counts_suspensions_in(&self) -> Option<String> {
         let base = self.name.strip_suffix(ENDINGS[1])?;
         Some(format!("{base}{}", ENDINGS[2]))
     }

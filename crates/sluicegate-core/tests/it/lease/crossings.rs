@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::observed::Observed;
 use sluicegate_core::store::{Ask, DecidedBy, Mode, Store};
 use sluicegate_core::{Key, MemoryStore, OnOutage, Policy};
+use sluicegate_observed::Observed;
+use sluicegate_tests::outages::{self, FAILS};
 
 use super::scene::Scene;
-use crate::resilient::outages::{self, FAILS};
 use crate::support::{answer, ms, secs, us};
 
 /// Two units were given back after the second lease had the same end, and one that was leased again was spent besides.

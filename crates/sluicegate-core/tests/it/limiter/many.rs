@@ -10,12 +10,12 @@ use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::{OnFull, PolicyBuilder, PolicyMode};
 use sluicegate_core::store::{Ask, DecisionFuture, Limiters, PreparedPolicy};
 use sluicegate_core::{
-    ConfigError, Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Resilient, Store,
-    StoreError,
+    ConfigError, Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store, StoreError,
 };
+use sluicegate_resilient::Resilient;
+use sluicegate_tests::around::plain;
 
 use crate::support::{ALL, START, answer, is_queue};
-use crate::wrap::Plain;
 
 /// So large that no key has to make room: which one would, differs from store to store.
 fn memory(clock: &ManualClock) -> MemoryStore {
@@ -25,7 +25,7 @@ fn memory(clock: &ManualClock) -> MemoryStore {
 /// The stores that have to keep the promise.
 fn stores(clock: &ManualClock) -> [Arc<dyn Store>; 3] {
     let resilient = Resilient::builder(memory(clock)).clock(clock.clone()).build().unwrap();
-    [memory(clock).into(), resilient.into(), Plain::around(memory(clock))]
+    [memory(clock).into(), resilient.into(), plain(memory(clock))]
 }
 
 /// Each algorithm, and what a limiter may be told beside its quota.

@@ -7,9 +7,8 @@ use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::{Change, Inherit};
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{
-    Decision, Key, MemoryStore, OnExceeded, OnOutage, Policy, RateLimiter, Resilient, Store,
-};
+use sluicegate_core::{Decision, Key, MemoryStore, OnExceeded, OnOutage, Policy, RateLimiter, Store};
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::{failing, late};
 use sluicegate_tests::memory::paused_store;
 use tokio::time::Instant;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::{Change, Inherit};
-use sluicegate_core::observed::{Observed, StoreState};
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::store::{DecidedBy, Mode};
 use sluicegate_core::{Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
+use sluicegate_observed::{Observed, StoreState};
 use sluicegate_tests::around::{Fault, failing, remote};
 
 fn mute(kind: StoreErrorKind, is_far: bool) -> Arc<dyn Store> {

@@ -6,16 +6,17 @@ use std::thread;
 
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{MemoryStore, Policy, RateLimiter, Resilient, Store};
+use sluicegate_core::{MemoryStore, Policy, RateLimiter, Store};
+use sluicegate_resilient::Resilient;
+use sluicegate_tests::around::plain;
 
 use crate::support::answer;
-use crate::wrap::Plain;
 
 /// The stores that have to keep the promise, each with a memory store inside.
 fn stores() -> [Arc<dyn Store>; 3] {
     let memory = || MemoryStore::builder().table_size(64).log_entries(1_024).build().unwrap();
     let resilient = Resilient::builder(memory()).fallback(memory()).build().unwrap();
-    [memory().into(), resilient.into(), Plain::around(memory())]
+    [memory().into(), resilient.into(), plain(memory())]
 }
 
 /// Five policies, of which the third is one that a memory store cannot keep if `is_bad`.

@@ -5,8 +5,8 @@ use sluicegate_core::clock::Clock;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::{Ask, Mode, Store};
 use sluicegate_core::{Algorithm, Key, OnOutage, Outcome, Policy, Quota, RateLimiter};
+use sluicegate_tests::outages::{FAILS, Scene, WORKS, now};
 
-use crate::resilient::outages::{FAILS, Scene, WORKS, now};
 use crate::support::{ALL, answer, is_queue, secs, store, us};
 
 /// All of these quotas, or one where the algorithm has one.

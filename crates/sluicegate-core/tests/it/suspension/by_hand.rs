@@ -9,9 +9,9 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::Event;
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
+use sluicegate_tests::outages::{FAILS, Scene};
 
 use super::{check, refused, suspended};
-use crate::resilient::outages::{FAILS, Scene};
 use crate::support::{answer, ms, secs, store};
 
 fn api(store: impl Into<Arc<dyn Store>>) -> RateLimiter {

@@ -3,11 +3,11 @@
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{OnOutage, Outcome, Policy, RateLimiter};
-
-use super::suspended;
-use crate::resilient::outages::{
+use sluicegate_tests::outages::{
     CHARGES_NOTHING_ALONE, CHARGES_NOTHING_ALONE_AND_LATE, FAILS, Scene, WORKS, now,
 };
+
+use super::suspended;
 use crate::support::secs;
 
 fn api(scene: &Scene, on_outage: OnOutage) -> RateLimiter {

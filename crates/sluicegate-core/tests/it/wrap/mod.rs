@@ -3,15 +3,16 @@
 
 use std::sync::{Arc, Mutex};
 
+use sluicegate_conformance::Conformance;
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::conformance::Conformance;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
     Ask, DecisionFuture, Event, Limiters, Listener, Mode, Place, PreparedPolicy, Subject, Undecided,
 };
 use sluicegate_core::wrap::{Within, Wrap};
-use sluicegate_core::{ConfigError, Key, MemoryStore, Policy, RateLimiter, Resilient, Store};
+use sluicegate_core::{ConfigError, Key, MemoryStore, Policy, RateLimiter, Store};
+use sluicegate_resilient::Resilient;
 
 /// A wrapper that leaves everything to the store within.
 pub(crate) struct Plain(Within);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluicegate_conformance::Conformance;
 use sluicegate_core::MemoryStore;
 use sluicegate_core::clock::{Clock, ManualClock};
-use sluicegate_core::conformance::Conformance;
 use sluicegate_fleet::DenyCache;
 
 /// Each reading is a minute after the one before, so that no refusal is ever kept.

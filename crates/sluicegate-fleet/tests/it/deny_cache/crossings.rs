@@ -5,8 +5,9 @@ use std::time::Duration;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Key, Outcome, Policy, RateLimiter, Resilient};
+use sluicegate_core::{Key, Outcome, Policy, RateLimiter};
 use sluicegate_fleet::DenyCache;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::broken;
 use sluicegate_tests::memory::answer;
 

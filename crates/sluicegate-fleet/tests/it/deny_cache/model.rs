@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::algorithm::{Drain, Refill};
 use sluicegate_core::clock::{Clock, ManualClock};
-use sluicegate_core::conformance::ALGORITHMS;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{Ask, DecidedBy, Mode, PreparedPolicy, Store};
 use sluicegate_core::wrap::Within;

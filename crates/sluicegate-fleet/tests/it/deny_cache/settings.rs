@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::store::Place;
-use sluicegate_core::{MemoryStore, Policy, Resilient, Store};
+use sluicegate_core::{MemoryStore, Policy, Store};
 use sluicegate_fleet::DenyCache;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::memory::answer;
 
 use super::Scene;

@@ -3,12 +3,13 @@
 //! A store that leases is not exact: its numbers are those of what it holds. So the random traces are decided as in memory where
 //! nothing is leased, and the other checks with leases.
 
-use sluicegate_core::conformance::Conformance;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_conformance::Conformance;
 use sluicegate_core::{MemoryStore, Store};
 use sluicegate_fleet::leased::Leased;
 use sluicegate_tests::memory::store_for;
-use std::sync::Arc;
-use std::time::Duration;
 
 fn suite(
     leases: impl FnOnce(MemoryStore, sluicegate_core::clock::ManualClock) -> Arc<dyn Store>,

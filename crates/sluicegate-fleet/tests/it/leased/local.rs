@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Key, Policy, RateLimiter, Resilient};
+use sluicegate_core::{Key, Policy, RateLimiter};
 use sluicegate_fleet::Sharded;
 use sluicegate_fleet::leased::{Batch, Leased, LeasedBuilder};
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::memory::answer;
 
 use super::{MS, Scene, lease, spend};

@@ -9,8 +9,9 @@ use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::{PolicyBuilder, PolicyMode};
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture};
 use sluicegate_core::wrap::Within;
-use sluicegate_core::{Algorithm, OnExceeded, Policy, Resilient, Store, StoreError};
+use sluicegate_core::{Algorithm, OnExceeded, Policy, Store, StoreError};
 use sluicegate_fleet::leased::{Leased, Unleased};
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::around;
 use sluicegate_tests::memory::{answer, store};
 

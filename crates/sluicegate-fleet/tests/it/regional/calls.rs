@@ -10,10 +10,9 @@ use sluicegate_core::limiter::{Inherit, Overrides};
 use sluicegate_core::policy::Override;
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Place};
 use sluicegate_core::wrap::Within;
-use sluicegate_core::{
-    Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Resilient, Store, StoreError,
-};
+use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store, StoreError};
 use sluicegate_fleet::Regional;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::around;
 use sluicegate_tests::memory::{answer, store};
 

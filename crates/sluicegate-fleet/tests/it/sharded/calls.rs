@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use sluicegate_conformance::Conformance;
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::conformance::Conformance;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Change;
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Mode};
 use sluicegate_core::wrap::Within;
-use sluicegate_core::{
-    Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Resilient, Store, StoreError,
-};
+use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store, StoreError};
 use sluicegate_fleet::Sharded;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::around;
 use sluicegate_tests::memory::{answer, store};
 

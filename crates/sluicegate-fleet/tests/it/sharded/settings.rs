@@ -1,13 +1,15 @@
 //! Which policies are in shards, and which settings are refused.
 
+use std::sync::Arc;
+
 use sluicegate_core::algorithm::{Anchor, Drain};
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::{Override, PolicyBuilder};
 use sluicegate_core::store::Place;
-use sluicegate_core::{Algorithm, MemoryStore, Policy, RateLimiter, Resilient, Store};
+use sluicegate_core::{Algorithm, MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_fleet::Sharded;
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::memory::{answer, store};
-use std::sync::Arc;
 
 fn refusal(policy: PolicyBuilder) -> String {
     let store = Sharded::builder(MemoryStore::new(), 4).policy("api").build().unwrap();

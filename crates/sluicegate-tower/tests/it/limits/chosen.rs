@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, StatusCode};
-use sluicegate_core::observed::Observed;
 use sluicegate_core::{Key, MemoryStore, Policy, Store};
+use sluicegate_observed::Observed;
 use sluicegate_tower::key::{HeaderKey, RequestView};
 use sluicegate_tower::limits::Chosen;
 use sluicegate_tower::{Limit, Meter};

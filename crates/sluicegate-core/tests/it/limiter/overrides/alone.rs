@@ -4,17 +4,18 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::conformance::ALGORITHMS;
+use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::{Inherit, OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, PolicyMode};
-use sluicegate_core::{Algorithm, MemoryStore, Outcome, Policy, Quota, RateLimiter, Resilient, Store};
+use sluicegate_core::{Algorithm, MemoryStore, Outcome, Policy, Quota, RateLimiter, Store};
+use sluicegate_resilient::Resilient;
+use sluicegate_tests::around::plain;
 use sluicegate_tests::around::told;
 use sluicegate_tests::log::Log;
 
 use super::{nine, to};
 use crate::support::{START, answer, secs, store};
-use crate::wrap::Plain;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -217,7 +218,7 @@ async fn every_change_is_told_once_with_who_has_made_it_and_audited() {
 async fn an_override_goes_through_every_store_around_a_store() {
     let (memory, clock) = store();
     let resilient = Resilient::builder(&memory).clock(clock.clone()).build().unwrap();
-    for store in [Plain::around(&memory), (&resilient).into(), Plain::around(&resilient)] {
+    for store in [plain(&memory), (&resilient).into(), plain(&resilient)] {
         let limiter = RateLimiter::new(store.clone(), Policy::gcra("p", "5/min").build().unwrap()).unwrap();
         let overrides = Overrides::of(store);
         overrides.put(nine("p").lasting(secs(60))).await.unwrap();

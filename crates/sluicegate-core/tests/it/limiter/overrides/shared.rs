@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sluicegate_core::algorithm::Anchor;
 use sluicegate_core::limiter::{OverrideErrorKind, Overrides};
 use sluicegate_core::policy::Override;
-use sluicegate_core::{Algorithm, Policy, RateLimiter, Resilient};
+use sluicegate_core::{Algorithm, Policy, RateLimiter};
+use sluicegate_resilient::Resilient;
 use sluicegate_tests::time::on_the_hour;
 
 use super::fleet::{Fleet, Instance};

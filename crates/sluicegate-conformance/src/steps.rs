@@ -1,0 +1,164 @@
+//! Random asks of random policies.
+//!
+//! The choices lean towards the edges: limits of 1 and of a million, periods of 333 microseconds and
+//! of 30 days in one policy, costs of nothing, at the capacity and just above it, and a clock that stands,
+//! creeps, leaps, or steps back a little.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use sluicegate_core::algorithm::{Drain, Rule};
+use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::store::{DecisionFuture, Mode};
+use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
+
+use super::ALGORITHMS;
+use crate::random::Random;
+
+pub(super) fn random_policy(name: String, random: &mut Random) -> Policy {
+    let policy = random_builder(name, random).build().expect("all of these quotas can be kept");
+    if policy.algorithm() != Algorithm::SlidingCounter || random.below(2) == 0 {
+        return policy;
+    }
+    // The only one of its parts, which rounds otherwise; a policy that counts refused requests has none.
+    let parts = policy.split([(policy.name().to_owned(), 1)]);
+    parts.ok().and_then(|mut parts| parts.pop()).unwrap_or(policy)
+}
+
+pub(super) fn random_builder(name: String, random: &mut Random) -> PolicyBuilder {
+    let algorithm = random.pick(&ALGORITHMS);
+    let mut builder = Policy::builder(name, algorithm, random_quota(random, algorithm));
+    // Up to four quotas, of periods that have nothing to do with each other, half of them by any algorithm.
+    let more = if algorithm.is_queue() { 0 } else { random.pick(&[0, 0, 0, 1, 1, 2, 3]) };
+    for name in ["second", "third", "fourth"].into_iter().take(more) {
+        let any = random.pick(&ALGORITHMS);
+        let own = random.pick(&[algorithm, any]);
+        let own = if own.is_queue() { algorithm } else { own };
+        builder = builder.and(random_quota(random, own).counted_by(own)).named(name);
+    }
+    if random.below(4) == 0 {
+        builder = builder.count_rejected();
+    }
+    builder
+}
+
+/// Whether the account that memory keeps of what is given back never overflows, and no turns are out without being asked for.
+pub(super) fn is_small(rule: &Rule) -> bool {
+    !rule.is_queue() && rule.capacity().saturating_mul(rule.per_unit()) < 1 << 38
+}
+
+fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {
+    let limit = random.pick(&[1, 2, 3, 7, 10, 97, 1_000, 7_919, 999_983, 1_000_000]);
+    // The room that a store has for logs bounds their limits.
+    let limit = if algorithm == Algorithm::SlidingLog { limit.min(2_000) } else { limit };
+    let period_us = match random.below(4) {
+        0 => random.pick(&[333, 1_001, 13_337, 999_983]),
+        _ => random.pick(&[1, 7, 1_000, 10_000, 60_000, 86_400_000, 2_592_000_000]) * 1_000,
+    };
+    let quota = Quota::new(limit, Duration::from_micros(period_us));
+    let has_burst = matches!(
+        algorithm,
+        Algorithm::Gcra | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(Drain::Meter | Drain::Queue)
+    );
+    let small = limit.div_ceil(1 + random.below(4));
+    let quota = match random.below(3) {
+        0 if has_burst => quota.burst(small),
+        1 if has_burst && limit < 1_000 => quota.burst(limit * 3),
+        _ => quota,
+    };
+    if algorithm.can_start_short() && random.below(3) == 0 {
+        return quota.starting_with(random.below(quota.burst_size() + 1));
+    }
+    quota
+}
+
+/// The next ask.
+pub(super) struct Step {
+    pub(super) key: Key,
+    pub(super) cost: u64,
+    longest: Duration,
+    pub(super) kind: u64,
+}
+
+impl Step {
+    pub(super) fn random(
+        random: &mut Random,
+        policy: &Policy,
+        clock: &ManualClock,
+        trace: &mut String,
+    ) -> Self {
+        let place = usize::try_from(random.below(policy.quotas().len() as u64)).unwrap_or(0);
+        let quota = policy.quotas()[place].quota();
+        let capacity = policy.quotas().iter().map(|quota| quota.rule().capacity()).min().unwrap_or(1);
+        let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
+        let now_us = clock.now_us();
+        let moved_us = match random.below(8) {
+            0..=2 => now_us,
+            3 => now_us + random.below(1_000),
+            4 => now_us + random.below(period_us / quota.limit().max(1) + 2),
+            5 => now_us + random.below(period_us.saturating_mul(3)),
+            6 => now_us + random.below(period_us),
+            _ => now_us - random.below(500_000.min(period_us)),
+        };
+        clock.set(Duration::from_micros(moved_us));
+        let cost = match random.below(14) {
+            0 | 1 => random.below(capacity) + 1,
+            2 | 3 => capacity,
+            4 | 5 => capacity + random.below(3),
+            6 => 0,
+            _ => 1,
+        };
+        let step = Self {
+            key: Key::from(random.below(2)),
+            cost,
+            longest: Duration::from_micros(random.below(period_us.saturating_mul(2))),
+            kind: random.below(12),
+        };
+        // Writing to a string cannot fail.
+        let _ = write!(trace, "\n  {:+} us: {step}", i128::from(moved_us) - i128::from(now_us));
+        step
+    }
+
+    pub(super) fn ask(&self, limiter: &RateLimiter) -> DecisionFuture {
+        match self.kind {
+            0 => limiter.peek_cost(&self.key, self.cost),
+            1 => limiter.refund(&self.key, self.cost),
+            2 => limiter.charge(&self.key, self.cost),
+            3 => limiter.reset(&self.key),
+            4 | 5 => limiter.reserve(&self.key, self.cost, self.longest),
+            6 => limiter.check_up_to(&self.key, self.cost),
+            _ => limiter.check_cost(&self.key, self.cost),
+        }
+    }
+
+    /// The same of two limiters at once, if it spends.
+    pub(super) fn ask_both(&self, limiters: [&RateLimiter; 2]) -> DecisionFuture {
+        let mode = match self.kind {
+            0..=3 => return self.ask(limiters[0]),
+            4 | 5 => Mode::Reserve { longest: self.longest },
+            6 => Mode::Take,
+            _ => Mode::Spend,
+        };
+        RateLimiter::decide_all(limiters.map(|limiter| {
+            let capacity = limiter.policy().quotas().iter().map(|quota| quota.rule().capacity()).min();
+            (limiter, &self.key, self.cost.min(capacity.unwrap_or(1)), Some(mode))
+        }))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, cost, longest, kind } = self;
+        match kind {
+            0 => write!(f, "peek {cost} of {key:?}"),
+            1 => write!(f, "refund {cost} of {key:?}"),
+            2 => write!(f, "charge {cost} of {key:?}"),
+            3 => write!(f, "reset {key:?}"),
+            4 | 5 => write!(f, "reserve {cost} of {key:?} within {longest:?}"),
+            6 => write!(f, "take up to {cost} of {key:?}"),
+            _ => write!(f, "check {cost} of {key:?}"),
+        }
+    }
+}

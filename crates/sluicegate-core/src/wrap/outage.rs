@@ -1,0 +1,186 @@
+//! The meaning of an outage: the one place where a store that gives no answer becomes a decision, or an
+//! error.
+//!
+//! Handles, observed stores and the fallback of a `Resilient` one all come here, so that a policy's [`OnOutage`] has one reading.
+//! The numbers of a decision that nobody counted are those of rest, because nobody knows better, and
+//! [`DecidedBy::Outage`] says so.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::OwnedAsk;
+use crate::clock::{Clock, SystemClock, micros};
+use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::policy::{OnOutage, Policy};
+use crate::store::{Ask, DecisionFuture, Mode, Store, judge};
+
+/// The shortest wait that a request is told that is refused because the store cannot be reached.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Answers by the policies' [`OnOutage`] where the store gives no answer. For stores around stores.
+///
+/// An answer that is an error stays one where it is no outage ([`StoreError::may_succeed_later`]) and where one of the asks reports
+/// something: the caller has to know that a charge, a refund or a reset may not have happened.
+///
+/// # Cancel safety
+/// As the answer has it: what was asked is done, polled or not.
+pub fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture {
+    if matches!(answer.known(), Some(Ok(_))) || !asks.iter().all(|ask| ask.mode().asks()) {
+        return answer;
+    }
+    let fallback = OutageAnswer::of(asks);
+    answer.map(move |result| result.or_else(|error| fallback.unanswered(error)))
+}
+
+/// Asks that wait for a store's answer, to be answered by their policies if none comes. For stores around stores.
+#[derive(Debug)]
+pub struct OutageAnswer(SmallVec<[OwnedAsk; 1]>);
+
+impl OutageAnswer {
+    /// Keeps the asks of one call.
+    pub fn of(asks: &[Ask<'_>]) -> Self {
+        Self(asks.iter().map(OwnedAsk::new).collect())
+    }
+
+    /// Decides by each policy's [`OnOutage`], because the store failed with this error.
+    ///
+    /// # Errors
+    /// The error itself where [`or_by_policy`] would leave it.
+    pub fn unanswered(&self, error: StoreError) -> Result<Decision, StoreError> {
+        in_outage(&self.0.iter().map(OwnedAsk::ask).collect::<SmallVec<[_; 4]>>(), error)
+    }
+}
+
+/// The answer to these asks when the store gave none: as their policies say of an outage. Of those that this process is to decide
+/// it keeps account as long as it lives; nothing of that is given back, and nobody waits for a turn.
+///
+/// # Errors
+/// The same error when it is not one of an outage, and when something was reported to the store and not asked: the caller has to
+/// know that a charge, a refund or a reset may not have happened.
+fn in_outage(asks: &[Ask<'_>], error: StoreError) -> Result<Decision, StoreError> {
+    if !error.may_succeed_later() || asks.iter().any(|ask| !ask.mode().asks()) {
+        return Err(error);
+    }
+    let now_us = SystemClock::new().now_us();
+    let decision = match with_alone(asks) {
+        Ok((local, store)) => {
+            decide_in_outage(asks, &local, store, || (now_us, SHORTEST_WAIT))?.without_receipts()
+        }
+        Err(unkept) => {
+            let each = (0..).zip(asks).map(|(place, ask)| (&**ask.numbers(), place == unkept));
+            assumed(each, now_us, SHORTEST_WAIT)
+        }
+    };
+    log(&error, &decision);
+    Ok(decision)
+}
+
+/// Asks with their places among those of a request.
+type Placed<'a> = SmallVec<[(u8, Ask<'a>); 4]>;
+
+/// Those of the asks that this process decides alone, on the store by which it does.
+///
+/// # Errors
+/// The place of the first one that no memory can keep: it is not to pass uncounted.
+fn with_alone<'a>(asks: &[Ask<'a>]) -> Result<(Placed<'a>, Option<&'a dyn Store>), u8> {
+    let (mut local, mut store) = (Placed::new(), None);
+    for (place, ask) in (0_u8..).zip(asks) {
+        let Some(own) = ask.policy().alone() else { continue };
+        store = Some(own.store());
+        let mode = if ask.mode().longest_wait().is_some() { Mode::Spend } else { ask.mode() };
+        let quotas = if on_outage(ask) == OnOutage::Local { ask.own() } else { None };
+        local.push((place, ask.on(own.opened().ok_or(place)?).in_mode(mode).under(quotas)));
+    }
+    Ok((local, store))
+}
+
+/// Decides asks in an outage by each policy's [`OnOutage`]. For stores around stores.
+///
+/// `local` are the asks that a store of this process decides, each with its place among `asks`, and `store` is that store. `outage`
+/// gives the time, in microseconds, and the shortest wait that a request is told which is refused because of the outage.
+///
+/// # Errors
+/// Those of the store of this process.
+pub fn decide_in_outage(
+    asks: &[Ask<'_>],
+    local: &[(u8, Ask<'_>)],
+    store: Option<&dyn Store>,
+    outage: impl FnOnce() -> (u64, Duration),
+) -> Result<Decision, StoreError> {
+    let assume = |refuses: fn(&Ask<'_>) -> bool| {
+        let (now_us, pause) = outage();
+        assumed(asks.iter().map(|ask| (&**ask.numbers(), refuses(ask))), now_us, pause)
+    };
+    if asks.iter().any(is_refused) {
+        return Ok(assume(is_refused));
+    }
+    let Some(store) = store.filter(|_| !local.is_empty()) else { return Ok(assume(|_| false)) };
+    let local_asks: SmallVec<[Ask<'_>; 4]> = local.iter().map(|(_, ask)| *ask).collect();
+    let decision = store.decide(&local_asks).now();
+    let decision = decision.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))?;
+    if decision.outcome() == Outcome::Impossible && asks.iter().all(fits_from_rest) {
+        // It is too much for this process' share, not for the quota: it could pass when the store is back.
+        return Ok(assume(|ask| on_outage(ask).decides_here()));
+    }
+    let places: SmallVec<[u8; 4]> = local.iter().map(|(place, _)| *place).collect();
+    Ok(decision.of_asks(&places).by(DecidedBy::Fallback))
+}
+
+/// A decision that nobody counted: the numbers are those of rest. Each policy comes with whether it refuses, for `wait` at least.
+pub(crate) fn assumed<'a>(
+    each: impl Iterator<Item = (&'a Policy, bool)>,
+    now_us: u64,
+    wait: Duration,
+) -> Decision {
+    let wait_us = micros(wait.max(SHORTEST_WAIT));
+    let statuses = (0_u8..).zip(each).flat_map(|(place, (policy, refused))| {
+        (0_u8..).zip(policy.quotas()).map(move |(quota, of)| {
+            let status = QuotaStatus::at_rest((place, quota), of.rule().capacity());
+            let refusal = || status.with_remaining(0).with_reset_after_us(wait_us).refused_for_us(wait_us);
+            if refused { refusal() } else { status }
+        })
+    });
+    judge(now_us, 0, statuses).by(DecidedBy::Outage)
+}
+
+/// Says it at most once a second: an outage must not fill the disk as well.
+#[cfg(feature = "tracing")]
+fn log(error: &StoreError, decision: &Decision) {
+    use std::sync::Mutex;
+    use std::time::Instant;
+
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let now = Instant::now();
+    let Ok(mut last) = LAST.try_lock() else { return };
+    if last.is_some_and(|last| now.duration_since(last) < Duration::from_secs(1)) {
+        return;
+    }
+    *last = Some(now);
+    drop(last);
+    let error: &(dyn std::error::Error + 'static) = error;
+    match (decision.decided_by(), decision.is_allowed()) {
+        (DecidedBy::Fallback, _) => {
+            tracing::error!(error, "the rate limit store gave no answer: this process decides alone");
+        }
+        (_, true) => tracing::error!(error, "the rate limit store gave no answer: requests pass uncounted"),
+        (_, false) => tracing::error!(error, "the rate limit store gave no answer: requests are refused"),
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+fn log(_: &StoreError, _: &Decision) {}
+
+fn on_outage(ask: &Ask<'_>) -> OnOutage {
+    ask.policy().policy().on_outage()
+}
+
+fn is_refused(ask: &Ask<'_>) -> bool {
+    on_outage(ask) == OnOutage::Deny && ask.mode().asks()
+}
+
+/// Whether the quotas, whole, ever let the cost pass at once.
+fn fits_from_rest(ask: &Ask<'_>) -> bool {
+    ask.numbers().quotas().iter().all(|quota| ask.cost() <= quota.rule().capacity())
+}

@@ -1,0 +1,117 @@
+//! A decision from the view of one of its policies: [`Answer`], in the words of metrics, pages and logs.
+
+use sluicegate_core::store::Mode;
+use sluicegate_core::store::{DecidedBy, QuotaStatus};
+use sluicegate_core::{Decision, Outcome};
+
+/// The result of a request from the view of one of its policies.
+///
+/// A policy that had room says that it was allowed, also when another policy refused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Answer {
+    /// It went on at once.
+    Allowed,
+    /// It goes on when its turn has come.
+    Delayed,
+    /// It was refused, and could pass later.
+    Rejected,
+    /// Its cost is above what the policy ever lets pass at once.
+    Impossible,
+    /// Its key is suspended.
+    Suspended,
+    /// There was no decision: a mistake in the program.
+    Error,
+}
+
+impl Answer {
+    /// All of them, in their order.
+    pub const ALL: [Self; 6] =
+        [Self::Allowed, Self::Delayed, Self::Rejected, Self::Impossible, Self::Suspended, Self::Error];
+
+    /// The word for it: in labels of metrics, on pages, in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Delayed => "delayed",
+            Self::Rejected => "rejected",
+            Self::Impossible => "impossible",
+            Self::Suspended => "suspended",
+            Self::Error => "error",
+        }
+    }
+
+    /// Whether the request did not go on because of this policy.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Self::Rejected | Self::Impossible | Self::Suspended)
+    }
+}
+
+/// An answer of a store, as one of the policies that were asked has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Judgement {
+    pub(super) answer: Answer,
+    pub(super) by: DecidedBy,
+    /// Units that were spent.
+    pub(super) spent: u64,
+    /// Allowed, and less than a fifth is left.
+    pub(super) is_near: bool,
+}
+
+impl Judgement {
+    /// The part of a decision that is about the ask at this place, which was to spend.
+    #[inline]
+    pub(super) fn of(decision: &Decision, place: usize, mode: Mode) -> Self {
+        // In one walk, because every decision comes by here.
+        let (mut strictest, mut spent, mut is_near) = (Outcome::Allowed, 0, false);
+        for own in decision.quotas().iter().filter(|status| status.policy_index() == place) {
+            strictest = strictest.max(own.outcome());
+            spent = spent.max(own.spent());
+            is_near |= has_little(own);
+        }
+        let answer = match strictest {
+            Outcome::Allowed if decision.is_allowed() && waits(mode, decision) => Answer::Delayed,
+            Outcome::Allowed => Answer::Allowed,
+            Outcome::Impossible => Answer::Impossible,
+            Outcome::Suspended => Answer::Suspended,
+            _ => Answer::Rejected,
+        };
+        Self { answer, by: decision.decided_by(), spent, is_near: is_near && decision.is_allowed() }
+    }
+
+    /// A decision that a single policy was asked for, and that lets the request go on at once.
+    #[inline]
+    pub(super) fn allowed(decision: &Decision) -> Self {
+        let (spent, is_near) = match decision.quotas() {
+            [only] => (only.spent(), has_little(only)),
+            all => (all.iter().map(QuotaStatus::spent).max().unwrap_or(0), all.iter().any(has_little)),
+        };
+        Self { answer: Answer::Allowed, by: decision.decided_by(), spent, is_near }
+    }
+
+    /// The same request, of a key that is suspended.
+    pub(super) fn suspended(self) -> Self {
+        Self { answer: Answer::Suspended, spent: 0, is_near: false, ..self }
+    }
+
+    /// A permit for a request in flight, or none.
+    pub(super) fn permit(is_refused: bool) -> Self {
+        let answer = if is_refused { Answer::Rejected } else { Answer::Allowed };
+        Self { answer, by: DecidedBy::Store, spent: 0, is_near: false }
+    }
+
+    /// A request about which there is no decision.
+    pub(super) fn error() -> Self {
+        Self { answer: Answer::Error, by: DecidedBy::Outage, spent: 0, is_near: false }
+    }
+}
+
+#[inline]
+fn waits(mode: Mode, decision: &Decision) -> bool {
+    matches!(mode, Mode::Reserve { .. }) && !decision.delay().is_zero()
+}
+
+#[inline]
+fn has_little(status: &QuotaStatus) -> bool {
+    status.remaining().saturating_mul(5) < status.capacity()
+}

@@ -1,0 +1,156 @@
+//! The counts of a policy: [`Counts`].
+//!
+//! A request is in exactly one counter, by its mode, its answer and who decided, so the sum of all of them is the number of
+//! requests. Units and what is nearly spent are counted beside it. Which counter is which is a matter of places in one array, so
+//! that a request touches one or two cache lines of its thread.
+
+use metrics::Key;
+use sluicegate_core::store::DecidedBy;
+
+use super::answer::{Answer, Judgement};
+use super::lanes::Lanes;
+use super::metrics::{NEAR, REQUESTS, SUSPENSIONS, UNITS};
+use super::snapshot::{Totals, Units};
+use super::told::series;
+
+const SPENT_UNITS: usize = 0;
+const REFUNDED: usize = 1;
+const CHARGED: usize = 2;
+const NEAR_ITS_LIMIT: usize = 3;
+const SUSPENDED: usize = 4;
+/// From here on a count of requests for each mode, answer, and who decided. Those that count most are in the first cache line.
+const REQUEST: usize = 5;
+const MODES: usize = 2;
+const ANSWERS: usize = Answer::ALL.len();
+/// In the order of [`of_whom`].
+const ALL_WHO_DECIDE: [DecidedBy; 5] =
+    [DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Lease, DecidedBy::Cache, DecidedBy::Outage];
+pub(super) const COUNTERS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
+
+/// The counts of a policy, in all modes that it had.
+pub(super) struct Counts(Lanes<COUNTERS>);
+
+/// The sums of one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Sums(pub(super) [u64; COUNTERS]);
+
+impl Counts {
+    pub(super) fn new() -> Self {
+        Self(Lanes::new())
+    }
+
+    #[inline]
+    pub(super) fn request(&self, judgement: &Judgement, is_shadow: bool) {
+        let Judgement { answer, by, spent, is_near } = *judgement;
+        let counter = place(is_shadow, answer, by);
+        self.0.add([(counter, 1), (SPENT_UNITS, spent)]);
+        if is_near {
+            self.0.add([(NEAR_ITS_LIMIT, 1)]);
+        }
+    }
+
+    pub(super) fn leased(&self, units: u64) {
+        self.0.add([(SPENT_UNITS, units)]);
+    }
+
+    pub(super) fn refunded(&self, units: u64) {
+        self.0.add([(REFUNDED, units)]);
+    }
+
+    pub(super) fn charged(&self, units: u64) {
+        self.0.add([(CHARGED, units)]);
+    }
+
+    pub(super) fn suspended(&self) {
+        self.0.add([(SUSPENDED, 1)]);
+    }
+
+    pub(super) fn sums(&self) -> Sums {
+        Sums(self.0.sums())
+    }
+}
+
+impl Sums {
+    /// Requests that were answered so, by whoever decided, in both modes.
+    pub(super) fn of(&self, answer: Answer) -> u64 {
+        let each =
+            [false, true].into_iter().flat_map(|mode| ALL_WHO_DECIDE.map(|by| place(mode, answer, by)));
+        each.map(|counter| self.0[counter]).sum()
+    }
+
+    /// Requests that were refused, and not only by a policy in shadow.
+    pub(super) fn refused(&self) -> u64 {
+        let refusals = Answer::ALL.into_iter().filter(|answer| answer.is_refusal());
+        let each = refusals.flat_map(|answer| ALL_WHO_DECIDE.map(|by| place(false, answer, by)));
+        each.map(|counter| self.0[counter]).sum()
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        Totals {
+            allowed: self.of(Answer::Allowed),
+            delayed: self.of(Answer::Delayed),
+            rejected: self.of(Answer::Rejected),
+            impossible: self.of(Answer::Impossible),
+            suspended: self.of(Answer::Suspended),
+            error: self.of(Answer::Error),
+        }
+    }
+
+    pub(super) fn units(&self) -> Units {
+        Units { spent: self.0[SPENT_UNITS], refunded: self.0[REFUNDED], charged: self.0[CHARGED] }
+    }
+
+    pub(super) fn near(&self) -> u64 {
+        self.0[NEAR_ITS_LIMIT]
+    }
+}
+
+/// The series of a count of this policy.
+pub(super) fn series_of(policy: &str, counter: usize) -> Key {
+    let policy = ("policy", policy);
+    let units = |kind| series(UNITS, [policy, ("kind", kind)]);
+    match counter {
+        SPENT_UNITS => units("spent"),
+        REFUNDED => units("refunded"),
+        CHARGED => units("charged"),
+        NEAR_ITS_LIMIT => series(NEAR, [policy]),
+        SUSPENDED => series(SUSPENSIONS, [policy]),
+        request => {
+            let (of_whom, answer) = ((request - REQUEST) / ANSWERS, (request - REQUEST) % ANSWERS);
+            let by = match ALL_WHO_DECIDE[of_whom % ALL_WHO_DECIDE.len()] {
+                DecidedBy::Store => "store",
+                DecidedBy::Fallback => "fallback",
+                DecidedBy::Lease => "lease",
+                DecidedBy::Cache => "cache",
+                _ => "outage",
+            };
+            let mode = if of_whom < ALL_WHO_DECIDE.len() { "enforce" } else { "shadow" };
+            let result = Answer::ALL[answer].as_str();
+            series(REQUESTS, [policy, ("result", result), ("decided_by", by), ("mode", mode)])
+        }
+    }
+}
+
+/// Whether a count is told before there is anything to count: what alerts and dashboards divide by.
+pub(super) fn is_shown(counter: usize) -> bool {
+    [Answer::Allowed, Answer::Rejected]
+        .iter()
+        .any(|answer| counter == place(false, *answer, DecidedBy::Store))
+}
+
+#[inline]
+fn place(is_shadow: bool, answer: Answer, by: DecidedBy) -> usize {
+    REQUEST + (usize::from(is_shadow) * ALL_WHO_DECIDE.len() + of_whom(by)) * ANSWERS + answer as usize
+}
+
+#[inline]
+fn of_whom(by: DecidedBy) -> usize {
+    match by {
+        DecidedBy::Store => 0,
+        DecidedBy::Fallback => 1,
+        DecidedBy::Lease => 2,
+        DecidedBy::Cache => 3,
+        // Nobody has counted, as in an outage.
+        _ => 4,
+    }
+}

@@ -1,0 +1,347 @@
+//! The way of a call through an observed store: to the store within, and its answer into the counts.
+//!
+//! Memory answers at once, and is counted before the answer is handed on: nothing is allocated, and no key is copied. An answer
+//! that comes later is counted by whoever waits for it, so its keys are copied, and one that nobody waits for any more is in no
+//! count. A call of several asks is one request for each of its policies, and one duration for the store.
+//!
+//! No lock is held while the store within is called or a listener is told.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sluicegate_core::Decision;
+use sluicegate_core::algorithm::Inherit;
+use sluicegate_core::error::{ConfigError, StoreError};
+use sluicegate_core::key::{Key, KeyRef};
+use sluicegate_core::policy::{Policy, PolicyMode};
+use sluicegate_core::store::{
+    Ask, DecisionFuture, Event, Listener, Mode, Place, QuotaStatus, Store, StoreStatus, Subject,
+};
+use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
+use smallvec::SmallVec;
+
+use super::answer::{Answer, Judgement};
+use super::meter::{Meter, Refusal};
+use super::mine;
+use super::state::State;
+use super::told::Gauges;
+
+/// An observed store, as limiters hold it.
+pub(super) struct Front {
+    pub(super) within: Within<Watched>,
+    pub(super) state: Arc<State>,
+    /// Whether its answers come later, mostly: then it is known how long each of them took. Of answers in memory one in 64 is
+    /// timed, because two readings of a clock cost nearly as much as the decision.
+    pub(super) is_far: bool,
+    pub(super) gauges: Mutex<Gauges>,
+}
+
+/// The state of a policy as it is open now.
+#[derive(Clone)]
+pub(super) struct Watched {
+    policy: Arc<Policy>,
+    /// None of a bucket that a suspension has beside its policy, which is nobody's limit.
+    meter: Option<Arc<Meter>>,
+    mode: PolicyMode,
+    /// The buckets that say which of its keys are suspended.
+    suspended_by: SmallVec<[String; 0]>,
+}
+
+/// The ask of one policy.
+struct Asked<'a> {
+    watched: &'a Watched,
+    place: usize,
+    key: KeyRef<'a>,
+    cost: u64,
+    mode: Mode,
+    /// The places of the asks that say whether the key is suspended, a bit each.
+    peeks: u64,
+    /// Whether this is one of the few calls of which more is noted than counts.
+    is_looked_at: bool,
+}
+
+/// The same, until the answer comes.
+struct Awaited {
+    watched: Watched,
+    place: usize,
+    key: Key,
+    cost: u64,
+    mode: Mode,
+    peeks: u64,
+    is_looked_at: bool,
+}
+
+impl Wrap for Front {
+    type Own = Watched;
+
+    fn within(&self) -> &Within<Watched> {
+        &self.within
+    }
+
+    fn prepare(&self, policy: &Arc<Policy>, _: Option<(&Watched, Inherit)>) -> Result<Watched, ConfigError> {
+        let meter = (!policy.is_of_suspension()).then(|| self.state.meters.open(policy.counted_as()));
+        Watched::new(policy, meter)
+    }
+
+    fn own_place(&self) -> Option<Place> {
+        Some(Place::Observed)
+    }
+
+    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        let is_looked_at = mine::one_in_64();
+        if let ([ask], false, false) = (asks, self.is_far, is_looked_at)
+            && let Some((inner, watched)) = Within::<Watched>::opened(ask.policy())
+        {
+            // Almost always it is one ask, and allowed: then a count is all there is to do.
+            let answer = self.within.store().decide(&[ask.on(inner)]);
+            let is_noted = self.state.listeners.is_empty() && watched.has_counted(ask.mode(), &answer);
+            return if is_noted { answer } else { self.noted(asks, answer, None, false) };
+        }
+        self.ask_generally(asks, is_looked_at)
+    }
+
+    fn observe(&self, event: &Event<'_>) {
+        if let Event::Suspended { subject, lasts, .. } = event
+            && let Some(policy) = subject.policy.filter(|_| !lasts.is_zero())
+        {
+            // Under the name that the policy is counted as, which none knows here if its limiter is on a store around this one.
+            let limiter = self.limiters().get(policy);
+            let counted_as =
+                limiter.map(|limiter| limiter.with_policy(|policy| policy.counted_as().to_owned()));
+            self.state.meters.known(counted_as.as_deref().unwrap_or(policy)).counts().suspended();
+        }
+        self.state.event(event);
+    }
+
+    fn tell(&self, listener: &Arc<dyn Listener>) {
+        self.state.listeners.add(Arc::clone(listener));
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    fn report(&self, status: &mut StoreStatus) {
+        status.observed = Some(self.state.name.as_str().to_owned());
+    }
+}
+
+impl Watched {
+    fn new(policy: &Arc<Policy>, meter: Option<Arc<Meter>>) -> Result<Self, ConfigError> {
+        let buckets = match policy.suspension() {
+            Some(_) => [Some(policy.suspended()?), policy.suspended_everywhere()?],
+            None => [None, None],
+        };
+        let suspended_by = buckets.iter().flatten().map(|bucket| bucket.name().to_owned()).collect();
+        Ok(Self { policy: Arc::clone(policy), meter, mode: policy.mode(), suspended_by })
+    }
+
+    /// The places of the asks beside this one that say whether its key is suspended, a bit each. By their names, for another
+    /// store may stand between this one and the limiter that asks them.
+    fn peeks(&self, asks: &[Ask<'_>], ask: &Ask<'_>) -> u64 {
+        if self.suspended_by.is_empty() || asks.len() == 1 {
+            return 0;
+        }
+        let is_its = |peek: &Ask<'_>| {
+            peek.mode() == Mode::Peek
+                && self.suspended_by.iter().any(|bucket| bucket == peek.policy().policy().name())
+                && peek.key().to_key() == ask.key().to_key()
+        };
+        let its = asks.iter().enumerate().filter(|(_, peek)| is_its(peek));
+        its.fold(0, |bits, (place, _)| bits | bit(place))
+    }
+
+    /// Counts an answer at once if it is known and says that the only ask of a call may go on now.
+    #[inline]
+    fn has_counted(&self, mode: Mode, answer: &DecisionFuture) -> bool {
+        match (&self.meter, answer.known()) {
+            (Some(meter), Some(Ok(decision))) if mode == Mode::Spend && decision.is_allowed() => {
+                meter.request(
+                    &Judgement::allowed(decision),
+                    self.mode == PolicyMode::Shadow,
+                    decision.at_us(),
+                );
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Front {
+    #[inline(never)]
+    fn ask_generally(&self, asks: &[Ask<'_>], is_looked_at: bool) -> DecisionFuture {
+        // Two readings of the clock take nearly as long as a decision in memory.
+        let begun = (self.is_far || is_looked_at).then(Instant::now);
+        self.noted(asks, self.within.decide(asks), begun, is_looked_at)
+    }
+
+    /// Notes an answer, now or when it comes.
+    #[inline(never)]
+    fn noted(
+        &self,
+        asks: &[Ask<'_>],
+        answer: DecisionFuture,
+        begun: Option<Instant>,
+        is_looked_at: bool,
+    ) -> DecisionFuture {
+        let Some(result) = answer.known() else { return self.later(asks, answer, begun, is_looked_at) };
+        if let Some(begun) = begun {
+            self.state.took(begun.elapsed(), if self.is_far { 1 } else { mine::ONE_IN });
+        }
+        if self.is_far || result.is_err() {
+            self.state.answered(result.as_ref().err());
+        }
+        let answer = or_by_policy(answer, asks);
+        if let Some(result) = answer.known() {
+            self.asked(asks, is_looked_at).for_each(|asked| asked.note(&self.state, result, Decision::at_us));
+        }
+        answer
+    }
+
+    /// Notes the answer when it comes. One that nobody waits for any more is not counted.
+    fn later(
+        &self,
+        asks: &[Ask<'_>],
+        answer: DecisionFuture,
+        begun: Option<Instant>,
+        is_looked_at: bool,
+    ) -> DecisionFuture {
+        let awaited: SmallVec<[Awaited; 1]> =
+            self.asked(asks, is_looked_at).map(|asked| asked.awaited()).collect();
+        let (state, fallback) = (Arc::clone(&self.state), OutageAnswer::of(asks));
+        answer.map(move |result| {
+            if let Some(begun) = begun {
+                state.took(begun.elapsed(), 1);
+            }
+            state.answered(result.as_ref().err());
+            let result = result.or_else(|error| fallback.unanswered(error));
+            // The time of a store far away is another one.
+            let now_us = state.clock.now_us();
+            awaited.iter().for_each(|awaited| awaited.asked().note(&state, &result, |_| now_us));
+            result
+        })
+    }
+
+    /// The asks of policies that are observed here.
+    fn asked<'a>(&'a self, asks: &'a [Ask<'a>], is_looked_at: bool) -> impl Iterator<Item = Asked<'a>> {
+        asks.iter().enumerate().filter_map(move |(place, ask)| {
+            let watched = self.within.own(ask.policy()).ok()?;
+            let (key, cost, mode, peeks) = (ask.key(), ask.cost(), ask.mode(), watched.peeks(asks, ask));
+            Some(Asked { watched, place, key, cost, mode, peeks, is_looked_at })
+        })
+    }
+}
+
+impl Awaited {
+    fn asked(&self) -> Asked<'_> {
+        let Self { watched, place, key, cost, mode, peeks, is_looked_at } = self;
+        Asked {
+            watched,
+            place: *place,
+            key: key.as_ref(),
+            cost: *cost,
+            mode: *mode,
+            peeks: *peeks,
+            is_looked_at: *is_looked_at,
+        }
+    }
+}
+
+impl Asked<'_> {
+    /// The same, until the answer comes.
+    fn awaited(&self) -> Awaited {
+        let Self { watched, place, key, cost, mode, peeks, is_looked_at } = *self;
+        Awaited { watched: watched.clone(), place, key: key.to_key(), cost, mode, peeks, is_looked_at }
+    }
+
+    /// Counts what came of it.
+    #[inline]
+    fn note(&self, state: &State, result: &Result<Decision, StoreError>, at_us: impl Fn(&Decision) -> u64) {
+        let Watched { meter: Some(meter), mode, .. } = self.watched else { return };
+        if !self.mode.spends() {
+            return self.note_report(meter, result);
+        }
+        let (judgement, at_us) = match result {
+            Ok(decision) => {
+                let judgement = Judgement::of(decision, self.place, self.mode);
+                let is_suspended = self.peeks != 0 && is_refused(decision, self.peeks);
+                (if is_suspended { judgement.suspended() } else { judgement }, at_us(decision))
+            }
+            Err(_) => (Judgement::error(), state.clock.now_us()),
+        };
+        meter.request(&judgement, *mode == PolicyMode::Shadow, at_us);
+        let is_told = *mode == PolicyMode::Enforce && !state.listeners.is_empty();
+        if self.is_looked_at || is_told || judgement.answer != Answer::Allowed {
+            self.note_more(meter, &judgement, result);
+            if is_told {
+                self.tell(state, &judgement, result.as_ref().ok());
+            }
+        }
+    }
+
+    /// Takes note of what is more than a count: of a request that was looked at by chance, that waits, or was refused.
+    #[inline(never)]
+    fn note_more(&self, meter: &Meter, judgement: &Judgement, result: &Result<Decision, StoreError>) {
+        if let (true, Ok(decision)) = (self.is_looked_at, result) {
+            let own = decision.quotas().iter().filter(|status| status.policy_index() == self.place);
+            meter.asked(self.key, own);
+        }
+        if let (Answer::Delayed, Ok(decision)) = (judgement.answer, result) {
+            meter.waits(decision.delay());
+        }
+        if judgement.answer.is_refusal() {
+            let retry_after = result.as_ref().ok().and_then(|decision| self.own_wait(decision));
+            meter.refused(Refusal { key: self.key, answer: judgement.answer, retry_after });
+        }
+    }
+
+    /// The wait that this policy asks for, whatever others of the request do.
+    fn own_wait(&self, decision: &Decision) -> Option<Duration> {
+        let places = self.peeks | bit(self.place);
+        let own = decision.quotas().iter().filter(|status| {
+            !status.passed() && !status.is_impossible() && places & bit(status.policy_index()) != 0
+        });
+        own.map(QuotaStatus::available_after).max()
+    }
+
+    /// Tells listeners what came of it.
+    fn tell(&self, state: &State, judgement: &Judgement, decision: Option<&Decision>) {
+        let subject = Subject::of(self.watched.policy.name()).with_key(self.key);
+        state.listeners.tell(&match judgement.answer {
+            Answer::Allowed => Event::Consumed { subject, units: judgement.spent },
+            Answer::Delayed => {
+                Event::Delayed { subject, delay: decision.map_or(Duration::ZERO, Decision::delay) }
+            }
+            Answer::Rejected | Answer::Impossible | Answer::Suspended => {
+                let is_suspended = judgement.answer == Answer::Suspended;
+                Event::Rejected {
+                    subject,
+                    retry_after: decision.and_then(Decision::retry_after),
+                    is_suspended,
+                }
+            }
+            Answer::Error => return,
+        });
+    }
+
+    fn note_report(&self, meter: &Meter, result: &Result<Decision, StoreError>) {
+        let Ok(decision) = result else { return };
+        let counts = meter.counts();
+        match self.mode {
+            // No request, but its units are spent, and come back as refunds.
+            Mode::Lease => counts.leased(Judgement::of(decision, self.place, self.mode).spent),
+            Mode::Charge => counts.charged(Judgement::of(decision, self.place, self.mode).spent),
+            Mode::Refund | Mode::Return if decision.is_allowed() => counts.refunded(self.cost),
+            _ => {}
+        }
+    }
+}
+
+fn is_refused(decision: &Decision, places: u64) -> bool {
+    decision.quotas().iter().any(|status| !status.passed() && places & bit(status.policy_index()) != 0)
+}
+
+fn bit(place: usize) -> u64 {
+    u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+}

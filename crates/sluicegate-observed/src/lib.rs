@@ -1,0 +1,249 @@
+//! Shows which keys are limited, by which policy, and why: [`Observed`], a store around a store that counts every decision.
+//!
+//! One line to add, around the store that limiters are put on. Each decision is counted once for each policy that it asked,
+//! whoever asked: a layer, a handle, an attribute, a call that goes out, a policy in shadow.
+//!
+//! ```
+//! use sluicegate_observed::Observed;
+//! use sluicegate_core::{MemoryStore, Policy};
+//!
+//! let store = Observed::named("memory", MemoryStore::new())?;
+//! let login = Policy::gcra("login", "5/min").on(&store)?;
+//! for _ in 0..7 {
+//!     login.check("ada").now().expect("memory answers at once")?;
+//! }
+//! let login = &store.snapshot().policies[0];
+//! assert_eq!((login.totals.allowed, login.totals.rejected, login.units.spent), (5, 2, 5));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # When not to use it
+//! Where its numbers are not read: a count costs a few nanoseconds of every decision.
+
+mod answer;
+mod counts;
+mod durations;
+mod events;
+mod front;
+mod lanes;
+mod log;
+mod meter;
+mod meters;
+mod metrics;
+mod mine;
+mod names;
+mod offenders;
+mod past;
+mod rates;
+mod refresh;
+mod routes;
+mod seen;
+mod snapshot;
+mod state;
+mod time;
+mod timing;
+mod told;
+mod watched;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use sluicegate_core::error::{ConfigError, ConfigErrorKind};
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::key::{AsKey, Key};
+use sluicegate_core::limiter::RateLimiter;
+use sluicegate_core::store::BreakerState;
+use sluicegate_core::store::{Event, Listener, Store};
+use sluicegate_core::wrap::Within;
+
+pub use self::answer::Answer;
+pub use self::events::Events;
+use self::front::Front;
+pub use self::metrics::{METRICS, Metric, MetricKind};
+use self::names::Name;
+pub use self::offenders::{Asker, Offender, OffenderKind, ShownKey};
+use self::past::Past;
+pub use self::past::PastEvent;
+pub use self::snapshot::{
+    Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals, Units,
+};
+use self::state::State;
+use self::time::TimeOf;
+
+/// Counts all decisions of a store. Clones are handles to the same counts.
+///
+/// It goes around everything else, `Resilient` among it, so that it sees what requests see.
+///
+/// A decision is counted when its answer comes; an answer that nobody waits for any more, because its request has gone, is not.
+#[derive(Clone)]
+pub struct Observed(Arc<Front>);
+
+impl Observed {
+    /// Observes this store under a name, by which pages and metrics call it.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::NameTaken`] when another observed store of this process has the name, or the store is observed
+    /// already; and for a name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
+    pub fn named(name: impl Into<String>, store: impl Into<Arc<dyn Store>>) -> Result<Self, ConfigError> {
+        let (name, store) = (Name::take(name.into())?, store.into());
+        if let Some(observed) = store.status().observed {
+            let problem = format!(
+                "{:?} is around a store that is observed as {observed:?}: each decision would count twice",
+                name.as_str()
+            );
+            return Err(ConfigError::new(ConfigErrorKind::NameTaken, problem));
+        }
+        let clock = TimeOf::store(&store);
+        let past = Arc::new(Past::new(Arc::clone(&clock)));
+        store.listen(Arc::clone(&past) as Arc<dyn Listener>);
+        Ok(Self(Arc::new(Front {
+            is_far: !store.always_answers(),
+            within: Within::new(store),
+            state: Arc::new(State::new(name, clock, past)),
+            gauges: Mutex::default(),
+        })))
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.0.state.name.as_str()
+    }
+
+    /// This listener hears of all events of the store from now on, in the middle of requests: so it may not block. One that
+    /// writes to a file or to a network takes its [`events`](Self::events) from a queue.
+    pub fn listen(&self, listener: impl Listener) {
+        Store::listen(&*self.0, Arc::new(listener));
+    }
+
+    /// The values that `take` makes of the store's events from now on, in a queue with room for `room` of them, at least one: for a task
+    /// that writes them down or sends them somewhere.
+    ///
+    /// No request waits for that task. An event that does not fit is dropped and counted: by [`Events::dropped`], in
+    /// [`StoreSnapshot::events_dropped`], and as `rate_limit_events_dropped_total`. `take` runs in the middle of a request and
+    /// copies what it needs; by `None` it leaves out events that are not needed, so that a flood of decisions drives out no suspension.
+    /// It is called as long as the store lives, also when nobody takes events any more: ask for one queue, not for one per page.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use sluicegate_observed::Observed;
+    /// use sluicegate_core::store::Event;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = Observed::named("memory", MemoryStore::new())?;
+    /// let mut suspensions = store.events(100, |event| match event {
+    ///     Event::Suspended { subject, lasts, .. } => Some(format!("{}: {lasts:?}", subject.policy?)),
+    ///     _ => None,
+    /// });
+    ///
+    /// let login = Policy::gcra("login", "5/min").suspend(100, "10min", "30min").on(&store)?;
+    /// login.suspend("ada", Duration::from_secs(600)).await?;
+    /// assert_eq!(suspensions.next().await.as_deref(), Some("login: 600s"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events<T: Send + 'static>(
+        &self,
+        room: usize,
+        take: impl Fn(&Event<'_>) -> Option<T> + Send + Sync + 'static,
+    ) -> Events<T> {
+        let (events, listener) = events::events(room, take, Arc::clone(&self.0.state.dropped));
+        self.listen(listener);
+        events
+    }
+
+    /// Hears of what the store does not know of: hand it to whatever takes a listener and is on no store, such as the extractor of
+    /// addresses behind proxies.
+    pub fn listener(&self) -> Arc<dyn Listener> {
+        Arc::clone(&self.0.state) as Arc<dyn Listener>
+    }
+
+    /// Counts permits for requests in flight, under the name that they are limited by, and tells how many are out.
+    pub fn in_flight(&self, in_flight: &InFlight) {
+        let mut all = self.0.state.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(in_flight.clone());
+        drop(all);
+        // It must not keep alive what keeps it alive.
+        let state = Arc::downgrade(&self.0.state);
+        in_flight.listen(Arc::new(move |event: &Event<'_>| {
+            if let Some(state) = state.upgrade() {
+                state.event(event);
+            }
+        }));
+    }
+
+    /// Tells by [`refresh`](Self::refresh) how much this key has left, under a name: for the few keys that matter most, such as
+    /// the largest customers. The key itself is told to nobody.
+    ///
+    /// # Errors
+    /// When the name is taken by another watched key, or cannot be a label; when 100 keys are watched already; and when the
+    /// limiter is on another store.
+    pub fn watch(
+        &self,
+        name: impl Into<String>,
+        limiter: &RateLimiter,
+        key: impl AsKey,
+    ) -> Result<(), ConfigError> {
+        let policy = limiter.policy();
+        let own = self.0.limiters().get(policy.name());
+        if !own.is_some_and(|own| own.is(limiter)) {
+            let problem = format!("it is on another store than {:?}: put it on that one", self.name());
+            return Err(ConfigError::new(ConfigErrorKind::OtherStore, problem).in_policy(policy.name()));
+        }
+        self.0.state.watched.add(name.into(), policy.name().to_owned(), key.with_key(|key| key.to_key()))
+    }
+
+    /// A snapshot of this moment. It sums counts and walks tables, so it is for a page that is read now and then.
+    ///
+    /// Policies beyond the first 256 names, and those that are [counted as](sluicegate_core::policy::PolicyBuilder::counted_as) one, are
+    /// counted together, and are not among its policies.
+    pub fn snapshot(&self) -> Snapshot {
+        let State { meters, past, clock, since_us, .. } = &*self.0.state;
+        let now_us = clock.now_us();
+        let limiters = self.0.limiters().all();
+        let policies = limiters.iter().filter_map(|limiter| {
+            let meter = limiter.with_policy(|policy| meters.get(policy.name()))?;
+            Some(meter.snapshot(limiter))
+        });
+        Snapshot {
+            at: UNIX_EPOCH + Duration::from_micros(now_us),
+            uptime: Duration::from_micros(now_us.saturating_sub(*since_us)),
+            stores: vec![self.store_snapshot()],
+            policies: policies.collect(),
+            events: past.events(),
+        }
+    }
+
+    /// The key that [`snapshot`](Self::snapshot) lists for this policy under that [reference](Offender::reference), while it is
+    /// listed: to look it up, to reset it, to suspend it. Not one of more than 64 bytes, of which only the beginning is kept.
+    pub fn listed_key(&self, policy: &str, reference: &str) -> Option<Key> {
+        self.0.state.meters.get(policy)?.offenders().find(reference)
+    }
+
+    fn store_snapshot(&self) -> StoreSnapshot {
+        let status = Store::status(&*self.0);
+        let (errors, state) = (self.0.state.errors(&status), self.0.state.state(&status));
+        let (resilient, memory) = (status.resilient, status.memory);
+        StoreSnapshot {
+            name: self.name().to_owned(),
+            state,
+            breaker: resilient.map_or(BreakerState::Closed, |resilient| resilient.breaker),
+            opened: resilient.map_or(0, |resilient| resilient.opened),
+            errors,
+            p99: self.0.state.p99(),
+            fallback_decisions: resilient.map_or(0, |resilient| resilient.fallback_decisions),
+            in_fallback: resilient.map_or(Duration::ZERO, |resilient| resilient.in_fallback),
+            unsettled_keys: resilient.map_or(0, |resilient| resilient.debts),
+            keys: memory.map_or(0, |memory| memory.keys),
+            slots: memory.map_or(0, |memory| memory.slots),
+            evictions: memory.map_or(0, |memory| memory.evictions),
+            quotas: memory.map_or(0, |memory| memory.quotas),
+            policies_kept_open: self.0.state.kept_open(),
+            events_dropped: self.0.state.events_dropped(),
+        }
+    }
+}
+
+sluicegate_core::store_handle!(Observed, name);

@@ -1,0 +1,183 @@
+//! The meter of one policy: [`Meter`], whatever rules it is opened with.
+//!
+//! An allowed request adds to counters of its thread, and looks at the end of the current second: once a second the first that
+//! comes turns the rates. A refused one is noted with its key, too, behind a lock of the policy: what a flood pays for being seen.
+//! All of a policy has a fixed size, whatever keys clients make up.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use sluicegate_core::clock::Clock;
+use sluicegate_core::key::KeyRef;
+use sluicegate_core::limiter::RateLimiter;
+use sluicegate_core::store::QuotaStatus;
+
+use super::answer::{Answer, Judgement};
+use super::counts::{COUNTERS, Counts, Sums, is_shown, series_of};
+use super::log::Minutely;
+use super::metrics::WAIT;
+use super::offenders::Offenders;
+use super::rates::{Rates, Recent, Tally};
+use super::seen::SeenLately;
+use super::snapshot::{Minute, PolicySnapshot, Rate, Totals};
+use super::timing::Timing;
+use super::told::{Told, series};
+
+/// The counters of a policy. They belong to the name: a policy that replaces another one goes on counting.
+pub(super) struct Meter {
+    name: String,
+    clock: Arc<dyn Clock>,
+    counts: Counts,
+    rates: Rates,
+    offenders: Offenders,
+    waits: Timing,
+    told: Mutex<Told<COUNTERS>>,
+    /// Keys that were refused as suspended in the last minute.
+    suspended: SeenLately,
+    /// The refusals of this minute, for one line in the log when it is over.
+    log: Minutely,
+}
+
+/// A refusal, for whoever wants to know which keys are refused most.
+#[derive(Clone, Copy)]
+pub(super) struct Refusal<'a> {
+    pub(super) key: KeyRef<'a>,
+    pub(super) answer: Answer,
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Meter {
+    pub(super) fn new(policy: &str, clock: Arc<dyn Clock>) -> Self {
+        let now_us = clock.now_us();
+        Self {
+            name: policy.to_owned(),
+            clock,
+            counts: Counts::new(),
+            rates: Rates::new(now_us),
+            offenders: Offenders::new(),
+            waits: Timing::of(series(WAIT, [("policy", policy)])),
+            told: Mutex::new(Told::nobody()),
+            suspended: SeenLately::default(),
+            log: Minutely::new(now_us),
+        }
+    }
+
+    /// Counts a request that was decided at this time of the store's clock.
+    #[inline]
+    pub(super) fn request(&self, judgement: &Judgement, is_shadow: bool, at_us: u64) {
+        if self.rates.are_due(at_us) {
+            return self.begin_second_with(judgement, is_shadow);
+        }
+        self.counts.request(judgement, is_shadow);
+    }
+
+    /// Counts the first request of a second.
+    #[cold]
+    fn begin_second_with(&self, judgement: &Judgement, is_shadow: bool) {
+        // By the clock of all policies: that of the store is another one.
+        let now_us = self.clock.now_us();
+        self.rates.turn(now_us, || Tally::of(&self.counts.sums()));
+        self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, now_us);
+        self.counts.request(judgement, is_shadow);
+        if let Ok(mut told) = self.told.try_lock() {
+            self.tell_to(&mut told);
+        }
+    }
+
+    /// Takes note of a request that waits for its turn.
+    pub(super) fn waits(&self, delay: Duration) {
+        self.waits.record(delay, 1);
+    }
+
+    /// Counts a permit for a request in flight.
+    pub(super) fn permit(&self, is_refused: bool) {
+        self.request(&Judgement::permit(is_refused), false, self.clock.now_us());
+    }
+
+    /// Tells the recorder what has grown, and the log of a minute that has ended.
+    pub(super) fn tell(&self) {
+        self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, self.clock.now_us());
+        self.tell_to(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn tell_to(&self, told: &mut Told<COUNTERS>) {
+        let Sums(sums) = self.counts.sums();
+        // Of all policies that are one too many, there is nothing as long as there are none.
+        let is_used = sums.iter().any(|sum| *sum > 0);
+        told.tell(&sums, |counter| is_used && is_shown(counter), |counter| series_of(&self.name, counter));
+    }
+
+    /// How many keys were refused as suspended in the last minute.
+    pub(super) fn suspended_seen(&self) -> usize {
+        self.suspended.count(self.clock.now_us())
+    }
+
+    /// Takes note of whose request was refused. It is called by whichever thread has the answer, often in the middle of a request.
+    pub(super) fn refused(&self, refusal: Refusal<'_>) {
+        let Refusal { key, answer, retry_after } = refusal;
+        self.offenders.refused(key, retry_after, answer == Answer::Suspended, self.rates.now_us());
+        if answer == Answer::Suspended {
+            self.suspended.see(key, self.clock.now_us());
+        }
+        tracing::debug!(
+            policy = self.name,
+            result = answer.as_str(),
+            ?key,
+            ?retry_after,
+            "a request was refused"
+        );
+    }
+
+    /// Takes note of a request that was looked at by chance: whose it was, and where its quotas stand.
+    pub(super) fn asked<'a>(&self, key: KeyRef<'_>, quotas: impl Iterator<Item = &'a QuotaStatus>) {
+        self.offenders.asked(key, quotas, self.rates.now_us());
+    }
+
+    pub(super) fn offenders(&self) -> &Offenders {
+        &self.offenders
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    pub(super) fn snapshot(&self, limiter: &RateLimiter) -> PolicySnapshot {
+        let (sums, now_us) = (self.counts.sums(), self.clock.now_us());
+        let Recent { seconds, minutes, minute: (began, running) } =
+            self.rates.recent(now_us, Tally::of(&sums));
+        self.log.turn(&self.name, || sums.refused(), &self.offenders, now_us);
+        PolicySnapshot {
+            policy: limiter.policy(),
+            totals: sums.totals(),
+            units: sums.units(),
+            near: sums.near(),
+            per_second: rate(&seconds.totals),
+            minutes: minutes.iter().map(|(at, tally)| minute(*at, tally)).collect(),
+            minute: minute(began, &running),
+            waiting: limiter.waiting(),
+            suspended_seen: self.suspended_seen(),
+            offenders: self.offenders.most_refused(now_us),
+            askers: self.offenders.most_asking(now_us),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number to look at")]
+fn rate(in_10_s: &Totals) -> Rate {
+    let of = |count: u64| count as f64 / 10.0;
+    Rate {
+        allowed: of(in_10_s.allowed),
+        rejected: of(in_10_s.rejected + in_10_s.impossible),
+        delayed: of(in_10_s.delayed),
+        suspended: of(in_10_s.suspended),
+    }
+}
+
+fn minute(at_s: u64, Tally { totals, near }: &Tally) -> Minute {
+    Minute {
+        at: UNIX_EPOCH + Duration::from_secs(at_s),
+        allowed: totals.allowed + totals.delayed,
+        rejected: totals.rejected + totals.impossible + totals.suspended,
+        near: *near,
+    }
+}

@@ -1,0 +1,58 @@
+//! The meters of all policies, by name: [`Meters`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sluicegate_core::clock::Clock;
+
+use super::meter::Meter;
+
+/// Policies that have counts of their own. Those that are opened later count together, under [`OTHER`].
+const MOST: usize = 256;
+
+/// The name of all policies beyond those.
+const OTHER: &str = "other";
+
+/// The counts of all policies of a store. They stay when a policy is closed: a count never goes back.
+pub(super) struct Meters {
+    clock: Arc<dyn Clock>,
+    other: Arc<Meter>,
+    by_name: Mutex<HashMap<String, Arc<Meter>>>,
+}
+
+impl Meters {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let other = Arc::new(Meter::new(OTHER, Arc::clone(&clock)));
+        Self { clock, other, by_name: Mutex::default() }
+    }
+
+    /// The counts of the policy of this name, from now on its own if there is room.
+    pub(super) fn open(&self, policy: &str) -> Arc<Meter> {
+        let mut all = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(meter) = all.get(policy) {
+            return Arc::clone(meter);
+        }
+        if all.len() >= MOST {
+            return Arc::clone(&self.other);
+        }
+        let meter = Arc::new(Meter::new(policy, Arc::clone(&self.clock)));
+        all.insert(policy.to_owned(), Arc::clone(&meter));
+        meter
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<Arc<Meter>> {
+        let all = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        all.values().chain([&self.other]).cloned().collect()
+    }
+
+    /// The counts of the policy of this name, or of all that have none of their own.
+    pub(super) fn known(&self, policy: &str) -> Arc<Meter> {
+        self.get(policy).unwrap_or_else(|| Arc::clone(&self.other))
+    }
+
+    /// The counts of the policy of this name, if they are its own.
+    pub(super) fn get(&self, policy: &str) -> Option<Arc<Meter>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()
+    }
+}

@@ -1,0 +1,192 @@
+//! The metrics that an observed store tells, in one list: [`METRICS`].
+
+/// A metric of the list that an observed store tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: MetricKind,
+    /// Its labels. Each has few values; a key is never one of them.
+    pub labels: &'static [&'static str],
+    /// Its meaning in one sentence: its HELP.
+    pub help: &'static str,
+}
+
+/// The type of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MetricKind {
+    /// A number that only grows.
+    Counter,
+    /// A number that comes and goes.
+    Gauge,
+    /// How often there were values of each size.
+    Histogram,
+}
+
+pub(super) const REQUESTS: &str = "rate_limit_requests_total";
+pub(super) const ROUTE_REQUESTS: &str = "rate_limit_route_requests_total";
+pub(super) const UNITS: &str = "rate_limit_units_total";
+pub(super) const NEAR: &str = "rate_limit_near_total";
+pub(super) const UNDECIDED: &str = "rate_limit_undecided_total";
+pub(super) const DURATION: &str = "rate_limit_duration_seconds";
+pub(super) const WAIT: &str = "rate_limit_wait_seconds";
+pub(super) const WAITING: &str = "rate_limit_waiting";
+pub(super) const IN_FLIGHT: &str = "rate_limit_in_flight";
+pub(super) const SUSPENDED_SEEN: &str = "rate_limit_suspended_seen";
+pub(super) const SUSPENSIONS: &str = "rate_limit_suspensions_total";
+pub(super) const STORE_ERRORS: &str = "rate_limit_store_errors_total";
+pub(super) const BREAKER_STATE: &str = "rate_limit_breaker_state";
+pub(super) const BREAKER_OPENED: &str = "rate_limit_breaker_opened_total";
+pub(super) const FALLBACK_SECONDS: &str = "rate_limit_fallback_seconds_total";
+pub(super) const UNSETTLED_KEYS: &str = "rate_limit_unsettled_keys";
+pub(super) const TABLE_KEYS: &str = "rate_limit_table_keys";
+pub(super) const TABLE_SLOTS: &str = "rate_limit_table_slots";
+pub(super) const TABLE_EVICTIONS: &str = "rate_limit_table_evictions_total";
+pub(super) const TABLE_QUOTAS: &str = "rate_limit_table_quotas";
+pub(super) const POLICIES_KEPT_OPEN: &str = "rate_limit_policies_kept_open_total";
+pub(super) const LEASED_UNITS: &str = "rate_limit_leased_units";
+pub(super) const LEASED_KEYS: &str = "rate_limit_leased_keys";
+pub(super) const REFUSALS_KEPT: &str = "rate_limit_refusals_kept";
+pub(super) const POLICY_INFO: &str = "rate_limit_policy_info";
+pub(super) const QUOTA: &str = "rate_limit_quota";
+pub(super) const QUOTA_PERIOD: &str = "rate_limit_quota_period_seconds";
+pub(super) const REMAINING_RATIO: &str = "rate_limit_remaining_ratio";
+pub(super) const FORWARDED_FAULTS: &str = "rate_limit_forwarded_faults_total";
+pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
+
+/// All metrics of an observed store.
+///
+/// | metric | kind | labels |
+/// |---|---|---|
+/// | `rate_limit_requests_total` | counter | `policy`, `result` ([`Answer`](super::Answer)), `decided_by` (`store`, `fallback`, `lease`, `cache`, `outage`), `mode` (`enforce`, `shadow`) |
+/// | `rate_limit_route_requests_total` | counter | `route` (the pattern that a request has matched), `result`; told by layers that count routes |
+/// | `rate_limit_units_total` | counter | `policy`, `kind` (`spent`, `refunded`, `charged`) |
+/// | `rate_limit_near_total` | counter | `policy` |
+/// | `rate_limit_undecided_total` | counter | `reason` ([`Undecided`](sluicegate_core::store::Undecided)) |
+/// | `rate_limit_duration_seconds` | histogram | `store` |
+/// | `rate_limit_wait_seconds` | histogram | `policy` |
+/// | `rate_limit_waiting`, `rate_limit_in_flight`, `rate_limit_suspended_seen` | gauge | `policy` |
+/// | `rate_limit_suspensions_total` | counter | `policy` |
+/// | `rate_limit_store_errors_total` | counter | `store`, `kind` (`timeout`, `unavailable`, `protocol`) |
+/// | `rate_limit_breaker_state` | gauge | `store`; 0 closed, 1 half-open, 2 open |
+/// | `rate_limit_breaker_opened_total`, `rate_limit_fallback_seconds_total` | counter | `store` |
+/// | `rate_limit_unsettled_keys`, `rate_limit_table_keys`, `rate_limit_table_slots` | gauge | `store` |
+/// | `rate_limit_table_evictions_total`, `rate_limit_policies_kept_open_total` | counter | `store` |
+/// | `rate_limit_table_quotas` | gauge | `store` |
+/// | `rate_limit_leased_units`, `rate_limit_leased_keys`, `rate_limit_refusals_kept` | gauge | `store` |
+/// | `rate_limit_policy_info` | gauge | `policy`, `algorithm` (of several each, as `gcra, fixed-window`), `mode` (`enforce`, `shadow`, `off`), `hidden`; 1, and 0 for what it was before |
+/// | `rate_limit_quota`, `rate_limit_quota_period_seconds` | gauge | `policy`, `quota` (its id, or its place) |
+/// | `rate_limit_remaining_ratio` | gauge | `policy`, `watched` |
+/// | `rate_limit_forwarded_faults_total` | counter | `fault` ([`ForwardedFault`](sluicegate_core::store::ForwardedFault)) |
+/// | `rate_limit_events_dropped_total` | counter | `store` |
+/// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
+/// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
+pub const METRICS: [Metric; 32] = {
+    use MetricKind::{Counter, Gauge, Histogram};
+    [
+        metric(
+            REQUESTS,
+            Counter,
+            &["policy", "result", "decided_by", "mode"],
+            "Decisions about requests, one for each policy that a request asked.",
+        ),
+        metric(
+            ROUTE_REQUESTS,
+            Counter,
+            &["route", "result"],
+            "Requests that limits decided on, by the route that they have matched.",
+        ),
+        metric(UNITS, Counter, &["policy", "kind"], "Units that were spent, refunded and charged."),
+        metric(NEAR, Counter, &["policy"], "Requests that were allowed when less than a fifth was left."),
+        metric(UNDECIDED, Counter, &["reason"], "Requests that no store was asked about."),
+        metric(DURATION, Histogram, &["store"], "How long the store took to decide."),
+        metric(WAIT, Histogram, &["policy"], "How long requests were told to wait for their turn."),
+        metric(WAITING, Gauge, &["policy"], "Requests that wait for their turn."),
+        metric(IN_FLIGHT, Gauge, &["policy"], "Permits that are out."),
+        metric(
+            SUSPENDED_SEEN,
+            Gauge,
+            &["policy"],
+            "Keys that were refused here as suspended in the last minute.",
+        ),
+        metric(SUSPENSIONS, Counter, &["policy"], "Suspensions of keys."),
+        metric(STORE_ERRORS, Counter, &["store", "kind"], "Calls that the store did not answer."),
+        metric(BREAKER_STATE, Gauge, &["store"], "The breaker: 0 is closed, 1 half-open, 2 open."),
+        metric(BREAKER_OPENED, Counter, &["store"], "How often a breaker has opened."),
+        metric(FALLBACK_SECONDS, Counter, &["store"], "How long a part of the store was not asked."),
+        metric(UNSETTLED_KEYS, Gauge, &["store"], "Keys with spending that the store does not know of yet."),
+        metric(TABLE_KEYS, Gauge, &["store"], "Keys in debt in the table in memory."),
+        metric(TABLE_SLOTS, Gauge, &["store"], "Keys that fit into the table in memory."),
+        metric(
+            TABLE_EVICTIONS,
+            Counter,
+            &["store"],
+            "Keys that the table in memory forgot before they were at rest.",
+        ),
+        metric(
+            TABLE_QUOTAS,
+            Gauge,
+            &["store"],
+            "Different quotas that keys in the table in memory have brought.",
+        ),
+        metric(
+            POLICIES_KEPT_OPEN,
+            Counter,
+            &["store"],
+            "Policies chosen by requests that were opened beyond the bound of their limit, because keys owe under all others.",
+        ),
+        metric(LEASED_UNITS, Gauge, &["store"], "Units that are leased to this process and not spent."),
+        metric(LEASED_KEYS, Gauge, &["store"], "Keys that this process holds leases of."),
+        metric(REFUSALS_KEPT, Gauge, &["store"], "Keys whose refusal a denial cache of this process keeps."),
+        metric(
+            POLICY_INFO,
+            Gauge,
+            &["policy", "algorithm", "mode", "hidden"],
+            "The policy in force; 0 for one that was.",
+        ),
+        metric(QUOTA, Gauge, &["policy", "quota"], "Units of a quota in each of its periods."),
+        metric(QUOTA_PERIOD, Gauge, &["policy", "quota"], "The period of a quota."),
+        metric(
+            REMAINING_RATIO,
+            Gauge,
+            &["policy", "watched"],
+            "The part that a watched key has left, of the quota that has the least.",
+        ),
+        metric(
+            FORWARDED_FAULTS,
+            Counter,
+            &["fault"],
+            "Forwarded headers of trusted proxies that did not lead to a client.",
+        ),
+        metric(
+            EVENTS_DROPPED,
+            Counter,
+            &["store"],
+            "Events that did not fit into the queue of whoever takes them.",
+        ),
+        metric(
+            "rate_limit_rules_reloads_total",
+            Counter,
+            &["result"],
+            "Rules files that took effect, and those that were wrong and changed nothing.",
+        ),
+        metric(
+            "rate_limit_rules_loaded_timestamp_seconds",
+            Gauge,
+            &[],
+            "When the rules that are in force took effect, in seconds of Unix time.",
+        ),
+    ]
+};
+
+const fn metric(
+    name: &'static str,
+    kind: MetricKind,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { name, kind, labels, help }
+}

@@ -1,0 +1,102 @@
+//! The last 5 to 10 minutes: [`InTurn`].
+
+use std::collections::HashMap;
+
+use sluicegate_core::key::KeyRef;
+
+use super::cut::CutKey;
+use super::sketch::{Counted, Sketch};
+
+/// How long a sketch counts before the other one takes over.
+pub(super) const TURN_US: u64 = 5 * 60 * 1_000_000;
+
+/// Two sketches in turn: one counts, and the other one holds the five minutes before.
+#[derive(Debug)]
+pub(super) struct InTurn {
+    /// The number of the current five minutes.
+    turn: u64,
+    now: Sketch,
+    before: Sketch,
+}
+
+/// A key that came in the last 5 to 10 minutes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frequent {
+    pub(super) digest: u64,
+    pub(super) key: CutKey,
+    /// How often it came; too high by at most `error`.
+    pub(super) count: u64,
+    pub(super) error: u64,
+    /// The note of its last ask.
+    pub(super) note: u64,
+}
+
+impl InTurn {
+    /// Two empty ones, with room for this many keys each.
+    pub(super) fn new(room: usize) -> Self {
+        Self { turn: 0, now: Sketch::new(room), before: Sketch::new(room) }
+    }
+
+    /// A key comes.
+    pub(super) fn count(&mut self, key: KeyRef<'_>, note: u64, now_us: u64) {
+        self.turn_to(now_us);
+        self.now.count(key, note);
+    }
+
+    /// The keys that came most often, the one that did so for certain first, and how many came in all. Each key is here that
+    /// came more often than all of them divided by the room of one sketch.
+    pub(super) fn frequent(&mut self, now_us: u64) -> (u64, Vec<Frequent>) {
+        self.turn_to(now_us);
+        let mut all = HashMap::<u64, Frequent>::new();
+        let (now_floor, before_floor) = (self.now.floor(), self.before.floor());
+        // In the one that counts now first: what it has noted is younger.
+        let both = self.now.iter().map(|of| (of, before_floor));
+        let both = both.chain(self.before.iter().map(|of| (of, now_floor)));
+        for (Counted { digest, key, count, error, note }, elsewhere) in both {
+            // Unless it is in the other one as well, it may have come there as often as that one leaves open.
+            all.entry(digest)
+                .and_modify(|known| {
+                    known.count = known.count - before_floor + count;
+                    known.error = known.error - before_floor + error;
+                })
+                .or_insert(Frequent {
+                    digest,
+                    key: *key,
+                    count: count + elsewhere,
+                    error: error + elsewhere,
+                    note,
+                });
+        }
+        let mut all: Vec<_> = all.into_values().collect();
+        all.sort_by_key(|of| (u64::MAX - (of.count - of.error), u64::MAX - of.count, of.digest));
+        (self.now.total() + self.before.total(), all)
+    }
+
+    /// The key that is listed with this digest.
+    pub(super) fn find(&self, digest: u64) -> Option<&CutKey> {
+        self.now.iter().chain(self.before.iter()).find(|of| of.digest == digest).map(|of| of.key)
+    }
+
+    fn turn_to(&mut self, now_us: u64) {
+        let turn = now_us / TURN_US;
+        if turn == self.turn {
+            return;
+        }
+        // A clock that is set back a little counts on; by more, it begins anew, as after a pause.
+        if turn.saturating_add(1) == self.turn {
+            return;
+        }
+        std::mem::swap(&mut self.now, &mut self.before);
+        self.now.clear();
+        if turn != self.turn.saturating_add(1) {
+            self.before.clear();
+        }
+        self.turn = turn;
+    }
+
+    /// The memory that it takes beside itself.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.now.bytes() + self.before.bytes()
+    }
+}

@@ -1,0 +1,97 @@
+//! Which keys are refused most, and which ask most: [`Offenders`].
+
+mod cut;
+mod in_turn;
+mod listed;
+mod sketch;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluicegate_core::clock::micros;
+use sluicegate_core::key::{Key, KeyRef};
+use sluicegate_core::store::QuotaStatus;
+
+use self::in_turn::InTurn;
+use self::listed::Refused;
+pub use self::listed::{Asker, Offender, OffenderKind, ShownKey};
+
+/// How many keys are counted of those that are refused. With n of them, each key with more than one in n of the refusals is listed.
+const REFUSED: usize = 64;
+
+/// The same, of those that ask.
+const ASKING: usize = 12;
+
+/// One in this many asks is looked at to find the keys that ask most.
+pub(super) const SAMPLED: u64 = 64;
+
+/// The keys of a policy that were refused most in the last 5 to 10 minutes, and those that asked most, in at most 16 KiB.
+#[derive(Debug)]
+pub(super) struct Offenders {
+    refused: Mutex<InTurn>,
+    asking: Mutex<InTurn>,
+}
+
+impl Offenders {
+    /// No key yet.
+    pub(super) fn new() -> Self {
+        Self { refused: Mutex::new(InTurn::new(REFUSED)), asking: Mutex::new(InTurn::new(ASKING)) }
+    }
+
+    /// A request with this key was refused: for that long, if a wait helps, and because it is suspended, if it is.
+    pub(super) fn refused(
+        &self,
+        key: KeyRef<'_>,
+        retry_after: Option<Duration>,
+        is_suspended: bool,
+        now_us: u64,
+    ) {
+        let until_us = now_us.saturating_add(micros(retry_after.unwrap_or_default()));
+        lock(&self.refused).count(key, Refused { until_us, is_suspended }.note(), now_us);
+    }
+
+    /// A request with this key, one in [`SAMPLED`], was decided, and left its quotas so. One that another thread is in the way of
+    /// is left out, as most are.
+    pub(super) fn asked<'a>(
+        &self,
+        key: KeyRef<'_>,
+        quotas: impl Iterator<Item = &'a QuotaStatus>,
+        now_us: u64,
+    ) {
+        if let Ok(mut asking) = self.asking.try_lock() {
+            asking.count(key, quotas.map(listed::left).min().unwrap_or(0), now_us);
+        }
+    }
+
+    /// The keys that were refused most, the one with the most certain refusals first.
+    pub(super) fn most_refused(&self, now_us: u64) -> Vec<Offender> {
+        let (total, keys) = lock(&self.refused).frequent(now_us);
+        keys.iter().map(|key| Offender::new(key, total, now_us)).collect()
+    }
+
+    /// The keys that asked most.
+    pub(super) fn most_asking(&self, now_us: u64) -> Vec<Asker> {
+        let (_, keys) = lock(&self.asking).frequent(now_us);
+        keys.iter().map(Asker::new).collect()
+    }
+
+    /// The key that is listed with this [reference](Offender::reference), while it is, unless it is too long to be kept whole.
+    pub(super) fn find(&self, reference: &str) -> Option<Key> {
+        let digest = listed::digest(reference)?;
+        let of = |keys: &Mutex<InTurn>| lock(keys).find(digest).and_then(|key| key.whole());
+        of(&self.refused).or_else(|| of(&self.asking))
+    }
+}
+
+impl Default for Offenders {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Counts are worth no panic.
+fn lock(keys: &Mutex<InTurn>) -> MutexGuard<'_, InTurn> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,134 @@
+//! Which keys come most often, in the memory of a fixed number of them: [`Sketch`].
+
+use sluicegate_core::key::KeyRef;
+
+use super::cut::CutKey;
+
+/// Counts of the keys that come most often: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and
+/// top-k elements in data streams", 2005, algorithm of figure 1; a list in place of their sorted buckets).
+///
+/// With room for k keys, of n that came: each key that came more than n / k times is in it; a count is never too low, and too
+/// high by at most its error; a key that is not in it came at most [`floor`](Self::floor) times. The counts add up to n.
+#[derive(Debug)]
+pub(super) struct Sketch {
+    room: usize,
+    /// No count is below this once there is no room left, and none before `next` is as low.
+    least: u64,
+    next: usize,
+    /// Apart from the rest, because each key that comes is looked for in these.
+    digests: Vec<u64>,
+    counts: Vec<u64>,
+    rest: Vec<Rest>,
+}
+
+#[derive(Debug)]
+struct Rest {
+    error: u64,
+    note: u64,
+    key: CutKey,
+}
+
+/// A key that is in a [`Sketch`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted<'a> {
+    pub(super) digest: u64,
+    pub(super) key: &'a CutKey,
+    pub(super) count: u64,
+    pub(super) error: u64,
+    /// The note that was made when it came last.
+    pub(super) note: u64,
+}
+
+impl Sketch {
+    /// An empty one, with room for this many keys. It takes its memory here, because a key comes in the middle of a request.
+    pub(super) fn new(room: usize) -> Self {
+        let (digests, counts) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        Self { room, least: 0, next: 0, digests, counts, rest: Vec::with_capacity(room) }
+    }
+
+    /// A key comes.
+    pub(super) fn count(&mut self, key: KeyRef<'_>, note: u64) {
+        let digest = key.digest();
+        let place = self.place(digest).unwrap_or_else(|| self.take_in(digest, key));
+        self.counts[place] += 1;
+        self.rest[place].note = note;
+    }
+
+    fn place(&self, digest: u64) -> Option<usize> {
+        // Some at once, without a branch for each: most keys of a flood are in none.
+        let mut eights = self.digests.chunks(8).enumerate();
+        let (eight, digests) =
+            eights.find(|(_, eight)| eight.iter().fold(false, |found, known| found | (*known == digest)))?;
+        digests.iter().position(|known| *known == digest).map(|place| 8 * eight + place)
+    }
+
+    /// Makes room for a key that may have come as often as the one that leaves.
+    fn take_in(&mut self, digest: u64, key: KeyRef<'_>) -> usize {
+        let rest = |error| Rest { error, note: 0, key: CutKey::of(key) };
+        let place = self.counts.len();
+        if place < self.room {
+            self.digests.push(digest);
+            self.counts.push(0);
+            self.rest.push(rest(0));
+            return place;
+        }
+        let place = self.least();
+        self.digests[place] = digest;
+        self.rest[place] = rest(self.counts[place]);
+        place
+    }
+
+    /// One of the keys that came least often, each in turn: counts only grow, so that a flood looks at each of them once before
+    /// the lowest count is another one.
+    fn least(&mut self) -> usize {
+        let from = |next: usize, least: u64| {
+            let mut counts = self.counts.iter().enumerate().skip(next);
+            counts.find(|(_, count)| **count == least).map(|(place, _)| place)
+        };
+        let (place, least) = match from(self.next, self.least) {
+            Some(place) => (place, self.least),
+            None => {
+                let least = self.counts.iter().copied().min().unwrap_or(0);
+                (from(0, least).unwrap_or(0), least)
+            }
+        };
+        (self.next, self.least) = (place + 1, least);
+        place
+    }
+
+    /// How many keys came.
+    pub(super) fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// How often a key came at most that is not in it.
+    pub(super) fn floor(&self) -> u64 {
+        if self.counts.len() < self.room { 0 } else { self.counts.iter().copied().min().unwrap_or(0) }
+    }
+
+    /// The keys that are in it, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Counted<'_>> {
+        let rest = self.digests.iter().zip(&self.counts).zip(&self.rest);
+        rest.map(|((digest, count), Rest { error, note, key })| Counted {
+            digest: *digest,
+            key,
+            count: *count,
+            error: *error,
+            note: *note,
+        })
+    }
+
+    /// Forgets all keys, and keeps its memory.
+    pub(super) fn clear(&mut self) {
+        (self.least, self.next) = (0, 0);
+        self.digests.clear();
+        self.counts.clear();
+        self.rest.clear();
+    }
+
+    /// The memory that it takes beside itself.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.room * (2 * size_of::<u64>() + size_of::<Rest>())
+    }
+}

@@ -1,0 +1,120 @@
+//! The latest events, as a page shows them: [`PastEvent`].
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sluicegate_core::clock::Clock;
+use sluicegate_core::policy::Policy;
+use sluicegate_core::store::{Event, Listener};
+
+use super::offenders::ShownKey;
+
+/// The most events that are kept.
+const MOST: usize = 100;
+
+/// Something that has happened to a store or a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PastEvent {
+    /// When.
+    pub at: SystemTime,
+    /// In one word: `quota_changed`, `mode_changed`, `policy_replaced`, `breaker_opened`, `breaker_closed`,
+    /// `fallback_began`, `fallback_ended`, `settled`, `suspended`, `released`.
+    pub what: &'static str,
+    /// The policy that it is about.
+    pub policy: Option<String>,
+    /// The key that it has befallen.
+    pub key: Option<ShownKey>,
+    /// The name of the operator, or `by hand`. None if code did it.
+    pub by: Option<String>,
+    /// The state before.
+    pub from: Option<String>,
+    /// The state now, or more about it.
+    pub to: Option<String>,
+}
+
+/// The last events of a store, those that arise inside of it among them.
+pub(super) struct Past {
+    clock: Arc<dyn Clock>,
+    events: Mutex<VecDeque<PastEvent>>,
+}
+
+impl Past {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, events: Mutex::default() }
+    }
+
+    /// The youngest last.
+    pub(super) fn events(&self) -> Vec<PastEvent> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    fn add(&self, event: PastEvent) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() == MOST {
+            events.pop_front();
+        }
+        events.push_back(event);
+    }
+}
+
+impl Listener for Past {
+    fn event(&self, event: &Event<'_>) {
+        let plain = |what| PastEvent {
+            at: UNIX_EPOCH + Duration::from_micros(self.clock.now_us()),
+            what,
+            policy: None,
+            key: None,
+            by: None,
+            from: None,
+            to: None,
+        };
+        let said = |what, to: String| PastEvent { to: Some(to), ..plain(what) };
+        self.add(match event {
+            Event::PolicyReplaced { old, new, by, .. } => {
+                let (before, after) = (quotas(old), quotas(new));
+                let (is_quota, is_mode) = (before != after, old.mode() != new.mode());
+                let what = match (is_quota, is_mode) {
+                    (true, _) => "quota_changed",
+                    (false, true) => "mode_changed",
+                    (false, false) => "policy_replaced",
+                };
+                let shown = |policy: &Policy, quotas: String| match (is_quota, is_mode) {
+                    (true, true) => format!("{quotas}, {}", policy.mode()),
+                    (true, false) => quotas,
+                    (false, true) => policy.mode().to_string(),
+                    (false, false) => policy.to_string(),
+                };
+                PastEvent {
+                    policy: Some(new.name().to_owned()),
+                    by: by.map(str::to_owned),
+                    from: Some(shown(old, before)),
+                    ..said(what, shown(new, after))
+                }
+            }
+            Event::BreakerOpened { error, .. } => said("breaker_opened", error.to_string()),
+            Event::BreakerClosed { .. } => plain("breaker_closed"),
+            Event::FallbackBegan => plain("fallback_began"),
+            Event::FallbackEnded { lasted } => said("fallback_ended", format!("{lasted:?}")),
+            Event::Settled { charged, left } => said("settled", format!("{charged} charged, {left} left")),
+            Event::Suspended { subject, lasts, by_hand, by } => {
+                let what = if lasts.is_zero() { "released" } else { "suspended" };
+                let hand = by_hand.then(|| by.unwrap_or("by hand").to_owned());
+                PastEvent {
+                    policy: subject.policy.map(str::to_owned),
+                    key: subject.key.map(ShownKey::of_ref),
+                    by: hand,
+                    ..said(what, format!("{lasts:?}"))
+                }
+            }
+            // Events of single requests are counted, and not kept.
+            _ => return,
+        });
+    }
+}
+
+fn quotas(policy: &Policy) -> String {
+    let quotas: Vec<_> = policy.quotas().iter().map(|quota| quota.quota().to_string()).collect();
+    quotas.join(", ")
+}

@@ -1,0 +1,109 @@
+//! Gauges that move without a decision, told on demand: [`Observed::refresh`].
+
+use std::sync::PoisonError;
+
+use metrics::Key;
+use sluicegate_core::policy::Policy;
+use sluicegate_core::store::BreakerState;
+use sluicegate_core::store::{Store, StoreStatus};
+
+use super::Observed;
+use super::metrics::{
+    BREAKER_STATE, IN_FLIGHT, LEASED_KEYS, LEASED_UNITS, POLICY_INFO, QUOTA, QUOTA_PERIOD, REFUSALS_KEPT,
+    REMAINING_RATIO, SUSPENDED_SEEN, TABLE_KEYS, TABLE_QUOTAS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
+};
+use super::told::series;
+use super::watched::Left;
+
+impl Observed {
+    /// Tells the recorder everything that it does not know yet: all counts, and what moves without a decision, such as tables,
+    /// waiting requests and [watched keys](Self::watch). To be called before metrics are rendered.
+    ///
+    /// # Cancel safety
+    /// Dropped while watched keys are looked up, it has told counts, and no gauges.
+    pub async fn refresh(&self) {
+        self.rebind();
+        let left = self.0.state.watched.look(self.0.limiters()).await;
+        let status = Store::status(&*self.0);
+        let mut gauges = self.0.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        gauges.tell(self.of_store(&status).chain(self.of_policies()).chain(left.iter().map(of_key)));
+    }
+
+    /// Tells the counts to the recorder that is installed now, and binds what was bound before there was one. A recorder hears of
+    /// each count once, however often this is called. Decisions do it by themselves, once a second for each policy;
+    /// [`refresh`](Self::refresh) does it, too.
+    pub fn rebind(&self) {
+        self.0.state.tell(&Store::status(&*self.0));
+    }
+
+    fn of_store(&self, status: &StoreStatus) -> impl Iterator<Item = (Key, f64)> {
+        let store = self.name().to_owned();
+        let breaker = status.resilient.map(|resilient| match resilient.breaker {
+            BreakerState::Closed => 0.0,
+            BreakerState::HalfOpen => 1.0,
+            BreakerState::Open => 2.0,
+        });
+        let all = [
+            (BREAKER_STATE, breaker),
+            (UNSETTLED_KEYS, status.resilient.map(|resilient| number(resilient.debts))),
+            (TABLE_KEYS, status.memory.map(|memory| number(memory.keys))),
+            (TABLE_SLOTS, status.memory.map(|memory| number(memory.slots))),
+            (TABLE_QUOTAS, status.memory.map(|memory| number(memory.quotas))),
+            (LEASED_UNITS, status.leases.map(|leases| number(leases.held))),
+            (LEASED_KEYS, status.leases.map(|leases| number(leases.keys))),
+            (REFUSALS_KEPT, status.deny_cache.map(|cache| number(cache.keys))),
+        ];
+        all.into_iter().filter_map(move |(name, value)| Some((series(name, [("store", &*store)]), value?)))
+    }
+
+    /// Of the policies that are open and have counts of their own, and of requests in flight.
+    fn of_policies(&self) -> impl Iterator<Item = (Key, f64)> {
+        let state = &self.0.state;
+        let limiters = self.0.limiters().all();
+        let policies = limiters.into_iter().filter_map(|limiter| {
+            let policy = limiter.policy();
+            let meter = state.meters.get(policy.name())?;
+            let of = [("policy", policy.name())];
+            let waiting = (series(WAITING, of), number(limiter.waiting()));
+            let suspended = (series(SUSPENDED_SEEN, of), number(meter.suspended_seen()));
+            Some(about(&policy).into_iter().chain([waiting, suspended]))
+        });
+        let in_flight = state.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let permits = in_flight
+            .into_iter()
+            .map(|of| (series(IN_FLIGHT, [("policy", of.name())]), number(of.in_use_in_all())));
+        policies.flatten().chain(permits)
+    }
+}
+
+/// The policy, and its quotas.
+fn about(policy: &Policy) -> Vec<(Key, f64)> {
+    let of = ("policy", policy.name());
+    let mut algorithms: Vec<String> = Vec::new();
+    for algorithm in policy.quotas().iter().map(|quota| quota.algorithm().to_string()) {
+        if !algorithms.contains(&algorithm) {
+            algorithms.push(algorithm);
+        }
+    }
+    let (algorithm, mode) = (algorithms.join(", "), policy.mode().to_string());
+    let hidden = if policy.is_hidden() { "true" } else { "false" };
+    let labels = [of, ("algorithm", &*algorithm), ("mode", &*mode), ("hidden", hidden)];
+    let mut all = vec![(series(POLICY_INFO, labels), 1.0)];
+    for (place, quota) in policy.quotas().iter().enumerate() {
+        let place = place.to_string();
+        let labels = [of, ("quota", quota.id().unwrap_or(&place))];
+        let quota = quota.quota();
+        all.push((series(QUOTA, labels), number(quota.limit())));
+        all.push((series(QUOTA_PERIOD, labels), quota.period().as_secs_f64()));
+    }
+    all
+}
+
+fn of_key(Left { name, policy, ratio }: &Left) -> (Key, f64) {
+    (series(REMAINING_RATIO, [("policy", &**policy), ("watched", name)]), *ratio)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number to look at")]
+fn number(number: impl TryInto<u64>) -> f64 {
+    number.try_into().unwrap_or(u64::MAX) as f64
+}

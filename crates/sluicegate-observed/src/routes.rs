@@ -1,0 +1,52 @@
+//! Requests by the route that they have matched: [`Routes`].
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use sluicegate_core::Outcome;
+
+use super::metrics::ROUTE_REQUESTS;
+use super::told::{Told, series};
+
+/// Routes that have counts of their own. All others count together, under [`OTHER`].
+const MOST: usize = 256;
+const OTHER: &str = "other";
+
+/// Requests that have matched no route.
+const NONE: &str = "none";
+
+const OUTCOMES: [Outcome; 4] = [Outcome::Allowed, Outcome::Denied, Outcome::Impossible, Outcome::Suspended];
+
+/// Decisions by route. Routes are counted only on demand, so one lock for all of them will do.
+#[derive(Default)]
+pub(super) struct Routes(Mutex<HashMap<String, Route>>);
+
+struct Route {
+    counts: [u64; OUTCOMES.len()],
+    told: Told<{ OUTCOMES.len() }>,
+}
+
+impl Routes {
+    pub(super) fn count(&self, route: Option<&str>, outcome: Outcome) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let route = route.unwrap_or(NONE);
+        let route = if all.len() < MOST || all.contains_key(route) { route } else { OTHER };
+        if !all.contains_key(route) {
+            all.insert(route.to_owned(), Route { counts: [0; OUTCOMES.len()], told: Told::nobody() });
+        }
+        if let Some(Route { counts, .. }) = all.get_mut(route) {
+            counts[outcome as usize] += 1;
+        }
+    }
+
+    /// Tells the recorder what has grown.
+    pub(super) fn tell(&self) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (route, Route { counts, told }) in &mut *all {
+            let of = |outcome: usize| {
+                series(ROUTE_REQUESTS, [("route", &**route), ("result", OUTCOMES[outcome].as_str())])
+            };
+            told.tell(counts, |outcome| OUTCOMES[outcome] <= Outcome::Denied, of);
+        }
+    }
+}

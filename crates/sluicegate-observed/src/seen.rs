@@ -1,0 +1,59 @@
+//! How many different keys came lately: [`SeenLately`].
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use sluicegate_core::key::KeyRef;
+
+const MINUTE_US: u64 = 60_000_000;
+/// The most keys that are remembered: what a page or an alert needs to know is whether there are many.
+const MOST: usize = 1_024;
+
+/// The keys that came in the last minute, each by its digest, with when it came last.
+#[derive(Default)]
+pub(super) struct SeenLately(Mutex<HashMap<u64, u64>>);
+
+impl SeenLately {
+    pub(super) fn see(&self, key: KeyRef<'_>, now_us: u64) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = key.digest();
+        if seen.len() >= MOST && !seen.contains_key(&key) {
+            forget(&mut seen, now_us);
+        }
+        if seen.len() < MOST || seen.contains_key(&key) {
+            seen.insert(key, now_us);
+        }
+    }
+
+    /// How many came in the last minute; not more than 1,024.
+    pub(super) fn count(&self, now_us: u64) -> usize {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        forget(&mut seen, now_us);
+        seen.len()
+    }
+}
+
+fn forget(seen: &mut HashMap<u64, u64>, now_us: u64) {
+    seen.retain(|_, at_us| now_us.saturating_sub(*at_us) < MINUTE_US);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluicegate_core::key::Key;
+
+    #[test]
+    fn keys_count_once_for_a_minute_and_no_more_than_are_remembered() {
+        let seen = SeenLately::default();
+        for key in 0..3_000_u64 {
+            seen.see(Key::from(key % 7).as_ref(), key);
+        }
+        assert_eq!((seen.count(3_000), seen.count(59_000_000), seen.count(61_000_000)), (7, 7, 0));
+        for key in 0..3_000_u64 {
+            seen.see(Key::from(key).as_ref(), 100_000_000);
+        }
+        assert_eq!(seen.count(100_000_000), MOST);
+        seen.see(Key::from(9_999).as_ref(), 161_000_000);
+        assert_eq!(seen.count(161_000_000), 1, "old ones make room");
+    }
+}

@@ -1,0 +1,204 @@
+//! A store and its policies at one moment: [`Snapshot`], for pages and tests.
+
+use std::ops::Add;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sluicegate_core::policy::Policy;
+use sluicegate_core::store::BreakerState;
+
+use super::offenders::{Asker, Offender};
+use super::past::PastEvent;
+
+/// A store and its policies at one moment; see [`Observed::snapshot`](super::Observed::snapshot). The numbers are those of this process.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// When it was taken.
+    pub at: SystemTime,
+    /// For how long the store has been observed.
+    pub uptime: Duration,
+    /// The stores.
+    pub stores: Vec<StoreSnapshot>,
+    /// The policies that are open and have counts of their own, by name.
+    pub policies: Vec<PolicySnapshot>,
+    /// The latest events, the youngest last; at most 100.
+    pub events: Vec<PastEvent>,
+}
+
+/// How a store is doing. Counts are since it was made.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoreSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Whether it decides.
+    pub state: StoreState,
+    /// The breaker of the part of it that does worst.
+    pub breaker: BreakerState,
+    /// How often a breaker has opened.
+    pub opened: u64,
+    /// Calls that it did not answer.
+    pub errors: StoreErrors,
+    /// In how long 99 of 100 of its answers came in the last one to two minutes, at most an eighth too high; none if none was
+    /// timed.
+    pub p99: Option<Duration>,
+    /// Decisions that were made without it.
+    pub fallback_decisions: u64,
+    /// How long a part of it was not asked, in all.
+    pub in_fallback: Duration,
+    /// Keys with spending that it does not know of yet.
+    pub unsettled_keys: usize,
+    /// Keys in debt in its table in memory, or in that of its fallback.
+    pub keys: usize,
+    /// How many fit.
+    pub slots: usize,
+    /// Keys that were forgotten before they were at rest, because there was no room.
+    pub evictions: u64,
+    /// Different quotas that keys of its table in memory have [brought](sluicegate_core::RateLimiter::with_quotas).
+    pub quotas: usize,
+    /// Policies chosen by requests that were opened beyond the bound of their limit, because keys owe under all others.
+    pub policies_kept_open: u64,
+    /// Events that did not fit into the queues of those who [take](super::Observed::events) them.
+    pub events_dropped: u64,
+}
+
+/// Whether a store decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreState {
+    /// It decides.
+    Ok,
+    /// A part of it is not asked: policies decide by what they say of an outage.
+    Fallback,
+    /// It gave no answer when it was last asked.
+    Down,
+}
+
+/// Calls that a store did not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreErrors {
+    /// Not in time.
+    pub timeout: u64,
+    /// It could not be reached.
+    pub unavailable: u64,
+    /// It answered something that is no answer.
+    pub protocol: u64,
+}
+
+/// A policy at one moment. Counts are since its name was first opened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PolicySnapshot {
+    /// The policy in force.
+    pub policy: Arc<Policy>,
+    /// Decisions, by what came of them.
+    pub totals: Totals,
+    /// Units that were spent and given back.
+    pub units: Units,
+    /// Requests that were allowed when less than a fifth was left. [`minutes`](Self::minutes) have those of the last hour.
+    pub near: u64,
+    /// Decisions a second, as the mean of the last 10 seconds.
+    pub per_second: Rate,
+    /// The last 60 whole minutes, the oldest first.
+    pub minutes: Vec<Minute>,
+    /// The minute that is under way.
+    pub minute: Minute,
+    /// Requests that wait for their turn now.
+    pub waiting: usize,
+    /// Keys that were refused as suspended in the last minute.
+    pub suspended_seen: usize,
+    /// The keys that were refused most in the last 5 to 10 minutes, the one with the most certain refusals first. All keys with
+    /// more than one in 64 of the refusals are among them.
+    pub offenders: Vec<Offender>,
+    /// The keys that asked most in the last 5 to 10 minutes, refused or not, found by looking at one ask in 64.
+    pub askers: Vec<Asker>,
+}
+
+/// Decisions, by what came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Allowed at once.
+    pub allowed: u64,
+    /// Allowed after a wait.
+    pub delayed: u64,
+    /// Refused until later.
+    pub rejected: u64,
+    /// Refused because they cost more than ever passes at once.
+    pub impossible: u64,
+    /// Refused because the key is suspended.
+    pub suspended: u64,
+    /// Not decided, by a mistake in the program.
+    pub error: u64,
+}
+
+impl Totals {
+    /// The counts since then.
+    pub(super) fn since(&self, then: &Self) -> Self {
+        Self {
+            allowed: self.allowed.saturating_sub(then.allowed),
+            delayed: self.delayed.saturating_sub(then.delayed),
+            rejected: self.rejected.saturating_sub(then.rejected),
+            impossible: self.impossible.saturating_sub(then.impossible),
+            suspended: self.suspended.saturating_sub(then.suspended),
+            error: self.error.saturating_sub(then.error),
+        }
+    }
+}
+
+impl Add for Totals {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            allowed: self.allowed + other.allowed,
+            delayed: self.delayed + other.delayed,
+            rejected: self.rejected + other.rejected,
+            impossible: self.impossible + other.impossible,
+            suspended: self.suspended + other.suspended,
+            error: self.error + other.error,
+        }
+    }
+}
+
+/// Units of a policy, since its name was first opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Units {
+    /// Spent by requests.
+    pub spent: u64,
+    /// Given back: those that were asked back, of which as many count as were spent.
+    pub refunded: u64,
+    /// Charged after the fact.
+    pub charged: u64,
+}
+
+/// Decisions a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Rate {
+    /// Allowed at once.
+    pub allowed: f64,
+    /// Refused, for now or for ever.
+    pub rejected: f64,
+    /// Allowed after a wait.
+    pub delayed: f64,
+    /// Refused because the key is suspended.
+    pub suspended: f64,
+}
+
+/// One minute of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Minute {
+    /// When it began.
+    pub at: SystemTime,
+    /// Allowed, at once or after a wait.
+    pub allowed: u64,
+    /// Refused.
+    pub rejected: u64,
+    /// Of those that were allowed, the ones that left less than a fifth.
+    pub near: u64,
+}

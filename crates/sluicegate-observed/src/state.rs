@@ -1,0 +1,222 @@
+//! The counts of a store beside its policies, and their listeners: [`State`].
+//!
+//! The numbers here are the truth; recorders of the `metrics` facade are told what has been added since they were told last. So a
+//! recorder that is installed late hears of all that was counted before it, and looking a counter up, which costs more than a
+//! decision, is done once for each series.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use metrics::Key;
+use sluicegate_core::clock::Clock;
+use sluicegate_core::error::{StoreError, StoreErrorKind};
+use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::store::BreakerState;
+use sluicegate_core::store::{Event, ForwardedFault, Listener, Listeners, StoreStatus, Undecided};
+
+use super::durations::Durations;
+use super::meters::Meters;
+use super::metrics::{
+    BREAKER_OPENED, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS, POLICIES_KEPT_OPEN,
+    STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
+};
+use super::names::Name;
+use super::past::Past;
+use super::routes::Routes;
+use super::snapshot::{StoreErrors, StoreState};
+use super::timing::Timing;
+use super::told::{Told, series};
+use super::watched::WatchedKeys;
+
+/// The state of an observed store, for as long as anybody holds it.
+pub(super) struct State {
+    pub(super) name: Name,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) since_us: u64,
+    pub(super) meters: Meters,
+    pub(super) past: Arc<Past>,
+    pub(super) listeners: Listeners,
+    timing: Timing,
+    lately: Durations,
+    pub(super) watched: WatchedKeys,
+    routes: Routes,
+    pub(super) in_flight: Mutex<Vec<InFlight>>,
+    undecided: [AtomicU64; Undecided::ALL.len()],
+    faults: [AtomicU64; ForwardedFault::ALL.len()],
+    /// Calls without an answer, by kind, where no store within counts them.
+    errors: [AtomicU64; ERRORS.len()],
+    /// Events that did not fit into a queue.
+    pub(super) dropped: Arc<AtomicU64>,
+    /// Policies that limits have opened beyond their bound.
+    kept_open: AtomicU64,
+    /// Whether the last answer was none, so that each outage and its end are told once.
+    is_down: AtomicBool,
+    told: Mutex<Told<TOTALS>>,
+}
+
+const ERRORS: [&str; 3] = ["timeout", "unavailable", "protocol"];
+
+/// The places of totals: first those of each reason and kind.
+const FAULT: usize = Undecided::ALL.len();
+const ERROR: usize = FAULT + ForwardedFault::ALL.len();
+const OPENED: usize = ERROR + ERRORS.len();
+const FALLBACK: usize = OPENED + 1;
+const EVICTED: usize = FALLBACK + 1;
+const DROPPED: usize = EVICTED + 1;
+const KEPT_OPEN: usize = DROPPED + 1;
+const TOTALS: usize = KEPT_OPEN + 1;
+
+impl State {
+    pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<Past>) -> Self {
+        let timing = Timing::of(series(DURATION, [("store", name.as_str())]));
+        Self {
+            name,
+            since_us: clock.now_us(),
+            meters: Meters::new(Arc::clone(&clock)),
+            clock,
+            past,
+            listeners: Listeners::default(),
+            timing,
+            lately: Durations::new(),
+            watched: WatchedKeys::default(),
+            routes: Routes::default(),
+            in_flight: Mutex::default(),
+            undecided: Default::default(),
+            faults: Default::default(),
+            errors: Default::default(),
+            dropped: Arc::default(),
+            kept_open: AtomicU64::new(0),
+            is_down: AtomicBool::new(false),
+            told: Mutex::new(Told::nobody()),
+        }
+    }
+
+    /// Counts an answer, which stands for `weight` of them, by how long it took.
+    pub(super) fn took(&self, lasted: Duration, weight: usize) {
+        self.timing.record(lasted, weight);
+        // All that are recorded stand for equally many.
+        self.lately.record(lasted, self.clock.now_us());
+    }
+
+    /// In how long 99 of 100 answers came lately.
+    pub(super) fn p99(&self) -> Option<Duration> {
+        self.lately.percentile(99, self.clock.now_us())
+    }
+
+    pub(super) fn events_dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn kept_open(&self) -> u64 {
+        self.kept_open.load(Ordering::Relaxed)
+    }
+
+    /// The store has answered a call, or has not.
+    pub(super) fn answered(&self, error: Option<&StoreError>) {
+        let error = error.filter(|error| error.may_succeed_later());
+        if let Some(error) = error {
+            let kind = match error.kind() {
+                StoreErrorKind::Timeout => 0,
+                StoreErrorKind::Protocol => 2,
+                _ => 1,
+            };
+            // Relaxed, here and below: numbers to look at.
+            self.errors[kind].fetch_add(1, Ordering::Relaxed);
+        }
+        let is_down = error.is_some();
+        // One of all threads that see it at once tells it.
+        if self.is_down.load(Ordering::Relaxed) != is_down
+            && self.is_down.swap(is_down, Ordering::Relaxed) != is_down
+        {
+            let event = error.map_or(Event::StoreAnswers, |error| Event::StoreFails { error });
+            self.event(&event);
+        }
+    }
+
+    pub(super) fn state(&self, status: &StoreStatus) -> StoreState {
+        match &status.resilient {
+            Some(resilient) if resilient.breaker != BreakerState::Closed => StoreState::Fallback,
+            None if self.is_down.load(Ordering::Relaxed) => StoreState::Down,
+            _ => StoreState::Ok,
+        }
+    }
+
+    /// Calls without an answer: as the store within counts them, because it hides them from its callers.
+    pub(super) fn errors(&self, status: &StoreStatus) -> StoreErrors {
+        let own = |kind: usize| self.errors[kind].load(Ordering::Relaxed);
+        status.resilient.map_or_else(
+            || StoreErrors { timeout: own(0), unavailable: own(1), protocol: own(2) },
+            |resilient| StoreErrors {
+                timeout: resilient.timeouts,
+                unavailable: resilient.unavailable,
+                protocol: resilient.protocol,
+            },
+        )
+    }
+
+    /// Tells the recorder what has grown, of the store and of all policies.
+    pub(super) fn tell(&self, status: &StoreStatus) {
+        let mut totals = [0; TOTALS];
+        let counts = self.undecided.iter().chain(&self.faults);
+        for (total, count) in totals.iter_mut().zip(counts) {
+            *total = count.load(Ordering::Relaxed);
+        }
+        let errors = self.errors(status);
+        totals[ERROR..OPENED].copy_from_slice(&[errors.timeout, errors.unavailable, errors.protocol]);
+        let in_fallback = status.resilient.map_or(Duration::ZERO, |resilient| resilient.in_fallback);
+        totals[OPENED] = status.resilient.map_or(0, |resilient| resilient.opened);
+        totals[FALLBACK] = in_fallback.as_secs();
+        totals[EVICTED] = status.memory.map_or(0, |memory| memory.evictions);
+        totals[DROPPED] = self.events_dropped();
+        totals[KEPT_OPEN] = self.kept_open();
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.tell(&totals, |total| total >= ERROR, |total| self.series(total));
+        drop(told);
+        self.meters.all().iter().for_each(|meter| meter.tell());
+        self.routes.tell();
+    }
+
+    fn series(&self, total: usize) -> Key {
+        let store = ("store", self.name.as_str());
+        match total {
+            OPENED => series(BREAKER_OPENED, [store]),
+            FALLBACK => series(FALLBACK_SECONDS, [store]),
+            EVICTED => series(TABLE_EVICTIONS, [store]),
+            DROPPED => series(EVENTS_DROPPED, [store]),
+            KEPT_OPEN => series(POLICIES_KEPT_OPEN, [store]),
+            error if error >= ERROR => series(STORE_ERRORS, [store, ("kind", ERRORS[error - ERROR])]),
+            fault if fault >= FAULT => {
+                series(FORWARDED_FAULTS, [("fault", ForwardedFault::ALL[fault - FAULT].as_str())])
+            }
+            reason => series(UNDECIDED, [("reason", Undecided::ALL[reason].as_str())]),
+        }
+    }
+}
+
+/// Events from outside: from layers, and from code that does not know the store.
+impl Listener for State {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Undecided(_, why) => {
+                self.undecided[*why as usize].fetch_add(1, Ordering::Relaxed);
+            }
+            Event::PolicyKeptOpen { .. } => {
+                self.kept_open.fetch_add(1, Ordering::Relaxed);
+            }
+            Event::Routed { route, outcome } => self.routes.count(*route, *outcome),
+            Event::ForwardedFault(fault) => {
+                self.faults[*fault as usize].fetch_add(1, Ordering::Relaxed);
+            }
+            Event::PermitTaken(subject) | Event::PermitRefused(subject) => {
+                let is_refused = matches!(event, Event::PermitRefused(_));
+                if let Some(in_flight) = subject.policy {
+                    self.meters.open(in_flight).permit(is_refused);
+                }
+            }
+            _ => {}
+        }
+        self.past.event(event);
+        self.listeners.tell(event);
+    }
+}

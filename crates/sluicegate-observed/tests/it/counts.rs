@@ -1,0 +1,194 @@
+//! Counts of decisions: by policy, by what came of them, by time.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::{Key, OnOutage, Policy, RateLimiter};
+use sluicegate_observed::{Observed, PolicySnapshot, StoreState};
+use sluicegate_tests::memory::answer;
+use sluicegate_tests::memory::store;
+use sluicegate_tests::outages::{FAILS, Scene, admitted};
+use sluicegate_tests::time::START;
+
+/// A store that is observed, on a clock that both have.
+pub(super) fn observed(name: &str) -> (Observed, ManualClock) {
+    let (memory, clock) = store();
+    let observed = Observed::named(name, memory).expect("the name is free");
+    (observed, clock)
+}
+
+fn policy(store: &Observed, name: &str) -> PolicySnapshot {
+    let snapshot = store.snapshot();
+    snapshot.policies.into_iter().find(|of| of.policy.name() == name).expect("the policy is open")
+}
+
+#[test]
+fn each_policy_of_a_request_counts_its_own_answer_once() {
+    let (store, _) = observed("each-policy");
+    let [tight, wide] = ["2/min", "5/min"].map(|quota| {
+        let name = if quota == "2/min" { "tight" } else { "wide" };
+        Policy::gcra(name, quota).on(&store).expect("the policy fits the store")
+    });
+    let key = Key::from("ada");
+    for _ in 0..3 {
+        _ = answer(RateLimiter::check_all([(&tight, &key, 1), (&wide, &key, 1)]));
+    }
+    _ = answer(wide.check_cost("ada", 6));
+    _ = answer(wide.peek("ada"));
+    let (tight, wide) = (policy(&store, "tight"), policy(&store, "wide"));
+    assert_eq!((tight.totals.allowed, tight.totals.rejected, tight.units.spent), (2, 1, 2));
+    // It had room for the third, which spent nothing.
+    assert_eq!((wide.totals.allowed, wide.totals.rejected, wide.units.spent), (3, 0, 2));
+    assert_eq!(wide.totals.impossible, 1);
+    assert_eq!((tight.near, wide.near), (1, 0), "the second request left none of two");
+}
+
+#[test]
+fn charges_and_refunds_are_units_and_no_requests() {
+    let (store, _) = observed("charges");
+    let limiter = Policy::gcra("p", "10/min").refunds().on(&store).expect("the policy fits the store");
+    let mut receipt = answer(limiter.check_cost("ada", 4)).take_receipt(0).expect("it has spent");
+    _ = answer(limiter.charge("ada", 7));
+    _ = answer(limiter.refund_of(&mut receipt, "ada", 3));
+    _ = answer(limiter.refund_of(&mut receipt, "ada", 3));
+    _ = answer(limiter.reset("ada"));
+    let of = policy(&store, "p");
+    assert_eq!((of.units.spent, of.units.charged, of.units.refunded), (4, 7, 4));
+    assert_eq!(of.totals.allowed, 1);
+}
+
+#[test]
+fn a_policy_that_replaces_another_one_goes_on_counting() {
+    let (store, _) = observed("replaced");
+    let limiter = Policy::gcra("p", "1/min").on(&store).expect("the policy fits the store");
+    _ = answer(limiter.check("ada"));
+    let larger = Policy::gcra("p", "2/min").shadow().build().expect("a policy");
+    limiter.replace(larger, Inherit::Spent).expect("the policy fits the store");
+    _ = answer(limiter.check("ada"));
+    _ = answer(limiter.check("ada"));
+    let of = policy(&store, "p");
+    assert_eq!((of.totals.allowed, of.totals.rejected), (2, 1));
+    let events = store.snapshot().events;
+    assert_eq!((events.len(), events[0].what, events[0].policy.as_deref()), (1, "quota_changed", Some("p")));
+    assert_eq!(
+        (events[0].from.as_deref(), events[0].to.as_deref()),
+        (Some("1/min, enforce"), Some("2/min, shadow"))
+    );
+    drop(limiter);
+    assert!(store.snapshot().policies.is_empty(), "a policy that is closed is not shown");
+    let again = Policy::gcra("p", "2/min").on(&store).expect("the policy fits the store");
+    _ = answer(again.check("bob"));
+    assert_eq!(policy(&store, "p").totals.allowed, 3, "and counts on when it is open again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_is_delayed_and_waiting() {
+    let (store, _) = observed("waits");
+    let limiter = Policy::gcra("p", "1/s").on(&store).expect("the policy fits the store");
+    _ = answer(limiter.check("ada"));
+    let wait = Duration::from_secs(2);
+    {
+        let mut waiting = Box::pin(limiter.acquire("ada", 1, wait));
+        assert!(futures_now(waiting.as_mut()).is_none());
+        assert_eq!(policy(&store, "p").waiting, 1);
+    }
+    assert_eq!(policy(&store, "p").waiting, 0, "it has left");
+    assert!(limiter.acquire("ada", 1, wait).await.expect("memory answers").is_allowed());
+    let of = policy(&store, "p");
+    assert_eq!((of.totals.allowed, of.totals.delayed, of.waiting), (1, 2, 0));
+    assert_eq!((of.units.spent, of.units.refunded), (3, 1), "the turn that was given up came back");
+}
+
+fn futures_now<F: Future + ?Sized>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}
+
+#[test]
+fn rates_are_of_seconds_and_minutes_that_are_over() {
+    let (store, clock) = observed("rates");
+    let limiter = Policy::gcra("p", "30/h").on(&store).expect("the policy fits the store");
+    // 40 requests in the minute that the clock shows, and one in the next.
+    for second in 0..40_u64 {
+        _ = answer(limiter.check("ada"));
+        clock.set(START + Duration::from_secs(second + 1));
+    }
+    let of = policy(&store, "p");
+    assert_eq!((of.per_second.allowed, of.per_second.rejected), (0.0, 1.0));
+    clock.set(START + Duration::from_secs(60));
+    _ = answer(limiter.check("ada"));
+    let minutes = policy(&store, "p").minutes;
+    assert_eq!(minutes.len(), 60);
+    let last = minutes.last().expect("sixty");
+    assert_eq!((last.at, last.allowed, last.rejected), (UNIX_EPOCH + START, 30, 10));
+    assert_eq!(last.near, 6, "those that left 5 of 30, 4, and so on");
+    assert!(minutes[..59].iter().all(|minute| minute.allowed + minute.rejected + minute.near == 0));
+}
+
+#[test]
+fn the_99th_percentile_is_of_the_last_two_minutes() {
+    let (store, clock) = observed("p99");
+    let p99 = || store.snapshot().stores[0].p99;
+    assert_eq!(p99(), None, "nothing was asked");
+    let limiter = Policy::gcra("p", "5/min").on(&store).expect("the policy fits the store");
+    // One in 64 is timed.
+    for _ in 0..10_000 {
+        _ = answer(limiter.check("ada"));
+    }
+    assert!(p99().is_some_and(|p99| p99 > Duration::ZERO));
+    clock.advance(Duration::from_secs(120));
+    assert_eq!(p99(), None, "it was longer ago");
+}
+
+#[tokio::test]
+async fn an_outage_is_counted_as_it_is_decided() {
+    let scene = Scene::new(|builder| builder);
+    let store = Observed::named("outage", &scene.store).expect("free");
+    let limiter = Policy::fixed_window("p", "100/h").on_outage(OnOutage::Local).on(&store).expect("it fits");
+    assert_eq!(admitted(&limiter, "ada", 3), 3);
+    scene.mood(FAILS);
+    assert_eq!(admitted(&limiter, "ada", 30), 22, "this instance has a quarter, and knows of three");
+    let snapshot = store.snapshot();
+    let of = &snapshot.policies[0];
+    assert_eq!((of.totals.allowed, of.totals.rejected), (25, 8));
+    let redis = &snapshot.stores[0];
+    assert_eq!((redis.name.as_str(), redis.state, redis.opened), ("outage", StoreState::Fallback, 1));
+    assert!(redis.errors.unavailable > 0 && redis.fallback_decisions == 30);
+    assert!(redis.slots > 0, "the table is that of the fallback");
+    let events: Vec<_> = snapshot.events.iter().map(|event| event.what).collect();
+    assert_eq!(events, ["breaker_opened", "fallback_began"]);
+}
+
+#[test]
+fn a_name_is_of_one_observed_store_and_a_store_is_observed_once() {
+    let (store, _) = observed("twice");
+    let error = Observed::named("twice", store_of_memory()).expect_err("the name is taken");
+    assert_eq!(error.kind(), ConfigErrorKind::NameTaken);
+    assert!(error.to_string().contains("\"twice\""), "{error}");
+    let error = Observed::named("around", &store).expect_err("the store is observed");
+    assert!(error.to_string().contains("\"around\"") && error.to_string().contains("\"twice\""), "{error}");
+    let error = Observed::named("No name", store_of_memory()).expect_err("a blank");
+    assert!(error.to_string().contains("\"No name\""), "{error}");
+    drop(store);
+    Observed::named("twice", store_of_memory()).expect("the name is free again");
+    Observed::named("around", store_of_memory()).expect("a name that was refused is free");
+}
+
+fn store_of_memory() -> sluicegate_core::MemoryStore {
+    store().0
+}
+
+#[test]
+fn policies_beyond_the_first_256_count_together() {
+    let (store, _) = observed("many");
+    let limiters: Vec<_> = (0..300)
+        .map(|number| Policy::gcra(format!("p{number}"), "5/min").table_size(1).on(&store).expect("it fits"))
+        .collect();
+    assert!(limiters.iter().all(|limiter| answer(limiter.check("ada")).is_allowed()));
+    assert_eq!(store.snapshot().policies.len(), 256);
+    assert_eq!(store.snapshot().uptime, Duration::ZERO);
+}

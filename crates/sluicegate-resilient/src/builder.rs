@@ -1,0 +1,148 @@
+//! Putting a [`Resilient`] together.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::error::{ConfigError, ConfigErrorKind};
+use sluicegate_core::memory::MemoryStore;
+use sluicegate_core::store::{Place, Store};
+use sluicegate_core::wrap::Within;
+
+use super::counts::Counts;
+use super::deadline::Deadline;
+use super::fallback::Fallback;
+use super::parts::Parts;
+use super::settings::BreakerSettings;
+use super::settle::Settlement;
+use super::{Front, Resilient, State};
+
+/// Collects the settings of a [`Resilient`] store.
+///
+/// | setting | default | too low | too high |
+/// |---|---|---|---|
+/// | [`replicas`](Self::replicas) | 1 | a fleet on its own admits several times the limit | clients are refused in an outage although there is room |
+/// | [`fallback`](Self::fallback) | 100,000 keys | keys are forgotten during an outage | memory |
+/// | [`deadline`](Self::deadline) | that of the store | a slow answer counts as a failure, and may be spent twice | requests wait for a store that hangs |
+/// | [`breaker`](Self::breaker) | see there | a hiccup is an outage | requests wait for failures |
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_resilient::BreakerSettings;
+/// use sluicegate_core::MemoryStore;
+/// use sluicegate_resilient::Resilient;
+///
+/// # let redis = MemoryStore::new();
+/// let store = Resilient::builder(redis)
+///     .replicas(4)
+///     .fallback(MemoryStore::builder().table_size(20_000).build()?)
+///     .breaker(BreakerSettings::new().consecutive(3))
+///     .build()?;
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct ResilientBuilder {
+    store: Arc<dyn Store>,
+    replicas: u64,
+    fallback: MemoryStore,
+    deadline: Option<Duration>,
+    settings: BreakerSettings,
+    clock: Arc<dyn Clock>,
+}
+
+impl ResilientBuilder {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            replicas: 1,
+            fallback: MemoryStore::new(),
+            deadline: None,
+            settings: BreakerSettings::new(),
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// How many instances of the service share the store: on its own, each decides with that part of every quota,
+    /// rounded up. Default: 1, with which a fleet that is cut off from its store admits the limit once per instance.
+    ///
+    /// Give the number of instances that run at the same time, those of a rolling deployment
+    /// included. A limit of 10 with 4 replicas is 3 on each instance, 12 together: shares are
+    /// rounded up, so that a limit of 1 is never 0.
+    pub fn replicas(mut self, instances: u64) -> Self {
+        self.replicas = instances;
+        self
+    }
+
+    /// Where the fallback keeps its state: a store of its own, on which no other limits are. Default: a new
+    /// [`MemoryStore`] for 100,000 keys.
+    ///
+    /// It is asked at each allowed request, to keep it warm: some tens of nanoseconds beside a
+    /// network round trip.
+    pub fn fallback(mut self, memory: MemoryStore) -> Self {
+        self.fallback = memory;
+        self
+    }
+
+    /// How long the store may take, for one that has no deadline of its own. Default: none, because the stores of this family
+    /// have one, and act on what they miss.
+    ///
+    /// A call that misses it is a failure for the breaker. The units that it asked for may have been spent.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// When the store is left alone, and for how long. Default: [`BreakerSettings::new`].
+    pub fn breaker(mut self, settings: BreakerSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// By what clock the breaker pauses. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Checks the settings and makes the store.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] for 0 replicas, a deadline of 0, settings of the breaker outside of their range, and around a store
+    /// that is resilient or observed already ([`Place`]).
+    pub fn build(self) -> Result<Resilient, ConfigError> {
+        Place::Resilient.around(&*self.store)?;
+        self.build_anywhere()
+    }
+
+    /// The same around any store; the order is checked when a policy is opened.
+    pub(super) fn build_anywhere(self) -> Result<Resilient, ConfigError> {
+        let Self { store, replicas, fallback, deadline, settings, clock } = self;
+        if replicas == 0 {
+            let problem = "a store with 0 replicas: count this instance, so use at least 1";
+            return Err(ConfigError::new(ConfigErrorKind::Store, problem));
+        }
+        let deadline = Deadline::new(deadline)?;
+        settings.check()?;
+        store.has_fallback();
+        Ok(Resilient(Arc::new(Front(Arc::new(State {
+            within: Within::new(store),
+            deadline,
+            parts: Arc::new(Parts::new(settings, Arc::clone(&clock))),
+            fallback: Fallback::new(fallback.into(), replicas),
+            settlement: Settlement::default(),
+            counts: Counts::default(),
+            clock,
+        })))))
+    }
+}
+
+impl fmt::Debug for ResilientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResilientBuilder")
+            .field("replicas", &self.replicas)
+            .field("deadline", &self.deadline)
+            .field("breaker", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

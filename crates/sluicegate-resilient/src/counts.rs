@@ -1,0 +1,46 @@
+//! The counts of an outage.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluicegate_core::error::{StoreError, StoreErrorKind};
+use sluicegate_core::store::ResilientStatus;
+
+use super::parts::PartsStatus;
+
+/// The counters.
+#[derive(Default)]
+pub(super) struct Counts {
+    timeouts: AtomicU64,
+    unavailable: AtomicU64,
+    protocol: AtomicU64,
+    alone: AtomicU64,
+}
+
+impl Counts {
+    // Relaxed, here and below: numbers to look at.
+    pub(super) fn failed(&self, error: &StoreError) {
+        let count = match error.kind() {
+            StoreErrorKind::Timeout => &self.timeouts,
+            StoreErrorKind::Protocol => &self.protocol,
+            _ => &self.unavailable,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn decided_alone(&self) {
+        self.alone.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn status(&self, parts: &PartsStatus, debts: usize) -> ResilientStatus {
+        ResilientStatus {
+            breaker: parts.worst,
+            opened: parts.opened,
+            timeouts: self.timeouts.load(Ordering::Relaxed),
+            unavailable: self.unavailable.load(Ordering::Relaxed),
+            protocol: self.protocol.load(Ordering::Relaxed),
+            fallback_decisions: self.alone.load(Ordering::Relaxed),
+            in_fallback: parts.lasted,
+            debts,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Units that the fallback admitted, to be debited when the store is back.
+//!
+//! Sums per key and policy, not a list of requests: memory is bounded by keys, and one charge
+//! settles any number of requests. Units given back meanwhile are struck off. Debts beyond the
+//! bound on keys are forgotten, in favour of the client.
+//!
+//! Debts that are out to be charged follow replacements as those that lie here do: each goes on under the policy in force.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluicegate_core::key::Key;
+use sluicegate_core::store::{Inherit, PreparedPolicy};
+use smallvec::SmallVec;
+
+/// Keys whose debts are remembered. Of those beyond, what the fallback admitted stays uncounted.
+const MOST_KEYS: usize = 65_536;
+
+/// The spends of each key that the store does not know of.
+#[derive(Default)]
+pub(super) struct Debts {
+    books: Mutex<Books>,
+    /// How many keys there are, for those who only want to know whether there are any.
+    count: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Books {
+    keys: HashMap<Key, Owed>,
+    /// The policies that were replaced since debts were taken out, if any are out.
+    replaced: Option<Vec<(PreparedPolicy, PreparedPolicy, Inherit)>>,
+}
+
+/// The debts of one key, per policy; most have one.
+type Owed = SmallVec<[Debt; 1]>;
+
+/// Units that one key spent under one policy.
+#[derive(Clone)]
+pub(super) struct Debt {
+    pub(super) policy: PreparedPolicy,
+    pub(super) units: u64,
+    /// Those of the units that count suspensions of which the store was told.
+    alone: u64,
+    /// Where the store counts suspensions, and how many there were, if this is the rest of one.
+    pub(super) counted: Option<(PreparedPolicy, u64)>,
+}
+
+impl Debt {
+    fn new(policy: PreparedPolicy, units: u64) -> Self {
+        Self { policy, units, alone: 0, counted: None }
+    }
+
+    /// Whether it is the rest of a suspension, which is told to the store in another way.
+    pub(super) fn is_suspension(&self) -> bool {
+        self.policy.policy().counts_suspensions_in().is_some()
+    }
+}
+
+/// The debts of one key, of which the rest of a suspension has with it how often the key was suspended; but not what is owed alone,
+/// for that counts whatever the store says of this one.
+fn paired(owed: Owed) -> Owed {
+    let (mut rests, mut others): (Owed, Owed) = owed.into_iter().partition(Debt::is_suspension);
+    for rest in &mut rests {
+        let name = rest.policy.policy().counts_suspensions_in();
+        let is_its = |debt: &Debt| name.as_deref() == Some(debt.policy.policy().name());
+        if let Some(place) = others.iter().position(is_its) {
+            let count = &mut others[place];
+            let units = count.units.saturating_sub(count.alone);
+            rest.counted = (units > 0).then(|| (count.policy.clone(), units));
+            count.units -= units;
+        }
+    }
+    others.extend(rests);
+    others
+}
+
+impl Books {
+    /// The debt under the policy in force; none if that one has let everybody start afresh.
+    fn in_force(&self, mut debt: Debt) -> Option<Debt> {
+        for (old, new, how) in self.replaced.iter().flatten() {
+            if debt.policy.is(old) {
+                if *how == Inherit::Reset {
+                    return None;
+                }
+                debt.policy = new.clone();
+            }
+            if let Some((suspensions, _)) = &mut debt.counted
+                && suspensions.is(old)
+            {
+                *suspensions = new.clone();
+            }
+        }
+        Some(debt)
+    }
+
+    fn add(&mut self, key: Key, debt: Debt) {
+        if self.keys.len() >= MOST_KEYS && !self.keys.contains_key(&key) {
+            return;
+        }
+        let owed = self.keys.entry(key).or_default();
+        match owed.iter_mut().find(|other| other.policy.is(&debt.policy)) {
+            Some(other) => {
+                // With the quotas that the key has brought last.
+                other.policy = debt.policy;
+                other.units = other.units.saturating_add(debt.units);
+                other.alone = other.alone.saturating_add(debt.alone);
+            }
+            None => owed.push(debt),
+        }
+    }
+}
+
+impl Debts {
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many keys are in debt.
+    pub(super) fn count(&self) -> usize {
+        // Relaxed: a number to look at.
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// How many debts there are: a key has one for each policy.
+    pub(super) fn owed(&self) -> usize {
+        self.lock().keys.values().flatten().filter(|debt| debt.units > 0).count()
+    }
+
+    pub(super) fn add(&self, policy: &PreparedPolicy, key: Key, units: u64) {
+        let mut books = self.lock();
+        books.add(key, Debt::new(policy.clone(), units));
+        self.count.store(books.keys.len(), Ordering::Relaxed);
+    }
+
+    /// Suspensions of which the store was told, and which it has not counted. They were out: their policy may have been replaced.
+    pub(super) fn add_count(&self, suspensions: &PreparedPolicy, key: Key, times: u64) {
+        let mut books = self.lock();
+        let debt = Debt { alone: times, ..Debt::new(suspensions.clone(), times) };
+        if let Some(debt) = books.in_force(debt) {
+            books.add(key, debt);
+            self.count.store(books.keys.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Strikes off up to `units`: what was given back before it was debited.
+    pub(super) fn strike(&self, policy: &PreparedPolicy, key: &Key, units: u64) {
+        if self.count() == 0 {
+            return;
+        }
+        let mut books = self.lock();
+        let debt =
+            books.keys.get_mut(key).and_then(|owed| owed.iter_mut().find(|debt| debt.policy.is(policy)));
+        if let Some(debt) = debt {
+            debt.units = debt.units.saturating_sub(units);
+        }
+    }
+
+    /// Under another policy from now on, the one that replaces theirs; or forgotten, if that one starts everybody afresh.
+    pub(super) fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, how: Inherit) {
+        let mut books = self.lock();
+        if let Some(replaced) = &mut books.replaced {
+            replaced.push((old.clone(), new.clone(), how));
+        }
+        for owed in books.keys.values_mut() {
+            for debt in owed.iter_mut().filter(|debt| debt.policy.is(old)) {
+                debt.policy = new.clone();
+            }
+        }
+        if how == Inherit::Reset {
+            books.keys.retain(|_, owed| {
+                owed.retain(|debt| !debt.policy.is(new));
+                !owed.is_empty()
+            });
+            self.count.store(books.keys.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// A debt that is out goes on under the policies in force, if any was replaced since `seen` of them were.
+    pub(super) fn follow(&self, out: &mut Vec<(u64, (Key, Debt))>, seen: &mut usize) {
+        let books = self.lock();
+        let replaced = books.replaced.as_ref().map_or(0, Vec::len);
+        if replaced > *seen {
+            *seen = replaced;
+            let follows = |(parts, (key, debt))| Some((parts, (key, books.in_force(debt)?)));
+            *out = std::mem::take(out).into_iter().filter_map(follows).collect();
+        }
+    }
+
+    /// Puts back what was taken out and not charged. None is out after that.
+    pub(super) fn put_back(&self, kept: impl IntoIterator<Item = (Key, Debt)>) -> usize {
+        let (mut books, mut left) = (self.lock(), 0);
+        for (key, debt) in kept {
+            let Some(Debt { policy, units, alone, counted }) = books.in_force(debt) else { continue };
+            if let Some((suspensions, times)) = counted {
+                books.add(key.clone(), Debt::new(suspensions, times));
+            }
+            books.add(key, Debt { policy, units, alone, counted: None });
+            left += 1;
+        }
+        books.replaced = None;
+        self.count.store(books.keys.len(), Ordering::Relaxed);
+        left
+    }
+
+    /// Takes everything out, in the order of the keys, so that a run can be repeated; until what is left is
+    /// [put back](Self::put_back).
+    pub(super) fn take(&self) -> Vec<(Key, Debt)> {
+        let mut books = self.lock();
+        books.replaced = Some(Vec::new());
+        let mut keys: Vec<_> = std::mem::take(&mut books.keys).into_iter().collect();
+        self.count.store(0, Ordering::Relaxed);
+        drop(books);
+        keys.sort_unstable_by(|(one, _), (other, _)| one.as_bytes().cmp(other.as_bytes()));
+        let each = |(key, owed): (Key, Owed)| paired(owed).into_iter().map(move |debt| (key.clone(), debt));
+        keys.into_iter().flat_map(each).filter(|(_, debt)| debt.units > 0).collect()
+    }
+}

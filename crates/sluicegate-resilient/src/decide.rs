@@ -1,0 +1,248 @@
+//! The way of a call: to the store as far as its parts are asked, and to the fallback for the rest.
+//!
+//! 1. Reports about turns that the fallback gave go to the fallback.
+//! 2. Reports for several parts go to each part on its own: one that is away must not keep the
+//!    others from hearing.
+//! 3. If all parts may be asked, the store decides. Its failure counts for the breaker of the part
+//!    that it names, and the call is decided again without that part, unless it was a report, which
+//!    may have arrived.
+//! 4. If some parts are away, the call is split: see `split`. If all are, the fallback decides.
+//!
+//! Calls that report go on in a task of their own when they have to wait, so that a client that
+//! hangs up does not undo a charge.
+
+use std::sync::Arc;
+
+use sluicegate_core::Decision;
+use sluicegate_core::algorithm::Inherit;
+use sluicegate_core::error::{ConfigError, StoreError, StoreErrorKind};
+use sluicegate_core::policy::Policy;
+use sluicegate_core::store::{Ask, DecisionFuture, Listener, Mode, Place, PreparedPolicy, StoreStatus};
+use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
+use smallvec::SmallVec;
+
+use super::fallback::is_its;
+use super::parts::Leave;
+use super::reports::{Places, by_part, in_places, is_own_turn, joined};
+use super::settle::Report;
+use super::share::Share;
+use super::split::Split;
+use super::{Front, State};
+
+impl Wrap for Front {
+    type Own = Share;
+
+    fn within(&self) -> &Within<Share> {
+        &self.0.within
+    }
+
+    fn prepare(
+        &self,
+        policy: &Arc<Policy>,
+        replaces: Option<(&Share, Inherit)>,
+    ) -> Result<Share, ConfigError> {
+        self.0.fallback.prepare(policy, replaces)
+    }
+
+    fn own_place(&self) -> Option<Place> {
+        Some(Place::Resilient)
+    }
+
+    fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        match asks.iter().find_map(|ask| self.0.within.own(ask.policy()).err()) {
+            Some(foreign) => DecisionFuture::ready(Err(foreign)),
+            None => self.0.decide(asks),
+        }
+    }
+
+    fn is_idle(&self, _: &PreparedPolicy) -> bool {
+        // The fallback may know of debts that the store does not.
+        false
+    }
+
+    fn may_close(&self, policy: &PreparedPolicy) -> bool {
+        let share = self.0.within.own(policy);
+        self.0.within.may_close(policy) && share.is_ok_and(|share| self.0.fallback.may_close(share))
+    }
+
+    fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+        self.0.fallback.debts.hand_over(old, new, inherit);
+        if let Ok(share) = self.0.within.own(new) {
+            share.begin();
+        }
+    }
+
+    fn tell(&self, listener: &Arc<dyn Listener>) {
+        self.0.parts.listeners.add(Arc::clone(listener));
+    }
+
+    fn report(&self, status: &mut StoreStatus) {
+        status.resilient = Some(self.0.status());
+        status.memory = status.memory.or_else(|| self.0.fallback.stats());
+    }
+}
+
+/// The parts of the store that each of some asks is for.
+pub(super) type PartsOfEach = SmallVec<[u64; 4]>;
+
+impl State {
+    pub(super) fn decide(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
+        // Turns go to whoever gave them.
+        let (own, others): (Places, Places) =
+            (0_u8..).take(asks.len()).partition(|place| is_own_turn(&asks[usize::from(*place)]));
+        if !own.is_empty() && others.is_empty() {
+            let reason = StoreError::new(StoreErrorKind::Unavailable);
+            return DecisionFuture::ready(self.decide_alone(asks, reason));
+        }
+        if !own.is_empty() {
+            return self.report_turn(asks, &own, others);
+        }
+        let each: PartsOfEach = asks.iter().map(|ask| self.within.parts(std::slice::from_ref(ask))).collect();
+        if let Some(groups) = by_part(asks, &each) {
+            let answers = groups.into_iter().map(|places| (self.decide(&in_places(asks, &places)), places));
+            return joined(answers.collect());
+        }
+        let (leave, away) = self.parts.leave(union(&each));
+        if away == 0 {
+            return self.ask_store(asks, each, leave);
+        }
+        drop(leave);
+        let reason = "it has failed too often, and is left alone for a moment";
+        let reason = StoreError::with_source(StoreErrorKind::Unavailable, reason);
+        self.decide_apart(asks, &each, away, reason)
+    }
+
+    /// Asks the store about all of it.
+    fn ask_store(self: &Arc<Self>, asks: &[Ask<'_>], each: PartsOfEach, leave: Leave) -> DecisionFuture {
+        match self.within_store(asks.iter().copied()).now() {
+            Ok(result) => self.after_store(asks, &each, leave, result),
+            Err(answer) => {
+                let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
+                let state = Arc::clone(self);
+                self.carry_out(asks.iter().any(|ask| !ask.ask().mode().asks()), async move {
+                    let result = state.deadline.keep(answer).await;
+                    let follows = {
+                        let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
+                        state.after_store(&asks, &each, leave, result)
+                    };
+                    follows.await
+                })
+            }
+        }
+    }
+
+    /// The answer of the store within, which never knew of what the fallback let pass: the debt is struck off when it has
+    /// answered.
+    pub(super) fn within_store<'a>(&self, asks: impl Iterator<Item = Ask<'a>>) -> DecisionFuture {
+        let asks: SmallVec<[Ask<'a>; 4]> = asks
+            .map(|ask| if is_its(&ask) { ask.plainly(Mode::Refund).with_costs(&[0]) } else { ask })
+            .collect();
+        self.within.decide(&asks)
+    }
+
+    /// An answer that comes later. Its outcome is noted, with the store or without, even if nobody waits for it.
+    ///
+    /// Outside of a runtime there is nobody to hand it to; then it goes on as long as it is polled.
+    pub(super) fn carry_out(
+        self: &Arc<Self>,
+        reports: bool,
+        answer: impl Future<Output = Result<Decision, StoreError>> + Send + 'static,
+    ) -> DecisionFuture {
+        let Some(report) = reports.then(|| Report::begin(Arc::clone(self))) else {
+            return DecisionFuture::pending(answer);
+        };
+        let answer = async move {
+            let _report = report;
+            answer.await
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => {
+                let task = runtime.spawn(answer);
+                DecisionFuture::pending(async {
+                    task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
+                })
+            }
+            Err(_) => DecisionFuture::pending(answer),
+        }
+    }
+
+    /// The answer that follows from the store's.
+    fn after_store(
+        self: &Arc<Self>,
+        asks: &[Ask<'_>],
+        each: &PartsOfEach,
+        leave: Leave,
+        result: Result<Decision, StoreError>,
+    ) -> DecisionFuture {
+        match result {
+            Ok(decision) => {
+                leave.succeeded();
+                self.note_answer(asks, &decision);
+                DecisionFuture::ready(Ok(decision))
+            }
+            Err(error) if error.may_succeed_later() => {
+                self.counts.failed(&error);
+                let failed = leave.failed(&error);
+                // The report may have arrived, and is not sent twice.
+                let is_safe = asks.iter().all(|ask| ask.mode().asks());
+                self.decide_apart(asks, each, if is_safe { failed } else { u64::MAX }, error)
+            }
+            // A mistake in the program says nothing about the store.
+            Err(error) => DecisionFuture::ready(Err(error)),
+        }
+    }
+
+    /// The store has decided these asks.
+    pub(super) fn note_answer(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision) {
+        self.fallback.keep_warm(asks, decision);
+        if self.fallback.debts.count() > 0 {
+            self.settle();
+        }
+    }
+
+    /// Decides what is for other parts by the store, and the rest by the fallback.
+    ///
+    /// A part may turn out to be away only when leave to ask it is wanted, so that this goes round
+    /// until the parts that are left all give leave, or none is left.
+    fn decide_apart(
+        self: &Arc<Self>,
+        asks: &[Ask<'_>],
+        each: &PartsOfEach,
+        mut away: u64,
+        reason: StoreError,
+    ) -> DecisionFuture {
+        loop {
+            let theirs = union(each.iter().filter(|parts| **parts & away == 0));
+            if theirs == 0 {
+                self.counts.decided_alone();
+                return DecisionFuture::ready(self.decide_alone(asks, reason));
+            }
+            match self.parts.leave(theirs) {
+                (leave, 0) => {
+                    self.counts.decided_alone();
+                    let is_mine = |place: usize| each[place] & away != 0;
+                    return Split::new(self, asks, is_mine).decide(leave, reason);
+                }
+                (_, more) => away |= more,
+            }
+        }
+    }
+
+    /// Decides without the store, which could not answer for the reason given.
+    pub(super) fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
+        let decision = self.fallback.decide(asks, reason, || self.outage())?;
+        if decision.is_allowed() {
+            self.fallback.note_spending(asks, Some(&decision));
+        }
+        Ok(decision)
+    }
+
+    /// The time of an outage, and how long a request that is refused for it has to wait.
+    pub(super) fn outage(&self) -> (u64, std::time::Duration) {
+        (self.clock.now_us(), self.parts.longest_pause())
+    }
+}
+
+fn union<'a>(each: impl IntoIterator<Item = &'a u64>) -> u64 {
+    each.into_iter().fold(0, |all, parts| all | parts)
+}

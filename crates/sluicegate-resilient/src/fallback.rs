@@ -1,0 +1,227 @@
+//! Decisions while the store cannot be asked: by its policies' [`OnOutage`].
+//!
+//! The fallback hears of everything that the store lets pass, so that a client which has used up
+//! its limit does not find a fresh bucket when the store goes away. It is asked with its *share* of
+//! each quota. A cost that fits the quota and not the share is refused as in an outage, with a
+//! wait: it could pass when the store is back.
+//!
+//! A share of one of several instances does not [count refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected): it refuses
+//! requests that the whole quota lets pass, and a client that keeps to its limit would never leave a share that counts them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::Decision;
+use sluicegate_core::Quota;
+use sluicegate_core::algorithm::Inherit;
+use sluicegate_core::error::{ConfigError, StoreError};
+use sluicegate_core::memory::MemoryStats;
+use sluicegate_core::policy::{OnOutage, Policy, PolicyQuota};
+use sluicegate_core::store::{Ask, Mode, OwnQuotas, PreparedPolicy, Store};
+use sluicegate_core::store::{DecidedBy, QuotaStatus};
+use sluicegate_core::wrap::Within;
+use sluicegate_core::wrap::decide_in_outage;
+use smallvec::SmallVec;
+
+use super::debts::Debts;
+use super::share::Share;
+
+/// A store of this process, which decides with its share of each quota, and what it let pass.
+pub(super) struct Fallback {
+    store: Arc<dyn Store>,
+    replicas: u64,
+    pub(super) debts: Debts,
+}
+
+impl Fallback {
+    pub(super) fn new(store: Arc<dyn Store>, replicas: u64) -> Self {
+        Self { store, replicas, debts: Debts::default() }
+    }
+
+    /// Opens a policy's share. It leaves everything where it was if what it prepared is dropped.
+    pub(super) fn prepare(
+        &self,
+        policy: &Policy,
+        replaces: Option<(&Share, Inherit)>,
+    ) -> Result<Share, ConfigError> {
+        let own = match policy.on_outage() {
+            OnOutage::Local => Some(policy.share(policy.name(), 1, self.replicas)?),
+            _ => policy.in_outage()?,
+        };
+        let open = |own: Policy| {
+            let old = replaces.and_then(|(old, how)| Some((old.own()?, how)));
+            let own = if self.replicas > 1 { own.without_count_rejected() } else { own };
+            self.store.open(Arc::new(own), old)
+        };
+        let own = own.map(open).transpose()?;
+        Ok(Share::new(own, replaces.map(|(old, _)| old)))
+    }
+
+    /// Whether nothing is forgotten when a policy's share is closed now.
+    pub(super) fn may_close(&self, share: &Share) -> bool {
+        share.own().is_none_or(|own| self.store.may_close(own))
+    }
+
+    /// How full its table is.
+    pub(super) fn stats(&self) -> Option<MemoryStats> {
+        self.store.status().memory
+    }
+
+    /// Decides without the store, which could not answer for the reason given.
+    pub(super) fn decide(
+        &self,
+        asks: &[Ask<'_>],
+        reason: StoreError,
+        outage: impl FnOnce() -> (u64, Duration),
+    ) -> Result<Decision, StoreError> {
+        if asks.iter().any(|ask| must_be_known(ask)) {
+            return Err(reason);
+        }
+        let share = |(index, ask)| {
+            let share = in_force(ask)?;
+            let own = self.share_of(ask, &share);
+            Some((index, ask, share, own))
+        };
+        let shares: SmallVec<[_; 4]> = (0_u8..).zip(asks).filter_map(share).collect();
+        let local: SmallVec<[(u8, Ask<'_>); 4]> = shares
+            .iter()
+            .map(|(index, ask, share, own)| (*index, local(ask, share).under(own.as_ref())))
+            .collect();
+        decide_in_outage(asks, &local, Some(&*self.store), outage)
+    }
+
+    /// Remembers what was spent without the store, to be debited when it is back.
+    ///
+    /// The whole cost is owed even if the share was smaller: the store counts whole quotas. Of an ask for as much as there is,
+    /// that is what the fallback has granted, where its decision is told.
+    pub(super) fn note_spending(&self, asks: &[Ask<'_>], decision: Option<&Decision>) {
+        for (place, ask) in asks.iter().enumerate() {
+            let ask = &decision.map_or(*ask, |decision| taken(*ask, place, decision));
+            // Requests that no quota of the policy has counted stay uncounted; a charge is known to be owed, whatever the policy.
+            let counts = match ask.mode() {
+                Mode::Charge => true,
+                mode => mode.spends() && ask.policy().policy().on_outage() == OnOutage::Local,
+            };
+            if counts {
+                self.debts.add(&ask.prepared(), ask.key().to_key(), ask.cost());
+            } else {
+                self.strike(ask);
+            }
+        }
+    }
+
+    /// Tells the fallback what the store has decided, so that it does not start from rest when it is needed.
+    pub(super) fn keep_warm(&self, asks: &[Ask<'_>], decision: &Decision) {
+        if !decision.is_allowed() {
+            return;
+        }
+        for (place, ask) in asks.iter().enumerate() {
+            let Some(share) = in_force(ask) else { continue };
+            let own = self.share_of(ask, &share);
+            let local = taken(*ask, place, decision).on(&share).under(own.as_ref());
+            let local = match ask.mode() {
+                // A suspension is a debt, and as long in every share.
+                Mode::Charge if ask.policy().policy().is_of_suspension() => local.plainly(Mode::Charge),
+                // As far as it fits: a share is smaller than what the store may let through here.
+                // Leased units are spent by this process, whoever decides by then.
+                Mode::Spend | Mode::Reserve { .. } | Mode::Take | Mode::Lease | Mode::Charge => {
+                    local.plainly(Mode::Spend)
+                }
+                Mode::Refund if is_its(ask) => {
+                    self.strike(ask);
+                    local
+                }
+                Mode::Refund | Mode::Return => local.plainly(Mode::Refund),
+                Mode::Reset => local,
+                _ => continue,
+            };
+            drop(self.store.decide(&[local]));
+        }
+    }
+
+    /// Where the key stands under the share of a policy, if it has one and the fallback says so. A quota that it names for an outage
+    /// tells nothing of its own.
+    pub(super) fn look<'a>(&self, ask: Ask<'a>) -> Option<Option<(&'a Policy, Decision)>> {
+        let share = share(ask.policy()).filter(|_| ask.policy().policy().on_outage() == OnOutage::Local)?;
+        let own = self.share_of(&ask, share);
+        let look = self.store.decide(&[ask.on(share).under(own.as_ref())]).now().ok();
+        Some(look.and_then(Result::ok).map(|decision| (&**share.policy(), decision)))
+    }
+
+    /// The share of the quotas that the key of an ask brings, made once: at least a unit of each. None where the policy names a quota
+    /// for an outage, which is for all keys.
+    fn share_of(&self, ask: &Ask<'_>, share: &PreparedPolicy) -> Option<Arc<OwnQuotas>> {
+        let own = ask.own().filter(|_| ask.policy().policy().on_outage() == OnOutage::Local)?;
+        let made = own.prepared(share, || {
+            let (whole, replicas) = (ask.numbers(), self.replicas);
+            let a_unit = |of: &PolicyQuota| {
+                let of = of.quota();
+                Quota::new(of.limit().div_ceil(replicas), of.period())
+                    .burst(of.burst_size().div_ceil(replicas))
+            };
+            let share = whole
+                .share(whole.name(), 1, replicas)
+                .or_else(|_| whole.with_quotas(&whole.quotas().iter().map(a_unit).collect::<Vec<_>>()))?;
+            Ok::<_, ConfigError>(OwnQuotas::new(Arc::new(share)))
+        });
+        // What cannot be shared at all is decided whole.
+        Some(made.unwrap_or_else(|_| Arc::new(OwnQuotas::new(Arc::clone(ask.numbers())))))
+    }
+
+    /// Strikes off the debt what is given back of what the fallback has let pass, or may have.
+    fn strike(&self, ask: &Ask<'_>) {
+        if ask.mode().gives_back() && (is_its(ask) || ask.receipt().is_none()) {
+            self.debts.strike(ask.policy(), &ask.key().to_key(), ask.cost());
+        }
+    }
+}
+
+/// Whether it is about what the fallback let pass.
+pub(super) fn is_its(ask: &Ask<'_>) -> bool {
+    ask.receipt().is_some_and(|receipt| receipt.decided_by() == DecidedBy::Fallback)
+}
+
+/// The spend that an ask for as much as there is, or for a lease, came to; any other ask as it is.
+fn taken<'a>(ask: Ask<'a>, place: usize, decision: &Decision) -> Ask<'a> {
+    let own = decision.quotas().iter().filter(|status| status.policy_index() == place);
+    ask.granted(own.map(QuotaStatus::spent).min().unwrap_or(0))
+}
+
+/// The share of a policy that is open on a `Resilient` store.
+fn opened_share(policy: &PreparedPolicy) -> Option<&Share> {
+    Within::opened(policy).map(|(_, share)| share)
+}
+
+/// The share of a policy, as the fallback has prepared it.
+fn share(policy: &PreparedPolicy) -> Option<&PreparedPolicy> {
+    opened_share(policy)?.own()
+}
+
+/// The share that an ask is for, if its policy decides by itself: a question is answered by the one in force, and what was spent
+/// under a policy is that one's to give back.
+fn in_force<'a>(ask: &Ask<'a>) -> Option<Cow<'a, PreparedPolicy>> {
+    let share = opened_share(ask.policy())?;
+    if ask.mode().asks() { share.in_force() } else { share.own().map(Cow::Borrowed) }
+}
+
+/// The ask as one of the fallback.
+fn local<'a>(ask: &Ask<'a>, share: &'a PreparedPolicy) -> Ask<'a> {
+    let local = ask.on(share);
+    match ask.mode() {
+        // Units of a share are not leased: the store would never hear of them.
+        Mode::Lease => local.with_costs(&[0]),
+        // A receipt of the store is by another clock.
+        mode if !is_its(ask) => local.plainly(mode),
+        _ => local,
+    }
+}
+
+/// Whether only the store can do it: who resets a key wants it to be so everywhere, and a turn of the store is the store's,
+/// which may or may not have heard of it.
+pub(super) fn must_be_known(ask: &Ask<'_>) -> bool {
+    match ask.mode() {
+        Mode::Reset => true,
+        mode => mode.is_of_turn() && !is_its(ask),
+    }
+}

@@ -1,0 +1,236 @@
+//! Keeps rate limits in force while their store is away: [`Resilient`], a store around a store.
+//!
+//! ```
+//! use sluicegate_core::{OnOutage, Policy};
+//! use sluicegate_resilient::Resilient;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let redis = sluicegate_core::MemoryStore::new();
+//! let store = Resilient::builder(redis).replicas(4).build()?; // four instances of this service
+//! let search = Policy::gcra("search", "100/min").on(&store)?; // 25 here while the store is away
+//! let payment = Policy::gcra("payment", "5/min").on_outage(OnOutage::Deny).on(&store)?;
+//! assert!(search.check("ada").await?.is_allowed() && payment.check("ada").await?.is_allowed());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # When not to use it
+//! Around a [`MemoryStore`](sluicegate_core::MemoryStore), which cannot fail.
+//!
+//! # What it guards against
+//! | what goes wrong | what happens without it | with it |
+//! |---|---|---|
+//! | the store refuses connections | each request asks in vain | after five failures it is left alone, for 0.2 to 1 s at a time |
+//! | it hangs | each request waits for the deadline | only the first few do, and a trial now and then |
+//! | it is back | all callers rush to it | a tenth of the calls at first, all after a second |
+//! | it lost a node | requests of that node fail | only that node's limits fall back |
+//! | units were spent meanwhile | no store counted them | they are charged to it when it is back |
+//!
+//! # How it is made
+//! A breaker for each part of the store says whether it is asked ([`BreakerSettings`]). What it is
+//! not asked is decided by each policy's `OnOutage`: by the fallback, a memory store with a share
+//! of each quota, or by nobody. The fallback notes what it let pass as debts, and one background
+//! task at a time charges them to the store. All of these are separate files that know nothing of
+//! each other; `decide` leads a call past them.
+//!
+//! # Locking
+//! Breakers have no lock. Debts and the list of parts that are away have a mutex each, never held
+//! together or across an await. Listeners are told when no lock is held.
+
+mod breaker;
+mod builder;
+mod close;
+mod counts;
+mod deadline;
+mod debts;
+mod decide;
+mod fallback;
+mod parts;
+mod reports;
+mod settings;
+mod settle;
+mod share;
+mod split;
+mod suspended;
+
+use std::sync::Arc;
+
+use sluicegate_core::clock::Clock;
+use sluicegate_core::store::Store;
+pub use sluicegate_core::store::{BreakerState, ResilientStatus};
+use sluicegate_core::wrap::Within;
+
+pub use self::builder::ResilientBuilder;
+pub use self::close::Unsettled;
+use self::counts::Counts;
+use self::deadline::Deadline;
+use self::fallback::Fallback;
+use self::parts::Parts;
+pub use self::settings::BreakerSettings;
+use self::settle::Settlement;
+use self::share::Share;
+
+/// Puts a breaker and a fallback around a store, so that its outage is not one of the service.
+///
+/// While the store answers, it decides. When it fails, or is left alone after it has failed too often, each policy's
+/// [`OnOutage`](sluicegate_core::OnOutage) says what happens: this process decides with its share of the quota ([`OnOutage::Local`](sluicegate_core::OnOutage::Local), the
+/// default), requests pass uncounted, or they are refused. [`Decision::decided_by`](sluicegate_core::Decision::decided_by) tells who has decided.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redis = sluicegate_core::MemoryStore::new();
+/// use sluicegate_core::{OnOutage, Policy};
+/// use sluicegate_resilient::Resilient;
+///
+/// let store = Resilient::builder(redis).replicas(4).build()?; // four instances of this service
+/// let search = Policy::gcra("search", "100/min").on(&store)?; // 25 here while the store is out of reach
+/// let payment = Policy::gcra("payment", "5/min").on_outage(OnOutage::Deny).on(&store)?;
+/// assert!(search.check("ada").await?.is_allowed());
+/// assert_eq!(store.status().fallback_decisions, 0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What an outage admits
+/// With a limit of L and N instances of `replicas(N)`, each falls back to `ceil(L/N)`: all together admit at most
+/// `N * ceil(L/N)` per window on their own, besides what the store admitted before. The fallback is kept warm by what the
+/// store admits, so that toppling the store hands nobody a fresh bucket on an instance that knows them. When the store
+/// is back, what the fallback admitted is charged to it, as far as it still counts; between the first answer and that
+/// charge the store may admit what it does not know of yet. A charge that is not answered in time may have arrived, and is
+/// not repeated. A call that was not answered in time may have been counted by the store and by the fallback: such a key
+/// has spent a unit too many, never one too few.
+///
+/// A policy that [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected) counts them in an outage only with one replica.
+/// With more, an instance refuses requests of clients that keep to the limit, because its share is smaller. If such refusals
+/// counted, these clients would be refused until the outage is over.
+///
+/// # When a part of it is away
+/// A store may have [parts](Store::parts) that fail on their own, such as the nodes of a Cluster; each has a breaker. Of a request
+/// whose limits live in several of them, only those of the part that is away are left to the fallback, and the store
+/// decides the rest: all pass, or nothing is spent. The fallback lets nothing wait then, and the decision says
+/// [`DecidedBy::Fallback`](sluicegate_core::store::DecidedBy::Fallback).
+///
+/// # When a process ends
+/// [`close`](Self::close) charges what is owed before the process ends. Dropped without it, or killed during an outage, a process
+/// takes its debts and its warm fallback along: the one that follows knows of neither, and admits `ceil(L/N)` anew.
+///
+/// # What is not survived
+/// [`RateLimiter::reset`](sluicegate_core::RateLimiter::reset) reports an outage as an error, because a key must not come back when the
+/// store does. A refund during an outage strikes off what the fallback has noted; what the store counted before stays
+/// spent. A turn that the store gave and that is given up during an outage is lost; it is spent at its time.
+///
+/// # An outage, played
+/// Four instances share a limit of eight. On its own each has two, and what they let pass is noted
+/// as a debt:
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::error::StoreErrorKind;
+/// use sluicegate_core::limiter::Inherit;
+/// use sluicegate_resilient::BreakerState;
+/// use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture};
+/// use sluicegate_core::wrap::{Within, Wrap};
+/// use sluicegate_core::{ConfigError, MemoryStore, Policy, Store, StoreError};
+/// use sluicegate_resilient::Resilient;
+///
+/// /// A store that nobody reaches.
+/// struct Gone(Within);
+///
+/// impl Wrap for Gone {
+///     type Own = ();
+///
+///     fn within(&self) -> &Within {
+///         &self.0
+///     }
+///
+///     fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
+///         Ok(())
+///     }
+///
+///     fn ask(&self, _: &[Ask<'_>]) -> DecisionFuture {
+///         DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable).unsent()))
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let gone: Arc<dyn Store> = Arc::new(Gone(Within::new(MemoryStore::new())));
+/// let store = Resilient::builder(gone).replicas(4).build()?;
+/// let search = Policy::gcra("search", "8/h").on(&store)?;
+///
+/// let mut passed = 0;
+/// for _ in 0..6 {
+///     let decision = search.check("ada").await?;
+///     assert_eq!(decision.decided_by(), DecidedBy::Fallback);
+///     passed += u32::from(decision.is_allowed());
+/// }
+/// assert_eq!(passed, 2);
+/// let status = store.status();
+/// assert_eq!(status.breaker, BreakerState::Open); // after five failures in a row
+/// assert_eq!((status.fallback_decisions, status.debts), (6, 1));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Resilient(Arc<Front>);
+
+/// The part that limiters hold: calls that have to wait take a share of the state along.
+struct Front(Arc<State>);
+
+/// The sum of its parts: a deadline for the store, a breaker for each part of it, and a fallback with its debts.
+struct State {
+    within: Within<Share>,
+    deadline: Deadline,
+    parts: Arc<Parts>,
+    fallback: Fallback,
+    settlement: Settlement,
+    counts: Counts,
+    clock: Arc<dyn Clock>,
+}
+
+impl Resilient {
+    /// A store around `store`, with the defaults: see [`ResilientBuilder`]. Around one of a higher [`Place`](sluicegate_core::store::Place)
+    /// it opens no policy.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "`build_anywhere` refuses settings only, and a test builds the defaults"
+    )]
+    pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
+        let store = ResilientBuilder::new(store.into()).build_anywhere();
+        store.expect("the defaults are possible")
+    }
+
+    /// Begins a store around `store` with other settings.
+    pub fn builder(store: impl Into<Arc<dyn Store>>) -> ResilientBuilder {
+        ResilientBuilder::new(store.into())
+    }
+
+    /// How it is doing: for a gauge, a health page, an alarm. Every change of the breaker is also a line in the log, by
+    /// `tracing`.
+    ///
+    /// Cheap enough to be read by each scrape: it takes one short lock and reads a few counters.
+    ///
+    /// ```
+    /// use sluicegate_resilient::BreakerState;
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_resilient::Resilient;
+    ///
+    /// let store = Resilient::new(MemoryStore::new());
+    /// let status = store.status();
+    /// assert_eq!(status.breaker, BreakerState::Closed);
+    /// assert!(status.in_fallback.is_zero());
+    /// ```
+    pub fn status(&self) -> ResilientStatus {
+        self.0.0.status()
+    }
+}
+
+impl State {
+    fn status(&self) -> ResilientStatus {
+        self.counts.status(&self.parts.status(), self.fallback.debts.count())
+    }
+}
+
+sluicegate_core::store_handle!(Resilient, status);

@@ -1,0 +1,201 @@
+//! The parts of a store that fail on their own, each with a breaker: [`Parts`], and the [`Leave`]
+//! to ask some of them.
+//!
+//! A store in one piece has one part. A Cluster has up to 64, groups of hash slots, because a node
+//! that hangs says nothing about the others. The outage as a whole begins with the first part that
+//! is left alone and ends with the last one that is asked again; its length is what a gauge shows.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sluicegate_core::clock::Clock;
+use sluicegate_core::error::StoreError;
+use sluicegate_core::store::BreakerState;
+use sluicegate_core::store::{Event, Listeners};
+use smallvec::SmallVec;
+
+use super::breaker::{Breaker, Change, Pass};
+use super::settings::BreakerSettings;
+
+/// As many parts as a store may name: the bits of [`Store::parts`](sluicegate_core::Store::parts).
+const PARTS: usize = 64;
+
+/// A breaker for each part of a store.
+pub(super) struct Parts {
+    settings: BreakerSettings,
+    breakers: Box<[Breaker]>,
+    clock: Arc<dyn Clock>,
+    opened: AtomicU64,
+    outage: Mutex<Outage>,
+    pub(super) listeners: Listeners,
+}
+
+/// Which parts are not asked, and since when there is one.
+#[derive(Clone, Copy, Default)]
+struct Outage {
+    parts: u64,
+    since_us: u64,
+    before: Duration,
+}
+
+/// Leave to ask some parts of the store. Dropped without a result, it makes room for others.
+///
+/// Leave holds a trial's place where a breaker is half open. So it must not be kept
+/// beyond the call: it is moved into the call's future, and dropped with it.
+pub(super) struct Leave {
+    parts: Arc<Parts>,
+    passes: SmallVec<[(usize, Pass); 1]>,
+}
+
+/// The visible state of all breakers.
+pub(super) struct PartsStatus {
+    /// That of the part that does worst.
+    pub(super) worst: BreakerState,
+    pub(super) opened: u64,
+    /// How long at least one of them was not closed.
+    pub(super) lasted: Duration,
+}
+
+/// The parts that these bits name.
+fn each(parts: u64) -> impl Iterator<Item = usize> {
+    (0..PARTS).filter(move |part| parts >> part & 1 == 1)
+}
+
+impl Parts {
+    pub(super) fn new(settings: BreakerSettings, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            settings,
+            breakers: (0..PARTS).map(|_| Breaker::new()).collect(),
+            clock,
+            opened: AtomicU64::new(0),
+            outage: Mutex::default(),
+            listeners: Listeners::default(),
+        }
+    }
+
+    /// Leave to ask those of these parts whose breakers give it, and the others, which are to be left alone.
+    pub(super) fn leave(self: &Arc<Self>, parts: u64) -> (Leave, u64) {
+        let mut leave = Leave { parts: Arc::clone(self), passes: SmallVec::new() };
+        let (now_us, mut away) = (self.clock.now_us(), 0);
+        for part in each(parts) {
+            match self.breakers[part].admit(&self.settings, now_us) {
+                Some(pass) => leave.passes.push((part, pass)),
+                None => away |= 1 << part,
+            }
+        }
+        (leave, away)
+    }
+
+    /// Whether all of these parts are asked as if nothing had happened.
+    pub(super) fn are_closed(&self, parts: u64) -> bool {
+        each(parts).all(|part| self.breakers[part].state() == BreakerState::Closed)
+    }
+
+    /// The longest that one of the parts is left alone from now.
+    pub(super) fn longest_pause(&self) -> Duration {
+        let now_us = self.clock.now_us();
+        self.breakers.iter().map(|breaker| breaker.pause(now_us)).max().unwrap_or_default()
+    }
+
+    pub(super) fn status(&self) -> PartsStatus {
+        let (outage, now_us) = (*self.outage(), self.clock.now_us());
+        let current = if outage.parts == 0 { 0 } else { now_us.saturating_sub(outage.since_us) };
+        PartsStatus {
+            worst: self.breakers.iter().map(Breaker::state).max().unwrap_or(BreakerState::Closed),
+            // Relaxed: a number to look at.
+            opened: self.opened.load(Ordering::Relaxed),
+            lasted: outage.before + Duration::from_micros(current),
+        }
+    }
+
+    fn outage(&self) -> MutexGuard<'_, Outage> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_opening(&self, part: usize, pause: Duration, error: &StoreError, now_us: u64) {
+        // Relaxed: a number to look at.
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let before = {
+            let mut outage = self.outage();
+            if outage.parts == 0 {
+                outage.since_us = now_us;
+            }
+            let before = outage.parts;
+            outage.parts |= 1 << part;
+            before
+        };
+        if before >> part & 1 == 0 {
+            let error: &(dyn std::error::Error + 'static) = error;
+            tracing::error!(
+                error,
+                part,
+                ?pause,
+                "the rate limit store fails: policies now decide by what they say of an outage"
+            );
+        }
+        self.listeners.tell(&Event::BreakerOpened { part, pause, error });
+        if before == 0 {
+            self.listeners.tell(&Event::FallbackBegan);
+        }
+    }
+
+    fn note_closing(&self, part: usize, now_us: u64) {
+        let ended = {
+            let mut outage = self.outage();
+            let before = outage.parts;
+            outage.parts &= !(1 << part);
+            (before != 0 && outage.parts == 0).then(|| {
+                let lasted = Duration::from_micros(now_us.saturating_sub(outage.since_us));
+                outage.before += lasted;
+                lasted
+            })
+        };
+        self.listeners.tell(&Event::BreakerClosed { part });
+        if let Some(lasted) = ended {
+            tracing::info!(part, ?lasted, "the rate limit store decides again");
+            self.listeners.tell(&Event::FallbackEnded { lasted });
+        }
+    }
+}
+
+impl Leave {
+    /// The parts have answered.
+    pub(super) fn succeeded(mut self) {
+        let parts = Arc::clone(&self.parts);
+        for (part, pass) in self.passes.drain(..) {
+            let now_us = parts.clock.now_us();
+            if let Some(Change::Closed) = parts.breakers[part].succeeded(pass, &parts.settings, now_us) {
+                parts.note_closing(part, now_us);
+            }
+        }
+    }
+
+    /// The part that the error names has failed; if it names none of these, all have. Says which.
+    pub(super) fn failed(mut self, error: &StoreError) -> u64 {
+        let named = self.passes.iter().any(|(part, _)| *part == error.part());
+        let parts = Arc::clone(&self.parts);
+        let mut failed = 0;
+        for (part, pass) in self.passes.drain(..) {
+            if named && part != error.part() {
+                parts.breakers[part].left(pass);
+                continue;
+            }
+            failed |= 1 << part;
+            let now_us = parts.clock.now_us();
+            if let Some(Change::Opened { pause }) = parts.breakers[part].failed(pass, &parts.settings, now_us)
+            {
+                parts.note_opening(part, pause, error, now_us);
+            }
+        }
+        failed
+    }
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        for (part, pass) in self.passes.drain(..) {
+            self.parts.breakers[part].left(pass);
+        }
+    }
+}

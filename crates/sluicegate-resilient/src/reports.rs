@@ -1,0 +1,95 @@
+//! Reports of facts, which cannot be refused: to each part of the store on its own, and to the
+//! fallback what is its.
+//!
+//! A report cannot be refused and must not be lost because of others beside it, so it is never
+//! all-or-nothing over parts.
+
+use std::sync::Arc;
+
+use sluicegate_core::Decision;
+use sluicegate_core::error::{StoreError, StoreErrorKind};
+use sluicegate_core::store::{Ask, DecisionFuture, Mode};
+use sluicegate_core::wrap::OwnedAsk;
+use smallvec::SmallVec;
+
+use super::State;
+use super::fallback::is_its;
+
+/// The places of some asks of a call.
+pub(super) type Places = SmallVec<[u8; 4]>;
+
+/// Whether it is about a turn that the fallback gave, or about what it spent beside one of the store's.
+pub(super) fn is_own_turn(ask: &Ask<'_>) -> bool {
+    ask.mode().is_of_turn() && is_its(ask)
+}
+
+/// The asks in these places.
+pub(super) fn in_places<'a>(asks: &[Ask<'a>], places: &Places) -> SmallVec<[Ask<'a>; 4]> {
+    places.iter().map(|place| asks[usize::from(*place)]).collect()
+}
+
+/// The places of asks that only report what has happened, by the part that they are for, if there are several such: each part
+/// hears of its own once, whatever becomes of the others.
+pub(super) fn by_part(asks: &[Ask<'_>], parts_of_each: &[u64]) -> Option<SmallVec<[Places; 2]>> {
+    let is_report = |ask: &Ask<'_>| !ask.mode().asks() && !ask.mode().is_of_turn();
+    if !asks.iter().all(is_report) || parts_of_each.iter().all(|parts| *parts == parts_of_each[0]) {
+        return None;
+    }
+    let mut groups: SmallVec<[(u64, Places); 2]> = SmallVec::new();
+    for (place, parts) in (0_u8..).zip(parts_of_each) {
+        match groups.iter_mut().find(|(of, _)| of == parts) {
+            Some((_, places)) => places.push(place),
+            None => groups.push((*parts, [place].into_iter().collect())),
+        }
+    }
+    Some(groups.into_iter().map(|(_, places)| places).collect())
+}
+
+/// The answers about all asks of a call as one. With an error it waits for all of them, too.
+///
+/// The answer is an error if one of them is, and then says nothing about the others, which have
+/// happened all the same.
+pub(super) fn joined(answers: SmallVec<[(DecisionFuture, Places); 2]>) -> DecisionFuture {
+    if answers.iter().all(|(answer, _)| answer.known().is_some()) {
+        let pieces = answers.into_iter().map(|(answer, places)| match answer.now() {
+            Ok(result) => result.map(|decision| (decision, places)),
+            Err(_) => Err(StoreError::new(StoreErrorKind::NothingAsked)),
+        });
+        let pieces: Result<SmallVec<[_; 2]>, StoreError> = pieces.collect();
+        return DecisionFuture::ready(pieces.and_then(Decision::joined));
+    }
+    DecisionFuture::pending(async {
+        let mut pieces = SmallVec::<[_; 2]>::new();
+        let mut failed = None;
+        for (answer, places) in answers {
+            match answer.await {
+                Ok(decision) => pieces.push((decision, places)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or_else(|| Decision::joined(pieces), Err)
+    })
+}
+
+impl State {
+    /// Reports a turn that the store gave, and what the fallback spent beside it: that is given back if the turn is.
+    pub(super) fn report_turn(
+        self: &Arc<Self>,
+        asks: &[Ask<'_>],
+        own: &Places,
+        others: Places,
+    ) -> DecisionFuture {
+        let own: Vec<OwnedAsk> = in_places(asks, own).iter().map(OwnedAsk::new).collect();
+        let state = Arc::clone(self);
+        let answer = self.decide(&in_places(asks, &others)).map(move |result| {
+            if result.as_ref().is_ok_and(Decision::is_allowed) {
+                let given_up = own.iter().map(OwnedAsk::ask).filter(|ask| ask.mode() == Mode::Return);
+                let refunds: SmallVec<[Ask<'_>; 4]> = given_up.map(|ask| ask.in_mode(Mode::Refund)).collect();
+                // Its answer is of no use to anybody.
+                let _ = state.decide_alone(&refunds, StoreError::new(StoreErrorKind::Unavailable));
+            }
+            result
+        });
+        joined([(answer, others)].into_iter().collect())
+    }
+}

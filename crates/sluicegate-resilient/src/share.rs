@@ -1,0 +1,62 @@
+//! The share of a policy by which the fallback decides: [`Share`].
+//!
+//! A request that waits for a store which does not answer may be decided here long after it came, and its policy may have been
+//! replaced meanwhile. The old share's buckets are at rest by then, as their keys went on under the new one: decided by the old
+//! share, such a request would find a burst that is spent already. So it is decided by the share in force.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sluicegate_core::store::{PreparedPolicy, WeakPolicy};
+
+/// A policy's share, opened on the fallback, if it decides by itself in an outage.
+pub(super) struct Share {
+    own: Option<PreparedPolicy>,
+    /// How many policies it has come after.
+    number: u64,
+    terms: Arc<Terms>,
+}
+
+/// Common to a policy and all that replace it.
+#[derive(Default)]
+struct Terms {
+    /// The number of the one in force.
+    newest: AtomicU64,
+    /// Its share. Weak, so that the handle of an old one keeps none open that was replaced since.
+    in_force: Mutex<Option<WeakPolicy>>,
+}
+
+impl Share {
+    /// The share of a policy, and of the one that it is to replace.
+    pub(super) fn new(own: Option<PreparedPolicy>, replaces: Option<&Self>) -> Self {
+        match replaces {
+            Some(old) => Self { own, number: old.number + 1, terms: Arc::clone(&old.terms) },
+            None => Self { own, number: 0, terms: Arc::default() },
+        }
+    }
+
+    /// From now on it is in force, in the place of those before it.
+    pub(super) fn begin(&self) {
+        let mut in_force = self.terms.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        *in_force = self.own.as_ref().map(PreparedPolicy::downgrade);
+        // Release: whoever reads the number finds the share under the lock.
+        self.terms.newest.store(self.number, Ordering::Release);
+    }
+
+    /// The one that was opened for this policy.
+    pub(super) fn own(&self) -> Option<&PreparedPolicy> {
+        self.own.as_ref()
+    }
+
+    /// The one that decides now: this policy's own, or that of the last one that has replaced it, if that decides by itself.
+    pub(super) fn in_force(&self) -> Option<Cow<'_, PreparedPolicy>> {
+        let own = self.own.as_ref()?;
+        // Acquire, with the release in `begin`.
+        if self.terms.newest.load(Ordering::Acquire) == self.number {
+            return Some(Cow::Borrowed(own));
+        }
+        let in_force = self.terms.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(in_force.as_ref().and_then(WeakPolicy::upgrade).map_or(Cow::Borrowed(own), Cow::Owned))
+    }
+}

@@ -1,0 +1,233 @@
+//! A call that is decided in two places: by the store for the parts that are asked, and by the fallback for the others.
+//!
+//! All of it passes or nothing does. The fallback is asked first, because it is here: its spends can be given back at once when
+//! the store refuses. It lets nothing wait, so that what the store counts is counted when the request goes on.
+
+use std::sync::Arc;
+
+use sluicegate_core::Decision;
+use sluicegate_core::clock::micros;
+use sluicegate_core::error::StoreError;
+use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::store::{Ask, DecisionFuture, Mode, judge};
+use sluicegate_core::wrap::OwnedAsk;
+use smallvec::SmallVec;
+
+use super::State;
+use super::fallback::must_be_known;
+use super::parts::Leave;
+use super::reports::Places;
+
+/// A call on its way through both.
+///
+/// # Invariants
+/// - What the fallback has spent is given back, owed, or spent for good: one of the three, whatever
+///   becomes of the future.
+/// - The store is asked to spend only if the fallback lets the request pass; otherwise it is only
+///   looked at.
+/// - A report is made only of a request that goes on.
+pub(super) struct Split {
+    state: Arc<State>,
+    /// Asks of parts that are away, with their places.
+    mine: Side,
+    /// Asks of the other parts.
+    theirs: Side,
+    /// Whether the fallback has spent something of which nobody has heard yet.
+    is_open: bool,
+}
+
+#[derive(Default)]
+struct Side {
+    places: Places,
+    asks: Vec<OwnedAsk>,
+}
+
+impl Side {
+    fn push(&mut self, place: u8, ask: &Ask<'_>) {
+        self.places.push(place);
+        self.asks.push(OwnedAsk::new(ask));
+    }
+
+    /// These asks, with their places.
+    fn which(&self, is_asked: impl Fn(&Ask<'_>) -> bool) -> (SmallVec<[Ask<'_>; 4]>, Places) {
+        let each = self.asks.iter().map(OwnedAsk::ask).zip(self.places.iter().copied());
+        each.filter(|(ask, _)| is_asked(ask)).unzip()
+    }
+}
+
+impl Split {
+    pub(super) fn new(state: &Arc<State>, asks: &[Ask<'_>], is_mine: impl Fn(usize) -> bool) -> Self {
+        let (mut mine, mut theirs) = (Side::default(), Side::default());
+        for (place, ask) in (0_u8..).zip(asks) {
+            let side = if is_mine(usize::from(place)) { &mut mine } else { &mut theirs };
+            side.push(place, ask);
+        }
+        Self { state: Arc::clone(state), mine, theirs, is_open: false }
+    }
+
+    /// Decides all of it; the reason is why some parts cannot be asked.
+    pub(super) fn decide(mut self, leave: Leave, reason: StoreError) -> DecisionFuture {
+        if self.mine.asks.iter().any(|ask| must_be_known(&ask.ask())) {
+            return DecisionFuture::ready(Err(reason));
+        }
+        let mine = match self.decide_mine(reason) {
+            Ok(mine) => mine,
+            Err(error) => return DecisionFuture::ready(Err(error)),
+        };
+        let goes_on = mine.as_ref().is_none_or(|(decision, _)| decision.is_allowed());
+        self.is_open = goes_on && mine.is_some();
+        let (theirs, places) = self.theirs.which(|ask| goes_on || ask.mode().asks());
+        if theirs.is_empty() {
+            // Nothing but reports, which are not made of a request that is refused.
+            return DecisionFuture::ready(Decision::joined(mine));
+        }
+        let asks = theirs.iter().map(|ask| if goes_on { *ask } else { ask.looking() });
+        let answer = self.state.within_store(asks);
+        let reports = theirs.iter().any(|ask| !ask.mode().asks());
+        drop(theirs);
+        match answer.now() {
+            Ok(result) => DecisionFuture::ready(self.after_store(mine, places, leave, result)),
+            Err(answer) => {
+                let state = Arc::clone(&self.state);
+                state.clone().carry_out(reports, async move {
+                    let result = state.deadline.keep(answer).await;
+                    self.after_store(mine, places, leave, result)
+                })
+            }
+        }
+    }
+
+    /// The fallback's answer to the asks of the parts that are away, if it has one.
+    fn decide_mine(&self, reason: StoreError) -> Result<Option<Piece>, StoreError> {
+        let (asks, places) = self.mine.which(|ask| ask.mode().asks());
+        if asks.is_empty() {
+            return Ok(None);
+        }
+        let asks: SmallVec<[Ask<'_>; 4]> = asks
+            .into_iter()
+            .map(
+                |ask| if matches!(ask.mode(), Mode::Reserve { .. }) { ask.in_mode(Mode::Spend) } else { ask },
+            )
+            .collect();
+        let decision = self.state.fallback.decide(&asks, reason, || self.state.outage())?;
+        let delay = decision.delay();
+        if !delay.is_zero() {
+            // A queue spaces what it lets go.
+            let decision = self.give_back(decision, Mode::Return);
+            let refused = |status: QuotaStatus| status.refused_for_us(micros(delay));
+            return Ok(decision.map(|(decision, places)| (restated(&decision, refused), places)));
+        }
+        Ok(Some((decision, places)))
+    }
+
+    /// The answer to the whole request, when the store has answered about its asks in these places.
+    fn after_store(
+        mut self,
+        mine: Option<Piece>,
+        places: Places,
+        leave: Leave,
+        result: Result<Decision, StoreError>,
+    ) -> Result<Decision, StoreError> {
+        self.is_open = false;
+        let goes_on = mine.as_ref().is_none_or(|(decision, _)| decision.is_allowed());
+        let undone = |mine: Option<Piece>| {
+            let (decision, places) = mine?;
+            match decision.is_allowed() {
+                true => self.give_back(decision, Mode::Refund),
+                false => Some((decision, places)),
+            }
+        };
+        match result {
+            Ok(theirs) if goes_on && theirs.is_allowed() => {
+                leave.succeeded();
+                let (asks, _) = self.theirs.which(|_| true);
+                self.state.note_answer(&asks, &theirs);
+                let reported = self.report_mine();
+                let pieces = [mine, reported, Some((theirs, places))];
+                Decision::joined(pieces.into_iter().flatten())
+            }
+            Ok(theirs) => {
+                leave.succeeded();
+                let (asks, _) = self.theirs.which(|ask| ask.mode().asks());
+                let theirs =
+                    if goes_on { theirs } else { restated(&theirs, |status| as_asked(status, &asks)) };
+                Decision::joined([undone(mine), Some((theirs, places))].into_iter().flatten())
+            }
+            Err(error) if error.may_succeed_later() => {
+                self.state.counts.failed(&error);
+                leave.failed(&error);
+                drop(undone(mine));
+                let mut all = self.mine.which(|_| true);
+                let theirs = self.theirs.which(|_| true);
+                all.0.extend(theirs.0);
+                all.1.extend(theirs.1);
+                let decision = self.state.decide_alone(&all.0, error)?;
+                Decision::joined([(decision, all.1)])
+            }
+            Err(error) => {
+                drop(undone(mine));
+                Err(error)
+            }
+        }
+    }
+
+    /// The asks of the fallback have passed: they are owed, and what was only to be reported is reported.
+    fn report_mine(&self) -> Option<Piece> {
+        let (asked, _) = self.mine.which(|ask| ask.mode().asks());
+        self.state.fallback.note_spending(&asked, None);
+        let (reports, places) = self.mine.which(|ask| !ask.mode().asks());
+        if reports.is_empty() {
+            return None;
+        }
+        Some((self.state.decide_alone(&reports, unasked()).ok()?, places))
+    }
+
+    /// Where the keys stand after what the fallback has spent is given back.
+    fn give_back(&self, decision: Decision, how: Mode) -> Option<Piece> {
+        let (asks, places) = self.mine.which(|ask| ask.mode().asks());
+        let receipts: SmallVec<[_; 4]> = (0..asks.len()).map(|ask| decision.receipt(ask)).collect();
+        let asks: SmallVec<[Ask<'_>; 4]> = asks
+            .iter()
+            .zip(&receipts)
+            .map(|(ask, receipt)| match receipt {
+                Some(receipt) => ask.in_mode(how).of(receipt),
+                None => ask.in_mode(Mode::Refund).with_costs(&[0]),
+            })
+            .collect();
+        let decision = self.state.fallback.decide(&asks, unasked(), || self.state.outage()).ok()?;
+        Some((decision, places))
+    }
+}
+
+impl Drop for Split {
+    fn drop(&mut self) {
+        if self.is_open {
+            // Nobody waits for the store's answer any longer, and what the fallback has spent stays spent.
+            let (asks, _) = self.mine.which(|ask| ask.mode().asks());
+            self.state.fallback.note_spending(&asks, None);
+        }
+    }
+}
+
+/// A decision about some of the asks, with their places.
+type Piece = (Decision, Places);
+
+/// No store was asked, and nobody sees this.
+fn unasked() -> StoreError {
+    StoreError::new(sluicegate_core::error::StoreErrorKind::NothingAsked)
+}
+
+/// The same decision, where each quota stands otherwise.
+fn restated(decision: &Decision, how: impl Fn(QuotaStatus) -> QuotaStatus) -> Decision {
+    judge(decision.at_us(), 0, decision.quotas().iter().copied().map(how)).by(decision.decided_by())
+}
+
+/// A look, as an answer to an ask that would wait.
+fn as_asked(status: QuotaStatus, asks: &[Ask<'_>]) -> QuotaStatus {
+    match asks.get(status.policy_index()).map(Ask::mode) {
+        Some(Mode::Reserve { longest }) if !status.is_impossible() && status.available_after() <= longest => {
+            status.with_more_after_us(micros(status.available_after()))
+        }
+        _ => status,
+    }
+}
