@@ -123,6 +123,13 @@ impl RateLimiter {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Whether both are the same handle, for keys with the same [quotas of their own](Self::with_quotas) if they have any: for what is
+    /// derived from [`policy`](Self::policy) and kept. Two that were made of equal quotas at different times may be told apart.
+    #[inline]
+    pub fn decides_like(&self, other: &Self) -> bool {
+        self.is(other) && self.1.as_ref().map(Arc::as_ptr) == other.1.as_ref().map(Arc::as_ptr)
+    }
+
     /// The policy in force: that of the code, or as an [override](super::Overrides) has it; for a key with
     /// [quotas of its own](Self::with_quotas), with these.
     pub fn policy(&self) -> Arc<Policy> {

@@ -1,14 +1,15 @@
 //! Quotas that requests bring for their keys.
 
 use http::{Request, StatusCode};
+use serde_json::json;
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{Key, MemoryStore, Policy, Quota};
 use sluicegate_tower::key::{HeaderKey, RequestView};
-use sluicegate_tower::limits::ChosenQuotas;
+use sluicegate_tower::limits::{ChosenQuotas, Limits};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
-use crate::support::{Handler, described, number, send, service, store};
+use crate::support::{Handler, described, number, problem, send, service, store};
 
 /// A request of a customer, whose plan stands in a header.
 fn of(customer: &str, plan: &str) -> Request<()> {
@@ -54,7 +55,17 @@ async fn each_customer_is_held_to_its_own_quota_and_told_of_it() {
                 let status = if round < own { StatusCode::OK } else { StatusCode::TOO_MANY_REQUESTS };
                 assert_eq!(response.status(), status, "round {round} of {own}");
                 assert_eq!(number(&response, "x-ratelimit-limit"), Some(own));
-                assert_eq!(described(&response, "ratelimit").unwrap()[0].0, "api");
+                let told = ["ratelimit-policy", "ratelimit"]
+                    .map(|field| described(&response, field).unwrap()[0].clone());
+                assert_eq!(told.each_ref().map(|(name, _)| &**name), ["api", "api"]);
+                assert_eq!((told[0].1["q"], told[1].1["r"]), (own, own.saturating_sub(round + 1)));
+                if round < own {
+                    let policy = handler.last_seen().unwrap().policy().unwrap().to_string();
+                    assert_eq!(policy, format!("api: {own}/h (sliding-log)"));
+                } else {
+                    let body = problem(response).await;
+                    assert_eq!((&body["limit"], &body["violated-policies"]), (&json!(own), &json!(["api"])));
+                }
             }
         }
         let none = send(&service, of(&name(99), "")).await;
@@ -62,6 +73,20 @@ async fn each_customer_is_held_to_its_own_quota_and_told_of_it() {
         assert_eq!(handler.last_seen().unwrap().policy().map(Policy::name), Some("api"));
         assert!(described(&send(&service, of(&name(0), "all")).await, "ratelimit").is_none());
         assert_eq!(send(&service, of(&name(0), "closed")).await.status(), StatusCode::PAYMENT_REQUIRED);
+    }
+}
+
+#[tokio::test]
+async fn an_explanation_names_the_quota_of_the_key() {
+    let (store, _) = store();
+    let limits = Limits::new(limit(&store).quota_by(plan));
+    for (plan, numbers) in [
+        ("5/h", "api: 5/h (sliding-log)"),
+        ("70/d", "api: 70/d (sliding-log)"),
+        ("", "api: 2/h (sliding-log)"),
+    ] {
+        let explained = limits.explain(&of("ada", plan)).await;
+        assert_eq!(explained.limits[0].asks.as_ref().unwrap().policy.to_string(), numbers);
     }
 }
 
