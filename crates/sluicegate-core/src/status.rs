@@ -17,6 +17,10 @@ pub struct StoreStatus {
     pub memory: Option<MemoryStats>,
     /// How much it has refused by itself, if it keeps refusals.
     pub deny_cache: Option<DenyCacheStatus>,
+    /// How many different quotas keys have [brought](crate::RateLimiter::with_quotas) that are in use in its table in memory, or in that of
+    /// its fallback: for each policy with any, by its name, of the quota that has the most. At most 65,535 of each; beyond, other quotas
+    /// are refused until one of them is no longer in use.
+    pub quotas: Vec<(String, usize)>,
 }
 
 /// How full a `DenyCache` is, and how much it has refused. Counts are since it was made.
@@ -88,9 +92,6 @@ pub struct MemoryStats {
     /// Keys that had to make room under policies with [`OnFull::Inherit`](crate::policy::OnFull::Inherit), and left their debt to
     /// keys that come after. If it grows, keys that have spent nothing are refused: make the [table](crate::memory::MemoryStoreBuilder::table_size) larger.
     pub inherited: u64,
-    /// Different quotas that keys have [brought](crate::RateLimiter::with_quotas), counted once per quota of a policy. At most 65,535 of
-    /// each: beyond, other quotas are refused until one of them is no longer in use.
-    pub quotas: usize,
 }
 
 /// How a `Resilient` store is doing. Counts are since it was made.

@@ -9,7 +9,7 @@ use sluicegate_core::store::DecidedBy;
 
 use super::answer::{Answer, Judgement};
 use super::lanes::Lanes;
-use super::metrics::{NEAR, REQUESTS, SUSPENSIONS, UNITS};
+use super::metrics::{NEAR, QUOTAS_REFUSED, REQUESTS, SUSPENSIONS, UNITS};
 use super::snapshot::{Totals, Units};
 use super::told::series;
 
@@ -25,7 +25,9 @@ const ANSWERS: usize = Answer::ALL.len();
 /// In the order of [`of_whom`].
 const ALL_WHO_DECIDE: [DecidedBy; 5] =
     [DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Lease, DecidedBy::Cache, DecidedBy::Outage];
-pub(super) const COUNTERS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
+/// The last one: it counts least.
+const REFUSED_QUOTAS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
+pub(super) const COUNTERS: usize = REFUSED_QUOTAS + 1;
 
 /// The counts of a policy, in all modes that it had.
 pub(super) struct Counts(Lanes<COUNTERS>);
@@ -65,6 +67,10 @@ impl Counts {
         self.0.add([(SUSPENDED, 1)]);
     }
 
+    pub(super) fn quotas_refused(&self) {
+        self.0.add([(REFUSED_QUOTAS, 1)]);
+    }
+
     pub(super) fn sums(&self) -> Sums {
         Sums(self.0.sums())
     }
@@ -100,6 +106,10 @@ impl Sums {
         Units { spent: self.0[SPENT_UNITS], refunded: self.0[REFUNDED], charged: self.0[CHARGED] }
     }
 
+    pub(super) fn quotas_refused(&self) -> u64 {
+        self.0[REFUSED_QUOTAS]
+    }
+
     pub(super) fn near(&self) -> u64 {
         self.0[NEAR_ITS_LIMIT]
     }
@@ -115,6 +125,7 @@ pub(super) fn series_of(policy: &str, counter: usize) -> Key {
         CHARGED => units("charged"),
         NEAR_ITS_LIMIT => series(NEAR, [policy]),
         SUSPENDED => series(SUSPENSIONS, [policy]),
+        REFUSED_QUOTAS => series(QUOTAS_REFUSED, [policy]),
         request => {
             let (of_whom, answer) = ((request - REQUEST) / ANSWERS, (request - REQUEST) % ANSWERS);
             let by = match ALL_WHO_DECIDE[of_whom % ALL_WHO_DECIDE.len()] {

@@ -21,6 +21,7 @@ use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Judgement};
+use super::counts::Counts;
 use super::meter::{Meter, Refusal};
 use super::mine;
 use super::state::State;
@@ -101,14 +102,21 @@ impl Wrap for Front {
     }
 
     fn observe(&self, event: &Event<'_>) {
-        if let Event::Suspended { subject, lasts, .. } = event
-            && let Some(policy) = subject.policy.filter(|_| !lasts.is_zero())
+        let counted = match event {
+            Event::Suspended { subject, lasts, .. } if !lasts.is_zero() => {
+                Some((subject, Counts::suspended as fn(&_)))
+            }
+            Event::QuotasRefused(subject) => Some((subject, Counts::quotas_refused as fn(&_))),
+            _ => None,
+        };
+        if let Some((subject, count)) = counted
+            && let Some(policy) = subject.policy
         {
             // Under the name that the policy is counted as, which none knows here if its limiter is on a store around this one.
             let limiter = self.limiters().get(policy);
             let counted_as =
                 limiter.map(|limiter| limiter.with_policy(|policy| policy.counted_as().to_owned()));
-            self.state.meters.known(counted_as.as_deref().unwrap_or(policy)).counts().suspended();
+            count(self.state.meters.known(counted_as.as_deref().unwrap_or(policy)).counts());
         }
         self.state.event(event);
     }

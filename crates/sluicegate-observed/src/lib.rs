@@ -53,7 +53,7 @@ use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::key::{AsKey, Key};
 use sluicegate_core::limiter::RateLimiter;
 use sluicegate_core::store::BreakerState;
-use sluicegate_core::store::{Event, Listener, Store};
+use sluicegate_core::store::{Event, Listener, Store, StoreStatus};
 use sluicegate_core::wrap::Within;
 
 pub use self::answer::Answer;
@@ -202,15 +202,16 @@ impl Observed {
     pub fn snapshot(&self) -> Snapshot {
         let State { meters, past, clock, since_us, .. } = &*self.0.state;
         let now_us = clock.now_us();
-        let limiters = self.0.limiters().all();
+        let (limiters, status) = (self.0.limiters().all(), Store::status(&*self.0));
         let policies = limiters.iter().filter_map(|limiter| {
             let meter = limiter.with_policy(|policy| meters.get(policy.name()))?;
-            Some(meter.snapshot(limiter))
+            let key_quotas = limiter.with_policy(|policy| refresh::quotas_in_use(&status, policy.name()));
+            Some(meter.snapshot(limiter, key_quotas))
         });
         Snapshot {
             at: UNIX_EPOCH + Duration::from_micros(now_us),
             uptime: Duration::from_micros(now_us.saturating_sub(*since_us)),
-            stores: vec![self.store_snapshot()],
+            stores: vec![self.store_snapshot(&status)],
             policies: policies.collect(),
             events: past.events(),
         }
@@ -222,9 +223,8 @@ impl Observed {
         self.0.state.meters.get(policy)?.offenders().find(reference)
     }
 
-    fn store_snapshot(&self) -> StoreSnapshot {
-        let status = Store::status(&*self.0);
-        let (errors, state) = (self.0.state.errors(&status), self.0.state.state(&status));
+    fn store_snapshot(&self, status: &StoreStatus) -> StoreSnapshot {
+        let (errors, state) = (self.0.state.errors(status), self.0.state.state(status));
         let (resilient, memory) = (status.resilient, status.memory);
         StoreSnapshot {
             name: self.name().to_owned(),
@@ -239,7 +239,6 @@ impl Observed {
             keys: memory.map_or(0, |memory| memory.keys),
             slots: memory.map_or(0, |memory| memory.slots),
             evictions: memory.map_or(0, |memory| memory.evictions),
-            quotas: memory.map_or(0, |memory| memory.quotas),
             policies_kept_open: self.0.state.kept_open(),
             events_dropped: self.0.state.events_dropped(),
         }

@@ -141,7 +141,7 @@ impl Meter {
         &self.counts
     }
 
-    pub(super) fn snapshot(&self, limiter: &RateLimiter) -> PolicySnapshot {
+    pub(super) fn snapshot(&self, limiter: &RateLimiter, key_quotas: usize) -> PolicySnapshot {
         let (sums, now_us) = (self.counts.sums(), self.clock.now_us());
         let Recent { seconds, minutes, minute: (began, running) } =
             self.rates.recent(now_us, Tally::of(&sums));
@@ -151,6 +151,8 @@ impl Meter {
             totals: sums.totals(),
             units: sums.units(),
             near: sums.near(),
+            key_quotas,
+            key_quotas_refused: sums.quotas_refused(),
             per_second: rate(&seconds.totals),
             minutes: minutes.iter().map(|(at, tally)| minute(*at, tally)).collect(),
             minute: minute(began, &running),

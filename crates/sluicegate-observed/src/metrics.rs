@@ -45,7 +45,8 @@ pub(super) const UNSETTLED_KEYS: &str = "rate_limit_unsettled_keys";
 pub(super) const TABLE_KEYS: &str = "rate_limit_table_keys";
 pub(super) const TABLE_SLOTS: &str = "rate_limit_table_slots";
 pub(super) const TABLE_EVICTIONS: &str = "rate_limit_table_evictions_total";
-pub(super) const TABLE_QUOTAS: &str = "rate_limit_table_quotas";
+pub(super) const QUOTAS_IN_USE: &str = "rate_limit_key_quotas";
+pub(super) const QUOTAS_REFUSED: &str = "rate_limit_key_quotas_refused_total";
 pub(super) const POLICIES_KEPT_OPEN: &str = "rate_limit_policies_kept_open_total";
 pub(super) const LEASED_UNITS: &str = "rate_limit_leased_units";
 pub(super) const LEASED_KEYS: &str = "rate_limit_leased_keys";
@@ -75,7 +76,8 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_breaker_opened_total`, `rate_limit_fallback_seconds_total` | counter | `store` |
 /// | `rate_limit_unsettled_keys`, `rate_limit_table_keys`, `rate_limit_table_slots` | gauge | `store` |
 /// | `rate_limit_table_evictions_total`, `rate_limit_policies_kept_open_total` | counter | `store` |
-/// | `rate_limit_table_quotas` | gauge | `store` |
+/// | `rate_limit_key_quotas` | gauge | `policy`; at most 65,535 |
+/// | `rate_limit_key_quotas_refused_total` | counter | `policy` |
 /// | `rate_limit_leased_units`, `rate_limit_leased_keys`, `rate_limit_refusals_kept` | gauge | `store` |
 /// | `rate_limit_policy_info` | gauge | `policy`, `algorithm` (of several each, as `gcra, fixed-window`), `mode` (`enforce`, `shadow`, `off`), `hidden`; 1, and 0 for what it was before |
 /// | `rate_limit_quota`, `rate_limit_quota_period_seconds` | gauge | `policy`, `quota` (its id, or its place) |
@@ -84,7 +86,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
-pub const METRICS: [Metric; 32] = {
+pub const METRICS: [Metric; 33] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -127,10 +129,16 @@ pub const METRICS: [Metric; 32] = {
             "Keys that the table in memory forgot before they were at rest.",
         ),
         metric(
-            TABLE_QUOTAS,
+            QUOTAS_IN_USE,
             Gauge,
-            &["store"],
-            "Different quotas that keys in the table in memory have brought.",
+            &["policy"],
+            "Different quotas of keys that are in use in memory, of at most 65,535.",
+        ),
+        metric(
+            QUOTAS_REFUSED,
+            Counter,
+            &["policy"],
+            "Quotas of keys that were refused, because as many different ones are in use as may be.",
         ),
         metric(
             POLICIES_KEPT_OPEN,

@@ -9,8 +9,8 @@ use sluicegate_core::store::{Store, StoreStatus};
 
 use super::Observed;
 use super::metrics::{
-    BREAKER_STATE, IN_FLIGHT, LEASED_KEYS, LEASED_UNITS, POLICY_INFO, QUOTA, QUOTA_PERIOD, REFUSALS_KEPT,
-    REMAINING_RATIO, SUSPENDED_SEEN, TABLE_KEYS, TABLE_QUOTAS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
+    BREAKER_STATE, IN_FLIGHT, LEASED_KEYS, LEASED_UNITS, POLICY_INFO, QUOTA, QUOTA_PERIOD, QUOTAS_IN_USE,
+    REFUSALS_KEPT, REMAINING_RATIO, SUSPENDED_SEEN, TABLE_KEYS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
 };
 use super::told::series;
 use super::watched::Left;
@@ -26,7 +26,7 @@ impl Observed {
         let left = self.0.state.watched.look(self.0.limiters()).await;
         let status = Store::status(&*self.0);
         let mut gauges = self.0.gauges.lock().unwrap_or_else(PoisonError::into_inner);
-        gauges.tell(self.of_store(&status).chain(self.of_policies()).chain(left.iter().map(of_key)));
+        gauges.tell(self.of_store(&status).chain(self.of_policies(&status)).chain(left.iter().map(of_key)));
     }
 
     /// Tells the counts to the recorder that is installed now, and binds what was bound before there was one. A recorder hears of
@@ -48,7 +48,6 @@ impl Observed {
             (UNSETTLED_KEYS, status.resilient.map(|resilient| number(resilient.debts))),
             (TABLE_KEYS, status.memory.map(|memory| number(memory.keys))),
             (TABLE_SLOTS, status.memory.map(|memory| number(memory.slots))),
-            (TABLE_QUOTAS, status.memory.map(|memory| number(memory.quotas))),
             (LEASED_UNITS, status.leases.map(|leases| number(leases.held))),
             (LEASED_KEYS, status.leases.map(|leases| number(leases.keys))),
             (REFUSALS_KEPT, status.deny_cache.map(|cache| number(cache.keys))),
@@ -57,7 +56,7 @@ impl Observed {
     }
 
     /// Of the policies that are open and have counts of their own, and of requests in flight.
-    fn of_policies(&self) -> impl Iterator<Item = (Key, f64)> {
+    fn of_policies(&self, status: &StoreStatus) -> impl Iterator<Item = (Key, f64)> {
         let state = &self.0.state;
         let limiters = self.0.limiters().all();
         let policies = limiters.into_iter().filter_map(|limiter| {
@@ -66,7 +65,9 @@ impl Observed {
             let of = [("policy", policy.name())];
             let waiting = (series(WAITING, of), number(limiter.waiting()));
             let suspended = (series(SUSPENDED_SEEN, of), number(meter.suspended_seen()));
-            Some(about(&policy).into_iter().chain([waiting, suspended]))
+            let quotas = policy.takes_quotas().then(|| number(quotas_in_use(status, policy.name())));
+            let quotas = quotas.map(|quotas| (series(QUOTAS_IN_USE, of), quotas));
+            Some(about(&policy).into_iter().chain([waiting, suspended]).chain(quotas))
         });
         let in_flight = state.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let permits = in_flight
@@ -74,6 +75,11 @@ impl Observed {
             .map(|of| (series(IN_FLIGHT, [("policy", of.name())]), number(of.in_use_in_all())));
         policies.flatten().chain(permits)
     }
+}
+
+/// How many different quotas of keys are in use under the policy of this name.
+pub(super) fn quotas_in_use(status: &StoreStatus, policy: &str) -> usize {
+    status.quotas.iter().filter(|(name, _)| name == policy).map(|(_, quotas)| *quotas).max().unwrap_or(0)
 }
 
 /// The policy, and its quotas.

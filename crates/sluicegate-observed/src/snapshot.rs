@@ -55,8 +55,6 @@ pub struct StoreSnapshot {
     pub slots: usize,
     /// Keys that were forgotten before they were at rest, because there was no room.
     pub evictions: u64,
-    /// Different quotas that keys of its table in memory have [brought](sluicegate_core::RateLimiter::with_quotas).
-    pub quotas: usize,
     /// Policies chosen by requests that were opened beyond the bound of their limit, because keys owe under all others.
     pub policies_kept_open: u64,
     /// Events that did not fit into the queues of those who [take](super::Observed::events) them.
@@ -109,6 +107,10 @@ pub struct PolicySnapshot {
     pub waiting: usize,
     /// Keys that were refused as suspended in the last minute.
     pub suspended_seen: usize,
+    /// Different quotas that keys have [brought](sluicegate_core::RateLimiter::with_quotas) and that are in use in memory, of at most 65,535.
+    pub key_quotas: usize,
+    /// Quotas of keys that were refused, because as many different ones were in use.
+    pub key_quotas_refused: u64,
     /// The keys that were refused most in the last 5 to 10 minutes, the one with the most certain refusals first. All keys with
     /// more than one in 64 of the refusals are among them.
     pub offenders: Vec<Offender>,

@@ -78,7 +78,10 @@ impl Wrap for Front {
 
     fn report(&self, status: &mut StoreStatus) {
         status.resilient = Some(self.0.status());
-        status.memory = status.memory.or_else(|| self.0.fallback.stats());
+        if status.memory.is_none() {
+            let StoreStatus { memory, quotas, .. } = self.0.fallback.status();
+            (status.memory, status.quotas) = (memory, quotas);
+        }
     }
 }
 

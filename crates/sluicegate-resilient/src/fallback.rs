@@ -16,9 +16,8 @@ use sluicegate_core::Decision;
 use sluicegate_core::Quota;
 use sluicegate_core::algorithm::Inherit;
 use sluicegate_core::error::{ConfigError, StoreError};
-use sluicegate_core::memory::MemoryStats;
 use sluicegate_core::policy::{OnOutage, Policy, PolicyQuota};
-use sluicegate_core::store::{Ask, Mode, OwnQuotas, PreparedPolicy, Store};
+use sluicegate_core::store::{Ask, Mode, OwnQuotas, PreparedPolicy, Store, StoreStatus};
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use sluicegate_core::wrap::Within;
 use sluicegate_core::wrap::decide_in_outage;
@@ -63,9 +62,9 @@ impl Fallback {
         share.own().is_none_or(|own| self.store.may_close(own))
     }
 
-    /// How full its table is.
-    pub(super) fn stats(&self) -> Option<MemoryStats> {
-        self.store.status().memory
+    /// How its table is doing.
+    pub(super) fn status(&self) -> StoreStatus {
+        self.store.status()
     }
 
     /// Decides without the store, which could not answer for the reason given.

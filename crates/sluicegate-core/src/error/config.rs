@@ -64,6 +64,8 @@ pub enum ConfigErrorKind {
     OtherStore,
     /// A policy that this store cannot keep, although others can.
     Unsupported,
+    /// Quotas of a key, when as many different ones are in use as the store has room for.
+    QuotasExhausted,
     /// An override that changes nothing, ends before it begins or too late, or is by an operator without a name.
     Override,
     /// A store that cannot be built with these settings.

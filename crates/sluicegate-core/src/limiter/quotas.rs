@@ -20,9 +20,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use arc_swap::{ArcSwap, Guard};
 
 use super::handle::{Current, InForce, Pinned, RateLimiter};
-use crate::error::ConfigError;
+use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Quotas;
-use crate::store::{OwnQuotas, PreparedPolicy};
+use crate::store::{Event, OwnQuotas, PreparedPolicy, Subject};
 
 /// Limiters that are kept by their quotas: fewer than a store has room for, which may then free the quotas that nobody brings any more.
 const MOST: usize = 16_384;
@@ -96,7 +96,7 @@ impl RateLimiter {
                 // An override ends by its time, which the base looks at.
                 let is_overridden = self.0.current.load().over.is_some();
                 let pinned = Arc::new(Pinned {
-                    own: self.own_policy(),
+                    own: base.own_policy(),
                     epoch,
                     replacements: if is_overridden { u64::MAX } else { replacements },
                     quotas: Some(OwnNumbers {
@@ -137,8 +137,19 @@ impl RateLimiter {
         }
         let prepared = opened.under(Arc::new(OwnQuotas::new(Arc::new(policy))));
         let store = &*self.0.store;
-        store.admit(&prepared).map_err(|error| error.in_policy(opened.policy().name()))?;
+        store.admit(&prepared).map_err(|error| {
+            if error.kind() == ConfigErrorKind::QuotasExhausted {
+                store.notice(&Event::QuotasRefused(Subject::of(opened.policy().name())));
+            }
+            error.in_policy(opened.policy().name())
+        })?;
         Ok(prepared.with_short_way_of(store))
+    }
+}
+
+impl OwnNumbers {
+    pub(super) fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 }
 

@@ -130,12 +130,15 @@ impl Replaced {
 
 impl RateLimiter {
     /// The policy as code has put it in force, by opening or [replacing](Self::replace) it: what holds again when the override
-    /// is over that stands now.
+    /// is over that stands now. For a key with [quotas of its own](Self::with_quotas), it has these.
     pub fn own_policy(&self) -> Arc<Policy> {
-        if let Some(pinned) = self.1.as_ref().filter(|pinned| pinned.epoch.is_some()) {
-            return Arc::clone(&pinned.own);
-        }
-        Arc::clone(&self.0.own.lock().unwrap_or_else(PoisonError::into_inner).policy)
+        let own = match self.1.as_ref().filter(|pinned| pinned.epoch.is_some()) {
+            Some(pinned) => Arc::clone(&pinned.own),
+            None => Arc::clone(&self.0.own.lock().unwrap_or_else(PoisonError::into_inner).policy),
+        };
+        let quotas = self.1.as_ref().and_then(|pinned| pinned.quotas.as_ref());
+        // Where it cannot have them, its own decide.
+        quotas.and_then(|own_numbers| own.under(own_numbers.quotas()).ok()).map_or(own, Arc::new)
     }
 
     /// The override that is in force, if there is one.

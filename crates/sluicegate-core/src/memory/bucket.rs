@@ -199,7 +199,7 @@ impl Buckets {
                     "no room for the quotas of {}: {MOST_PLANS} different ones of keys are in use under this policy, which is the most",
                     own.policy()
                 );
-                Err(ConfigError::new(ConfigErrorKind::Unsupported, problem))
+                Err(ConfigError::new(ConfigErrorKind::QuotasExhausted, problem))
             }
         }
     }
@@ -239,6 +239,16 @@ impl Buckets {
     pub(super) fn has_older(&self) -> bool {
         // Relaxed: it is false only long after the last state that matters.
         self.has_older.load(Ordering::Relaxed)
+    }
+
+    /// The name of the policy.
+    pub(super) fn name(&self) -> &str {
+        self.policy.name()
+    }
+
+    /// How many different quotas of keys are in use, of the quota that has the most.
+    pub(super) fn quotas_in_use(&self) -> usize {
+        self.each.iter().map(|bucket| bucket.rules.in_use()).max().unwrap_or(0)
     }
 
     /// Whether no key was ever in debt, or the last debt is over. Of keys that owe no more than a burst nothing is noted: this is

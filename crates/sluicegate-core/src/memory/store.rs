@@ -1,5 +1,6 @@
 //! The store of one process: [`MemoryStore`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -123,8 +124,18 @@ impl Inner {
         // Relaxed: counts for a gauge.
         let [evictions, inherited] =
             [&self.ground.evictions, &self.ground.inherited].map(|count| count.load(Ordering::Relaxed));
-        let quotas = buckets.iter().map(|bucket| bucket.rules.in_use()).sum();
-        MemoryStats { keys, slots, evictions, inherited, quotas }
+        MemoryStats { keys, slots, evictions, inherited }
+    }
+
+    /// How many different quotas of keys are in use under each policy that is open.
+    fn quotas_in_use(&self) -> Vec<(String, usize)> {
+        let mut in_use = BTreeMap::<String, usize>::new();
+        // A policy that was replaced may have the same buckets.
+        for buckets in self.open.prepared() {
+            let most = in_use.entry(buckets.name().to_owned()).or_default();
+            *most = buckets.quotas_in_use().max(*most);
+        }
+        in_use.into_iter().filter(|(_, quotas)| *quotas > 0).collect()
     }
 
     /// A policy that no request asks under any more lets go here of what is over. That is at every replacement while policies are
@@ -190,7 +201,7 @@ impl Store for Inner {
     }
 
     fn status(&self) -> StoreStatus {
-        StoreStatus { memory: Some(self.stats()), ..StoreStatus::default() }
+        StoreStatus { memory: Some(self.stats()), quotas: self.quotas_in_use(), ..StoreStatus::default() }
     }
 
     #[inline]

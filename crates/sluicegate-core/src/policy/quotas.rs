@@ -31,6 +31,11 @@ use crate::quota::Quota;
 pub struct Quotas(Vec<(Option<String>, Quota)>);
 
 impl Quotas {
+    /// Those of a policy, in their order: for other keys that are to have them.
+    pub fn of(policy: &Policy) -> Self {
+        policy.quotas().iter().map(|quota| quota.quota()).collect::<Vec<_>>().into()
+    }
+
     /// The quotas, each with the id of the one that it takes the place of, if it names one.
     pub fn each(&self) -> impl Iterator<Item = (Option<&str>, Quota)> {
         self.0.iter().map(|(id, quota)| (id.as_deref(), *quota))

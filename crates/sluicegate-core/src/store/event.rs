@@ -93,6 +93,8 @@ pub enum Event<'a> {
         /// How many of that limit are open now.
         open: usize,
     },
+    /// Quotas that a key has brought were refused, because as many different ones are in use under this policy as may be.
+    QuotasRefused(Subject<'a>),
     /// A header of a trusted proxy did not lead to a client.
     ForwardedFault(ForwardedFault),
     /// A request is under way, as one of those that are [limited in their number](crate::in_flight).

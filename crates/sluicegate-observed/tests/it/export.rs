@@ -209,6 +209,7 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
     store.watch("customer", &login, "ada").expect("a free name");
     let uploads = sluicegate_core::in_flight::InFlight::new("uploads", 1).expect("a name");
     store.in_flight(&uploads);
+    let plans = ["2/s", "3/s"].map(|quota| login.with_quotas(quota).expect("memory keeps it"));
     let recorder = recorder();
     let told = {
         let _local = metrics::set_default_local_recorder(&recorder);
@@ -247,6 +248,8 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
         "rate_limit_suspensions_total",
         "rate_limit_breaker_state",
         "rate_limit_unsettled_keys",
+        // None was refused.
+        "rate_limit_key_quotas_refused_total",
         // Of stores that lease, and of those that keep refusals.
         "rate_limit_leased_units",
         "rate_limit_leased_keys",
@@ -257,6 +260,8 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
         "rate_limit_rules_loaded_timestamp_seconds",
     ];
     assert_eq!(missing, expected, "{told}");
+    assert_eq!(value(&told, r#"rate_limit_key_quotas{policy="login"}"#), Some(2.0), "{told}");
+    drop(plans);
     assert_eq!(value(&told, r#"rate_limit_wait_seconds_count{policy="login"}"#), Some(2.0), "{told}");
     let durations =
         value(&told, r#"rate_limit_duration_seconds_count{store="listed"}"#).expect("some of 1,000");

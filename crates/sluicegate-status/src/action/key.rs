@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use sluicegate_core::policy::Quotas;
 use sluicegate_core::{Key, RateLimiter};
 
 use super::fault::Fault;
@@ -57,7 +58,13 @@ fn one(target: Target, policy: Option<&str>, scope: &Scope) -> Result<(RateLimit
     };
     let mut asked = explained.limits.into_iter().filter_map(|limit| limit.asks.ok());
     let found = asked.find(|asked| policy == Some(asked.policy.name()));
-    let found = found.and_then(|asked| Some((scope.limiter(asked.policy.name())?, asked.key)));
+    let found = found.and_then(|asked| {
+        let limiter = scope.limiter(asked.policy.name())?;
+        // The quotas that the request brings are those of its key.
+        let own =
+            (limiter.policy() != asked.policy).then(|| limiter.with_quotas(Quotas::of(&asked.policy)).ok());
+        Some((own.flatten().unwrap_or(limiter), asked.key))
+    });
     found.ok_or_else(|| match policy {
         Some(policy) => Fault::bad(format!("the request does not meet policy {policy:?}")),
         None => Fault::bad("say by policy which of the request's keys is meant"),

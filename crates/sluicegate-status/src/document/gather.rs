@@ -82,7 +82,6 @@ fn store(store: &StoreSnapshot) -> StoreStatus {
         keys: store.keys,
         slots: store.slots,
         evictions: store.evictions,
-        quotas: store.quotas,
         policies_kept_open: store.policies_kept_open,
     }
 }

@@ -20,6 +20,9 @@ use crate::secret::Secret;
 /// How long a key is suspended by hand, where neither the operator nor the policy says it.
 const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 
+/// Which quotas a key has is known to its requests.
+const OWN_QUOTAS: &str = "by the quotas of the policy; a request may bring others for its key, and a look-up as a request shows these";
+
 /// The result of a look-up.
 #[derive(Debug, Serialize)]
 pub(crate) struct LookedUp {
@@ -66,6 +69,9 @@ pub(super) struct Standing {
     /// Why it is not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_asked: Option<String>,
+    /// What these numbers do not know.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<&'static str>,
 }
 
 /// Where a key stands in one quota.
@@ -113,12 +119,15 @@ pub(crate) async fn by_key(
 ) -> Result<LookedUp, StoreError> {
     let decision = limiter.peek(key).await?;
     let policy = limiter.policy();
+    let of_policy = limiter.store().limiters().get(policy.name());
+    let is_of_policy = of_policy.is_some_and(|of_policy| of_policy.decides_like(limiter));
     let standing = Standing {
         limit: policy.name().to_owned(),
         policy: Some(policy.name().to_owned()),
         reference: Some(secret.seal(policy.name(), key)),
         strikes: StrikesStanding::of(limiter, key).await,
         suspends_for: suspends_for(&policy),
+        note: (policy.takes_quotas() && is_of_policy).then_some(OWN_QUOTAS),
         ..Standing::default()
     };
     let (would_be, standing) = match decision.decided_by() {

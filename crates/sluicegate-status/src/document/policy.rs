@@ -63,6 +63,8 @@ pub(super) fn status(known: &Known<'_>) -> PolicyStatus {
         waiting: known.policy.waiting,
         near_share: share(in_all(|minute| minute.near), in_all(|minute| minute.allowed)),
         suspended_seen: known.policy.suspended_seen,
+        key_quotas: known.policy.key_quotas,
+        key_quotas_refused: known.policy.key_quotas_refused,
         suspends: policy.suspension().is_some(),
         offenders: offenders.iter().filter(|it| it.stands_out()).map(|it| offender(known, it)).collect(),
         crowd: offenders.iter().any(|it| !it.stands_out()),

@@ -56,8 +56,6 @@ pub(super) struct StoreStatus {
     pub(super) keys: usize,
     pub(super) slots: usize,
     pub(super) evictions: u64,
-    /// Different quotas that keys in that table have brought.
-    pub(super) quotas: usize,
     /// Policies that limits have opened beyond their bound.
     pub(super) policies_kept_open: u64,
 }
@@ -92,6 +90,9 @@ pub(crate) struct PolicyStatus {
     #[serde(skip)]
     pub(super) near_share: f64,
     pub(super) suspended_seen: usize,
+    /// Different quotas of keys that are in use in memory, and how often one more was refused.
+    pub(super) key_quotas: usize,
+    pub(super) key_quotas_refused: u64,
     /// Whether keys of it can be suspended.
     #[serde(skip)]
     pub(super) suspends: bool,

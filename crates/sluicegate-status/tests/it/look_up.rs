@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
-use sluicegate_core::Policy;
-use sluicegate_tower::key::HeaderKey;
+use sluicegate_core::{Policy, Quota};
+use sluicegate_tower::key::{HeaderKey, RequestView};
 use sluicegate_tower::limits::{Limits, LimitsHandle};
 use sluicegate_tower::{Limit, PeerIp};
 
@@ -36,6 +36,47 @@ async fn a_key_is_looked_up_by_a_request_that_nobody_sent_as_its_extractors_find
     let (_, found) = post(&page, "/keys/look-up", &json!({"request": {"headers": "x-api-key: other"}})).await;
     assert_eq!(found["limits"][0]["not_asked"], "a condition of it does not hold");
     assert_eq!(found["would_be"], "passes");
+}
+
+/// Once a reset of such a key was answered by the numbers of the policy.
+#[tokio::test]
+async fn a_key_with_quotas_of_its_own_is_looked_up_by_these_as_a_request_and_by_the_policys_as_a_key() {
+    let world = World::new();
+    let plans = Policy::gcra("plans", "5/h").on(&world.store).unwrap();
+    let plan =
+        |request: RequestView<'_>| request.headers.get("x-plan")?.to_str().ok().map(str::parse::<Quota>);
+    let limit = Limit::new(plans).key(HeaderKey::new("x-user").unwrap());
+    let limits = Limits::new(limit.quota_by(move |request| plan(request).transpose()));
+    let page = world.page().limits("plans", LimitsHandle::new(limits.clone())).guard(|_| Some("ada"));
+    let page = page.secret(SECRET).origin(ORIGIN).build().unwrap();
+    let headers = json!({"x-user": "acme", "x-plan": "60/h"});
+    for _ in 0..20 {
+        let request =
+            http::Request::get("/").header("x-user", "acme").header("x-plan", "60/h").body(()).unwrap();
+        drop(limits.decide(&request).await.unwrap());
+    }
+    let request = json!({"policy": "plans", "request": {"limits": "plans", "headers": headers}});
+    let stands = |found: &serde_json::Value| {
+        let limit = &found["limits"][0];
+        let quota = &limit["quotas"][0];
+        (
+            quota["label"].as_str().unwrap().to_owned(),
+            quota["remaining"].as_u64().unwrap(),
+            limit["note"].is_string(),
+        )
+    };
+    let (_, found) = post(&page, "/keys/look-up", &request).await;
+    assert_eq!(stands(&found), ("60/h".to_owned(), 40, false), "{found}");
+    let by_key = json!({"policy": "plans", "key": "acme"});
+    let (_, found) = post(&page, "/keys/look-up", &by_key).await;
+    assert_eq!(stands(&found), ("5/h".to_owned(), 0, true), "{found}");
+    let body = submit(&page, "do=look-up&policy=plans&key=acme").await.into_body();
+    assert!(
+        body.contains("a look-up as a request shows these") && body.contains("1 quotas of keys"),
+        "{body}"
+    );
+    let (_, reset) = post(&page, "/keys/reset", &request).await;
+    assert_eq!(stands(&reset), ("60/h".to_owned(), 60, false), "{reset}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The verbs of a limiter beyond a check: handles, replacing, giving back.
 
+mod by_turns;
 mod handles;
 mod many;
 mod mixed;

@@ -11,6 +11,7 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::{OnFull, PolicyMode, Quotas};
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
+use sluicegate_observed::Observed;
 use sluicegate_tests::memory::store_for;
 
 use crate::support::{ALL, answer, limiter, secs, store};
@@ -234,17 +235,25 @@ fn quotas_that_a_policy_cannot_have_are_refused_with_the_reason() {
 #[test]
 fn as_many_different_quotas_as_fit_and_one_more() {
     let (store, clock) = store();
-    let api = limiter(&store, "api", Algorithm::Gcra, Quota::per_hour(10));
+    let store = Observed::named("exhausted", store).unwrap();
+    let api = Policy::gcra("api", "10/h").on(&store).unwrap();
     let quota = |number: u64| Quota::new(1 + number, Duration::from_secs(3_600)).burst(1);
     let mut kept: Vec<_> = (0..65_535).map(|number| with(&api, quota(number))).collect();
     let error = api.with_quotas(quota(65_535)).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ConfigErrorKind::QuotasExhausted);
     assert!(error.to_string().contains("65535 different ones"), "{error}");
-    assert_eq!(store.stats().quotas, 65_535);
+    let shown = || {
+        let policy = store.snapshot().policies.remove(0);
+        (policy.key_quotas, policy.key_quotas_refused)
+    };
+    assert_eq!(shown(), (65_535, 1));
     assert!(passes(&kept[0], "ada") && !passes(&kept[0], "ada"), "those that are there go on");
     // Those that are let go of, and by which no key is counted any more, make room.
     kept.truncate(1);
     clock.advance(secs(7_200));
     assert!(passes(&with(&api, quota(70_000)), "bob"));
+    // Those that were brought lately are kept at hand.
+    assert!(shown().0 < 20_000, "{:?}", shown());
 }
 
 #[test]

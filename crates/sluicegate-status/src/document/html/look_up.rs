@@ -109,6 +109,7 @@ fn stands(standing: &Standing, token: Option<&str>) -> Markup {
                 (quota.label) ": " (stands_at(quota))
             }
             @if let Some(strikes) = &standing.strikes { "; " (struck(strikes)) }
+            @if let Some(note) = standing.note { " (" (note) ")" }
             @if let (Some(token), Some(reference), Some(policy)) = (token, &standing.reference, &standing.policy) {
                 (by_reference(token, reference, &buttons(standing.suspends_for), policy))
             }

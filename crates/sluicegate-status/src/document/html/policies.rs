@@ -56,6 +56,10 @@ fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
                     @if policy.hidden { " " span.mode { "(hidden)" } }
                     " " small { (policy.algorithm) }
                     @if let Some(over) = &policy.over { (overridden(over)) }
+                    @if policy.key_quotas > 0 { " " small { (number::count(policy.key_quotas)) " quotas of keys" } }
+                    @if policy.key_quotas_refused > 0 {
+                        " " span.over { (number::count(policy.key_quotas_refused)) " times another quota of a key was refused: 65,535 are in use" }
+                    }
                 }
             }
             td.number data-label="allowed a second" { (number::rate(policy.per_second.allowed + policy.per_second.delayed)) }

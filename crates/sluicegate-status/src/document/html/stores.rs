@@ -48,7 +48,6 @@ fn item(store: &StoreStatus) -> Markup {
             }
             @if store.unsettled_keys > 0 { " · " (store.unsettled_keys) " keys not settled" }
             @if store.slots > 0 { " · " (number::count(store.evictions)) " evictions" }
-            @if store.quotas > 0 { " · " (number::count(store.quotas)) " quotas that keys have brought" }
             @if store.policies_kept_open > 0 {
                 " · " (number::count(store.policies_kept_open)) " policies opened beyond the bound of their limit, since keys owe under all others"
             }
