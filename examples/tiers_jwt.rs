@@ -21,13 +21,14 @@ use sluicegate_examples::listen;
 const SECRET: &[u8] = b"known to all who read this example";
 
 pub(crate) fn app(store: &MemoryStore) -> Result<Router, ConfigError> {
-    let plans = Tiers::builder(store)
-        .tier(Policy::gcra("free", "100/min"))
-        .tier(Policy::gcra("pro", "1000/min"))
+    // One policy, whose keys have the quota of their plan: a user whose plan changes keeps what was spent.
+    let plans = Tiers::builder(&Policy::gcra("api", "100/min").on(store)?)
+        .tier("free", "100/min")
+        .tier("pro", "1000/min")
         .unlimited("enterprise")
         .default_tier("free")
         .build()?;
-    // In buckets of its own: `free.ai` is 10/min, `pro.ai` is 100/min.
+    // In buckets of its own, called `api.ai`: 10/min on the plan free, 100/min on pro.
     let ai = plans.share(1, 10, "ai")?;
     // Whoever makes API keys up gets a bucket for each of them, but has one address.
     let address = Policy::gcra("address", "3000/min").on(store)?;

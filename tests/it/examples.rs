@@ -68,10 +68,10 @@ async fn a_plan_is_what_a_good_token_says_and_a_forged_one_says_nothing() {
     let (mut client, [free, pro, enterprise, forged], _) = plans().await;
     let address = r#""address";q=3000;w=60"#;
     for (token, plan) in [
-        (&free, r#", "free";q=100;w=60"#),
-        (&pro, r#", "pro";q=1000;w=60"#),
+        (&free, r#", "api";q=100;w=60"#),
+        (&pro, r#", "api";q=1000;w=60"#),
         (&enterprise, ""),
-        (&forged, r#", "free";q=100;w=60"#),
+        (&forged, r#", "api";q=100;w=60"#),
     ] {
         let answer = send(&mut client, Method::GET, "/search", &[("authorization", token)]).await;
         assert_eq!(answer.status(), OK);

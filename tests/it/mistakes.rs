@@ -130,7 +130,8 @@ fn each_limit_that_cannot_be_says_why() {
         told(RateLimitLayer::builder(api).and(elsewhere).build()),
         "policies \"api\" and \"elsewhere\" are on different stores, so they cannot be decided together: put them on one store, or into two layers"
     );
-    let free = || Tiers::builder(&store).tier(Policy::gcra("free", "5/min"));
+    let plans = Policy::gcra("plans", "5/min").on(&store).unwrap();
+    let free = || Tiers::builder(&plans).tier("free", "5/min");
     assert_eq!(
         told(free().build()),
         "nothing is said of requests whose tier is not known: use `default_tier` with one of \"free\", or `reject_unknown`"
@@ -140,8 +141,8 @@ fn each_limit_that_cannot_be_says_why() {
         "the default tier \"pro\" is not among the tiers: \"free\""
     );
     assert_eq!(
-        told(Tiers::builder(&store).build()),
-        "tiers without a policy limit nothing: add one with `tier`"
+        told(Tiers::builder(&plans).build()),
+        "tiers without a quota limit nothing: add one with `tier`"
     );
     assert_eq!(told(InFlight::new("uploads", 0)), "\"uploads\" cannot have 0 permits: use 1 to 1000000");
 }

@@ -184,9 +184,9 @@ async fn a_redis_that_is_killed_in_between_changes_who_decides_and_loses_no_coun
 async fn tiers_and_calls_that_go_out_are_scraped_as_they_were_counted() {
     recorder();
     let store = Observed::named("scraped-tiers", MemoryStore::new()).unwrap();
-    let plans = Tiers::builder(&store)
-        .tier(Policy::gcra("s-free", "2/h"))
-        .tier(Policy::gcra("s-pro", "4/h"))
+    let plans = Tiers::builder(&Policy::gcra("s-plans", "2/h").on(&store).unwrap())
+        .tier("s-free", "2/h")
+        .tier_with("s-pro", Policy::gcra("s-pro", "4/h").on(&store).unwrap())
         .unlimited("enterprise")
         .reject_unknown(StatusCode::FORBIDDEN)
         .build()
@@ -239,7 +239,7 @@ async fn tiers_and_calls_that_go_out_are_scraped_as_they_were_counted() {
     assert_eq!((made, limited), (3, 3));
 
     let told = scrape(&store).await;
-    assert_eq!((enforced(&told, "s-free"), enforced(&told, "s-pro")), ([2, 0, 3], [4, 0, 2]), "{told}");
+    assert_eq!((enforced(&told, "s-plans"), enforced(&told, "s-pro")), ([2, 0, 3], [4, 0, 2]), "{told}");
     assert_eq!(enforced(&told, "s-partner"), [2, 1, 3]);
     for (series, value) in [
         (r#"rate_limit_undecided_total{reason="unknown_tier"}"#, 2),

@@ -247,7 +247,7 @@ impl Replay {
         let names: Vec<String> = logs.iter().map(|(name, _)| name.clone()).collect();
         let Self { limits, settings, unread } = self;
         let (rows, named) = Rows::of(limits.clone(), &settings.only);
-        let mut decider = Decider::new(limits.clone(), named, settings)?;
+        let mut decider = Decider::new(&rows, named, settings)?;
         let (mut order, batches) = (Order::default(), Batches::new(logs)?);
         let (mut format, mut counts) = (settings.format.clone(), Counts::default());
         if let Some(first) = batches.first() {

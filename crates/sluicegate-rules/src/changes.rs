@@ -28,7 +28,7 @@ use crate::compile::{FileRoom, NamedStore};
 /// this order and without those that have nothing to say. A policy whose quotas are the same, and whose mode, wait or room is
 /// another one, is `changed ... in its options`.
 ///
-/// It tells of policies. Rules, keys, tiers and conditions change with the file as well, without a word here: two files that differ in
+/// It tells of policies, and of keys and tiers with quotas of their own. Rules, keys and conditions change with the file as well, without a word here: two files that differ in
 /// them alone have only policies that are kept.
 ///
 /// ```

@@ -326,8 +326,8 @@ fn check(compiled: &Compiled, problems: &mut Problems<'_>) {
         // However much room they ask for: nobody is counted here.
         let policies: Vec<_> = compiled.policies.iter().map(|policy| policy.with_table_size(1)).collect();
         let open = RateLimiter::open_all(Arc::clone(&store), policies)?;
-        compiled.check(&store, &open, problems);
-        if problems.count() == before { compiled.limits(&store, &open).map(drop) } else { Ok(()) }
+        compiled.check(&open, problems);
+        if problems.count() == before { compiled.limits(&open).map(drop) } else { Ok(()) }
     });
     if let Err(error) = tried {
         problems.error(None, error.to_string());

@@ -83,7 +83,7 @@ impl InForce {
         let back: Vec<Policy> = gone.filter_map(|gone| self.code.get(gone.name()).cloned()).collect();
         let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
         let limits = RateLimiter::replace_all_with(Arc::clone(store), all, Inherit::Spent, |limiters| {
-            file.compiled.limits(store, &limiters[..policies.len()])
+            file.compiled.limits(&limiters[..policies.len()])
         });
         let limits = limits.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
         for policy in back {

@@ -58,11 +58,10 @@
 //! let file = RulesFile::parse("rules.yaml", "
 //! version: 1
 //! policies:
-//!   free: { quota: 100/min }
-//!   pro: { quota: 1000/min }
+//!   api: { quota: 100/min }
 //!   export: { quota: 1/h }
 //! tiers:
-//!   plan: { by: header(x-plan), tiers: { free: free, pro: pro }, default_tier: free }
+//!   plan: { policy: api, by: header(x-plan), tiers: { free: 100/min, pro: 1000/min }, default_tier: free }
 //! rules:
 //!   - { name: export, only_if: { path: /export, tier: { plan: free } }, limit: export, key: header(x-user) }
 //!   - { name: all, limit: plan, key: header(x-user) }
@@ -216,8 +215,10 @@
 //! # }
 //! ```
 //!
-//! `overrides` under `tiers` are for keys of all its tiers: such a key has one bucket, in the policy of the default tier or of the first that is
-//! limited.
+//! Tiers are quotas by name: `tiers: { plan: { policy: api, by: jwt(plan), tiers: { free: 100/min, pro: 1000/min, staff: unlimited },
+//! default_tier: free } }` gives the keys of `api` the quotas of their tier. A key keeps what it has spent when its tier changes, and a key with
+//! quotas of its own has these in any tier. The name of a policy in the place of quotas is a tier with other keys, by another algorithm
+//! say.
 //!
 //! # How much it costs: `cost`, `share` and `refund_if`
 //! A request spends `cost` units of each limit of its rule, 1 unless said. Where a header field says it, what is not a number costs

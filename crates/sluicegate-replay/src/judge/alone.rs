@@ -7,7 +7,10 @@
 //!
 //! Each algorithm takes at least as much memory and time as the replay itself.
 
+use std::sync::Arc;
+
 use sluicegate_core::algorithm::{Anchor, Refill};
+use sluicegate_core::policy::Quotas;
 use sluicegate_core::{Algorithm, Policy, Quota};
 use sluicegate_tower::limits::Limits;
 
@@ -77,7 +80,9 @@ impl Alone {
         for ask in asks {
             let row = &mut self.rows[ask.row];
             if let Ok(place) = &row.place {
-                let verdict = self.court.check(*place, &ask.key, ask.cost, given_back(ask.row));
+                let quotas = ask.quotas.as_deref().map(|own| under_it(self.algorithm, own, row.drops_burst));
+                let ask = Ask { row: *place, key: ask.key.clone(), quotas, ..*ask };
+                let verdict = self.court.check(&ask, given_back(ask.row));
                 row.rejected += u64::from(matches!(verdict, Verdict::Rejected(_)));
             }
         }
@@ -92,6 +97,15 @@ impl Alone {
             drops_burst: *drops_burst,
         }
     }
+}
+
+/// The quotas of a key under another algorithm, as those of its row.
+fn under_it(algorithm: Algorithm, own: &Quotas, drops_burst: bool) -> Arc<Quotas> {
+    let under = |(_, quota): (Option<&str>, Quota)| {
+        let quota = if drops_burst { Quota::new(quota.limit(), quota.period()) } else { quota };
+        quota.counted_by(algorithm)
+    };
+    Arc::new(own.each().map(under).collect::<Vec<_>>().into())
 }
 
 /// The policy under another algorithm, without bursts if that knows none. Where keys start with less than a burst, an algorithm that

@@ -160,6 +160,7 @@ mod tests {
     use super::*;
     use crate::judge::court::{Ask, Court};
     use crate::judge::random::Random;
+    use crate::read::OWN_OF_ROW;
 
     const POLICIES: [&[(&str, &str)]; 4] = [
         &[("gcra", "3/s burst 5")],
@@ -205,6 +206,7 @@ mod tests {
                         key: u32::try_from(random.below(5)).unwrap(),
                         cost: 1 + random.below(7) * random.below(2),
                         is_enforced: random.below(4) > 0,
+                        quotas: OWN_OF_ROW,
                     })
                     .collect();
                 let named: Vec<Ask> = asks
@@ -214,6 +216,7 @@ mod tests {
                         key: Key::from(u64::from(ask.key)),
                         cost: ask.cost,
                         is_enforced: ask.is_enforced,
+                        quotas: None,
                     })
                     .collect();
                 let (mut ours, mut theirs) =

@@ -11,11 +11,13 @@
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::response;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::limiter::{Change, Receipt};
+use sluicegate_core::policy::Quotas;
 use sluicegate_core::{ConfigError, Decision, Key, MemoryStore, Policy, RateLimiter};
 use sluicegate_tower::limits::Limits;
 use smallvec::SmallVec;
@@ -31,6 +33,8 @@ pub(super) struct Ask {
     pub(super) cost: u64,
     /// Whether it refuses, or is only tried out.
     pub(super) is_enforced: bool,
+    /// Those of the key, in the place of its row's.
+    pub(super) quotas: Option<Arc<Quotas>>,
 }
 
 /// Its result.
@@ -113,15 +117,27 @@ impl Court {
     ///
     /// Whether a store can keep the policy was tried when the court was made, so that nothing panics here.
     fn limiter(&self, row: usize) -> &RateLimiter {
-        let Row { policy, keeps_accounts, limiter, .. } = &self.limiters[row];
+        let Row { policy, shares, keeps_accounts, limiter } = &self.limiters[row];
         limiter.get_or_init(|| {
-            let limiter =
-                RateLimiter::new(&self.store, policy.clone()).expect("a store like this one could keep it");
+            let base = &self.limiters[*shares].policy;
+            let limiter = match policy == base || !base.takes_quotas() {
+                true => RateLimiter::new(&self.store, policy.clone()),
+                // Another tier of the policy.
+                false => self.limiter(*shares).with_quotas(Quotas::of(policy)),
+            };
+            let limiter = limiter.expect("a store like this one could keep it");
             if keeps_accounts.get() {
                 limiter.keep_accounts().expect("memory keeps accounts of whatever it keeps");
             }
             limiter
         })
+    }
+
+    /// The limiter of an ask: under the quotas of its key, if it has its own. None if the store cannot keep them, for which a service
+    /// answers 500.
+    fn limiter_for(&self, ask: &Ask) -> Option<RateLimiter> {
+        let limiter = self.limiter(ask.row);
+        ask.quotas.as_deref().map_or_else(|| Some(limiter.clone()), |own| limiter.with_quotas(own).ok())
     }
 
     /// Keys that the stores had no room for, and so forgot before they were at rest.
@@ -136,12 +152,13 @@ impl Court {
 
     /// Decides one ask on its own, at the moment that was set, and gives back at once if its response does; the wait if it is
     /// refused.
-    pub(super) fn check(&self, row: usize, key: &Key, cost: u64, gives_back: bool) -> Verdict {
-        match self.limiter(row).check_cost(key, cost).now() {
+    pub(super) fn check(&self, ask: &Ask, gives_back: bool) -> Verdict {
+        let Some(limiter) = self.limiter_for(ask) else { return Verdict::Rejected(None) };
+        match limiter.check_cost(&ask.key, ask.cost).now() {
             Ok(Ok(decision)) if !decision.is_allowed() => rejected(&decision, 0),
             Ok(Ok(mut decision)) => {
                 if gives_back {
-                    self.give_back(&mut decision, 0, row, key, cost);
+                    give_back(&mut decision, 0, &limiter, ask);
                 }
                 Verdict::Room
             }
@@ -170,10 +187,15 @@ impl Court {
         let shares = |place: &usize| self.limiters[asks[*place].row].shares;
         let mut places: Vec<usize> = (0..asks.len()).collect();
         places.sort_by_key(shares);
-        for batch in
-            places.chunk_by(|one, next| shares(one) == shares(next)).flat_map(|all| all.chunks(BATCH))
-        {
-            let limiter = self.limiter(asks[batch[0]].row);
+        let alike = |one: &usize, next: &usize| {
+            let [one, next] = [one, next].map(|place| &asks[*place]);
+            (one.row, &one.quotas) == (next.row, &next.quotas)
+        };
+        for batch in places.chunk_by(alike).flat_map(|all| all.chunks(BATCH)) {
+            let Some(limiter) = self.limiter_for(&asks[batch[0]]) else {
+                batch.iter().for_each(|place| verdicts[*place] = Verdict::Rejected(None));
+                continue;
+            };
             let mut decided = batch.iter();
             limiter.check_many(batch.iter().map(|place| (&asks[*place].key, asks[*place].cost)), |answer| {
                 let verdict = match answer.now() {
@@ -198,41 +220,47 @@ impl Court {
     ) {
         self.set(now_us);
         if let ([ask], [verdict]) = (asks, &mut *verdicts) {
-            *verdict = self.check(ask.row, &ask.key, ask.cost, given_back(ask.row));
+            *verdict = self.check(ask, given_back(ask.row));
             return;
         }
         verdicts.fill(Verdict::NotAsked);
-        let enforced: SmallVec<[usize; 8]> =
-            (0..asks.len()).filter(|place| asks[*place].is_enforced).collect();
+        let mut enforced: SmallVec<[(usize, RateLimiter); 8]> = SmallVec::new();
+        for (place, ask) in asks.iter().enumerate().filter(|(_, ask)| ask.is_enforced) {
+            let Some(limiter) = self.limiter_for(ask) else {
+                verdicts[place] = Verdict::Rejected(None);
+                return;
+            };
+            enforced.push((place, limiter));
+        }
         let mut passes = true;
         if !enforced.is_empty() {
-            let checks = enforced.iter().map(|place| {
+            let checks = enforced.iter().map(|(place, limiter)| {
                 let ask = &asks[*place];
-                (self.limiter(ask.row), &ask.key, ask.cost)
+                (limiter, &ask.key, ask.cost)
             });
             if let Ok(Ok(mut decision)) = RateLimiter::check_all(checks).now() {
                 passes = decision.is_allowed();
-                for (index, place) in enforced.iter().enumerate() {
+                for (index, (place, limiter)) in enforced.iter().enumerate() {
                     let ask = &asks[*place];
                     verdicts[*place] = if passes { Verdict::Room } else { rejected(&decision, index) };
                     if passes && given_back(ask.row) {
-                        self.give_back(&mut decision, index, ask.row, &ask.key, ask.cost);
+                        give_back(&mut decision, index, limiter, ask);
                     }
                 }
             }
         }
         for (place, ask) in asks.iter().enumerate().filter(|(_, ask)| !ask.is_enforced && passes) {
-            verdicts[place] = self.check(ask.row, &ask.key, ask.cost, given_back(ask.row));
+            verdicts[place] = self.check(ask, given_back(ask.row));
         }
     }
+}
 
-    /// Gives back all that the ask in this place of a decision has spent.
-    fn give_back(&self, decision: &mut Decision, place: usize, row: usize, key: &Key, cost: u64) {
-        let receipt: Option<Receipt> = decision.take_receipt(place);
-        if let Some(mut receipt) = receipt {
-            let change = Change::Refund(&mut receipt, cost);
-            _ = RateLimiter::change_all([(self.limiter(row), key, change)]).now();
-        }
+/// Gives back all that an ask, in this place of a decision, has spent.
+fn give_back(decision: &mut Decision, place: usize, limiter: &RateLimiter, ask: &Ask) {
+    let receipt: Option<Receipt> = decision.take_receipt(place);
+    if let Some(mut receipt) = receipt {
+        let change = Change::Refund(&mut receipt, ask.cost);
+        _ = RateLimiter::change_all([(limiter, &ask.key, change)]).now();
     }
 }
 

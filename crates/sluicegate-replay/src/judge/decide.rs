@@ -11,6 +11,7 @@
 
 use std::hint::black_box;
 
+use sluicegate_core::Policy;
 use sluicegate_tower::limits::Limits;
 
 use crate::error::ReplayError;
@@ -22,8 +23,7 @@ use crate::judge::keys::Keys;
 use crate::judge::order::{Asks, Held};
 use crate::judge::second::{Judge, Second};
 use crate::judge::suggest::{Event, Record, suggest_all};
-use crate::read::Named;
-use crate::read::Taken;
+use crate::read::{Brought, Named, OWN_OF_ROW, Rows, Taken};
 use crate::settings::{Settings, WithinSecond};
 
 /// Memory for what `--suggest` keeps.
@@ -37,6 +37,8 @@ pub(crate) struct Decider {
     limit_of: Vec<usize>,
     rows: Vec<Tally>,
     keys: Keys,
+    /// The quotas that requests bring for their keys.
+    brought: Brought,
     /// Decides all that is counted; the optional parts have judges of their own.
     judge: Judge,
     /// Whether anybody decides by the keys themselves, and not by their numbers.
@@ -61,12 +63,13 @@ pub(crate) struct Decider {
 impl Decider {
     /// A decider of these rows, in which nobody has asked yet.
     ///
-    /// Books decide if all policies allow it and no rule gives back; one that does not puts all of them before courts, since a request is
+    /// Books decide if all policies allow it, no rule gives back and no key may have quotas of its own; one that does not puts all of them before courts, since a request is
     /// decided as a whole.
     ///
     /// # Errors
     /// When a store in memory cannot keep one of the policies.
-    pub(crate) fn new(limits: Limits, named: Vec<Named>, settings: &Settings) -> Result<Self, ReplayError> {
+    pub(crate) fn new(rows: &Rows, named: Vec<Named>, settings: &Settings) -> Result<Self, ReplayError> {
+        let (limits, brought) = (rows.limits.clone(), rows.brought.clone());
         let rows: Vec<Tally> = named
             .into_iter()
             .map(|(name, limit, limiter)| Tally::new(name, limit, limiter.policy().as_ref().clone()))
@@ -78,7 +81,8 @@ impl Decider {
             giving().for_each(|(row, _)| court.keep_accounts(row));
             Ok(court)
         };
-        let judge = match Books::of(policies()).filter(|_| giving().next().is_none()) {
+        let is_plain = giving().next().is_none() && !policies().any(Policy::takes_quotas);
+        let judge = match Books::of(policies()).filter(|_| is_plain) {
             Some(books) => Judge::Books(books),
             None => Judge::Courts(Box::new([court()?, court()?])),
         };
@@ -91,6 +95,7 @@ impl Decider {
             needs_keys: settings.compares || matches!(judge, Judge::Courts(_)),
             judge,
             keys: Keys::of_rows(rows.len()),
+            brought,
             alone,
             record: settings.suggests.map(|_| Record::new(rows.len(), RECORD_BYTES)),
             within_second: settings.within_second,
@@ -117,7 +122,7 @@ impl Decider {
         let Self { limits, limit_of, judge, rows, second, verdicts, others, within_second, .. } = self;
         let within = *within_second;
         let given_back = |row: usize, status| gives_back(limits, limit_of[row], status);
-        second.fill(held, self.needs_keys.then_some(&self.keys));
+        second.fill(held, self.needs_keys.then_some((&self.keys, &self.brought)));
         // Each key is somewhere else in memory. Looked at before any of them is decided, they are waited for together.
         if let Judge::Books(books) = judge {
             black_box(books.glance(second.all()));
@@ -145,7 +150,11 @@ impl Decider {
                 if verdicts[place] == Verdict::NotAsked {
                     continue;
                 }
-                row.count(ask.key, at_us, verdicts[place]);
+                row.count((ask.key, ask.quotas), at_us, verdicts[place]);
+                // A limit is looked for that those have who bring none.
+                if ask.quotas != OWN_OF_ROW {
+                    continue;
+                }
                 if let (Some(record), Some(request)) = (&mut self.record, request_number) {
                     let cost = u32::try_from(ask.cost).unwrap_or(u32::MAX);
                     let gives_back = given_back(number);
@@ -168,7 +177,7 @@ impl Decider {
         let keys = Some(&self.keys).filter(|_| !settings.span.hides_lines);
         let figures = |(row, tally): (usize, Tally)| {
             let key = keys.map(|keys| move |number| keys.key(row, number));
-            tally.figures(settings.top, key, self.has_whole)
+            tally.figures(settings.top, (key, &self.brought), self.has_whole)
         };
         let mut rules: Vec<RuleFigures> = self.rows.into_iter().enumerate().map(figures).collect();
         for (place, rule) in rules.iter_mut().enumerate() {

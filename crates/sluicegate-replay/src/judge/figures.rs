@@ -6,11 +6,13 @@
 //! all keys take a list as long as the largest crowd, and are exact up to a million.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use sluicegate_core::{Algorithm, Key, Policy};
 
 use crate::judge::court::Verdict;
+use crate::read::{Brought, OWN_OF_ROW};
 use crate::suggestion::Suggestion;
 
 /// A minute of the log begins where one of Unix time does.
@@ -31,7 +33,9 @@ pub struct RuleFigures {
     pub asked: u64,
     /// Requests that it had no room for.
     pub rejected: u64,
-    /// The same with whole seconds taken the other way, together or spread; `None` where the log has finer times.
+    /// Of those that were asked, the ones whose key had quotas of its own.
+    pub own_quotas: u64,
+    /// The same as `rejected` with whole seconds taken the other way, together or spread; `None` where the log has finer times.
     ///
     /// Far from [`rejected`](Self::rejected), it says that the burst is about as large as what comes within a second: log finer times, or
     /// trust neither.
@@ -97,6 +101,8 @@ pub struct Offender {
     pub asked: u64,
     /// Those that were rejected.
     pub rejected: u64,
+    /// The quotas that its last request had brought, in the place of the policy's.
+    pub quotas: Option<String>,
 }
 
 /// How many requests come at once.
@@ -154,6 +160,9 @@ pub(super) struct Tally {
     pub(super) asked: u64,
     pub(super) rejected: u64,
     pub(super) rejected_otherwise: u64,
+    own_quotas: u64,
+    /// The last quotas of each key that had its own, by their number.
+    brought: HashMap<u32, u32>,
     /// By the number of the key.
     per_key: Vec<PerKey>,
     /// How often a key came this often in a minute.
@@ -188,6 +197,8 @@ impl Tally {
             asked: 0,
             rejected: 0,
             rejected_otherwise: 0,
+            own_quotas: 0,
+            brought: HashMap::new(),
             per_key: Vec::new(),
             crowds: Vec::new(),
             minutes: Vec::new(),
@@ -201,9 +212,15 @@ impl Tally {
         self.per_key.get(key as usize).map_or(0, |known| known.asked)
     }
 
-    /// Counts an ask of the key of this number that was decided at this time.
-    pub(super) fn count(&mut self, key: u32, at_us: u64, verdict: Verdict) {
+    /// Counts an ask of the key of this number, under the quotas of that one, that was decided at this time.
+    pub(super) fn count(&mut self, (key, quotas): (u32, u32), at_us: u64, verdict: Verdict) {
         let index = key as usize;
+        if quotas != OWN_OF_ROW {
+            self.own_quotas += 1;
+            self.brought.insert(key, quotas);
+        } else if !self.brought.is_empty() {
+            self.brought.remove(&key);
+        }
         if self.per_key.len() <= index {
             self.per_key.resize(index + 1, PerKey::default());
         }
@@ -241,7 +258,7 @@ impl Tally {
     pub(super) fn figures(
         mut self,
         top: usize,
-        key: Option<impl Fn(u32) -> Key>,
+        (key, brought): (Option<impl Fn(u32) -> Key>, &Brought),
         has_other: bool,
     ) -> RuleFigures {
         for known in &self.per_key {
@@ -257,6 +274,7 @@ impl Tally {
             key: key.as_ref().map_or_else(|| format!("key {place}"), |key| key(*number).shown()),
             asked: known.asked.into(),
             rejected: known.rejected.into(),
+            quotas: self.brought.get(number).and_then(|own| brought.quotas(*own)).map(|own| own.to_string()),
         });
         let worst = self.minutes.iter().rev().max_by_key(|minute| minute.rejected);
         let worst = worst.filter(|worst| worst.rejected > 0);
@@ -264,6 +282,7 @@ impl Tally {
             top: top.collect(),
             asked: self.asked,
             rejected: self.rejected,
+            own_quotas: self.own_quotas,
             rejected_otherwise: has_other.then_some(self.rejected_otherwise),
             keys: seen,
             rejected_keys,
@@ -322,16 +341,16 @@ mod tests {
         let mut tally = Tally::new("rule".to_owned(), 0, policy);
         // One key comes three times in a minute and once in the next, ten others come once.
         for at_us in [0, 1, 2, MINUTE_US] {
-            tally.count(0, at_us, Verdict::Room);
+            tally.count((0, OWN_OF_ROW), at_us, Verdict::Room);
         }
         for key in 1..=10 {
-            tally.count(key, MINUTE_US, Verdict::Room);
+            tally.count((key, OWN_OF_ROW), MINUTE_US, Verdict::Room);
         }
-        tally.count(0, 5 * MINUTE_US, Verdict::Rejected(Some(7)));
-        let figures = tally.figures(1, None::<fn(u32) -> Key>, false);
+        tally.count((0, OWN_OF_ROW), 5 * MINUTE_US, Verdict::Rejected(Some(7)));
+        let figures = tally.figures(1, (None::<fn(u32) -> Key>, &Brought::default()), false);
         assert_eq!(figures.per_minute, Distribution { p50: 1, p90: 1, p99: 3, max: 3 });
         assert_eq!((figures.asked, figures.rejected, figures.keys, figures.rejected_keys), (15, 1, 11, 1));
-        assert_eq!(figures.top, [Offender { key: "key 1".to_owned(), asked: 5, rejected: 1 }]);
+        assert_eq!(figures.top, [Offender { key: "key 1".to_owned(), asked: 5, rejected: 1, quotas: None }]);
         assert_eq!(figures.worst, Some(Worst { at_us: 5 * MINUTE_US, per_minute: 1 }));
         assert_eq!(figures.shortest_wait, Some(Duration::from_micros(7)));
     }

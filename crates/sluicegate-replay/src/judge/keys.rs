@@ -100,8 +100,8 @@ impl Keys {
         }));
         numbered.clear();
         numbered.extend(taken.asks().zip(&*among_all).map(|((ask, _), among_all)| {
-            let Wanted { row, is_enforced, kind, cost, .. } = ask;
-            Asks { row, key: rows[row as usize].number(*among_all, kind), cost, is_enforced }
+            let Wanted { row, is_enforced, kind, cost, quotas, .. } = ask;
+            Asks { row, key: rows[row as usize].number(*among_all, kind), cost, is_enforced, quotas }
         }));
     }
 
@@ -190,6 +190,7 @@ fn mixed(number: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::OWN_OF_ROW;
 
     #[test]
     fn keys_have_numbers_in_the_order_of_their_first_request_of_a_row_and_are_given_back_as_they_were() {
@@ -202,8 +203,8 @@ mod tests {
         let mut keys = Keys::of_rows(2);
         for round in 0..2 {
             let mut taken = Taken::default();
-            (0..3_000).for_each(|place| taken.push(0, &of(place), 1, true));
-            (0..1_500).for_each(|place| taken.push(1, &of(2_999 - 2 * place), 1, true));
+            (0..3_000).for_each(|place| taken.push(0, (&of(place), OWN_OF_ROW), 1, true));
+            (0..1_500).for_each(|place| taken.push(1, (&of(2_999 - 2 * place), OWN_OF_ROW), 1, true));
             let mut numbered = Vec::new();
             keys.numbered(&taken, &mut numbered);
             let numbers: Vec<u32> = numbered.iter().map(|asks| asks.key).collect();
@@ -223,9 +224,9 @@ mod tests {
     fn each_row_has_a_key_in_the_kind_of_its_first_request() {
         let (mut keys, key) = (Keys::of_rows(2), || Key::from("ada"));
         let mut taken = Taken::default();
-        taken.push(0, &key().of_kind(KeyKind::Name), 1, true);
-        taken.push(1, &key().of_kind(KeyKind::Secret), 1, true);
-        taken.push(1, &key().of_kind(KeyKind::Name), 1, true);
+        taken.push(0, (&key().of_kind(KeyKind::Name), OWN_OF_ROW), 1, true);
+        taken.push(1, (&key().of_kind(KeyKind::Secret), OWN_OF_ROW), 1, true);
+        taken.push(1, (&key().of_kind(KeyKind::Name), OWN_OF_ROW), 1, true);
         keys.numbered(&taken, &mut Vec::new());
         assert_eq!((keys.all.ends.len(), keys.rows[1].kinds.len()), (1, 1));
         assert_eq!([0, 1].map(|row| keys.key(row, 0).kind()), [KeyKind::Name, KeyKind::Secret]);

@@ -24,6 +24,8 @@ pub(crate) struct Asks {
     /// In units of the policy of its row.
     pub(super) cost: u64,
     pub(super) is_enforced: bool,
+    /// The number of the key's quotas.
+    pub(super) quotas: u32,
 }
 
 /// An ask, as it waits for its turn.
@@ -139,6 +141,7 @@ pub(super) fn spread(came: Came, place: u64, requests: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::OWN_OF_ROW;
 
     const NOTHING: [Asks; 0] = [];
 
@@ -147,7 +150,7 @@ mod tests {
     }
 
     fn asks(key: u32) -> Asks {
-        Asks { row: 0, key, cost: 1, is_enforced: true }
+        Asks { row: 0, key, cost: 1, is_enforced: true, quotas: OWN_OF_ROW }
     }
 
     /// The seconds and the places of requests that came in this order, and how many were too late.

@@ -7,7 +7,7 @@ use crate::judge::books::Books;
 use crate::judge::court::{Ask, Court, Verdict};
 use crate::judge::keys::Keys;
 use crate::judge::order::{Asks, Held, requests, spread};
-use crate::read::Came;
+use crate::read::{Brought, Came};
 use crate::settings::WithinSecond;
 
 /// The requests of one second, and all that they ask.
@@ -58,8 +58,8 @@ fn court([spread, together]: &[Court; 2], within: WithinSecond) -> &Court {
 }
 
 impl Second {
-    /// Takes the place of the second before it; with keys, if they are given.
-    pub(super) fn fill(&mut self, held: &[Held], keys: Option<&Keys>) {
+    /// Takes the place of the second before it; with keys and their quotas, if they are given.
+    pub(super) fn fill(&mut self, held: &[Held], keys: Option<(&Keys, &Brought)>) {
         let Self { requests: all, asks, named } = self;
         all.clear();
         asks.clear();
@@ -69,10 +69,10 @@ impl Second {
             asks.extend(request.iter().filter_map(|held| held.asks));
             all.push(Request { came: request[0].came, begin, end: asks.len() });
         }
-        let Some(keys) = keys else { return };
-        named.extend(asks.iter().map(|Asks { row, key, cost, is_enforced }| {
+        let Some((keys, brought)) = keys else { return };
+        named.extend(asks.iter().map(|Asks { row, key, cost, is_enforced, quotas }| {
             let (row, cost, is_enforced) = (*row as usize, *cost, *is_enforced);
-            Ask { row, key: keys.key(row, *key), cost, is_enforced }
+            Ask { row, key: keys.key(row, *key), cost, is_enforced, quotas: brought.quotas(*quotas) }
         }));
     }
 

@@ -34,7 +34,8 @@ pub(super) fn copy(
     {
         builder = builder.suspend(after, within, first).up_to(longest).remember(remembers);
     }
-    builder.build()
+    let copy = builder.build()?;
+    Ok(if policy.takes_quotas() { copy.taking_quotas() } else { copy })
 }
 
 /// The quotas of a policy by themselves.

@@ -1,5 +1,6 @@
 //! From the bytes of logs to requests with what each rule asks of them: [`Reader`], by several threads.
 
+mod brought;
 mod format;
 mod lines;
 mod pool;
@@ -7,6 +8,7 @@ mod reader;
 mod request;
 mod rows;
 
+pub(crate) use self::brought::{Brought, OWN_OF_ROW};
 pub use self::format::Format;
 pub(crate) use self::format::time;
 pub(crate) use self::lines::{Batch, Batches, LONGEST};

@@ -62,6 +62,8 @@ pub(crate) struct Wanted {
     pub(crate) row: u32,
     pub(crate) is_enforced: bool,
     pub(crate) kind: KeyKind,
+    /// The number of its key's quotas.
+    pub(crate) quotas: u32,
     /// How many bytes of the list are its key.
     key: usize,
     pub(crate) cost: u64,
@@ -69,9 +71,9 @@ pub(crate) struct Wanted {
 
 impl Taken {
     /// Adds an ask behind the others.
-    pub(crate) fn push(&mut self, row: usize, key: &Key, cost: u64, is_enforced: bool) {
+    pub(crate) fn push(&mut self, row: usize, (key, quotas): (&Key, u32), cost: u64, is_enforced: bool) {
         let (row, bytes) = (u32::try_from(row).unwrap_or(u32::MAX), key.as_bytes());
-        self.asks.push(Wanted { row, is_enforced, kind: key.kind(), key: bytes.len(), cost });
+        self.asks.push(Wanted { row, is_enforced, kind: key.kind(), quotas, key: bytes.len(), cost });
         self.keys.extend_from_slice(bytes);
     }
 
@@ -197,9 +199,9 @@ impl Reader {
             match met {
                 // The service has seen more of the request than the log has kept.
                 Ok(met) if *met.key == Key::shared() => left_out.add(limit, NO_KEY, 1),
-                Ok(MetAsk { key, cost, is_enforced, .. }) => {
-                    if let Some(row) = row.and_then(|row| row.row) {
-                        taken.push(row, key, cost, is_enforced);
+                Ok(MetAsk { limiter, key, cost, is_enforced, .. }) => {
+                    if let Some((row, place)) = row.and_then(|row| Some((row, row.row?))) {
+                        taken.push(place, (key, rows.quotas(row, limiter)), cost, is_enforced);
                     }
                 }
                 Err(NoAsk::NoKey(missing)) => left_out.add(limit, missing.reason(), 1),

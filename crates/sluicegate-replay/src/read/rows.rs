@@ -9,6 +9,8 @@ use sluicegate_core::RateLimiter;
 use sluicegate_tower::limits::Limits;
 use smallvec::SmallVec;
 
+use crate::read::brought::Brought;
+
 /// The rows of all limits: one for each policy that a limit may ask.
 #[derive(Clone)]
 pub(crate) struct Rows {
@@ -17,6 +19,8 @@ pub(crate) struct Rows {
     of_limit: Arc<[Vec<Row>]>,
     /// The limit of each row.
     pub(crate) limit_of: Arc<[usize]>,
+    /// The quotas that requests bring for their keys.
+    pub(crate) brought: Brought,
 }
 
 /// A limiter of a limit.
@@ -58,12 +62,19 @@ impl Rows {
             of_limit.push(rows);
         }
         let limit_of = named.iter().map(|(_, limit, _)| *limit).collect();
-        (Self { limits, of_limit: of_limit.into(), limit_of }, named)
+        (Self { limits, of_limit: of_limit.into(), limit_of, brought: Brought::default() }, named)
     }
 
-    /// The row of this limiter of a limit.
+    /// The row of this limiter of a limit: of several tiers of one policy, that of its quotas.
     pub(crate) fn row(&self, limit: usize, limiter: &RateLimiter) -> Option<&Row> {
-        self.of_limit[limit].iter().find(|row| row.limiter.is(limiter))
+        let rows = &self.of_limit[limit];
+        let of_policy = || rows.iter().find(|row| row.limiter.is(limiter));
+        rows.iter().find(|row| row.limiter.decides_like(limiter)).or_else(of_policy)
+    }
+
+    /// The number of the quotas by which a limiter of this row decides.
+    pub(crate) fn quotas(&self, row: &Row, limiter: &RateLimiter) -> u32 {
+        self.brought.number(&row.limiter, limiter)
     }
 
     /// Whether requests that this limit cannot be asked about are to be told.

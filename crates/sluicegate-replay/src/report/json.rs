@@ -71,8 +71,9 @@ impl Outcome {
 
 fn rule(rule: &RuleFigures) -> Value {
     let seconds = |wait: Option<Duration>| wait.map(|wait| wait.as_secs_f64());
-    let top =
-        rule.top.iter().map(|key| json!({"key": key.key, "asked": key.asked, "rejected": key.rejected}));
+    let top = rule.top.iter().map(
+        |key| json!({"key": key.key, "asked": key.asked, "rejected": key.rejected, "quota": key.quotas}),
+    );
     let compared = rule.compared.iter().map(|compared| {
         json!({
             "algorithm": compared.algorithm.to_string(),
@@ -89,6 +90,7 @@ fn rule(rule: &RuleFigures) -> Value {
         "algorithm": rule.policy.algorithm().to_string(),
         "mode": rule.policy.mode().to_string(),
         "asked": rule.asked,
+        "asked_under_own_quotas": rule.own_quotas,
         "rejected": rule.rejected,
         "rejected_otherwise": rule.rejected_otherwise,
         "keys": rule.keys,

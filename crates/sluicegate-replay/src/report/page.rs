@@ -213,7 +213,7 @@ fn offenders(rule: &RuleFigures) -> Markup {
             tbody {
                 @for key in &rule.top {
                     tr {
-                        th.key { (key.key) }
+                        th.key { (key.key) @if let Some(own) = &key.quotas { small { (own) } } }
                         td.number data-label="Asked" { (key.asked) }
                         td.number data-label="Rejected" { (key.rejected) }
                         td { (chart::part(key.rejected, key.asked)) }

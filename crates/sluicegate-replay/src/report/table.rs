@@ -133,9 +133,13 @@ fn details(f: &mut fmt::Formatter<'_>, rule: &RuleFigures) -> fmt::Result {
     if let Some(why) = rule.no_suggestion {
         writeln!(f, "  no suggestion: {why}")?;
     }
-    rule.top
-        .iter()
-        .try_for_each(|key| writeln!(f, "  {}: {} of {} rejected", key.key, key.rejected, key.asked))
+    if rule.own_quotas > 0 {
+        writeln!(f, "  under quotas of their own: {} requests", rule.own_quotas)?;
+    }
+    rule.top.iter().try_for_each(|key| {
+        let own = key.quotas.as_ref().map(|own| format!(" under {own}")).unwrap_or_default();
+        writeln!(f, "  {}: {} of {} rejected{own}", key.key, key.rejected, key.asked)
+    })
 }
 
 pub(super) fn suggestion(found: &crate::Suggestion) -> String {

@@ -3,6 +3,7 @@
 mod figures;
 mod hostile;
 mod model;
+mod own;
 mod pictures;
 mod suggest;
 mod support;

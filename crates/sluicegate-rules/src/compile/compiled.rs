@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{StatusCode, header};
 use sluicegate_core::policy::PolicyMode;
-use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
+use sluicegate_core::{ConfigError, Policy, RateLimiter};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::path::has_dots;
 use sluicegate_tower::limits::{Choose, Group, Limits};
@@ -22,7 +22,7 @@ use crate::error::Problems;
 /// The contents of a file, understood: policies to be opened, and rules that are limits once they are.
 pub(crate) struct Compiled {
     pub policies: Vec<Policy>,
-    /// The quotas of single keys, each by the name of its policy or tiers and its own.
+    /// The quotas of single keys and of tiers, each by the name of its policy or tiers and its own.
     pub single_keys: Vec<(String, String)>,
     /// Other files that it was read from, and what they held.
     pub files: Vec<(PathBuf, Vec<u8>)>,
@@ -43,11 +43,11 @@ pub(crate) struct Compiled {
 
 impl Compiled {
     /// The limits, now that all policies are open on this store.
-    pub(crate) fn limits(&self, store: &Arc<dyn Store>, open: &[RateLimiter]) -> Result<Limits, ConfigError> {
+    pub(crate) fn limits(&self, open: &[RateLimiter]) -> Result<Limits, ConfigError> {
         let limiters = by_name(open);
         let mut all = Group::select(Arc::clone(&self.choice));
         for rule in &self.rules {
-            all = all.and(group_of(rule, store, &limiters)?);
+            all = all.and(group_of(rule, &limiters)?);
         }
         let mut builder = Limits::builder(all).headers(self.headers);
         let unclear = self.unclear(open);
@@ -94,10 +94,10 @@ impl Compiled {
     }
 
     /// Says of each rule alone what shows only when its limits are put together.
-    pub(crate) fn check(&self, store: &Arc<dyn Store>, open: &[RateLimiter], problems: &mut Problems<'_>) {
+    pub(crate) fn check(&self, open: &[RateLimiter], problems: &mut Problems<'_>) {
         let limiters = by_name(open);
         for rule in &self.rules {
-            if let Err(error) = group_of(rule, store, &limiters) {
+            if let Err(error) = group_of(rule, &limiters) {
                 problems.error(rule.place, error.problem());
             }
             rule.check_cost(problems);
@@ -137,7 +137,7 @@ fn by_name(open: &[RateLimiter]) -> ByName<'_> {
 }
 
 /// The limits of one rule, which apply together.
-fn group_of(rule: &Rule, store: &Arc<dyn Store>, open: &ByName<'_>) -> Result<Group, ConfigError> {
+fn group_of(rule: &Rule, open: &ByName<'_>) -> Result<Group, ConfigError> {
     let limiter = |name: &str| open.get(name).copied().cloned();
     let mut group = Group::new(Choose::All);
     for budget in &rule.budgets {
@@ -146,7 +146,10 @@ fn group_of(rule: &Rule, store: &Arc<dyn Store>, open: &ByName<'_>) -> Result<Gr
                 Some(limiter) => keyed.limit(limiter),
                 None => continue,
             },
-            Budget::Tiers(tiers) => tiers.limit(store, limiter)?,
+            Budget::Tiers(tiers) => match tiers.limit(limiter)? {
+                Some(limit) => limit,
+                None => continue,
+            },
         };
         group = group.and(rule.finish(limit)?);
     }

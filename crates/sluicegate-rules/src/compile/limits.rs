@@ -97,10 +97,11 @@ pub(super) fn of(
     })
 }
 
-/// All keys with quotas of their own that the file names, as `plan.acme` and `10000/min`.
+/// All keys and tiers with quotas of their own that the file names, as `api.acme` or `plan.pro` and `10000/min`.
 fn single_keys(file: &File) -> Vec<(String, String)> {
     let of_policies = file.policies.0.iter().map(|(name, policy)| (name, &policy.value.overrides));
-    let of_tiers = file.tiers.0.iter().map(|(name, tiers)| (name, &tiers.value.overrides));
+    let with_quotas = file.tiers.0.iter().filter(|(_, tiers)| tiers.value.policy.is_some());
+    let of_tiers = with_quotas.map(|(name, tiers)| (name, &tiers.value.tiers));
     let each = of_policies.chain(of_tiers).flat_map(|(name, overrides)| {
         let text = |quotas: &At<OneOrMany>| {
             let all: Vec<String> = quotas.all().into_iter().map(|quota| quota.value).collect();

@@ -48,7 +48,7 @@ impl OwnQuotas {
 pub(super) const UNLIMITED: &str = "unlimited";
 
 /// Single keys with their quotas, by the names that operators call them.
-pub(super) type SingleKeys = HashMap<String, OwnQuotas>;
+type SingleKeys = HashMap<String, OwnQuotas>;
 
 /// The most different quotas of keys that a store counts by at once.
 const MOST: usize = 65_535;
@@ -58,6 +58,8 @@ const MOST: usize = 65_535;
 pub(super) struct KeyedPolicy {
     pub policy: Policy,
     single: Arc<SingleKeys>,
+    /// Those that keys have by their tier.
+    of_tiers: Arc<[Quotas]>,
     /// Where a request says those of its key; the first that is there counts.
     by: Arc<[By]>,
     /// By what name an operator calls the key of a request, where that matters.
@@ -87,7 +89,8 @@ impl KeyedPolicy {
         }
         let single = Arc::new(single_keys(&policy, overrides, problems));
         let takes = quota_by.is_some() || !single.is_empty();
-        let mut keyed = Self { policy, single, by: by.into(), namer: None, part_of: None };
+        let mut keyed =
+            Self { policy, single, of_tiers: Arc::default(), by: by.into(), namer: None, part_of: None };
         if takes {
             keyed.take_quotas();
         }
@@ -100,12 +103,11 @@ impl KeyedPolicy {
         keyed
     }
 
-    /// The same with the quotas of these keys, which come before its own.
-    pub(super) fn with_keys(&self, keys: &SingleKeys) -> Self {
-        let own = self.single.iter().chain(keys).map(|(key, quotas)| (key.clone(), quotas.clone()));
-        let mut with_keys = Self { single: Arc::new(own.collect()), ..self.clone() };
-        with_keys.take_quotas();
-        with_keys
+    /// The same with keys that have these quotas by their tier, unless they have their own.
+    pub(super) fn with_tiers(&self, of_tiers: impl Iterator<Item = Quotas>) -> Self {
+        let mut with_tiers = Self { of_tiers: of_tiers.collect(), ..self.clone() };
+        with_tiers.take_quotas();
+        with_tiers
     }
 
     /// Whether a key may have quotas of its own.
@@ -148,6 +150,11 @@ impl KeyedPolicy {
         Self { namer, ..self }
     }
 
+    /// Whether the key of a request has quotas of its own, whatever its tier.
+    pub(super) fn has_own(&self, request: RequestView<'_>) -> bool {
+        !matches!(self.choose(request), ChosenQuotas::Default)
+    }
+
     /// The quotas of a request's key.
     pub(super) fn choose(&self, request: RequestView<'_>) -> ChosenQuotas {
         let name = self.namer.as_ref().and_then(|namer| namer(request));
@@ -173,11 +180,11 @@ impl KeyedPolicy {
             _ => None,
         });
         let all = self.single.values().chain(listed.flatten());
-        all.filter_map(OwnQuotas::quotas).collect()
+        all.filter_map(OwnQuotas::quotas).chain(&*self.of_tiers).collect()
     }
 
     /// As much of the quotas of a key as there is of the policy.
-    fn part(&self, quotas: &Quotas) -> Result<Quotas, ConfigError> {
+    pub(super) fn part(&self, quotas: &Quotas) -> Result<Quotas, ConfigError> {
         let Some((policy, parts, whole)) = self.part_of.as_deref() else { return Ok(quotas.clone()) };
         let share = policy.under(quotas)?.share(self.policy.name(), *parts, *whole)?;
         let quotas: Vec<Quota> = share.quotas().iter().map(|quota| quota.quota()).collect();
@@ -186,26 +193,30 @@ impl KeyedPolicy {
 }
 
 /// The quotas of the keys that are named, as far as the policy can have them.
-pub(super) fn single_keys(
+fn single_keys(policy: &Policy, section: &Named<At<OneOrMany>>, problems: &mut Problems<'_>) -> SingleKeys {
+    let each = section.0.iter();
+    each.filter_map(|(key, quotas)| Some((key.value.clone(), quotas_under(policy, quotas, problems)?)))
+        .collect()
+}
+
+/// Quotas as they are written, or `unlimited`, if a key of the policy can have them.
+pub(super) fn quotas_under(
     policy: &Policy,
-    section: &Named<At<OneOrMany>>,
+    given: &At<OneOrMany>,
     problems: &mut Problems<'_>,
-) -> SingleKeys {
-    let each = section.0.iter().filter_map(|(key, quotas)| {
-        let own = own_quotas(quotas, problems)?;
-        if let Some(quotas_of_key) = own.quotas()
-            && let Err(error) = policy.under(quotas_of_key)
-        {
-            let all = quotas.all();
-            match error.quota().and_then(|index| all.get(index)) {
-                Some(quota) => wrong(quota, &error, problems),
-                None => problems.error(quotas.place, error.problem()),
-            }
-            return None;
+) -> Option<OwnQuotas> {
+    let own = own_quotas(given, problems)?;
+    if let Some(quotas) = own.quotas()
+        && let Err(error) = policy.under(quotas)
+    {
+        let all = given.all();
+        match error.quota().and_then(|index| all.get(index)) {
+            Some(quota) => wrong(quota, &error, problems),
+            None => problems.error(given.place, error.problem()),
         }
-        Some((key.value.clone(), own))
-    });
-    each.collect()
+        return None;
+    }
+    Some(own)
 }
 
 /// Quotas as they are written, or `unlimited`.

@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
             None => Ok(tiers.clone()),
             Some((parts, whole)) => tiers.share(rule, parts, whole),
         };
-        let tiers = tiers.map(|tiers| tiers.named_by(|| self.keys.namer(&key.all())));
+        let tiers = tiers.and_then(|tiers| tiers.named_by(|| self.keys.namer(&key.all())));
         let tiers = tiers.map_err(|error| problems.error(name.place, error.problem())).ok()?;
         for policy in tiers.policies() {
             self.open(policy, name.place, problems);

@@ -1,38 +1,43 @@
 //! The tiers of a file: limits of several sizes.
 //!
-//! A set of tiers has a name, says where the tier of a request is read, and gives a policy to each tier or calls it `unlimited`. A request
-//! that says no tier of these is in the default one.
+//! A set of tiers has a name, says where the tier of a request is read, and gives each tier quotas of one policy, a policy of its own, or
+//! calls it `unlimited`. A request that says no tier of these is in the default one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use sluicegate_core::{ConfigError, RateLimiter, Store};
+use sluicegate_core::policy::Quotas;
+use sluicegate_core::{ConfigError, RateLimiter};
 use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{ChosenQuotas, Tiers};
 
 use super::by::By;
 use super::keys::{Keys, Namer};
-use super::own::{KeyedPolicy, SingleKeys, UNLIMITED, single_keys};
+use super::own::{KeyedPolicy, OwnQuotas, UNLIMITED, quotas_under};
 use super::plan::Plan;
 use super::policies::Policies;
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{File, Named, TiersEntry};
+use crate::schema::{File, Named, OneOrMany, TiersEntry};
 
-/// Sizes of one limit: each tier with its policy, or none.
+/// Sizes of one limit.
 #[derive(Clone)]
 pub(super) struct TierSet {
-    /// In the order of the file; no policy for `unlimited`.
-    tiers: Vec<(String, Option<KeyedPolicy>)>,
+    /// In the order of the file.
+    tiers: Vec<(String, Tier)>,
+    /// The policy whose keys have the quotas of their tier, if a tier has quotas.
+    base: Option<KeyedPolicy>,
     pub plan: Arc<Plan>,
-    /// Keys with quotas of their own, whatever their tier.
-    single: Arc<SingleKeys>,
-    /// The tier in whose buckets these keys are.
-    tier_of_single: usize,
-    /// By what name an operator calls the key of a request, where that matters.
-    namer: Option<Namer>,
+}
+
+/// The limit of a tier.
+#[derive(Clone)]
+enum Tier {
+    Quotas(Quotas),
+    Policy(Box<KeyedPolicy>),
+    Unlimited,
 }
 
 /// The tiers of a file by name; nothing where something is wrong with them, which is told already.
@@ -58,31 +63,30 @@ fn tier_set(
     problems: &mut Problems<'_>,
 ) -> Option<TierSet> {
     let before = problems.errors();
-    let TiersEntry { by, tiers: given, default_tier, overrides } = &entry.value;
-    let mut tiers = Vec::new();
-    for (tier, policy) in &given.0 {
-        if policy.value == UNLIMITED {
-            tiers.push((tier.value.clone(), None));
-        } else if policies.room(&policy.value).is_some() {
-            let text = format!(
-                "{:?} is a waiting room, which is no tier: name it as the limit of a rule",
-                policy.value
-            );
-            problems.error(policy.place, text);
-        } else if policies.has(&policy.value) {
-            if let Some(policy) = policies.used(&policy.value) {
-                tiers.push((tier.value.clone(), Some(policy.clone())));
-            }
-        } else {
-            let mut names: Vec<_> = policies.names().chain([UNLIMITED]).collect();
-            names.sort_unstable();
-            let instead = instead_of(&policy.value, &names);
-            problems.error(policy.place, format!("there is no policy {:?}{instead}", short(&policy.value)));
-        }
+    let TiersEntry { policy, by, tiers: given, default_tier } = &entry.value;
+    let base = policy.as_ref().and_then(|policy| named(policy, policies, problems));
+    let each = given.0.iter().filter_map(|(name, given)| {
+        Some((name.value.clone(), tier(given, (policy.as_ref(), base), policies, problems)?))
+    });
+    let mut tiers: Vec<(String, Tier)> = each.collect();
+    if given.0.iter().all(|(_, tier)| matches!(&tier.value, OneOrMany::One(word) if word == UNLIMITED)) {
+        problems.error(entry.place, "tiers without a quota limit nothing: give one to a tier");
     }
-    if given.0.iter().all(|(_, policy)| policy.value == UNLIMITED) {
-        problems.error(entry.place, "tiers without a policy limit nothing: name one for a tier");
+    let of_tiers = || {
+        tiers.iter().filter_map(|(_, tier)| match tier {
+            Tier::Quotas(quotas) => Some(quotas.clone()),
+            _ => None,
+        })
+    };
+    if let Some(policy) =
+        policy.as_ref().filter(|_| of_tiers().next().is_none() && problems.errors() == before)
+    {
+        problems.error(
+            policy.place,
+            "no tier has quotas of this policy: leave it out, or give a tier some, as 5/min",
+        );
     }
+    let base = base.map(|base| base.with_tiers(of_tiers()));
     let default_place = given.0.iter().position(|(tier, _)| tier.value == default_tier.value);
     if default_place.is_none() {
         let names: Vec<_> = given.0.iter().map(|(tier, _)| &*tier.value).collect();
@@ -92,31 +96,79 @@ fn tier_set(
     let by = by.all();
     let by: Vec<By> = by.iter().filter_map(|word| By::of_tiers(word, keys, problems)).collect();
     warn_of_unknown(&by, given, (name, default_tier), problems);
-    // All else is as in the default tier; or in the first that is limited, if that one is not.
-    let is_limited = |tier: &usize| tiers.get(*tier).is_some_and(|(_, policy)| policy.is_some());
-    let tier_of_single = default_place.into_iter().chain(0..tiers.len()).find(is_limited);
-    let mut single = SingleKeys::new();
-    if let Some((_, Some(like))) = tier_of_single.and_then(|tier| tiers.get_mut(tier)) {
-        single = single_keys(&like.policy, overrides, problems);
-        if !single.is_empty() {
-            *like = like.with_keys(&single);
-        }
-    }
-    let (default_tier, tier_of_single) =
-        default_place.zip(tier_of_single).filter(|_| problems.errors() == before)?;
-    if tiers.iter().flat_map(|(_, policy)| policy).any(KeyedPolicy::takes_quotas) {
+    let default_tier = default_place.filter(|_| problems.errors() == before)?;
+    let policies = || tiers.iter().filter_map(|(_, tier)| tier.policy());
+    if base.is_some() || policies().any(KeyedPolicy::takes_quotas) {
         // One limit asks all of them, and its requests may bring quotas.
-        tiers.iter_mut().flat_map(|(_, policy)| policy).for_each(KeyedPolicy::take_quotas);
+        tiers.iter_mut().filter_map(|(_, tier)| tier.policy_mut()).for_each(KeyedPolicy::take_quotas);
     }
     let names = tiers.iter().map(|(tier, _)| tier.clone()).collect();
     let plan = Plan { place, name: name.value.clone(), tiers: names, default_tier, by };
-    Some(TierSet { tiers, plan: Arc::new(plan), single: Arc::new(single), tier_of_single, namer: None })
+    Some(TierSet { tiers, base, plan: Arc::new(plan) })
+}
+
+/// The limit of a tier, of which all mistakes are told.
+fn tier(
+    given: &At<OneOrMany>,
+    (name, base): (Option<&At<String>>, Option<&KeyedPolicy>),
+    policies: &Policies,
+    problems: &mut Problems<'_>,
+) -> Option<Tier> {
+    let all = given.all();
+    let word = match &all[..] {
+        [word] => Some(word),
+        _ => None,
+    };
+    if word.is_some_and(|word| word.value == UNLIMITED) {
+        return Some(Tier::Unlimited);
+    }
+    // A quota has a slash or a space, which no name has.
+    let is_name = |word: &&At<String>| {
+        word.value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
+    };
+    match (word.filter(is_name), name) {
+        (Some(word), _) => {
+            named(word, policies, problems).map(|policy| Tier::Policy(Box::new(policy.clone())))
+        }
+        // What is wrong with its name is told already.
+        (None, Some(_)) => match quotas_under(&base?.policy, given, problems)? {
+            OwnQuotas::Quotas(quotas) => Some(Tier::Quotas(quotas)),
+            OwnQuotas::Unlimited => Some(Tier::Unlimited),
+        },
+        (None, None) => {
+            let text = "these are quotas of no policy: name the one whose keys have them, as policy: api beside tiers";
+            problems.error(given.place, text);
+            None
+        }
+    }
+}
+
+/// The policy of this name.
+fn named<'p>(
+    name: &At<String>,
+    policies: &'p Policies,
+    problems: &mut Problems<'_>,
+) -> Option<&'p KeyedPolicy> {
+    if policies.room(&name.value).is_some() {
+        let text =
+            format!("{:?} is a waiting room, which is no tier: name it as the limit of a rule", name.value);
+        problems.error(name.place, text);
+        return None;
+    }
+    if !policies.has(&name.value) {
+        let mut names: Vec<_> = policies.names().chain([UNLIMITED]).collect();
+        names.sort_unstable();
+        let instead = instead_of(&name.value, &names);
+        problems.error(name.place, format!("there is no policy {:?}{instead}", short(&name.value)));
+        return None;
+    }
+    policies.used(&name.value)
 }
 
 /// A tier that the file of API keys gives and nobody knows is the default one.
 fn warn_of_unknown(
     by: &[By],
-    given: &Named<At<String>>,
+    given: &Named<At<OneOrMany>>,
     (name, default_tier): (&At<String>, &At<String>),
     problems: &mut Problems<'_>,
 ) {
@@ -136,53 +188,83 @@ fn warn_of_unknown(
     }
 }
 
+impl Tier {
+    fn policy(&self) -> Option<&KeyedPolicy> {
+        match self {
+            Self::Policy(policy) => Some(policy),
+            Self::Quotas(_) | Self::Unlimited => None,
+        }
+    }
+
+    fn policy_mut(&mut self) -> Option<&mut KeyedPolicy> {
+        match self {
+            Self::Policy(policy) => Some(policy),
+            Self::Quotas(_) | Self::Unlimited => None,
+        }
+    }
+}
+
 impl TierSet {
     /// The same tiers with a part of each quota, under names of their own.
     pub(super) fn share(&self, rule: &str, parts: u64, whole: u64) -> Result<Self, ConfigError> {
-        let tiers = self.tiers.iter().map(|(tier, policy)| {
-            let policy = policy.as_ref().map(|policy| policy.share(rule, parts, whole)).transpose()?;
-            Ok((tier.clone(), policy))
-        });
-        Ok(Self { tiers: tiers.collect::<Result<_, ConfigError>>()?, ..self.clone() })
+        self.with_policies(|policy| policy.share(rule, parts, whole))
     }
 
     /// The same tiers, for a rule that calls keys by these names.
-    pub(super) fn named_by(self, namer: impl Fn() -> Namer) -> Self {
-        let named = |policy: KeyedPolicy| policy.named_by(&namer);
-        let tiers = self.tiers.into_iter().map(|(tier, policy)| (tier, policy.map(named))).collect();
-        let namer = (!self.single.is_empty()).then(namer);
-        Self { tiers, namer, ..self }
+    pub(super) fn named_by(&self, namer: impl Fn() -> Namer) -> Result<Self, ConfigError> {
+        self.with_policies(|policy| Ok(policy.clone().named_by(&namer)))
+    }
+
+    fn with_policies(
+        &self,
+        with: impl Fn(&KeyedPolicy) -> Result<KeyedPolicy, ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let mut set = self.clone();
+        let policies = set.tiers.iter_mut().filter_map(|(_, tier)| tier.policy_mut()).chain(&mut set.base);
+        for policy in policies {
+            *policy = with(policy)?;
+        }
+        Ok(set)
     }
 
     /// All policies that it may spend from.
     pub(super) fn policies(&self) -> impl Iterator<Item = &KeyedPolicy> {
-        self.tiers.iter().filter_map(|(_, policy)| policy.as_ref())
+        self.base.iter().chain(self.tiers.iter().filter_map(|(_, tier)| tier.policy()))
     }
 
-    /// The place of the tier that a request spends from; none for the default one where the request says none.
+    /// The place of the tier that a request spends from; none for the default one where the request says none. A key with quotas of its
+    /// own has them in any tier.
     fn tier(&self, request: RequestView<'_>) -> Option<usize> {
-        let named = self.namer.as_ref().and_then(|namer| namer(request));
-        let is_single = named.is_some_and(|name| self.single.contains_key(&name));
-        if is_single { Some(self.tier_of_single) } else { self.plan.said(request) }
+        if self.base.as_ref().is_some_and(|base| base.has_own(request)) {
+            return self.tiers.iter().position(|(_, tier)| matches!(tier, Tier::Quotas(_)));
+        }
+        self.plan.said(request)
     }
 
-    /// The quotas of a request's key.
+    /// The quotas of a request's key, if it has its own.
     fn quotas(&self, request: RequestView<'_>) -> ChosenQuotas {
-        let (_, policy) = &self.tiers[self.tier(request).unwrap_or(self.plan.default_tier)];
-        policy.as_ref().map_or(ChosenQuotas::Default, |policy| policy.choose(request))
+        let policy = match &self.tiers[self.tier(request).unwrap_or(self.plan.default_tier)].1 {
+            Tier::Quotas(_) => self.base.as_ref(),
+            tier => tier.policy(),
+        };
+        policy.map_or(ChosenQuotas::Default, |policy| policy.choose(request))
     }
 
-    /// The limit, now that its policies are open.
+    /// The limit, now that its policies are open; none if they are not.
     pub(super) fn limit(
         &self,
-        store: &Arc<dyn Store>,
         limiter: impl Fn(&str) -> Option<RateLimiter>,
-    ) -> Result<Limit, ConfigError> {
-        let mut tiers = Tiers::builder(Arc::clone(store));
-        for (tier, policy) in &self.tiers {
-            tiers = match policy.as_ref().and_then(|keyed| limiter(keyed.policy.name())) {
-                Some(limiter) => tiers.tier_with(tier, limiter),
-                None => tiers.unlimited(tier),
+    ) -> Result<Option<Limit>, ConfigError> {
+        let open = |keyed: &KeyedPolicy| limiter(keyed.policy.name());
+        let Some(first) = self.policies().find_map(open) else { return Ok(None) };
+        let mut tiers = Tiers::builder(&first);
+        for (name, tier) in &self.tiers {
+            tiers = match (tier, &self.base) {
+                (Tier::Quotas(quotas), Some(base)) => tiers.tier(name, base.part(quotas)?),
+                (tier, _) => match tier.policy().and_then(open) {
+                    Some(limiter) => tiers.tier_with(name, limiter),
+                    None => tiers.unlimited(name),
+                },
             };
         }
         let (this, default_tier) = (self.clone(), &self.plan.tiers[self.plan.default_tier]);
@@ -190,9 +272,9 @@ impl TierSet {
             std::future::ready(this.tier(request).map(|tier| this.plan.tiers[tier].clone()))
         });
         let this = self.clone();
-        Ok(match self.policies().any(KeyedPolicy::takes_quotas) {
+        Ok(Some(match self.policies().any(KeyedPolicy::takes_quotas) {
             true => limit.quota_by(move |request| this.quotas(request)),
             false => limit,
-        })
+        }))
     }
 }

@@ -134,16 +134,15 @@ pub(crate) struct Suspend {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "tiers")]
 pub(crate) struct TiersEntry {
+    /// The policy whose keys have the quotas of their tier, so that a key keeps what it has spent when its tier changes.
+    #[serde(default, deserialize_with = "said")]
+    pub policy: Option<At<String>>,
     /// Where the tier of a request is read: `jwt(claim)`, `api_key` or `header(name)`; of a list the first that is there.
     pub by: At<OneOrMany>,
-    /// For each tier its policy, or `unlimited`.
-    pub tiers: Named<At<String>>,
+    /// For each tier its quotas, as many as the policy has; or the name of a policy of its own, or `unlimited`.
+    pub tiers: Named<At<OneOrMany>>,
     /// The tier of requests that have none, or one that is not listed.
     pub default_tier: At<String>,
-    /// Quotas of single keys instead of their tier's, as `overrides` of a policy: in the buckets of the default tier, or of the first that
-    /// is limited.
-    #[serde(default)]
-    pub overrides: Named<At<OneOrMany>>,
 }
 
 /// Requests that are refused before all else.

@@ -11,10 +11,10 @@ use crate::support::{parse, passed, request, rules};
 const PLAN: &str = "
 version: 1
 policies:
-  free: { quota: [3/min, 5/d by token-bucket-aligned] }
+  free: { quota: [3/min, 5/d by token-bucket-aligned], overrides: { acme: [4/min, 6/d] } }
   pro: { quota: [7/min, 8/d by sliding-log] }
 tiers:
-  plan: { by: header(x-plan), tiers: { free: free, pro: pro }, default_tier: free, overrides: { acme: [4/min, 6/d] } }
+  plan: { policy: free, by: header(x-plan), tiers: { free: [3/min, 5/d], pro: pro }, default_tier: free }
 rules:
   - { name: all, limit: plan, key: header(x-user) }
 ";

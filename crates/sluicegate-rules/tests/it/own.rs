@@ -90,10 +90,9 @@ const KEYS: &str = "
 version: 1
 api_keys: { header: x-api-key, file: api-keys.yaml }
 policies:
-  free: { quota: 2/min, quota_by: api_key }
-  pro: { quota: 5/min, quota_by: api_key }
+  api: { quota: 2/min, quota_by: api_key }
 tiers:
-  plan: { by: api_key, tiers: { free: free, pro: pro }, default_tier: free }
+  plan: { policy: api, by: api_key, tiers: { free: 2/min, pro: 5/min }, default_tier: free }
 rules:
   - { name: all, limit: plan, key: api_key }
 ";
@@ -205,9 +204,9 @@ async fn a_key_with_quotas_of_its_own_has_one_bucket_in_all_tiers() {
     let rules = rules(
         "
 version: 1
-policies: { free: { quota: 2/min }, pro: { quota: 5/min } }
+policies: { api: { quota: 2/min, overrides: { acme: 7/min, staff: unlimited } } }
 tiers:
-  plan: { by: header(x-plan), tiers: { big: unlimited, free: free, pro: pro }, default_tier: big, overrides: { acme: 7/min, staff: unlimited } }
+  plan: { policy: api, by: header(x-plan), tiers: { big: unlimited, free: 2/min, pro: 5/min }, default_tier: big }
 rules:
   - { name: all, limit: plan, key: header(x-user) }
 ",
@@ -215,10 +214,10 @@ rules:
     let by = async |user: &str, plan: &str| passed(&rules, &[("x-user", user), ("x-plan", plan)]).await;
     assert_eq!(by("acme", "pro").await, 7);
     assert_eq!((by("acme", "free").await, by("acme", "big").await), (0, 0));
-    assert_eq!((by("ada", "pro").await, by("ada", "free").await, by("ada", "big").await), (5, 2, 100));
+    assert_eq!((by("ada", "pro").await, by("bob", "free").await, by("ada", "big").await), (5, 2, 100));
     assert_eq!(by("staff", "free").await, 100);
     let explained = rules.explain(&request("/", &[("x-user", "acme")])).await.to_string();
-    assert!(explained.contains("asks 1 of free: 7/min (gcra) for"), "{explained}");
+    assert!(explained.contains("asks 1 of api: 7/min (gcra) for"), "{explained}");
 }
 
 #[tokio::test]

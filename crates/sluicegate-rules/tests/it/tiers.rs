@@ -13,10 +13,9 @@ const KEYS: &str = "
 version: 1
 api_keys: { header: x-api-key, file: tests/it/api-keys.yaml }
 policies:
-  free: { quota: 2/min }
-  pro: { quota: 5/min }
+  api: { quota: 2/min }
 tiers:
-  plan: { by: api_key, tiers: { free: free, pro: pro, enterprise: unlimited }, default_tier: free }
+  plan: { policy: api, by: api_key, tiers: { free: 2/min, pro: 5/min, enterprise: unlimited }, default_tier: free }
 rules:
   - { name: all, limit: plan, key: [api_key, header(x-address)] }
 ";
@@ -37,7 +36,7 @@ async fn a_listed_api_key_has_its_tier_and_one_that_is_not_counts_as_missing() {
 async fn a_key_with_quotas_of_its_own_is_known_by_header_field_or_digest() {
     let overrides = format!("overrides: {{ acme: 7/min, \"{ADA}\": 9/min, Ada@x.org: 8/min }}")
         .replace(ADA, ada_digest().as_str());
-    let text = KEYS.replace("default_tier: free }", &format!("default_tier: free, {overrides} }}"));
+    let text = KEYS.replace("quota: 2/min }", &format!("quota: 2/min, {overrides} }}"));
     let rules = rules(&text);
     assert_eq!(passed(&rules, &[("x-address", "acme")]).await, 7);
     assert_eq!(passed(&rules, &[("x-address", "Ada@x.org")]).await, 8);
@@ -47,10 +46,7 @@ async fn a_key_with_quotas_of_its_own_is_known_by_header_field_or_digest() {
     assert_eq!(passed(&rules, &[("x-api-key", "acme"), ("x-address", "third")]).await, 2);
     // It can be changed at run time, and what was spent counts.
     let changes = rules.replace(parse(&text.replace("7/min", "10/min"))).expect("memory keeps it");
-    assert!(
-        changes.to_string().starts_with("changed plan.acme 7/min -> 10/min, what was spent"),
-        "{changes}"
-    );
+    assert!(changes.to_string().starts_with("changed api.acme 7/min -> 10/min, what was spent"), "{changes}");
     assert_eq!(passed(&rules, &[("x-address", "acme")]).await, 3);
 }
 
@@ -61,13 +57,66 @@ pub(crate) fn ada_digest() -> String {
 }
 
 #[tokio::test]
+async fn a_key_that_changes_its_tier_keeps_what_it_has_spent_and_so_it_does_when_the_tier_changes() {
+    let rules = rules(SIZES);
+    let on = async |plan: &str| passed(&rules, &[("x-user", "ada"), ("x-plan", plan)]).await;
+    assert_eq!((on("free").await, on("pro").await, on("free").await, on("all").await), (2, 3, 0, 100));
+    assert_eq!(on("logged").await, 4, "a policy of its own has other keys");
+    let changes = rules.replace(parse(&SIZES.replace("pro: 5/min", "pro: 9/min"))).expect("memory keeps it");
+    assert!(changes.to_string().starts_with("changed plan.pro 5/min -> 9/min, what was spent"), "{changes}");
+    assert_eq!((on("pro").await, on("logged").await), (4, 0));
+}
+
+const SIZES: &str = "
+version: 1
+policies:
+  api: { quota: 2/min }
+  logged: { algorithm: sliding-log, quota: 4/min }
+tiers:
+  plan: { policy: api, by: header(x-plan), tiers: { free: 2/min, pro: 5/min, logged: logged, all: unlimited }, default_tier: free }
+rules:
+  - { name: all, limit: plan, key: header(x-user) }
+";
+
+#[test]
+fn a_tier_that_cannot_be_is_told_with_its_place() {
+    for (from, to, place, expected) in [
+        (
+            "policy: api, ",
+            "",
+            "7:46",
+            "these are quotas of no policy: name the one whose keys have them, as policy: api",
+        ),
+        ("policy: api", "policy: apy", "7:19", "there is no policy \"apy\": did you mean \"api\"?"),
+        ("pro: 5/min", "pro: 5/fortnight", "7:73", "\"fortnight\" is not a unit"),
+        (
+            "pro: 5/min",
+            "pro: [5/min, 9/d]",
+            "7:71",
+            "a key brings 2 quotas (5/min, 9/d), and the policy has 1",
+        ),
+        ("pro: 5/min", "pro: 5/min by fixed-window", "7:71", "leave \"by fixed-window\" out"),
+        ("pro: 5/min", "pro: prp", "7:71", "there is no policy \"prp\": there are api, logged, unlimited"),
+        ("free: 2/min, pro: 5/min, ", "free: logged, ", "7:19", "no tier has quotas of this policy"),
+        ("free }", "free, overrides: { acme: 7/min } }", "7:132", "overrides"),
+    ] {
+        let text = SIZES.replacen(from, to, 1);
+        let error = error(RulesFile::parse("rules.yaml", &text, &Variables::none()));
+        assert!(
+            error.starts_with(&format!("rules.yaml:{place}: ")) && error.contains(expected),
+            "{to}: {error}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn nobody_chooses_the_tier_of_a_single_key_and_a_share_is_one_of_its_quotas_too() {
     let rules = rules(
         "
 version: 1
-policies: { free: { quota: 10/min } }
+policies: { api: { quota: 10/min, overrides: { acme: 50/min } } }
 tiers:
-  plan: { by: header(x-plan), tiers: { free: free }, default_tier: free, overrides: { acme: 50/min } }
+  plan: { policy: api, by: header(x-plan), tiers: { free: 10/min }, default_tier: free }
 rules:
   - { name: part, limit: plan, share: 1/5, key: header(x-user) }
 ",
@@ -121,7 +170,7 @@ fn a_tier_of_the_file_of_api_keys_that_nobody_knows_is_worth_a_warning() {
     let file = parse(&KEYS.replace("enterprise: unlimited", "gold: unlimited"));
     let warnings: Vec<_> = file.warnings().iter().map(ToString::to_string).collect();
     assert!(
-        warnings[0].starts_with("rules.yaml:8:3: warning: the file of API keys names tier \"enterprise\""),
+        warnings[0].starts_with("rules.yaml:7:3: warning: the file of API keys names tier \"enterprise\""),
         "{warnings:?}"
     );
 }
@@ -132,9 +181,9 @@ async fn a_key_with_quotas_of_its_own_is_known_by_claim_or_address() {
         "
 version: 1
 jwt: { hs256: 0123456789abcdef0123456789abcdef }
-policies: { free: { quota: 2/min } }
+policies: { api: { quota: 2/min, overrides: { acme: 7/min, 192.0.2.7: 5/min } } }
 tiers:
-  plan: { by: jwt(plan), tiers: { free: free }, default_tier: free, overrides: { acme: 7/min, 192.0.2.7: 5/min } }
+  plan: { policy: api, by: jwt(plan), tiers: { free: 2/min }, default_tier: free }
 rules:
   - { name: all, limit: plan, key: [jwt(sub), peer] }
 ",
@@ -173,13 +222,12 @@ const BY_TIER: &str = "
 version: 1
 jwt: { hs256: 0123456789abcdef0123456789abcdef }
 policies:
-  free: { quota: 50/min }
-  pro: { quota: 60/min }
+  api: { quota: 50/min, overrides: { acme: 70/min } }
   search: { quota: 3/min }
   export: { quota: 4/min }
 tiers:
-  plan: { by: [jwt(plan), header(x-plan)], tiers: { free: free, pro: pro, big: unlimited }, default_tier: free, overrides: { acme: 70/min } }
-  size: { by: header(x-size), tiers: { s: free, l: pro }, default_tier: s }
+  plan: { policy: api, by: [jwt(plan), header(x-plan)], tiers: { free: 50/min, pro: 60/min, big: unlimited }, default_tier: free }
+  size: { policy: api, by: header(x-size), tiers: { s: 50/min, l: 60/min }, default_tier: s }
 deny:
   - { name: small, only_if: { path: /large, tier: { size: s } }, status: 402 }
 exempt:
@@ -213,6 +261,7 @@ async fn a_rule_for_a_tier_applies_to_its_requests_and_to_those_without_one_if_i
     // A key with quotas of its own is of the tier that its plan says, and cannot be named as one.
     assert_eq!(passed(&on(), &[("x-user", "acme")]).await, 3);
     assert_eq!(passed(&on(), &[("x-user", "acme"), ("x-plan", "pro")]).await, 70);
+    assert_eq!(passed(&on(), &[("x-user", "acme"), ("x-plan", "big")]).await, 70);
     assert_eq!(passed(&on(), &[("x-user", "eve"), ("x-plan", "key acme")]).await, 3);
 }
 
@@ -269,6 +318,6 @@ fn a_tier_that_is_not_there_is_told_with_the_nearest_one() {
     ] {
         let text = BY_TIER.replacen("tier: { plan: free }", &format!("tier: {tier}"), 1);
         let error = error(RulesFile::parse("rules.yaml", &text, &Variables::none()));
-        assert!(error.starts_with("rules.yaml:17:") && error.contains(expected), "{tier}: {error}");
+        assert!(error.starts_with("rules.yaml:16:") && error.contains(expected), "{tier}: {error}");
     }
 }

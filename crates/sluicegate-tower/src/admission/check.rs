@@ -4,6 +4,7 @@
 //! start. Which limits meet may depend on the request, and so the rest is checked per request; the
 //! two checks are the same functions.
 
+use std::slice;
 use std::sync::Arc;
 
 use sluicegate_core::error::ConfigErrorKind;
@@ -27,7 +28,7 @@ pub(super) fn before_requests(group: &Group) -> Result<(), ConfigError> {
             other.title(),
         ));
     }
-    distinct(group.certain().flat_map(|limit| limit.source.known()))?;
+    distinct(group.certain().map(|limit| limit.source.known()))?;
     let most = |limit: &Limit| limit.source.known().iter().map(quotas).max();
     few_quotas("layer", group.certain().filter_map(most).sum())
 }
@@ -48,20 +49,23 @@ pub(super) fn warn_of_invented_keys(group: &Group) {
 pub(super) fn of_request<'a>(
     limiters: impl Iterator<Item = &'a RateLimiter> + Clone,
 ) -> Result<(), ConfigError> {
-    distinct(limiters.clone())?;
+    distinct(limiters.clone().map(slice::from_ref))?;
     few_quotas("request", limiters.map(quotas).sum())
 }
 
-fn distinct<'a>(limiters: impl Iterator<Item = &'a RateLimiter>) -> Result<(), ConfigError> {
-    let mut earlier = SmallVec::<[&RateLimiter; 4]>::new();
-    for limiter in limiters {
-        if earlier.iter().any(|other| other.is(limiter)) {
+/// Of each limit those of which a request asks one.
+fn distinct<'a>(limits: impl Iterator<Item = &'a [RateLimiter]>) -> Result<(), ConfigError> {
+    let mut earlier = SmallVec::<[&[RateLimiter]; 4]>::new();
+    for limiters in limits {
+        let is_earlier =
+            |limiter: &&RateLimiter| earlier.iter().copied().flatten().any(|other| other.is(limiter));
+        if let Some(limiter) = limiters.iter().find(is_earlier) {
             return fail(format!(
                 "policy {:?} is there twice: a request would spend from it twice, and headers could not tell which is which; for a second key, give the second limit a policy with a name of its own",
                 limiter.policy().name(),
             ));
         }
-        earlier.push(limiter);
+        earlier.push(limiters);
     }
     Ok(())
 }

@@ -88,9 +88,10 @@ impl Limit {
     /// #[derive(Clone)]
     /// struct Plan(String);
     ///
-    /// let plans = Tiers::builder(&MemoryStore::new())
-    ///     .tier(Policy::gcra("free", "100/min"))
-    ///     .tier(Policy::gcra("pro", "1000/min"))
+    /// let api = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
+    /// let plans = Tiers::builder(&api)
+    ///     .tier("free", "100/min")
+    ///     .tier("pro", "1000/min")
     ///     .unlimited("enterprise")
     ///     .default_tier("free")
     ///     .build()?;

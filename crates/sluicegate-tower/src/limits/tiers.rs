@@ -5,25 +5,26 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
+use sluicegate_core::policy::Quotas;
+use sluicegate_core::{ConfigError, Quota, RateLimiter};
 
 use crate::limits::pick::{Pick, Which};
 
-/// Named sizes of one limit, such as the plans of a service: for each tier a policy, or none.
+/// Named sizes of one limit, such as the plans of a service: for each tier its quotas, or none.
 ///
-/// Which tier a request is in is said by [`Limit::tiered`](crate::Limit::tiered). Cheap to clone; clones share the same
-/// buckets. Limits in several layers may use the same tiers, and then spend from the same buckets; an endpoint that is
-/// to have a part of each plan takes a [`share`](Self::share).
+/// [`Limit::tiered`](crate::Limit::tiered) says which tier a request is in. The tiers are sizes of one policy, so a key that changes its
+/// tier keeps what it has spent, as [`RateLimiter::with_quotas`] describes. Cheap to clone; clones share the same buckets. Limits in
+/// several layers may use the same tiers, and then spend from the same buckets; an endpoint that is to have a part of each plan takes
+/// a [`share`](Self::share).
 ///
 /// # When not to use it
-/// Where plans are rows of a database that change while the service runs:
-/// [`Limit::by`](crate::Limit::by) opens policies as they come.
+/// Where each key has numbers of its own, such as a row of a database: [`Limit::quota_by`](crate::Limit::quota_by) takes them as
+/// they come.
 #[derive(Clone)]
 pub struct Tiers(Arc<Inner>);
 
 struct Inner {
-    store: Arc<dyn Store>,
+    base: RateLimiter,
     limiters: Vec<RateLimiter>,
     /// Each tier's limiter; `None` if it is unlimited.
     tiers: Vec<(String, Option<usize>)>,
@@ -39,31 +40,37 @@ enum Unknown {
 }
 
 impl Tiers {
-    /// Begins tiers whose policies live on this store.
-    pub fn builder(store: impl Into<Arc<dyn Store>>) -> TiersBuilder {
-        TiersBuilder { store: store.into(), tiers: Vec::new(), unknown: None }
+    /// Begins tiers whose keys are those of this limiter.
+    pub fn builder(limiter: &RateLimiter) -> TiersBuilder {
+        TiersBuilder { base: limiter.clone(), tiers: Vec::new(), unknown: None }
     }
 
     /// The same tiers with `parts` of `whole` of each limit and burst, in buckets of their own: what one costly
-    /// endpoint gets of every plan. The policy `free` becomes `free.<suffix>`; the tiers keep their names, and what is
+    /// endpoint gets of every plan. The policy `api` becomes `api.<suffix>`; the tiers keep their names, and what is
     /// unlimited stays so.
     ///
     /// # Errors
-    /// As [`Policy::share`], and whatever the store cannot keep.
+    /// As [`Policy::share`](sluicegate_core::Policy::share), and whatever the store cannot keep.
     pub fn share(&self, parts: u64, whole: u64, suffix: &str) -> Result<Self, ConfigError> {
-        let shared = |limiter: &RateLimiter| {
+        let Inner { base, limiters, tiers, unknown } = &*self.0;
+        let share = |limiter: &RateLimiter| {
             let policy = limiter.policy();
-            let share: Policy = policy.share(format!("{}.{suffix}", policy.name()), parts, whole)?;
-            RateLimiter::new(Arc::clone(&self.0.store), share)
+            policy.share(format!("{}.{suffix}", policy.name()), parts, whole)
         };
-        let limiters = self.0.limiters.iter().map(shared).collect::<Result<_, _>>()?;
-        let Inner { store, tiers, unknown, .. } = &*self.0;
-        let inner = Inner { store: Arc::clone(store), limiters, tiers: tiers.clone(), unknown: *unknown };
-        Ok(Self(Arc::new(inner)))
+        let open = |limiter| RateLimiter::new(Arc::clone(base.store()), share(limiter)?);
+        let shared = open(base)?;
+        let each = limiters.iter().map(|limiter| match limiter.is(base) {
+            true => {
+                let quotas: Vec<Quota> = share(limiter)?.quotas().iter().map(|quota| quota.quota()).collect();
+                shared.with_quotas(quotas)
+            }
+            false => open(limiter),
+        });
+        let limiters = each.collect::<Result<_, _>>()?;
+        Ok(Self(Arc::new(Inner { base: shared, limiters, tiers: tiers.clone(), unknown: *unknown })))
     }
 
-    /// The limiter of a tier, to look into its buckets or to [`replace`](RateLimiter::replace) its policy; `None` if it
-    /// is unlimited or there is no such tier.
+    /// The limiter of a tier, to look into its buckets; `None` if it is unlimited or there is no such tier.
     pub fn limiter(&self, tier: &str) -> Option<&RateLimiter> {
         let (_, limiter) = self.0.tiers.iter().find(|(name, _)| name == tier)?;
         limiter.map(|index| &self.0.limiters[index])
@@ -113,7 +120,7 @@ impl fmt::Debug for Tiers {
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct TiersBuilder {
-    store: Arc<dyn Store>,
+    base: RateLimiter,
     tiers: Vec<(String, Result<Option<RateLimiter>, ConfigError>)>,
     unknown: Option<Otherwise>,
 }
@@ -125,16 +132,20 @@ enum Otherwise {
 }
 
 impl TiersBuilder {
-    /// Adds a tier with the name of its policy.
-    pub fn tier(mut self, policy: PolicyBuilder) -> Self {
-        let limiter = policy.on(Arc::clone(&self.store));
-        let name =
-            limiter.as_ref().map_or_else(|_| String::new(), |limiter| limiter.policy().name().to_owned());
-        self.tiers.push((name, limiter.map(Some)));
+    /// Adds a tier whose keys have these quotas in the place of the policy's, as `"1000/min"` or `Quota::per_minute(1000)`. They may
+    /// be the policy's own.
+    pub fn tier<Q>(mut self, name: impl Into<String>, quotas: Q) -> Self
+    where
+        Q: TryInto<Quotas>,
+        ConfigError: From<Q::Error>,
+    {
+        let limiter = self.base.with_quotas(quotas).map(Some);
+        self.tiers.push((name.into(), limiter));
         self
     }
 
-    /// Adds a tier with a name of its own, and a limiter that is on the same store.
+    /// Adds a tier with a policy of its own on the same store: one with another algorithm, say. Its keys are others: who comes to such a
+    /// tier begins anew.
     pub fn tier_with(mut self, name: impl Into<String>, limiter: RateLimiter) -> Self {
         self.tiers.push((name.into(), Ok(Some(limiter))));
         self
@@ -161,29 +172,27 @@ impl TiersBuilder {
     /// Checks the parts and puts them together.
     ///
     /// # Errors
-    /// A mistake in a policy; no tier that is limited; tiers that [suspend](PolicyBuilder::suspend) keys, unless all of
-    /// those do so [under one name](PolicyBuilder::suspend_as); two tiers or two policies of one name; a limiter on
+    /// Quotas that the policy cannot have; no tier that is limited; tiers of several policies that
+    /// [suspend](sluicegate_core::policy::PolicyBuilder::suspend) keys, unless all of those do so
+    /// [under one name](sluicegate_core::policy::PolicyBuilder::suspend_as); two tiers of one name, or two policies of one; a limiter on
     /// another store; and when it is not said what a request gets whose tier is not known.
     pub fn build(self) -> Result<Tiers, ConfigError> {
         let fail = |message: String| Err(ConfigError::new(ConfigErrorKind::Layer, message));
-        let Self { store, tiers: given, unknown } = self;
+        let Self { base, tiers: given, unknown } = self;
         let (mut limiters, mut tiers) = (Vec::<RateLimiter>::new(), Vec::<(String, Option<usize>)>::new());
         for (name, limiter) in given {
             let limiter = limiter?;
             if tiers.iter().any(|(other, _)| *other == name) {
                 return fail(format!("there are two tiers called {name:?}: give each a name of its own"));
             }
-            if let Some(limiter) = &limiter {
-                if !Arc::ptr_eq(limiter.store(), &store) {
-                    return fail(format!("the limiter of tier {name:?} is on another store than its tiers"));
-                }
+            if let Some(limiter) =
+                limiter.as_ref().filter(|limiter| !Arc::ptr_eq(limiter.store(), base.store()))
+            {
                 let policy = limiter.policy();
-                if limiters.iter().any(|other| other.policy().name() == policy.name()) {
-                    return fail(format!(
-                        "policy {:?} is in two tiers: give each one of its own",
-                        policy.name()
-                    ));
-                }
+                return fail(format!(
+                    "the limiter of tier {name:?} is on another store than its tiers: open {:?} on that one",
+                    policy.name()
+                ));
             }
             tiers.push((name, limiter.as_ref().map(|_| limiters.len())));
             limiters.extend(limiter);
@@ -196,7 +205,7 @@ impl TiersBuilder {
             ));
         }
         if limiters.is_empty() {
-            return fail("tiers without a policy limit nothing: add one with `tier`".to_owned());
+            return fail("tiers without a quota limit nothing: add one with `tier`".to_owned());
         }
         let unknown = match unknown {
             Some(Otherwise::Refused(status)) => Unknown::Refused(status),
@@ -216,7 +225,7 @@ impl TiersBuilder {
                 ));
             }
         };
-        Ok(Tiers(Arc::new(Inner { store, limiters, tiers, unknown })))
+        Ok(Tiers(Arc::new(Inner { base, limiters, tiers, unknown })))
     }
 }
 
@@ -230,7 +239,8 @@ fn suspended_apart(limiters: &[RateLimiter]) -> Option<(&RateLimiter, &RateLimit
         |limiter: &RateLimiter| limiter.with_policy(|policy| policy.suspension()?.name().map(str::to_owned));
     let mut each = limiters.iter().filter(suspends);
     let first = each.next()?;
-    let other = each.find(|other| name(first).is_none() || name(other) != name(first))?;
+    let other =
+        each.find(|other| !other.is(first) && (name(first).is_none() || name(other) != name(first)))?;
     Some((first, other))
 }
 

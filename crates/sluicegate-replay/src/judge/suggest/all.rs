@@ -64,6 +64,7 @@ pub(in crate::judge) fn suggest_all(
                 key: keys.key(*row, event.key),
                 cost: event.cost.into(),
                 is_enforced: rules[*row].policy.mode() == PolicyMode::Enforce,
+                quotas: None,
             })
             .collect();
         let given_back = |row| request.iter().any(|(_, asked, event)| *asked == row && event.gives_back);

@@ -24,8 +24,9 @@ use sluicegate_core::{Key, Policy, Quota};
 
 use super::record::{Event, Kept};
 use crate::judge::books::Books;
-use crate::judge::court::{Court, Verdict};
+use crate::judge::court::{Ask, Court, Verdict};
 use crate::judge::order::Asks;
+use crate::read::OWN_OF_ROW;
 use crate::settings::WithinSecond;
 use crate::share::Share;
 use crate::suggestion::Suggestion;
@@ -151,7 +152,9 @@ impl<'a> Search<'a> {
             let key = Key::from(*place as u64);
             let count = self.keys[*place].events.iter().filter(|event| {
                 court.set(event.at_us);
-                matches!(court.check(0, &key, event.cost.into(), event.gives_back), Verdict::Rejected(_))
+                let (key, cost) = (key.clone(), event.cost.into());
+                let ask = Ask { row: 0, key, cost, is_enforced: true, quotas: None };
+                matches!(court.check(&ask, event.gives_back), Verdict::Rejected(_))
             });
             let count = count.count() as u64;
             // The next key begins at an earlier time.
@@ -237,7 +240,7 @@ impl Books {
     /// How many of these requests the only row rejects; what the key has spent is forgotten then.
     fn rejected(&mut self, events: &[Event]) -> u64 {
         let is_rejected = |event: &&Event| {
-            let ask = Asks { row: 0, key: 0, cost: event.cost.into(), is_enforced: true };
+            let ask = Asks { row: 0, key: 0, cost: event.cost.into(), is_enforced: true, quotas: OWN_OF_ROW };
             let mut verdict = [Verdict::NotAsked];
             self.decide(WithinSecond::Spread, event.at_us, &[ask], &mut verdict);
             matches!(verdict, [Verdict::Rejected(_)])

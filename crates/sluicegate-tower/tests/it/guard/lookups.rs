@@ -41,7 +41,8 @@ fn no_tier(tiers: Tiers) -> Limit {
 }
 
 fn tiers() -> Tiers {
-    Tiers::builder(paused_store()).tier(Policy::gcra("free", "9/h")).default_tier("free").build().unwrap()
+    let api = on(&paused_store(), Policy::gcra("api", "9/h"));
+    Tiers::builder(&api).tier("free", "9/h").default_tier("free").build().unwrap()
 }
 
 /// A request in a task of its own.
@@ -149,7 +150,7 @@ async fn a_limit_that_is_only_tried_out_refuses_nobody_for_a_key_that_does_not_c
     let store = paused_store();
     let enforced = on(&store, Policy::gcra("api", "9/h"));
     let tried = || Limit::new(on(&store, Policy::gcra("tried", "1/h").shadow())).key(Never);
-    let tried_tiers = Tiers::builder(&store).tier(Policy::gcra("small", "1/h").shadow());
+    let tried_tiers = Tiers::builder(&on(&store, Policy::gcra("small", "5/h").shadow())).tier("small", "1/h");
     let tried_tiers = tried_tiers.default_tier("small").build().unwrap();
     for (limit, longest, waited) in [(tried(), 10, 5), (no_tier(tried_tiers), 10, 5), (tried(), 0, 0)] {
         let builder = RateLimitLayer::builder(limit).and(by_header(enforced.clone()));

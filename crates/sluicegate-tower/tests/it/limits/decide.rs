@@ -78,7 +78,8 @@ async fn a_store_hears_once_of_each_request_that_it_is_not_asked_about() {
     let (store, events) = around::told(paused_store());
     let waits =
         Policy::gcra("waits", "1/s").wait_up_to(Duration::from_secs(9)).on(Arc::clone(&store)).unwrap();
-    let tiers = Tiers::builder(Arc::clone(&store)).tier(Policy::gcra("free", "9/s"));
+    let plans = Policy::gcra("plans", "9/s").on(Arc::clone(&store)).unwrap();
+    let tiers = Tiers::builder(&plans).tier("free", "9/s");
     let plan = Limit::tiered(tiers.reject_unknown(StatusCode::FORBIDDEN).build().unwrap(), |request| {
         request.headers.get("x-plan")?.to_str().ok()
     });
@@ -107,7 +108,7 @@ async fn a_store_hears_once_of_each_request_that_it_is_not_asked_about() {
         format!("{:?} -", Undecided::Exempt),
         format!("{:?} -", Undecided::Blocked),
         format!("{:?} waits", Undecided::MissingKey),
-        format!("{:?} free", Undecided::UnknownTier),
+        format!("{:?} plans", Undecided::UnknownTier),
         format!("{:?} waits", Undecided::QueueFull),
         "TurnGivenUp waits".to_owned(),
     ];

@@ -28,8 +28,10 @@ fn reasons(explained: &Explanation) -> Vec<(&str, &str)> {
 async fn every_limit_is_listed_in_order_with_why_it_asks_nothing() {
     let (store, _) = store();
     let limit = |name: &str| by_header(on(&store, Policy::gcra(name, "10/min")));
-    let plans =
-        Tiers::builder(&store).tier(Policy::gcra("free", "5/min")).unlimited("pro").default_tier("pro");
+    let plans = Tiers::builder(&on(&store, Policy::gcra("plans", "5/min")))
+        .tier("free", "5/min")
+        .unlimited("pro")
+        .default_tier("pro");
     let limits = Limits::builder(limit("api"))
         .and(limit("login").only_if(path_in(["/login"]).unwrap()))
         .and(limit("costly").cost_fn(|_| 0))
@@ -50,7 +52,7 @@ async fn every_limit_is_listed_in_order_with_why_it_asks_nothing() {
             ("api", ""),
             ("login", "a condition of it does not hold"),
             ("costly", "the request costs nothing"),
-            ("free", "the request is unlimited"),
+            ("plans", "the request is unlimited"),
             ("by-key", "the header x-api-key is missing, and it skips such requests"),
             ("first", ""),
             ("second", "a limit before it in its group applies, or its group does not"),
@@ -62,7 +64,8 @@ async fn every_limit_is_listed_in_order_with_why_it_asks_nothing() {
 async fn it_is_written_for_people() {
     let (store, _) = store();
     let by_peer = PeerIp::new();
-    let plans = Tiers::builder(&store).tier(Policy::gcra("free", "2/min").and("100/h")).default_tier("free");
+    let plans = on(&store, Policy::gcra("plans", "1/min").and("50/h"));
+    let plans = Tiers::builder(&plans).tier("free", "2/min, 100/h").default_tier("free");
     let plan = Limit::tiered(plans.build().unwrap(), |_| None).key((by_peer, RequestMethod));
     let secret =
         Limit::new(on(&store, Policy::gcra("secret", "5/min"))).key(ApiKey::header("x-api-key").unwrap());
@@ -76,11 +79,11 @@ async fn it_is_written_for_people() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(
         lines[0],
-        "is refused with 429: the request exceeds policy free: 2/min, 100/h (gcra); could pass after 30s"
+        "is refused with 429: the request exceeds policy plans: 2/min, 100/h (gcra); could pass after 30s"
     );
     assert_eq!(
         lines[1],
-        "  free: asks 1 of free: 2/min, 100/h (gcra) for 192.0.2.7 \"GET\", tier free; 0 of 2 left, room after 30s, all back after 60s; 98 of 100 left, all back after 72s"
+        "  plans: asks 1 of plans: 2/min, 100/h (gcra) for 192.0.2.7 \"GET\", tier free; 0 of 2 left, room after 30s, all back after 60s; 98 of 100 left, all back after 72s"
     );
     let digest = lines[2].strip_prefix("  secret: asks 1 of secret: 5/min (gcra) for Key(").unwrap();
     assert!(digest.ends_with("); 3 of 5 left, all back after 24s"), "{text}");
@@ -242,9 +245,9 @@ async fn a_store_without_an_answer_is_explained_by_what_the_policy_says_of_it() 
 /// Limits of every kind, on a path, method and header of each request.
 fn many(store: &MemoryStore) -> Limits {
     let limit = |name: &str, quota: &str| by_header(on(store, Policy::gcra(name, quota)));
-    let plans = Tiers::builder(store)
-        .tier(Policy::gcra("free", "6/min"))
-        .tier(Policy::sliding_counter("pro", "9/min"))
+    let plans = Tiers::builder(&on(store, Policy::gcra("plans", "5/min")))
+        .tier("free", "6/min")
+        .tier_with("pro", on(store, Policy::sliding_counter("pro", "9/min")))
         .unlimited("root");
     let plans = plans.reject_unknown(StatusCode::PAYMENT_REQUIRED).build().unwrap();
     let plan = Limit::tiered(plans, |request| request.headers.get("x-plan")?.to_str().ok());

@@ -54,8 +54,10 @@ async fn a_member_may_be_several_limits_under_one_condition() {
 #[tokio::test]
 async fn a_limit_that_matches_and_asks_nothing_is_still_the_first() {
     let (store, _) = store();
-    let plans =
-        Tiers::builder(&store).tier(Policy::gcra("free", "5/min")).unlimited("pro").default_tier("pro");
+    let plans = Tiers::builder(&on(&store, Policy::gcra("plans", "5/min")))
+        .tier("free", "5/min")
+        .unlimited("pro")
+        .default_tier("pro");
     let plan = Limit::tiered(plans.build().unwrap(), |_| None).key(Key::from("all"));
     let free_of_cost = limit(&store, "free-of-cost").cost_fn(|_| 0);
     for first in [plan, free_of_cost] {

@@ -6,7 +6,7 @@ use http::{Request, StatusCode};
 use serde_json::json;
 use sluicegate_core::limiter::{Inherit, Overrides};
 use sluicegate_core::policy::{Override, PolicyMode};
-use sluicegate_core::{ConfigError, Key, MemoryStore, Policy, RateLimiter};
+use sluicegate_core::{ConfigError, Key, MemoryStore, Policy};
 use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Tiers, TiersBuilder};
@@ -17,10 +17,12 @@ use crate::support::{
     problem, send, service, store,
 };
 
+/// Two sizes of one policy, a policy of its own, and no limit.
 fn builder(store: &MemoryStore) -> TiersBuilder {
-    Tiers::builder(store)
-        .tier(Policy::gcra("free", "2/min"))
-        .tier(Policy::sliding_counter("pro", "100/min").and("5/s"))
+    Tiers::builder(&on(store, Policy::gcra("api", "2/min")))
+        .tier("free", "2/min")
+        .tier("plus", "6/min")
+        .tier_with("pro", on(store, Policy::sliding_counter("pro", "100/min").and("5/s")))
         .unlimited("enterprise")
 }
 
@@ -50,14 +52,14 @@ async fn each_request_is_asked_of_its_own_tier_and_shows_its_numbers() {
     assert_eq!(
         fields(&free),
         [
-            r#"ratelimit-policy: "free";q=2;w=60"#,
-            r#"ratelimit: "free";r=1;t=30"#,
+            r#"ratelimit-policy: "api";q=2;w=60"#,
+            r#"ratelimit: "api";r=1;t=30"#,
             "x-ratelimit-limit: 2",
             "x-ratelimit-remaining: 1",
             "x-ratelimit-reset: 30",
         ]
     );
-    assert_eq!(handler.last_seen().unwrap().policy().map(Policy::name), Some("free"));
+    assert_eq!(handler.last_seen().unwrap().policy().map(Policy::name), Some("api"));
     let pro = send(&service, on_plan("pro")).await;
     let policies = described(&pro, "ratelimit-policy").unwrap();
     assert_eq!(policies.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["pro.1min", "pro.1s"]);
@@ -65,12 +67,34 @@ async fn each_request_is_asked_of_its_own_tier_and_shows_its_numbers() {
     send(&service, on_plan("free")).await;
     let refused = send(&service, on_plan("free")).await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(problem(refused).await["violated-policies"], json!(["free"]));
+    assert_eq!(problem(refused).await["violated-policies"], json!(["api"]));
     assert_eq!(send(&service, on_plan("pro")).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
-async fn an_override_of_one_tier_changes_that_one_and_what_is_shown_of_it() {
+async fn a_key_that_changes_its_tier_keeps_what_it_has_spent() {
+    let (store, _) = store();
+    let (service, _) = service(Limit::tiered(plans(&store), plan).key(Key::from("ada")));
+    for (plan, numbers) in [
+        ("free", (200, 2, 1)),
+        ("free", (200, 2, 0)),
+        ("free", (429, 2, 0)),
+        ("plus", (200, 6, 3)),
+        ("free", (429, 2, 0)),
+    ] {
+        let response = send(&service, on_plan(plan)).await;
+        let number = |name: &str| number(&response, &format!("x-ratelimit-{name}")).unwrap();
+        assert_eq!((response.status().as_u16(), number("limit"), number("remaining")), numbers, "{plan}");
+    }
+    assert_eq!(
+        number(&send(&service, on_plan("pro")).await, "x-ratelimit-remaining"),
+        Some(4),
+        "its keys are others"
+    );
+}
+
+#[tokio::test]
+async fn an_override_of_a_policy_changes_its_own_keys_and_its_mode_those_of_all_tiers() {
     let (store, clock) = store();
     let (service, _) = service(Limit::tiered(plans(&store), plan).key(Key::from("ada")));
     let shown = async |plan| {
@@ -79,14 +103,17 @@ async fn an_override_of_one_tier_changes_that_one_and_what_is_shown_of_it() {
         (response.status().as_u16(), numbers.map(Option::unwrap))
     };
     assert_eq!(shown("free").await, (200, [2, 1]));
-    let more = Override::builder("free", "ada").quota("9/min").lasting(Duration::from_secs(1));
-    let standing = Overrides::of(&store).put(more).await.unwrap();
-    assert_eq!((shown("free").await, shown("pro").await.1[0]), ((200, [9, 7]), 5));
-    let off = Override::builder("free", "ada").mode(PolicyMode::Off).lasting(Duration::from_secs(1));
-    Overrides::of(&store).put(off.replacing(standing.version())).await.unwrap();
-    assert!(fields(&send(&service, on_plan("free")).await).is_empty());
+    let more = Override::builder("pro", "ada").quota("9/min").quota("7/s").lasting(Duration::from_secs(1));
+    Overrides::of(&store).put(more).await.unwrap();
+    assert_eq!((shown("free").await, shown("pro").await.1[0]), ((200, [2, 0]), 7));
+    let off = Override::builder("api", "ada").mode(PolicyMode::Off).lasting(Duration::from_secs(1));
+    Overrides::of(&store).put(off).await.unwrap();
+    for tier in ["free", "plus"] {
+        assert!(fields(&send(&service, on_plan(tier)).await).is_empty(), "{tier}");
+    }
     clock.advance(Duration::from_secs(1));
     assert_eq!(shown("free").await, (429, [2, 0]), "a request ends it, although none was decided since");
+    assert_eq!(shown("pro").await.1[0], 5);
 }
 
 #[tokio::test]
@@ -105,7 +132,7 @@ async fn whose_tier_is_not_known_is_in_the_default_one() {
     let (store, _) = store();
     let (service, _) = service(Limit::tiered(plans(&store), plan).key(Key::from("ada")));
     for request in [anonymous(), on_plan("Free"), on_plan("")] {
-        assert!(described(&send(&service, request).await, "ratelimit").unwrap()[0].0 == "free");
+        assert!(described(&send(&service, request).await, "ratelimit").unwrap()[0].0 == "api");
     }
 }
 
@@ -139,9 +166,9 @@ async fn a_tier_may_be_looked_up() {
     let service = layer.layer(Handler::default());
     for (request, names) in [
         (on_plan("pro"), &["pro.1min", "pro.1s", "all"][..]),
-        (on_plan("free"), &["free", "all"]),
+        (on_plan("free"), &["api", "all"]),
         (on_plan("enterprise"), &["all"]),
-        (anonymous(), &["free", "all"]),
+        (anonymous(), &["api", "all"]),
     ] {
         let response = send(&service, request).await;
         assert_no_duplicates(&response);
@@ -154,30 +181,33 @@ async fn a_tier_may_be_looked_up() {
 async fn a_share_is_a_part_of_each_tier_in_buckets_of_its_own() {
     let (store, _) = store();
     let whole = plans(&store);
-    let share = whole.share(1, 10, "ai").unwrap();
+    let share = whole.share(1, 2, "ai").unwrap();
     let limits = [whole.clone(), share.clone()].map(|tiers| Limit::tiered(tiers, plan));
     let [all, ai] = limits.map(|limit| service(limit.key(Key::from("ada"))).0);
     let pro = send(&ai, on_plan("pro")).await;
-    assert_eq!(fields(&pro)[0], r#"ratelimit-policy: "pro.ai.1min";q=10;w=60, "pro.ai.1s";q=1;w=1"#);
-    assert_eq!(number(&pro, "x-ratelimit-remaining"), Some(0));
-    assert_eq!(send(&ai, on_plan("pro")).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(fields(&pro)[0], r#"ratelimit-policy: "pro.ai.1min";q=50;w=60, "pro.ai.1s";q=3;w=1"#);
+    assert_eq!(number(&pro, "x-ratelimit-remaining"), Some(2));
     assert_eq!(send(&ai, on_plan("enterprise")).await.status(), StatusCode::OK);
     assert_eq!(number(&send(&all, on_plan("pro")).await, "x-ratelimit-remaining"), Some(4));
-    assert_eq!(share.names().collect::<Vec<_>>(), ["free", "pro", "enterprise"]);
-    assert!(whole.share(11, 10, "ai").is_err());
+    let plus = send(&ai, on_plan("plus")).await;
+    assert_eq!(fields(&plus)[0], r#"ratelimit-policy: "api.ai";q=3;w=60"#);
+    assert_eq!(number(&send(&ai, on_plan("free")).await, "x-ratelimit-limit"), Some(1));
+    assert_eq!(number(&send(&all, on_plan("plus")).await, "x-ratelimit-remaining"), Some(5));
+    assert_eq!(share.names().collect::<Vec<_>>(), ["free", "plus", "pro", "enterprise"]);
+    assert!(whole.share(3, 2, "ai").is_err());
 }
 
 #[tokio::test]
-async fn a_tier_is_replaced_at_run_time() {
+async fn a_policy_is_replaced_at_run_time_for_all_of_its_tiers() {
     let (store, _) = store();
     let tiers = plans(&store);
     let (service, _) = service(Limit::tiered(tiers.clone(), plan).key(Key::from("ada")));
-    send(&service, on_plan("free")).await;
-    let free = tiers.limiter("free").unwrap();
-    free.replace(Policy::gcra("free", "20/min").build().unwrap(), Inherit::Reset).unwrap();
-    let response = send(&service, on_plan("free")).await;
-    assert_eq!(fields(&response)[0], r#"ratelimit-policy: "free";q=20;w=60"#);
-    assert_eq!(answer(free.peek("ada")).remaining(), 19);
+    send(&service, on_plan("plus")).await;
+    let [free, plus] = ["free", "plus"].map(|tier| tiers.limiter(tier).unwrap());
+    free.replace(Policy::sliding_log("api", "2/min").build().unwrap(), Inherit::Spent).unwrap();
+    assert_eq!(number(&send(&service, on_plan("plus")).await, "x-ratelimit-remaining"), Some(4));
+    assert_eq!(plus.policy().to_string(), "api: 6/min (sliding-log)");
+    assert_eq!(answer(free.peek("ada")).remaining(), 0);
     assert!(tiers.limiter("enterprise").is_none() && tiers.limiter("gold").is_none());
 }
 
@@ -186,15 +216,18 @@ fn what_cannot_be_tiers_is_refused_with_its_reason() {
     let ((here, _), (there, _)) = (store(), store());
     let message = |builder: TiersBuilder| builder.build().unwrap_err().to_string();
     let elsewhere = on(&there, Policy::gcra("gold", "5/min"));
-    let twice: RateLimiter = on(&here, Policy::gcra("free", "2/min"));
     for (builder, part) in [
-        (builder(&here), "`default_tier` with one of \"free\", \"pro\", \"enterprise\""),
+        (builder(&here), "`default_tier` with one of \"free\", \"plus\", \"pro\", \"enterprise\""),
         (builder(&here).default_tier("gold"), "\"gold\" is not among the tiers"),
         (builder(&here).unlimited("free").default_tier("pro"), "two tiers called \"free\""),
-        (builder(&here).tier_with("trial", twice).default_tier("pro"), "\"free\" is in two tiers"),
-        (builder(&here).tier_with("gold", elsewhere).default_tier("pro"), "another store"),
-        (builder(&here).tier(Policy::gcra("gold", "0/min")).default_tier("pro"), "\"gold\""),
-        (Tiers::builder(&here).unlimited("all").default_tier("all"), "limit nothing"),
+        (builder(&here).tier_with("gold", elsewhere.clone()).default_tier("pro"), "another store"),
+        (builder(&here).tier("gold", "0/min").default_tier("pro"), "\"0/min\" is not a quota"),
+        (builder(&here).tier("gold", "5/min, 9/h").default_tier("pro"), "2 quotas"),
+        (
+            builder(&here).tier("gold", "5/min by sliding-log").default_tier("pro"),
+            "leave \"by sliding-log\" out",
+        ),
+        (Tiers::builder(&elsewhere).unlimited("all").default_tier("all"), "limit nothing"),
     ] {
         let message = message(builder);
         assert!(message.contains(part), "{message} says nothing of {part}");
@@ -207,6 +240,6 @@ fn a_fixed_cost_must_fit_into_every_tier() -> Result<(), ConfigError> {
     let tiers = plans(&store);
     assert!(Limit::tiered(tiers.clone(), plan).cost(2).is_ok());
     let error = Limit::tiered(tiers, plan).cost(3).unwrap_err();
-    assert!(error.to_string().contains("\"free\""), "{error}");
+    assert!(error.to_string().contains("of 2/min in policy \"api\""), "{error}");
     Ok(())
 }

@@ -30,10 +30,10 @@ fn layer(store: &Arc<dyn Store>, which: &str, features: u32) -> RateLimitLayer {
         builder = builder.and(Limit::new(limiter(Policy::gcra(name("slow"), "1000/s"))).key(Slow));
     }
     if has(1) || has(2) {
-        let tiers = Tiers::builder(Arc::clone(store))
-            .tier(Policy::gcra(name("free"), "1000/s"))
+        let tiers = Tiers::builder(&limiter(Policy::gcra(name("free"), "100/s")))
+            .tier("free", "1000/s")
             .unlimited("none")
-            .default_tier(name("free"))
+            .default_tier("free")
             .build()
             .unwrap();
         let limit = if has(1) {

@@ -81,7 +81,8 @@ fn b40_more_than_sixteen_quotas_for_one_request_are_refused_and_of_tiers_the_lar
                 .named(format!("q{index}"))
         })
     };
-    let tiers = Tiers::builder(&store).tier(windows("small", 2)).tier(windows("large", 10));
+    let [small, large] = [windows("small", 2), windows("large", 10)].map(|policy| on(&store, policy));
+    let tiers = Tiers::builder(&small).tier_with("small", small.clone()).tier_with("large", large);
     let tiers = tiers.unlimited("none").default_tier("small").build().unwrap();
     let builder = || all_fields(Limit::tiered(tiers.clone(), |_| None)).and(on(&store, windows("other", 6)));
     assert!(builder().build().is_ok(), "sixteen at most, though the policies have eighteen");

@@ -36,9 +36,9 @@ async fn a_limit_is_found_by_its_name_or_that_of_its_policy() {
 #[tokio::test]
 async fn with_tiers_a_meter_charges_the_tier_of_its_request() {
     let (store, _) = store();
-    let tiers = Tiers::builder(&store)
-        .tier(Policy::fixed_window("free", "100/min"))
-        .tier(Policy::fixed_window("pro", "1000/min"))
+    let tiers = Tiers::builder(&on(&store, Policy::fixed_window("api", "100/min")))
+        .tier("free", "100/min")
+        .tier("pro", "1000/min")
         .unlimited("enterprise")
         .default_tier("free")
         .build()

@@ -89,9 +89,10 @@ async fn nothing_is_looked_up_for_a_policy_that_is_off_and_nothing_missing_refus
         counted.fetch_add(1, Ordering::Relaxed);
         Extraction::pending(std::future::pending())
     });
-    let tiers = Tiers::builder(&store)
-        .tier(Policy::gcra("free", "1/min").mode(PolicyMode::Off))
-        .tier(Policy::gcra("pro", "9/min").mode(PolicyMode::Off))
+    let free = off("free");
+    let tiers = Tiers::builder(&free)
+        .tier_with("free", free.clone())
+        .tier_with("pro", off("pro"))
         .reject_unknown(StatusCode::PAYMENT_REQUIRED)
         .build()
         .unwrap();
@@ -123,9 +124,9 @@ fn plan(request: RequestView<'_>) -> Option<&str> {
 #[tokio::test]
 async fn a_tier_and_a_policy_by_request_may_be_off_while_others_are_enforced() {
     let (store, _) = store();
-    let tiers = Tiers::builder(&store)
-        .tier(Policy::gcra("free", "1/min"))
-        .tier(Policy::gcra("pro", "1/min").mode(PolicyMode::Off));
+    let tiers = Tiers::builder(&on(&store, Policy::gcra("api", "9/min")))
+        .tier("free", "1/min")
+        .tier_with("pro", on(&store, Policy::gcra("pro", "1/min").mode(PolicyMode::Off)));
     let tiers = tiers.reject_unknown(StatusCode::PAYMENT_REQUIRED).build().unwrap();
     let by_tier = Limit::tiered(tiers, plan).key(HeaderKey::new("x-key").unwrap());
     let chosen = Limit::by(&store, |request| {

@@ -241,9 +241,9 @@ async fn a_layer_that_shows_nothing_tries_policies_out_as_well() {
 #[tokio::test]
 async fn tiers_in_shadow_refuse_nobody_whose_tier_is_not_known() {
     let (store, _) = store();
-    let tiers = Tiers::builder(&store)
-        .tier(Policy::gcra("free", "1/min").shadow())
-        .tier(Policy::gcra("pro", "9/min").shadow());
+    let free = on(&store, Policy::gcra("free", "1/min").shadow());
+    let pro = on(&store, Policy::gcra("pro", "9/min").shadow());
+    let tiers = Tiers::builder(&free).tier_with("free", free.clone()).tier_with("pro", pro);
     let tiers = tiers.reject_unknown(StatusCode::PAYMENT_REQUIRED).build().unwrap();
     let layer = all_fields(Limit::tiered(tiers.clone(), |_| None)).build().unwrap();
     assert_eq!(send(&layer.layer(Handler::default()), anonymous()).await.status(), StatusCode::OK);

@@ -7,8 +7,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http_body_util::BodyExt;
 use serde_json::json;
 use sluicegate_core::{Outcome, Policy};
-use sluicegate_tower::limits::{Choose, Group};
-use sluicegate_tower::limits::{Tiers, TiersBuilder};
+use sluicegate_tower::limits::{Choose, Group, Tiers};
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::{GrpcOr, GrpcStatus, ProblemJson, Refusal, RefusalReason};
 use sluicegate_tower::{Limit, RateLimitLayer};
@@ -201,8 +200,9 @@ fn tiers_that_suspend_apart_are_refused_for_a_client_could_change_its_tier() {
     let tiers = |pro: sluicegate_core::policy::PolicyBuilder,
                  free: sluicegate_core::policy::PolicyBuilder| {
         let (store, _) = store();
-        let builder: TiersBuilder = Tiers::builder(&store).tier(free).tier(pro).unlimited("max");
-        builder.default_tier("free").build()
+        let [free, pro] = [free, pro].map(|policy| on(&store, policy));
+        let builder = Tiers::builder(&free).tier_with("free", free.clone()).tier_with("pro", pro);
+        builder.tier("more", "9/h").unlimited("max").default_tier("free").build()
     };
     let policy = |name: &str| Policy::fixed_window(name, "1/h").suspend(2, "1min", "30min");
     for (free, pro) in [
@@ -223,9 +223,15 @@ fn tiers_that_suspend_apart_are_refused_for_a_client_could_change_its_tier() {
 #[tokio::test]
 async fn a_client_that_changes_its_tier_takes_its_refusals_and_its_suspension_along() {
     let (store, _) = store();
-    let policy =
-        |name: &str| Policy::fixed_window(name, "1/h").suspend(3, "1min", "30min").suspend_as("plan");
-    let tiers = Tiers::builder(&store).tier(policy("free")).tier(policy("pro")).default_tier("free").build();
+    let policy = |name: &str| {
+        let policy = Policy::fixed_window(name, "1/h").suspend(3, "1min", "30min").suspend_as("plan");
+        on(&store, policy)
+    };
+    let tiers = Tiers::builder(&policy("free"))
+        .tier("free", "1/h")
+        .tier_with("pro", policy("pro"))
+        .default_tier("free")
+        .build();
     let limit = Limit::tiered(tiers.unwrap(), |request| request.headers.get("x-tier")?.to_str().ok());
     let limit = limit.key(sluicegate_tower::key::HeaderKey::new("x-key").unwrap());
     let (service, _) = service(limit);

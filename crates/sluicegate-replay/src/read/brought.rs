@@ -1,0 +1,53 @@
+//! The quotas that requests bring for their keys, each with a number: [`Brought`].
+//!
+//! Several threads read lines, so the numbers depend on which of them comes first. Figures do not: a number only says which quotas.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use sluicegate_core::RateLimiter;
+use sluicegate_core::policy::Quotas;
+
+/// All quotas of keys so far. Cheap to clone; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Brought(Arc<RwLock<All>>);
+
+#[derive(Debug, Default)]
+struct All {
+    numbers: HashMap<Arc<Quotas>, u32>,
+    each: Vec<Arc<Quotas>>,
+}
+
+/// The number of the quotas that a row has itself.
+pub(crate) const OWN_OF_ROW: u32 = 0;
+
+impl Brought {
+    /// The number of the quotas of an ask's limiter, where those of its row are these.
+    pub(super) fn number(&self, row: &RateLimiter, limiter: &RateLimiter) -> u32 {
+        if limiter.decides_like(row) {
+            return OWN_OF_ROW;
+        }
+        let quotas = limiter.with_policy(Quotas::of);
+        if quotas == row.with_policy(Quotas::of) {
+            return OWN_OF_ROW;
+        }
+        let known = |all: &All| all.numbers.get(&quotas).copied();
+        if let Some(number) = known(&self.0.read().unwrap_or_else(PoisonError::into_inner)) {
+            return number;
+        }
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known(&all).unwrap_or_else(|| {
+            let quotas = Arc::new(quotas);
+            all.each.push(Arc::clone(&quotas));
+            let number = u32::try_from(all.each.len()).unwrap_or(u32::MAX);
+            all.numbers.insert(quotas, number);
+            number
+        })
+    }
+
+    /// The quotas of a number; none for those of the row.
+    pub(crate) fn quotas(&self, number: u32) -> Option<Arc<Quotas>> {
+        let place = usize::try_from(number).ok()?.checked_sub(1)?;
+        self.0.read().unwrap_or_else(PoisonError::into_inner).each.get(place).cloned()
+    }
+}
