@@ -108,7 +108,7 @@ async fn turn(turns: &RateLimiter) -> Instant {
     loop {
         // Redis has counted its delay from then on, or from a little later.
         let asked = Instant::now();
-        let answer: Result<_, StoreError> = turns.acquire("workers", 1, LONGEST_TURN).await;
+        let answer: Result<_, StoreError> = turns.check("workers").acquire(LONGEST_TURN).await;
         match answer {
             Ok(decision) if decision.is_allowed() => return asked + decision.delay(),
             Ok(decision) => sleep(decision.retry_after().unwrap_or(PAUSE).max(PAUSE)).await,

@@ -8,6 +8,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use sluicegate::limiter::check_all;
 use sluicegate::observed::Observed;
 use sluicegate::policy::PolicyBuilder;
 use sluicegate::{Key, MemoryStore, Policy, Quota, RateLimiter};
@@ -81,7 +82,7 @@ fn decisions(bench: &mut Bench) {
         });
     });
     none(bench, "three limiters together", |_| {
-        let verdict = RateLimiter::check_all([(&one, &ada, 1), (&two, &route, 1), (&three, &ada, 2)]);
+        let verdict = check_all([one.check(&ada), two.check(&route), three.check(&ada).cost(2)]);
         black_box(verdict.now().is_ok_and(|verdict| verdict.is_ok()));
     });
 }

@@ -15,6 +15,7 @@ use governor::clock::{self, FakeRelativeClock};
 use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
 use sluicegate::clock::{Clock, ManualClock};
+use sluicegate::limiter::check_all;
 use sluicegate::policy::{PolicyBuilder, Quotas};
 use sluicegate::{Key, MemoryStore, Policy, Quota, RateLimiter};
 
@@ -116,7 +117,7 @@ fn shuffled(count: usize, seed: u64) -> Vec<String> {
 
 #[inline]
 fn ours(limiter: &RateLimiter, key: &str) -> bool {
-    match limiter.check(key).known() {
+    match limiter.check(key).start().known() {
         Some(Ok(decision)) => decision.is_allowed(),
         _ => panic!("memory answers at once"),
     }
@@ -349,7 +350,7 @@ fn several(bench: &mut Bench) {
         Aim::Ratio(2.8),
         walk(&keys, |_| {
             let key = next.next().expect("it goes round");
-            let answer = RateLimiter::check_all([(&one, key, 1), (&other, key, 1)]);
+            let answer = check_all([one.check(key), other.check(key)]);
             matches!(answer.known(), Some(Ok(decision)) if decision.is_allowed())
         }),
         walk(&keys, |key| ours(&one, key)),
@@ -398,7 +399,7 @@ fn suspension(bench: &mut Bench) {
         let suspending = on(generous().suspend(100, "10min", "30min"), &with);
         let plain = on(generous(), &without);
         if let Some(lasts) = lasts {
-            drop(suspending.suspend("another", lasts));
+            drop(suspending.suspensions().suspend("another", lasts));
         }
         bench.compare(
             what,

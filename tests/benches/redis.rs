@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use sluicegate::algorithm::{Anchor, Refill};
+use sluicegate::limiter::check_all;
 use sluicegate::store::DecisionFuture;
 use sluicegate::{Algorithm, Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
     );
     bed.compare_with(&mut bench, "GCRA and a window, two policies, 64 at a time", aims, 64, 1, move |key| {
         let key = Key::from(key);
-        RateLimiter::check_all([(&gcra, &key, 1), (&window, &key, 1)])
+        check_all([gcra.check(&key), window.check(&key)])
     });
     let config = deadpool_redis::Config::from_url(server.url());
     let pool = config.builder().ok().and_then(|builder| builder.max_size(16).build().ok());
@@ -147,10 +148,10 @@ impl Bed<'_> {
         let limiter = limiter.clone();
         self.compare_with(bench, work, aims, concurrency, keys_per_call, move |key| {
             if keys_per_call == 1 {
-                return limiter.check(key);
+                return limiter.check(key).start();
             }
             let keys: Vec<_> = (0..keys_per_call as u64).map(|part| Key::from(key).and(part)).collect();
-            RateLimiter::check_all(keys.iter().map(|key| (&limiter, key, 1)))
+            check_all(keys.iter().map(|key| limiter.check(key)))
         });
     }
 

@@ -24,7 +24,7 @@ fn f34_a_clock_that_jumps_neither_doubles_a_limit_nor_blocks_a_key() {
     let limiter = Policy::fixed_window("waits", "3/2s").on(rig.patient()).unwrap();
     let waits = || {
         for _ in 0..4 {
-            let decision = rig.block_on(limiter.check("ada")).expect("the store decides");
+            let decision = rig.block_on(limiter.check("ada").start()).expect("the store decides");
             let wait = decision.retry_after().unwrap_or_default();
             // What is left of the window that had begun before a step back, and the one that begins after it.
             assert!(wait <= 4 * SECOND, "{wait:?}");
@@ -49,7 +49,7 @@ fn f34_a_clock_that_jumps_neither_doubles_a_limit_nor_blocks_a_key() {
     // Whoever is refused now was admitted since then: every key is written again.
     let bucket = Kind::Gcra.policy().on(rig.patient()).unwrap();
     for index in 0..KEYS {
-        rig.block_on(bucket.check(key(index))).expect("the store decides");
+        rig.block_on(bucket.check(key(index)).start()).expect("the store decides");
     }
     // The tasks behind them are not the service's.
     drop((limiter, bucket));

@@ -9,6 +9,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use sfv::{BareItem, List, ListEntry, Parser};
 use sluicegate::key::HeaderKey;
+use sluicegate::limiter::check_all;
 use sluicegate::rate_limit::Decided;
 use sluicegate::respond::HeaderFields;
 use sluicegate::{Limit, RateLimitLayer};
@@ -200,7 +201,7 @@ impl Load {
             Kind::Deny => decided(self.deny.check(name).await),
             Kind::Pair => {
                 let name = Key::from(name);
-                decided(RateLimiter::check_all([(&self.gcra, &name, 1), (&self.window, &name, 1)]).await)
+                decided(check_all([self.gcra.check(&name), self.window.check(&name)]).await)
             }
         };
         let took = at.elapsed();

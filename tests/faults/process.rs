@@ -252,7 +252,7 @@ fn f52_an_instance_that_is_closed_pays_before_it_ends() {
         assert_eq!(limiter.check("ada").await.unwrap().decided_by(), DecidedBy::Store);
         tokio::task::block_in_place(|| server.stop());
         for key in 0..40_u64 {
-            assert_eq!(limiter.check_cost(key, 3).await.unwrap().decided_by(), DecidedBy::Fallback);
+            assert_eq!(limiter.check(key).cost(3).await.unwrap().decided_by(), DecidedBy::Fallback);
         }
         let begun = Instant::now();
         let unsettled = store.close(SECOND).await.expect_err("nobody is there");

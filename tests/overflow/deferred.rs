@@ -498,7 +498,7 @@ async fn the_documented_rights_are_enough() {
     assert!(queue.finish(&taken, b"well").await.unwrap());
     let Acceptance::Accepted(id) = id else { panic!("{id:?}") };
     assert!(matches!(queue.ask(&ada, &id).await.unwrap(), Some(Standing::Done(_))));
-    turns(&store, "1000/s").unwrap().acquire("workers", 1, Duration::from_secs(1)).await.unwrap();
+    turns(&store, "1000/s").unwrap().check("workers").acquire(Duration::from_secs(1)).await.unwrap();
     let refused: Vec<redis::Value> = server.run("ACL LOG");
     assert!(refused.is_empty(), "{refused:?}");
 }

@@ -43,8 +43,8 @@ async fn ask_everything(store: &RedisStore) -> Result<(), StoreError> {
         for _ in 0..4 {
             by_store(limiter.check("ada").await?)?;
         }
-        by_store(limiter.reserve("ada", 1, Duration::from_secs(9)).await?)?;
-        by_store(limiter.reserve("ada", 1, Duration::from_secs(9)).await?)?;
+        by_store(limiter.check("ada").reserve(Duration::from_secs(9)).await?)?;
+        by_store(limiter.check("ada").reserve(Duration::from_secs(9)).await?)?;
         by_store(limiter.peek("ada").await?)?;
         limiter.charge("ada", 2).await?;
         limiter.refund("ada", 1).await?;

@@ -39,7 +39,7 @@ async fn a_server_that_is_an_hour_off_still_decides_by_its_own_clock() {
         for algorithm in ALGORITHMS {
             let [one, other] =
                 [&one, &other].map(|store| RateLimiter::new(store, policy(algorithm)).unwrap());
-            let decision = one.check_cost("ada", 3).await.unwrap();
+            let decision = one.check("ada").cost(3).await.unwrap();
             assert!(decision.is_allowed(), "{algorithm}");
             let shown = i64::try_from(decision.spent_us()).unwrap();
             let ours = i64::try_from(SystemClock::new().now_us()).unwrap();
@@ -60,7 +60,7 @@ async fn instances_that_brought_their_own_clocks_would_not_share_a_limit() {
     for clock in clocks {
         let store = store(standalone(), "apart", Some(clock)).await;
         let limiter = RateLimiter::new(store, policy(Algorithm::SlidingLog)).unwrap();
-        admitted += u32::from(limiter.check_cost("ada", 3).await.unwrap().is_allowed());
+        admitted += u32::from(limiter.check("ada").cost(3).await.unwrap().is_allowed());
     }
     assert_eq!(admitted, 2);
 }
@@ -72,7 +72,7 @@ async fn a_server_clock_that_is_set_back_neither_admits_more_nor_blocks_for_the_
     for algorithm in ALGORITHMS {
         skewed.shift(0);
         let limiter = RateLimiter::new(&store, policy(algorithm)).unwrap();
-        assert!(limiter.check_cost("ada", 3).await.unwrap().is_allowed());
+        assert!(limiter.check("ada").cost(3).await.unwrap().is_allowed());
         skewed.shift(-HOUR_US);
         let decision = limiter.check("ada").await.unwrap();
         assert!(!decision.is_allowed(), "{algorithm}: no time has passed");
@@ -80,7 +80,7 @@ async fn a_server_clock_that_is_set_back_neither_admits_more_nor_blocks_for_the_
         assert!(wait <= Duration::from_secs(3 * 60), "{algorithm}: {wait:?}");
         // Once the step was a wait that began anew with every refusal.
         skewed.shift(-HOUR_US + 3 * HOUR_US / 60);
-        assert!(limiter.check_cost("ada", 3).await.unwrap().is_allowed(), "{algorithm}: the wait is over");
+        assert!(limiter.check("ada").cost(3).await.unwrap().is_allowed(), "{algorithm}: the wait is over");
     }
 }
 
@@ -108,7 +108,7 @@ async fn both_stores_agree_after_a_step_back_where_periods_differ_by_ages() {
             [(0, 1), (3_000_000, 0), (-2_500_000, 1), (9_000_000, 0), (-9_990_000, 0), (0, 1)]
         {
             clock.set(Duration::from_micros(clock.now_us().saturating_add_signed(moved_us)));
-            let told = both.each_ref().map(|limiter| limiter.check_cost("ada", cost));
+            let told = both.each_ref().map(|limiter| limiter.check("ada").cost(cost));
             let [ours, reference] = told;
             let [ours, reference] =
                 [ours.await, reference.await].map(|told| format!("{:?}", told.unwrap().quotas()));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
 use sluicegate_conformance::ALGORITHMS;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};
@@ -69,7 +70,7 @@ async fn sixteen_tasks_over_four_connections_admit_exactly_the_limit() {
         let sum = admitted(|task| {
             let limiter = limiters[task % 4].clone();
             move || {
-                let verdict = limiter.check("everybody");
+                let verdict = limiter.check("everybody").start();
                 async { verdict.await.expect("the store answers").is_allowed() }
             }
         });
@@ -105,7 +106,7 @@ async fn a_hundred_thousand_customers_of_a_thousand_quotas_pass_exactly_what_eac
                         let own =
                             Quota::new(per_month, Duration::from_secs(300 * 86_400)).burst(limit(customer));
                         let own = limiter.with_quotas(own).unwrap();
-                        (customer, own.check(customer as u64))
+                        (customer, own.check(customer as u64).start())
                     })
                     .collect();
                 for (customer, verdict) in asked {
@@ -195,9 +196,9 @@ async fn a_decision_that_has_nothing_to_share_is_sent_at_once_and_those_behind_i
     for round in 0..5 {
         let before = calls.load(Ordering::Relaxed);
         let sent = || calls.load(Ordering::Relaxed) - before;
-        let first = limiter.check("ada");
+        let first = limiter.check("ada").start();
         assert_eq!(sent(), 1, "round {round}: it was not polled, and no other task has run");
-        let behind: Vec<_> = (0..10).map(|_| limiter.check("ada")).collect();
+        let behind: Vec<_> = (0..10).map(|_| limiter.check("ada").start()).collect();
         assert_eq!(sent(), 1, "round {round}: they wait for the answer to the first");
         assert!(first.await.unwrap().is_allowed());
         for answer in behind {
@@ -305,13 +306,13 @@ async fn two_keys_in_different_slots_are_spent_together_or_given_back() {
             .collect();
         let both = |instance: usize| {
             let (wide, narrow) = &limiters[instance];
-            RateLimiter::check_all([(wide, &user, 1), (narrow, &address, 1)])
+            check_all([wide.check(&user), narrow.check(&address)])
         };
         let together = admitted(|task| {
             let (wide, narrow) = limiters[task % 4].clone();
             let (user, address) = (user.clone(), address.clone());
             move || {
-                let verdict = RateLimiter::check_all([(&wide, &user, 1), (&narrow, &address, 1)]);
+                let verdict = check_all([wide.check(&user), narrow.check(&address)]);
                 async { verdict.await.expect("the store answers").is_allowed() }
             }
         });

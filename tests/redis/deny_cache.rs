@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Decision, Key, Policy, Quota, RateLimiter, Store};
 use sluicegate_fleet::DenyCache;
@@ -69,11 +70,10 @@ impl Two {
     }
 
     async fn narrow(&self, way: Way) -> Decision {
-        let one = (&self.narrow, &self.user, 1);
         let decision = match way {
-            Way::Check => self.narrow.check(&self.user),
-            Way::UpTo => self.narrow.check_up_to(&self.user, 3),
-            Way::Within => RateLimiter::check_all([one, (&self.inner, &self.user, 1)]),
+            Way::Check => self.narrow.check(&self.user).start(),
+            Way::UpTo => self.narrow.check(&self.user).up_to(3).start(),
+            Way::Within => check_all([self.narrow.check(&self.user), self.inner.check(&self.user)]),
             Way::Many => {
                 let mut first = None;
                 let keys = [(&self.user, 1), (&self.address, 1)];
@@ -108,7 +108,7 @@ async fn held_for_a_moment(narrow: u64, way: Way) -> (Decision, Two, ManualClock
         let (runtime, asks, elsewhere) = (runtime.clone(), asks.clone(), elsewhere.clone());
         let ask = move || {
             runtime.block_on(async move {
-                assert!(elsewhere.wide.check_cost(&elsewhere.address, 9).await.unwrap().is_allowed());
+                assert!(elsewhere.wide.check(&elsewhere.address).cost(9).await.unwrap().is_allowed());
                 asks.narrow(way).await
             })
         };
@@ -118,7 +118,7 @@ async fn held_for_a_moment(narrow: u64, way: Way) -> (Decision, Two, ManualClock
     let goes_on = Arc::new(GoesOn::new([moment; 2], before));
     let both = Two::on(clocked(Arc::clone(&goes_on) as Arc<dyn Clock>).await, narrow);
     goes_on.begin();
-    let refused = RateLimiter::check_all([(&both.wide, &both.address, 2), (&both.narrow, &both.user, 1)]);
+    let refused = check_all([both.wide.check(&both.address).cost(2), both.narrow.check(&both.user)]);
     assert!(!refused.await.unwrap().is_allowed());
     let answer = told.await.unwrap();
     let left = narrow - u64::from(answer.is_allowed());

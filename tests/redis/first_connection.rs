@@ -23,7 +23,7 @@ async fn from_the_first_moment_on_exactly_the_limit_passes() {
             .connect(&standalone().url())
             .unwrap();
         let api = Policy::gcra("api", "5/min").on(&store).unwrap();
-        let decisions = join_all((0..200).map(|_| api.check("ada"))).await;
+        let decisions = join_all((0..200).map(|_| api.check("ada").start())).await;
         let passed = decisions.iter().filter(|decision| decision.as_ref().unwrap().is_allowed()).count();
         assert_eq!(passed, 5);
     }
@@ -35,7 +35,7 @@ async fn without_redis_the_first_answers_come_at_one_moment_and_later_ones_at_on
     let store = RedisStore::builder().first_connection(Duration::from_secs(3)).connect(NOBODY).unwrap();
     for (name, on_outage) in [("open", OnOutage::Allow), ("closed", OnOutage::Deny)] {
         let limiter = Policy::gcra(name, "5/min").on_outage(on_outage).on(&store).unwrap();
-        let decisions = join_all((0..20).map(|_| limiter.check("ada"))).await;
+        let decisions = join_all((0..20).map(|_| limiter.check("ada").start())).await;
         for decision in decisions {
             let decision = decision.unwrap();
             assert_eq!(decision.is_allowed(), on_outage == OnOutage::Allow);

@@ -127,11 +127,11 @@ async fn every_mode_survives_foreign_values() {
                 run::<u64>(&mut admin, &format!("DEL {name}"));
                 poison(&mut admin, &name, b"nan");
                 let verdict = match mode {
-                    0 => limiter.peek("ada"),
-                    1 => limiter.refund("ada", 1),
-                    2 => limiter.charge("ada", 1),
-                    3 => limiter.reserve("ada", 1, Duration::from_secs(9)),
-                    _ => limiter.reset("ada"),
+                    0 => limiter.peek("ada").start(),
+                    1 => limiter.refund("ada", 1).start(),
+                    2 => limiter.charge("ada", 1).start(),
+                    3 => limiter.check("ada").reserve(Duration::from_secs(9)).start(),
+                    _ => limiter.reset("ada").start(),
                 };
                 let decision = verdict.await.unwrap_or_else(|error| panic!("{algorithm}, {mode}: {error:?}"));
                 assert!(

@@ -56,7 +56,7 @@ impl Instance {
 
     /// What the next decision is by.
     fn decides_by(&self) -> u64 {
-        self.runtime.block_on(self.limiter.peek("k")).unwrap().capacity()
+        self.runtime.block_on(self.limiter.peek("k").start()).unwrap().capacity()
     }
 
     fn limit(&self) -> u64 {
@@ -100,9 +100,16 @@ fn an_override_reaches_four_instances_within_five_seconds_and_is_gone_after_its_
         assert_eq!((instance.decides_by(), instance.overrides().list()), (9, vec![standing.clone()]));
     }
     // The others had spent under other rules: it counts on.
-    assert!(instances[1].runtime.block_on(instances[1].limiter.check_cost("spent", 4)).unwrap().is_allowed());
-    let left =
-        |instance: &Instance| instance.runtime.block_on(instance.limiter.peek("spent")).unwrap().remaining();
+    assert!(
+        instances[1]
+            .runtime
+            .block_on(instances[1].limiter.check("spent").cost(4).start())
+            .unwrap()
+            .is_allowed()
+    );
+    let left = |instance: &Instance| {
+        instance.runtime.block_on(instance.limiter.peek("spent").start()).unwrap().remaining()
+    };
     assert!(instances.iter().map(left).all(|left| left <= 5));
 
     // One that starts has it at once, although it opened the policy before it knew.
@@ -200,7 +207,7 @@ fn an_override_holds_on_a_cluster_whose_node_is_away() {
     all_have(&instances, &[9]);
     let users: Vec<_> = (0..30_u64).collect();
     for user in &users {
-        let decision = instances[1].runtime.block_on(instances[1].limiter.check(*user)).unwrap();
+        let decision = instances[1].runtime.block_on(instances[1].limiter.check(*user).start()).unwrap();
         assert_eq!(decision.capacity(), 9);
     }
     cluster.nodes.iter().for_each(|node| node.signal("STOP"));
@@ -264,7 +271,7 @@ fn an_override_of_a_policy_with_a_version_is_what_all_instances_go_by() {
         .map(|instance| Policy::gcra("versioned", "100/h").version(3).on(&instance.store).unwrap())
         .collect();
     let check = |index: usize, cost: u64| {
-        instances[index].runtime.block_on(limiters[index].check_cost("k", cost)).unwrap()
+        instances[index].runtime.block_on(limiters[index].check("k").cost(cost).start()).unwrap()
     };
     assert_eq!((check(0, 10).remaining(), check(1, 10).remaining()), (90, 80));
     instances[0].put(Override::builder("versioned", "ada").quota("30/h"));
@@ -288,7 +295,7 @@ fn in_an_outage_the_fallback_decides_by_the_override() {
     run(Override::builder("q", "ada").quota("8/h")).unwrap();
     server.stop();
     eventually("the connection is gone", || !instance.store.is_connected());
-    assert_eq!(instance.runtime.block_on(limiter.peek("k")).unwrap().capacity(), 2);
+    assert_eq!(instance.runtime.block_on(limiter.peek("k").start()).unwrap().capacity(), 2);
     let shared: std::sync::Arc<dyn Store> = (&resilient).into();
     assert_eq!(
         shared.limiters().get("q").unwrap().overridden().map(|over| over.by().to_owned()),

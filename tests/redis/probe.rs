@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
 use sluicegate_conformance::ALGORITHMS;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::{Key, Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::{Server, eventually};
@@ -27,7 +28,7 @@ async fn ask_each_script(store: &RedisStore) {
     }
     let ada = Key::from("ada");
     for pair in limiters.windows(2) {
-        RateLimiter::check_all([(&pair[0], &ada, 1), (&pair[1], &ada, 1)]).await.unwrap();
+        check_all([pair[0].check(&ada), pair[1].check(&ada)]).await.unwrap();
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::{DecidedBy, Mode};
 use sluicegate_core::{Algorithm, Decision, Key, Policy, RateLimiter, Store};
 use sluicegate_fleet::DenyCache;
@@ -46,9 +47,9 @@ async fn a_right_that_is_taken_away_is_an_outage_and_never_a_fresh_bucket() {
                 if turn == 3 {
                     server.run::<()>(&format!("ACL SETUSER {right} -{right}"));
                 }
-                let both = RateLimiter::decide_all([
-                    (&limiter, &Key::from("ada"), 1, Some(Mode::Spend)),
-                    (&limiter, &Key::from("bob"), 0, Some(Mode::Reset)),
+                let both = check_all([
+                    limiter.check(&Key::from("ada")).mode(Mode::Spend),
+                    limiter.check(&Key::from("bob")).cost(0).mode(Mode::Reset),
                 ]);
                 // In an outage this process holds the limit by itself, beside what Redis knows.
                 let counted =
@@ -58,7 +59,7 @@ async fn a_right_that_is_taken_away_is_an_outage_and_never_a_fresh_bucket() {
             }
             assert!(admitted <= 5, "{algorithm} without {right}: {admitted} of 5");
             server.run::<()>(&format!("ACL SETUSER {right} +{right}"));
-            assert!(!limiter.check_cost("ada", 5).await.unwrap().is_allowed(), "{algorithm}: all is known");
+            assert!(!limiter.check("ada").cost(5).await.unwrap().is_allowed(), "{algorithm}: all is known");
         }
     }
 }
@@ -94,7 +95,7 @@ async fn asks_of_one_bucket_in_one_call_see_each_other() {
     let ada = Key::from("ada");
     for algorithm in ALGORITHMS {
         let limiter = Policy::builder(name(algorithm), algorithm, "9/d").on(&store).unwrap();
-        let of = |mode, cost| (&limiter, &ada, cost, Some(mode));
+        let of = |mode, cost| limiter.check(&ada).cost(cost).mode(mode);
         for (asks, left) in [
             ([of(Mode::Spend, 5), of(Mode::Refund, 2)], 6),
             ([of(Mode::Charge, 4), of(Mode::Spend, 1)], 4),
@@ -103,7 +104,7 @@ async fn asks_of_one_bucket_in_one_call_see_each_other() {
             ([of(Mode::Spend, 4), of(Mode::Spend, 4)], 1),
         ] {
             limiter.reset(&ada).await.unwrap();
-            let decision = RateLimiter::decide_all(asks).await.unwrap();
+            let decision = check_all(asks).await.unwrap();
             assert!(decision.is_allowed(), "{algorithm}: {decision:?}");
             // A queue that shapes gives the second spend a later turn, whose units count in full.
             assert_eq!(limiter.peek(&ada).await.unwrap().remaining(), left, "{algorithm}");
@@ -117,9 +118,9 @@ async fn a_verdict_that_is_dropped_unpolled_is_carried_out() {
     let store = store("dropped").await;
     let limiter = Policy::gcra("dropped", "100/d").on(&store).unwrap();
     for _ in 0..20 {
-        drop(limiter.check("ada"));
+        drop(limiter.check("ada").start());
     }
-    drop(limiter.reserve("ada", 5, Duration::ZERO));
+    drop(limiter.check("ada").cost(5).reserve(Duration::ZERO).start());
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while limiter.peek("ada").await.unwrap().remaining() > 75 {
         assert!(std::time::Instant::now() < deadline, "not within 20 seconds");
@@ -136,11 +137,11 @@ async fn what_a_flush_forgot_is_not_given_back() {
             let policy = Policy::builder(format!("{}-{gives_back}", name(algorithm)), algorithm, "9/d");
             let policy = if gives_back { policy.refunds() } else { policy };
             let limiter = policy.on(&store).unwrap();
-            let mut spent = limiter.check_cost("ada", 4).await.unwrap();
+            let mut spent = limiter.check("ada").cost(4).await.unwrap();
             let mut receipt = spent.take_receipt(0).expect("it has spent");
             server.run::<()>("FLUSHALL");
-            limiter.check_cost("ada", 9).await.unwrap();
-            limiter.refund_of(&mut receipt, "ada", 4).await.unwrap();
+            limiter.check("ada").cost(9).await.unwrap();
+            limiter.refund("ada", 4).of(&mut receipt).await.unwrap();
             let left = limiter.peek("ada").await.unwrap().remaining();
             assert_eq!(left, 0, "{algorithm}, gives back: {gives_back}");
         }
@@ -156,7 +157,7 @@ async fn a_reset_works_as_often_as_it_is_asked_for() {
         let policy = || Policy::builder(name(algorithm), algorithm, "7/d").build().unwrap();
         let limiter = RateLimiter::new(&store, policy()).unwrap();
         for round in 0..4 {
-            assert!(limiter.check_cost("ada", 7).await.unwrap().is_allowed(), "{algorithm}, round {round}");
+            assert!(limiter.check("ada").cost(7).await.unwrap().is_allowed(), "{algorithm}, round {round}");
             assert!(!limiter.check("ada").await.unwrap().is_allowed(), "{algorithm}, round {round}");
             clock.advance(Duration::from_millis(1));
             limiter.replace(policy(), Inherit::Reset).unwrap();
@@ -172,12 +173,12 @@ async fn an_instance_that_replaced_and_one_that_started_share_what_is_spent() {
     for algorithm in ALGORITHMS {
         let policy = |limit: &str| Policy::builder(name(algorithm), algorithm, limit).build().unwrap();
         let replaced = RateLimiter::new(&replaces, policy("9/d")).unwrap();
-        replaced.check_cost("ada", 9).await.unwrap();
+        replaced.check("ada").cost(9).await.unwrap();
         clock.advance(Duration::from_millis(1));
         replaced.replace(policy("7/d"), Inherit::Reset).unwrap();
         let started = RateLimiter::new(&starts, policy("7/d")).unwrap();
-        assert!(replaced.check_cost("ada", 4).await.unwrap().is_allowed(), "{algorithm}");
-        assert!(started.check_cost("ada", 3).await.unwrap().is_allowed(), "{algorithm}");
+        assert!(replaced.check("ada").cost(4).await.unwrap().is_allowed(), "{algorithm}");
+        assert!(started.check("ada").cost(3).await.unwrap().is_allowed(), "{algorithm}");
         for limiter in [&replaced, &started] {
             assert!(!limiter.check("ada").await.unwrap().is_allowed(), "{algorithm}");
         }
@@ -234,7 +235,7 @@ async fn one_who_waits_for_one_limit_does_not_lock_the_other() {
     let longest = Duration::from_secs(100);
     let turn = || {
         let mode = Some(Mode::Reserve { longest });
-        RateLimiter::decide_all([(&address, &ip, 1, mode), (&user, &ada, 1, mode)])
+        check_all([address.check(&ip).mode(mode), user.check(&ada).mode(mode)])
     };
     assert!(turn().await.unwrap().delay().is_zero());
     let mut waits = turn().await.unwrap();
@@ -273,7 +274,7 @@ async fn on_a_cluster_nobody_is_refused_for_units_that_a_refused_request_would_h
                     let decision = roomy.check(&b).await.unwrap();
                     u32::from(!decision.is_allowed())
                 } else {
-                    let both = RateLimiter::check_all([(&roomy, &b, 1), (&spent, &a, 1)]).await.unwrap();
+                    let both = check_all([roomy.check(&b), spent.check(&a)]).await.unwrap();
                     assert!(!both.is_allowed());
                     0
                 }
@@ -305,7 +306,7 @@ async fn wrong_refusals_on_a_cluster_are_no_more_with_a_cache_than_by_the_store_
                 tasks.spawn(async move {
                     match which % 6 {
                         0 => roomy.check(&b).await,
-                        _ => RateLimiter::check_all([(&roomy, &b, 1), (&scarce, &a, 1)]).await,
+                        _ => check_all([roomy.check(&b), scarce.check(&a)]).await,
                     }
                 });
             }

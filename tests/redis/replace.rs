@@ -24,7 +24,7 @@ async fn a_lower_limit_finds_what_was_spent_and_blocks_nobody_for_longer_than_th
     let store = store().await;
     for algorithm in ALGORITHMS {
         let limiter = RateLimiter::new(&store, policy(algorithm, 2_000)).unwrap();
-        assert!(limiter.check_cost("lower", 2_000).await.unwrap().is_allowed());
+        assert!(limiter.check("lower").cost(2_000).await.unwrap().is_allowed());
         limiter.replace(policy(algorithm, 3), Inherit::AsIs).expect("the store can do that");
         let decision = limiter.check("lower").await.unwrap();
         assert!(!decision.is_allowed(), "{algorithm}: what was spent is forgotten");
@@ -41,12 +41,12 @@ async fn a_reset_starts_everybody_afresh_on_every_instance() {
     let (store, other) = (store().await, store().await);
     for algorithm in ALGORITHMS {
         let limiters = [&store, &other].map(|store| RateLimiter::new(store, policy(algorithm, 2)).unwrap());
-        assert!(limiters[0].check_cost("reset", 2).await.unwrap().is_allowed());
+        assert!(limiters[0].check("reset").cost(2).await.unwrap().is_allowed());
         for limiter in &limiters {
             assert!(!limiter.check("reset").await.unwrap().is_allowed(), "{algorithm}");
             limiter.replace(policy(algorithm, 4), Inherit::Reset).expect("the store can do that");
         }
-        assert!(limiters[0].check_cost("reset", 4).await.unwrap().is_allowed(), "{algorithm}");
+        assert!(limiters[0].check("reset").cost(4).await.unwrap().is_allowed(), "{algorithm}");
         assert!(
             !limiters[1].check("reset").await.unwrap().is_allowed(),
             "{algorithm}: they share the new keys"
@@ -67,7 +67,7 @@ async fn reset_all_forgets_every_key_with_a_version_or_without() {
             };
             let (resets, shares) = (opened(&store), opened(&other));
             for key in ["ada", "bob", "eve"] {
-                assert!(shares.check_cost(key, 2).await.unwrap().is_allowed());
+                assert!(shares.check(key).cost(2).await.unwrap().is_allowed());
             }
             assert!(shares.check("dave").await.unwrap().is_allowed());
             resets.reset_all().expect("the store keeps the policy already");
@@ -76,7 +76,7 @@ async fn reset_all_forgets_every_key_with_a_version_or_without() {
             // With what others spend on it until then, as the documentation says.
             assert!(shares.check("dave").await.unwrap().is_allowed(), "{algorithm}, {version:?}");
             for key in ["ada", "bob", "dave"] {
-                assert!(resets.check_cost(key, 2).await.unwrap().is_allowed(), "{algorithm}, {version:?}");
+                assert!(resets.check(key).cost(2).await.unwrap().is_allowed(), "{algorithm}, {version:?}");
                 for limiter in [&resets, &shares] {
                     assert!(!limiter.check(key).await.unwrap().is_allowed(), "{algorithm}, {version:?}");
                 }
@@ -96,7 +96,7 @@ async fn what_replaces_a_policy_after_a_reset_finds_what_was_spent_since() {
         let limiter = RateLimiter::new(&store, policy(algorithm, 2)).unwrap();
         assert!(limiter.check("since").await.unwrap().is_allowed());
         limiter.replace(policy(algorithm, 1_000), Inherit::Reset).expect("the store can do that");
-        assert!(limiter.check_cost("since", 1_000).await.unwrap().is_allowed(), "{algorithm}");
+        assert!(limiter.check("since").cost(1_000).await.unwrap().is_allowed(), "{algorithm}");
         limiter.replace(policy(algorithm, 1_001), Inherit::AsIs).expect("the store can do that");
         let left = limiter.peek("since").await.unwrap().remaining();
         assert!(left <= 1, "{algorithm}: {left} are left of what was spent but for one");
@@ -117,7 +117,7 @@ async fn several_policies_of_which_one_is_refused_change_nothing() {
     assert!(RateLimiter::open_all(&store, five(9, true)).is_err());
     let opened = RateLimiter::open_all(&store, five(5, false)).expect("none of the names is open");
     for limiter in &opened {
-        assert!(limiter.check_cost("several", 3).await.unwrap().is_allowed());
+        assert!(limiter.check("several").cost(3).await.unwrap().is_allowed());
     }
     for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs] {
         assert!(RateLimiter::replace_all(&store, five(9, true), inherit).is_err());

@@ -126,7 +126,7 @@ async fn random_pairs_of_rules_admit_no_more_than_the_larger_burst_and_rate_and_
             let which = usize::try_from(random.below(2)).unwrap();
             let cost = [1, 1, 1, 2, 5][usize::try_from(random.below(5)).unwrap()];
             for _ in 0..1 + random.below(20) {
-                let decision = limiters[which].check_cost("ada", cost).await.unwrap();
+                let decision = limiters[which].check("ada").cost(cost).await.unwrap();
                 if !decision.is_allowed() {
                     break;
                 }
@@ -176,7 +176,7 @@ async fn a_peek_of_an_onlooker_writes_nothing() {
         let name = format!("p-{index}");
         let limiter = on(&service, Policy::builder(name.clone(), algorithm, "10/min"));
         let other = on(&onlooker, Policy::builder(name.clone(), algorithm, "30/min"));
-        limiter.check_cost("ada", 4).await.unwrap();
+        limiter.check("ada").cost(4).await.unwrap();
         let value = || standalone().run::<Vec<u8>>(&format!("DUMP {}", service.key_name(&name, "ada")));
         let before = value();
         for _ in 0..3 {

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::{DecisionFuture, Mode};
 use sluicegate_core::{Decision, Key, MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_tests::random::Random;
@@ -56,8 +57,8 @@ fn part(random: &mut Random, modes: u64) -> Part {
 }
 
 fn ask(limiters: &[RateLimiter], parts: &[Part]) -> DecisionFuture {
-    let each = parts.iter().map(|part| (&limiters[part.limiter], &part.key, part.cost, Some(part.mode)));
-    RateLimiter::decide_all(each)
+    let of = |part: &Part| limiters[part.limiter].check(part.key.clone()).cost(part.cost).mode(part.mode);
+    check_all(parts.iter().map(of).collect::<Vec<_>>())
 }
 
 fn shown(decision: &Decision) -> String {

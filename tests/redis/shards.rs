@@ -25,7 +25,7 @@ async fn admitted(limiters: &[RateLimiter], key: &str, cost: u64, calls: usize) 
         tokio::spawn(async move {
             let mut admitted = 0;
             for _ in 0..calls {
-                let decision = limiter.check_cost(&key, cost).await.unwrap();
+                let decision = limiter.check(&key).cost(cost).await.unwrap();
                 assert_eq!(decision.decided_by(), DecidedBy::Store);
                 admitted += u64::from(decision.is_allowed());
             }
@@ -82,7 +82,7 @@ async fn twenty_five_on_two_nodes_are_twenty_five_one_by_one_and_together() {
     let key = loop {
         let key = keys.next().expect("two in three are on two nodes");
         let before = buckets(cluster, "hot").len();
-        assert!(hot.check_cost(&key, 20).await.unwrap().is_allowed(), "together they have 25");
+        assert!(hot.check(&key).cost(20).await.unwrap().is_allowed(), "together they have 25");
         let all = buckets(cluster, "hot");
         assert_eq!(all.len(), before + 2);
         let nodes: HashSet<u16> = all.iter().map(|(port, _)| *port).collect();
@@ -93,13 +93,13 @@ async fn twenty_five_on_two_nodes_are_twenty_five_one_by_one_and_together() {
             cluster.nodes.iter().find(|node| node.port() == *port).unwrap().run::<()>(&format!("DEL {name}"));
         }
     };
-    let refused = hot.check_cost(&key, 6).await.unwrap();
+    let refused = hot.check(&key).cost(6).await.unwrap();
     assert_eq!((refused.is_allowed(), refused.capacity(), refused.remaining()), (false, 25, 5));
     assert_eq!(admitted(std::slice::from_ref(&hot), &key, 1, 9).await, 5);
     assert!(hot.reset(&key).await.unwrap().is_allowed());
-    let mut decision = hot.check_cost(&key, 25).await.unwrap();
+    let mut decision = hot.check(&key).cost(25).await.unwrap();
     let mut receipt = decision.take_receipt(0).unwrap();
-    assert!(hot.refund_of(&mut receipt, &key, 24).await.unwrap().is_allowed());
+    assert!(hot.refund(&key, 24).of(&mut receipt).await.unwrap().is_allowed());
     assert_eq!(hot.peek(&key).await.unwrap().remaining(), 24);
     assert_eq!(admitted(&[hot.clone(), hot], &key, 5, 5).await, 4);
 }

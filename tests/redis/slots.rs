@@ -9,6 +9,7 @@ use redis::Value;
 use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::{DecidedBy, Mode};
 use sluicegate_core::{Key, Policy, Quota, RateLimiter, Store};
 use sluicegate_redis::RedisStore;
@@ -35,13 +36,10 @@ async fn what_always_happens_does_not_when_a_spend_in_another_slot_is_refused() 
     for (index, algorithm) in ALGORITHMS.into_iter().enumerate() {
         let policy = Policy::builder(format!("wide-{index}"), algorithm, quota(9)).build().unwrap();
         let wide = RateLimiter::new(&store, policy).unwrap();
-        wide.check_cost(&address, 3).await.unwrap();
+        wide.check(&address).cost(3).await.unwrap();
         for mode in [Mode::Charge, Mode::Refund, Mode::Reset] {
             let both = || {
-                RateLimiter::decide_all([
-                    (&wide, &address, 2, Some(mode)),
-                    (&narrow, &user, 1, Some(Mode::Spend)),
-                ])
+                check_all([wide.check(&address).cost(2).mode(mode), narrow.check(&user).mode(Mode::Spend)])
             };
             narrow.charge(&user, 1).await.unwrap();
             let left = wide.peek(&address).await.unwrap().remaining();
@@ -89,7 +87,7 @@ async fn what_is_given_back_for_a_refusal_in_another_slot_is_of_the_window_that_
         let (runtime, next) = (runtime.clone(), next.clone());
         let (user, address) = (user_then.clone(), address_then.clone());
         let spend = move || {
-            runtime.block_on(async { (next.1.check(&user).await, next.0.check_cost(&address, 9).await) })
+            runtime.block_on(async { (next.1.check(&user).await, next.0.check(&address).cost(9).await) })
         };
         let (narrow, wide) = std::thread::spawn(spend).join().unwrap();
         assert!(narrow.unwrap().is_allowed() && wide.unwrap().is_allowed());
@@ -97,8 +95,7 @@ async fn what_is_given_back_for_a_refusal_in_another_slot_is_of_the_window_that_
     let goes_on = Arc::new(GoesOn::new(from_to, before));
     let (wide_then, narrow_then) = clocked(Arc::clone(&goes_on) as Arc<dyn Clock>).await;
     goes_on.begin();
-    let refused =
-        RateLimiter::check_all([(&wide_then, &address, 2), (&narrow_then, &user, 1)]).await.unwrap();
+    let refused = check_all([wide_then.check(&address).cost(2), narrow_then.check(&user)]).await.unwrap();
     assert!(!refused.is_allowed());
     eventually("the refund is sent", || goes_on.reads() > 4);
     // Behind the refund, on the same connection.
@@ -173,7 +170,7 @@ async fn a_slot_without_a_node_leaves_only_its_own_asks_to_the_fallback() {
     let (away, answers) = (away.expect("a third of them"), answers.expect("two thirds of them"));
     let mut admitted = 0;
     for _ in 0..40 {
-        let decision = RateLimiter::check_all([(&address, &answers, 1), (&user, &away, 1)]).await.unwrap();
+        let decision = check_all([address.check(&answers), user.check(&away)]).await.unwrap();
         admitted += u64::from(decision.is_allowed());
         assert_eq!(decision.decided_by(), DecidedBy::Fallback);
         assert_eq!(decision.quotas().len(), 2, "{decision:?}");
@@ -309,8 +306,8 @@ async fn what_another_slot_refuses_counts_under_a_policy_that_says_so() {
         let counts = RateLimiter::new(&store, policy("counts").count_rejected().build().unwrap()).unwrap();
         let plain = RateLimiter::new(&store, policy("plain").build().unwrap()).unwrap();
         for left in [2, 0, 0] {
-            let all = [(&counts, &address, 2), (&narrow, &user, 1), (&plain, &address, 1)];
-            assert!(!RateLimiter::check_all(all).await.unwrap().is_allowed(), "{algorithm}");
+            let all = [counts.check(&address).cost(2), narrow.check(&user), plain.check(&address)];
+            assert!(!check_all(all).await.unwrap().is_allowed(), "{algorithm}");
             let deadline = Instant::now() + Duration::from_secs(20);
             while counts.peek(&address).await.unwrap().remaining() != left {
                 assert!(Instant::now() < deadline, "{algorithm}: {left} are left in the end");

@@ -29,7 +29,7 @@ async fn a_newcomer_is_kept_until_a_full_burst_has_refilled_once_more() {
     assert_eq!((remaining(&limiter, "ada").await, left()), (10, -2), "a peek makes nobody known");
     limiter.refund("ada", 5).await.unwrap();
     assert_eq!(left(), -2, "a refund neither");
-    let refused = limiter.check_cost("ada", 11).await.unwrap();
+    let refused = limiter.check("ada").cost(11).await.unwrap();
     assert!(!refused.is_allowed());
     // Full after 50 seconds, and kept for a minute more.
     assert!((100_000..=110_000).contains(&left()), "{}", left());
@@ -45,14 +45,14 @@ async fn instances_of_which_one_starts_newcomers_short_agree_about_who_is_known(
     let plain = Policy::gcra("p", "60/min").on(&one).unwrap();
     let starting = Policy::gcra("p", "60/min start 10").on(&other).unwrap();
     // Known by what it has spent under the other text.
-    plain.check_cost("ada", 5).await.unwrap();
+    plain.check("ada").cost(5).await.unwrap();
     assert_eq!(remaining(&starting, "ada").await, 55);
     // Not known to either: what a newcomer lacks counts as spent under the other text, too.
-    assert!(!starting.check_cost("bob", 11).await.unwrap().is_allowed());
-    starting.check_cost("bob", 10).await.unwrap();
+    assert!(!starting.check("bob").cost(11).await.unwrap().is_allowed());
+    starting.check("bob").cost(10).await.unwrap();
     assert_eq!((remaining(&starting, "bob").await, remaining(&plain, "bob").await), (0, 0));
     clock.advance(Duration::from_secs(30));
-    starting.check_cost("bob", 30).await.unwrap();
+    starting.check("bob").cost(30).await.unwrap();
     assert_eq!((remaining(&starting, "bob").await, remaining(&plain, "bob").await), (0, 0));
 }
 
@@ -62,9 +62,9 @@ async fn a_known_key_stays_known_under_a_policy_with_another_start() {
     clock.set(START);
     let store = instance("starting-replaced", &clock).await;
     let limiter = Policy::token_bucket("p", "60/min start 10").on(&store).unwrap();
-    limiter.check_cost("full", 5).await.unwrap();
+    limiter.check("full").cost(5).await.unwrap();
     clock.advance(Duration::from_secs(60));
-    limiter.check_cost("spent", 4).await.unwrap();
+    limiter.check("spent").cost(4).await.unwrap();
     for (quota, full, spent, new) in
         [("90/min start 3", 90, 36, 3), ("120/min", 120, 66, 120), ("60/min start 0", 60, 6, 0)]
     {

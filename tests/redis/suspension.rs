@@ -1,11 +1,12 @@
 //! Keys that go on after many refusals: at the same refusal for all processes, as long as Redis remembers.
 
+use sluicegate_core::limiter::check_all;
 use std::ffi::OsStr;
 use std::time::Duration;
 
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Key, MemoryStore, Outcome, Policy, RateLimiter};
+use sluicegate_core::{Key, MemoryStore, Outcome, Policy};
 use sluicegate_redis::RedisStore;
 use sluicegate_resilient::Resilient;
 use sluicegate_tests::process::run_again;
@@ -55,7 +56,7 @@ async fn four_instances_and_one_in_memory_suspend_at_the_same_refusal_and_agree_
         ends.push(decision.stands_at() + decision.retry_after().unwrap());
     }
     assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
-    limiters[3].release("ada").await.unwrap();
+    limiters[3].suspensions().release("ada").await.unwrap();
     for limiter in &limiters {
         assert_eq!(
             limiter.peek("ada").await.unwrap().outcome(),
@@ -91,7 +92,7 @@ async fn refusals_of_many_tasks_at_the_same_time_suspend_a_key_once() {
         let policy = Policy::fixed_window("many", "3/365d").suspend(1, "1h", HALF_AN_HOUR);
         limiters.push(policy.on(&store(&standalone().url(), "suspend-many").await).unwrap());
     }
-    let tasks: Vec<_> = (0..64).map(|task| tokio::spawn(limiters[task % 4].check("ada"))).collect();
+    let tasks: Vec<_> = (0..64).map(|task| tokio::spawn(limiters[task % 4].check("ada").start())).collect();
     let mut allowed = 0;
     for task in tasks {
         allowed += u32::from(task.await.unwrap().unwrap().is_allowed());
@@ -109,7 +110,7 @@ async fn a_suspension_outlives_the_service_and_a_restart_of_redis_that_persists(
     let dir = folder.to_str().unwrap();
     let mut server = Server::start_with(&["--dir", dir, "--appendonly", "yes", "--appendfsync", "always"]);
     let limiter = login().on(&store(&server.url(), "suspend-restart").await).unwrap();
-    limiter.suspend("ada", HALF_AN_HOUR).await.unwrap();
+    limiter.suspensions().suspend("ada", HALF_AN_HOUR).await.unwrap();
     for request in 0..9 {
         assert_eq!(limiter.check("bob").await.unwrap().outcome(), expected(request));
     }
@@ -129,7 +130,10 @@ async fn a_suspension_outlives_the_service_and_a_restart_of_redis_that_persists(
 async fn a_restart_of_redis_that_forgets_forgets_suspensions() {
     let mut server = Server::start();
     let limiter = login().on(&store(&server.url(), "suspend-forget").await).unwrap();
-    assert_eq!(limiter.suspend("ada", HALF_AN_HOUR).await.unwrap().outcome(), Outcome::Suspended);
+    assert_eq!(
+        limiter.suspensions().suspend("ada", HALF_AN_HOUR).await.unwrap().outcome(),
+        Outcome::Suspended
+    );
     server.restart();
     let limiter = login().on(&store(&server.url(), "suspend-forget").await).unwrap();
     assert!(limiter.check("ada").await.unwrap().is_allowed());
@@ -177,11 +181,7 @@ async fn a_cluster_suspends_keys_of_every_slot_and_several_limits_of_a_request()
     }
     let wide = Policy::fixed_window("wide", "1000/365d").suspend(2, "1h", "1h").on(&redis).unwrap();
     let (suspended, fresh, other) = (Key::from(3_u64), Key::from(100_u64), Key::from(101_u64));
-    let ask = |key: &Key| {
-        let (key, other) = (key.clone(), other.clone());
-        let asks = [(&limiter, &key, 1), (&wide, &other, 1)];
-        RateLimiter::check_all(asks)
-    };
+    let ask = |key: &Key| check_all([limiter.check(key), wide.check(&other)]);
     assert!(ask(&fresh).await.unwrap().is_allowed());
     let refused = ask(&suspended).await.unwrap();
     assert_eq!(refused.outcome(), Outcome::Suspended);
@@ -215,5 +215,9 @@ async fn stores_that_suspend_a_key_in_the_same_outage_suspend_it_once_when_redis
     assert_eq!(ada.outcome(), Outcome::Suspended);
     let lasts = ada.retry_after().unwrap();
     assert!((HALF_AN_HOUR / 2..=HALF_AN_HOUR).contains(&lasts), "{ada:?}");
-    assert_eq!(limiter.strikes("ada").await.unwrap().unwrap().suspensions, 1, "it is remembered once");
+    assert_eq!(
+        limiter.suspensions().strikes("ada").await.unwrap().unwrap().suspensions,
+        1,
+        "it is remembered once"
+    );
 }

@@ -54,7 +54,8 @@ async fn notices(limiter: &RateLimiter) -> StoreErrorKind {
 }
 
 /// The answer of a verdict that nobody has to wait for.
-fn at_once(mut verdict: DecisionFuture) -> Option<StoreErrorKind> {
+fn at_once(verdict: impl IntoFuture<IntoFuture = DecisionFuture>) -> Option<StoreErrorKind> {
+    let mut verdict = verdict.into_future();
     match Pin::new(&mut verdict).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer.expect_err("there is no connection").kind()),
         Poll::Pending => None,
@@ -212,7 +213,7 @@ async fn what_is_given_back_outside_of_a_runtime_is_given_back() {
     let limiter = limiter(&connected(&server.url()).await);
     assert_eq!(limiter.check("ada").await.unwrap().remaining(), 999_999);
     let elsewhere = limiter.clone();
-    let thread = std::thread::spawn(move || drop(elsewhere.refund("ada", 1)));
+    let thread = std::thread::spawn(move || drop(elsewhere.refund("ada", 1).start()));
     assert!(thread.join().is_ok(), "no thread panics for it");
     let deadline = Instant::now() + Duration::from_secs(20);
     while limiter.peek("ada").await.unwrap().remaining() < 1_000_000 {

@@ -22,7 +22,7 @@ async fn come_and_go(limiter: RateLimiter, went: Went, mut random: Random, until
     while Instant::now() < until {
         let (cost, patience) = (1 + random.below(2), Duration::from_millis(random.below(120)));
         let leaves = random.below(10) < 7;
-        let turn = limiter.acquire("all", cost, Duration::from_secs(1));
+        let turn = limiter.check("all").cost(cost).acquire(Duration::from_secs(1));
         let decision = tokio::select! {
             decision = turn => decision.unwrap(),
             () = sleep(patience), if leaves => continue,

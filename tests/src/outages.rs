@@ -158,6 +158,6 @@ pub fn admitted(limiter: &RateLimiter, key: &str, calls: u32) -> usize {
 }
 
 /// The decision, which is there at once.
-pub fn now(verdict: DecisionFuture) -> Decision {
-    verdict.now().expect("nothing here has to be waited for").expect("outages are survived")
+pub fn now(verdict: impl IntoFuture<IntoFuture = DecisionFuture>) -> Decision {
+    verdict.into_future().now().expect("nothing here has to be waited for").expect("outages are survived")
 }

@@ -131,7 +131,7 @@ impl Conformance {
                         for (limiter, receipt) in pair.limiters.iter().zip(&mut receipts) {
                             let answer = match is_turn {
                                 true => give_up(limiter, &key, receipt).await,
-                                false => limiter.refund_of(receipt, &key, step.cost).await,
+                                false => limiter.refund(&key, step.cost).of(receipt).await,
                             };
                             found.push(answer.expect("the store answers"));
                         }

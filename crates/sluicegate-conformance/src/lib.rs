@@ -47,6 +47,7 @@ use std::time::Duration;
 
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Algorithm, Decision, Key, Outcome, Policy, Quota, RateLimiter, Store};
 
@@ -81,17 +82,17 @@ impl Conformance {
         // Previous window 80, this one 60, three quarters over: 20 + 60 + 1 <= 100.
         let limiter = self.limiter(Policy::sliding_counter(self.name(), "100/100s"));
         self.to_next(100);
-        allowed(limiter.check_cost("k", 80).await);
+        allowed(limiter.check("k").cost(80).await);
         self.clock.advance(Duration::from_secs(175));
-        allowed(limiter.check_cost("k", 60).await);
+        allowed(limiter.check("k").cost(60).await);
         assert_eq!(allowed(limiter.check("k").await).remaining(), 19);
 
         // Previous 5, this one 3, three tenths over: 3 + 3 + 1 <= 7, and the next is too many.
         let limiter = self.limiter(Policy::sliding_counter(self.name(), "7/100s"));
         self.to_next(100);
-        allowed(limiter.check_cost("k", 5).await);
+        allowed(limiter.check("k").cost(5).await);
         self.clock.advance(Duration::from_secs(130));
-        allowed(limiter.check_cost("k", 3).await);
+        allowed(limiter.check("k").cost(3).await);
         allowed(limiter.check("k").await);
         denied(limiter.check("k").await);
 
@@ -113,7 +114,7 @@ impl Conformance {
                     "{algorithm}: a denial spends nothing"
                 );
             }
-            let never = limiter.check_cost("other", 6).await.expect("the store answers");
+            let never = limiter.check("other").cost(6).await.expect("the store answers");
             assert_eq!((never.outcome(), never.retry_after()), (Outcome::Impossible, None), "{algorithm}");
         }
     }
@@ -127,7 +128,7 @@ impl Conformance {
         for algorithm in ALGORITHMS {
             let wide = self.limiter(Policy::builder(self.name(), algorithm, "9/min"));
             let (address, user) = (Key::from("198.51.100.7"), Key::from(algorithm.to_string()));
-            let both = || RateLimiter::check_all([(&wide, &address, 2), (&narrow, &user, 1)]);
+            let both = || check_all([wide.check(&address).cost(2), narrow.check(&user)]);
             allowed(both().await);
             for _ in 0..3 {
                 denied(both().await);
@@ -146,7 +147,7 @@ impl Conformance {
         for (one, other) in several().flat_map(|one| several().map(move |other| (one, other))) {
             let narrow = Quota::per_hour(2).counted_by(other);
             let mixed = self.limiter(Policy::builder(self.name(), one, "9/min").and(narrow));
-            assert_eq!(left(allowed(mixed.check_cost("k", 2).await)), [7, 0], "{one} and {other}");
+            assert_eq!(left(allowed(mixed.check("k").cost(2).await)), [7, 0], "{one} and {other}");
             assert_eq!(left(denied(mixed.check("k").await)), [7, 0], "{one} and {other}");
         }
     }
@@ -163,8 +164,8 @@ impl Conformance {
             };
             let (counts, plain, full) = (limiter(true), limiter(false), limiter(false));
             let key = Key::from(algorithm.to_string());
-            allowed(full.check_cost(&key, 4).await);
-            let all = || RateLimiter::check_all([(&plain, &key, 1), (&counts, &key, 1), (&full, &key, 1)]);
+            allowed(full.check(&key).cost(4).await);
+            let all = || check_all([plain.check(&key), counts.check(&key), full.check(&key)]);
             for left in [3, 2, 1, 0, 0] {
                 let refused = denied(all().await);
                 let remaining: Vec<_> = refused.quotas().iter().map(|status| status.remaining()).collect();
@@ -184,16 +185,16 @@ impl Conformance {
         for algorithm in ALGORITHMS {
             let limiter = self.limiter(Policy::builder(self.name(), algorithm, "5/min"));
             let put = |mode| limiter.replace(limiter.policy().in_mode(mode), Inherit::Spent);
-            allowed(limiter.check_cost("k", 5).await);
+            allowed(limiter.check("k").cost(5).await);
             for mode in [PolicyMode::Off, PolicyMode::Shadow, PolicyMode::Off] {
                 put(mode).expect("it is the same policy");
-                let asked = limiter.check_cost("k", 5).await.expect("the store answers");
+                let asked = limiter.check("k").cost(5).await.expect("the store answers");
                 assert_eq!(asked.is_allowed(), mode == PolicyMode::Off, "{algorithm}, {mode}");
             }
             put(PolicyMode::Enforce).expect("it is the same policy");
             denied(limiter.check("k").await);
             self.clock.advance(Duration::from_secs(120));
-            allowed(limiter.check_cost("k", 5).await);
+            allowed(limiter.check("k").cost(5).await);
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sluicegate_core::algorithm::{Drain, Rule};
 use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::limiter::{Check, check_all};
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::{DecisionFuture, Mode};
 use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
@@ -123,27 +124,32 @@ impl Step {
 
     pub(super) fn ask(&self, limiter: &RateLimiter) -> DecisionFuture {
         match self.kind {
-            0 => limiter.peek_cost(&self.key, self.cost),
-            1 => limiter.refund(&self.key, self.cost),
-            2 => limiter.charge(&self.key, self.cost),
-            3 => limiter.reset(&self.key),
-            4 | 5 => limiter.reserve(&self.key, self.cost, self.longest),
-            6 => limiter.check_up_to(&self.key, self.cost),
-            _ => limiter.check_cost(&self.key, self.cost),
+            1 => limiter.refund(&self.key, self.cost).start(),
+            2 => limiter.charge(&self.key, self.cost).start(),
+            3 => limiter.reset(&self.key).start(),
+            _ => self.check(limiter, self.cost).start(),
         }
     }
 
-    /// The same of two limiters at once, if it spends.
+    /// A check or a peek of a limiter.
+    fn check<'a>(&'a self, limiter: &'a RateLimiter, cost: u64) -> Check<'a, &'a Key> {
+        let check = limiter.check(&self.key).cost(cost);
+        match self.kind {
+            0 => check.mode(Mode::Peek),
+            4 | 5 => check.reserve(self.longest),
+            6 => check.up_to(cost),
+            _ => check,
+        }
+    }
+
+    /// Asks two limiters at once, if it spends.
     pub(super) fn ask_both(&self, limiters: [&RateLimiter; 2]) -> DecisionFuture {
-        let mode = match self.kind {
-            0..=3 => return self.ask(limiters[0]),
-            4 | 5 => Mode::Reserve { longest: self.longest },
-            6 => Mode::Take,
-            _ => Mode::Spend,
-        };
-        RateLimiter::decide_all(limiters.map(|limiter| {
+        if self.kind <= 3 {
+            return self.ask(limiters[0]);
+        }
+        check_all(limiters.map(|limiter| {
             let capacity = limiter.policy().quotas().iter().map(|quota| quota.rule().capacity()).min();
-            (limiter, &self.key, self.cost.min(capacity.unwrap_or(1)), Some(mode))
+            self.check(limiter, self.cost.min(capacity.unwrap_or(1)))
         }))
     }
 }

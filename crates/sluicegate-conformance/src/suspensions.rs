@@ -42,12 +42,12 @@ impl Conformance {
                     0 => {
                         let lasts = Duration::from_micros(random.below(period_us(&before)));
                         let _ = write!(pair.trace, " .. no: suspend {:?} for {lasts:?}", step.key);
-                        let change = |limiter: &RateLimiter| limiter.suspend(&step.key, lasts);
+                        let change = |limiter: &RateLimiter| limiter.suspensions().suspend(&step.key, lasts);
                         pair.agrees(&pair.both(change).await);
                     }
                     1 => {
                         let _ = write!(pair.trace, " .. no: release {:?}", step.key);
-                        pair.agrees(&pair.both(|limiter| limiter.release(&step.key)).await);
+                        pair.agrees(&pair.both(|limiter| limiter.suspensions().release(&step.key)).await);
                     }
                     _ => {
                         let found = pair.ask(&step).await;

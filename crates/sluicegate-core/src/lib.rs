@@ -32,7 +32,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `limiter`, on by default | all that decides; without it there are [`policy`], [`algorithm`] and [`error`] only |
-//! | `tokio` | `RateLimiter::acquire` and `Turn`, which wait on tokio's timer |
+//! | `tokio` | `Check::acquire` and `Turn`, which wait on tokio's timer |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "limiter"),

@@ -148,12 +148,12 @@ impl Quota {
     /// let clock = ManualClock::new();
     /// let store = MemoryStore::builder().clock(clock.clone()).build()?;
     /// let api = Policy::token_bucket("api", Quota::per_minute(60).burst(100).starting_with(10)).on(&store)?;
-    /// let decision = api.check_cost("ada", 12).now().expect("memory answers at once")?;
+    /// let decision = api.check("ada").cost(12).now().expect("memory answers at once")?;
     /// assert_eq!((decision.is_allowed(), decision.remaining()), (false, 10));
     /// assert_eq!(decision.retry_after(), Some(Duration::from_secs(2)));
     ///
     /// clock.advance(Duration::from_secs(90)); // full by now
-    /// assert!(api.check_cost("ada", 100).now().expect("memory answers at once")?.is_allowed());
+    /// assert!(api.check("ada").cost(100).now().expect("memory answers at once")?.is_allowed());
     ///
     /// clock.advance(Duration::from_secs(200)); // full after 100 seconds, and forgotten after 100 more
     /// assert_eq!(api.peek("ada").now().expect("memory answers at once")?.remaining(), 10);

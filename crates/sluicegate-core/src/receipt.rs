@@ -171,7 +171,7 @@ impl Receipt {
     /// use sluicegate_core::{MemoryStore, Policy};
     ///
     /// let tokens = Policy::gcra("tokens", "1000/h").on(&MemoryStore::new())?;
-    /// let mut decision = tokens.check_cost("ada", 500).now().expect("memory answers at once")?;
+    /// let mut decision = tokens.check("ada").cost(500).now().expect("memory answers at once")?;
     /// let mut half = decision.take_receipt(0).expect("it was allowed");
     /// let rest = half.split(200).expect("there is more");
     /// assert_eq!((half.cost(), rest.cost()), (200, 300));

@@ -71,7 +71,7 @@ pub struct LeaseStatus {
 ///
 /// let store = MemoryStore::new();
 /// let login = Policy::gcra("login", "5/h").table_size(1).on(&store)?;
-/// login.check_cost("debtor", 5).now().expect("memory answers at once")?;
+/// login.check("debtor").cost(5).now().expect("memory answers at once")?;
 /// for stranger in 0..100 {
 ///     login.check(stranger).now().expect("memory answers at once")?;
 /// }

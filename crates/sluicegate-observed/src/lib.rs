@@ -139,7 +139,7 @@ impl Observed {
     /// });
     ///
     /// let login = Policy::gcra("login", "5/min").suspend(100, "10min", "30min").on(&store)?;
-    /// login.suspend("ada", Duration::from_secs(600)).await?;
+    /// login.suspensions().suspend("ada", Duration::from_secs(600)).await?;
     /// assert_eq!(suspensions.next().await.as_deref(), Some("login: 600s"));
     /// # Ok(())
     /// # }

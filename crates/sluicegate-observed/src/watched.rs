@@ -53,7 +53,7 @@ impl WatchedKeys {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // All are asked before the first answer is waited for.
         let asked = all.into_iter().filter_map(|watched| {
-            let answer = limiters.get(&watched.policy)?.peek(&watched.key);
+            let answer = limiters.get(&watched.policy)?.peek(&watched.key).start();
             Some((watched, answer))
         });
         let asked: Vec<_> = asked.collect();

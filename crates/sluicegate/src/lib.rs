@@ -290,15 +290,16 @@ pub mod key {
 /// ```
 pub mod limiter {
     pub use sluicegate_core::limiter::{
-        Change, Inherit, OverrideError, OverrideErrorKind, Overrides, RateLimiter, Receipt, Turn,
+        Change, Check, Inherit, OverrideError, OverrideErrorKind, Overrides, RateLimiter, Receipt,
+        Suspensions, Turn, change_all, check_all,
     };
     pub use sluicegate_core::policy::{Override, OverrideBuilder};
 }
 
 /// For authors of stores, and of stores around stores; services need none of it.
 ///
-/// A store answers asks: data that name a prepared policy, a key, a cost and a mode. `sluicegate-core` has a suite that
-/// every store has to pass, behind its feature `conformance`.
+/// A store answers asks: data that name a prepared policy, a key, a cost and a mode. `sluicegate-conformance` is the suite that
+/// every store has to pass.
 ///
 /// ```
 /// use std::sync::Arc;

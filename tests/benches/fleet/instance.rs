@@ -176,7 +176,7 @@ impl Load {
             }
             for _ in 0..TURN {
                 let key = self.next(&mut place);
-                let answer = self.limiter.check(u64::from(key));
+                let answer = self.limiter.check(u64::from(key)).start();
                 // Looked at where it is, if it is known: a decision is large, and this loop is not to be what is measured.
                 match answer.known() {
                     Some(decision) => self.count(key, decision, now >= self.warm),
@@ -201,7 +201,7 @@ impl Load {
             for _ in sent..due {
                 let key = self.next(&mut place);
                 let is_warm = now >= self.warm;
-                let answer = self.limiter.check(u64::from(key));
+                let answer = self.limiter.check(u64::from(key)).start();
                 match answer.known() {
                     Some(decision) => self.count(key, decision, is_warm),
                     None => {

@@ -30,7 +30,7 @@ impl Ledger {
     /// What was charged so far, in all.
     pub(crate) fn charged(&self) -> u64 {
         let charged = |index| {
-            let standing = self.runtime.block_on(self.limiter.peek(key(index)));
+            let standing = self.runtime.block_on(self.limiter.peek(key(index)).start());
             LEDGER - standing.expect("the store has recovered").remaining()
         };
         (0..KEYS).map(charged).sum()

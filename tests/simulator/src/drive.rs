@@ -220,7 +220,7 @@ impl Driver {
         let (number, clock) = (*number, clock.clone());
         let (server, log) = (Arc::clone(self.fleet.server()), Arc::clone(&self.log));
         let (from_us, own_from_us, life_us) = (server.time_us(), clock.now_us(), self.life_us());
-        let reset = limiters[0].reset(key as u64);
+        let reset = limiters[0].reset(key as u64).start();
         tokio::spawn(async move {
             // Unanswered, it may have been carried out all the same.
             let _ = reset.await;

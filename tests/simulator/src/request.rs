@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluicegate_core::clock::Clock;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::{DecidedBy, DecisionFuture};
 use sluicegate_core::{Decision, Key, RateLimiter};
 
@@ -31,13 +32,13 @@ impl Asked {
     /// Asks these limits together.
     pub(crate) fn check(&self, limiters: &Limits) -> DecisionFuture {
         let keys: Vec<Key> = self.keys.iter().map(|key| Key::from(*key as u64)).collect();
-        RateLimiter::check_all(limiters.iter().zip(&keys).map(|(limiter, key)| (limiter, key, self.units)))
+        check_all(limiters.iter().zip(&keys).map(|(limiter, key)| limiter.check(key).cost(self.units)))
     }
 }
 
 /// Whether the answer is there, and allows.
-pub(crate) fn is_allowed(answer: DecisionFuture) -> bool {
-    answer.now().is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_allowed()))
+pub(crate) fn is_allowed(answer: impl IntoFuture<IntoFuture = DecisionFuture>) -> bool {
+    answer.into_future().now().is_ok_and(|answer| answer.is_ok_and(|decision| decision.is_allowed()))
 }
 
 impl Request {
@@ -72,7 +73,7 @@ impl Request {
             let each = self.limiters.iter().zip(&self.asked.keys).zip(receipts);
             for ((limiter, key), mut receipt) in each {
                 // Lost, it is not repeated.
-                let _ = limiter.refund_of(&mut receipt, *key as u64, self.asked.units).await;
+                let _ = limiter.refund(*key as u64, self.asked.units).of(&mut receipt).await;
             }
         });
     }
@@ -80,7 +81,9 @@ impl Request {
     /// Whether the shared store would let this request pass now.
     fn has_room(&self) -> bool {
         let Some(server) = &self.server else { return false };
-        let peek = |(limiter, key): (&RateLimiter, &usize)| limiter.peek_cost(*key as u64, self.asked.units);
-        server.iter().zip(&self.asked.keys).map(peek).all(is_allowed)
+        let would_pass = |(limiter, key): (&RateLimiter, &usize)| {
+            is_allowed(limiter.peek(*key as u64).cost(self.asked.units))
+        };
+        server.iter().zip(&self.asked.keys).all(would_pass)
     }
 }

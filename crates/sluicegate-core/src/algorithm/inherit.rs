@@ -30,7 +30,7 @@ use crate::text::words;
 ///
 /// let left = |inherit: Inherit, limit: &str| {
 ///     let plan = Policy::fixed_window("plan", "100/h").on(&MemoryStore::new())?;
-///     plan.check_cost("ada", 60).now().expect("memory answers at once")?;
+///     plan.check("ada").cost(60).now().expect("memory answers at once")?;
 ///     plan.replace(Policy::fixed_window("plan", limit).build()?, inherit)?;
 ///     let decision = plan.peek("ada").now().expect("memory answers at once")?;
 ///     Ok::<_, Box<dyn std::error::Error>>(decision.remaining())

@@ -31,7 +31,7 @@ use crate::receipt::{DecidedBy, Piece, Trace};
 ///
 /// let store = MemoryStore::builder().clock(ManualClock::new()).build()?;
 /// let payment = Policy::gcra("payment", "100/min").and("2/10s").on(&store)?;
-/// let check = |cost| payment.check_cost("ada", cost).now().expect("memory answers at once");
+/// let check = |cost| payment.check("ada").cost(cost).now().expect("memory answers at once");
 ///
 /// assert_eq!(check(2)?.remaining(), 0); // the tighter one speaks: 2 of 2 per 10 s
 /// let denied = check(1)?;
@@ -167,7 +167,7 @@ impl Decision {
         !matches!(self.by, DecidedBy::Outage | DecidedBy::Off)
     }
 
-    /// Units that were spent: of [`check_up_to`](crate::RateLimiter::check_up_to) as many as there were, otherwise the whole cost;
+    /// Units that were spent: of a check [`up_to`](crate::limiter::Check::up_to) a number as many as there were, otherwise the whole cost;
     /// 0 for a request that is refused. `None` where nobody counted, and all of the cost may be used.
     ///
     /// Of several quotas and policies, the least that was spent of any.

@@ -27,7 +27,7 @@ impl Decision {
     /// let parts = whole.split([("api.1".to_owned(), 1), ("api.2".to_owned(), 1)])?;
     /// for (place, (part, cost)) in (0..).zip(parts.into_iter().zip([5, 2])) {
     ///     let part = RateLimiter::new(&store, part)?;
-    ///     let mut decision = part.check_cost("ada", cost).now().expect("memory answers at once")?;
+    ///     let mut decision = part.check("ada").cost(cost).now().expect("memory answers at once")?;
     ///     let (policy, receipt) = (part.policy(), decision.take_receipt(0).expect("it has spent"));
     ///     pieces.push((0, Piece { place, policy, receipt }));
     ///     at_us = decision.at_us();
@@ -51,18 +51,18 @@ impl Decision {
     /// taken, and from a clone.
     ///
     /// For a decision of one limiter the place is 0, for one of
-    /// [`check_all`](crate::RateLimiter::check_all) that of the limiter.
+    /// [`check_all`](crate::limiter::check_all) that of the limiter.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
     ///
     /// let tokens = Policy::gcra("tokens", "1000/h").refunds().on(&MemoryStore::new())?;
-    /// let mut decision = tokens.check_cost("ada", 800).now().expect("memory answers at once")?;
+    /// let mut decision = tokens.check("ada").cost(800).now().expect("memory answers at once")?;
     /// let mut receipt = decision.take_receipt(0).expect("it was allowed");
     /// assert!(decision.take_receipt(0).is_none()); // once
     ///
     /// // The answer took 300 only.
-    /// tokens.refund_of(&mut receipt, "ada", 500).now().expect("memory answers at once")?;
+    /// tokens.refund("ada", 500).of(&mut receipt).now().expect("memory answers at once")?;
     /// assert_eq!(tokens.peek("ada").now().expect("memory answers at once")?.remaining(), 700);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -12,14 +12,15 @@
 //! use std::net::Ipv4Addr;
 //! use sluicegate_core::{MemoryStore, Policy};
 //!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let limiter = Policy::gcra("api", "1/min").on(&MemoryStore::new())?;
-//! let allowed = |decision: sluicegate_core::store::DecisionFuture| {
-//!     decision.now().expect("memory answers at once").map(|decision| decision.is_allowed())
-//! };
-//! assert!(allowed(limiter.check("ada"))? && !allowed(limiter.check("ada"))?);
+//! assert!(limiter.check("ada").await?.is_allowed());
+//! assert!(!limiter.check("ada").await?.is_allowed());
 //! // A bucket per combination, here of user and address.
-//! assert!(allowed(limiter.check(("ada", Ipv4Addr::LOCALHOST)))?);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! assert!(limiter.check(("ada", Ipv4Addr::LOCALHOST)).await?.is_allowed());
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! # Which key

@@ -144,7 +144,7 @@ impl RateLimiter {
 
     /// The store that decides.
     ///
-    /// Limiters of one store can be asked [together](Self::check_all).
+    /// Limiters of one store can be asked [together](super::check_all).
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }

@@ -8,7 +8,7 @@ use crate::store::{Ask, DecisionFuture};
 
 impl RateLimiter {
     /// Decides many requests, each with its key and cost and each on its own, and hands over their answers in order: the same
-    /// answers as one [`check_cost`](Self::check_cost) after the other would give at this moment.
+    /// answers as one [`check`](Self::check) after the other would give at this moment.
     ///
     /// For gateways and replays, which have many keys at hand. In memory a batch costs less than its checks do, because the
     /// clock is read once and the waits for memory overlap: most of all with a bucket algorithm, and more keys than fit the

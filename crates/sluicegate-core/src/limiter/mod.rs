@@ -2,17 +2,17 @@
 //!
 //! | call | spends | answers |
 //! |---|---|---|
-//! | [`check`](RateLimiter::check) | one unit, if allowed | now |
-//! | [`check_up_to`](RateLimiter::check_up_to) | as much of a cost as there is | now |
-//! | [`check_many`](RateLimiter::check_many) | as many checks, of a key each | now |
+//! | [`check`](RateLimiter::check) | the cost, if allowed | now |
+//! | `check(..)`[`.up_to(..)`](Check::up_to) | as much of a cost as there is | now |
+//! | `check(..)`[`.reserve(..)`](Check::reserve) | the cost, or a turn in the future | now, with the delay to be kept |
+//! | `check(..).acquire(..)` (feature `tokio`) | the cost | when it is the caller's turn, or at once that this is too far away |
+//! | [`check_all`], [`check_many`](RateLimiter::check_many) | all of several checks or none; each on its own | now |
 //! | [`peek`](RateLimiter::peek) | nothing | now |
-//! | `acquire` (feature `tokio`) | some units | when it is the caller's turn, or at once that this is too far away |
-//! | [`reserve`](RateLimiter::reserve) | some units, or a turn in the future | now, with the delay to be kept |
-//! | [`charge`](RateLimiter::charge) | some units, into debt if they do not fit | now |
-//! | [`refund`](RateLimiter::refund), [`refund_of`](RateLimiter::refund_of) | gives back | now |
+//! | [`charge`](RateLimiter::charge) | the cost, into debt if it does not fit | now |
+//! | [`refund`](RateLimiter::refund) | gives back | now |
 //! | [`reset`](RateLimiter::reset) | forgets the key | now |
 //! | [`reset_all`](RateLimiter::reset_all) | forgets every key | now, without the store |
-//! | [`suspend`](RateLimiter::suspend), [`release`](RateLimiter::release) | nothing; the key is refused outright for a time, or no longer | now |
+//! | [`suspensions`](RateLimiter::suspensions) | nothing; a key is refused outright for a time, or no longer | now |
 //!
 //! "Now" is at once in memory, and one round trip on Redis.
 //!
@@ -26,9 +26,9 @@
 //! assert_eq!(mail.check("ada").await?.remaining(), 2);
 //!
 //! // With a cost of its own, of which a part is given back.
-//! let mut batch = mail.check_cost("ada", 2).await?;
+//! let mut batch = mail.check("ada").cost(2).await?;
 //! let mut receipt = batch.take_receipt(0).ok_or("it has spent")?;
-//! mail.refund_of(&mut receipt, "ada", 1).await?;
+//! mail.refund("ada", 1).of(&mut receipt).await?;
 //! assert_eq!(mail.peek("ada").await?.remaining(), 1);
 //! # Ok(())
 //! # }
@@ -36,7 +36,7 @@
 //!
 //! # Which call
 //! - *Before the work*, with a known cost: `check`. Costs that are known only afterwards are
-//!   charged afterwards, or estimated before and settled by `refund_of`.
+//!   charged afterwards, or estimated before and settled by a refund of the receipt.
 //! - *A job that may wait*: `acquire`. It keeps the order of arrival and needs no loop of checks
 //!   and sleeps.
 //! - *For a display*: `peek`. A peek and a later check are two calls, and another request may come
@@ -48,13 +48,13 @@
 //! [`in_flight`](crate::in_flight).
 //!
 //! # An outage
-//! A question (`check`, `peek`, `reserve`, `acquire`) that the store does not answer becomes a
+//! A question (`check`, `peek`) that the store does not answer becomes a
 //! decision by what the policy [says of an outage](crate::OnOutage). A report (`charge`, `refund`,
 //! `reset`) stays an error, because it may or may not have happened:
 //! [`StoreError::may_have_spent`](crate::StoreError::may_have_spent) tells.
 
-mod by_hand;
-mod calls;
+mod change;
+mod check;
 mod decide;
 mod handle;
 mod handles;
@@ -65,6 +65,7 @@ mod overrides;
 mod pinned;
 mod quotas;
 mod replacement;
+mod suspensions;
 #[cfg(feature = "tokio")]
 #[cfg(test)]
 mod tests;
@@ -72,9 +73,12 @@ mod together;
 #[cfg(feature = "tokio")]
 mod turn;
 
+pub use self::change::Change;
+pub use self::check::Check;
 pub use self::handle::RateLimiter;
 pub use self::overrides::{OverrideError, OverrideErrorKind, Overrides};
-pub use self::together::Change;
+pub use self::suspensions::Suspensions;
+pub use self::together::{change_all, check_all};
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use self::turn::Turn;

@@ -157,7 +157,7 @@ impl RateLimiter {
     /// use sluicegate_core::{MemoryStore, Policy};
     ///
     /// let plan = Policy::gcra("plan", "100/h").on(&MemoryStore::new())?;
-    /// plan.check_cost("ada", 60).now().expect("memory answers at once")?;
+    /// plan.check("ada").cost(60).now().expect("memory answers at once")?;
     /// plan.replace(Policy::gcra("plan", "200/h").build()?, Inherit::Spent)?;
     ///
     /// let now = plan.peek("ada").now().expect("memory answers at once")?;
@@ -189,7 +189,7 @@ impl RateLimiter {
     ///
     /// let login = Policy::gcra("login", "5/h").on(&MemoryStore::new())?;
     /// for name in ["ada", "bob"] {
-    ///     login.check_cost(name, 5).now().expect("memory answers at once")?;
+    ///     login.check(name).cost(5).now().expect("memory answers at once")?;
     /// }
     /// login.reset_all()?;
     /// for name in ["ada", "bob"] {

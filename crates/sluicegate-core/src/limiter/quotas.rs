@@ -60,7 +60,7 @@ impl RateLimiter {
     /// let api = Policy::gcra("api", "10/min").on(&MemoryStore::new())?;
     /// let ada = api.with_quotas("500/min burst 50")?; // a row of a database says so
     ///
-    /// let decision = ada.check_cost("ada", 40).now().expect("memory answers at once")?;
+    /// let decision = ada.check("ada").cost(40).now().expect("memory answers at once")?;
     /// assert_eq!((decision.capacity(), decision.remaining()), (50, 10));
     ///
     /// // Her plan changes, and the 40 units count on.

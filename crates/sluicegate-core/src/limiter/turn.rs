@@ -11,8 +11,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep};
 
+use super::check::Check;
 use super::handle::RateLimiter;
+use super::together::report;
 use crate::decision::{Decision, Outcome};
+use crate::error::StoreError;
 use crate::key::{AsKey, Key};
 use crate::store::{DecisionFuture, Mode};
 use crate::wait::{Costs, Line, Place, Queues, Receipts, Under};
@@ -177,10 +180,7 @@ impl Under for Limits {
 
     fn report(&self, mode: Mode, turns: &Receipts) -> DecisionFuture {
         let turns = turns.iter();
-        RateLimiter::report(
-            turns.map(|(ask, receipt)| (&self.limiters[*ask], &self.line[*ask].1, receipt)),
-            mode,
-        )
+        report(turns.map(|(ask, receipt)| (&self.limiters[*ask], &self.line[*ask].1, receipt)), mode)
     }
 
     fn attend(&self, number: u64) -> bool {
@@ -312,11 +312,15 @@ impl RateLimiter {
         }
         true
     }
+}
 
-    /// Spends `cost` units now, or waits its turn for up to `longest`; first come, first served, without polling.
+impl<K: AsKey> Check<'_, K> {
+    /// Spends the cost now, or waits its turn for up to `longest`. First come, first served, without polling.
     ///
-    /// A decision that is not allowed comes at once: its turn would have come too late, or never. The decision that
-    /// is allowed comes when its turn has.
+    /// A decision that is not allowed comes at once: its turn would have come too late, or never. One that is allowed comes when its
+    /// turn has. It is the call for workers: no loop, one reservation per job. Jobs of one key go in the order of arrival; across
+    /// instances on one store, in the order in which the store has given out their turns. A task that checks again and again instead
+    /// may be overtaken for ever.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -326,7 +330,7 @@ impl RateLimiter {
     ///
     /// let mail = Policy::gcra("mail", "2/s burst 1").on(&MemoryStore::new())?;
     /// for _ in 0..3 {
-    ///     let decision = mail.acquire("ada@example.org", 1, Duration::from_secs(5)).await?;
+    ///     let decision = mail.check("ada@example.org").acquire(Duration::from_secs(5)).await?;
     ///     assert!(decision.is_allowed());
     /// }
     /// # Ok(())
@@ -337,28 +341,16 @@ impl RateLimiter {
     /// When the store gave no answer.
     ///
     /// # Cancel safety
-    /// Dropping the future while it waits gives the turn back; see [`Turn`]. Dropped before the store has answered, it may
-    /// have spent a turn that nobody goes at.
+    /// Dropping the future while it waits gives the turn back; see [`Turn`]. Dropped before the store has answered, it may have
+    /// spent a turn that nobody goes at.
     ///
     /// # Panics
     /// When it has to wait outside of a tokio runtime that has its timer enabled.
-    ///
-    /// It is the call for workers: no loop, no polling of the store, one reservation per request.
-    /// Requests of one key go in the order of arrival, and on Redis the turns of all instances are
-    /// given out by the store. Each instance keeps its own line: across instances the order is that
-    /// of the reservations.
-    ///
-    /// With several tasks per key, waiting beats retrying: a task that comes back on its own may be
-    /// overtaken for ever.
-    pub async fn acquire(
-        &self,
-        key: impl AsKey,
-        cost: u64,
-        longest: Duration,
-    ) -> Result<Decision, crate::StoreError> {
-        let key = key.with_key(|key| key.to_key());
-        let decision = self.reserve(&key, cost, longest).await?;
-        match Turn::after(decision, [(self.clone(), key, cost)], Some(longest)) {
+    pub async fn acquire(self, longest: Duration) -> Result<Decision, StoreError> {
+        let Self { limiter, cost, .. } = self;
+        let key = self.key.with_key(|key| key.to_key());
+        let decision = limiter.check(&key).cost(cost).reserve(longest).await?;
+        match Turn::after(decision, [(limiter.clone(), key, cost)], Some(longest)) {
             Ok(turn) => Ok(turn.await),
             Err(decision) => Ok(decision),
         }

@@ -243,7 +243,7 @@ impl PolicyBuilder {
         self
     }
 
-    /// Keeps account of what is given back, so that a refund by [`RateLimiter::refund_of`](crate::RateLimiter::refund_of) gives back all that has not
+    /// Keeps account of what is given back, so that a refund [of a receipt](crate::limiter::Change::of) gives back all that has not
     /// drained, however full the bucket was: for budgets that are estimated and settled. Costs a second word per key in
     /// memory. Without it, whatever has leaked since counts against the refund. Layers with a `Meter` or
     /// `refund_if` switch it on by themselves.
@@ -260,11 +260,11 @@ impl PolicyBuilder {
     ///     let store = MemoryStore::builder().clock(clock.clone()).build()?;
     ///     let policy = Policy::gcra("tokens", "10/min");
     ///     let tokens = if keeps_account { policy.refunds() } else { policy }.on(&store)?;
-    ///     tokens.check_cost("ada", 4).now().expect("memory answers at once")?;
-    ///     let mut decision = tokens.check_cost("ada", 5).now().expect("memory answers at once")?;
+    ///     tokens.check("ada").cost(4).now().expect("memory answers at once")?;
+    ///     let mut decision = tokens.check("ada").cost(5).now().expect("memory answers at once")?;
     ///     clock.advance(Duration::from_secs(12));
     ///     let mut receipt = decision.take_receipt(0).expect("it was allowed");
-    ///     tokens.refund_of(&mut receipt, "ada", 5).now().expect("memory answers at once")?;
+    ///     tokens.refund("ada", 5).of(&mut receipt).now().expect("memory answers at once")?;
     ///     assert_eq!(tokens.peek("ada").now().expect("memory answers at once")?.remaining(), left);
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())

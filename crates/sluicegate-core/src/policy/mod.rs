@@ -36,7 +36,7 @@
 //! # One policy or several
 //! Quotas of one policy share its key: "5 a minute and 20 an hour, per user" is one policy with two
 //! quotas. Limits with different keys, such as one per user and one per address, are two policies,
-//! which a layer or [`RateLimiter::check_all`](crate::RateLimiter::check_all) decides together.
+//! which a layer or [`check_all`](crate::limiter::check_all) decides together.
 //! Either way all spend or none does.
 //!
 //! # When not to use it

@@ -46,7 +46,7 @@ pub enum Event<'a> {
         lasts: Duration,
         /// Whether it was done by hand.
         by_hand: bool,
-        /// The operator who has done it, if that was [said](crate::RateLimiter::suspend_by).
+        /// The operator who has done it, if that was [said](crate::limiter::Suspensions::by).
         by: Option<&'a str>,
     },
     /// A policy is in force in the place of an older one.

@@ -91,7 +91,7 @@ impl DecisionFuture {
     /// let count = Arc::clone(&refused);
     /// let login = Policy::gcra("login", "1/h").on(&MemoryStore::new())?;
     /// login.check("ada").now().expect("memory answers at once")?;
-    /// let answer = login.check("ada").map(move |answer| {
+    /// let answer = login.check("ada").start().map(move |answer| {
     ///     if answer.as_ref().is_ok_and(|decision| !decision.is_allowed()) {
     ///         count.fetch_add(1, Ordering::Relaxed);
     ///     }

@@ -26,9 +26,9 @@
 //! }
 //!
 //! // By hand, whatever was refused before.
-//! let suspended = api.suspend("eve", Duration::from_secs(600)).await?;
+//! let suspended = api.suspensions().suspend("eve", Duration::from_secs(600)).await?;
 //! assert_eq!(minutes(suspended.retry_after()), Some(10));
-//! assert!(api.release("eve").await?.is_allowed());
+//! assert!(api.suspensions().release("eve").await?.is_allowed());
 //! # Ok(())
 //! # }
 //! ```

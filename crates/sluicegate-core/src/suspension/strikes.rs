@@ -8,7 +8,7 @@ use crate::key::Key;
 use crate::policy::PolicyMode;
 use crate::store::{Ask, DecidedBy, Mode, PreparedPolicy, Store};
 
-/// How far a key is from its next suspension; see [`RateLimiter::strikes`](crate::RateLimiter::strikes).
+/// How far a key is from its next suspension; see [`Suspensions::strikes`](crate::limiter::Suspensions::strikes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Strikes {

@@ -38,7 +38,7 @@
 //! | of the same cost, or a higher one | refused here |
 //! | of a lower cost | asked |
 //! | that would wait for its turn, longer than the one that was refused | asked |
-//! | to take [as much as there is](sluicegate_core::RateLimiter::check_up_to) | refused here if one unit is |
+//! | to take [as much as there is](sluicegate_core::limiter::Check::up_to) | refused here if one unit is |
 //! | peek | asked |
 //! | after a refund, a reset, a charge or a replacement through this store | asked |
 //!

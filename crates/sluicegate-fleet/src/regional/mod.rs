@@ -15,7 +15,7 @@
 //!     .build()?;
 //! let api = Policy::gcra("api", "100/h").on(&store)?;
 //!
-//! let check = |cost| api.check_cost("ada", cost).now().expect("memory answers at once");
+//! let check = |cost| api.check("ada").cost(cost).now().expect("memory answers at once");
 //! assert!(check(40)?.is_allowed()); // two thirds of 60 %: the region's own share
 //! assert!(check(40)?.is_allowed()); // the reserve
 //! let refused = check(1)?;

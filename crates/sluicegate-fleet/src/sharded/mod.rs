@@ -15,7 +15,7 @@
 //! let store = Sharded::builder(redis, 2).policy("api").build()?;
 //! let api = Policy::gcra("api", "25/h").on(&store)?;
 //!
-//! let check = |cost| api.check_cost("everybody", cost).now().expect("memory answers at once");
+//! let check = |cost| api.check("everybody").cost(cost).now().expect("memory answers at once");
 //! assert!(check(20)?.is_allowed()); // more than either shard has: both spend, or none does
 //! let refused = check(6)?;
 //! assert!(!refused.is_allowed());
@@ -37,7 +37,7 @@
 //! | several shards are asked together, all or none | | no single one has room for all of it |
 //! | the refusal stands, with the numbers of all shards | 1 more; 2 for a cost above 1 | they have no room together |
 //!
-//! A peek, a reset, a charge, a refund without a receipt and [`check_up_to`](sluicegate_core::RateLimiter::check_up_to) ask all
+//! A peek, a reset, a charge, a refund without a receipt and a check [`up_to`](sluicegate_core::limiter::Check::up_to) a number ask all
 //! shards; a charge is put where there is room, and what is above that is a debt of all shards. A refund by its receipt goes to the
 //! shards that have spent it, and is exact. A request that waits for its turn waits in one shard, the one where the wait is
 //! shortest, of equal ones as good as at random: a cost above the burst of a shard has no turn, and passes only while it fits.

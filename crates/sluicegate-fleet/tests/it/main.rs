@@ -1,7 +1,6 @@
 //! The promises of the crate, tried from outside: one binary, a folder for each room of `src`. Time moves only by hand.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod at_once;
 mod deny_cache;
 mod elsewhere;
 mod leased;

@@ -5,7 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{Key, OnOutage, Policy, RateLimiter};
+use sluicegate_core::limiter::check_all;
+use sluicegate_core::{Key, OnOutage, Policy};
 use sluicegate_observed::{Observed, PolicySnapshot, StoreState};
 use sluicegate_tests::memory::answer;
 use sluicegate_tests::memory::store;
@@ -33,9 +34,9 @@ fn each_policy_of_a_request_counts_its_own_answer_once() {
     });
     let key = Key::from("ada");
     for _ in 0..3 {
-        _ = answer(RateLimiter::check_all([(&tight, &key, 1), (&wide, &key, 1)]));
+        _ = answer(check_all([tight.check(&key), wide.check(&key)]));
     }
-    _ = answer(wide.check_cost("ada", 6));
+    _ = answer(wide.check("ada").cost(6));
     _ = answer(wide.peek("ada"));
     let (tight, wide) = (policy(&store, "tight"), policy(&store, "wide"));
     assert_eq!((tight.totals.allowed, tight.totals.rejected, tight.units.spent), (2, 1, 2));
@@ -49,10 +50,10 @@ fn each_policy_of_a_request_counts_its_own_answer_once() {
 fn charges_and_refunds_are_units_and_no_requests() {
     let (store, _) = observed("charges");
     let limiter = Policy::gcra("p", "10/min").refunds().on(&store).expect("the policy fits the store");
-    let mut receipt = answer(limiter.check_cost("ada", 4)).take_receipt(0).expect("it has spent");
+    let mut receipt = answer(limiter.check("ada").cost(4)).take_receipt(0).expect("it has spent");
     _ = answer(limiter.charge("ada", 7));
-    _ = answer(limiter.refund_of(&mut receipt, "ada", 3));
-    _ = answer(limiter.refund_of(&mut receipt, "ada", 3));
+    _ = answer(limiter.refund("ada", 3).of(&mut receipt));
+    _ = answer(limiter.refund("ada", 3).of(&mut receipt));
     _ = answer(limiter.reset("ada"));
     let of = policy(&store, "p");
     assert_eq!((of.units.spent, of.units.charged, of.units.refunded), (4, 7, 4));
@@ -90,12 +91,12 @@ async fn a_request_that_waits_is_delayed_and_waiting() {
     _ = answer(limiter.check("ada"));
     let wait = Duration::from_secs(2);
     {
-        let mut waiting = Box::pin(limiter.acquire("ada", 1, wait));
+        let mut waiting = Box::pin(limiter.check("ada").acquire(wait));
         assert!(futures_now(waiting.as_mut()).is_none());
         assert_eq!(policy(&store, "p").waiting, 1);
     }
     assert_eq!(policy(&store, "p").waiting, 0, "it has left");
-    assert!(limiter.acquire("ada", 1, wait).await.expect("memory answers").is_allowed());
+    assert!(limiter.check("ada").acquire(wait).await.expect("memory answers").is_allowed());
     let of = policy(&store, "p");
     assert_eq!((of.totals.allowed, of.totals.delayed, of.waiting), (1, 2, 0));
     assert_eq!((of.units.spent, of.units.refunded), (3, 1), "the turn that was given up came back");

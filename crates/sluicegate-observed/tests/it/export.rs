@@ -214,7 +214,7 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
     let told = {
         let _local = metrics::set_default_local_recorder(&recorder);
         for _ in 0..1_000 {
-            _ = answer(login.reserve("ada", 1, Duration::from_secs(2)));
+            _ = answer(login.check("ada").reserve(Duration::from_secs(2)));
         }
         _ = uploads.try_acquire("ada").expect("one");
         scrape(&recorder, &[&store]).await
@@ -273,7 +273,7 @@ async fn a_watched_key_is_told_under_its_name_and_by_the_quota_that_has_least() 
     let (store, _) = observed("watched");
     let login = Policy::gcra("login", "10/min").and("100/h").on(&store).expect("it fits");
     store.watch("customer-a", &login, "ada").expect("a free name");
-    _ = answer(login.check_cost("ada", 8));
+    _ = answer(login.check("ada").cost(8));
     let recorder = recorder();
     let told = scrape(&recorder, &[&store]).await;
     let series = r#"rate_limit_remaining_ratio{policy="login",watched="customer-a"}"#;

@@ -106,7 +106,7 @@ fn listeners_hear_of_decisions_about_policies_that_are_enforced() {
     for limiter in [&one, &tried] {
         _ = answer(limiter.check("ada"));
         _ = answer(limiter.check("ada"));
-        _ = answer(limiter.reserve("ada", 1, Duration::from_secs(2)));
+        _ = answer(limiter.check("ada").reserve(Duration::from_secs(2)));
         _ = answer(limiter.peek("ada"));
     }
     assert_eq!(*heard.lock().expect("nobody panics"), ["Consumed", "Rejected", "Delayed"]);
@@ -136,7 +136,9 @@ async fn each_notice_reaches_a_listener_once_around_a_store_with_a_fallback() {
     assert!(uploads.try_acquire("ada").is_err());
     drop(permit);
     let p = Policy::gcra("p", "5/min").suspend(2, "10min", "30min").on(&store).expect("it fits");
-    assert!(!p.suspend("ada", Duration::from_secs(60)).await.expect("memory answers").is_allowed());
+    assert!(
+        !p.suspensions().suspend("ada", Duration::from_secs(60)).await.expect("memory answers").is_allowed()
+    );
     let replaced = Policy::gcra("p", "6/min").build().expect("a policy");
     p.replace(replaced, Inherit::Spent).expect("it fits");
     let expected = [
@@ -207,9 +209,9 @@ fn suspensions_are_counted_through_a_store_around_the_observed_one() {
 fn an_operator_who_suspends_is_named_in_events() {
     let (store, _) = observed("operator");
     let login = Policy::gcra("login", "1/h").suspend(2, "10min", "30min").on(&store).expect("it fits");
-    drop(answer(login.suspend_by("ada", Duration::from_secs(60), "grace")));
-    drop(answer(login.release_by("ada", "grace")));
-    drop(answer(login.suspend("ada", Duration::from_secs(60))));
+    drop(answer(login.suspensions().by("grace").suspend("ada", Duration::from_secs(60))));
+    drop(answer(login.suspensions().by("grace").release("ada")));
+    drop(answer(login.suspensions().suspend("ada", Duration::from_secs(60))));
     let events = store.snapshot().events;
     let told: Vec<_> = events.iter().map(|event| (event.what, event.by.as_deref())).collect();
     let by_hand = ("suspended", Some("by hand"));

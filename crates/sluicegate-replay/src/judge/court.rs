@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use http::response;
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::limiter::{Change, Receipt};
+use sluicegate_core::limiter::{Receipt, check_all};
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{ConfigError, Decision, Key, MemoryStore, Policy, RateLimiter};
 use sluicegate_tower::limits::Limits;
@@ -154,7 +154,7 @@ impl Court {
     /// refused.
     pub(super) fn check(&self, ask: &Ask, gives_back: bool) -> Verdict {
         let Some(limiter) = self.limiter_for(ask) else { return Verdict::Rejected(None) };
-        match limiter.check_cost(&ask.key, ask.cost).now() {
+        match limiter.check(&ask.key).cost(ask.cost).now() {
             Ok(Ok(decision)) if !decision.is_allowed() => rejected(&decision, 0),
             Ok(Ok(mut decision)) => {
                 if gives_back {
@@ -236,9 +236,9 @@ impl Court {
         if !enforced.is_empty() {
             let checks = enforced.iter().map(|(place, limiter)| {
                 let ask = &asks[*place];
-                (limiter, &ask.key, ask.cost)
+                limiter.check(&ask.key).cost(ask.cost)
             });
-            if let Ok(Ok(mut decision)) = RateLimiter::check_all(checks).now() {
+            if let Ok(Ok(mut decision)) = check_all(checks).now() {
                 passes = decision.is_allowed();
                 for (index, (place, limiter)) in enforced.iter().enumerate() {
                     let ask = &asks[*place];
@@ -259,8 +259,7 @@ impl Court {
 fn give_back(decision: &mut Decision, place: usize, limiter: &RateLimiter, ask: &Ask) {
     let receipt: Option<Receipt> = decision.take_receipt(place);
     if let Some(mut receipt) = receipt {
-        let change = Change::Refund(&mut receipt, ask.cost);
-        _ = RateLimiter::change_all([(limiter, &ask.key, change)]).now();
+        _ = limiter.refund(&ask.key, ask.cost).of(&mut receipt).now();
     }
 }
 

@@ -117,7 +117,7 @@ async fn a_charge_that_is_under_way_is_waited_for() {
     let scene = Scene::new(|builder| builder.deadline(50 * MS));
     let limiter = scene.limiter(OnOutage::Local);
     scene.mood(HANGS);
-    drop(limiter.charge("ada", 4));
+    drop(limiter.charge("ada", 4).start());
     scene.mood(WORKS);
     assert_eq!(left(&scene.store, Duration::ZERO).await, 1);
     assert_eq!(left(&scene.store, SECOND).await, 0);

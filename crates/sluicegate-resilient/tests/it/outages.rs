@@ -7,6 +7,7 @@ use std::time::Duration;
 use sluicegate_conformance::Conformance;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::limiter::{Inherit, Turn};
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Limiters, Mode, PreparedPolicy};
 use sluicegate_core::{ConfigError, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
@@ -197,13 +198,13 @@ fn policies_may_let_pass_or_refuse_instead() {
     let open = scene.limiter(OnOutage::Allow);
     let closed = Policy::gcra("login", "5/min").on_outage(OnOutage::Deny).on(&scene.store).unwrap();
     scene.mood(FAILS);
-    let passed = now(open.check_cost("ada", 1_000));
+    let passed = now(open.check("ada").cost(1_000));
     assert_eq!((passed.outcome(), passed.decided_by()), (Outcome::Allowed, DecidedBy::Outage));
     let refused = now(closed.check("ada"));
     assert_eq!((refused.outcome(), refused.decided_by()), (Outcome::Denied, DecidedBy::Outage));
     assert!(refused.retry_after().unwrap() >= Duration::from_secs(1));
     let ada = Key::from("ada");
-    let both = now(RateLimiter::check_all([(&open, &ada, 1), (&closed, &ada, 1)]));
+    let both = now(check_all([open.check(&ada), closed.check(&ada)]));
     assert_eq!((both.outcome(), both.deciding().policy_index()), (Outcome::Denied, 1));
 }
 
@@ -214,7 +215,7 @@ fn several_policies_are_decided_together_by_those_that_decide_locally() {
     let local = Policy::gcra("login", "8/min").on(&scene.store).unwrap();
     scene.mood(FAILS);
     let ada = Key::from("ada");
-    let both = || now(RateLimiter::check_all([(&open, &ada, 1), (&local, &ada, 1)]));
+    let both = || now(check_all([open.check(&ada), local.check(&ada)]));
     let first = both();
     assert_eq!((first.decided_by(), first.deciding().policy_index()), (DecidedBy::Fallback, 1));
     assert!(both().is_allowed());
@@ -226,9 +227,9 @@ fn a_cost_that_is_too_much_for_the_share_only_has_to_wait_for_the_store() {
     let scene = Scene::new(|builder| builder);
     let limiter = scene.limiter(OnOutage::Local);
     scene.mood(FAILS);
-    let refused = now(limiter.check_cost("ada", 60));
+    let refused = now(limiter.check("ada").cost(60));
     assert_eq!((refused.outcome(), refused.decided_by()), (Outcome::Denied, DecidedBy::Outage));
-    assert_eq!(now(limiter.check_cost("ada", 101)).outcome(), Outcome::Impossible);
+    assert_eq!(now(limiter.check("ada").cost(101)).outcome(), Outcome::Impossible);
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,7 +253,7 @@ async fn a_trial_that_nobody_waits_for_makes_room_for_the_next() {
     admitted(&limiter, "ada", 5);
     scene.mood(HANGS);
     scene.advance(2);
-    let trial = limiter.check("ada");
+    let trial = limiter.check("ada").start();
     assert_eq!(scene.store.status().breaker, BreakerState::HalfOpen);
     drop(trial);
     scene.mood(WORKS);
@@ -303,7 +304,7 @@ async fn a_request_that_waits_out_its_deadline_is_decided_by_the_share_of_the_po
     let scene = Scene::new(|builder| builder.deadline(Duration::from_millis(50)));
     let limiter = scene.limiter(OnOutage::Local);
     scene.mood(HANGS);
-    let [first, second] = [20, 5].map(|cost| tokio::spawn(limiter.check_cost("ada", cost)));
+    let [first, second] = [20, 5].map(|cost| tokio::spawn(limiter.check("ada").cost(cost).start()));
     tokio::task::yield_now().await;
     for quota in ["60/h", "100/h", "80/h"] {
         limiter.replace(Policy::fixed_window("api", quota).build().unwrap(), Inherit::Spent).unwrap();
@@ -445,7 +446,7 @@ async fn a_charge_that_nobody_waits_for_is_owed_if_the_store_does_not_take_it() 
     let scene = Scene::new(|builder| builder.deadline(Duration::from_millis(50)));
     let limiter = scene.limiter(OnOutage::Local);
     scene.mood(HANGS);
-    drop(limiter.charge("ada", 5));
+    drop(limiter.charge("ada", 5).start());
     tokio::time::sleep(Duration::from_millis(60)).await;
     assert_eq!(scene.store.status().debts, 1);
     scene.mood(WORKS);
@@ -460,13 +461,13 @@ async fn what_the_fallback_let_pass_is_given_back_where_it_was_noted() {
     let scene = Scene::new(|builder| builder);
     let limiter = scene.limiter(OnOutage::Local);
     scene.mood(FAILS);
-    let mut early = now(limiter.check_cost("ada", 10)).take_receipt(0).unwrap();
-    let mut late = now(limiter.check_cost("eve", 10)).take_receipt(0).unwrap();
+    let mut early = now(limiter.check("ada").cost(10)).take_receipt(0).unwrap();
+    let mut late = now(limiter.check("eve").cost(10)).take_receipt(0).unwrap();
     scene.mood(WORKS);
-    assert!(now(limiter.refund_of(&mut early, "ada", 4)).is_allowed());
+    assert!(now(limiter.refund("ada", 4).of(&mut early)).is_allowed());
     tokio::task::yield_now().await;
     assert_eq!(now(limiter.peek("ada")).remaining(), 100 - 6, "the debt is less");
-    assert_eq!(now(limiter.refund_of(&mut late, "eve", 4)).remaining(), 90, "the debt was paid before");
+    assert_eq!(now(limiter.refund("eve", 4).of(&mut late)).remaining(), 90, "the debt was paid before");
     scene.mood(FAILS);
     assert_eq!((admitted(&limiter, "ada", 25), admitted(&limiter, "eve", 25)), (25 - 6, 25 - 6));
 }
@@ -479,20 +480,20 @@ fn what_the_store_let_pass_is_given_back_to_the_fallback_whatever_their_clocks()
     let memory = MemoryStore::builder().clock(ahead).build().unwrap();
     let scene = Scene::new(|builder| builder.fallback(memory));
     let limiter = scene.limiter(OnOutage::Local);
-    let mut receipt = now(limiter.check_cost("ada", 20)).take_receipt(0).unwrap();
+    let mut receipt = now(limiter.check("ada").cost(20)).take_receipt(0).unwrap();
     scene.mood(FAILS);
-    let refunded = now(limiter.refund_of(&mut receipt, "ada", 5));
+    let refunded = now(limiter.refund("ada", 5).of(&mut receipt));
     assert_eq!((refunded.decided_by(), refunded.remaining()), (DecidedBy::Fallback, 10));
     scene.mood(WORKS);
-    assert_eq!(now(limiter.refund_of(&mut receipt, "ada", 5)).remaining(), 85);
+    assert_eq!(now(limiter.refund("ada", 5).of(&mut receipt)).remaining(), 85);
     scene.mood(FAILS);
     assert_eq!(admitted(&limiter, "ada", 25), 15, "the fallback has heard of that, too");
 }
 
 /// 4 a minute, of which this process has one.
 fn turn(limiter: &RateLimiter) -> Turn {
-    let _ = now(limiter.reserve("ada", 1, Duration::from_secs(600)));
-    let decision = now(limiter.reserve("ada", 1, Duration::from_secs(600)));
+    let _ = now(limiter.check("ada").reserve(Duration::from_secs(600)));
+    let decision = now(limiter.check("ada").reserve(Duration::from_secs(600)));
     assert!(!decision.delay().is_zero());
     Turn::new(decision, [(limiter.clone(), "ada".into(), 1)])
 }
@@ -522,7 +523,7 @@ async fn a_turn_of_the_store_that_is_given_up_in_an_outage_is_lost() {
     scene.mood(FAILS);
     drop(of_store);
     scene.mood(WORKS);
-    assert_eq!(now(limiter.reserve("ada", 1, Duration::from_secs(600))).delay().as_secs(), 30);
+    assert_eq!(now(limiter.check("ada").reserve(Duration::from_secs(600))).delay().as_secs(), 30);
 }
 
 /// The inner name was once left to a policy that was gone, whose fallback had refused it, with all that was owed.
@@ -546,7 +547,7 @@ fn a_replacement_that_the_store_refuses_does_not_stay_in_the_fallback() {
     let store = Resilient::builder(Arc::clone(&picky) as Arc<dyn Store>).fallback(fallback.clone());
     let store = store.build().unwrap();
     let limiter = Policy::fixed_window("api", "100/h").on(&store).unwrap();
-    assert_eq!(now(limiter.check_cost("ada", 60)).remaining(), 40);
+    assert_eq!(now(limiter.check("ada").cost(60)).remaining(), 40);
     picky.refuses.store(1, Ordering::Relaxed);
     assert!(limiter.replace(Policy::gcra("api", "90/h").build().unwrap(), Inherit::Reset).is_err());
     assert_eq!(now(limiter.peek("ada")).remaining(), 40);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Key, OnOutage, Outcome, Policy, Quota, RateLimiter};
@@ -29,7 +30,7 @@ fn each_instance_decides_by_the_whole_of_it_in_the_place_of_all_quotas() {
         (Outcome::Denied, Some(true))
     );
     // Too much for it, and not for the policy: it can pass when the store is back.
-    let batch = now(limiter.check_cost("eve", 8));
+    let batch = now(limiter.check("eve").cost(8));
     assert_eq!((batch.outcome(), batch.decided_by()), (Outcome::Denied, DecidedBy::Outage));
 }
 
@@ -47,9 +48,9 @@ async fn what_passes_by_it_is_given_back_to_it_and_not_charged_to_the_store() {
     let scene = Scene::new(|builder| builder);
     let limiter = scene.limiter(seven_an_hour());
     scene.mood(FAILS);
-    let mut first = limiter.check_cost("ada", 7).await.unwrap();
+    let mut first = limiter.check("ada").cost(7).await.unwrap();
     let mut receipt = first.take_receipt(0).unwrap();
-    limiter.refund_of(&mut receipt, "ada", 3).await.unwrap();
+    limiter.refund("ada", 3).of(&mut receipt).await.unwrap();
     assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 3);
     // What is reported is known to be owed, whatever an outage says of requests.
     limiter.charge("bob", 9).await.unwrap();
@@ -71,8 +72,7 @@ fn it_is_decided_together_with_what_others_say_of_the_outage() {
     ];
     scene.mood(FAILS);
     let ada = Key::from("ada");
-    let all =
-        |limiters: &[&RateLimiter]| now(RateLimiter::check_all(limiters.iter().map(|of| (*of, &ada, 1))));
+    let all = |limiters: &[&RateLimiter]| now(check_all(limiters.iter().map(|of| of.check(&ada))));
     assert!(!all(&[&own, &deny]).is_allowed());
     for number in 0..9 {
         let decision = all(&[&allow, &own, &local]);

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::limiter::{Change, Inherit, Turn};
+use sluicegate_core::limiter::{Inherit, Turn};
+use sluicegate_core::limiter::{change_all, check_all};
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Limiters, Mode, PreparedPolicy};
 use sluicegate_core::{
     ConfigError, Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store, StoreError,
@@ -138,9 +139,9 @@ struct Both {
 impl Both {
     fn ask(&self, cost: u64, mode: Mode) -> DecisionFuture {
         let (user, address) = (Key::from(USER), Key::from(ADDRESS));
-        RateLimiter::decide_all([
-            (&self.address, &address, cost, Some(mode)),
-            (&self.user, &user, cost, Some(mode)),
+        check_all([
+            self.address.check(&address).cost(cost).mode(mode),
+            self.user.check(&user).cost(cost).mode(mode),
         ])
     }
 
@@ -283,15 +284,11 @@ fn charges_and_refunds_reach_each_part_once_whatever_becomes_of_the_other() {
     let (user, address) = (Key::from(USER), Key::from(ADDRESS));
     scene.away([USER]);
     for calls in 1..=8_u64 {
-        let changes = [(&both.address, &address, Change::Charge(2)), (&both.user, &user, Change::Charge(2))];
-        let charged = now(RateLimiter::change_all(changes));
+        let charged = now(change_all([both.address.charge(&address, 2), both.user.charge(&user, 2)]));
         assert_eq!(remaining(&charged), [100 - 2 * calls, 25 - 2 * calls]);
         assert_eq!(both.left(), 100 - 2 * calls);
     }
-    let error = now_error(RateLimiter::decide_all([
-        (&both.address, &address, 0, Some(Mode::Reset)),
-        (&both.user, &user, 0, Some(Mode::Reset)),
-    ]));
+    let error = now_error(change_all([both.address.reset(&address), both.user.reset(&user)]));
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "whoever resets a key has to know that it is not");
 }
 
@@ -301,16 +298,16 @@ fn what_passes_uncounted_is_left_out_beside_what_is_counted() {
     let both = Both { user: scene.window("lax", "100/h", OnOutage::Allow), ..scene.both() };
     let (user, address) = (Key::from(USER), Key::from(ADDRESS));
     scene.away([USER]);
-    let refunds = || [(&both.address, &address, Change::Nothing), (&both.user, &user, Change::Nothing)];
-    let told = now(RateLimiter::change_all(refunds()));
+    let refunds = || change_all([both.address.refund(&address, 0), both.user.refund(&user, 0)]);
+    let told = now(refunds());
     assert_eq!((told.decided_by(), remaining(&told)), (DecidedBy::Store, vec![100]));
     scene.away([USER, ADDRESS]);
-    let told = now(RateLimiter::change_all(refunds()));
+    let told = now(refunds());
     assert_eq!((told.decided_by(), remaining(&told)), (DecidedBy::Fallback, vec![25]));
 }
 
-fn now_error(answer: DecisionFuture) -> StoreError {
-    answer.now().expect("nothing here has to be waited for").unwrap_err()
+fn now_error(answer: impl IntoFuture<IntoFuture = DecisionFuture>) -> StoreError {
+    answer.into_future().now().expect("nothing here has to be waited for").unwrap_err()
 }
 
 /// The receipt of each ask is that of whoever decided it, and by its clock.
@@ -334,9 +331,9 @@ async fn what_was_spent_in_two_places_is_given_back_in_both() {
     );
     let [of_address, of_user] = &mut receipts;
     let (user, address) = (Key::from(USER), Key::from(ADDRESS));
-    let refunded = now(RateLimiter::change_all([
-        (&both.address, &address, Change::Refund(of_address, 4)),
-        (&both.user, &user, Change::Refund(of_user, 4)),
+    let refunded = now(change_all([
+        both.address.refund(&address, 4).of(of_address),
+        both.user.refund(&user, 4).of(of_user),
     ]));
     assert_eq!(remaining(&refunded), [94, 25 - 6]);
     scene.away([]);
@@ -346,7 +343,7 @@ async fn what_was_spent_in_two_places_is_given_back_in_both() {
     }
     tokio::task::yield_now().await;
     assert_eq!((now(both.user.peek(USER)).remaining(), both.left()), (94, 94), "six are owed, and charged");
-    assert_eq!(now(both.user.refund_of(of_user, USER, 4)).remaining(), 94, "what was owed is paid");
+    assert_eq!(now(both.user.refund(USER, 4).of(of_user)).remaining(), 94, "what was owed is paid");
 }
 
 #[test]
@@ -413,7 +410,7 @@ fn several_parts_may_be_away_and_all_of_them() {
     let scene = Scene::new();
     let limiter = scene.window("api", "100/h", OnOutage::Local);
     let keys = [1_u64, 2, 3, 4].map(Key::from);
-    let check = || now(RateLimiter::check_all(keys.iter().map(|key| (&limiter, key, 1))));
+    let check = || now(check_all(keys.iter().map(|key| limiter.check(key))));
     scene.away([1, 3]);
     for _ in 0..12 {
         assert_eq!((check().outcome(), check().decided_by()), (Outcome::Allowed, DecidedBy::Fallback));
@@ -457,8 +454,8 @@ async fn an_answer_that_comes_later_is_joined_in_the_same_way() {
     }
     assert_eq!(remaining(&both.ask(1, Mode::Spend).await.unwrap()), [75, 0]);
     let (user, address) = (Key::from(USER), Key::from(ADDRESS));
-    let changes = [(&both.address, &address, Change::Charge(2)), (&both.user, &user, Change::Charge(2))];
-    assert_eq!(remaining(&RateLimiter::change_all(changes).await.unwrap()), [73, 0]);
+    let changes = [both.address.charge(&address, 2), both.user.charge(&user, 2)];
+    assert_eq!(remaining(&change_all(changes).await.unwrap()), [73, 0]);
 }
 
 /// Nobody waits for the store any longer: what the fallback let pass may have gone on, so it is owed.
@@ -503,9 +500,8 @@ async fn the_store_is_never_over_while_its_parts_come_and_go() {
             if which.is_empty() {
                 continue;
             }
-            let asked = which.iter().map(|key| (&limiter, &keys[*key], 1));
             let before = scene.shards.away.load(Ordering::Relaxed);
-            let decision = RateLimiter::check_all(asked).await.unwrap();
+            let decision = check_all(which.iter().map(|key| limiter.check(&keys[*key]))).await.unwrap();
             assert_eq!(decision.quotas().len(), which.len(), "{decision:?}");
             if decision.is_allowed() && before == 0 && decision.decided_by() == DecidedBy::Store {
                 which.iter().for_each(|key| admitted[*key] += 1);

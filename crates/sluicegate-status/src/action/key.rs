@@ -43,9 +43,9 @@ pub(super) async fn act_on_key(
         }
         KeyAction::Suspend => {
             let lasts = input.span()?.unwrap_or_else(|| usual_span(&policy));
-            limiter.suspend_by(&key, lasts, operator).await?
+            limiter.suspensions().by(operator).suspend(&key, lasts).await?
         }
-        KeyAction::Release => limiter.release_by(&key, operator).await?,
+        KeyAction::Release => limiter.suspensions().by(operator).release(&key).await?,
     };
     Ok(by_key(secret, &limiter, &key).await?)
 }

@@ -106,7 +106,7 @@ pub(super) struct StrikesStanding {
 impl StrikesStanding {
     /// In an outage nobody knows.
     async fn of(limiter: &RateLimiter, key: &Key) -> Option<Self> {
-        let Strikes { counted, after, suspensions, .. } = limiter.strikes(key).await.ok()??;
+        let Strikes { counted, after, suspensions, .. } = limiter.suspensions().strikes(key).await.ok()??;
         Some(Self { counted, of: after, suspensions })
     }
 }

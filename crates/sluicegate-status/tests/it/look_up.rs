@@ -143,8 +143,8 @@ async fn text_numbers_and_addresses_are_different_keys() {
     let world = World::new();
     let page = world.guarded();
     world.login.check("7").await.unwrap();
-    world.login.check_cost(7, 2).await.unwrap();
-    world.login.check_cost("203.0.113.9", 3).await.unwrap();
+    world.login.check(7).cost(2).await.unwrap();
+    world.login.check("203.0.113.9").cost(3).await.unwrap();
     for (key, read_as, left) in [
         ("7", "any", 4),
         ("7", "text", 4),
@@ -171,7 +171,7 @@ async fn a_key_of_eight_thousand_bytes_is_looked_up_suspended_and_released() {
     let page = world.page().limits("strict", LimitsHandle::new(limits)).guard(|_| Some("ada"));
     let page = page.secret(SECRET).origin(ORIGIN).build().unwrap();
     let long = "u".repeat(8_000);
-    strict.suspend(&*long, Duration::from_secs(600)).await.unwrap();
+    strict.suspensions().suspend(&*long, Duration::from_secs(600)).await.unwrap();
     let request = json!({"limits": "strict", "headers": {"x-user": long}});
     let (status, found) = post(&page, "/keys/look-up", &json!({ "request": request })).await;
     assert_eq!(status, StatusCode::OK, "{found}");

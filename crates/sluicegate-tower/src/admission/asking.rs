@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::DecisionFuture;
-use sluicegate_core::{Decision, RateLimiter, StoreError};
+use sluicegate_core::{Decision, StoreError};
 
 use crate::admission::admitted::Marked;
 use crate::admission::asks::Asks;
@@ -142,7 +142,7 @@ impl Asking {
     fn try_out(&mut self, limits: &Limits) {
         for asked in self.tried.drain(..) {
             let trial = Arc::new(Trial::new(limits.plan(), asked));
-            let deciding = RateLimiter::check_all([(&trial.limiter, &trial.key, trial.cost)]);
+            let deciding = trial.limiter.check(&trial.key).cost(trial.cost).start();
             limits.shadows().watch(&trial, deciding);
             self.trials.push(trial);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_core::limiter::{Change, Receipt, Turn};
+use sluicegate_core::limiter::{Receipt, Turn, change_all, check_all};
 use sluicegate_core::store::{DecisionFuture, Mode};
 use sluicegate_core::{ConfigError, Decision, Key, Policy, RateLimiter};
 use smallvec::SmallVec;
@@ -52,8 +52,8 @@ impl Asks {
     /// Decides all of them together, as their policies do or in this mode.
     #[inline]
     pub(crate) fn decide(&self, plan: &Plan, mode: Option<Mode>) -> DecisionFuture {
-        RateLimiter::decide_all(
-            self.0.iter().map(|asked| (asked.limiter(plan), &asked.key, asked.cost, mode)),
+        check_all(
+            self.0.iter().map(|asked| asked.limiter(plan).check(&asked.key).cost(asked.cost).mode(mode)),
         )
     }
 
@@ -95,12 +95,14 @@ impl Asks {
             return None;
         }
         let changes = self.0.iter().zip(&mut receipts).map(|(asked, receipt)| {
-            let change =
-                receipt.as_mut().map_or(Change::Nothing, |receipt| Change::Refund(receipt, asked.cost));
-            (asked.limiter(&made.plan), &asked.key, change)
+            let refund = |cost| asked.limiter(&made.plan).refund(&asked.key, cost);
+            match receipt {
+                Some(receipt) => refund(asked.cost).of(receipt),
+                None => refund(0),
+            }
         });
         // The store begins with it at once; nobody has to wait for its answer.
-        let decision = RateLimiter::change_all(changes).now().ok()?.ok()?;
+        let decision = change_all(changes).now().ok()?.ok()?;
         Some(self.label(made, decision))
     }
 }

@@ -179,14 +179,11 @@ impl Limits {
         }
     }
 
-    /// Asks one limiter, and nothing more if the request goes on and nobody looks at the numbers: they are not even worked out then.
+    /// Asks one limiter; `None` if the request goes on and nobody looks at the numbers.
     #[inline]
     fn ask(&self, limiter: &RateLimiter, asked: &Asked) -> Option<DecisionFuture> {
         let marks = self.0.made.marks;
-        if !marks && limiter.spend_at_once(&asked.key, asked.cost) {
-            return None;
-        }
-        let deciding = limiter.check_cost(&asked.key, asked.cost);
+        let deciding = limiter.check(&asked.key).cost(asked.cost).start();
         let is_enough = matches!(deciding.known(), Some(Ok(decision)) if !marks && goes_on(decision));
         (!is_enough).then_some(deciding)
     }

@@ -159,7 +159,7 @@ impl<'a> Explaining<'a> {
                 if is_enforced {
                     self.asks.push(Asked { limit, which, key, cost });
                 } else {
-                    let standing = limiter.peek_cost(&key, cost).await;
+                    let standing = limiter.peek(&key).cost(cost).await;
                     self.stand(limit, counted(&standing).to_vec());
                 }
                 return;

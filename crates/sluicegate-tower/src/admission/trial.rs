@@ -82,7 +82,7 @@ impl Trial {
 
     fn refund(&self, mut receipt: Receipt) {
         // The store begins with it at once; nobody has to wait for its answer.
-        drop(self.limiter.refund_of(&mut receipt, &self.key, self.cost));
+        drop(self.limiter.refund(&self.key, self.cost).of(&mut receipt).start());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

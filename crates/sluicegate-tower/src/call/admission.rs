@@ -63,8 +63,8 @@ impl Under<'_> {
             return Step::Go(None);
         }
         let decision = match ask.longest {
-            Some(longest) => self.limiter.reserve(&ask.key, ask.cost, longest),
-            None => self.limiter.check_cost(&ask.key, ask.cost),
+            Some(longest) => self.limiter.check(&ask.key).cost(ask.cost).reserve(longest),
+            None => self.limiter.check(&ask.key).cost(ask.cost),
         };
         match decision.now() {
             Ok(result) => self.decided(&ask, result, place),

@@ -27,7 +27,7 @@
 //! # When not to use it
 //! - For HTTP: a client would get an error page of the server instead of a 429.
 //! - Where several limits have to be decided together: ask
-//!   [`RateLimiter::check_all`](sluicegate_core::RateLimiter::check_all) in the service itself.
+//!   [`check_all`](sluicegate_core::limiter::check_all) in the service itself.
 
 mod admission;
 mod error;

@@ -136,7 +136,7 @@ impl<Req, Res, E, W: Wire<Req, Res>> Gate<Req, Res, E> for OutgoingLayer<W> {
         // The server has had enough in the meantime: this turn is of no use.
         if let (Some(limiter), Some(mut receipt)) = (&shared.limiter, receipt.take()) {
             // The store begins with it at once; nobody has to wait for its answer.
-            drop(limiter.refund_of(&mut receipt, &departure.key, 1));
+            drop(limiter.refund(&departure.key, 1).of(&mut receipt).start());
         }
         Some(departure.clone().depart(shared, place))
     }

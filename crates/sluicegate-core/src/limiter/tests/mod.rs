@@ -26,7 +26,7 @@ fn one_a_second() -> RateLimiter {
 }
 
 async fn turn(limiter: &RateLimiter, cost: u64) -> Turn {
-    let decision = limiter.reserve("ada", cost, Duration::from_secs(60)).await.unwrap();
+    let decision = limiter.check("ada").cost(cost).reserve(Duration::from_secs(60)).await.unwrap();
     Turn::new(decision, [(limiter.clone(), "ada".into(), cost)])
 }
 
@@ -60,7 +60,7 @@ async fn a_turn_that_cannot_be_passed_on_is_lost_not_doubled() {
 async fn too_late_a_turn_is_refused_at_once_and_spends_nothing() {
     let limiter = one_a_second();
     let start = Instant::now();
-    let acquire = || limiter.acquire("ada", 1, Duration::from_secs(1));
+    let acquire = || limiter.check("ada").acquire(Duration::from_secs(1));
     assert!(acquire().await.unwrap().is_allowed());
     let (second, third) = tokio::join!(acquire(), acquire());
     assert!(second.unwrap().is_allowed());

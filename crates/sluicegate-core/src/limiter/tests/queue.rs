@@ -87,9 +87,9 @@ async fn a_refused_request_takes_a_slot_that_was_left_and_comes_early_enough() {
     store.script().says.extend([Says::Kept, Says::Kept]);
     drop((store.turn(2, &[(&mail, 1)]).await, store.turn(9, &[(&mail, 1)]).await));
     store.script().refuses = true;
-    let first = mail.acquire("ada", 1, Duration::from_secs(5)).await.unwrap();
+    let first = mail.check("ada").acquire(Duration::from_secs(5)).await.unwrap();
     assert_eq!((first.is_allowed(), start.elapsed().as_secs()), (true, 2));
-    let second = mail.acquire("ada", 1, Duration::from_secs(5)).await.unwrap();
+    let second = mail.check("ada").acquire(Duration::from_secs(5)).await.unwrap();
     assert_eq!((second.is_allowed(), start.elapsed().as_secs()), (false, 2), "the other one comes too late");
 }
 

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::limiter::Limiters;
+use crate::limiter::check_all;
 use crate::limiter::{Inherit, Turn};
 use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, Trace, judge};
 use crate::{Decision, Key, Policy, RateLimiter, Store};
@@ -59,9 +60,9 @@ impl Scripted {
     pub(super) async fn turn(&self, at: u64, under: &[(&RateLimiter, u64)]) -> Turn {
         self.script().turns.push_back(at);
         let key = Key::from("ada");
-        let mode = Some(Mode::Reserve { longest: Duration::MAX });
-        let asks = under.iter().map(|(limiter, cost)| (*limiter, &key, *cost, mode));
-        let decision = RateLimiter::decide_all(asks).await.unwrap();
+        let checks =
+            under.iter().map(|(limiter, cost)| limiter.check(&key).cost(*cost).reserve(Duration::MAX));
+        let decision = check_all(checks).await.unwrap();
         Turn::new(decision, under.iter().map(|(limiter, cost)| ((*limiter).clone(), key.clone(), *cost)))
     }
 

@@ -80,40 +80,6 @@ fn every_way_decides_as_the_general_one_does() {
     }
 }
 
-/// A request that passes without numbers spends what it would have spent with them, and one that does not has spent nothing.
-#[test]
-fn a_spend_at_once_is_a_decision_without_its_numbers() {
-    let mut passed = 0;
-    for seed in 0..40 {
-        let (mut random, clock) = (Random::new(seed), ManualClock::new());
-        clock.set(Duration::from_secs(1_800_000_000));
-        let policy = policy(0, &mut random);
-        let [plain, other] = [(); 2].map(|()| {
-            let store = MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap();
-            RateLimiter::new(store, policy.clone()).unwrap()
-        });
-        for step in 0..200 {
-            let (key, cost) = (Key::from(random.below(2)), random.below(4));
-            let of = |limiter: &RateLimiter| limiter.check_cost(&key, cost).now().unwrap().unwrap();
-            let expected = of(&plain);
-            if other.spend_at_once(&key, cost) {
-                passed += 1;
-                assert!(
-                    expected.is_allowed() && expected.delay().is_zero(),
-                    "seed {seed}, step {step}: {policy:?}"
-                );
-            } else {
-                let told = |decision: &crate::Decision| (decision.outcome(), decision.quotas().to_vec());
-                assert_eq!(told(&expected), told(&of(&other)), "seed {seed}, step {step}: {policy:?}");
-            }
-            clock.advance(Duration::from_millis(
-                [0, 0, 1, 700, 5_000][usize::try_from(random.below(5)).unwrap()],
-            ));
-        }
-    }
-    assert!(passed > 500, "{passed}");
-}
-
 /// A limiter asks about one key without an ask: under windows, queues and logs, where refusals count, where costs come back,
 /// and while turns are out.
 #[test]
@@ -131,9 +97,9 @@ fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
                 (Key::from(random.below(2)), [1, 1, 1, 0, 2, 9][usize::try_from(random.below(6)).unwrap()]);
             let longest = Duration::from_secs(random.below(60));
             let (mode, short) = match random.below(8) {
-                0 => (Mode::Reserve { longest }, limiter.reserve(&key, cost, longest)),
-                1 => (Mode::Charge, limiter.charge(&key, cost)),
-                _ => (Mode::Spend, limiter.check_cost(&key, cost)),
+                0 => (Mode::Reserve { longest }, limiter.check(&key).cost(cost).reserve(longest).start()),
+                1 => (Mode::Charge, limiter.charge(&key, cost).start()),
+                _ => (Mode::Spend, limiter.check(&key).cost(cost).start()),
             };
             let short = short.now().unwrap().unwrap();
             let general = other.0.decide_all(&[Ask::new(&opened, key.as_ref(), cost, mode)]).unwrap();
@@ -169,10 +135,9 @@ fn the_short_way_beside_suspensions_decides_as_asks_do() {
                 (Key::from(random.below(2)), [1, 1, 1, 0, 2, 9][usize::try_from(random.below(6)).unwrap()]);
             if random.below(40) == 0 {
                 let lasts = Duration::from_secs(random.below(20));
-                drop([&short, &asked].map(|limiter| limiter.suspend(&key, lasts)));
+                drop([&short, &asked].map(|limiter| limiter.suspensions().suspend(&key, lasts)));
             }
-            let decisions =
-                [short.check_cost(&key, cost), RateLimiter::decide_all([(&asked, &key, cost, None)])];
+            let decisions = [short.check(&key).cost(cost), asked.check(&key).cost(cost).mode(Mode::Spend)];
             let [short, asked] = decisions.map(|decision| {
                 let decision = decision.now().unwrap().unwrap();
                 (decision.outcome(), decision.retry_after(), decision.at_us(), decision.quotas().to_vec())

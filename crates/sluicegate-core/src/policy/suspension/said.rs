@@ -14,7 +14,7 @@ impl PolicyBuilder {
     /// A refusal is one whatever it costs and whatever it waits for; where several limits decide together, it counts for the
     /// policies that refused. Under a policy that is not [enforced](Self::mode) nothing counts and no key is suspended.
     /// Replacing the policy, a [reset](crate::RateLimiter::reset) and a refund free no key;
-    /// [`release`](crate::RateLimiter::release) does. See [`suspension`](crate::suspension) for more.
+    /// [`release`](crate::limiter::Suspensions::release) does. See [`suspension`](crate::suspension) for more.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Outcome, Policy};

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sluicegate_core::algorithm::{Anchor, Drain, Refill, Rule};
 use sluicegate_core::clock::Clock;
-use sluicegate_core::{Algorithm, Decision, Key, Policy, Quota, RateLimiter};
+use sluicegate_core::limiter::check_all;
+use sluicegate_core::{Algorithm, Decision, Key, Policy, Quota};
 
 use crate::algorithm::model::quota;
 use crate::support::{ALL, answer, limiter, ms, secs, store, store_for, us};
@@ -52,7 +53,7 @@ fn ask(algorithm: Algorithm, quota: Quota, steps: &[(u64, u64, u64)]) -> Vec<Ask
         clock.set(us(latest_us - behind_us));
         let (at_us, cost) = (clock.now_us(), quota.burst_size() * cost / 100);
         [cost, 1].map(|cost| {
-            let decision = answer(limiter.check_cost("k", cost));
+            let decision = answer(limiter.check("k").cost(cost));
             let wait = decision.retry_after().unwrap_or_default().as_micros();
             let passed = if decision.is_allowed() { cost } else { 0 };
             Asked { at_us, latest_us, passed, wait_us: u64::try_from(wait).expect("it fits") }
@@ -105,20 +106,20 @@ fn what_spends_nothing_leaves_a_key_at_rest_to_a_clock_that_steps_back() {
         let accounts = Policy::builder("accounts", algorithm, quota).refunds().on(&store).expect("it fits");
         let key = Key::from("k");
         let all = [&plain, &beside, &accounts];
-        let full = all.map(|limiter| answer(limiter.check_cost(&key, 2)));
+        let full = all.map(|limiter| answer(limiter.check(&key).cost(2)));
         assert!(full.iter().all(Decision::is_allowed), "{algorithm}");
         let spent = us(clock.now_us());
         clock.set(spent + secs(if is_log(algorithm) { 1 } else { 11 }));
         for limiter in all {
-            _ = answer(limiter.check_cost(&key, 0));
+            _ = answer(limiter.check(&key).cost(0));
             _ = answer(limiter.charge(&key, 0));
-            _ = answer(limiter.reserve(&key, 0, secs(1)));
+            _ = answer(limiter.check(&key).cost(0).reserve(secs(1)));
         }
-        _ = answer(RateLimiter::check_all([(&plain, &key, 0), (&beside, &key, 0)]));
+        _ = answer(check_all([plain.check(&key).cost(0), beside.check(&key).cost(0)]));
         clock.set(spent);
         for limiter in all {
             assert!(
-                !answer(limiter.check_cost(&key, 2)).is_allowed(),
+                !answer(limiter.check(&key).cost(2)).is_allowed(),
                 "{algorithm}, {}",
                 limiter.policy().name()
             );

@@ -41,7 +41,7 @@ fn admitted(algorithm: Algorithm, quota: Quota, steps: &[(u64, u64, u32)]) -> Ad
         let cost = (quota.burst_size() * cost_percent / 100).max(1);
         let remaining = answer(limiter.peek("k")).remaining().max(1);
         for cost in std::iter::repeat_n(cost, usize::try_from(tries).expect("few")).chain([remaining, 1]) {
-            if answer(limiter.check_cost("k", cost)).is_allowed() {
+            if answer(limiter.check("k").cost(cost)).is_allowed() {
                 admitted.push((clock.now_us(), cost));
             }
         }

@@ -308,7 +308,7 @@ impl Trace {
             }
             Step::Peek(cost) => {
                 let cost = self.cost(cost);
-                let decision = answer(self.limiter.peek_cost("k", cost));
+                let decision = answer(self.limiter.peek("k").cost(cost));
                 self.model.observe(now);
                 self.judge(&decision, cost);
                 self.after(&decision, cost);
@@ -356,7 +356,7 @@ impl Trace {
         self.model.observe(now);
         let departs = self.model.departs(now);
         self.is_asked = true;
-        let decision = answer(self.limiter.check_cost("k", cost));
+        let decision = answer(self.limiter.check("k").cost(cost));
         self.judge(&decision, cost);
         if decision.is_allowed() {
             self.enter(now, cost);
@@ -407,7 +407,7 @@ impl Trace {
         for (then, passes) in [(now + wait - us(1), false), (now + wait, true)] {
             self.clock.set(then);
             assert_eq!(
-                answer(self.limiter.peek_cost("k", cost)).is_allowed(),
+                answer(self.limiter.peek("k").cost(cost)).is_allowed(),
                 passes,
                 "{decision:?} at {then:?}"
             );

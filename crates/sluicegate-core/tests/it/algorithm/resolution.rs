@@ -29,7 +29,7 @@ proptest! {
         for (idle, cost) in steps {
             clock.advance(us(idle));
             let now = clock.now_us();
-            if answer(limiter.check_cost("k", cost)).is_allowed() {
+            if answer(limiter.check("k").cost(cost)).is_allowed() {
                 admitted.push((now, cost));
                 prop_assert!(within(&admitted, now, period) <= limit);
             } else {
@@ -49,13 +49,13 @@ fn a_log_becomes_one_with_a_resolution_and_one_without_again() {
     }
     let in_parts = Policy::sliding_log("log", "10/10s").resolution(10).build().unwrap();
     limiter.replace(in_parts, Inherit::Spent).unwrap();
-    assert_eq!(answer(limiter.check_cost("k", 4)).remaining(), 0);
+    assert_eq!(answer(limiter.check("k").cost(4)).remaining(), 0);
     // Six of the first second and four of the next moment: one entry, as old as the last of it.
     clock.advance(us(9_399_999));
     assert_eq!(answer(limiter.peek("k")).remaining(), 0);
     clock.advance(us(600_001));
     assert_eq!(answer(limiter.peek("k")).remaining(), 10);
-    let _ = answer(limiter.check_cost("k", 3));
+    let _ = answer(limiter.check("k").cost(3));
     limiter.replace(Policy::sliding_log("log", "10/10s").build().unwrap(), Inherit::Spent).unwrap();
     assert_eq!(answer(limiter.peek("k")).remaining(), 7);
 }
@@ -82,8 +82,8 @@ fn a_limit_of_a_hundred_million_takes_the_room_of_its_parts() {
     let (store, clock) = store();
     let limiter = Policy::sliding_log("log", "100000000/h").resolution(60).on(&store).unwrap();
     for _ in 0..120 {
-        assert!(answer(limiter.check_cost("k", 1_600_000)).is_allowed());
+        assert!(answer(limiter.check("k").cost(1_600_000)).is_allowed());
         clock.advance(us(60_000_000));
     }
-    assert!(!answer(limiter.check_cost("k", 5_600_001)).is_allowed(), "59 minutes are counted");
+    assert!(!answer(limiter.check("k").cost(5_600_001)).is_allowed(), "59 minutes are counted");
 }

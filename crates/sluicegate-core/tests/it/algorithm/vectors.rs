@@ -7,6 +7,7 @@ use sluicegate_core::algorithm::{Anchor, Drain, Refill};
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Decision, Key, MemoryStore, Outcome, Policy, Quota, RateLimiter};
@@ -153,7 +154,7 @@ impl<'a> Run<'a> {
             config["limit"] = limit.into();
             limiter.replace(built(self.vector, "b0", &config), Inherit::AsIs).expect("the store takes it");
         }
-        answer(RateLimiter::decide_all(self.limiters.iter().map(|limiter| (limiter, &key, cost, Some(mode)))))
+        answer(check_all(self.limiters.iter().map(|limiter| limiter.check(&key).cost(cost).mode(mode))))
     }
 
     fn replace(&self, step: &Value) {
@@ -315,7 +316,7 @@ fn a_refund_never_lifts_a_key_above_rest(vector: &Value) {
 /// Gubernator takes the difference off when a limit shrinks; Bucket4j, whose strategies these are, keeps what fits.
 fn shrinking_keeps_what_fits_and_takes_no_difference(vector: &Value) {
     let run = Run::new(vector);
-    let _ = answer(run.limiters[0].check_cost("k", 2));
+    let _ = answer(run.limiters[0].check("k").cost(2));
     let mut remaining = 98;
     for (limit, left) in [(10, 9), (200, 198)] {
         let mut config = vector["config"].clone();

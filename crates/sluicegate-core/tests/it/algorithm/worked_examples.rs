@@ -1,8 +1,9 @@
 //! Examples that can be done in one's head: those that the design names, and what each verb does.
 
 use sluicegate_core::algorithm::{Anchor, Drain, Refill};
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::Mode;
-use sluicegate_core::{Algorithm, Key, Outcome, Policy, Quota, RateLimiter};
+use sluicegate_core::{Algorithm, Key, Outcome, Policy, Quota};
 
 use crate::support::{ALL, START, answer, is_queue, limiter, ms, secs, store, us};
 
@@ -110,9 +111,9 @@ fn a_cost_that_never_fits_is_impossible_and_has_no_retry_after() {
         let (store, _) = store();
         let limiter = limiter(&store, "p", algorithm, Quota::per_minute(5));
         for verdict in [
-            limiter.check_cost("k", 6),
-            limiter.peek_cost("k", u64::MAX),
-            limiter.reserve("k", 6, secs(1_000_000)),
+            limiter.check("k").cost(6),
+            limiter.peek("k").cost(u64::MAX),
+            limiter.check("k").cost(6).reserve(secs(1_000_000)),
         ] {
             let decision = answer(verdict);
             assert_eq!(
@@ -130,11 +131,11 @@ fn denied_request_spends_nothing() {
     for algorithm in ALL {
         let (store, _) = store();
         let limiter = limiter(&store, "d", algorithm, Quota::per_minute(5));
-        let _ = answer(limiter.check_cost("k", 4));
+        let _ = answer(limiter.check("k").cost(4));
         let before = answer(limiter.peek("k"));
         for _ in 0..10 {
-            assert_eq!(answer(limiter.check_cost("k", 2)).outcome(), Outcome::Denied, "{algorithm}");
-            assert_eq!(answer(limiter.check_cost("k", 9)).outcome(), Outcome::Impossible, "{algorithm}");
+            assert_eq!(answer(limiter.check("k").cost(2)).outcome(), Outcome::Denied, "{algorithm}");
+            assert_eq!(answer(limiter.check("k").cost(9)).outcome(), Outcome::Impossible, "{algorithm}");
         }
         assert_eq!(answer(limiter.peek("k")).quotas(), before.quotas(), "{algorithm}");
     }
@@ -157,11 +158,11 @@ fn a_refund_gives_back_and_never_lifts_above_rest() {
     for algorithm in ALL {
         let (store, _) = store();
         let limiter = limiter(&store, "r", algorithm, Quota::per_minute(5));
-        let _ = answer(limiter.check_cost("k", 5));
+        let _ = answer(limiter.check("k").cost(5));
         assert_eq!(answer(limiter.refund("k", 2)).remaining(), 2, "{algorithm}");
         let full = answer(limiter.refund("k", 1_000));
         assert_eq!((full.remaining(), full.reset_after()), (5, secs(0)), "{algorithm}");
-        assert_eq!(answer(limiter.check_cost("k", 5)).outcome(), Outcome::Allowed, "{algorithm}");
+        assert_eq!(answer(limiter.check("k").cost(5)).outcome(), Outcome::Allowed, "{algorithm}");
         assert_eq!(answer(limiter.check("k")).outcome(), Outcome::Denied, "{algorithm}");
     }
 }
@@ -200,7 +201,7 @@ fn a_turn_later_than_the_longest_wait_is_refused_and_not_taken() {
     let (store, _) = store();
     let limiter = limiter(&store, "t", Algorithm::Gcra, Quota::per_second(2).burst(1));
     let delay = |longest| {
-        let decision = answer(limiter.reserve("k", 1, longest));
+        let decision = answer(limiter.check("k").reserve(longest));
         decision.is_allowed().then(|| decision.delay()).ok_or_else(|| decision.retry_after())
     };
     assert_eq!(delay(ms(0)), Ok(ms(0)));
@@ -219,7 +220,7 @@ fn quotas_of_one_policy_spend_together_or_not_at_all() {
             let decision = answer(policy.peek("k"));
             decision.quotas().iter().map(|status| status.remaining()).collect::<Vec<_>>()
         };
-        let _ = answer(policy.check_cost("k", 2));
+        let _ = answer(policy.check("k").cost(2));
         let before = remaining();
         let denied = answer(policy.check("k"));
         assert_eq!((denied.outcome(), denied.deciding().quota_index()), (Outcome::Denied, 1), "{algorithm}");
@@ -227,7 +228,7 @@ fn quotas_of_one_policy_spend_together_or_not_at_all() {
         clock.advance(denied.retry_after().expect("it is denied"));
         assert!(answer(policy.check("k")).is_allowed(), "{algorithm}");
         // Three fit into the minute, never into the ten seconds.
-        assert_eq!(answer(policy.check_cost("k", 3)).outcome(), Outcome::Impossible, "{algorithm}");
+        assert_eq!(answer(policy.check("k").cost(3)).outcome(), Outcome::Impossible, "{algorithm}");
     }
 }
 
@@ -238,7 +239,7 @@ fn policies_with_their_own_keys_and_costs_spend_together_or_not_at_all() {
         let by_ip = limiter(&store, "ip", first, Quota::per_minute(10));
         let by_user = limiter(&store, "user", second, Quota::per_minute(5));
         let (ip, user) = (Key::from("198.51.100.7"), Key::from("ada"));
-        let both = |cost| answer(RateLimiter::check_all([(&by_ip, &ip, 1), (&by_user, &user, cost)]));
+        let both = |cost| answer(check_all([by_ip.check(&ip), by_user.check(&user).cost(cost)]));
         assert!(both(3).is_allowed());
         assert_eq!((answer(by_ip.peek(&ip)).remaining(), answer(by_user.peek(&user)).remaining()), (9, 2));
         let denied = both(3);
@@ -255,7 +256,7 @@ fn the_same_bucket_twice_in_one_call_is_spent_from_twice() {
         let (store, _) = store();
         let limiter = limiter(&store, "twin", algorithm, Quota::per_minute(5));
         let key = Key::from("k");
-        let twice = |a, b| answer(RateLimiter::check_all([(&limiter, &key, a), (&limiter, &key, b)]));
+        let twice = |a, b| answer(check_all([limiter.check(&key).cost(a), limiter.check(&key).cost(b)]));
         assert_eq!(twice(3, 3).outcome(), Outcome::Impossible, "{algorithm}: six never fit into five");
         assert!(twice(2, 1).is_allowed(), "{algorithm}");
         assert_eq!(twice(2, 1).outcome(), Outcome::Denied, "{algorithm}: two are left, not three");
@@ -271,8 +272,7 @@ fn a_peek_beside_a_spend_can_refuse_it() {
     let guard = limiter(&store, "guard", Algorithm::Gcra, Quota::per_minute(1));
     let spent = limiter(&store, "spent", Algorithm::Gcra, Quota::per_minute(5));
     let key = Key::from("k");
-    let ask =
-        || answer(RateLimiter::decide_all([(&guard, &key, 1, Some(Mode::Peek)), (&spent, &key, 1, None)]));
+    let ask = || answer(check_all([guard.check(&key).mode(Mode::Peek), spent.check(&key)]));
     assert!(ask().is_allowed() && ask().is_allowed(), "a peek spends nothing of the guard");
     let _ = answer(guard.check(&key));
     assert_eq!(ask().outcome(), Outcome::Denied);

@@ -54,9 +54,11 @@ impl Turns {
             0 => self.charge(&limiter, before, cost),
             1 => self.give_back(&limiter, cost),
             // In windows a turn that has not come leaves nothing until then.
-            2 if drains_evenly(self.algorithm) => (spent(&answer(limiter.reserve("k", cost, secs(90)))), 0),
+            2 if drains_evenly(self.algorithm) => {
+                (spent(&answer(limiter.check("k").cost(cost).reserve(secs(90)))), 0)
+            }
             3 => {
-                let _ = answer(limiter.peek_cost("k", cost));
+                let _ = answer(limiter.peek("k").cost(cost));
                 (0, 0)
             }
             _ => self.check(&limiter, before, cost),
@@ -76,7 +78,7 @@ impl Turns {
     }
 
     fn check(&mut self, limiter: &RateLimiter, before: u64, cost: u64) -> (u64, u64) {
-        let mut decision = answer(limiter.check_cost("k", cost));
+        let mut decision = answer(limiter.check("k").cost(cost));
         let capacity = decision.capacity();
         match decision.outcome() {
             Outcome::Allowed => assert!(before + cost <= capacity + PART, "{before} + {cost} of {capacity}"),
@@ -98,7 +100,7 @@ impl Turns {
     fn give_back(&mut self, limiter: &RateLimiter, cost: u64) -> (u64, u64) {
         let Some(mut receipt) = self.receipts.pop() else { return (0, 0) };
         let cost = cost.min(receipt.cost());
-        let _ = answer(limiter.refund_of(&mut receipt, "k", cost));
+        let _ = answer(limiter.refund("k", cost).of(&mut receipt));
         (0, cost)
     }
 }

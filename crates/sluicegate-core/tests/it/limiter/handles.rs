@@ -23,7 +23,7 @@ fn a_replacement_is_seen_by_everybody_who_names_the_policy() {
         let (store, _) = store();
         let one = limiter(&store, "p", algorithm, Quota::per_minute(5));
         let other = limiter(&store, "p", algorithm, Quota::per_minute(5));
-        assert!(answer(one.check_cost("k", 5)).is_allowed());
+        assert!(answer(one.check("k").cost(5)).is_allowed());
         one.replace(policy(algorithm, Quota::per_minute(6)), Inherit::default()).expect("it fits");
         assert!(one.is(&other) && other.policy().quotas()[0].quota() == Quota::per_minute(6));
         let passed = (0..10).filter(|_| answer(other.check("k")).is_allowed()).count();
@@ -83,7 +83,7 @@ fn a_store_lists_its_policies_by_name() {
 fn accounts_are_kept_for_everybody_as_soon_as_somebody_needs_them() {
     let (store, _) = store();
     let plain = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(5));
-    assert!(answer(plain.check_cost("k", 3)).is_allowed() && !plain.policy().gives_back());
+    assert!(answer(plain.check("k").cost(3)).is_allowed() && !plain.policy().gives_back());
     let giving = Policy::gcra("p", "5/min").refunds().on(&store).expect("it is the same policy");
     assert!(giving.is(&plain) && plain.policy().gives_back());
     assert_eq!(answer(plain.peek("k")).remaining(), 2, "what was spent stays spent");
@@ -105,10 +105,10 @@ fn accounts_that_are_kept_stay_kept_whatever_replaces_the_policy() {
     }
     let (store, _) = store();
     let limiter = Policy::gcra("p", "5/min").refunds().on(&store).expect("it fits");
-    let mut receipt = answer(limiter.check_cost("k", 3)).take_receipt(0).expect("it has spent");
+    let mut receipt = answer(limiter.check("k").cost(3)).take_receipt(0).expect("it has spent");
     let identical = Policy::gcra("p", "5/min").build().expect("it is valid");
     limiter.replace(identical, Inherit::Spent).expect("it fits");
-    assert_eq!(answer(limiter.refund_of(&mut receipt, "k", 3)).remaining(), 5);
+    assert_eq!(answer(limiter.refund("k", 3).of(&mut receipt)).remaining(), 5);
 }
 
 #[test]
@@ -120,15 +120,15 @@ fn a_receipt_is_taken_once_and_what_was_given_back_is_gone_from_it() {
         Algorithm::FixedWindow(sluicegate_core::algorithm::Anchor::Epoch),
         Quota::per_minute(9),
     );
-    let mut decision = answer(limiter.check_cost("k", 6));
+    let mut decision = answer(limiter.check("k").cost(6));
     assert!(decision.clone().take_receipt(0).is_none(), "a clone has none");
     let mut receipt = decision.take_receipt(0).expect("it has spent");
     assert!(decision.take_receipt(0).is_none() && decision.take_receipt(1).is_none());
     for (give, left) in [(4, 7), (4, 9), (4, 9)] {
-        assert_eq!(answer(limiter.refund_of(&mut receipt, "k", give)).remaining(), left);
+        assert_eq!(answer(limiter.refund("k", give).of(&mut receipt)).remaining(), left);
     }
-    let _ = answer(limiter.check_cost("k", 9));
-    assert_eq!(answer(limiter.refund_of(&mut receipt, "k", 9)).remaining(), 0, "those are not its own");
+    let _ = answer(limiter.check("k").cost(9));
+    assert_eq!(answer(limiter.refund("k", 9).of(&mut receipt)).remaining(), 0, "those are not its own");
     assert!(answer(limiter.peek("other")).take_receipt(0).is_none(), "a look has spent nothing");
     assert!(answer(limiter.check("k")).take_receipt(0).is_none(), "nor has a refusal");
 }

@@ -79,7 +79,7 @@ async fn a_batch_is_decided_as_its_checks_are_one_after_the_other() {
                     .map(|index| (Key::from(index % 7), [1, 1, 2, 0, 9][index as usize % 5]))
                     .collect();
                 let one_by_one: Vec<_> =
-                    requests.iter().map(|(key, cost)| told(answer(checked.check_cost(key, *cost)))).collect();
+                    requests.iter().map(|(key, cost)| told(answer(checked.check(key).cost(*cost)))).collect();
                 assert_eq!(batch(&batched, &requests), one_by_one, "{number}: {policy:?}, {length} requests");
                 clock.advance(Duration::from_millis(1_300));
             }

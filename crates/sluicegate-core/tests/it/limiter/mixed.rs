@@ -40,7 +40,7 @@ fn a_minute_refills_bit_by_bit_and_a_day_at_midnight() {
     let now = secs(clock.now_us() / 1_000_000 / 86_400 * 86_400 + 23 * 3_600);
     clock.set(now);
     for minute in 0..10 {
-        let spent = answer(api.check_cost("ada", 100));
+        let spent = answer(api.check("ada").cost(100));
         assert_eq!(remaining(&spent), [0, 900 - minute * 100]);
         clock.advance(secs(60));
     }
@@ -62,7 +62,7 @@ fn what_one_quota_refuses_is_spent_of_none_whatever_they_are_counted_by() {
         for (which, [first, second]) in [[wide, narrow], [narrow, wide]].into_iter().enumerate() {
             let limiter = Policy::gcra(format!("p{place}-{which}"), first).and(second).on(&store).unwrap();
             let of_wide = |decision: &Decision| remaining(decision)[which];
-            assert_eq!(of_wide(&answer(limiter.check_cost("k", 2))), 7, "{one} and {other}");
+            assert_eq!(of_wide(&answer(limiter.check("k").cost(2))), 7, "{one} and {other}");
             for _ in 0..3 {
                 let refused = answer(limiter.check("k"));
                 assert_eq!((refused.outcome(), of_wide(&refused)), (Outcome::Denied, 7), "{one} and {other}");
@@ -143,14 +143,14 @@ fn quotas_of_a_key_are_counted_as_those_of_the_policy_and_convert_by_the_same_ru
     clock.set(midnight);
     let api = api().on(&store).unwrap();
     let own = |quotas: &str| api.with_quotas(quotas);
-    assert_eq!(remaining(&answer(api.check_cost("ada", 60))), [40, 940]);
+    assert_eq!(remaining(&answer(api.check("ada").cost(60))), [40, 940]);
     let larger = own("500/min, 20000/d").unwrap();
-    assert_eq!(remaining(&answer(larger.check_cost("ada", 10))), [430, 19_930]);
+    assert_eq!(remaining(&answer(larger.check("ada").cost(10))), [430, 19_930]);
     let day = own("day: 100/d by token-bucket-aligned").unwrap();
-    let refused = answer(day.check_cost("ada", 31));
+    let refused = answer(day.check("ada").cost(31));
     assert_eq!((refused.outcome(), remaining(&refused)), (Outcome::Denied, vec![30, 30]));
     clock.set(midnight + secs(86_400));
-    assert_eq!(remaining(&answer(day.check_cost("ada", 31))), [69, 69]);
+    assert_eq!(remaining(&answer(day.check("ada").cost(31))), [69, 69]);
     let error = own("day: 100/d by sliding-log").unwrap_err();
     assert_eq!(error.kind(), ConfigErrorKind::Policy);
     let message = error.to_string();
@@ -174,7 +174,7 @@ fn a_replaced_policy_hands_on_what_each_quota_has_spent() {
             Policy::fixed_window("p", "50/h").named("window").and(hour).named("hour").build().unwrap()
         };
         let limiter = RateLimiter::new(&store, policy(one, 20)).unwrap();
-        assert_eq!(remaining(&answer(limiter.check_cost("k", 7))), [43, 13], "{one}");
+        assert_eq!(remaining(&answer(limiter.check("k").cost(7))), [43, 13], "{one}");
         limiter.replace(policy(other, 30), Inherit::Spent).unwrap();
         assert_eq!(remaining(&answer(limiter.check("k"))), [42, 22], "{one} to {other}");
         limiter
@@ -221,7 +221,7 @@ impl Mixed {
             cost if self.all_pass(now_us, cost) => Outcome::Allowed,
             _ => Outcome::Denied,
         };
-        let decision = answer(self.limiter.check_cost("k", cost));
+        let decision = answer(self.limiter.check("k").cost(cost));
         assert_eq!(decision.outcome(), outcome, "cost {cost}: {decision:?}");
         for model in self.models.iter_mut().filter(|_| cost > 0) {
             match outcome {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::limiter::{Change, Inherit};
+use sluicegate_core::limiter::check_all;
+use sluicegate_core::limiter::{Inherit, change_all};
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Decision, Key, MemoryStore, OnExceeded, OnOutage, Policy, RateLimiter, Store};
@@ -38,16 +39,16 @@ fn a_policy_that_is_off_passes_everything_and_spends_nothing() {
     for algorithm in ALL {
         let (store, _) = store();
         let limiter = Policy::builder("p", algorithm, "5/min").on(&store).unwrap();
-        let before = answer(limiter.check_cost("ada", 3));
+        let before = answer(limiter.check("ada").cost(3));
         put(&limiter, PolicyMode::Off);
         for asked in [
-            limiter.check("ada"),
-            limiter.check_cost("ada", 5),
-            limiter.check_cost("ada", 999),
-            limiter.peek("ada"),
-            limiter.peek_cost("ada", 999),
-            limiter.reserve("ada", 5, secs(60)),
-            limiter.charge("ada", 5),
+            limiter.check("ada").start(),
+            limiter.check("ada").cost(5).start(),
+            limiter.check("ada").cost(999).start(),
+            limiter.peek("ada").start(),
+            limiter.peek("ada").cost(999).start(),
+            limiter.check("ada").cost(5).reserve(secs(60)).start(),
+            limiter.charge("ada", 5).start(),
         ] {
             assert!(is_off(answer(asked)), "{algorithm}");
         }
@@ -66,7 +67,7 @@ fn a_key_stays_as_it_was_when_the_mode_changes_from_any_to_any() {
     {
         let (store, clock) = store();
         let limiter = Policy::builder("p", algorithm, "5/min").refunds().on(&store).unwrap();
-        let mut spent = answer(limiter.check_cost("ada", 4));
+        let mut spent = answer(limiter.check("ada").cost(4));
         let mut receipt = spent.take_receipt(0).unwrap();
         let stands = answer(limiter.peek("ada"));
         put(&limiter, from);
@@ -75,11 +76,11 @@ fn a_key_stays_as_it_was_when_the_mode_changes_from_any_to_any() {
         assert_eq!(answer(limiter.peek("ada")).quotas(), stands.quotas(), "{algorithm} {from} {to}");
         // The receipt is as good as it was, in every mode.
         put(&limiter, to);
-        let _ = answer(limiter.refund_of(&mut receipt, "ada", 4));
+        let _ = answer(limiter.refund("ada", 4).of(&mut receipt));
         put(&limiter, PolicyMode::Enforce);
         assert_eq!(answer(limiter.peek("ada")).remaining(), 5, "{algorithm} {from} {to}");
         // In the meantime it drains.
-        assert!(answer(limiter.check_cost("ada", 5)).is_allowed());
+        assert!(answer(limiter.check("ada").cost(5)).is_allowed());
         put(&limiter, to);
         clock.advance(secs(120));
         put(&limiter, from);
@@ -92,8 +93,8 @@ fn a_key_stays_as_it_was_when_the_mode_changes_from_any_to_any() {
 fn what_is_reset_and_given_back_by_hand_reaches_a_policy_that_is_off() {
     let (store, _) = store();
     let limiter = Policy::gcra("p", "5/min").on(&store).unwrap();
-    let _ = answer(limiter.check_cost("ada", 5));
-    let _ = answer(limiter.check_cost("bob", 5));
+    let _ = answer(limiter.check("ada").cost(5));
+    let _ = answer(limiter.check("bob").cost(5));
     put(&limiter, PolicyMode::Off);
     let _ = answer(limiter.reset("ada"));
     let _ = answer(limiter.refund("bob", 2));
@@ -109,7 +110,7 @@ fn of_several_limiters_those_that_are_off_have_no_say_and_no_numbers() {
         let policy = |name: &str, quota| Policy::gcra(name, quota).refunds().on(Arc::clone(&store)).unwrap();
         let limiters = [policy("a", "9/min"), policy("b", "1/min"), policy("c", "5/min")];
         let ada = Key::from("ada");
-        let all = || RateLimiter::check_all(limiters.iter().map(|limiter| (limiter, &ada, 2)));
+        let all = || check_all(limiters.iter().map(|limiter| limiter.check(&ada).cost(2)));
         assert!(!answer(all()).is_allowed(), "two do not fit into the second");
         put(&limiters[1], PolicyMode::Off);
         let mut decision = answer(all());
@@ -120,10 +121,9 @@ fn of_several_limiters_those_that_are_off_have_no_say_and_no_numbers() {
         // A receipt is that of its own ask, and what is off is left out of the changes as well.
         let mut receipt = decision.take_receipt(2).unwrap();
         assert_eq!(receipt.cost(), 2);
-        let changes = [Change::Charge(1), Change::Charge(1), Change::Refund(&mut receipt, 2)];
-        let changed = RateLimiter::change_all(
-            limiters.iter().zip(changes).map(|(limiter, change)| (limiter, &ada, change)),
-        );
+        let [one, off, three] = &limiters;
+        let changed =
+            change_all([one.charge(&ada, 1), off.charge(&ada, 1), three.refund(&ada, 2).of(&mut receipt)]);
         assert_eq!(answer(changed).quotas().len(), 2);
         put(&limiters[1], PolicyMode::Enforce);
         let left = limiters.each_ref().map(|limiter| answer(limiter.peek("ada")).remaining());
@@ -151,7 +151,7 @@ async fn a_policy_that_is_off_asks_no_store_whatever_has_become_of_it() {
 
         let denies = Policy::gcra("denies", "5/min").on_outage(OnOutage::Deny).on(store).unwrap();
         let ada = Key::from("ada");
-        let both = RateLimiter::check_all([(&off, &ada, 1), (&denies, &ada, 1)]).await.unwrap();
+        let both = check_all([off.check(&ada), denies.check(&ada)]).await.unwrap();
         assert_eq!((both.is_allowed(), both.decided_by()), (false, DecidedBy::Outage));
         assert_eq!(both.deciding().policy_index(), 1);
     }
@@ -174,20 +174,20 @@ async fn a_turn_is_kept_or_given_back_though_its_policy_is_off_by_then() {
         assert!(limiter.check("ada").await.unwrap().is_allowed());
         let waits = |limiter: &RateLimiter| {
             let limiter = limiter.clone();
-            tokio::spawn(async move { limiter.acquire("ada", 1, secs(9)).await.unwrap() })
+            tokio::spawn(async move { limiter.check("ada").acquire(secs(9)).await.unwrap() })
         };
         let (first, second) = (waits(&limiter), waits(&limiter));
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
         put(&limiter, PolicyMode::Off);
-        assert!(is_off(limiter.acquire("ada", 1, secs(9)).await.unwrap()), "the next one does not wait");
+        assert!(is_off(limiter.check("ada").acquire(secs(9)).await.unwrap()), "the next one does not wait");
         assert_eq!(start.elapsed(), secs(0));
         second.abort();
         assert!(first.await.unwrap().is_counted());
         assert_eq!(start.elapsed(), secs(1));
         put(&limiter, PolicyMode::Enforce);
-        assert!(limiter.acquire("ada", 1, secs(9)).await.unwrap().is_counted());
+        assert!(limiter.check("ada").acquire(secs(9)).await.unwrap().is_counted());
         assert_eq!(start.elapsed(), secs(2), "the turn that was left has come back");
     }
 }

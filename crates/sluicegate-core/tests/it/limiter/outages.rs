@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::limiter::{Change, Inherit};
+use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::{change_all, check_all};
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::store::{DecidedBy, Mode};
 use sluicegate_core::{Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
@@ -37,10 +38,10 @@ async fn a_question_without_an_answer_is_decided_by_what_the_policy_says_of_an_o
             for (limiter, refused) in [(allow, false), (deny, true)] {
                 for decision in [
                     limiter.check("ada").await,
-                    limiter.check_cost("ada", 99).await,
+                    limiter.check("ada").cost(99).await,
                     limiter.peek("ada").await,
-                    limiter.reserve("ada", 1, Duration::from_secs(9)).await,
-                    limiter.acquire("ada", 1, Duration::from_secs(9)).await,
+                    limiter.check("ada").reserve(Duration::from_secs(9)).await,
+                    limiter.check("ada").acquire(Duration::from_secs(9)).await,
                 ] {
                     let mut decision = decision.unwrap();
                     assert_eq!(is_refused(&decision), refused, "{kind:?} {limiter:?}");
@@ -62,11 +63,11 @@ async fn of_several_policies_one_that_denies_is_enough() {
     let [local, allow, deny] = limiters(&mute(StoreErrorKind::Unavailable, false));
     let ada = Key::from("ada");
     for number in 0..7 {
-        let lax = RateLimiter::check_all([(&allow, &ada, 1), (&local, &ada, 1)]).await.unwrap();
+        let lax = check_all([allow.check(&ada), local.check(&ada)]).await.unwrap();
         assert_eq!((lax.is_allowed(), lax.decided_by()), (number < 5, DecidedBy::Fallback));
         assert_eq!(lax.deciding().policy_index(), 1, "nobody counts the other one");
     }
-    let strict = RateLimiter::check_all([(&local, &ada, 1), (&deny, &ada, 1)]).await.unwrap();
+    let strict = check_all([local.check(&ada), deny.check(&ada)]).await.unwrap();
     assert!(is_refused(&strict));
     assert_eq!(strict.deciding().policy_index(), 1);
 }
@@ -78,7 +79,7 @@ async fn a_process_whose_store_gives_no_answer_holds_the_limit_by_itself() {
         for is_far in [false, true] {
             let [local, ..] = limiters(&mute(kind, is_far));
             assert_eq!(local.peek("ada").await.unwrap().remaining(), 5);
-            assert_eq!(local.check_cost("ada", 6).await.unwrap().outcome(), Outcome::Impossible);
+            assert_eq!(local.check("ada").cost(6).await.unwrap().outcome(), Outcome::Impossible);
             for number in 0..9 {
                 let mut decision = local.check("ada").await.unwrap();
                 assert_eq!((decision.is_allowed(), decision.decided_by()), (number < 5, DecidedBy::Fallback));
@@ -88,9 +89,9 @@ async fn a_process_whose_store_gives_no_answer_holds_the_limit_by_itself() {
                     "the store would give back what it never counted"
                 );
             }
-            assert!(!local.reserve("ada", 1, Duration::from_secs(99)).await.unwrap().is_allowed());
+            assert!(!local.check("ada").reserve(Duration::from_secs(99)).await.unwrap().is_allowed());
             assert!(local.check("bob").await.unwrap().is_allowed());
-            assert_eq!(local.check_up_to("bob", 9).await.unwrap().granted(), Some(4));
+            assert_eq!(local.check("bob").up_to(9).await.unwrap().granted(), Some(4));
             let keys = ["ada", "bob", "eve"].map(Key::from);
             let mut answers = Vec::new();
             local.check_many(keys.iter().map(|key| (key, 1)), |decided| answers.push(decided));
@@ -198,12 +199,9 @@ async fn a_report_without_an_answer_is_an_error_whatever_the_policy_says() {
                 limiter.charge("ada", 1).await,
                 limiter.refund("ada", 1).await,
                 limiter.reset("ada").await,
-                RateLimiter::change_all([(&limiter, &ada, Change::Charge(1))]).await,
-                RateLimiter::decide_all([
-                    (&limiter, &ada, 1, Some(Mode::Spend)),
-                    (&limiter, &ada, 1, Some(Mode::Charge)),
-                ])
-                .await,
+                change_all([limiter.charge(&ada, 1)]).await,
+                check_all([limiter.check(&ada).mode(Mode::Spend), limiter.check(&ada).mode(Mode::Charge)])
+                    .await,
             ] {
                 assert_eq!(answer.unwrap_err().kind(), StoreErrorKind::Timeout);
             }

@@ -1,7 +1,8 @@
 //! Policies that are replaced together with something else: limiters that are pinned keep those that they were made with.
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
-use sluicegate_core::limiter::{Change, Inherit, Overrides};
+use sluicegate_core::limiter::{Inherit, Overrides};
+use sluicegate_core::limiter::{change_all, check_all};
 use sluicegate_core::policy::Override;
 use sluicegate_core::{Key, MemoryStore, Policy, RateLimiter, Store};
 
@@ -18,7 +19,7 @@ fn pinned<const N: usize>(store: &MemoryStore, quotas: [(&str, &str); N]) -> Vec
 
 fn capacities(limiters: &[RateLimiter]) -> Vec<u64> {
     let keys: Vec<_> = limiters.iter().map(|_| Key::from("k")).collect();
-    let decided = RateLimiter::check_all(limiters.iter().zip(&keys).map(|(limiter, key)| (limiter, key, 1)));
+    let decided = check_all(limiters.iter().zip(&keys).map(|(limiter, key)| limiter.check(key)));
     answer(decided).quotas().iter().map(|status| status.capacity()).collect()
 }
 
@@ -89,7 +90,7 @@ fn when_what_stands_on_them_cannot_be_built_no_policy_takes_effect() {
 fn a_key_that_spent_under_both_policies_has_spent_all_of_it() {
     let (store, _) = store();
     let old = pinned(&store, [("a", "10/min")]);
-    let spend = |limiter: &RateLimiter, cost| answer(limiter.check_cost("k", cost)).is_allowed();
+    let spend = |limiter: &RateLimiter, cost| answer(limiter.check("k").cost(cost)).is_allowed();
     assert!(spend(&old[0], 4));
     let new = pinned(&store, [("a", "12/min")]);
     assert!(spend(&old[0], 3), "it is under way, and has room");
@@ -101,10 +102,10 @@ fn a_key_that_spent_under_both_policies_has_spent_all_of_it() {
 fn a_charge_by_a_pinned_limiter_goes_to_where_the_key_is_by_then() {
     let (store, _) = store();
     let old = pinned(&store, [("a", "10/min")]);
-    let _ = answer(old[0].check_cost("k", 4));
+    let _ = answer(old[0].check("k").cost(4));
     let new = pinned(&store, [("a", "12/min")]);
     let key = Key::from("k");
-    let charged = answer(RateLimiter::change_all([(&old[0], &key, Change::Charge(3))]));
+    let charged = answer(change_all([old[0].charge(&key, 3)]));
     assert_eq!((charged.capacity(), charged.remaining()), (12, 5));
     assert_eq!(answer(new[0].peek("k")).remaining(), 5);
 }

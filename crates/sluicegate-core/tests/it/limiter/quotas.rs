@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use sluicegate_core::algorithm::{Rule, State};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::{OnFull, PolicyMode, Quotas};
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_observed::Observed;
@@ -101,7 +102,7 @@ fn a_policy_that_takes_quotas_before_anybody_asks_has_one_table() {
         assert!(passes(&own, "ada") && passes(&api, "bob"));
         let before = answer(own.peek("carol")).remaining();
         let mut receipt = answer(own.check("carol")).take_receipt(0).expect("accounts are kept");
-        let _ = answer(own.refund_of(&mut receipt, "carol", 1));
+        let _ = answer(own.refund("carol", 1).of(&mut receipt));
         assert_eq!(answer(own.peek("carol")).remaining(), before, "{algorithm}");
     }
 }
@@ -112,7 +113,7 @@ fn units_that_were_spent_under_one_quota_count_under_the_next() {
         let (store, clock) = store();
         let api = limiter(&store, "api", algorithm, Quota::per_hour(10));
         let (small, large) = (with(&api, Quota::per_hour(6)), with(&api, Quota::per_hour(20)));
-        assert!(answer(large.check_cost("ada", 8)).is_allowed());
+        assert!(answer(large.check("ada").cost(8)).is_allowed());
         let left = |limiter: &RateLimiter| answer(limiter.peek("ada")).remaining();
         assert_eq!((left(&large), left(&api), left(&small)), (12, 2, 0), "{algorithm}");
         // Refusals and looks change nothing.
@@ -120,7 +121,7 @@ fn units_that_were_spent_under_one_quota_count_under_the_next() {
             assert!(!passes(&small, "ada"), "{algorithm}");
         }
         assert_eq!((left(&large), left(&api)), (12, 2), "{algorithm}");
-        assert!(answer(api.check_cost("ada", 2)).is_allowed());
+        assert!(answer(api.check("ada").cost(2)).is_allowed());
         assert!(!passes(&api, "ada") && passes(&large, "ada"), "{algorithm}");
         clock.advance(secs(7_200));
         assert_eq!((left(&large), left(&small)), (20, 6), "{algorithm}: all is over by now");
@@ -138,7 +139,7 @@ fn a_key_that_was_at_rest_is_counted_by_the_quota_of_the_policy_again() {
             let api = RateLimiter::new(&store, policy).unwrap();
             assert!(passes(&with(&api, Quota::per_hour(own)), "ada"));
             clock.advance(secs(3 * 86_400));
-            assert!(answer(api.check_cost("ada", at_once)).is_allowed());
+            assert!(answer(api.check("ada").cost(at_once)).is_allowed());
             let more = (0..40).filter(|_| passes(&api, "ada")).count() as u64;
             assert_eq!(at_once + more, 10, "{algorithm} after {own} an hour");
         }
@@ -151,7 +152,7 @@ fn a_shorter_period_in_between_frees_nothing_of_a_longer_one() {
     let (store, clock) = store();
     let api = limiter(&store, "api", Algorithm::SlidingLog, Quota::per_hour(10));
     let fast = with(&api, Quota::per_minute(1_000));
-    assert!(answer(api.check_cost("ada", 10)).is_allowed());
+    assert!(answer(api.check("ada").cost(10)).is_allowed());
     clock.advance(secs(300));
     assert!(passes(&fast, "ada"));
     assert_eq!(answer(fast.peek("ada")).remaining(), 999);
@@ -170,28 +171,28 @@ fn all_that_a_limiter_does_is_done_by_the_quotas_of_the_key() {
     assert_eq!(own.policy().quotas()[0].quota(), Quota::per_minute(60).burst(5));
     assert_eq!(answer(own.charge("ada", 7)).remaining(), 0);
     assert_eq!(answer(own.check("ada")).retry_after(), Some(secs(3)), "two units of debt, and its own");
-    assert_eq!(answer(own.reserve("ada", 1, secs(9))).delay(), secs(3));
+    assert_eq!(answer(own.check("ada").reserve(secs(9))).delay(), secs(3));
     clock.advance(secs(60));
 
-    let mut spent = answer(own.check_cost("ada", 4));
+    let mut spent = answer(own.check("ada").cost(4));
     let mut receipt = spent.take_receipt(0).unwrap();
     // The plan changes in the middle: what is given back is counted by what the key was counted by.
     let other = api.with_quotas("600/min burst 50").unwrap();
-    assert_eq!(answer(other.refund_of(&mut receipt, "ada", 2)).remaining(), 3);
+    assert_eq!(answer(other.refund("ada", 2).of(&mut receipt)).remaining(), 3);
     assert_eq!(answer(own.peek("ada")).remaining(), 3);
     // A spend under the new plan begins another bucket, of which the old receipt knows nothing.
     assert!(passes(&other, "ada"));
     let before = answer(other.peek("ada")).remaining();
-    let _ = answer(other.refund_of(&mut receipt, "ada", 2));
+    let _ = answer(other.refund("ada", 2).of(&mut receipt));
     assert_eq!(answer(other.peek("ada")).remaining(), before);
 
     let mut decisions = Vec::new();
     let keys = ["x", "x", "y"].map(sluicegate_core::Key::from);
     own.check_many(keys.iter().map(|key| (key, 3)), |decision| decisions.push(answer(decision).is_allowed()));
     assert_eq!(decisions, [true, false, true]);
-    let all = RateLimiter::check_all([(&own, &keys[0], 2), (&api, &keys[2], 1)]);
+    let all = check_all([own.check(&keys[0]).cost(2), api.check(&keys[2])]);
     assert!(!answer(all).is_allowed(), "the policy's one is spent by the three of before");
-    assert_eq!(answer(own.check_up_to("x", 9)).granted(), Some(2), "and nothing was spent with it");
+    assert_eq!(answer(own.check("x").up_to(9)).granted(), Some(2), "and nothing was spent with it");
     let _ = answer(own.reset("x"));
     assert_eq!(answer(own.peek("x")).remaining(), 5);
 }
@@ -201,7 +202,7 @@ fn a_replacement_an_override_and_a_mode_reach_limiters_with_quotas() {
     let (store, clock) = store();
     let api = limiter(&store, "api", Algorithm::Gcra, Quota::per_hour(10));
     let own = with(&api, Quota::per_hour(4));
-    assert!(answer(own.check_cost("ada", 3)).is_allowed());
+    assert!(answer(own.check("ada").cost(3)).is_allowed());
     api.replace(Policy::sliding_log("api", "7/h").build().unwrap(), Inherit::Spent).unwrap();
     let left = |limiter: &RateLimiter| answer(limiter.peek("ada")).remaining();
     assert_eq!((left(&own), left(&api), left(&with(&api, Quota::per_hour(9)))), (1, 4, 6));
@@ -262,10 +263,10 @@ fn in_a_full_table_a_key_makes_room_that_has_used_a_smaller_part_of_its_own_quot
         let (store, _) = store_for(2, 64);
         let api = Policy::gcra("api", "100/h").on_full(on_full).on(&store).unwrap();
         let large = with(&api, Quota::per_hour(1_000_000));
-        assert!(answer(api.check_cost("debtor", 100)).is_allowed());
+        assert!(answer(api.check("debtor").cost(100)).is_allowed());
         for flood in 0..500 {
             assert!(
-                answer(large.check_cost(format!("{flood}"), 50)).is_allowed() || on_full == OnFull::Inherit
+                answer(large.check(format!("{flood}")).cost(50)).is_allowed() || on_full == OnFull::Inherit
             );
         }
         assert!(!passes(&api, "debtor"), "{on_full:?}: fifty of a million are less than all of a hundred");
@@ -312,8 +313,8 @@ fn a_turn_that_is_out_counts_for_its_whole_period_after_a_shorter_one_took_its_p
     let (store, clock) = store();
     let api = limiter(&store, "api", Algorithm::SlidingLog, Quota::new(10, secs(10)));
     let short = with(&api, Quota::per_second(100));
-    assert!(answer(api.check_cost("k", 10)).is_allowed());
-    assert_eq!(answer(api.reserve("k", 10, secs(20))).delay(), secs(10));
+    assert!(answer(api.check("k").cost(10)).is_allowed());
+    assert_eq!(answer(api.check("k").cost(10).reserve(secs(20))).delay(), secs(10));
     clock.advance(secs(1));
     assert!(answer(short.check("k")).is_allowed());
     clock.advance(secs(14)); // five seconds after the turn

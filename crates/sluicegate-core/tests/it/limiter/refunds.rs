@@ -18,7 +18,7 @@ fn keeping(algorithm: Algorithm, quota: Quota) -> (RateLimiter, ManualClock) {
 }
 
 fn spend(limiter: &RateLimiter, cost: u64) -> Receipt {
-    receipt(answer(limiter.check_cost("k", cost)))
+    receipt(answer(limiter.check("k").cost(cost)))
 }
 
 fn receipt(mut decision: Decision) -> Receipt {
@@ -30,7 +30,7 @@ fn remaining(limiter: &RateLimiter) -> u64 {
 }
 
 fn give_back(limiter: &RateLimiter, receipt: &mut Receipt, cost: u64) {
-    assert!(answer(limiter.refund_of(receipt, "k", cost)).is_allowed());
+    assert!(answer(limiter.refund("k", cost).of(receipt)).is_allowed());
 }
 
 /// Everything that leaked since the spend was subtracted, though other units leaked: nothing came back.
@@ -51,7 +51,7 @@ fn a_budget_that_is_estimated_and_settled_admits_what_is_used() {
     let mut used = 0;
     let end = clock.now_us() + 20 * 60_000_000;
     while clock.now_us() < end {
-        let mut estimated = answer(limiter.check_cost("k", 261));
+        let mut estimated = answer(limiter.check("k").cost(261));
         match estimated.take_receipt(0) {
             Some(mut receipt) => {
                 clock.advance(ms(500));
@@ -196,7 +196,7 @@ impl History {
     fn take(&mut self, step: Step) {
         match step {
             Step::Advance(span) => self.clock.advance(us(span)),
-            Step::Spend(cost) => self.enter(answer(self.limiter.check_cost("k", cost))),
+            Step::Spend(cost) => self.enter(answer(self.limiter.check("k").cost(cost))),
             Step::Charge(cost) => {
                 // A debt outlasts the window that it was made in.
                 self.is_equal &= self.algorithm != Algorithm::FixedWindow(Anchor::Epoch);
@@ -210,7 +210,7 @@ impl History {
                 let count = self.spends.len();
                 if let Some((_, used, receipt)) = self.spends.iter_mut().rev().nth(which % count.max(1)) {
                     *used -= units.min(*used);
-                    let _ = answer(self.limiter.refund_of(receipt, "k", units));
+                    let _ = answer(self.limiter.refund("k", units).of(receipt));
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use sluicegate_core::algorithm::Refill;
 use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Key, MemoryStore, Outcome, Policy, RateLimiter};
@@ -49,7 +50,7 @@ fn the_debt_is_no_deeper_than_the_capacity_however_much_is_refused() {
             answer(limiter.peek("eve")).reset_after()
         };
         for cost in [4, 4, 3, 1_000, u64::MAX, 1, 0] {
-            let decision = answer(limiter.check_cost("ada", cost));
+            let decision = answer(limiter.check("ada").cost(cost));
             assert_eq!(
                 decision.granted().unwrap_or(0) > 0,
                 cost == 4 && decision.is_allowed(),
@@ -65,7 +66,7 @@ fn the_debt_is_no_deeper_than_the_capacity_however_much_is_refused() {
 fn the_wait_of_a_refusal_is_the_one_after_it_was_counted() {
     let (store, clock) = store();
     let limiter = counting(&store, Algorithm::Gcra, "4/min");
-    _ = answer(limiter.check_cost("ada", 4));
+    _ = answer(limiter.check("ada").cost(4));
     clock.advance(secs(14));
     // One more second would have been enough.
     assert_eq!(answer(limiter.peek("ada")).retry_after(), Some(secs(1)));
@@ -84,10 +85,11 @@ fn it_counts_what_another_limit_refuses_and_the_others_spend_nothing() {
         _ = answer(full.check(&key));
         // In any order, with costs of their own, and two asks of one bucket are two.
         let refused =
-            answer(RateLimiter::check_all([(&plain, &key, 2), (&full, &key, 1), (&counts, &key, 3)]));
+            answer(check_all([plain.check(&key).cost(2), full.check(&key), counts.check(&key).cost(3)]));
         assert_eq!(refused.deciding().policy_index(), 1, "{algorithm}");
-        let twice = [(&counts, &key, 2), (&full, &key, 1), (&counts, &key, 1), (&counts, &other, 5)];
-        assert!(!answer(RateLimiter::check_all(twice)).is_allowed());
+        let counted = |key, cost| counts.check(key).cost(cost);
+        let twice = [counted(&key, 2), full.check(&key), counted(&key, 1), counted(&other, 5)];
+        assert!(!answer(check_all(twice)).is_allowed());
         let left = |limiter: &RateLimiter, key: &Key| answer(limiter.peek(key)).remaining();
         assert_eq!(
             (left(&counts, &key), left(&counts, &other), left(&plain, &key)),
@@ -115,11 +117,11 @@ fn a_look_and_a_policy_that_is_off_count_nothing() {
     for algorithm in ALL {
         let (store, _) = store();
         let limiter = counting(&store, algorithm, "4/min");
-        assert!(!answer(limiter.peek_cost("ada", 5)).is_allowed());
+        assert!(!answer(limiter.peek("ada").cost(5)).is_allowed());
         let put =
             |mode| limiter.replace(limiter.policy().in_mode(mode), Inherit::Spent).expect("it is the same");
         put(PolicyMode::Off);
-        _ = answer(limiter.check_cost("ada", 5));
+        _ = answer(limiter.check("ada").cost(5));
         put(PolicyMode::Enforce);
         assert_eq!(answer(limiter.peek("ada")).remaining(), 4, "{algorithm}");
     }
@@ -134,10 +136,10 @@ fn a_policy_that_is_replaced_counts_as_the_new_one_says_and_forgets_nothing() {
         let silent = Policy::builder(counts.name(), algorithm, "4/min").build().expect("it is possible");
         limiter.replace(silent, Inherit::Spent).expect("it fits");
         _ = answer(limiter.check("ada"));
-        assert!(!answer(limiter.check_cost("ada", 4)).is_allowed());
+        assert!(!answer(limiter.check("ada").cost(4)).is_allowed());
         assert_eq!(answer(limiter.peek("ada")).remaining(), 3, "{algorithm}");
         limiter.replace((*counts).clone(), Inherit::Spent).expect("it fits");
-        assert!(!answer(limiter.check_cost("ada", 4)).is_allowed());
+        assert!(!answer(limiter.check("ada").cost(4)).is_allowed());
         assert_eq!(answer(limiter.peek("ada")).remaining(), 0, "{algorithm}");
         _ = answer(limiter.reset("ada"));
         assert_eq!(answer(limiter.peek("ada")).remaining(), 4, "{algorithm}");
@@ -150,11 +152,11 @@ fn a_refusal_that_counts_has_no_receipt_and_those_before_it_keep_theirs() {
         let (store, _) = store();
         let policy = Policy::builder("budget", algorithm, "4/min").count_rejected().refunds();
         let limiter = policy.on(&store).expect("it fits");
-        let mut spent = answer(limiter.check_cost("ada", 2));
-        let mut refused = answer(limiter.check_cost("ada", 3));
+        let mut spent = answer(limiter.check("ada").cost(2));
+        let mut refused = answer(limiter.check("ada").cost(3));
         assert_eq!((refused.outcome(), refused.take_receipt(0).is_none()), (Outcome::Denied, true));
         let mut receipt = spent.take_receipt(0).expect("it was allowed");
-        _ = answer(limiter.refund_of(&mut receipt, "ada", 2));
+        _ = answer(limiter.refund("ada", 2).of(&mut receipt));
         let left = answer(limiter.peek("ada")).remaining();
         // A log has let go of the older unit for the refused ones.
         assert!((1..=2).contains(&left), "{algorithm}: {left}");
@@ -167,7 +169,7 @@ fn a_turn_that_would_come_too_late_counts_and_one_that_is_out_still_comes() {
     for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
         let (store, clock) = store();
         let limiter = counting(&store, algorithm, "2/min");
-        let reserve = |wait| answer(limiter.reserve("ada", 2, secs(wait)));
+        let reserve = |wait| answer(limiter.check("ada").cost(2).reserve(secs(wait)));
         assert!(reserve(0).is_allowed(), "{algorithm}");
         let turn = reserve(120);
         assert!(turn.is_allowed(), "{algorithm}: {turn:?}");
@@ -186,11 +188,11 @@ fn a_turn_that_would_come_too_late_counts_and_one_that_is_out_still_comes() {
 fn as_much_as_there_is_counts_a_unit_where_there_is_none() {
     let (store, clock) = store();
     let limiter = counting(&store, Algorithm::SlidingLog, "4/min");
-    assert_eq!(answer(limiter.check_up_to("ada", 9)).granted(), Some(4));
+    assert_eq!(answer(limiter.check("ada").up_to(9)).granted(), Some(4));
     clock.advance(secs(30));
-    assert_eq!(answer(limiter.check_up_to("ada", 9)).granted(), Some(0));
+    assert_eq!(answer(limiter.check("ada").up_to(9)).granted(), Some(0));
     clock.advance(secs(30));
-    assert_eq!(answer(limiter.check_up_to("ada", 9)).granted(), Some(3), "one came later");
+    assert_eq!(answer(limiter.check("ada").up_to(9)).granted(), Some(3), "one came later");
 }
 
 #[test]
@@ -212,9 +214,9 @@ fn reports_beside_a_refusal_are_not_made() {
     let (counts, other) = (counting(&store, Algorithm::Gcra, "4/min"), Policy::gcra("other", "4/min"));
     let other = other.on(&store).expect("it fits");
     let key = Key::from("ada");
-    let refused = answer(RateLimiter::decide_all([
-        (&counts, &key, 5, Some(Mode::Spend)),
-        (&other, &key, 2, Some(Mode::Charge)),
+    let refused = answer(check_all([
+        counts.check(&key).cost(5).mode(Mode::Spend),
+        other.check(&key).cost(2).mode(Mode::Charge),
     ]));
     assert!(!refused.is_allowed());
     assert_eq!((answer(counts.peek(&key)).remaining(), answer(other.peek(&key)).remaining()), (0, 4));

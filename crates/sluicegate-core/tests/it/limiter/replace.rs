@@ -63,7 +63,7 @@ fn reset_all_gives_every_key_of_every_handle_its_burst_back_and_nothing_more() {
         let resets = limiter(&store, "p", algorithm, Quota::per_minute(10));
         let other = limiter(&store, "p", algorithm, Quota::per_minute(10));
         let beside = limiter(&store, "q", algorithm, Quota::per_minute(10));
-        let mut spent = answer(resets.check_cost("k", 4));
+        let mut spent = answer(resets.check("k").cost(4));
         let mut receipt = spent.take_receipt(0).expect("it was spent");
         for (limiter, key) in [(&other, "debtor"), (&beside, "debtor")] {
             let _ = answer(limiter.charge(key, 15));
@@ -72,8 +72,8 @@ fn reset_all_gives_every_key_of_every_handle_its_burst_back_and_nothing_more() {
         assert_eq!(["k", "debtor"].map(|key| remaining(&other, key)), [10, 10], "{algorithm}");
         assert_eq!(remaining(&beside, "debtor"), 0, "{algorithm}: another policy");
         // What was spent before is not given back on top of what is spent now.
-        assert!(answer(other.check_cost("k", 10)).is_allowed(), "{algorithm}");
-        let _ = answer(resets.refund_of(&mut receipt, "k", 4));
+        assert!(answer(other.check("k").cost(10)).is_allowed(), "{algorithm}");
+        let _ = answer(resets.refund("k", 4).of(&mut receipt));
         assert_eq!(remaining(&resets, "k"), 0, "{algorithm}");
     }
 }
@@ -92,7 +92,7 @@ fn a_key_that_slept_through_three_replacements_inherits_through_all_of_them() {
         }
         // 40 of 100, 80 of 200, 20 of 50, 160 of 400. A few microseconds give nothing back.
         assert_eq!(remaining(&limiter, "k"), 160, "{algorithm}");
-        let _ = answer(limiter.check_cost("k", 160));
+        let _ = answer(limiter.check("k").cost(160));
         assert!(!answer(limiter.check("k")).is_allowed(), "{algorithm}: it was handed over once and for all");
     }
 }
@@ -104,7 +104,7 @@ fn a_key_is_handed_over_once_and_then_lives_under_the_new_policy() {
         let limiter = limiter(&store, "p", algorithm, Quota::per_hour(10));
         let _ = answer(limiter.charge("k", 6));
         limiter.replace(policy(algorithm, Quota::per_hour(20)), Inherit::AsIs).expect("it fits");
-        assert_eq!(answer(limiter.check_cost("k", 3)).remaining(), 1, "{algorithm}");
+        assert_eq!(answer(limiter.check("k").cost(3)).remaining(), 1, "{algorithm}");
         assert_eq!(remaining(&limiter, "k"), 1, "{algorithm}");
         let _ = answer(limiter.reset("k"));
         assert_eq!(remaining(&limiter, "k"), 20, "{algorithm}");
@@ -128,7 +128,7 @@ fn what_the_old_policy_remembered_is_ignored_once_it_would_be_at_rest() {
     for algorithm in ALL {
         let (store, clock) = store();
         let limiter = limiter(&store, "p", algorithm, Quota::per_minute(10));
-        let _ = answer(limiter.check_cost("k", 10));
+        let _ = answer(limiter.check("k").cost(10));
         limiter.replace(policy(algorithm, Quota::per_day(10)), Inherit::AsIs).expect("it fits");
         // Two minutes are as long as any state of the old policy reaches.
         clock.set(START + secs(121));
@@ -155,7 +155,7 @@ fn quotas_follow_those_with_the_same_id() {
     let policy =
         |day: &str| Policy::gcra("p", "5/min").and(day).named("day").and("50/h").named("hour").build();
     let limiter = RateLimiter::new(&store, policy("100/d").expect("good")).expect("it fits");
-    let _ = answer(limiter.check_cost("k", 4));
+    let _ = answer(limiter.check("k").cost(4));
     // The order of the named quotas does not matter.
     let next = Policy::gcra("p", "10/min").and("60/h").named("hour").and("200/d").named("day").build();
     limiter.replace(next.expect("good"), Inherit::Additive).expect("it fits");
@@ -217,9 +217,9 @@ fn a_late_spend_under_the_old_policy_never_lifts_a_key_under_the_new_one() {
         let quota = Quota::per_hour(10);
         let (replaced, old) =
             (limiter(&store, "p", algorithm, quota), limiter(&store, "p", algorithm, quota));
-        let _ = answer(replaced.check_cost("k", 6));
+        let _ = answer(replaced.check("k").cost(6));
         replaced.replace(policy(algorithm, Quota::per_hour(20)), Inherit::AsIs).expect("it fits");
-        assert_eq!(answer(replaced.check_cost("k", 4)).remaining(), 0, "{algorithm}");
+        assert_eq!(answer(replaced.check("k").cost(4)).remaining(), 0, "{algorithm}");
         let _ = answer(old.check("k"));
         assert_eq!(remaining(&replaced, "k"), 0, "{algorithm}");
     }
@@ -249,7 +249,7 @@ fn what_was_spent_before_a_reset_makes_no_room_after_it() {
     for (algorithm, how) in ALL.into_iter().flat_map(|algorithm| HOW.map(|how| (algorithm, how))) {
         let (store, clock) = store();
         let limiter = limiter(&store, "p", algorithm, Quota::per_hour(100));
-        let mut before = answer(limiter.check_cost("k", 10)).take_receipt(0).expect("it is allowed");
+        let mut before = answer(limiter.check("k").cost(10)).take_receipt(0).expect("it is allowed");
         // Not in the same microsecond; the second one begins where the first left off.
         for how in [how, Inherit::AsIs] {
             clock.advance(us(1));
@@ -258,7 +258,7 @@ fn what_was_spent_before_a_reset_makes_no_room_after_it() {
         clock.advance(us(1));
         let _ = answer(limiter.charge("k", 50));
         let left = remaining(&limiter, "k");
-        let _ = answer(limiter.refund_of(&mut before, "k", 10));
+        let _ = answer(limiter.refund("k", 10).of(&mut before));
         if how == Inherit::Reset {
             assert_eq!((left, remaining(&limiter, "k")), (50, 50), "{algorithm}");
         } else {

@@ -49,7 +49,7 @@ fn policies_of_which_one_is_refused_replace_nothing() {
     for store in stores() {
         let opened = RateLimiter::open_all(Arc::clone(&store), five(5, false)).unwrap();
         for limiter in &opened {
-            assert_eq!(answer(limiter.check_cost("ada", 3)).remaining(), 2);
+            assert_eq!(answer(limiter.check("ada").cost(3)).remaining(), 2);
         }
         let before = names(&store);
         for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs] {
@@ -59,7 +59,7 @@ fn policies_of_which_one_is_refused_replace_nothing() {
         assert_eq!(names(&store), before);
         for limiter in &opened {
             assert_eq!((limiter.replacements(), answer(limiter.peek("ada")).remaining()), (0, 2));
-            assert!(!answer(limiter.check_cost("ada", 3)).is_allowed());
+            assert!(!answer(limiter.check("ada").cost(3)).is_allowed());
         }
     }
 }
@@ -68,7 +68,7 @@ fn policies_of_which_one_is_refused_replace_nothing() {
 fn what_is_open_is_replaced_for_everybody_and_what_is_not_is_opened() {
     for store in stores() {
         let opened = RateLimiter::open_all(Arc::clone(&store), five(5, false)).unwrap();
-        assert_eq!(answer(opened[0].check_cost("ada", 3)).remaining(), 2);
+        assert_eq!(answer(opened[0].check("ada").cost(3)).remaining(), 2);
         let mut policies = five(9, false);
         policies.push(Policy::gcra("f", "1/min").build().unwrap());
         let replaced = RateLimiter::replace_all(Arc::clone(&store), policies, Inherit::Spent).unwrap();

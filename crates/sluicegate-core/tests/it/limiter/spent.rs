@@ -77,7 +77,7 @@ fn a_key_is_converted_when_it_is_asked_for_and_drains_by_the_old_rate_until_then
     for (how, left) in [(Inherit::Spent, 5), (Inherit::AsIs, 5), (Inherit::Proportional, 5)] {
         let (store, clock) = store();
         let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(10));
-        let _ = answer(limiter.check_cost("k", 10));
+        let _ = answer(limiter.check("k").cost(10));
         replace_by(&limiter, Policy::gcra("p", "10/h"), how);
         clock.advance(secs(30));
         assert_eq!(answer(limiter.peek("k")).remaining(), left, "{how:?}");
@@ -91,7 +91,7 @@ fn a_key_is_converted_when_it_is_asked_for_and_drains_by_the_old_rate_until_then
 fn the_level_of_a_bucket_goes_on_by_the_new_rate_to_the_part_of_a_unit() {
     let (store, clock) = store();
     let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(60).burst(10));
-    let _ = answer(limiter.check_cost("k", 10));
+    let _ = answer(limiter.check("k").cost(10));
     clock.advance(us(2_500_000));
     replace(&limiter, Algorithm::Gcra, Quota::per_minute(6).burst(10));
     // 7.5 units are left of ten, now of ten seconds each.
@@ -114,7 +114,7 @@ fn windows_of_the_same_period_and_counters_and_logs_go_on_where_they_are() {
             ["p", "left"].map(|name| limiter(&store, name, algorithm, Quota::per_hour(10)));
         for _ in 0..4 {
             clock.advance(secs(1_300));
-            let _ = [&replaced, &left].map(|limiter| answer(limiter.check_cost("k", 2)));
+            let _ = [&replaced, &left].map(|limiter| answer(limiter.check("k").cost(2)));
         }
         replace(&replaced, algorithm, Quota::per_hour(20));
         for _ in 0..8 {
@@ -132,7 +132,7 @@ fn a_quota_whose_rule_stays_keeps_its_keys_whatever_becomes_of_the_others() {
     for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
         let (store, clock) = store();
         let limiter = Policy::builder("p", algorithm, "10/h").and("100/d").on(&store).expect("it fits");
-        let _ = answer(limiter.check_cost("k", 7));
+        let _ = answer(limiter.check("k").cost(7));
         clock.advance(secs(600));
         let [hour, day] = quotas(&limiter)[..] else { panic!("two quotas") };
         // In another order, and with another limit for the day.
@@ -206,9 +206,9 @@ fn replaced_by_itself_at_any_moment_a_policy_decides_as_if_it_had_not_been() {
 fn apply(step: Step, both: &[RateLimiter; 2], clock: &ManualClock, policy: PolicyBuilder) {
     let decisions = both.each_ref().map(|limiter| match step {
         Step::Advance(_) | Step::ReplaceByItself => answer(limiter.peek("k")),
-        Step::Spend(cost) => answer(limiter.check_cost("k", cost)),
+        Step::Spend(cost) => answer(limiter.check("k").cost(cost)),
         Step::Charge(cost) => answer(limiter.charge("k", cost)),
-        Step::Turn(cost) => answer(limiter.reserve("k", cost, secs(9))),
+        Step::Turn(cost) => answer(limiter.check("k").cost(cost).reserve(secs(9))),
         Step::GiveBack(cost) => answer(limiter.refund("k", cost)),
     });
     assert_eq!(decisions[0].quotas(), decisions[1].quotas(), "{step:?}");
@@ -225,7 +225,7 @@ fn a_replaced_capacity_moves_the_keys_to_the_new_table() {
     for algorithm in ALL {
         let (store, _): (MemoryStore, _) = store();
         let limiter = limiter(&store, "p", algorithm, Quota::per_hour(10));
-        let _ = answer(limiter.check_cost("k", 6));
+        let _ = answer(limiter.check("k").cost(6));
         replace_by(&limiter, Policy::builder("p", algorithm, "10/h").table_size(1_000), Inherit::AsIs);
         assert_eq!(answer(limiter.peek("k")).remaining(), 4, "{algorithm}");
     }

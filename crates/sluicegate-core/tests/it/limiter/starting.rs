@@ -5,6 +5,7 @@ use sluicegate_core::algorithm::{Drain, Refill};
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::OnFull;
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Decision, Key, Outcome, Policy, Quota, RateLimiter};
@@ -51,13 +52,13 @@ fn a_newcomer_spends_what_it_starts_with_and_is_known_when_it_is_refused() {
         clock.advance(secs(30));
         assert_eq!(remaining(&limiter, "k"), 10, "{algorithm}");
         on_the_minute(&clock);
-        let refused = answer(limiter.check_cost("k", 11));
+        let refused = answer(limiter.check("k").cost(11));
         assert_eq!((refused.outcome(), refused.remaining()), (Outcome::Denied, 10), "{algorithm}");
         let wait = refused.retry_after().expect("it would pass later");
         clock.advance(wait - us(1));
-        assert_eq!(answer(limiter.check_cost("k", 11)).outcome(), Outcome::Denied, "{algorithm}");
+        assert_eq!(answer(limiter.check("k").cost(11)).outcome(), Outcome::Denied, "{algorithm}");
         clock.advance(us(1));
-        assert_eq!(answer(limiter.check_cost("k", 11)).outcome(), Outcome::Allowed, "{algorithm}");
+        assert_eq!(answer(limiter.check("k").cost(11)).outcome(), Outcome::Allowed, "{algorithm}");
     }
 }
 
@@ -67,7 +68,7 @@ fn a_key_is_forgotten_once_it_was_full_for_as_long_as_a_burst_refills_and_no_soo
         let (store, clock) = store();
         on_the_minute(&clock);
         let limiter = limiter(&store, "p", algorithm, ten_of_sixty());
-        let begun = answer(limiter.check_cost("k", 10));
+        let begun = answer(limiter.check("k").cost(10));
         assert_eq!((begun.is_allowed(), begun.remaining()), (true, 0), "{algorithm}");
         clock.advance(begun.reset_after());
         assert_eq!(remaining(&limiter, "k"), 60, "{algorithm}");
@@ -124,7 +125,7 @@ fn of_two_quotas_each_starts_as_it_says_and_a_refusal_by_the_other_makes_the_key
     let plain = limiter(&store, "plain", Algorithm::Gcra, Quota::per_hour(1));
     let starting = limiter(&store, "starting", Algorithm::Gcra, ten_of_sixty());
     let keys = ["a", "b"].map(Key::from);
-    let both = || answer(RateLimiter::check_all([(&plain, &keys[0], 1), (&starting, &keys[1], 1)]));
+    let both = || answer(check_all([plain.check(&keys[0]), starting.check(&keys[1])]));
     let _ = answer(plain.check("a"));
     assert!(!both().is_allowed());
     clock.advance(secs(7));
@@ -137,9 +138,9 @@ fn a_newcomer_waits_for_exactly_what_it_lacks() {
     for algorithm in [Algorithm::Gcra, Algorithm::LeakyBucket(Drain::Meter)] {
         let (store, _clock) = store();
         let limiter = limiter(&store, "p", algorithm, ten_of_sixty());
-        let turn = answer(limiter.reserve("k", 13, secs(3)));
+        let turn = answer(limiter.check("k").cost(13).reserve(secs(3)));
         assert_eq!((turn.is_allowed(), turn.delay()), (true, secs(3)), "{algorithm}");
-        let too_long = answer(limiter.reserve("k", 1, us(3_999_999)));
+        let too_long = answer(limiter.check("k").reserve(us(3_999_999)));
         assert_eq!(too_long.outcome(), Outcome::Denied, "{algorithm}");
     }
 }
@@ -165,7 +166,7 @@ fn as_much_as_there_is_and_a_batch_take_what_newcomers_have() {
     for algorithm in STARTING {
         let (store, _clock) = store();
         let limiter = limiter(&store, "p", algorithm, ten_of_sixty());
-        let taken = answer(limiter.check_up_to("k", 25));
+        let taken = answer(limiter.check("k").up_to(25));
         assert_eq!((taken.granted(), taken.remaining()), (Some(10), 0), "{algorithm}");
         let mut allowed = Vec::new();
         let keys = ["a", "b", "c"].map(Key::from);
@@ -184,10 +185,10 @@ fn a_key_that_is_known_is_no_newcomer_under_another_policy_and_what_it_lacks_sta
         on_the_minute(&clock);
         let limiter = limiter(&store, "p", old, ten_of_sixty());
         for key in ["spent", "full"] {
-            let _ = answer(limiter.check_cost(key, 5));
+            let _ = answer(limiter.check(key).cost(5));
         }
         clock.advance(secs(60));
-        let _ = answer(limiter.check_cost("spent", 10));
+        let _ = answer(limiter.check("spent").cost(10));
         let spent = 60 - remaining(&limiter, "spent");
         // Another start, none, and one again: known keys keep what they have spent, whoever is full stays it.
         for (quota, start) in [

@@ -31,8 +31,8 @@ proptest! {
             clock.advance(us(idle));
             same.set(us(clock.now_us()));
             let left = answer(whole.peek("k")).quotas().iter().map(|quota| quota.remaining()).min().unwrap_or(0);
-            let taken = answer(parts.check_up_to("k", most));
-            let spent = answer(whole.check_cost("k", most.min(left.max(1))));
+            let taken = answer(parts.check("k").up_to(most));
+            let spent = answer(whole.check("k").cost(most.min(left.max(1))));
             prop_assert_eq!(taken.outcome(), spent.outcome());
             let units = if spent.is_allowed() { most.min(left.max(1)) } else { 0 };
             prop_assert_eq!(taken.granted(), Some(units), "{} {:?}", algorithm, taken);
@@ -64,23 +64,23 @@ fn what_is_held_and_what_was_spent_before_in_the_same_call_is_not_granted_again(
 fn what_was_taken_is_given_back_by_its_receipt() {
     let (store, _) = store();
     let rows = Policy::fixed_window("rows", "10/min").refunds().on(&store).unwrap();
-    let _ = answer(rows.check_cost("k", 4));
-    let mut taken = answer(rows.check_up_to("k", 100));
+    let _ = answer(rows.check("k").cost(4));
+    let mut taken = answer(rows.check("k").up_to(100));
     assert_eq!((taken.granted(), taken.remaining()), (Some(6), 0));
     let mut receipt = taken.take_receipt(0).expect("it has spent");
     assert_eq!(receipt.cost(), 6);
-    let _ = answer(rows.refund_of(&mut receipt, "k", 2));
-    assert_eq!(answer(rows.check_up_to("k", 5)).granted(), Some(2));
+    let _ = answer(rows.refund("k", 2).of(&mut receipt));
+    assert_eq!(answer(rows.check("k").up_to(5)).granted(), Some(2));
 }
 
 #[test]
 fn a_policy_that_is_off_counts_nobody_and_a_shadow_counts() {
     let (store, _) = store();
     let off = Policy::gcra("off", "5/min").mode(PolicyMode::Off).on(&store).unwrap();
-    let decision = answer(off.check_up_to("k", 9));
+    let decision = answer(off.check("k").up_to(9));
     assert_eq!((decision.is_allowed(), decision.granted()), (true, None));
     let shadow = Policy::gcra("shadow", "5/min").mode(PolicyMode::Shadow).on(&store).unwrap();
-    assert_eq!(answer(shadow.check_up_to("k", 9)).granted(), Some(5));
+    assert_eq!(answer(shadow.check("k").up_to(9)).granted(), Some(5));
 }
 
 #[tokio::test]
@@ -88,8 +88,8 @@ async fn in_an_outage_the_share_is_what_there_is_and_just_that_is_owed() {
     let scene = Scene::new(|builder| builder);
     let limiter = scene.limiter(OnOutage::Local);
     scene.mood(FAILS);
-    assert_eq!(now(limiter.check_up_to("ada", 60)).granted(), Some(25), "a quarter");
-    assert!(!now(limiter.check_up_to("ada", 60)).is_allowed());
+    assert_eq!(now(limiter.check("ada").up_to(60)).granted(), Some(25), "a quarter");
+    assert!(!now(limiter.check("ada").up_to(60)).is_allowed());
     scene.mood(WORKS);
     scene.advance(2);
     for _ in 0..4 {
@@ -106,7 +106,7 @@ fn who_is_refused_in_an_outage_was_granted_nothing_and_who_passes_uncounted_has_
         let scene = Scene::new(|builder| builder);
         let limiter = scene.limiter(on_outage);
         scene.mood(FAILS);
-        let decision = now(limiter.check_up_to("ada", 500));
+        let decision = now(limiter.check("ada").up_to(500));
         assert_eq!((decision.is_allowed(), decision.granted()), (is_allowed, granted), "{on_outage}");
     }
 }
@@ -115,11 +115,11 @@ fn who_is_refused_in_an_outage_was_granted_nothing_and_who_passes_uncounted_has_
 fn a_store_that_was_asked_keeps_its_fallback_warm_by_what_it_granted() {
     let scene = Scene::new(|builder| builder);
     let limiter = scene.limiter(OnOutage::Local);
-    let _ = now(limiter.check_cost("ada", 90));
-    assert_eq!(now(limiter.check_up_to("ada", 60)).granted(), Some(10));
+    let _ = now(limiter.check("ada").cost(90));
+    assert_eq!(now(limiter.check("ada").up_to(60)).granted(), Some(10));
     let quota = Quota::per_hour(100);
     assert_eq!(limiter.policy().quotas()[0].quota(), quota);
     scene.mood(FAILS);
     // Of its 25 it has spent 10 with the last call; the 90 before did not fit.
-    assert_eq!(now(limiter.check_up_to("ada", 60)).granted(), Some(15));
+    assert_eq!(now(limiter.check("ada").up_to(60)).granted(), Some(15));
 }

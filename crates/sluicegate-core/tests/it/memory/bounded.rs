@@ -63,7 +63,7 @@ fn a_key_that_has_spent_its_limit_outlasts_a_flood() {
     for algorithm in ALL {
         let (store, clock) = store_for(100, 1_600);
         let limiter = limiter(&store, "flood", algorithm, Quota::per_hour(100));
-        let spent = answer(limiter.check_cost("spent", 100));
+        let spent = answer(limiter.check("spent").cost(100));
         assert!(spent.is_allowed(), "{algorithm}");
         for key in 0..5_000_u64 {
             clock.advance(us(1_000));

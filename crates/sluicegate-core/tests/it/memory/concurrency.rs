@@ -4,7 +4,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use sluicegate_core::{Decision, Key, MemoryStore, Policy, Quota, RateLimiter};
+use sluicegate_core::limiter::check_all;
+use sluicegate_core::{Decision, Key, MemoryStore, Policy, Quota};
 
 use crate::support::{ALL, answer, is_queue, limiter, secs, store, store_for};
 
@@ -42,7 +43,7 @@ fn threads_on_one_key_are_admitted_what_one_thread_is() {
             // Half of them ask for two units: one thread in a row is granted the same sum, for ones fill the gaps.
             let together = on_all_threads(|thread| {
                 let cost = 1 + thread % 2;
-                (0..150).map(|_| admitted(&answer(many.check_cost("k", cost)), cost)).sum()
+                (0..150).map(|_| admitted(&answer(many.check("k").cost(cost)), cost)).sum()
             });
             let alone: u64 = (0..1_200).map(|_| admitted(&answer(one.check("k")), 1)).sum();
             assert_eq!(together, alone, "{algorithm}, round {round}");
@@ -89,9 +90,11 @@ fn opposite_orders_of_two_keys_neither_deadlock_nor_admit_more() {
         let (x, y) = (Key::from("x"), Key::from("y"));
         let passed = on_all_threads(|thread| {
             let check = |_| {
-                let forward = [(&a, &x, 1), (&b, &y, 1)];
-                let backward = [(&b, &y, 1), (&a, &x, 1)];
-                answer(RateLimiter::check_all(if thread % 2 == 0 { forward } else { backward }))
+                let mut both = [a.check(&x), b.check(&y)];
+                if thread % 2 == 1 {
+                    both.reverse();
+                }
+                answer(check_all(both))
             };
             (0..100).map(check).map(|decision| admitted(&decision, 1)).sum()
         });
@@ -125,7 +128,7 @@ fn refunds_and_charges_of_all_threads_conserve_units() {
         let _ = on_all_threads(|thread| {
             for step in 0..100_u64 {
                 let cost = 1 + (step + thread) % 3;
-                let count = admitted(&answer(limiter.check_cost("k", cost)), cost);
+                let count = admitted(&answer(limiter.check("k").cost(cost)), cost);
                 let _ = answer(limiter.charge("k", 2));
                 // Relaxed: read only after all threads have ended.
                 spent.fetch_add(count + 2, Ordering::Relaxed);
@@ -153,7 +156,7 @@ fn what_all_threads_spend_and_give_back_is_back() {
         let _ = on_all_threads(|_| {
             for _ in 0..200 {
                 let mut receipt = answer(limiter.check("k")).take_receipt(0).expect("it is allowed");
-                let _ = answer(limiter.refund_of(&mut receipt, "k", 1));
+                let _ = answer(limiter.refund("k", 1).of(&mut receipt));
             }
             0
         });

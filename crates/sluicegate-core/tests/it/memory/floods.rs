@@ -7,7 +7,7 @@ use crate::support::{ALL, answer, limiter, secs, store, store_for, us};
 
 /// How many of these keys have their bucket back.
 fn forgotten(limiter: &RateLimiter, victims: std::ops::Range<u64>) -> usize {
-    victims.filter(|key| answer(limiter.peek_cost(*key, 1)).is_allowed()).count()
+    victims.filter(|key| answer(limiter.peek(*key)).is_allowed()).count()
 }
 
 /// States of one word were ranked by their time to rest across policies: one request of 1000/d outranked a spent 5/min, and
@@ -20,7 +20,7 @@ fn debtors_survive_any_flood_on_any_other_policy() {
         let short = limiter(&store, "short", victim, Quota::per_minute(5));
         let long = limiter(&store, "long", flooded, Quota::per_day(5));
         for key in 0..10_u64 {
-            let _ = answer(short.check_cost(key, 5));
+            let _ = answer(short.check(key).cost(5));
         }
         for key in 0..2_000_u64 {
             clock.advance(us(1));
@@ -38,11 +38,11 @@ fn debtors_survive_a_flood_of_keys_that_use_a_smaller_part_of_the_same_policy() 
         let (store, clock) = store_for(1_000, 16_000);
         let limiter = limiter(&store, "p", algorithm, Quota::per_hour(5));
         for key in 0..20_u64 {
-            let _ = answer(limiter.check_cost(key, 5));
+            let _ = answer(limiter.check(key).cost(5));
         }
         for key in 1_000..20_000_u64 {
             clock.advance(us(1));
-            let _ = answer(limiter.check_cost(key, 1 + key % 3));
+            let _ = answer(limiter.check(key).cost(1 + key % 3));
         }
         assert_eq!(forgotten(&limiter, 0..20), 0, "{algorithm}");
     }
@@ -55,7 +55,7 @@ fn two_quotas_of_one_policy_do_not_wash_each_other_away() {
         let (store, clock) = store_for(1_000, 16_000);
         let policy = Policy::builder("p", algorithm, "100/d").and("2/10s").on(&store).expect("it fits");
         for key in 0..20_u64 {
-            let _ = answer(policy.check_cost(key, 2));
+            let _ = answer(policy.check(key).cost(2));
         }
         for key in 1_000..20_000_u64 {
             clock.advance(us(1));
@@ -71,7 +71,7 @@ fn a_log_forgets_no_more_debtors_than_a_random_sample_must() {
     let (store, _) = store_for(2_000, 100_000);
     let limiter = limiter(&store, "p", Algorithm::SlidingLog, Quota::per_hour(10));
     for key in 0..1_000_u64 {
-        let _ = answer(limiter.check_cost(key, 10));
+        let _ = answer(limiter.check(key).cost(10));
     }
     for key in 10_000..30_000_u64 {
         let _ = answer(limiter.check(key));
@@ -113,7 +113,7 @@ fn the_table_of_a_replaced_policy_lives_until_its_keys_are_over() {
             limiter.replace(policy, Inherit::Spent).expect("it fits");
         };
         replace("7/min");
-        let _ = answer(limiter.check_cost("k", 5));
+        let _ = answer(limiter.check("k").cost(5));
         replace("9/min");
         assert_eq!((store.stats().keys, store.stats().slots), (1, 3 * before.slots), "{algorithm}");
         clock.advance(secs(121));

@@ -30,7 +30,7 @@ fn flooded(policy: PolicyBuilder, keys: u64) -> (MemoryStore, ManualClock, RateL
     VICTIMS.for_each(spend);
     for key in 1_000..1_000 + keys {
         clock.advance(us(1));
-        let _ = answer(limiter.check_cost(key, 1 + key % 5));
+        let _ = answer(limiter.check(key).cost(1 + key % 5));
     }
     (store, clock, limiter)
 }
@@ -60,7 +60,7 @@ fn no_flood_of_charges_or_turns_frees_a_debtor() {
         for key in 1_000..3_000_u64 {
             clock.advance(us(1));
             let _ = answer(limiter.charge(key, 7));
-            let _ = answer(limiter.reserve(key + 10_000, 1, secs(3_600)));
+            let _ = answer(limiter.check(key + 10_000).reserve(secs(3_600)));
         }
         assert_eq!(freed(&limiter), 0, "{name}");
     }
@@ -79,7 +79,7 @@ fn a_new_key_is_refused_no_longer_than_the_heaviest_debt_drains() {
         assert!(!waits.is_empty() && waits.iter().all(|wait| *wait <= longest), "{name}: {waits:?}");
         clock.advance(longest);
         for key in new() {
-            let decision = answer(limiter.peek_cost(key, 5));
+            let decision = answer(limiter.peek(key).cost(5));
             assert!(decision.is_allowed() && decision.reset_after().is_zero(), "{name}: {decision:?}");
         }
     }
@@ -91,7 +91,7 @@ fn without_a_flood_nobody_is_refused() {
         let (store, _) = store_for(10_000, 16_000);
         let limiter = policy.on(&store).expect("it fits");
         for key in 0..20_u64 {
-            let decision = answer(limiter.check_cost(key, 5));
+            let decision = answer(limiter.check(key).cost(5));
             assert!(decision.is_allowed(), "{name}");
         }
         assert_eq!(store.stats().inherited, 0, "{name}");
@@ -144,13 +144,13 @@ fn compare(policy: PolicyBuilder, steps: &[Step]) -> Result<(), TestCaseError> {
                     // See `a_turn_that_was_put_off_for_what_others_left_can_be_given_up_before_it_comes`.
                     continue;
                 }
-                let _ = answer(full.refund_of(&mut own[0], key, 1));
-                let _ = answer(roomy.refund_of(&mut own[1], key, 1));
+                let _ = answer(full.refund(key, 1).of(&mut own[0]));
+                let _ = answer(roomy.refund(key, 1).of(&mut own[1]));
             }
             _ => {
-                let mut admitted = answer(full.check_cost(key, cost));
+                let mut admitted = answer(full.check(key).cost(cost));
                 if admitted.is_allowed() {
-                    let mut other = answer(roomy.check_cost(key, cost));
+                    let mut other = answer(roomy.check(key).cost(cost));
                     prop_assert!(other.is_allowed(), "{key} has {other:?}, and was admitted: {admitted:?}");
                     prop_assert!(admitted.delay() >= other.delay());
                     receipts.push((
@@ -173,7 +173,7 @@ fn a_turn_that_was_put_off_for_what_others_left_can_be_given_up_before_it_comes(
     // One set of three keys, and room for all.
     let stores = [(1, 160), (100_000, 160_000)].map(|(keys, entries)| store_for(keys, entries));
     let limiters = stores.each_ref().map(|(store, _)| policy.clone().on(store).expect("it fits"));
-    let check = |key: &str, cost| limiters.each_ref().map(|limiter| answer(limiter.check_cost(key, cost)));
+    let check = |key: &str, cost| limiters.each_ref().map(|limiter| answer(limiter.check(key).cost(cost)));
     let advance = |by| stores.iter().for_each(|(_, clock)| clock.advance(by));
     let _ = check("a", 1);
     advance(secs(300));
@@ -186,7 +186,7 @@ fn a_turn_that_was_put_off_for_what_others_left_can_be_given_up_before_it_comes(
     advance(secs(100));
     for (limiter, mut turn) in limiters.iter().zip(turns) {
         let mut receipt = turn.take_receipt(0).expect("it spends");
-        let _ = answer(limiter.refund_of(&mut receipt, "k", 1));
+        let _ = answer(limiter.refund("k", 1).of(&mut receipt));
     }
     let standing = limiters.each_ref().map(|limiter| answer(limiter.peek("k")).reset_after());
     assert_eq!(standing, [secs(320), secs(620)], "what was left, and the unit");
@@ -211,7 +211,7 @@ fn the_units_of_a_key_that_made_room_are_not_given_back_to_another_bucket() {
         flood(9);
         let left = || answer(limiter.peek("k")).reset_after();
         let before = left();
-        let _ = answer(limiter.refund_of(&mut receipt, "k", 2));
+        let _ = answer(limiter.refund("k", 2).of(&mut receipt));
         assert_eq!(left(), before, "{algorithm}");
     }
 }
@@ -237,7 +237,7 @@ fn what_was_left_is_handed_over_once_when_the_policy_is_replaced() {
         }
         assert!(left() <= first, "{name}, {quota}: what is inherited is not added again");
         clock.advance(secs(7_200));
-        assert!(answer(limiter.check_cost(new, 5)).is_allowed(), "{name}, {quota}");
+        assert!(answer(limiter.check(new).cost(5)).is_allowed(), "{name}, {quota}");
     }
 }
 

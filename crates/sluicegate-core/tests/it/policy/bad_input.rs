@@ -4,10 +4,9 @@ use std::error::Error;
 use std::time::Duration;
 
 use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::MAX_QUOTAS;
-use sluicegate_core::{
-    Algorithm, ConfigError, Key, MemoryStore, Outcome, Policy, Quota, RateLimiter, StoreError,
-};
+use sluicegate_core::{Algorithm, ConfigError, Key, MemoryStore, Outcome, Policy, Quota, StoreError};
 
 use crate::support::{ALL, answer, limiter, ms, secs, store, us};
 
@@ -73,7 +72,7 @@ fn the_edges_of_what_is_accepted_work() {
             let (store, _) = store();
             let limiter = limiter(&store, "edge", algorithm, quota);
             let burst = quota.burst_size();
-            assert!(answer(limiter.check_cost("k", burst)).is_allowed(), "{algorithm} {quota}");
+            assert!(answer(limiter.check("k").cost(burst)).is_allowed(), "{algorithm} {quota}");
             let denied = answer(limiter.check("k"));
             assert_eq!((denied.outcome(), denied.remaining()), (Outcome::Denied, 0), "{algorithm} {quota}");
             assert!(denied.retry_after() > Some(us(0)) && denied.retry_after() <= Some(quota.period() * 2));
@@ -229,7 +228,7 @@ fn one_call_cannot_span_two_stores() {
     let a = limiter(&here, "a", Algorithm::Gcra, Quota::per_minute(5));
     let b = limiter(&there, "b", Algorithm::Gcra, Quota::per_minute(5));
     let key = Key::from("k");
-    let error = failure(RateLimiter::check_all([(&a, &key, 1), (&b, &key, 1)]));
+    let error = failure(check_all([a.check(&key), b.check(&key)]));
     assert_eq!(error.kind(), StoreErrorKind::ForeignPolicy);
     assert_eq!(
         (answer(a.peek(&key)).remaining(), answer(b.peek(&key)).remaining()),
@@ -240,11 +239,11 @@ fn one_call_cannot_span_two_stores() {
 
 #[test]
 fn a_call_asks_for_one_to_sixteen_quotas() {
-    assert_eq!(failure(RateLimiter::check_all([])).kind(), StoreErrorKind::NothingAsked);
+    assert_eq!(failure(check_all::<Key>([])).kind(), StoreErrorKind::NothingAsked);
     let (store, _) = store();
     let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(50));
     let keys: Vec<_> = (0..=MAX_QUOTAS as u64).map(Key::from).collect();
-    let check = |count| RateLimiter::check_all(keys.iter().take(count).map(|key| (&limiter, key, 1)));
+    let check = |count| check_all(keys.iter().take(count).map(|key| limiter.check(key)));
     assert_eq!(failure(check(MAX_QUOTAS + 1)).kind(), StoreErrorKind::TooManyQuotas);
     assert_eq!(answer(limiter.peek(&keys[0])).remaining(), 50, "nothing is spent");
     assert!(answer(check(MAX_QUOTAS)).is_allowed());
@@ -258,7 +257,7 @@ fn the_largest_costs_saturate() {
         for _ in 0..3 {
             let _ = answer(limiter.charge("k", u64::MAX));
         }
-        let denied = answer(limiter.reserve("k", 1, Duration::ZERO));
+        let denied = answer(limiter.check("k").reserve(Duration::ZERO));
         assert_eq!((denied.outcome(), denied.remaining()), (Outcome::Denied, 0), "{algorithm}");
         let _ = answer(limiter.refund("k", u64::MAX));
         assert_eq!(answer(limiter.peek("k")).remaining(), 5, "{algorithm}");

@@ -25,17 +25,17 @@ fn api(store: impl Into<Arc<dyn Store>>) -> RateLimiter {
 fn a_key_is_suspended_for_exactly_as_long_as_was_said_last() {
     let (store, clock) = store();
     let limiter = api(&store);
-    suspended(&answer(limiter.suspend("ada", secs(600))), secs(600));
-    suspended(&answer(limiter.suspend("ada", secs(60))), secs(60));
-    suspended(&answer(limiter.suspend("ada", secs(900))), secs(900));
+    suspended(&answer(limiter.suspensions().suspend("ada", secs(600))), secs(600));
+    suspended(&answer(limiter.suspensions().suspend("ada", secs(60))), secs(60));
+    suspended(&answer(limiter.suspensions().suspend("ada", secs(900))), secs(900));
     clock.advance(secs(900) - Duration::from_micros(1));
     assert_eq!(check(&limiter, "ada").retry_after(), Some(Duration::from_micros(1)));
     clock.advance(Duration::from_micros(1));
     assert!(check(&limiter, "ada").is_allowed());
-    suspended(&answer(limiter.suspend("ada", Duration::from_nanos(1))), ms(1));
-    assert_eq!(answer(limiter.suspend("ada", Duration::ZERO)).outcome(), Outcome::Denied);
+    suspended(&answer(limiter.suspensions().suspend("ada", Duration::from_nanos(1))), ms(1));
+    assert_eq!(answer(limiter.suspensions().suspend("ada", Duration::ZERO)).outcome(), Outcome::Denied);
     let decade = secs(315_360_000);
-    suspended(&answer(limiter.suspend("ada", Duration::MAX)), decade);
+    suspended(&answer(limiter.suspensions().suspend("ada", Duration::MAX)), decade);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_suspension_by_hand_makes_the_next_one_no_longer_and_forgets_no_refusals() {
     let limiter = api(&store);
     assert!(check(&limiter, "ada").is_allowed());
     refused(&limiter, "ada", 2);
-    suspended(&answer(limiter.suspend("ada", secs(30))), secs(30));
+    suspended(&answer(limiter.suspensions().suspend("ada", secs(30))), secs(30));
     clock.advance(secs(30));
     suspended(&check(&limiter, "ada"), secs(1_800));
 }
@@ -58,10 +58,14 @@ fn a_release_forgets_refusals_and_suspensions_and_a_reset_does_not() {
     suspended(&check(&limiter, "ada"), secs(1_800));
     drop(answer(limiter.reset("ada")));
     suspended(&check(&limiter, "ada"), secs(1_800));
-    assert!(answer(limiter.release("ada")).is_allowed(), "the reset gave its units back");
+    assert!(answer(limiter.suspensions().release("ada")).is_allowed(), "the reset gave its units back");
     assert!(check(&limiter, "ada").is_allowed());
     refused(&limiter, "ada", 2);
-    assert_eq!(answer(limiter.release("ada")).outcome(), Outcome::Denied, "what was spent stays spent");
+    assert_eq!(
+        answer(limiter.suspensions().release("ada")).outcome(),
+        Outcome::Denied,
+        "what was spent stays spent"
+    );
     refused(&limiter, "ada", 2);
     suspended(&check(&limiter, "ada"), secs(1_800));
 }
@@ -72,7 +76,8 @@ fn a_policy_that_suspends_no_key_says_so() {
     let without = Policy::fixed_window("without", "1/d").on(&store).unwrap();
     let shadow = Policy::fixed_window("shadow", "1/d").suspend(1, "1min", "1h").shadow().on(&store).unwrap();
     for limiter in [without, shadow] {
-        for changed in [limiter.suspend("ada", secs(60)), limiter.release("ada")] {
+        for changed in [limiter.suspensions().suspend("ada", secs(60)), limiter.suspensions().release("ada")]
+        {
             let error = changed.now().unwrap().unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::NoSuspension);
             assert!(!error.may_succeed_later() && !error.may_have_spent());
@@ -127,10 +132,10 @@ fn a_store_is_told_of_each_suspension_once() {
     for _ in 0..20 {
         drop(check(&limiter, "ada"));
     }
-    drop(answer(limiter.suspend("ada", secs(60))));
-    drop(answer(limiter.release("ada")));
-    drop(answer(limiter.suspend_by("ada", secs(60), "grace")));
-    drop(answer(limiter.release_by("ada", "grace")));
+    drop(answer(limiter.suspensions().suspend("ada", secs(60))));
+    drop(answer(limiter.suspensions().release("ada")));
+    drop(answer(limiter.suspensions().by("grace").suspend("ada", secs(60))));
+    drop(answer(limiter.suspensions().by("grace").release("ada")));
     let said = events.lock().expect("nobody panics").clone();
     let by_hand = ["api for 60s by hand", "api for 0ns by hand", "api for 60s grace", "api for 0ns grace"];
     assert_eq!(said, [&["api for 1800s by refusals"], &by_hand[..]].concat());
@@ -141,7 +146,7 @@ async fn strikes_are_the_refusals_that_count_now_and_the_suspensions_that_are_re
     let (store, clock) = store();
     let limiter = api(&store);
     let strikes = async || {
-        let found = limiter.strikes("ada").await.unwrap().unwrap();
+        let found = limiter.suspensions().strikes("ada").await.unwrap().unwrap();
         assert_eq!(found.after, 3);
         (found.counted, found.suspensions)
     };
@@ -154,12 +159,12 @@ async fn strikes_are_the_refusals_that_count_now_and_the_suspensions_that_are_re
     refused(&limiter, "ada", 2);
     suspended(&check(&limiter, "ada"), secs(1_800));
     assert_eq!(strikes().await, (0, 1));
-    drop(answer(limiter.release("ada")));
+    drop(answer(limiter.suspensions().release("ada")));
     assert_eq!(strikes().await, (0, 0));
     let without = Policy::fixed_window("without", "1/d").everywhere().on(&store).unwrap();
-    assert_eq!(without.strikes("ada").await.unwrap(), None);
+    assert_eq!(without.suspensions().strikes("ada").await.unwrap(), None);
     limiter.replace(limiter.policy().in_mode(PolicyMode::Shadow), Inherit::Spent).unwrap();
-    assert_eq!(limiter.strikes("ada").await.unwrap(), None);
+    assert_eq!(limiter.suspensions().strikes("ada").await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -172,7 +177,7 @@ async fn strikes_of_an_outage_are_those_of_the_share_or_an_error() {
         for _ in 0..2 {
             drop(check(&limiter, "ada"));
         }
-        let found = limiter.strikes("ada").await.map(|found| found.unwrap());
+        let found = limiter.suspensions().strikes("ada").await.map(|found| found.unwrap());
         assert_eq!(found.map(|found| (found.counted, found.after)).ok(), expected);
     }
 }

@@ -91,7 +91,7 @@ async fn a_caller_that_hangs_up_at_any_moment_does_not_evade_what_follows_its_re
         let scene = Scene::new();
         assert!(scene.limiter.check("ada").await.unwrap().is_allowed());
         for _ in 0..3 {
-            let mut hangs_up = Box::pin(scene.limiter.check("ada"));
+            let mut hangs_up = Box::pin(scene.limiter.check("ada").start());
             for _ in 0..polls {
                 if hangs_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
                     break;
@@ -114,7 +114,7 @@ async fn refusals_at_the_same_time_suspend_a_key_once() {
         let policy = Policy::fixed_window("api", "1/d").suspend(after, "1min", "30min").build().unwrap();
         scene.limiter.replace(policy, Inherit::Spent).unwrap();
         assert!(scene.limiter.check("ada").await.unwrap().is_allowed());
-        let tasks: Vec<_> = (0..40).map(|_| tokio::spawn(scene.limiter.check("ada"))).collect();
+        let tasks: Vec<_> = (0..40).map(|_| tokio::spawn(scene.limiter.check("ada").start())).collect();
         for task in tasks {
             assert!(!task.await.unwrap().unwrap().is_allowed());
         }

@@ -1,8 +1,9 @@
 //! No cost, no plan, no other limit, no wait, no replaced policy and no shadow evades a suspension.
 
 use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::{Key, Outcome, Policy, RateLimiter};
+use sluicegate_core::{Key, Outcome, Policy};
 
 use super::{check, refused, suspended};
 use crate::support::{ALL, answer, secs, store};
@@ -44,15 +45,15 @@ fn refusals_longer_ago_than_the_span_do_not_count() {
 fn a_refusal_counts_once_whatever_it_costs() {
     let (store, _clock) = store();
     let limiter = api("10/d").on(&store).unwrap();
-    assert_eq!(answer(limiter.check_cost("ada", 1_000_000)).outcome(), Outcome::Impossible);
-    assert_eq!(answer(limiter.check_cost("ada", 11)).outcome(), Outcome::Impossible);
-    suspended(&answer(limiter.check_cost("ada", u64::MAX)), secs(1_800));
-    suspended(&answer(limiter.check_cost("ada", 0)), secs(1_800));
-    assert_eq!(answer(limiter.release("ada")).remaining(), 10, "none of it has spent anything");
+    assert_eq!(answer(limiter.check("ada").cost(1_000_000)).outcome(), Outcome::Impossible);
+    assert_eq!(answer(limiter.check("ada").cost(11)).outcome(), Outcome::Impossible);
+    suspended(&answer(limiter.check("ada").cost(u64::MAX)), secs(1_800));
+    suspended(&answer(limiter.check("ada").cost(0)), secs(1_800));
+    assert_eq!(answer(limiter.suspensions().release("ada")).remaining(), 10, "none of it has spent anything");
     for cost in [7, 4, 4] {
-        drop(answer(limiter.check_cost("ada", cost)));
+        drop(answer(limiter.check("ada").cost(cost)));
     }
-    suspended(&answer(limiter.check_cost("ada", 4)), secs(1_800));
+    suspended(&answer(limiter.check("ada").cost(4)), secs(1_800));
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn terms_that_count_fewer_suspensions_let_nobody_off() {
 fn a_suspension_that_is_taken_out_of_the_policy_refuses_nobody() {
     let (store, _clock) = store();
     let limiter = api("1/d").on(&store).unwrap();
-    drop(answer(limiter.suspend("ada", secs(60))));
+    drop(answer(limiter.suspensions().suspend("ada", secs(60))));
     limiter.replace(Policy::fixed_window("api", "1/d").build().unwrap(), Inherit::Spent).unwrap();
     assert!(check(&limiter, "ada").is_allowed());
     refused(&limiter, "ada", 20);
@@ -166,7 +167,7 @@ fn of_several_limits_only_the_one_that_refused_counts_a_refusal() {
     let narrow = Policy::fixed_window("narrow", "1/d").suspend(3, "1min", "1h").on(&store).unwrap();
     let wide = Policy::fixed_window("wide", "100/d").suspend(3, "1min", "30min").on(&store).unwrap();
     let (ada, eve) = (Key::from("ada"), Key::from("eve"));
-    let both = || answer(RateLimiter::check_all([(&narrow, &ada, 1), (&wide, &eve, 1)]));
+    let both = || answer(check_all([narrow.check(&ada), wide.check(&eve)]));
     assert!(both().is_allowed());
     for _ in 0..2 {
         assert_eq!(both().outcome(), Outcome::Denied);
@@ -191,7 +192,7 @@ fn two_limits_that_refuse_each_count() {
     let [one, two] = ["one", "two"]
         .map(|name| Policy::fixed_window(name, "1/d").suspend(2, "1min", "1h").on(&store).unwrap());
     let (ada, eve) = (Key::from("ada"), Key::from("eve"));
-    let both = || answer(RateLimiter::check_all([(&one, &ada, 1), (&two, &eve, 1)]));
+    let both = || answer(check_all([one.check(&ada), two.check(&eve)]));
     assert!(both().is_allowed());
     assert_eq!(both().outcome(), Outcome::Denied);
     let second = both();
@@ -229,13 +230,13 @@ fn what_waits_and_is_refused_counts_and_a_turn_stays_given() {
     for delay in [0, 1, 2] {
         assert_eq!(check(&limiter, "ada").delay(), secs(delay));
     }
-    let mut turn = answer(limiter.reserve("bob", 1, secs(2)));
+    let mut turn = answer(limiter.check("bob").reserve(secs(2)));
     refused(&limiter, "ada", 1);
     suspended(&check(&limiter, "ada"), secs(1_800));
-    drop(answer(limiter.suspend("bob", secs(60))));
+    drop(answer(limiter.suspensions().suspend("bob", secs(60))));
     let mut receipt = turn.take_receipt(0).unwrap();
     assert!(
-        answer(limiter.refund_of(&mut receipt, "bob", 1)).is_allowed(),
+        answer(limiter.refund("bob", 1).of(&mut receipt)).is_allowed(),
         "what is reported is no question"
     );
     assert!(answer(limiter.charge("bob", 1)).is_allowed());

@@ -3,7 +3,8 @@
 use std::net::Ipv4Addr;
 
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{Key, Outcome, Policy, RateLimiter};
+use sluicegate_core::limiter::check_all;
+use sluicegate_core::{Key, Outcome, Policy};
 
 use super::{check, refused, suspended};
 use crate::support::{answer, secs, store};
@@ -28,9 +29,9 @@ fn a_key_is_refused_by_all_policies_that_say_everywhere_and_by_no_other() {
     assert!(check(&alone, "ada").is_allowed());
     clock.advance(secs(1_800));
     assert!(check(&search, "ada").is_allowed());
-    suspended(&answer(search.suspend("ada", secs(60))), secs(60));
+    suspended(&answer(search.suspensions().suspend("ada", secs(60))), secs(60));
     suspended(&check(&login, "ada"), secs(60));
-    drop(answer(upload.release("ada")));
+    drop(answer(upload.suspensions().release("ada")));
     assert!(check(&search, "ada").is_allowed());
 }
 
@@ -41,7 +42,7 @@ fn one_request_of_several_such_policies_is_refused_by_all_of_them() {
         Policy::fixed_window(name, "1/d").suspend(2, "1min", "30min").everywhere().on(&store).unwrap()
     });
     let ada = Key::from("ada");
-    let both = || answer(RateLimiter::check_all([(&one, &ada, 1), (&two, &ada, 1)]));
+    let both = || answer(check_all([one.check(&ada), two.check(&ada)]));
     assert!(both().is_allowed());
     assert_eq!(both().outcome(), Outcome::Denied);
     // Both have counted twice, and the first of them has suspended the key.
@@ -81,7 +82,7 @@ fn a_policy_that_is_replaced_by_one_that_says_everywhere_takes_part_from_then_on
         Policy::fixed_window("login", "1/d").suspend(1, "1min", "30min").everywhere().on(&store).unwrap();
     let plainly = || Policy::fixed_window("search", "1/d").suspend(2, "1min", "30min");
     let search = plainly().on(&store).unwrap();
-    drop(answer(login.suspend("ada", secs(60))));
+    drop(answer(login.suspensions().suspend("ada", secs(60))));
     assert!(check(&search, "ada").is_allowed() && check(&search, "bob").is_allowed());
     refused(&search, "bob", 1);
     suspended(&check(&search, "bob"), secs(1_800));
@@ -91,7 +92,7 @@ fn a_policy_that_is_replaced_by_one_that_says_everywhere_takes_part_from_then_on
     suspended(&check(&search, "bob"), secs(1_800));
     assert!(check(&login, "bob").is_allowed(), "it was suspended by one policy alone");
     // Of two suspensions the longer one counts.
-    drop(answer(login.suspend("bob", secs(60))));
+    drop(answer(login.suspensions().suspend("bob", secs(60))));
     suspended(&check(&search, "bob"), secs(1_800));
     clock.advance(secs(1_800));
     refused(&search, "bob", 1);
@@ -105,11 +106,11 @@ fn by_hand_a_key_is_suspended_for_as_long_as_was_said_last_and_released_also_fro
     let plainly = || Policy::fixed_window("api", "100/d").suspend(2, "1min", "30min");
     let api = plainly().on(&store).unwrap();
     for key in ["ada", "bob"] {
-        suspended(&answer(api.suspend(key, secs(900))), secs(900));
+        suspended(&answer(api.suspensions().suspend(key, secs(900))), secs(900));
     }
     api.replace(plainly().everywhere().build().unwrap(), Inherit::Spent).unwrap();
-    suspended(&answer(api.suspend("ada", secs(60))), secs(60));
-    assert!(answer(api.release("bob")).is_allowed());
+    suspended(&answer(api.suspensions().suspend("ada", secs(60))), secs(60));
+    assert!(answer(api.suspensions().release("bob")).is_allowed());
     // A policy that says everywhere no longer asks about keys that are suspended so.
     api.replace(plainly().build().unwrap(), Inherit::Spent).unwrap();
     assert!(answer(api.peek("ada")).is_allowed());

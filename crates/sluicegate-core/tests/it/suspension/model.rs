@@ -147,23 +147,23 @@ fn follow(algorithm: Algorithm, terms: Terms, steps: &[Step]) -> Result<(), Test
             }
             Step::Suspend { key, lasts } => {
                 models.entry(key).or_default().until = now + lasts * 1_000_000;
-                let decision = answer(limiter.suspend(key, span(lasts)));
+                let decision = answer(limiter.suspensions().suspend(key, span(lasts)));
                 prop_assert_eq!(decision.outcome() == Outcome::Suspended, lasts > 0);
             }
             Step::Release { key } => {
                 models.insert(key, Model::default());
-                prop_assert!(answer(limiter.release(key)).outcome() != Outcome::Suspended);
+                prop_assert!(answer(limiter.suspensions().release(key)).outcome() != Outcome::Suspended);
             }
             Step::Peek { key } | Step::Check { key, .. } => {
                 let model = models.entry(key).or_default();
                 let (decision, expected) = match step {
-                    Step::Check { cost, .. } => (answer(limiter.check_cost(key, *cost)), *cost),
+                    Step::Check { cost, .. } => (answer(limiter.check(key).cost(*cost)), *cost),
                     _ => (answer(limiter.peek(key)), 0),
                 };
                 let mut until = (model.until > now).then_some(model.until);
                 if until.is_none() {
                     let plain = if expected > 0 {
-                        answer(oracle.check_cost(key, expected))
+                        answer(oracle.check(key).cost(expected))
                     } else {
                         answer(oracle.peek(key))
                     };

@@ -24,7 +24,7 @@ async fn a_suspension_that_cannot_be_read_is_decided_as_the_policy_says_of_an_ou
     ] {
         let scene = Scene::new(|builder| builder);
         let limiter = api(&scene, on_outage);
-        suspended(&limiter.suspend("ada", secs(1_800)).await.unwrap(), secs(1_800));
+        suspended(&limiter.suspensions().suspend("ada", secs(1_800)).await.unwrap(), secs(1_800));
         scene.mood(FAILS);
         for _ in 0..20 {
             let decision = now(limiter.check("bob"));
@@ -33,7 +33,10 @@ async fn a_suspension_that_cannot_be_read_is_decided_as_the_policy_says_of_an_ou
         let decision = now(limiter.check("ada"));
         assert_eq!(decision.outcome(), outcome, "{on_outage}");
         assert_eq!(decision.quotas().len(), 1);
-        assert!(limiter.suspend("eve", secs(60)).await.is_err(), "whoever suspends by hand has to know");
+        assert!(
+            limiter.suspensions().suspend("eve", secs(60)).await.is_err(),
+            "whoever suspends by hand has to know"
+        );
         scene.mood(WORKS);
         scene.advance(60);
         assert_eq!(now(limiter.check("ada")).outcome(), Outcome::Suspended, "{on_outage}");
@@ -49,7 +52,7 @@ async fn a_process_that_decides_alone_knows_its_own_suspensions_and_counts_with_
     let scene = Scene::new(|builder| builder.replicas(2));
     let policy = Policy::fixed_window("api", "2/d").suspend(4, "1h", "30min");
     let limiter = policy.on(&scene.store).unwrap();
-    suspended(&limiter.suspend("ada", secs(1_800)).await.unwrap(), secs(1_800));
+    suspended(&limiter.suspensions().suspend("ada", secs(1_800)).await.unwrap(), secs(1_800));
     scene.mood(FAILS);
     let ada = now(limiter.check("ada"));
     assert_eq!((ada.outcome(), ada.decided_by()), (Outcome::Suspended, DecidedBy::Fallback));
@@ -121,7 +124,7 @@ async fn a_suspension_that_the_store_knows_to_last_longer_is_left_as_it_is() {
     let policy = || Policy::fixed_window("api", "1/d").suspend(2, "1h", "30min");
     let (here, there) = (policy().on(&scene.store).unwrap(), policy().on(&other).unwrap());
     assert!(now(here.check("bob")).is_allowed());
-    suspended(&there.suspend("bob", secs(86_400)).await.unwrap(), secs(86_400));
+    suspended(&there.suspensions().suspend("bob", secs(86_400)).await.unwrap(), secs(86_400));
     scene.mood(FAILS);
     // This process does not know of it.
     let outcomes: Vec<_> = (0..2).map(|_| now(here.check("bob")).outcome()).collect();
@@ -186,17 +189,17 @@ async fn a_count_that_failed_is_made_once_under_the_terms_that_are_in_force_by_t
         // The key is suspended there; its count has failed, or is about to.
         limiter.replace(policy("9d").build().unwrap(), Inherit::Spent).unwrap();
         tokio::task::yield_now().await;
-        assert_eq!(limiter.strikes("bob").await.unwrap().unwrap().suspensions, 0);
+        assert_eq!(limiter.suspensions().strikes("bob").await.unwrap().unwrap().suspensions, 0);
         scene.mood(WORKS);
         // The first round may meet the charge that is still to fail.
         for _ in 0..3 {
             settled(&scene, &limiter).await;
         }
-        assert_eq!(limiter.strikes("bob").await.unwrap().unwrap().suspensions, 1);
+        assert_eq!(limiter.suspensions().strikes("bob").await.unwrap().unwrap().suspensions, 1);
         assert_eq!(scene.store.status().debts, 0);
         // Under the old terms it would be forgotten by now.
         scene.advance(3 * 86_400);
-        assert_eq!(limiter.strikes("bob").await.unwrap().unwrap().suspensions, 1);
+        assert_eq!(limiter.suspensions().strikes("bob").await.unwrap().unwrap().suspensions, 1);
     }
 }
 
@@ -211,11 +214,11 @@ async fn a_count_that_failed_is_made_whatever_the_store_says_of_the_next_suspens
     scene.mood(CHARGES_NOTHING_ALONE);
     settled(&scene, &here).await;
     scene.advance(7_200);
-    suspended(&there.suspend("bob", secs(86_400)).await.unwrap(), secs(86_400));
+    suspended(&there.suspensions().suspend("bob", secs(86_400)).await.unwrap(), secs(86_400));
     suspends_alone(&scene, &here);
     scene.mood(WORKS);
     settled(&scene, &here).await;
     assert_eq!(scene.store.status().debts, 0);
     assert_eq!(now(here.peek("bob")).retry_after(), Some(secs(86_340)), "by hand it was a day");
-    assert_eq!(here.strikes("bob").await.unwrap().unwrap().suspensions, 1);
+    assert_eq!(here.suspensions().strikes("bob").await.unwrap().unwrap().suspensions, 1);
 }

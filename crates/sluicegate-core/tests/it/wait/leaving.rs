@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::limiter::{Inherit, Turn};
-use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Key, MemoryStore, Policy, RateLimiter};
 use sluicegate_tests::random::Random;
 use sluicegate_tests::time::Paused;
@@ -26,9 +26,8 @@ fn one_a_second(store: &MemoryStore) -> RateLimiter {
 /// A turn under all of these, with a cost for each.
 async fn turn(under: &[(&RateLimiter, u64)]) -> Option<Turn> {
     let ada = Key::from("ada");
-    let mode = Some(Mode::Reserve { longest: LONGEST });
-    let asks = under.iter().map(|(limiter, cost)| (*limiter, &ada, *cost, mode));
-    let decision = RateLimiter::decide_all(asks).await.unwrap();
+    let checks = under.iter().map(|(limiter, cost)| limiter.check(&ada).cost(*cost).reserve(LONGEST));
+    let decision = check_all(checks).await.unwrap();
     let limits = under.iter().map(|(limiter, cost)| ((*limiter).clone(), ada.clone(), *cost));
     if decision.is_allowed() { Some(Turn::new(decision, limits)) } else { Turn::left(limits, LONGEST) }
 }
@@ -90,7 +89,7 @@ fn a_race_of_taking_and_leaving_gives_no_turn_twice() {
                     let _in = handle.enter();
                     let (mut random, mut mine) = (Random::new(seed * 4 + thread), Vec::new());
                     for _ in 0..12 {
-                        let decision = limiter.reserve("ada", 1, LONGEST).now().unwrap().unwrap();
+                        let decision = limiter.check("ada").reserve(LONGEST).now().unwrap().unwrap();
                         mine.push(Turn::new(decision, [(limiter.clone(), "ada".into(), 1)]));
                         if random.below(2) == 0 {
                             let leaves = random.index(mine.len());
@@ -157,7 +156,7 @@ async fn a_request_that_moved_up_gives_back_what_it_has_used() {
     assert_eq!(used.spent_us() - start, 1_000_000);
     let mut receipt = used.take_receipt(0).unwrap();
     assert_eq!(receipt.at_us() - start, 1_000_000);
-    let _ = limiter.refund_of(&mut receipt, "ada", 1).await.unwrap();
+    let _ = limiter.refund("ada", 1).of(&mut receipt).await.unwrap();
     let third = third.await.spent_us() - start;
     assert_eq!(third, 2_000_000);
     assert!(!limiter.check("ada").await.unwrap().is_allowed(), "one a second, whatever came back");
@@ -202,7 +201,7 @@ async fn most_of_the_limit_is_used_where_most_requests_leave() {
             // Three times what the limit lets pass, in requests of one to three units.
             for _ in 0..1 + second % 2 {
                 let cost = 1 + random.below(3);
-                let decision = limiter.reserve("ada", cost, secs(20)).await.unwrap();
+                let decision = limiter.check("ada").cost(cost).reserve(secs(20)).await.unwrap();
                 let limit = [(limiter.clone(), Key::from("ada"), cost)];
                 let turn = match decision.is_allowed() {
                     true => Some(Turn::new(decision, limit)),

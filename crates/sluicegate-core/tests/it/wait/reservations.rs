@@ -96,11 +96,11 @@ impl Line {
         match step {
             Step::Advance(span) => self.clock.advance(us(span)),
             Step::Spend(cost) => {
-                let decision = answer(self.limiter.check_cost("k", cost));
+                let decision = answer(self.limiter.check("k").cost(cost));
                 self.admit(&decision, cost, false);
             }
             Step::Reserve { cost, longest } => {
-                let ask = |line: &Self| answer(line.limiter.reserve("k", cost, us(longest)));
+                let ask = |line: &Self| answer(line.limiter.check("k").cost(cost).reserve(us(longest)));
                 let mut decision = ask(self);
                 if let Some(wait) = decision.retry_after() {
                     // A refused reservation says from when on it is granted, to the microsecond.
@@ -154,8 +154,8 @@ impl Line {
 
 /// Spends all there is at [`START`], and reserves what comes next; says how long it takes.
 fn next_turn(limiter: &RateLimiter) -> Duration {
-    let _ = answer(limiter.check_cost("k", 5));
-    let turn = answer(limiter.reserve("k", 1, secs(3_600)));
+    let _ = answer(limiter.check("k").cost(5));
+    let turn = answer(limiter.check("k").reserve(secs(3_600)));
     assert!(turn.is_allowed());
     turn.delay()
 }
@@ -173,7 +173,7 @@ fn a_turn_given_back_is_the_next_ones() {
         let turn = next_turn(&limiter);
         assert!(turn > secs(0), "{algorithm}");
         let _ = answer(limiter.refund("k", 1));
-        assert_eq!(answer(limiter.reserve("k", 1, secs(3_600))).delay(), turn, "{algorithm}");
+        assert_eq!(answer(limiter.check("k").reserve(secs(3_600))).delay(), turn, "{algorithm}");
     }
 }
 
@@ -197,14 +197,14 @@ fn a_turn_given_back_does_not_empty_the_window_before_it() {
 fn turns_given_back_leave_a_log_as_it_was_before_them() {
     let (store, _) = store();
     let limiter = limiter(&store, "turns", Algorithm::SlidingLog, Quota::per_minute(3));
-    let _ = answer(limiter.check_cost("k", 2));
+    let _ = answer(limiter.check("k").cost(2));
     for turn in [60, 120] {
-        assert_eq!(answer(limiter.reserve("k", 3, secs(3_600))).delay(), secs(turn));
+        assert_eq!(answer(limiter.check("k").cost(3).reserve(secs(3_600))).delay(), secs(turn));
     }
     let _ = answer(limiter.refund("k", 3));
     let refunded = answer(limiter.refund("k", 3));
     assert_eq!((refunded.remaining(), refunded.reset_after()), (1, secs(60)));
-    assert_eq!(answer(limiter.peek_cost("k", 3)).retry_after(), Some(secs(60)));
+    assert_eq!(answer(limiter.peek("k").cost(3)).retry_after(), Some(secs(60)));
 }
 
 /// Where a window's units are worth less than a microsecond each, the turn is two windows away, and the counter then
@@ -213,8 +213,8 @@ fn turns_given_back_leave_a_log_as_it_was_before_them() {
 fn a_turn_given_back_two_windows_ahead_does_not_empty_the_counter() {
     let (store, _) = store();
     let limiter = limiter(&store, "turns", Algorithm::SlidingCounter, Quota::new(2_000, us(1_000)));
-    let _ = answer(limiter.check_cost("k", 2_000));
-    let turn = answer(limiter.reserve("k", 2_000, secs(1)));
+    let _ = answer(limiter.check("k").cost(2_000));
+    let turn = answer(limiter.check("k").cost(2_000).reserve(secs(1)));
     assert_eq!(turn.delay(), us(2_000));
     let _ = answer(limiter.refund("k", 2_000));
     assert_eq!(answer(limiter.check("k")).outcome(), Outcome::Denied);
@@ -243,7 +243,7 @@ fn a_waiting_policy_reserves_in_all_its_quotas_for_the_last_turn() {
     // Three a minute from rest, a second apart; then one in twenty seconds each.
     assert_eq!(delays, [0, 1, 2, 20, 40]);
     clock.advance(secs(41));
-    let spent = answer(RateLimiter::decide_all([(&policy, &"k".into(), 1, Some(Mode::Spend))]));
+    let spent = answer(policy.check("k").mode(Mode::Spend));
     assert_eq!(spent.retry_after(), Some(secs(19)));
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use sluicegate_core::algorithm::{Anchor, Drain, Refill};
 use sluicegate_core::clock::Clock;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::limiter::{Inherit, Receipt, Turn};
-use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Decision, Key, MemoryStore, Policy, Quota, RateLimiter, Store};
 use sluicegate_tests::around::instance;
 use sluicegate_tests::random::Random;
@@ -102,12 +102,11 @@ impl World {
         let limits: &[usize] = [&[0][..], &[0], &[1], &[0, 1]][self.random.index(4)];
         let costs: Vec<u64> = limits.iter().map(|_| [1, 1, 1, 2][self.random.index(4)]).collect();
         let longest = Duration::from_secs(60);
-        let mode = Mode::Reserve { longest };
         let limiters = &self.limiters[instance];
         let k = Key::from(key);
-        let asks = limits.iter().zip(&costs).map(|(limit, cost)| (&limiters[*limit], &k, *cost, Some(mode)));
+        let checks = limits.iter().zip(&costs).map(|(limit, cost)| limiters[*limit].check(&k).cost(*cost));
         tokio::time::advance(us(1)).await;
-        let decision = RateLimiter::decide_all(asks).await.unwrap();
+        let decision = check_all(checks.map(|check| check.reserve(longest))).await.unwrap();
         let under =
             limits.iter().zip(&costs).map(|(limit, cost)| (limiters[*limit].clone(), k.clone(), *cost));
         if !decision.is_allowed() {
@@ -164,7 +163,7 @@ impl World {
         let (life, at, mut receipt) = self.receipts.swap_remove(which);
         let ((limit, key), _) = life;
         let cost = receipt.cost();
-        let _ = self.limiters[0][limit].refund_of(&mut receipt, key, cost).await.unwrap();
+        let _ = self.limiters[0][limit].refund(key, cost).of(&mut receipt).await.unwrap();
         // As if it had never been: no more than that can come back.
         let gone = self.gone.get_mut(&life).unwrap();
         let place = gone.iter().position(|spent| *spent == (at, cost)).unwrap();

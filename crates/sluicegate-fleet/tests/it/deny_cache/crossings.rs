@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Key, Outcome, Policy, RateLimiter};
@@ -33,20 +34,20 @@ fn a_refused_key_costs_no_call_until_its_retry() {
 fn a_lower_cost_is_asked_and_a_higher_one_refused_with_a_wait_of_its_own() {
     let scene = Scene::new();
     let api = Policy::gcra("api", "10/s").on(&scene.cache).unwrap();
-    assert!(answer(api.check_cost("ada", 8)).is_allowed());
-    let refused = answer(api.check_cost("ada", 4));
+    assert!(answer(api.check("ada").cost(8)).is_allowed());
+    let refused = answer(api.check("ada").cost(4));
     assert_eq!(
         (refused.decided_by(), refused.retry_after()),
         (DecidedBy::Cache, Some(Duration::from_millis(200)))
     );
-    let refused = answer(api.check_cost("ada", 5));
+    let refused = answer(api.check("ada").cost(5));
     assert_eq!(
         (refused.decided_by(), refused.retry_after()),
         (DecidedBy::Cache, Some(Duration::from_millis(300)))
     );
-    assert_eq!(answer(api.check_cost("ada", 11)).outcome(), Outcome::Impossible);
+    assert_eq!(answer(api.check("ada").cost(11)).outcome(), Outcome::Impossible);
     assert_eq!(scene.calls(), 1);
-    assert!(answer(api.check_cost("ada", 2)).is_allowed());
+    assert!(answer(api.check("ada").cost(2)).is_allowed());
     assert_eq!(scene.calls(), 2);
 }
 
@@ -55,25 +56,25 @@ fn a_cost_that_never_fits_is_impossible_again_without_a_call() {
     let scene = Scene::new();
     let api = Policy::gcra("api", "10/s").on(&scene.cache).unwrap();
     for _ in 0..3 {
-        let never = answer(api.check_cost("ada", 11));
+        let never = answer(api.check("ada").cost(11));
         assert_eq!((never.outcome(), never.retry_after()), (Outcome::Impossible, None));
     }
     assert_eq!(scene.calls(), 1);
-    assert!(answer(api.check_cost("ada", 10)).is_allowed());
+    assert!(answer(api.check("ada").cost(10)).is_allowed());
 }
 
 #[test]
 fn what_is_reported_through_it_is_seen_at_once() {
     let scene = Scene::new();
     let api = Policy::gcra("api", "5/h").on(&scene.cache).unwrap();
-    let mut receipt = answer(api.check_cost("eve", 5)).take_receipt(0).unwrap();
+    let mut receipt = answer(api.check("eve").cost(5)).take_receipt(0).unwrap();
     assert!(!answer(api.check("eve")).is_allowed());
-    _ = answer(api.refund_of(&mut receipt, "eve", 2));
-    assert!(answer(api.check_cost("eve", 2)).is_allowed());
+    _ = answer(api.refund("eve", 2).of(&mut receipt));
+    assert!(answer(api.check("eve").cost(2)).is_allowed());
 
     let exhaust = || {
         _ = answer(api.reset("ada"));
-        assert!(answer(api.check_cost("ada", 5)).is_allowed());
+        assert!(answer(api.check("ada").cost(5)).is_allowed());
         assert!(!answer(api.check("ada")).is_allowed());
     };
     exhaust();
@@ -87,13 +88,13 @@ fn what_is_reported_through_it_is_seen_at_once() {
 
     exhaust();
     api.replace(Policy::gcra("api", "7/h").build().unwrap(), Inherit::Spent).unwrap();
-    assert!(answer(api.check_cost("ada", 2)).is_allowed());
+    assert!(answer(api.check("ada").cost(2)).is_allowed());
     api.replace(Policy::gcra("api", "5/h").build().unwrap(), Inherit::Reset).unwrap();
-    assert!(answer(api.check_cost("ada", 5)).is_allowed(), "nothing of the old one is known");
+    assert!(answer(api.check("ada").cost(5)).is_allowed(), "nothing of the old one is known");
 
     assert!(!answer(api.check("ada")).is_allowed());
     api.reset_all().unwrap();
-    assert!(answer(api.check_cost("ada", 5)).is_allowed(), "nor of the time before");
+    assert!(answer(api.check("ada").cost(5)).is_allowed(), "nor of the time before");
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn a_request_that_one_limit_refuses_never_reaches_the_store_and_others_are_not_h
         Policy::gcra("user", "9/min").on(&scene.cache).unwrap(),
     );
     let (home, ada) = (Key::from("198.51.100.7"), Key::from("ada"));
-    let both = || answer(RateLimiter::check_all([(&user, &ada, 1), (&address, &home, 1)]));
+    let both = || answer(check_all([user.check(&ada), address.check(&home)]));
     assert!(both().is_allowed());
     let calls = scene.calls();
     for _ in 0..5 {
@@ -152,15 +153,15 @@ fn asks_of_one_call_for_one_bucket_say_nothing_about_one_alone() {
     let scene = Scene::new();
     let api = Policy::gcra("api", "5/h").on(&scene.cache).unwrap();
     let ada = Key::from("ada");
-    assert!(!answer(RateLimiter::check_all([(&api, &ada, 3), (&api, &ada, 3)])).is_allowed());
-    assert!(answer(api.check_cost("ada", 3)).is_allowed());
+    assert!(!answer(check_all([api.check(&ada).cost(3), api.check(&ada).cost(3)])).is_allowed());
+    assert!(answer(api.check("ada").cost(3)).is_allowed());
 }
 
 #[test]
 fn a_turn_that_comes_in_time_is_given_although_a_spend_is_refused() {
     let scene = Scene::new();
     let calls = Policy::gcra("calls", "1/s burst 1").on(&scene.cache).unwrap();
-    let reserve = |ms| answer(calls.reserve("ada", 1, Duration::from_millis(ms)));
+    let reserve = |ms| answer(calls.check("ada").reserve(Duration::from_millis(ms)));
     assert!(answer(calls.check("ada")).is_allowed());
     assert!(!answer(calls.check("ada")).is_allowed());
     assert_eq!(reserve(1_000).delay(), Duration::from_secs(1));
@@ -178,11 +179,11 @@ fn a_turn_that_comes_in_time_is_given_although_a_spend_is_refused() {
 fn a_turn_that_is_given_up_ends_the_refusal_of_others() {
     let scene = Scene::new();
     let calls = Policy::gcra("calls", "1/s burst 1").on(&scene.cache).unwrap();
-    let reserve = || answer(calls.reserve("ada", 1, Duration::from_secs(1)));
+    let reserve = || answer(calls.check("ada").reserve(Duration::from_secs(1)));
     assert!(answer(calls.check("ada")).is_allowed());
     let mut receipt = reserve().take_receipt(0).unwrap();
     assert!(!reserve().is_allowed());
-    assert!(answer(calls.refund_of(&mut receipt, "ada", 1)).is_allowed());
+    assert!(answer(calls.refund("ada", 1).of(&mut receipt)).is_allowed());
     assert!(reserve().is_allowed());
 }
 
@@ -190,14 +191,14 @@ fn a_turn_that_is_given_up_ends_the_refusal_of_others() {
 fn as_much_as_there_is_is_refused_when_there_is_nothing() {
     let scene = Scene::new();
     let rows = Policy::gcra("rows", "10/s").on(&scene.cache).unwrap();
-    assert_eq!(answer(rows.check_up_to("ada", 80)).granted(), Some(10));
-    let refused = answer(rows.check_up_to("ada", 80));
+    assert_eq!(answer(rows.check("ada").up_to(80)).granted(), Some(10));
+    let refused = answer(rows.check("ada").up_to(80));
     assert_eq!(
         (refused.decided_by(), refused.retry_after()),
         (DecidedBy::Cache, Some(Duration::from_millis(100)))
     );
     scene.advance_ms(100);
-    assert_eq!(answer(rows.check_up_to("ada", 80)).granted(), Some(1));
+    assert_eq!(answer(rows.check("ada").up_to(80)).granted(), Some(1));
 }
 
 #[test]
@@ -214,7 +215,7 @@ fn each_refusal_counts_towards_a_suspension_and_a_released_key_is_free_at_once()
     let [cached, plain] = limiters.each_ref().map(outcomes);
     assert_eq!(cached, plain);
     assert_eq!(cached[5], Outcome::Suspended);
-    _ = tokio_test_block(limiters[0].release("ada"));
+    _ = tokio_test_block(limiters[0].suspensions().release("ada"));
     scene.clock.advance(Duration::from_secs(60));
     assert!(answer(limiters[0].check("ada")).is_allowed());
 }
@@ -245,16 +246,16 @@ fn a_suspended_key_costs_no_call_while_that_is_known() {
     assert_eq!(flood(), 1);
     assert_eq!(answer(api.check("ada")).retry_after(), Some(Duration::from_secs(30 * 60 - 122)));
     assert!(answer(api.check("eve")).is_allowed());
-    _ = tokio_test_block(elsewhere.release("ada"));
+    _ = tokio_test_block(elsewhere.suspensions().release("ada"));
     assert_eq!(flood(), 0, "another instance has released it");
     scene.advance_ms(2_000);
     assert!(answer(api.check("ada")).is_allowed());
     assert_eq!(
-        tokio_test_block(api.suspend("ada", Duration::from_secs(600))).unwrap().outcome(),
+        tokio_test_block(api.suspensions().suspend("ada", Duration::from_secs(600))).unwrap().outcome(),
         Outcome::Suspended
     );
     assert_eq!(flood(), 1);
-    _ = tokio_test_block(api.release("ada"));
+    _ = tokio_test_block(api.suspensions().release("ada"));
     scene.advance_ms(60_000);
     assert!(answer(api.check("ada")).is_allowed(), "it was released here");
 }
@@ -295,18 +296,18 @@ fn a_policy_that_counts_refused_requests_is_asked_each_time_and_so_is_a_request_
     let counting = Policy::gcra("counting", "5/min").count_rejected().on(&scene.cache).unwrap();
     let plain = Policy::gcra("plain", "1/min").on(&scene.cache).unwrap();
     let ada = Key::from("ada");
-    assert!(answer(counting.check_cost(&ada, 5)).is_allowed());
+    assert!(answer(counting.check(&ada).cost(5)).is_allowed());
     for _ in 0..3 {
         let refused = answer(counting.check(&ada));
         assert_eq!((refused.is_allowed(), refused.decided_by()), (false, DecidedBy::Store));
     }
     assert_eq!(scene.calls(), 4);
     scene.advance_ms(12_000);
-    assert!(!answer(counting.check_cost(&ada, 2)).is_allowed(), "it has spent what had come back");
+    assert!(!answer(counting.check(&ada).cost(2)).is_allowed(), "it has spent what had come back");
     assert!(!answer(counting.check(&ada)).is_allowed());
 
     let (eve, calls) = (Key::from("eve"), scene.calls());
-    let both = || answer(RateLimiter::check_all([(&plain, &eve, 1), (&counting, &eve, 1)]));
+    let both = || answer(check_all([plain.check(&eve), counting.check(&eve)]));
     assert!(both().is_allowed() && !both().is_allowed() && !both().is_allowed());
     assert_eq!(scene.calls() - calls, 3, "the refusals of the one count under the other");
 }
@@ -318,16 +319,16 @@ fn a_newcomer_is_told_a_wait_after_which_it_passes_and_a_reset_makes_a_newcomer_
     let api = Policy::gcra("api", "60/min start 10").on(&scene.cache).unwrap();
     for _ in 0..2 {
         // A look makes nobody known, and its refusal is nobody else's.
-        assert!(!answer(api.peek_cost("ada", 11)).is_allowed());
+        assert!(!answer(api.peek("ada").cost(11)).is_allowed());
         scene.advance_ms(300);
-        let refused = answer(api.check_cost("ada", 11));
+        let refused = answer(api.check("ada").cost(11));
         assert_eq!(
             (refused.retry_after(), refused.decided_by()),
             (Some(Duration::from_secs(1)), DecidedBy::Store)
         );
-        assert_eq!(answer(api.check_cost("ada", 11)).decided_by(), DecidedBy::Cache);
+        assert_eq!(answer(api.check("ada").cost(11)).decided_by(), DecidedBy::Cache);
         scene.advance_ms(1_000);
-        assert!(answer(api.check_cost("ada", 11)).is_allowed());
+        assert!(answer(api.check("ada").cost(11)).is_allowed());
         assert!(!answer(api.check("ada")).is_allowed());
         assert_eq!(answer(api.reset("ada")).remaining(), 10);
     }

@@ -65,7 +65,7 @@ impl Gated {
     async fn refused(quota: &str) -> Self {
         let gated = Self::new(quota);
         let spent =
-            answer(gated.direct.check_cost("ada", gated.limiter.policy().quotas()[0].rule().capacity()));
+            answer(gated.direct.check("ada").cost(gated.limiter.policy().quotas()[0].rule().capacity()));
         assert!(spent.is_allowed());
         gated.gate.add_permits(1);
         assert!(!gated.limiter.check("ada").await.unwrap().is_allowed());
@@ -78,7 +78,7 @@ impl Gated {
     }
 
     fn check(&self) -> JoinHandle<Result<Decision, StoreError>> {
-        tokio::spawn(self.limiter.check("ada"))
+        tokio::spawn(self.limiter.check("ada").start())
     }
 
     fn checks(&self, count: usize) -> Vec<JoinHandle<Result<Decision, StoreError>>> {
@@ -156,14 +156,14 @@ async fn a_probe_that_fails_leaves_the_others_to_the_store() {
 async fn a_caller_that_hangs_up_leaves_its_refusal_behind_and_nobody_waiting() {
     let gated = Gated::refused("1/min").await;
     gated.clock.advance(Duration::from_secs(1));
-    drop(gated.limiter.check("ada"));
+    drop(gated.limiter.check("ada").start());
     let waits = gated.check();
     settle().await;
     assert_eq!(gated.calls(), 2, "the probe goes on without its caller");
     gated.gate.add_permits(1);
     assert!(!waits.await.unwrap().unwrap().is_allowed());
     for _ in 0..10 {
-        drop(gated.limiter.check("ada"));
+        drop(gated.limiter.check("ada").start());
     }
     assert_eq!(gated.calls(), 2);
 }
@@ -174,7 +174,7 @@ async fn a_caller_that_hangs_up_while_it_waits_asks_nevertheless() {
     gated.clock.advance(Duration::from_secs(1));
     let probe = gated.check();
     settle().await;
-    drop(gated.limiter.check("ada"));
+    drop(gated.limiter.check("ada").start());
     gated.gate.add_permits(2);
     settle().await;
     assert!(probe.await.unwrap().unwrap().is_allowed());
@@ -220,7 +220,7 @@ async fn refusals_that_are_on_their_way_when_other_keys_are_reset_are_kept() {
     let mut refused = Vec::new();
     for key in keys.clone() {
         assert!(answer(gated.direct.check(key)).is_allowed());
-        refused.push(tokio::spawn(gated.limiter.check(key)));
+        refused.push(tokio::spawn(gated.limiter.check(key).start()));
     }
     settle().await;
     for other in 1_000_u64..2_000 {
@@ -241,7 +241,7 @@ async fn a_probe_of_one_key_keeps_nobody_else_waiting() {
     gated.clock.advance(Duration::from_secs(1));
     let probe = gated.check();
     settle().await;
-    let other = tokio::spawn(gated.limiter.check("eve"));
+    let other = tokio::spawn(gated.limiter.check("eve").start());
     settle().await;
     assert_eq!(gated.calls(), 3);
     gated.gate.add_permits(2);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Key, Policy, RateLimiter};
+use sluicegate_core::{Key, Policy};
 use sluicegate_fleet::{DenyCache, Leased};
 use sluicegate_tests::memory::{answer, store_on};
 use sluicegate_tests::time::on_the_hour;
@@ -55,9 +56,9 @@ fn what_several_limits_are_refused_together_leaves_units_that_are_held_for_one()
         held = leased.status().held;
     }
     let elsewhere = Policy::fixed_window("user", "1000/h").on(&memory).unwrap();
-    assert!(answer(elsewhere.check_up_to("ada", 1_000)).is_allowed());
+    assert!(answer(elsewhere.check("ada").up_to(1_000)).is_allowed());
     let [ada, search] = ["ada", "/search"].map(Key::from);
-    let both = || answer(RateLimiter::check_all([(&user, &ada, 1), (&route, &search, 1)]));
+    let both = || answer(check_all([user.check(&ada), route.check(&search)]));
     assert_eq!([both().decided_by(), both().decided_by()], [DecidedBy::Store, DecidedBy::Cache]);
     for _ in 0..held {
         let alone = answer(user.check("ada"));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, QuotaStatus, judge};
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{Decision, Key, MemoryStore, Policy, RateLimiter, Store};
@@ -66,8 +67,8 @@ fn a_provisional_refusal_is_not_kept_however_it_was_asked_for() {
     type Asks = fn(&RateLimiter) -> Decision;
     let ways: [Asks; 4] = [
         |api| answer(api.check("ada")),
-        |api| answer(api.check_up_to("ada", 3)),
-        |api| answer(RateLimiter::check_all([(api, &Key::from("ada"), 1), (api, &Key::from("eve"), 1)])),
+        |api| answer(api.check("ada").up_to(3)),
+        |api| answer(check_all([api.check(&Key::from("ada")), api.check(&Key::from("eve"))])),
         |api| {
             let (keys, mut answers) = ([Key::from("ada"), Key::from("eve")], Vec::new());
             api.check_many(keys.iter().map(|key| (key, 1)), |decision| answers.push(answer(decision)));
@@ -114,9 +115,9 @@ fn what_is_certain_is_kept_beside_it() {
     let held = Held::new(2);
     let of = Policy::gcra("api", "2/h").and("3/d").build().unwrap();
     let api = RateLimiter::new(held.cache(), of.clone()).unwrap();
-    assert_eq!(answer(api.check_cost("bob", 3)).decided_by(), DecidedBy::Store);
-    assert_eq!(answer(api.check_cost("bob", 3)).decided_by(), DecidedBy::Cache, "three never fit in two");
-    assert!(answer(api.check_cost("ada", 2)).is_allowed());
+    assert_eq!(answer(api.check("bob").cost(3)).decided_by(), DecidedBy::Store);
+    assert_eq!(answer(api.check("bob").cost(3)).decided_by(), DecidedBy::Cache, "three never fit in two");
+    assert!(answer(api.check("ada").cost(2)).is_allowed());
     assert_eq!(
         answer(api.check("ada")).decided_by(),
         DecidedBy::Store,
@@ -135,7 +136,7 @@ fn of_a_request_with_two_limits_only_the_certain_refusal_is_kept() {
     let [outer, inner] = [policy("outer", "1/h"), policy("inner", "2/h")]
         .map(|policy| RateLimiter::new(&cache, policy).unwrap());
     let ada = Key::from("ada");
-    let both = || answer(RateLimiter::check_all([(&outer, &ada, 1), (&inner, &ada, 1)]));
+    let both = || answer(check_all([outer.check(&ada), inner.check(&ada)]));
     assert!(both().is_allowed());
     assert_eq!(both().decided_by(), DecidedBy::Store);
     assert!(answer(inner.check("ada")).is_allowed());
@@ -151,7 +152,7 @@ fn shards_and_leases_hand_it_on() {
         Sharded::builder(Arc::clone(&held.store), 2).policy("api").build().unwrap().into();
     let of = policy("api", "10/h");
     let api = RateLimiter::new(DenyCache::new(sharded), of).unwrap();
-    assert!(answer(api.check_cost("ada", 10)).is_allowed());
+    assert!(answer(api.check("ada").cost(10)).is_allowed());
     for _ in 0..2 {
         let refused = answer(api.check("ada"));
         assert_eq!((refused.is_allowed(), refused.decided_by()), (false, DecidedBy::Store));

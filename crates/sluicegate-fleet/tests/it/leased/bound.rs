@@ -76,7 +76,7 @@ fn play(policy: &Policy, steps: &[Step]) -> Played {
         match *step {
             Step::Spend { instance, times, cost } => {
                 for _ in 0..times {
-                    let mut decision = answer(instances[instance].1.check_cost("ada", cost));
+                    let mut decision = answer(instances[instance].1.check("ada").cost(cost));
                     if decision.is_allowed() {
                         receipts.push((admitted.len(), decision.take_receipt(0).unwrap()));
                         admitted.push((clock.now_us(), cost));
@@ -86,7 +86,7 @@ fn play(policy: &Policy, steps: &[Step]) -> Played {
             Step::Refund { instance } => {
                 if let Some((index, mut receipt)) = receipts.pop() {
                     let cost = receipt.cost();
-                    drop(answer(instances[instance].1.refund_of(&mut receipt, "ada", cost)));
+                    drop(answer(instances[instance].1.refund("ada", cost).of(&mut receipt)));
                     admitted[index].1 = 0;
                 }
             }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{Key, Policy, RateLimiter};
+use sluicegate_core::{Key, Policy};
 use sluicegate_fleet::Sharded;
 use sluicegate_fleet::leased::{Batch, Leased, LeasedBuilder};
 use sluicegate_resilient::Resilient;
@@ -81,7 +82,7 @@ fn the_batch_follows_the_rate_of_the_key_and_is_one_unit_near_the_limit() {
         let scene = Scene::new();
         let limiter = scene.limiter(Policy::fixed_window("api", "1000/h"));
         let other = Policy::fixed_window("api", "1000/h").on(scene.another()).unwrap();
-        assert!(spent_before == 0 || answer(other.check_cost("ada", spent_before)).is_allowed());
+        assert!(spent_before == 0 || answer(other.check("ada").cost(spent_before)).is_allowed());
         let mut most = 0;
         for _ in 0..per_second * 5 {
             drop(answer(limiter.check("ada")));
@@ -101,7 +102,7 @@ fn each_cost_of_a_quota_and_each_quota_is_held_for_itself() {
     let scene = Scene::new();
     let limiter = scene.limiter(Policy::gcra("api", "100000/h").and("1000/s"));
     for _ in 0..50 {
-        drop(answer(limiter.check_cost("ada", 3)));
+        drop(answer(limiter.check("ada").cost(3)));
         scene.clock.advance(10 * MS);
     }
     let status = scene.store.status();
@@ -119,7 +120,7 @@ fn a_request_with_several_limits_is_decided_here_if_all_of_them_are_held() {
         scene.limiter(Policy::sliding_counter("route", "10000/min")),
     );
     let [ada, grace, search] = ["ada", "grace", "/search"].map(Key::from);
-    let both = || answer(RateLimiter::check_all([(&user, &ada, 1), (&route, &search, 2)]));
+    let both = || answer(check_all([user.check(&ada), route.check(&search).cost(2)]));
     let mut local = 0;
     for _ in 0..200 {
         let decision = both();
@@ -130,7 +131,7 @@ fn a_request_with_several_limits_is_decided_here_if_all_of_them_are_held() {
     assert!(local > 150, "{local}");
     assert_eq!(scene.store.status().local, local, "a request counts once");
     // The user is not held, so that the store decides all of it.
-    let other = answer(RateLimiter::check_all([(&user, &grace, 1), (&route, &search, 2)]));
+    let other = answer(check_all([user.check(&grace), route.check(&search).cost(2)]));
     assert_eq!((other.decided_by(), other.quotas().len()), (DecidedBy::Store, 2));
 }
 
@@ -143,7 +144,7 @@ fn a_limit_that_refuses_costs_the_others_nothing_that_is_held() {
     assert!(answer(narrow.check("ada")).is_allowed());
     let held = scene.store.status().held;
     let ada = Key::from("ada");
-    let refused = answer(RateLimiter::check_all([(&wide, &ada, 1), (&narrow, &ada, 1)]));
+    let refused = answer(check_all([wide.check(&ada), narrow.check(&ada)]));
     assert!(!refused.is_allowed());
     assert_eq!(scene.store.status().held, held);
 }
@@ -171,12 +172,12 @@ fn no_lease_is_smaller_than_the_cost_of_a_request() {
     let scene = Scene::new();
     let limiter = scene.limiter(Policy::gcra("api", "100/min"));
     for _ in 0..3 {
-        let decision = answer(limiter.check_cost("ada", 30));
+        let decision = answer(limiter.check("ada").cost(30));
         assert!(decision.is_allowed(), "{decision:?}");
         scene.clock.advance(Duration::from_secs(1));
     }
     let wide = scene.limiter(Policy::gcra("wide", "1000/min"));
-    let local = |_: &u64| answer(wide.check_cost("ada", 30)).decided_by() == DecidedBy::Lease;
+    let local = |_: &u64| answer(wide.check("ada").cost(30)).decided_by() == DecidedBy::Lease;
     assert!((0..30).filter(local).count() > 5);
     assert_eq!(scene.store.status().held % 30, 0, "{:?}", scene.store.status());
 }

@@ -80,11 +80,11 @@ fn a_peek_is_what_the_store_says_and_what_is_held() {
     // Another instance has taken all that the store had; what is held here is still to be spent.
     let other = Policy::fixed_window("api", "1000/h").on(scene.another()).unwrap();
     let left = answer(other.peek("ada")).remaining();
-    assert!(answer(other.check_cost("ada", left)).is_allowed());
+    assert!(answer(other.check("ada").cost(left)).is_allowed());
     assert!(!answer(other.peek("ada")).is_allowed());
     let look = answer(limiter.peek("ada"));
     assert_eq!((look.is_allowed(), look.remaining()), (true, scene.store.status().held));
-    assert!(!answer(limiter.peek_cost("ada", look.remaining() + 1)).is_allowed());
+    assert!(!answer(limiter.peek("ada").cost(look.remaining() + 1)).is_allowed());
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn reset_all_drops_what_is_held_of_every_key() {
     lease(&limiter, "bob");
     limiter.reset_all().unwrap();
     assert_eq!(scene.store.status().held, 0);
-    let decision = answer(limiter.check_cost("ada", 1_000));
+    let decision = answer(limiter.check("ada").cost(1_000));
     assert_eq!((decision.is_allowed(), decision.decided_by()), (true, DecidedBy::Store));
 }
 
@@ -166,12 +166,12 @@ fn a_refund_of_a_unit_that_was_spent_here_never_lowers_the_bucket_below_the_leas
     let before = left("before");
     let mut receipt = decision.take_receipt(0).expect("it has spent a unit");
     assert_eq!((receipt.decided_by(), receipt.cost()), (DecidedBy::Lease, 1));
-    drop(answer(limiter.refund_of(&mut receipt, "ada", 1)));
+    drop(answer(limiter.refund("ada", 1).of(&mut receipt)));
     assert_eq!(left("while the lease is out"), before);
     // Behind the lease there is something to take the place of.
-    assert!(answer(plain.check_cost("ada", 10)).is_allowed());
+    assert!(answer(plain.check("ada").cost(10)).is_allowed());
     let mut decision = answer(limiter.check("ada"));
-    drop(answer(limiter.refund_of(&mut decision.take_receipt(0).unwrap(), "ada", 1)));
+    drop(answer(limiter.refund("ada", 1).of(&mut decision.take_receipt(0).unwrap())));
     assert_eq!(left("after"), before - 9);
 }
 
@@ -182,9 +182,9 @@ fn a_refund_counts_the_time_since_the_spend() {
     lease(&limiter, "ada");
     let mut decision = answer(limiter.check("ada"));
     scene.clock.advance(Duration::from_secs(60));
-    assert!(answer(limiter.check_cost("ada", 10)).is_allowed());
+    assert!(answer(limiter.check("ada").cost(10)).is_allowed());
     let before = answer(limiter.peek("ada")).remaining();
-    drop(answer(limiter.refund_of(&mut decision.take_receipt(0).unwrap(), "ada", 1)));
+    drop(answer(limiter.refund("ada", 1).of(&mut decision.take_receipt(0).unwrap())));
     assert_eq!(answer(limiter.peek("ada")).remaining(), before, "its window has ended");
 }
 
@@ -254,9 +254,9 @@ fn a_replacement_by_a_policy_whose_keys_start_short_ends_leases_and_keeps_the_bo
     assert_eq!(held(&scene), 0);
     let left = answer(limiter.peek("ada")).remaining();
     assert!(left <= 1_000 - passed, "{left} left of 1,000, {passed} passed");
-    assert!(answer(limiter.check_cost("ada", left)).is_allowed(), "a key that is known is no newcomer");
+    assert!(answer(limiter.check("ada").cost(left)).is_allowed(), "a key that is known is no newcomer");
     assert!(!answer(limiter.check("ada")).is_allowed());
-    assert!(!answer(limiter.check_cost("eve", 11)).is_allowed());
+    assert!(!answer(limiter.check("eve").cost(11)).is_allowed());
     assert_eq!(spend(&limiter, "eve", 10), 0);
     replace("1000/min");
     assert!(scene.store.unleased().is_empty());

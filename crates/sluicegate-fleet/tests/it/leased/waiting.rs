@@ -67,7 +67,7 @@ impl Far {
 async fn requests_that_come_meanwhile_share_one_refill() {
     let far = Far::warm().await;
     let before = far.calls.load(Ordering::Relaxed);
-    let answers: Vec<_> = (0..5).map(|_| far.limiter.check("ada")).collect();
+    let answers: Vec<_> = (0..5).map(|_| far.limiter.check("ada").start()).collect();
     let mut local = 0;
     for answer in answers {
         let decision = answer.await.unwrap();
@@ -84,7 +84,7 @@ async fn requests_that_come_meanwhile_share_one_refill() {
 async fn more_requests_than_the_refill_brings_do_not_wait_for_it() {
     let far = Far::warm().await;
     let before = tokio::time::Instant::now();
-    let answers: Vec<_> = (0..200).map(|_| far.limiter.check("ada")).collect();
+    let answers: Vec<_> = (0..200).map(|_| far.limiter.check("ada").start()).collect();
     for answer in answers {
         assert!(answer.await.unwrap().is_allowed());
     }
@@ -96,8 +96,8 @@ async fn more_requests_than_the_refill_brings_do_not_wait_for_it() {
 #[tokio::test(start_paused = true)]
 async fn a_refill_goes_on_when_the_request_that_began_it_is_dropped() {
     let far = Far::warm().await;
-    drop(far.limiter.check("ada"));
-    let waits = far.limiter.check("ada");
+    drop(far.limiter.check("ada").start());
+    let waits = far.limiter.check("ada").start();
     assert_eq!(waits.await.unwrap().decided_by(), DecidedBy::Lease);
     assert_eq!(far.passed(), 3);
 }
@@ -105,8 +105,8 @@ async fn a_refill_goes_on_when_the_request_that_began_it_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_and_is_dropped_has_spent_all_the_same() {
     let far = Far::warm().await;
-    let first = far.limiter.check("ada");
-    drop(far.limiter.check("ada"));
+    let first = far.limiter.check("ada").start();
+    drop(far.limiter.check("ada").start());
     first.await.unwrap();
     tokio::time::sleep(ROUND_TRIP).await;
     assert_eq!(far.passed(), 3);
@@ -116,7 +116,7 @@ async fn a_request_that_waits_and_is_dropped_has_spent_all_the_same() {
 async fn requests_that_wait_go_on_by_themselves_when_the_refill_fails() {
     let far = Far::warm().await;
     far.fails.store(1, Ordering::Relaxed);
-    let (first, second) = (far.limiter.check("ada"), far.limiter.check("ada"));
+    let (first, second) = (far.limiter.check("ada").start(), far.limiter.check("ada").start());
     far.fails.store(0, Ordering::Relaxed);
     assert_eq!(first.await.unwrap().decided_by(), DecidedBy::Fallback);
     let second = second.await.unwrap();
@@ -129,7 +129,7 @@ async fn requests_that_wait_go_on_by_themselves_when_the_refill_fails() {
 #[tokio::test(start_paused = true)]
 async fn a_reset_while_a_refill_is_under_way_drops_what_it_brings() {
     let far = Far::warm().await;
-    let first = far.limiter.check("ada");
+    let first = far.limiter.check("ada").start();
     far.limiter.reset("ada").await.unwrap();
     first.await.unwrap();
     let status = far.store.status();
@@ -140,7 +140,7 @@ async fn a_reset_while_a_refill_is_under_way_drops_what_it_brings() {
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_a_refill_and_gives_it_back() {
     let far = Far::warm().await;
-    let first = far.limiter.check("ada");
+    let first = far.limiter.check("ada").start();
     tokio::task::yield_now().await;
     let (first, closed) = tokio::join!(first, far.store.close(Duration::from_secs(1)));
     closed.unwrap();

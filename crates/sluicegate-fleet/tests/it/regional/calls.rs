@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::limiter::{Inherit, Overrides};
 use sluicegate_core::policy::Override;
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Place};
@@ -48,7 +49,7 @@ async fn a_policy_that_is_switched_off_and_on_finds_its_keys_as_they_were() {
     let api = on(&regional("eu", memory(), memory()), Policy::gcra("api", "100/min"));
     for mode in ["off", "shadow", "enforce"] {
         api.replace(api.policy().in_mode(mode.parse().unwrap()), Inherit::Spent).unwrap();
-        assert!(api.check_cost("k", 15).await.unwrap().is_allowed(), "{mode}");
+        assert!(api.check("k").cost(15).await.unwrap().is_allowed(), "{mode}");
     }
     assert_eq!(left(&api), 30, "what is off is not counted");
 }
@@ -62,7 +63,7 @@ async fn both_policies_of_a_name_follow_an_override_and_a_replacement() {
     let api = on(&regional("eu", &own, &reserve), Policy::gcra("api", "100/min"));
     let parts =
         || [&own, &reserve].map(|store| Arc::<dyn Store>::from(store).limiters().get("api").is_some());
-    assert!(api.check_cost("k", 30).await.unwrap().is_allowed());
+    assert!(api.check("k").cost(30).await.unwrap().is_allowed());
     assert_eq!(left(&api), 30, "20 and 40, of which 30 are spent");
     let overrides = Overrides::of(Arc::clone(api.store()));
     let put = overrides.put(Override::builder("api", "ada").quota("200/min")).await.unwrap();
@@ -104,7 +105,7 @@ fn several_limits_on_two_stores_spend_together_or_not_at_all() {
         [("wide", "100/h"), ("narrow", "50/h")].map(|(name, quota)| on(&store, Policy::gcra(name, quota)));
     let key = Key::from("k");
     let both = |costs: [u64; 2]| {
-        answer(RateLimiter::check_all([(&wide, &key, costs[0]), (&narrow, &key, costs[1])]))
+        answer(check_all([wide.check(&key).cost(costs[0]), narrow.check(&key).cost(costs[1])]))
     };
     // Own shares are 20 and 10, reserves 40 and 20.
     assert!(both([15, 5]).is_allowed());
@@ -123,14 +124,14 @@ fn what_the_region_has_spent_is_given_back_when_the_reserve_is_away() {
     let ((own, _), (reserve, reserve_fails)) = (failing(&clock), failing(&clock));
     let store = regional("eu", own, reserve);
     let api = on(&store, Policy::gcra("api", "100/h").on_outage(OnOutage::Deny).refunds());
-    assert!(answer(api.check_cost("k", 10)).is_allowed());
+    assert!(answer(api.check("k").cost(10)).is_allowed());
     reserve_fails.store(true, Ordering::Relaxed);
-    assert!(answer(api.check_cost("k", 10)).is_allowed(), "its own share does not need the reserve");
-    let refused = answer(api.check_cost("k", 1));
+    assert!(answer(api.check("k").cost(10)).is_allowed(), "its own share does not need the reserve");
+    let refused = answer(api.check("k"));
     assert_eq!((refused.is_allowed(), refused.decided_by()), (false, DecidedBy::Outage));
     reserve_fails.store(false, Ordering::Relaxed);
     assert_eq!(left(&api), 40);
-    assert!(answer(api.check_cost("k", 40)).is_allowed());
+    assert!(answer(api.check("k").cost(40)).is_allowed());
 }
 
 /// Three regions with two instances each.

@@ -59,7 +59,7 @@ impl Played {
 
     fn check(&self, region: usize, cost: u64) -> Decision {
         let [own, reserve] = [region, 3].map(|part| self.left(part));
-        let decision = answer(self.regions[region].check_cost("k", cost));
+        let decision = answer(self.regions[region].check("k").cost(cost));
         assert_eq!(
             decision.is_allowed(),
             cost <= own + reserve,
@@ -73,7 +73,7 @@ impl Played {
         };
         assert_eq!((self.left(region), self.left(3)), after, "{cost} of {own} and {reserve}");
         if decision.is_allowed() {
-            assert!(answer(self.whole.check_cost("k", cost)).is_allowed(), "above the whole");
+            assert!(answer(self.whole.check("k").cost(cost)).is_allowed(), "above the whole");
         } else {
             assert_eq!(decision.remaining(), own + reserve);
         }
@@ -111,14 +111,14 @@ proptest! {
         let before = all();
         let mut receipts: Vec<(usize, Receipt)> = Vec::new();
         for (region, cost) in costs {
-            let receipt = answer(played.regions[region].check_cost("k", cost)).take_receipt(0);
+            let receipt = answer(played.regions[region].check("k").cost(cost)).take_receipt(0);
             receipts.extend(receipt.map(|receipt| (region, receipt)));
         }
         for (region, receipt) in &mut receipts {
             let (sum, half) = (all().iter().sum::<u64>(), receipt.cost() / 2);
-            let _ = answer(played.regions[*region].refund_of(receipt, "k", half));
+            let _ = answer(played.regions[*region].refund("k", half).of(receipt));
             prop_assert_eq!(all().iter().sum::<u64>(), sum + half);
-            let _ = answer(played.regions[*region].refund_of(receipt, "k", u64::MAX));
+            let _ = answer(played.regions[*region].refund("k", u64::MAX).of(receipt));
         }
         prop_assert_eq!(all(), before);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluicegate_conformance::Conformance;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::limiter::Change;
+use sluicegate_core::limiter::{change_all, check_all};
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Mode};
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store, StoreError};
@@ -52,12 +52,12 @@ async fn what_is_kept_whole_passes_the_whole_suite() {
 fn a_peek_and_a_refusal_say_what_all_shards_have() {
     let (memory, _) = store();
     let hot = hot(&memory);
-    assert!(answer(hot.check_cost("k", 20)).is_allowed());
-    let look = answer(hot.peek_cost("k", 6));
+    assert!(answer(hot.check("k").cost(20)).is_allowed());
+    let look = answer(hot.peek("k").cost(6));
     assert_eq!((look.outcome(), look.capacity(), look.remaining()), (Outcome::Denied, 25, 5));
-    assert!(answer(hot.peek_cost("k", 5)).is_allowed());
-    assert_eq!(answer(hot.check_cost("k", 26)).outcome(), Outcome::Impossible);
-    assert_eq!(answer(hot.check_cost("k", 0)).outcome(), Outcome::Allowed);
+    assert!(answer(hot.peek("k").cost(5)).is_allowed());
+    assert_eq!(answer(hot.check("k").cost(26)).outcome(), Outcome::Impossible);
+    assert_eq!(answer(hot.check("k").cost(0)).outcome(), Outcome::Allowed);
     assert_eq!(left(&hot), 5);
     assert!(answer(hot.reset("k")).is_allowed());
     assert_eq!(left(&hot), 25);
@@ -72,8 +72,7 @@ fn several_limits_spend_together_or_not_at_all() {
     let [hot, warm] = ["hot", "warm"].map(|name| on(Policy::gcra(name, "25/h").build().unwrap()));
     let user = on(Policy::gcra("user", "3/h").build().unwrap());
     let key = Key::from("k");
-    let check =
-        |cost| answer(RateLimiter::check_all([(&hot, &key, cost), (&warm, &key, 1), (&user, &key, 1)]));
+    let check = |cost| answer(check_all([hot.check(&key).cost(cost), warm.check(&key), user.check(&key)]));
     assert!(check(9).is_allowed() && check(9).is_allowed());
     let refused = check(8);
     let stands: Vec<u64> = refused.quotas().iter().map(|status| status.remaining()).collect();
@@ -91,11 +90,11 @@ fn two_asks_for_one_bucket_see_each_other() {
     let (memory, _) = store();
     let hot = hot(&memory);
     let key = Key::from("k");
-    let both = |costs: [u64; 2]| answer(RateLimiter::check_all(costs.map(|cost| (&hot, &key, cost))));
+    let both = |costs: [u64; 2]| answer(check_all(costs.map(|cost| hot.check(&key).cost(cost))));
     assert!(both([20, 5]).is_allowed());
     assert!(answer(hot.reset("k")).is_allowed());
-    let peeks = [20, 25].map(|cost| (&hot, &key, cost, Some(Mode::Peek)));
-    assert!(answer(RateLimiter::decide_all(peeks)).is_allowed(), "a look takes nothing from the next");
+    let peeks = [20, 25].map(|cost| hot.peek(&key).cost(cost));
+    assert!(answer(check_all(peeks)).is_allowed(), "a look takes nothing from the next");
     let refused = both([20, 6]);
     assert!(!refused.is_allowed(), "{refused:?}");
     assert_eq!(left(&hot), 25);
@@ -156,19 +155,16 @@ fn estimates_of_several_limits_are_settled_in_one_call() {
     let hot = on(Policy::gcra("hot", "25/h").refunds().build().unwrap());
     let user = on(Policy::gcra("user", "30/h").refunds().build().unwrap());
     let key = Key::from("k");
-    let mut decision = answer(RateLimiter::check_all([(&hot, &key, 20), (&user, &key, 20)]));
+    let mut decision = answer(check_all([hot.check(&key).cost(20), user.check(&key).cost(20)]));
     let [mut of_hot, mut of_user] = [0, 1].map(|ask| decision.take_receipt(ask).unwrap());
     let mut later = of_hot.split(12).unwrap();
-    let settled = RateLimiter::change_all([
-        (&hot, &key, Change::Refund(&mut of_hot, 9)),
-        (&user, &key, Change::Refund(&mut of_user, 15)),
-    ]);
+    let settled = change_all([hot.refund(&key, 9).of(&mut of_hot), user.refund(&key, 15).of(&mut of_user)]);
     assert!(answer(settled).is_allowed());
     assert_eq!((left(&hot), left(&user)), (14, 25));
     assert_eq!((of_hot.cost(), of_user.cost(), later.cost()), (3, 5, 8));
-    assert!(answer(hot.refund_of(&mut later, &key, 100)).is_allowed());
-    assert!(answer(hot.refund_of(&mut of_hot, &key, 100)).is_allowed());
-    assert!(answer(hot.refund_of(&mut of_hot, &key, 100)).is_allowed());
+    assert!(answer(hot.refund(&key, 100).of(&mut later)).is_allowed());
+    assert!(answer(hot.refund(&key, 100).of(&mut of_hot)).is_allowed());
+    assert!(answer(hot.refund(&key, 100).of(&mut of_hot)).is_allowed());
     assert_eq!((left(&hot), later.cost(), of_hot.cost()), (25, 0, 0));
 }
 
@@ -184,7 +180,7 @@ fn a_turn_is_that_of_the_shard_with_the_shortest_wait_and_can_be_given_up() {
     assert_eq!(refused.retry_after(), Some(Duration::from_millis(500)));
     clock.advance(Duration::from_millis(500));
     assert_eq!(answer(calls.check("k")).delay(), Duration::from_secs(1));
-    let never = answer(calls.check_cost("k", 3));
+    let never = answer(calls.check("k").cost(3));
     assert_eq!(never.outcome(), Outcome::Impossible);
 }
 
@@ -196,10 +192,10 @@ async fn requests_that_wait_go_in_turn_and_those_that_leave_give_their_turn_back
     let longest = Duration::from_secs(60);
     let start = tokio::time::Instant::now();
     for turn in 0..6_u32 {
-        assert!(calls.acquire("k", 1, longest).await.unwrap().is_allowed());
+        assert!(calls.check("k").acquire(longest).await.unwrap().is_allowed());
         assert_eq!(start.elapsed(), Duration::from_secs(u64::from(turn / 2)), "turn {turn}");
     }
-    let left = tokio::time::timeout(Duration::from_millis(10), calls.acquire("k", 1, longest)).await;
+    let left = tokio::time::timeout(Duration::from_millis(10), calls.check("k").acquire(longest)).await;
     assert!(left.is_err());
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(calls.peek("k").await.unwrap().remaining(), 2);
@@ -214,12 +210,12 @@ async fn turns_of_all_shards_go_back_when_all_who_wait_leave_at_once() {
     let calls = Policy::gcra("calls", "2/h burst 2").on(&store).unwrap();
     let longest = Duration::from_secs(86_400 * 30);
     for _ in 0..2 {
-        assert!(calls.acquire("k", 1, longest).await.unwrap().delay().is_zero());
+        assert!(calls.check("k").acquire(longest).await.unwrap().delay().is_zero());
     }
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let calls = calls.clone();
-        waiting.spawn(async move { calls.acquire("k", 1, longest).await });
+        waiting.spawn(async move { calls.check("k").acquire(longest).await });
     }
     while calls.waiting() < 20 {
         tokio::task::yield_now().await;
@@ -306,9 +302,9 @@ async fn in_an_outage_the_policy_decides_and_what_passed_is_owed_by_the_shards()
     let resilient = Resilient::builder(&sharded).clock(clock.clone()).build().unwrap();
     let hot = Policy::gcra("hot", "25/h").on(&resilient).unwrap();
     let closed = Policy::gcra("closed", "25/h").on_outage(OnOutage::Deny).on(&resilient).unwrap();
-    assert!(hot.check_cost("k", 10).await.unwrap().is_allowed());
+    assert!(hot.check("k").cost(10).await.unwrap().is_allowed());
     fails.store(true, Ordering::Relaxed);
-    let local = hot.check_cost("k", 10).await.unwrap();
+    let local = hot.check("k").cost(10).await.unwrap();
     assert_eq!((local.is_allowed(), local.decided_by(), local.remaining()), (true, DecidedBy::Fallback, 5));
     assert!(!closed.check("k").await.unwrap().is_allowed());
     fails.store(false, Ordering::Relaxed);
@@ -334,7 +330,7 @@ async fn a_request_whose_caller_leaves_is_decided_to_its_end() {
     });
     let store = Sharded::builder(slow, 4).policy("hot").build().unwrap();
     let hot = Policy::gcra("hot", "25/h").on(&store).unwrap();
-    drop(hot.check_cost("k", 20));
+    drop(hot.check("k").cost(20).start());
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
@@ -349,7 +345,7 @@ async fn a_suspension_holds_for_the_whole_key_and_counts_each_refusal_once() {
     let store: Arc<dyn Store> = Sharded::builder(&memory, 4).policy("hot").build().unwrap().into();
     let policy = Policy::gcra("hot", "25/h").suspend(3, "1min", "30min").build().unwrap();
     let hot = RateLimiter::new(store, policy).unwrap();
-    assert!(hot.check_cost("k", 25).await.unwrap().is_allowed());
+    assert!(hot.check("k").cost(25).await.unwrap().is_allowed());
     for _ in 0..2 {
         assert_eq!(hot.check("k").await.unwrap().outcome(), Outcome::Denied);
     }

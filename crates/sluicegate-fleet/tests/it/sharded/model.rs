@@ -48,11 +48,11 @@ impl Played {
 
     fn check(&self, instance: usize, cost: u64) -> Decision {
         let before = self.left("k");
-        let decision = answer(self.instances[instance].check_cost("k", cost));
+        let decision = answer(self.instances[instance].check("k").cost(cost));
         let fits = before.iter().all(|left| *left >= cost);
         assert_eq!(decision.is_allowed(), fits, "{cost} of {before:?}: {decision:?}");
         if fits {
-            let whole = answer(self.whole.check_cost("k", cost));
+            let whole = answer(self.whole.check("k").cost(cost));
             assert!(whole.is_allowed(), "{cost} of {before:?} are more than {whole:?}");
             let after: Vec<u64> = before.iter().map(|left| left - cost).collect();
             assert_eq!(self.left("k"), after);
@@ -98,9 +98,9 @@ fn play(played: &Played, steps: &[Step]) {
             }
             Step::UpTo(instance, most) => {
                 let granted = played.left("k").into_iter().min().unwrap().min(*most);
-                let decision = answer(played.instances[*instance].check_up_to("k", *most));
+                let decision = answer(played.instances[*instance].check("k").up_to(*most));
                 assert_eq!(decision.granted(), Some(granted), "{decision:?}");
-                assert!(!decision.is_allowed() || answer(played.whole.check_cost("k", granted)).is_allowed());
+                assert!(!decision.is_allowed() || answer(played.whole.check("k").cost(granted)).is_allowed());
             }
             Step::Wait(us) => played.clock.advance(Duration::from_micros(*us)),
         }
@@ -157,15 +157,15 @@ proptest! {
         let before = played.left("k");
         let mut receipts = Vec::new();
         for (cost, _) in &costs {
-            receipts.extend(answer(played.instances[0].check_cost("k", *cost)).take_receipt(0));
+            receipts.extend(answer(played.instances[0].check("k").cost(*cost)).take_receipt(0));
         }
         for (receipt, (_, part)) in receipts.iter_mut().zip(&costs) {
             let left = played.left("k")[0];
             let given = receipt.cost().min(*part);
-            let _ = answer(played.instances[1].refund_of(receipt, "k", *part));
+            let _ = answer(played.instances[1].refund("k", *part).of(receipt));
             prop_assert_eq!(played.left("k")[0], left + given);
-            let _ = answer(played.instances[0].refund_of(receipt, "k", u64::MAX));
-            let _ = answer(played.instances[0].refund_of(receipt, "k", u64::MAX));
+            let _ = answer(played.instances[0].refund("k", u64::MAX).of(receipt));
+            let _ = answer(played.instances[0].refund("k", u64::MAX).of(receipt));
         }
         prop_assert_eq!(played.left("k"), before);
     }

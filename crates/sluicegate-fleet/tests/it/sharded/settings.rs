@@ -90,7 +90,7 @@ fn a_policy_that_is_replaced_keeps_its_shards_and_its_keys() {
     for _ in 0..60 {
         assert!(answer(large.check("ada")).is_allowed());
     }
-    assert!(answer(small.check_cost("ada", 30)).is_allowed());
+    assert!(answer(small.check("ada").cost(30)).is_allowed());
     large.replace(Policy::gcra("large", "40/h").build().unwrap(), Inherit::Spent).unwrap();
     small.replace(Policy::gcra("small", "100/h").build().unwrap(), Inherit::Spent).unwrap();
     assert_eq!((left(&large), left(&small)), (0, 70));
@@ -108,7 +108,7 @@ async fn an_override_holds_for_all_shards_until_it_is_withdrawn() {
     let (memory, _) = store();
     let store: Arc<dyn Store> = Sharded::builder(&memory, 4).policy("api").build().unwrap().into();
     let api = RateLimiter::new(Arc::clone(&store), Policy::gcra("api", "100/h").build().unwrap()).unwrap();
-    assert!(api.check_cost("ada", 10).await.unwrap().is_allowed());
+    assert!(api.check("ada").cost(10).await.unwrap().is_allowed());
     let overrides = sluicegate_core::limiter::Overrides::of(Arc::clone(&store));
     let put = overrides.put(Override::builder("api", "operator").quota("40/h")).await.unwrap();
     assert_eq!(api.peek("ada").await.unwrap().remaining(), 30);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluicegate_core::limiter::{Change, Receipt};
 use sluicegate_core::{Key, Policy, RateLimiter};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::admission::restate::Now;
 use crate::admission::trial::Trial;
@@ -157,20 +157,14 @@ impl Account {
     }
 
     /// The asks to the store; at least one, so that it says where the key stands.
-    pub(super) fn changes<'a>(
-        &'a self,
-        entry: &'a mut Entry,
-    ) -> impl Iterator<Item = (&'a RateLimiter, &'a Key, Change<'a>)> + 'a {
-        let mut all = SmallVec::<[Change<'a>; 1]>::new();
+    pub(super) fn changes<'a>(&'a self, entry: &'a mut Entry) -> SmallVec<[Change<'a, &'a Key>; 1]> {
+        let refund = |units| self.limiter.refund(&self.key, units);
         match entry {
-            Entry::Charge(units) => all.push(Change::Charge(*units)),
+            Entry::Charge(units) => smallvec![self.limiter.charge(&self.key, *units)],
+            Entry::Refund(parts) if parts.is_empty() => smallvec![refund(0)],
             Entry::Refund(parts) => {
-                all.extend(parts.iter_mut().map(|(receipt, units)| Change::Refund(receipt, *units)));
+                parts.iter_mut().map(|(receipt, units)| refund(*units).of(receipt)).collect()
             }
         }
-        if all.is_empty() {
-            all.push(Change::Nothing);
-        }
-        all.into_iter().map(|change| (&self.limiter, &self.key, change))
     }
 }

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use http::Extensions;
+use sluicegate_core::limiter::change_all;
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
 
@@ -223,7 +224,7 @@ impl Meter {
         for (account, mut entry) in self.accounts().iter().zip(changes) {
             if account.is_trial() {
                 // The store begins with it at once; nobody waits for its answer.
-                drop(RateLimiter::change_all(account.changes(&mut entry)));
+                drop(change_all(account.changes(&mut entry)));
             } else {
                 enforced.push((account, entry));
             }
@@ -232,11 +233,11 @@ impl Meter {
         let verdict = (!enforced.is_empty()).then(|| {
             let (mut first, mut more) = (Vec::with_capacity(enforced.len()), Vec::new());
             for (account, entry) in &mut enforced {
-                let mut changes = account.changes(entry);
+                let mut changes = account.changes(entry).into_iter();
                 first.extend(changes.next());
                 more.extend(changes);
             }
-            RateLimiter::change_all(first.into_iter().chain(more))
+            change_all(first.into_iter().chain(more))
         });
         (verdict, enforced.iter().map(|(account, entry)| (Arc::clone(account), entry.charged())).collect())
     }

@@ -142,7 +142,7 @@ async fn a_turn_that_cannot_go_back_is_that_of_a_request_that_would_be_refused()
     let hangs_up = tokio::spawn(service.clone().oneshot(from("ada")));
     yield_now().await;
     for _ in 0..2 {
-        assert!(limiter.reserve("ada", 2, Duration::from_secs(10)).await.unwrap().is_allowed());
+        assert!(limiter.check("ada").cost(2).reserve(Duration::from_secs(10)).await.unwrap().is_allowed());
     }
     hangs_up.abort();
     assert!(hangs_up.await.unwrap_err().is_cancelled());

@@ -79,7 +79,7 @@ async fn a_suspended_key_gets_429_with_its_own_problem_type_and_the_exact_wait()
 async fn a_browser_reads_one_line_and_a_closure_is_told_the_reason() {
     let (store, _) = store();
     let limiter = on(&store, login("1/h"));
-    let _ = limiter.suspend("ada", Duration::from_secs(60)).await.unwrap();
+    let _ = limiter.suspensions().suspend("ada", Duration::from_secs(60)).await.unwrap();
     let mut request = from("ada");
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/html"));
     let (service, _) = service(by_header(limiter.clone()));
@@ -99,7 +99,7 @@ async fn a_browser_reads_one_line_and_a_closure_is_told_the_reason() {
 async fn a_grpc_client_is_told_in_its_own_words() {
     let (store, clock) = store();
     let limiter = on(&store, login("1/h"));
-    let _ = limiter.suspend("ada", Duration::from_secs(60)).await.unwrap();
+    let _ = limiter.suspensions().suspend("ada", Duration::from_secs(60)).await.unwrap();
     clock.advance(Duration::from_millis(1));
     for plain in [false, true] {
         let mut request = from("ada");
@@ -129,7 +129,7 @@ async fn a_grpc_client_is_told_in_its_own_words() {
 async fn a_hidden_policy_suspends_without_a_name_or_number() {
     let (store, _) = store();
     let limiter = on(&store, login("1/h").hidden());
-    let _ = limiter.suspend("ada", Duration::from_secs(60)).await.unwrap();
+    let _ = limiter.suspensions().suspend("ada", Duration::from_secs(60)).await.unwrap();
     let (service, _) = service(by_header(limiter));
     let suspended = send(&service, from("ada")).await;
     assert_eq!(fields(&suspended), ["cache-control: no-store", "retry-after: 60"]);
@@ -185,7 +185,7 @@ async fn a_suspended_key_takes_no_turn_that_another_request_has_left() {
     });
     tokio::task::yield_now().await;
     first.abort();
-    let _ = limiter.suspend("ada", Duration::from_secs(60)).await.unwrap();
+    let _ = limiter.suspensions().suspend("ada", Duration::from_secs(60)).await.unwrap();
     let refused = send(&service, from("ada")).await;
     assert_eq!(
         (refused.status(), number(&refused, "retry-after")),

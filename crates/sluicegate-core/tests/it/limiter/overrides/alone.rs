@@ -29,7 +29,7 @@ async fn an_override_counts_what_was_spent_and_is_gone_after_its_hour() {
         let (store, clock) = store();
         let limiter = Policy::builder("p", algorithm, "5/h").on(&store).unwrap();
         let same = Policy::builder("p", algorithm, "5/h").on(&store).unwrap();
-        assert!(answer(limiter.check_cost("k", 5)).is_allowed(), "{algorithm}");
+        assert!(answer(limiter.check("k").cost(5)).is_allowed(), "{algorithm}");
         let overrides = Overrides::of(&store);
         assert!(!overrides.are_shared());
         let standing = overrides.put(to("p", "9/h")).await.unwrap();
@@ -52,8 +52,8 @@ async fn reset_all_leaves_the_override_in_force_and_forgets_what_was_spent_under
     let (store, _) = store();
     let limiter = Policy::gcra("p", "5/h").suspend(3, "1min", "30min").on(&store).unwrap();
     let standing = Overrides::of(&store).put(to("p", "9/h")).await.unwrap();
-    assert!(answer(limiter.check_cost("k", 9)).is_allowed());
-    let _ = answer(limiter.suspend("bob", secs(60)));
+    assert!(answer(limiter.check("k").cost(9)).is_allowed());
+    let _ = answer(limiter.suspensions().suspend("bob", secs(60)));
     limiter.reset_all().unwrap();
     assert_eq!(answer(limiter.peek("k")).remaining(), 9);
     assert_eq!(limiter.overridden().as_deref(), Some(&*standing));
@@ -294,7 +294,7 @@ async fn a_policy_is_opened_again_while_a_call_under_its_override_is_under_way()
     let policy = || Policy::gcra("p", "5/h").build().unwrap();
     let limiter = RateLimiter::new(&memory, policy()).unwrap();
     Overrides::of(&memory).put(to("p", "9/h").lasting(secs(60))).await.unwrap();
-    assert!(answer(limiter.check_cost("k", 6)).is_allowed());
+    assert!(answer(limiter.check("k").cost(6)).is_allowed());
     let under_way = store.open(limiter.policy(), None).unwrap();
     drop(limiter);
     let limiter = RateLimiter::new(&memory, policy()).unwrap();

@@ -20,7 +20,7 @@ async fn go(limiter: RateLimiter, start: Instant, requests: usize) -> Vec<Durati
     for _ in 0..requests {
         let limiter = limiter.clone();
         waiting.spawn(async move {
-            assert!(limiter.acquire("ada", 1, secs(600)).await.unwrap().is_allowed());
+            assert!(limiter.check("ada").acquire(secs(600)).await.unwrap().is_allowed());
             start.elapsed()
         });
     }
@@ -116,10 +116,10 @@ async fn newcomers_start_as_the_override_says_and_known_keys_keep_what_they_lack
         let limiter = limiter.on(&store).unwrap();
         let left = |key: &str| answer(limiter.peek(key)).remaining();
         let overrides = Overrides::of(&store);
-        assert!(answer(limiter.check_cost("ada", 10)).is_allowed());
+        assert!(answer(limiter.check("ada").cost(10)).is_allowed());
         let put = overrides.put(to("p", "120/min start 40").lasting(secs(60))).await.unwrap();
         assert_eq!((left("ada"), left("bob")), (60, 40), "{algorithm}");
-        assert!(answer(limiter.check_cost("bob", 40)).is_allowed());
+        assert!(answer(limiter.check("bob").cost(40)).is_allowed());
         let error = overrides.put(to("p", "120/min start 121").replacing(put.version())).await.unwrap_err();
         assert!(error.to_string().contains("121"), "{error}");
         clock.advance(secs(60));
@@ -127,10 +127,10 @@ async fn newcomers_start_as_the_override_says_and_known_keys_keep_what_they_lack
         assert_eq!((left("ada"), left("bob"), left("eve")), (60, 60, 10), "{algorithm}");
 
         overrides.put(to("p", "120/min").lasting(secs(61))).await.unwrap();
-        assert!(answer(limiter.check_cost("eve", 120)).is_allowed(), "{algorithm}: it starts full");
-        assert!(answer(limiter.check_cost("bob", 50)).is_allowed());
+        assert!(answer(limiter.check("eve").cost(120)).is_allowed(), "{algorithm}: it starts full");
+        assert!(answer(limiter.check("bob").cost(50)).is_allowed());
         clock.advance(secs(60) - ms(1));
-        assert!(answer(limiter.check_cost("bob", 60)).is_allowed());
+        assert!(answer(limiter.check("bob").cost(60)).is_allowed());
         clock.advance(ms(1_001));
         // One is full and forgotten with it, of the other one there is something to know.
         assert_eq!((left("eve"), left("bob")), (10, 2), "{algorithm}");

@@ -147,7 +147,7 @@ async fn a_key_that_has_spent_is_refused_under_the_override_and_let_in_after_it(
     let (one, other) = (fleet.instance(), fleet.instance());
     let _limiter = on(&one, Algorithm::Gcra, "5/h");
     let limiter = on(&other, Algorithm::Gcra, "5/h");
-    assert!(answer(limiter.check_cost("k", 3)).is_allowed());
+    assert!(answer(limiter.check("k").cost(3)).is_allowed());
     Overrides::of(one.store()).put(to("p", "2/h").lasting(secs(60))).await.unwrap();
     other.look();
     assert!(!answer(limiter.check("k")).is_allowed());

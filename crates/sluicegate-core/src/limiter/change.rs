@@ -1,0 +1,166 @@
+//! A change of one key outside of a check: [`Change`].
+
+use std::fmt;
+use std::future::IntoFuture;
+
+use super::handle::RateLimiter;
+use crate::decision::Decision;
+use crate::error::StoreError;
+use crate::key::AsKey;
+use crate::receipt::Receipt;
+use crate::store::{Ask, DecisionFuture, Mode};
+
+/// A charge, a refund or a reset of one key, which is made when it is awaited.
+///
+/// [`RateLimiter::charge`], [`RateLimiter::refund`] and [`RateLimiter::reset`] begin one, and
+/// [`change_all`](super::change_all) makes several in one call. The decision says where the key stands after it.
+///
+/// # Errors
+/// When the store gave no answer, whatever the policy says of outages: then nobody knows whether the change was made
+/// ([`StoreError::may_have_spent`]). A `Resilient` store keeps account of charges and pays them later.
+///
+/// # Cancel safety
+/// A change that is dropped before it was awaited or [started](Self::start) was not made. After that, the store is told whether the
+/// future is polled or dropped.
+#[must_use = "a change is made when it is awaited or started"]
+pub struct Change<'a, K> {
+    pub(super) limiter: &'a RateLimiter,
+    pub(super) key: K,
+    pub(super) cost: u64,
+    pub(super) mode: Mode,
+    pub(super) receipt: Option<&'a mut Receipt>,
+}
+
+impl RateLimiter {
+    /// Spends units whether they fit or not; what does not fit is a debt that later requests wait for.
+    ///
+    /// A debt has a ceiling, ten bursts or ten limits, whichever is more, or that of
+    /// [`PolicyBuilder::debt_up_to`](crate::policy::PolicyBuilder::debt_up_to): use above it is forgotten, so that one charge cannot
+    /// lock a key out for years.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::clock::ManualClock;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let store = MemoryStore::builder().clock(ManualClock::new()).build()?;
+    /// let tokens = Policy::gcra("tokens", "5/min").on(&store)?;
+    /// tokens.charge("ada", 8).now().expect("memory answers at once")?; // three more than there are
+    ///
+    /// let denied = tokens.check("ada").now().expect("memory answers at once")?;
+    /// assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(Duration::from_secs(48))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn charge<K: AsKey>(&self, key: K, cost: u64) -> Change<'_, K> {
+        Change { limiter: self, key, cost, mode: Mode::Charge, receipt: None }
+    }
+
+    /// Gives units back: those of a receipt ([`Change::of`]), or units of which nobody knows when they were spent.
+    ///
+    /// Without a receipt they count as spent just now. Units that have drained since are then given back a second time, so this is
+    /// for units that were spent a moment ago, or by hand, for a customer. A key never gets better than at rest.
+    pub fn refund<K: AsKey>(&self, key: K, cost: u64) -> Change<'_, K> {
+        Change { limiter: self, key, cost, mode: Mode::Refund, receipt: None }
+    }
+
+    /// Forgets a key: it has its whole burst again, or the units that an unknown key
+    /// [starts](crate::Quota::starting_with) with.
+    ///
+    /// Turns that were given out still come at their times. A [suspension](crate::suspension), and the refusals that count towards
+    /// one, stay: a [release](super::Suspensions::release) ends them.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let login = Policy::sliding_log("login", "5/h").on(&MemoryStore::new())?;
+    /// login.check("ada").cost(5).now().expect("memory answers at once")?;
+    /// login.reset("ada").now().expect("memory answers at once")?; // support has talked to her
+    /// assert_eq!(login.peek("ada").now().expect("memory answers at once")?.remaining(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reset<K: AsKey>(&self, key: K) -> Change<'_, K> {
+        Change { limiter: self, key, cost: 0, mode: Mode::Reset, receipt: None }
+    }
+}
+
+impl<'a, K> Change<'a, K> {
+    /// Gives back units of what a decision has spent ([`Decision::take_receipt`]), as far as they still count: a unit of a window
+    /// that has ended, or one that has leaked out of its bucket, is history, and giving it back would admit more than the policy
+    /// allows. The receipt loses the units when the change is made.
+    ///
+    /// Under a policy with [`refunds`](crate::policy::PolicyBuilder::refunds) all units come back that have not drained, in the
+    /// order in which they came. Without it, everything that has leaked since counts against the refund, so that it may give back
+    /// too little and never too much.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mail = Policy::gcra("mail", "3/h").on(&MemoryStore::new())?;
+    /// let mut receipt = mail.check("ada").cost(2).await?.take_receipt(0).ok_or("it has spent")?;
+    /// mail.refund("ada", 1).of(&mut receipt).await?;
+    /// assert_eq!((receipt.cost(), mail.peek("ada").await?.remaining()), (1, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of(mut self, receipt: &'a mut Receipt) -> Self {
+        self.cost = self.cost.min(receipt.cost());
+        self.receipt = Some(receipt);
+        self
+    }
+
+    pub(super) fn ask<'b>(&'b self, asked: Ask<'b>) -> Ask<'b> {
+        match &self.receipt {
+            Some(receipt) => asked.of(receipt),
+            None => asked,
+        }
+    }
+
+    /// Takes the units that were given back off the receipt.
+    pub(super) fn settle(self) {
+        if let (Some(receipt), Mode::Refund) = (self.receipt, self.mode) {
+            receipt.spend(self.cost);
+        }
+    }
+}
+
+impl<K: AsKey> Change<'_, K> {
+    /// Makes the change now, if the store answers without waiting, as a [`MemoryStore`](crate::MemoryStore) always does.
+    ///
+    /// # Errors
+    /// The future, when the answer is still to come; the store was told.
+    #[expect(clippy::result_large_err, reason = "the future is handed back, not reported")]
+    pub fn now(self) -> Result<Result<Decision, StoreError>, DecisionFuture> {
+        self.start().now()
+    }
+
+    /// Tells the store at once, and gives the future of its answer.
+    pub fn start(self) -> DecisionFuture {
+        // What was spent by a receipt is given back to whatever has the keys now.
+        let opened = if self.receipt.is_some() { self.limiter.newest() } else { self.limiter.opened() };
+        let answer = self.key.with_key(|key| {
+            self.limiter.decide(&[self.ask(Ask::new(opened.as_opened(), key, self.cost, self.mode))])
+        });
+        drop(opened);
+        self.settle();
+        answer
+    }
+}
+
+impl<K: AsKey> IntoFuture for Change<'_, K> {
+    type Output = Result<Decision, StoreError>;
+    type IntoFuture = DecisionFuture;
+
+    fn into_future(self) -> DecisionFuture {
+        self.start()
+    }
+}
+
+impl<K> fmt::Debug for Change<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Change");
+        debug.field("limiter", self.limiter).field("cost", &self.cost).field("mode", &self.mode);
+        debug.finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,229 @@
+//! A check of one key: [`Check`].
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use super::handle::RateLimiter;
+use crate::decision::Decision;
+use crate::error::StoreError;
+use crate::key::{AsKey, KeyRef};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
+
+/// A check of one key, which decides when it is awaited.
+///
+/// [`RateLimiter::check`] and [`RateLimiter::peek`] begin one, for a cost of 1. Code that is not async decides with
+/// [`now`](Self::now), and [`check_all`](super::check_all) decides several checks together.
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Outcome, Policy};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let upload = Policy::gcra("upload", "100/h").on(&MemoryStore::new())?;
+/// assert!(upload.check("ada").cost(80).await?.is_allowed());
+/// assert_eq!(upload.check("ada").cost(30).await?.outcome(), Outcome::Denied);
+/// assert_eq!(upload.check("ada").cost(101).await?.outcome(), Outcome::Impossible);
+/// assert_eq!(upload.peek("ada").await?.remaining(), 20);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// An outage is [decided by the policy](crate::OnOutage). A [`StoreError`] otherwise is a mistake in a store.
+///
+/// # Cancel safety
+/// A check that is dropped before it was awaited or [started](Self::start) has asked nothing. After that, dropping the future
+/// neither prevents the decision nor gives back what it has spent.
+#[must_use = "a check decides when it is awaited or started"]
+#[derive(Clone)]
+pub struct Check<'a, K> {
+    pub(super) limiter: &'a RateLimiter,
+    pub(super) key: K,
+    pub(super) cost: u64,
+    /// As the policy spends, if it is not said.
+    pub(super) mode: Option<Mode>,
+}
+
+impl RateLimiter {
+    /// Checks a key: decides a cost of 1 now, and spends it if allowed.
+    ///
+    /// A policy that waits is asked for a turn: an allowed decision may then have a [`delay`](crate::Decision::delay) to be kept.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let login = Policy::gcra("login", "5/min").on(&MemoryStore::new())?;
+    /// if !login.check("ada").await?.is_allowed() {
+    ///     return Err("too many attempts".into());
+    /// }
+    /// // Without async, and with a key of two parts.
+    /// let decision = login.check(("ada", "192.0.2.7")).now().expect("memory answers at once")?;
+    /// assert_eq!(decision.remaining(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn check<K: AsKey>(&self, key: K) -> Check<'_, K> {
+        Check { limiter: self, key, cost: 1, mode: None }
+    }
+
+    /// Looks at a key: says where it stands and whether the cost would pass now, without waiting. It spends nothing.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let upload = Policy::gcra("upload", "100/h").on(&MemoryStore::new())?;
+    /// let look = upload.peek("ada").cost(101).now().expect("memory answers at once")?;
+    /// assert!(!look.is_allowed()); // more than there ever is
+    /// assert_eq!(look.remaining(), 100); // and nothing was spent
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn peek<K: AsKey>(&self, key: K) -> Check<'_, K> {
+        Check { limiter: self, key, cost: 1, mode: Some(Mode::Peek) }
+    }
+}
+
+impl<K: AsKey> Check<'_, K> {
+    /// Sets the cost in units; 1 by default.
+    ///
+    /// All of the cost is spent or none of it. A cost above the [capacity](crate::Decision::capacity) is
+    /// [`Impossible`](crate::Outcome::Impossible), whatever the wait. A cost of 0 spends nothing and passes while there is no debt.
+    #[inline]
+    pub fn cost(mut self, cost: u64) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// Spends as many units as there are, up to `most`; [`Decision::granted`] says how many it spent.
+    ///
+    /// It is refused if there is not one, and where it would have to wait, as behind others in a queue. For a batch that is cut to
+    /// the room that there is: rows to send, pages to fetch, bytes to read.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let rows = Policy::gcra("rows", "100/s").on(&MemoryStore::new())?;
+    /// let take = |most| rows.check("ada").up_to(most).now().expect("memory answers at once");
+    /// assert_eq!(take(80)?.granted(), Some(80));
+    /// assert!((20..25).contains(&take(80)?.granted().unwrap_or(80))); // what is left
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn up_to(self, most: u64) -> Self {
+        self.cost(most).mode(Mode::Take)
+    }
+
+    /// Spends the cost now, or reserves the first turn that comes within `longest`. First come, first served.
+    ///
+    /// An allowed decision says by its [`delay`](crate::Decision::delay) when the turn comes; [`Turn`](super::Turn) waits for it, and
+    /// gives it back when it is dropped. The units are spent at once, whether the caller comes at its time or not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::clock::ManualClock;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let store = MemoryStore::builder().clock(ManualClock::new()).build()?;
+    /// let calls = Policy::gcra("calls", "1/s burst 1").on(&store)?;
+    /// let turn = || calls.check("api.example").reserve(Duration::from_secs(2)).now().expect("memory answers at once");
+    ///
+    /// assert_eq!(turn()?.delay(), Duration::ZERO);
+    /// assert_eq!(turn()?.delay(), Duration::from_secs(1));
+    /// assert_eq!(turn()?.delay(), Duration::from_secs(2));
+    /// // The fourth would have to wait for three seconds. It can be asked for again in one.
+    /// assert_eq!(turn()?.retry_after(), Some(Duration::from_secs(1)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve(self, longest: Duration) -> Self {
+        self.mode(Mode::Reserve { longest })
+    }
+
+    /// Asks in this mode; `None` is as the policy says, which spends or waits. For middleware.
+    #[inline]
+    pub fn mode(mut self, mode: impl Into<Option<Mode>>) -> Self {
+        self.mode = mode.into();
+        self
+    }
+
+    /// Decides now, if the store answers without waiting, as a [`MemoryStore`](crate::MemoryStore) always does.
+    ///
+    /// # Errors
+    /// The future, when the answer is still to come; it was asked for.
+    #[inline]
+    #[expect(clippy::result_large_err, reason = "the future is handed back, not reported")]
+    pub fn now(self) -> Result<Result<Decision, StoreError>, DecisionFuture> {
+        self.start().now()
+    }
+
+    /// Asks the store at once, and gives the future of its answer.
+    #[inline]
+    pub fn start(self) -> DecisionFuture {
+        let Self { limiter, key, cost, mode } = self;
+        match limiter.kept() {
+            // One call in one place, so that it is inlined.
+            Some(opened) => key.with_key(|key| decide(limiter, opened, &key, (cost, mode))),
+            None => start_late(limiter, key, (cost, mode)),
+        }
+    }
+}
+
+impl<K> Check<'_, K> {
+    /// The ask of this check, under a policy that is open and a key that is lent.
+    pub(super) fn ask<'b>(&self, opened: &'b PreparedPolicy, key: KeyRef<'b>) -> Ask<'b> {
+        Ask::new(opened, key, self.cost, self.mode.unwrap_or_else(|| opened.spends()))
+    }
+}
+
+impl<K: AsKey> IntoFuture for Check<'_, K> {
+    type Output = Result<Decision, StoreError>;
+    type IntoFuture = DecisionFuture;
+
+    #[inline]
+    fn into_future(self) -> DecisionFuture {
+        self.start()
+    }
+}
+
+impl<K> fmt::Debug for Check<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Check");
+        debug.field("limiter", self.limiter).field("cost", &self.cost).field("mode", &self.mode);
+        debug.finish_non_exhaustive()
+    }
+}
+
+/// Decides after the policy was replaced.
+#[inline(never)]
+fn start_late(limiter: &RateLimiter, key: impl AsKey, asked: (u64, Option<Mode>)) -> DecisionFuture {
+    limiter.with_opened(|opened| key.with_key(|key| decide(limiter, opened, &key, asked)))
+}
+
+/// Decides by the short way of the policy, if it has one and nothing else is asked.
+#[inline]
+fn decide(
+    limiter: &RateLimiter,
+    opened: &PreparedPolicy,
+    key: &KeyRef<'_>,
+    (cost, mode): (u64, Option<Mode>),
+) -> DecisionFuture {
+    match opened.short_way() {
+        Some(short) if mode.is_none() => {
+            short.spend(key, cost, &|| by_ask(limiter, opened, key, (cost, mode)))
+        }
+        // Here, and not by a call: what is copied from memory just after it was written there waits for it.
+        _ => limiter.decide(&[Ask::new(opened, *key, cost, mode.unwrap_or_else(|| opened.spends()))]),
+    }
+}
+
+#[inline(never)]
+fn by_ask(
+    limiter: &RateLimiter,
+    opened: &PreparedPolicy,
+    key: &KeyRef<'_>,
+    (cost, mode): (u64, Option<Mode>),
+) -> DecisionFuture {
+    limiter.decide(&[Ask::new(opened, *key, cost, mode.unwrap_or_else(|| opened.spends()))])
+}
