@@ -1,6 +1,7 @@
 //! The spend of a decision, to be given back at most once: [`Receipt`].
 
 mod pieces;
+mod written;
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use crate::rules::Rules;
 use crate::source::Source;
 use crate::variables::Variables;
 
-/// Rules with waiting rooms, made by [`Rules::builder`].
+/// Settings of rules that a file and a store do not have; made by [`Rules::builder`].
 ///
 /// A file names rooms and their rates; what it cannot hold are the secret that passes are signed with and the line that instances
 /// share. Those come from code, and stay while files change. Without them a file with a room is refused, and not put in force without it:
@@ -21,11 +21,13 @@ use crate::variables::Variables;
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until it puts a file in force"]
 pub struct RulesBuilder {
-    rooms: Option<Arc<dyn RoomMaker>>,
+    pub(crate) open_all: bool,
+    pub(crate) rooms: Option<Arc<dyn RoomMaker>>,
 }
 
 impl Rules {
-    /// Rules with more than a file and a store: with [waiting rooms](crate#waiting-rooms-on_exceeded-room).
+    /// Starts rules with [waiting rooms](crate#waiting-rooms-on_exceeded-room), or with
+    /// [policies that no rule uses](RulesBuilder::open_all_policies).
     pub fn builder() -> RulesBuilder {
         RulesBuilder::default()
     }
@@ -39,6 +41,28 @@ impl RulesBuilder {
         self
     }
 
+    /// Opens every policy of the file, so that a program can check policies by name, as `sluicegate serve` does. Default: only those that
+    /// a rule uses are opened, and a policy of code may have the name of another.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Store};
+    /// use sluicegate_rules::{Rules, RulesFile, Variables};
+    ///
+    /// let file = RulesFile::parse("rules.yaml", "
+    /// version: 1
+    /// policies: { mail: { quota: 3/h } }
+    /// rules: []
+    /// ", &Variables::none())?;
+    /// let rules = Rules::builder().open_all_policies().put(&MemoryStore::new(), file)?;
+    /// let mail = rules.store().limiters().get("mail").ok_or("it is open")?;
+    /// assert_eq!(mail.check("ada").now().expect("memory answers at once")?.remaining(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_all_policies(mut self) -> Self {
+        self.open_all = true;
+        self
+    }
+
     /// As [`Rules::new`].
     ///
     /// # Errors
@@ -46,7 +70,7 @@ impl RulesBuilder {
     ///
     /// For rules that code has read or written itself; nothing is read again.
     pub fn put(self, store: impl Into<Arc<dyn Store>>, file: RulesFile) -> Result<Rules, RulesError> {
-        Rules::of((store.into(), false), &file, (None, None), self.rooms)
+        Rules::of((store.into(), false), &file, (None, None), self)
     }
 
     /// As [`Rules::open`].
@@ -63,7 +87,7 @@ impl RulesBuilder {
     ) -> Result<Rules, RulesError> {
         let source = Source { path: path.into(), variables };
         let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
-        Rules::of((store.into(), false), &file, (Some(text), Some(source)), self.rooms)
+        Rules::of((store.into(), false), &file, (Some(text), Some(source)), self)
     }
 
     /// As [`Rules::from_file`].
@@ -89,12 +113,15 @@ impl RulesBuilder {
         let source = Source { path: path.into(), variables };
         let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
         let store = around(file.open_store()?).into();
-        Rules::of((store, true), &file, (Some(text), Some(source)), self.rooms)
+        Rules::of((store, true), &file, (Some(text), Some(source)), self)
     }
 }
 
 impl fmt::Debug for RulesBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RulesBuilder").field("has_rooms", &self.rooms.is_some()).finish()
+        f.debug_struct("RulesBuilder")
+            .field("open_all", &self.open_all)
+            .field("has_rooms", &self.rooms.is_some())
+            .finish()
     }
 }

@@ -10,7 +10,7 @@ use sluicegate_tower::limits::path::has_dots;
 use sluicegate_tower::limits::{LimitExplained, Limits, Select, WouldBe};
 use sluicegate_tower::room::Door;
 
-use crate::compile::{Choice, Compiled, Unclear};
+use crate::compile::{Choice, Compiled, Unclear, WithKeys};
 use crate::explain_room::RoomExplained;
 
 /// All rules of a file for one request: whether each applies, what it asks then, and why it does not otherwise; made by
@@ -120,6 +120,8 @@ pub(crate) struct Explainer {
     in_flight: Vec<Option<InFlightLimit>>,
     /// The waiting rooms of each rule, without doors for a tool.
     rooms: Vec<Vec<RoomOfRule>>,
+    /// The quotas of single keys.
+    pub(crate) with_keys: Arc<WithKeys>,
 }
 
 impl Explainer {
@@ -133,16 +135,17 @@ impl Explainer {
             Some((terms.name.clone(), terms.rate, doors.get(*place).cloned()))
         };
         let rooms = compiled.rooms_of_rules().map(|rooms| rooms.iter().filter_map(room).collect());
-        let Compiled { deny, exempt, choice, .. } = compiled;
+        let Compiled { deny, exempt, choice, with_keys, .. } = compiled;
+        let with_keys = Arc::clone(with_keys);
         let (deny, exempt, choice) = (Arc::clone(deny), Arc::clone(exempt), Arc::clone(choice));
         let (sizes, rooms) = (compiled.sizes().collect(), rooms.collect());
-        Self { deny, exempt, choice, unclear, sizes, in_flight, rooms }
+        Self { deny, exempt, choice, unclear, sizes, in_flight, rooms, with_keys }
     }
 
     /// By these limits, which are of the same file.
     pub(crate) async fn explain(&self, limits: &Limits, request: RequestView<'_>) -> Explained {
         let explanation = limits.explain(request).await;
-        let Self { deny, exempt, choice, unclear, sizes, in_flight, rooms: of_rules } = self;
+        let Self { deny, exempt, choice, unclear, sizes, in_flight, rooms: of_rules, .. } = self;
         let is_denied = deny.first(request).is_some();
         let mut rules = doors(Section::Deny, deny, request, None);
         let unclear = unclear(request);

@@ -229,6 +229,11 @@ impl RulesFile {
         })
     }
 
+    /// The kind of store that the file names: `redis` or `memory`.
+    pub fn store_kind(&self) -> Option<&'static str> {
+        self.compiled.store.as_ref().map(NamedStore::kind)
+    }
+
     /// The same file as if it named no store: for tools, and for programs that have opened [it](Self::open_store) themselves.
     #[must_use]
     pub fn without_store(mut self) -> Self {

@@ -21,7 +21,11 @@ use crate::source::Read;
 
 /// The policies and numbers of a file that is in force, and its text.
 pub(crate) struct InForce {
+    /// Whether the policies that no rule uses are open, too.
+    open_all: bool,
     pub policies: Vec<Policy>,
+    /// The limiters of the policies that no rule uses, to keep these open.
+    unused: Vec<RateLimiter>,
     /// The quotas of single keys.
     pub single_keys: Vec<(String, String)>,
     /// The store that the file named when it was opened.
@@ -49,9 +53,11 @@ pub(crate) struct Put {
 
 impl InForce {
     /// Nothing so far, of a file that names this store.
-    pub(crate) fn of(store: Option<NamedStore>) -> Self {
+    pub(crate) fn of(store: Option<NamedStore>, open_all: bool) -> Self {
         Self {
+            open_all,
             policies: Vec::new(),
+            unused: Vec::new(),
             single_keys: Vec::new(),
             store,
             rooms: None,
@@ -72,10 +78,11 @@ impl InForce {
         file: &RulesFile,
     ) -> Result<Put, RulesError> {
         let doors = doors(rooms, file)?;
-        let policies = &file.compiled.policies;
+        let unused = file.compiled.unused.iter().filter(|_| self.open_all);
+        let policies: Vec<Policy> = file.compiled.policies.iter().chain(unused).cloned().collect();
         let names =
             |all: &[Policy]| all.iter().map(|policy| policy.name().to_owned()).collect::<HashSet<_>>();
-        let (before, after) = (names(&self.policies), names(policies));
+        let (before, after) = (names(&self.policies), names(&policies));
         let news = policies.iter().filter(|policy| !before.contains(policy.name()));
         let open = news.filter_map(|policy| store.limiters().get(policy.name()));
         let code: Vec<Policy> = open.map(|limiter| Policy::clone(&limiter.own_policy())).collect();
@@ -83,19 +90,21 @@ impl InForce {
         let back: Vec<Policy> = gone.filter_map(|gone| self.code.get(gone.name()).cloned()).collect();
         let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
         let limits = RateLimiter::replace_all_with(Arc::clone(store), all, Inherit::Spent, |limiters| {
-            file.compiled.limits(&limiters[..policies.len()])
+            let (used, unused) = limiters[..policies.len()].split_at(file.compiled.policies.len());
+            Ok((file.compiled.limits(used)?, unused.to_vec()))
         });
-        let limits = limits.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
+        let (limits, unused) = limits.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
         for policy in back {
             self.code.remove(policy.name());
         }
         self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
-        self.policies.clone_from(policies);
         self.single_keys.clone_from(&file.compiled.single_keys);
         let in_flight = file.compiled.in_flight(&mut self.in_flight);
         let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
         let open: Vec<RateLimiter> =
             policies.iter().filter_map(|policy| store.limiters().get(policy.name())).collect();
+        self.policies = policies;
+        self.unused = unused;
         let unclear = file.compiled.unclear(&open);
         let at_once = file.compiled.at_once(&in_flight, Arc::clone(&unclear));
         self.put_doors(&doors, &file.compiled.rooms);

@@ -8,9 +8,10 @@ use sluicegate_core::Store;
 use sluicegate_core::limiter::Overrides;
 use sluicegate_tower::in_flight::InFlightHandle;
 use sluicegate_tower::key::RequestView;
-use sluicegate_tower::limits::{Limits, LimitsHandle};
+use sluicegate_tower::limits::{ChosenQuotas, Limits, LimitsHandle};
 use sluicegate_tower::room::RoomMaker;
 
+use crate::builder::RulesBuilder;
 use crate::changes::Changes;
 use crate::error::RulesError;
 use crate::explain::{Explained, Explainer};
@@ -190,10 +191,10 @@ impl Rules {
         (store, is_own_store): (Arc<dyn Store>, bool),
         file: &RulesFile,
         (text, source): (Option<String>, Option<Source>),
-        rooms: Option<Arc<dyn RoomMaker>>,
+        RulesBuilder { open_all, rooms }: RulesBuilder,
     ) -> Result<Self, RulesError> {
         refuse_two_stores(is_own_store, file)?;
-        let mut in_force = InForce::of(file.compiled.store.clone());
+        let mut in_force = InForce::of(file.compiled.store.clone(), open_all);
         let Put { limits, at_once, doors, explainer } = in_force.put(&store, rooms.as_ref(), file)?;
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
         in_flight.swap_with(at_once.before(&limits));
@@ -256,6 +257,35 @@ impl Rules {
     /// of then. They know nothing of `in_flight` and of waiting rooms: the [layer](Self::layer) gives out permits and lets visitors in.
     pub fn limits(&self) -> Limits {
         self.0.limits.current()
+    }
+
+    /// The quotas of this key under `overrides` of a policy, for a program that checks policies
+    /// [by name](RulesBuilder::open_all_policies), without a request.
+    ///
+    /// ```
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_rules::{Rules, RulesFile, Variables};
+    /// use sluicegate_tower::limits::ChosenQuotas;
+    ///
+    /// let file = RulesFile::parse("rules.yaml", "
+    /// version: 1
+    /// policies: { mail: { quota: 3/h, overrides: { acme: 100/h, staff: unlimited } } }
+    /// rules: []
+    /// ", &Variables::none())?;
+    /// let rules = Rules::builder().open_all_policies().put(&MemoryStore::new(), file)?;
+    /// assert!(matches!(rules.quotas_of("mail", "acme"), ChosenQuotas::Quotas(_)));
+    /// assert!(matches!(rules.quotas_of("mail", "staff"), ChosenQuotas::Unlimited));
+    /// assert!(matches!(rules.quotas_of("mail", "ada"), ChosenQuotas::Default));
+    /// # Ok::<(), sluicegate_rules::RulesError>(())
+    /// ```
+    pub fn quotas_of(&self, policy: &str, key: &str) -> ChosenQuotas {
+        let explainer = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
+        explainer.with_keys.quotas(policy, key)
+    }
+
+    /// A handle to the limits in force, for a [status page](https://docs.rs/sluicegate/latest/sluicegate/status/index.html) that looks up keys.
+    pub fn limits_handle(&self) -> LimitsHandle {
+        self.0.limits.clone()
     }
 
     /// Says which rules a request meets and why not the others, and what would be decided on it; by the code that decides. Nothing

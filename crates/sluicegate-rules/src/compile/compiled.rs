@@ -14,6 +14,7 @@ use sluicegate_tower::respond::HeaderFields;
 
 use super::Lookup;
 use super::choice::Choice;
+use super::own::WithKeys;
 use super::rooms::FileRoom;
 use super::rule::{Budget, Rule};
 use super::store::NamedStore;
@@ -22,6 +23,10 @@ use crate::error::Problems;
 /// The contents of a file, understood: policies to be opened, and rules that are limits once they are.
 pub(crate) struct Compiled {
     pub policies: Vec<Policy>,
+    /// Those that no rule and no tier uses.
+    pub unused: Vec<Policy>,
+    /// The `overrides` of both.
+    pub with_keys: Arc<WithKeys>,
     /// The quotas of single keys and of tiers, each by the name of its policy or tiers and its own.
     pub single_keys: Vec<(String, String)>,
     /// Other files that it was read from, and what they held.

@@ -16,6 +16,7 @@ use super::compiled::Compiled;
 use super::condition::Comparison;
 use super::in_flight::Numbers;
 use super::keys::Keys;
+use super::own::{KeyedPolicy, WithKeys};
 use super::policies::Policies;
 use super::reader::{Found, Reader};
 use super::rule::{Rule, status};
@@ -55,14 +56,15 @@ pub(super) fn of(
         .iter()
         .map(|entry| reader.door(&entry.value.name, &entry.value.only_if, exempting, problems));
     let exempt = Arc::new(Choice::new(exempt.collect(), exempting));
-    if file.rules.is_empty() {
-        problems.error(None, "there are no rules, so nothing would be limited: add one under \"rules\"");
+    if file.rules().is_empty() && !file.is_by_name() {
+        let text = "there are no rules, so nothing would be limited: add one under \"rules\", or write rules: [] if all policies are checked by name";
+        problems.error(None, text);
     }
     let denied = file.deny.iter().map(|entry| &entry.value.name);
     let doors = denied.chain(file.exempt.iter().map(|entry| &entry.value.name));
-    unique(doors.chain(file.rules.iter().map(|rule| &rule.value.name)), problems);
+    unique(doors.chain(file.rules().iter().map(|rule| &rule.value.name)), problems);
     let mut rules: Vec<Rule> =
-        file.rules.iter().filter_map(|rule| reader.rule(rule, limiting, problems)).collect();
+        file.rules().iter().filter_map(|rule| reader.rule(rule, limiting, problems)).collect();
     warn_of_meetings(&rules, problems);
     let Found { opened, rooms, unverified } = reader.found();
     for place in unverified {
@@ -79,10 +81,17 @@ pub(super) fn of(
         true => policy.with_refunds(),
         false => policy,
     });
-    let (policies, files) = (opened.collect(), keys.files());
+    let (opened, files) = (opened.collect(), keys.files());
     let choice = Arc::new(Choice::new(rules.iter_mut().map(Rule::condition).collect(), limiting));
+    let unused: Vec<&KeyedPolicy> =
+        file.policies.0.iter().filter_map(|(name, _)| policies.unused(&name.value)).collect();
+    let all = rules.iter().flat_map(Rule::policies).chain(unused.iter().copied());
+    let with_keys = Arc::new(WithKeys::among(all));
+    let unused = unused.into_iter().map(|keyed| keyed.policy.clone()).collect();
     Some(Compiled {
-        policies,
+        policies: opened,
+        unused,
+        with_keys,
         single_keys: single_keys(file),
         files,
         headers,

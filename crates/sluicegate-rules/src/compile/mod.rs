@@ -31,6 +31,7 @@ pub(crate) use self::choice::Choice;
 pub(crate) use self::compiled::{Compiled, Unclear};
 use self::in_flight::Numbers;
 use self::keys::Keys;
+pub(crate) use self::own::WithKeys;
 use self::policies::Policies;
 pub(crate) use self::rooms::FileRoom;
 pub(crate) use self::store::NamedStore;
@@ -55,7 +56,9 @@ pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problem
     let in_flight = Numbers::of(file, problems);
     let compiled = limits::of(file, &policies, tiers, (&keys, store, &in_flight), problems);
     in_flight.warn_of_unused(problems);
-    policies.warn_of_unused(problems);
+    if !file.is_by_name() {
+        policies.warn_of_unused(problems);
+    }
     if let (Some(section), Ok(Some(listed))) = (&file.api_keys, keys.listed()) {
         policies.warn_of_unread(section, listed, problems);
     }

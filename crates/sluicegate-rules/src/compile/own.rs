@@ -68,6 +68,22 @@ pub(super) struct KeyedPolicy {
     part_of: Option<Arc<(Policy, u64, u64)>>,
 }
 
+/// The policies with `overrides`, by name.
+#[derive(Default)]
+pub(crate) struct WithKeys(HashMap<String, KeyedPolicy>);
+
+impl WithKeys {
+    pub(super) fn among<'a>(policies: impl Iterator<Item = &'a KeyedPolicy>) -> Self {
+        let naming = policies.filter(|keyed| !keyed.single.is_empty());
+        Self(naming.map(|keyed| (keyed.policy.name().to_owned(), keyed.clone())).collect())
+    }
+
+    /// The quotas of this key of a policy.
+    pub(crate) fn quotas(&self, policy: &str, key: &str) -> ChosenQuotas {
+        self.0.get(policy).map_or(ChosenQuotas::Default, |policy| policy.choose_for(key))
+    }
+}
+
 impl KeyedPolicy {
     /// A policy with its `overrides` and its `quota_by`, of which all mistakes are told.
     pub(super) fn of(
@@ -159,7 +175,16 @@ impl KeyedPolicy {
     pub(super) fn choose(&self, request: RequestView<'_>) -> ChosenQuotas {
         let name = self.namer.as_ref().and_then(|namer| namer(request));
         let single = name.and_then(|name| self.single.get(&name).cloned());
-        match single.map(Ok).or_else(|| self.by.iter().find_map(|by| by.quotas(request))) {
+        self.chosen(single.map(Ok).or_else(|| self.by.iter().find_map(|by| by.quotas(request))))
+    }
+
+    /// The quotas of this key by `overrides` alone.
+    fn choose_for(&self, key: &str) -> ChosenQuotas {
+        self.chosen(self.single.get(key).cloned().map(Ok))
+    }
+
+    fn chosen(&self, own: Option<Result<OwnQuotas, ConfigError>>) -> ChosenQuotas {
+        match own {
             None => ChosenQuotas::Default,
             Some(Ok(OwnQuotas::Quotas(quotas))) => self.part(&quotas).into(),
             Some(Ok(OwnQuotas::Unlimited)) => ChosenQuotas::Unlimited,

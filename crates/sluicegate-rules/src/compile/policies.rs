@@ -76,6 +76,11 @@ impl Policies {
         self.all.get(name)?.policy.as_ref()
     }
 
+    /// The policy of this name, if nothing has used it so far.
+    pub(super) fn unused(&self, name: &str) -> Option<&KeyedPolicy> {
+        self.all.get(name).filter(|_| !self.used.borrow().contains(name))?.policy.as_ref()
+    }
+
     /// The names of all, in no order: to say which one may have been meant.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.all.keys().map(|name| &**name)

@@ -61,6 +61,14 @@ impl NamedStore {
         }
     }
 
+    /// The word of the section that it stands under.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory { .. } => "memory",
+            Self::Redis { .. } => "redis",
+        }
+    }
+
     /// Whether this store can keep a policy, as far as that is known before it is open.
     pub(super) fn can_keep(&self, policy: &Policy) -> Result<(), ConfigError> {
         match self {

@@ -55,9 +55,21 @@ pub(crate) struct File {
     /// Requests that no rule limits.
     #[serde(default)]
     pub exempt: Vec<At<Exemption>>,
-    /// Every rule that matches applies; of one group only the first.
-    #[serde(default)]
-    pub rules: Vec<At<RuleEntry>>,
+    /// Every rule that matches applies; of one group only the first. An empty list says that all policies are checked by name.
+    #[serde(default, deserialize_with = "said")]
+    pub rules: Option<Vec<At<RuleEntry>>>,
+}
+
+impl File {
+    /// The rules, if there are any.
+    pub(crate) fn rules(&self) -> &[At<RuleEntry>] {
+        self.rules.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it has policies and no rules on purpose, because all of them are checked by name.
+    pub(crate) fn is_by_name(&self) -> bool {
+        self.rules.as_ref().is_some_and(Vec::is_empty) && !self.policies.0.is_empty()
+    }
 }
 
 /// A named budget.

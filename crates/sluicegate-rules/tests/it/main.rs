@@ -1,6 +1,7 @@
 //! Rules files as users write them: what they limit, and what is said of their mistakes.
 
 mod agreement;
+mod by_name;
 mod catalogue;
 mod choice;
 mod forms;

@@ -146,6 +146,7 @@ fn a_wrong_shape_is_told_with_the_nearest_word() {
         ("version: 1\n\trules: []\n".to_owned(), "tab"),
         ("version: 1\nrules: []\n".to_owned(), "there are no rules"),
         ("version: 1\n".to_owned(), "there are no rules"),
+        ("version: 1\npolicies: { a: { quota: 1/min } }\n".to_owned(), "there are no rules"),
         (rule("only_if: { path: /users/{id} }"), "put quotes around a value with braces"),
         (
             rule("cost: ${UNITS}"),

@@ -5,12 +5,18 @@ use std::task::{Context, Poll, Waker};
 use http::response;
 use sluicegate_core::{Key, RateLimiter};
 
+use crate::admission::admitted::{Admitted, Marked};
+use crate::admission::asks::Asks;
+use crate::admission::end::{refused, uncounted};
+use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::key::{MissingKey, RequestView};
 use crate::limits::door::Entry;
 use crate::limits::finding::{Finding, Found, WhyNot};
 use crate::limits::walk::{Next, Walk};
+use crate::respond::decided::Decided;
+use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 
 /// The ask of one of the [`Limits`] for a request; see [`Limits::meet`].
@@ -111,6 +117,47 @@ impl Limits {
                 Next::End => return Meeting::Limits,
             }
         }
+    }
+
+    /// Answers a request whose limits the program has decided itself, after [`meet`](Self::meet): with the header fields and the body that
+    /// these limits write.
+    ///
+    /// # Errors
+    /// The refusal, if the decision is one.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::Limit;
+    /// use sluicegate_tower::key::HeaderKey;
+    /// use sluicegate_tower::limits::Limits;
+    /// use sluicegate_tower::rate_limit::Decided;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let per_key = Policy::gcra("per-key", "5/min").on(&MemoryStore::new())?;
+    /// let limits = Limits::new(Limit::new(per_key.clone()).key(HeaderKey::new("x-api-key")?));
+    ///
+    /// let decision = per_key.check("k1").cost(3).await?;
+    /// let decided = Decided::new(decision, [per_key.policy()].into());
+    /// let response = limits.conclude(decided)?.leave(Response::new("hello"));
+    /// assert_eq!(response.headers()["x-ratelimit-remaining"], "2");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn conclude(&self, decided: Decided) -> Result<Admitted, Box<Refused>> {
+        let made = &self.0.made;
+        let stop = match (decided.is_counted(), decided.is_allowed()) {
+            (false, true) => return Ok(Admitted::new(uncounted(self))),
+            (false, false) => Stop::Plain(RefusalReason::Outage),
+            (true, false) => Stop::Decided(decided),
+            (true, true) => {
+                let Decided { decision, policies } = decided;
+                let marked = || Marked::new(made, Asks::default(), Some(decision), |_| policies, Vec::new());
+                return Ok(Admitted::new(made.marks.then(marked)));
+            }
+        };
+        Err(refused(self, None, stop))
     }
 
     fn tell(&self, Found { limit, finding }: &Found, each: &mut impl FnMut(Met<'_>)) {
