@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 /// All crates that a program may call; of the attribute's there is one item.
-pub const CRATES: [&str; 13] = [
+pub const CRATES: [&str; 14] = [
     "sluicegate",
     "sluicegate_axum",
     "sluicegate_core",
@@ -20,6 +20,7 @@ pub const CRATES: [&str; 13] = [
     "sluicegate_replay",
     "sluicegate_resilient",
     "sluicegate_rules",
+    "sluicegate_server",
     "sluicegate_status",
     "sluicegate_tower",
 ];

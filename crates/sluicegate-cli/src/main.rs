@@ -1,12 +1,14 @@
-//! The command `sluicegate`: it checks and explains rules files, replays access logs against them, and counts keys in Redis.
+//! The command `sluicegate`: it serves the limits of a rules file, checks and explains such files, replays access logs against them, and
+//! counts keys in Redis.
 //!
-//! It changes nothing anywhere. A service that runs is looked at and changed on its status page.
+//! Only `serve` changes anything. A running service is inspected and changed on its status page.
 
 mod check;
 mod explain;
 mod explain_json;
 mod inspect;
 mod replay;
+mod serve;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -15,8 +17,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
-/// Checks rules files of Sluicegate, explains which limits a request meets,
-/// replays access logs against them, and counts what is in Redis.
+/// Serves the limits of a rules file of Sluicegate, checks such files, explains
+/// which limits a request meets, replays access logs against them, and counts
+/// what is in Redis.
 #[derive(Parser)]
 #[command(
     name = "sluicegate",
@@ -45,6 +48,7 @@ enum Command {
     Explain(explain::Request),
     Replay(Box<replay::Arguments>),
     Inspect(inspect::Arguments),
+    Serve(Box<serve::Arguments>),
     /// Print the JSON Schema of rules files.
     Schema,
     /// Print the completions of a shell.
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
             replayed.text
         }),
         Command::Inspect(asked) => inspect::run(&asked),
+        Command::Serve(asked) => serve::run(*asked),
         Command::Schema => Ok(sluicegate_rules::json_schema()),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,5 +1,7 @@
 //! The command as it is called.
 
+#[cfg(unix)]
+mod serve;
 mod store;
 
 use std::process::{Command, Output};

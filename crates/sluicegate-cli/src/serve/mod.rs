@@ -1,0 +1,129 @@
+//! `sluicegate serve`.
+
+mod rules;
+mod settings;
+
+use std::io::{self, IsTerminal as _};
+use std::time::Duration;
+
+use clap::Args;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use sluicegate_rules::Rules;
+use sluicegate_server::{Server, Tls};
+use tracing::Level;
+
+use self::rules::Source;
+use self::settings::Settings;
+use crate::replay::chain;
+
+/// Serve the limits of a rules file over HTTP, to services in any language.
+///
+/// Each option is also an environment variable, as [env: ..] says.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    source: Source,
+    #[command(flatten)]
+    settings: Settings,
+    /// The level of the log on standard error: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", env = "SLUICEGATE_LOG", default_value = "info")]
+    log: Level,
+}
+
+/// From 50 us to 1 s, with the 5 ms that an alert asks for.
+const DECISIONS: [f64; 12] =
+    [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0];
+const WAITS: [f64; 7] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+/// Serves until SIGTERM or Ctrl-C.
+///
+/// # Errors
+/// The text of the error in the rules or the settings.
+pub(crate) fn run(asked: Arguments) -> Result<String, String> {
+    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    log.with_max_level(asked.log).init();
+    // Nothing else in this process installs one.
+    _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("error: {error}"))?;
+    runtime.block_on(serve(asked))?;
+    Ok(String::new())
+}
+
+async fn serve(Arguments { source, settings, .. }: Arguments) -> Result<(), String> {
+    let (rules, observed) = source.open()?;
+    let metrics = recorder()?;
+    let tls = settings.tls()?;
+    reload_on_sighup(&rules, tls.clone()).map_err(|error| format!("error: {error}"))?;
+    let mut builder = settings.apply(Server::builder(rules.clone()))?.status(&observed);
+    builder = builder.metrics(move || metrics.render());
+    if let Some(tls) = tls {
+        builder = builder.tls(tls);
+    }
+    let server = builder.bind().await.map_err(|error| format!("error: {}", chain(&error)))?;
+    rules.follow();
+    let scheme = settings.scheme();
+    tracing::info!("serving {} at {scheme}://{}", source.path().display(), server.http_address());
+    let cut = server.run(shutdown()).await;
+    if cut > 0 {
+        tracing::warn!("{cut} connections were cut off");
+    }
+    Ok(())
+}
+
+/// Installs the recorder of this process's metrics.
+fn recorder() -> Result<PrometheusHandle, String> {
+    let built = PrometheusBuilder::new().set_buckets(&DECISIONS);
+    let waits = Matcher::Full("rate_limit_wait_seconds".to_owned());
+    let built = built.and_then(|builder| builder.set_buckets_for_metric(waits, &WAITS));
+    let handle = built.and_then(PrometheusBuilder::install_recorder);
+    let handle = handle.map_err(|error| format!("error: {}", chain(&error)))?;
+    let upkeep = handle.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            upkeep.run_upkeep();
+        }
+    });
+    Ok(handle)
+}
+
+#[cfg(unix)]
+fn reload_on_sighup(rules: &Rules, tls: Option<Tls>) -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    rules.reload_on_sighup()?;
+    let Some(tls) = tls else { return Ok(()) };
+    let mut hangups = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            match tls.reload() {
+                Ok(()) => tracing::info!("the certificates were read again"),
+                Err(error) => tracing::error!("the former certificates stay in use: {}", chain(&error)),
+            }
+        }
+    });
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn reload_on_sighup(_: &Rules, _: Option<Tls>) -> io::Result<()> {
+    Ok(())
+}
+
+/// Ready at SIGTERM and at Ctrl-C.
+async fn shutdown() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    _ = tokio::signal::ctrl_c().await;
+}

@@ -1,0 +1,41 @@
+//! The state that all requests share: [`App`].
+
+use std::fmt;
+
+use sluicegate_observed::Observed;
+use sluicegate_rules::Rules;
+use sluicegate_status::StatusPage;
+use tokio::sync::Semaphore;
+
+use crate::access::Access;
+use crate::bounds::Bounds;
+use crate::ready::Ready;
+use crate::receipt::Receipts;
+
+/// Renders the metrics of the process.
+pub(crate) type Render = Box<dyn Fn() -> String + Send + Sync>;
+
+/// The rules in force, and the state that a server adds to them.
+pub(crate) struct App {
+    pub(crate) rules: Rules,
+    pub(crate) bounds: Bounds,
+    pub(crate) access: Access,
+    pub(crate) receipts: Receipts,
+    pub(crate) ready: Ready,
+    /// One permit per request that may be in progress.
+    pub(crate) in_progress: Semaphore,
+    /// One permit per request that may wait for its turn.
+    pub(crate) waiting: Semaphore,
+    pub(crate) observed: Option<Observed>,
+    pub(crate) page: Option<StatusPage>,
+    pub(crate) metrics: Option<Render>,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App")
+            .field("bounds", &self.bounds)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}

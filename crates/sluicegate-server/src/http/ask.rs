@@ -1,0 +1,112 @@
+//! The decisions of the API: `/v1/check`, `/v1/peek` and `/v1/reserve`.
+
+use http::Request;
+use sluicegate_core::Decision;
+use sluicegate_core::store::Mode;
+use sluicegate_tower::limits::Limits;
+
+use super::answer::Reply;
+use super::call::{Call, Subject};
+use super::problem::Problem;
+use super::settle;
+use crate::app::App;
+use crate::asks::Asks;
+use crate::receipt::ReceiptToken;
+
+/// The operation of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// Decides now, and spends.
+    Check,
+    /// Decides now, and spends nothing.
+    Peek,
+    /// Decides, waits for a turn, and gives a receipt.
+    Reserve,
+    /// Gives units back.
+    Refund,
+    /// Resets keys.
+    Reset,
+}
+
+/// Performs one call.
+pub(super) async fn ask(app: &App, limits: &Limits, verb: Verb, call: &Call) -> Result<Reply, Problem> {
+    call.check_members(verb)?;
+    match (verb, call.receipt()) {
+        (Verb::Refund, Some(receipt)) => return settle::refund(app, call, receipt).await,
+        (Verb::Refund | Verb::Reset, _) => return settle::change(app, limits, verb, call).await,
+        _ => {}
+    }
+    match call.subject(&app.rules, limits, &app.bounds)? {
+        // Every key in it is unlimited.
+        Subject::Named(asks) if asks.is_empty() => Ok(Reply::Allowed(None, None)),
+        Subject::Named(asks) => decide(app, limits, verb, call, &asks).await,
+        Subject::Request(request) if verb == Verb::Check => by_rules(app, limits, &request).await,
+        Subject::Request(request) => match Asks::of(limits, (&*request).into()) {
+            Ok(asks) if !asks.is_empty() => decide(app, limits, verb, call, &asks).await,
+            Ok(asks) => {
+                if verb == Verb::Reserve {
+                    asks.check_shadows();
+                }
+                Ok(Reply::Allowed(None, None))
+            }
+            // The rules refuse it without a limit, so nothing is spent.
+            Err(_) => by_rules(app, limits, &request).await,
+        },
+    }
+}
+
+/// Decides a described request as a layer with these rules does; it waits where a policy waits.
+async fn by_rules(app: &App, limits: &Limits, request: &Request<()>) -> Result<Reply, Problem> {
+    match app.ready.unless_ending(limits.decide(request)).await {
+        // `refund_if` looks at the response of a service, and there is none here.
+        Some(Ok(admitted)) => Ok(Reply::Allowed(admitted.decided().cloned(), None)),
+        Some(Err(refused)) => Ok(Reply::Refused(refused)),
+        None => Err(given_back()),
+    }
+}
+
+/// The server shuts down while a request waits.
+fn given_back() -> Problem {
+    Problem::temporary("the server is shutting down: the turn was given back, and nothing was spent")
+}
+
+async fn decide(app: &App, limits: &Limits, verb: Verb, call: &Call, asks: &Asks) -> Result<Reply, Problem> {
+    match verb {
+        Verb::Reserve => {
+            let mut decision = reserve(app, call, asks).await?;
+            let receipt = app.receipts.write(asks.receipts(&mut decision));
+            Ok(reply(limits, asks, decision, receipt))
+        }
+        Verb::Peek => Ok(Reply::Reported(asks.label(asks.decide(Mode::Peek).await?), None)),
+        _ => Ok(reply(limits, asks, asks.decide(Mode::Spend).await?, None)),
+    }
+}
+
+async fn reserve(app: &App, call: &Call, asks: &Asks) -> Result<Decision, Problem> {
+    for asked in asks.iter() {
+        // So that refunds are exact.
+        asked.limiter.keep_accounts().map_err(|error| Problem::bad(error.to_string()))?;
+    }
+    let longest = call.longest_wait(&app.bounds)?;
+    if longest.is_zero() {
+        return Ok(asks.decide(Mode::Spend).await?);
+    }
+    let _waiting = app.waiting.try_acquire().map_err(|_| {
+        let most = app.bounds.waiting;
+        Problem::temporary(format!("{most} requests wait for their turn, the most that this server accepts"))
+    })?;
+    Ok(app.ready.unless_ending(asks.reserve(longest)).await.ok_or_else(given_back)??)
+}
+
+/// The reply that a decision makes.
+fn reply(limits: &Limits, asks: &Asks, decision: Decision, receipt: Option<ReceiptToken>) -> Reply {
+    let decided = asks.label(decision);
+    if decided.is_allowed() {
+        asks.check_shadows();
+        return Reply::Allowed(Some(decided), receipt);
+    }
+    match limits.conclude(decided) {
+        Ok(_) => Reply::Allowed(None, receipt),
+        Err(refused) => Reply::Refused(refused),
+    }
+}

@@ -1,0 +1,214 @@
+//! The JSON of calls: [`Call`], [`Settlement`].
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluicegate_core::RateLimiter;
+use sluicegate_core::policy::TimeSpan;
+use sluicegate_rules::Rules;
+use sluicegate_tower::limits::{ChosenQuotas, Limits};
+
+use super::ask::Verb;
+use super::described::Described;
+use super::key::JsonKey;
+use super::problem::Problem;
+use crate::asks::{Asked, Asks};
+use crate::bounds::Bounds;
+use crate::receipt::USED;
+
+/// A check of one policy.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Check {
+    /// The name of the policy.
+    policy: String,
+    /// The key whose bucket is meant.
+    key: JsonKey,
+    /// The cost in units. Default: 1.
+    cost: Option<u64>,
+}
+
+/// One check (`policy`, `key`, `cost`), several that are decided together (`checks`), a request for the rules (`request`), or independent
+/// calls (`batch`).
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Call {
+    /// The name of the policy.
+    policy: Option<String>,
+    /// The key whose bucket is meant.
+    key: Option<JsonKey>,
+    /// The cost in units. Default: 1.
+    cost: Option<u64>,
+    /// Checks of different policies: all spend, or none does.
+    checks: Option<Vec<Check>>,
+    /// A request that the rules decide.
+    request: Option<Described>,
+    /// Independent calls. The answers have the same order.
+    batch: Option<Vec<Self>>,
+    /// For `/v1/reserve`: the longest wait for a turn, as `2s` or `500ms`. Default: no wait.
+    wait: Option<String>,
+    /// For `/v1/refund`: the receipt whose units are given back.
+    receipt: Option<String>,
+    /// For `/v1/refund` with a receipt: the units to give back. Default: all.
+    units: Option<u64>,
+}
+
+/// The actual cost of a reservation.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Settlement {
+    /// The receipt of the reservation.
+    pub(super) receipt: String,
+    /// The units that the work has cost, under each policy of the receipt.
+    pub(super) actual: u64,
+}
+
+/// The subject of a call.
+#[derive(Debug)]
+pub(super) enum Subject {
+    /// Policies by name.
+    Named(Asks),
+    /// A described request.
+    Request(Box<http::Request<()>>),
+}
+
+impl Call {
+    /// The subject of the call under these rules.
+    pub(super) fn subject(
+        &self,
+        rules: &Rules,
+        limits: &Limits,
+        bounds: &Bounds,
+    ) -> Result<Subject, Problem> {
+        let Self { policy, key, cost, checks, request, batch, .. } = self;
+        match (policy, checks, request, batch) {
+            (Some(policy), None, None, None) => {
+                let key =
+                    key.clone().ok_or_else(|| Problem::bad("\"key\" is missing: it names the bucket"))?;
+                let check = Check { policy: policy.clone(), key, cost: *cost };
+                named(rules, limits, &[check]).map(Subject::Named)
+            }
+            (None, Some(_), None, None) | (None, None, Some(_), None) if key.is_some() || cost.is_some() => {
+                Err(Problem::bad("\"key\" and \"cost\" belong beside \"policy\", or into each of \"checks\""))
+            }
+            (None, Some(checks), None, None) if checks.is_empty() => {
+                Err(Problem::bad("\"checks\" is empty: name at least one policy"))
+            }
+            (None, Some(checks), None, None) if checks.len() > bounds.batch => Err(Problem::too_much(
+                format!("\"checks\" has {} checks; at most {} are accepted", checks.len(), bounds.batch),
+            )),
+            (None, Some(checks), None, None) => named(rules, limits, checks).map(Subject::Named),
+            (None, None, Some(request), None) => {
+                Ok(Subject::Request(Box::new(request.request().map_err(Problem::bad)?)))
+            }
+            (None, None, None, Some(_)) => {
+                Err(Problem::bad("a \"batch\" cannot contain another: write all calls into one list"))
+            }
+            _ => Err(Problem::bad("use exactly one of \"policy\", \"checks\", \"request\" and \"batch\"")),
+        }
+    }
+
+    /// The longest wait for a turn.
+    pub(super) fn longest_wait(&self, bounds: &Bounds) -> Result<Duration, Problem> {
+        let Some(text) = &self.wait else { return Ok(Duration::ZERO) };
+        let wait: TimeSpan = text.parse().map_err(|_| {
+            Problem::bad(format!("\"wait\" is {text:?}, which is not a time: write it as 2s or 500ms"))
+        })?;
+        let wait = Duration::from(wait);
+        if wait >= bounds.request {
+            let text = format!(
+                "\"wait\" is {wait:?}, and has to be below {:?}, the time for a request",
+                bounds.request
+            );
+            return Err(Problem::bad(text));
+        }
+        Ok(wait)
+    }
+
+    /// The calls of the batch, if it is one.
+    pub(super) fn batch(&self, bounds: &Bounds) -> Result<Option<&[Self]>, Problem> {
+        let Self { policy, key, cost, checks, request, batch, wait, receipt, units } = self;
+        let Some(batch) = batch else { return Ok(None) };
+        let is_more = policy.is_some()
+            || key.is_some()
+            || cost.is_some()
+            || checks.is_some()
+            || request.is_some()
+            || wait.is_some()
+            || receipt.is_some()
+            || units.is_some();
+        if is_more {
+            return Err(Problem::bad("\"batch\" stands alone: write the other members into its calls"));
+        }
+        if batch.len() > bounds.batch {
+            let text = format!("\"batch\" has {} calls; at most {} are accepted", batch.len(), bounds.batch);
+            return Err(Problem::too_much(text));
+        }
+        Ok(Some(batch))
+    }
+
+    /// The receipt to give back from.
+    pub(super) fn receipt(&self) -> Option<&str> {
+        self.receipt.as_deref()
+    }
+
+    /// The units of the receipt to give back, if not all of them.
+    pub(super) fn units(&self) -> Option<u64> {
+        self.units
+    }
+
+    /// Refuses members that have no meaning for this operation.
+    pub(super) fn check_members(&self, verb: Verb) -> Result<(), Problem> {
+        let Self { policy, key, cost, checks, request, batch: _, wait, receipt, units } = self;
+        let is_of_receipt = verb == Verb::Refund && receipt.is_some();
+        let members = [
+            ("wait", wait.is_some() && verb != Verb::Reserve),
+            ("receipt", receipt.is_some() && verb != Verb::Refund),
+            ("units", units.is_some() && !is_of_receipt),
+            ("policy", policy.is_some() && is_of_receipt),
+            ("key", key.is_some() && is_of_receipt),
+            ("cost", cost.is_some() && (is_of_receipt || verb == Verb::Reset)),
+            ("checks", checks.is_some() && is_of_receipt),
+            ("request", request.is_some() && is_of_receipt),
+        ];
+        match members.into_iter().find(|(_, is_stray)| *is_stray) {
+            Some((name, _)) => {
+                Err(Problem::bad(format!("{name:?} has no meaning in this call: leave it out")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Checks of policies by name.
+fn named(rules: &Rules, limits: &Limits, checks: &[Check]) -> Result<Asks, Problem> {
+    let mut asks = Asks::default();
+    for Check { policy, key, cost } in checks {
+        let limiter = limiter(rules, policy)?;
+        if asks.iter().any(|asked| asked.limiter.is(&limiter)) {
+            return Err(Problem::bad(format!(
+                "policy {policy:?} occurs twice in \"checks\", whose policies have to differ: use \"batch\""
+            )));
+        }
+        let json = key;
+        let key = json.key(limits, policy).map_err(Problem::bad)?;
+        let limiter = match rules.quotas_of(policy, &json.name(&key)) {
+            ChosenQuotas::Quotas(quotas) => {
+                limiter.with_quotas(quotas).map_err(|error| Problem::bad(error.to_string()))?
+            }
+            ChosenQuotas::Unlimited => continue,
+            _ => limiter,
+        };
+        asks.push(Asked { limiter, key, cost: cost.unwrap_or(1) });
+    }
+    Ok(asks)
+}
+
+/// The limiter of a policy in the rules file.
+fn limiter(rules: &Rules, policy: &str) -> Result<RateLimiter, Problem> {
+    let limiter = rules.store().limiters().get(policy).filter(|_| policy != USED);
+    limiter.filter(|limiter| !limiter.with_policy(|policy| policy.is_of_suspension())).ok_or_else(|| {
+        Problem::new(http::StatusCode::NOT_FOUND, format!("there is no policy {policy:?} in the rules file"))
+    })
+}

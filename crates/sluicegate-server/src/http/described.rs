@@ -1,0 +1,78 @@
+//! A request that a caller describes for the rules: [`Described`].
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::HOST;
+use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sluicegate_tower::key::PeerAddr;
+
+/// A request as the caller received it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Request")]
+pub(super) struct Described {
+    /// The method. Default: GET.
+    method: Option<String>,
+    /// The path with its query, or a URL.
+    path: String,
+    /// The host. Default: that of the URL or of the header field `host`.
+    host: Option<String>,
+    /// The header fields.
+    #[serde(default)]
+    headers: BTreeMap<String, Values>,
+    /// The address of the connection's peer, with or without its port. Without it, a rule whose key is an address answers 500.
+    peer: Option<String>,
+}
+
+/// One value, or several fields of the same name.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a header field is a string or a list of strings")]
+#[schemars(inline)]
+enum Values {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Described {
+    /// The request as the rules see it.
+    pub(super) fn request(&self) -> Result<Request<()>, String> {
+        let mut request = Request::new(());
+        if let Some(method) = &self.method {
+            *request.method_mut() =
+                Method::from_bytes(method.as_bytes()).map_err(|_| format!("{method:?} is not a method"))?;
+        }
+        *request.uri_mut() =
+            self.path.parse::<Uri>().map_err(|_| format!("{:?} is not a path or a URL", self.path))?;
+        for (name, values) in &self.headers {
+            let parsed: HeaderName =
+                name.parse().map_err(|_| format!("{name:?} is not the name of a header field"))?;
+            let values = match values {
+                Values::One(value) => std::slice::from_ref(value),
+                Values::Several(values) => &**values,
+            };
+            for value in values {
+                // Not shown: it may be a secret.
+                let value = HeaderValue::from_bytes(value.as_bytes())
+                    .map_err(|_| format!("the header field {name:?} has an invalid value"))?;
+                request.headers_mut().append(parsed.clone(), value);
+            }
+        }
+        if let Some(host) = &self.host {
+            let value = host.parse().map_err(|_| format!("{host:?} is not a host"))?;
+            request.headers_mut().insert(HOST, value);
+        }
+        if let Some(peer) = &self.peer {
+            request.extensions_mut().insert(PeerAddr(address(peer)?));
+        }
+        Ok(request)
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let with_port = || text.parse().ok();
+    let alone = || text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 0));
+    with_port().or_else(alone).ok_or_else(|| format!("peer {text:?} is not an address"))
+}

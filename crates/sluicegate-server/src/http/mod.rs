@@ -1,0 +1,137 @@
+//! The HTTP API.
+
+mod answer;
+mod ask;
+mod body;
+mod call;
+mod described;
+mod key;
+mod openapi;
+mod pages;
+mod problem;
+mod settle;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures_util::future::join_all;
+use http::StatusCode;
+
+use self::answer::Reply;
+use self::ask::Verb;
+use self::call::{Call, Settlement};
+use self::problem::Problem;
+use crate::app::App;
+
+/// Everything that is served over HTTP.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let asked = Router::new()
+        .route("/v1/check", post(check))
+        .route("/v1/peek", post(peek))
+        .route("/v1/reserve", post(reserve))
+        .route("/v1/settle", post(settle))
+        .route("/v1/refund", post(refund))
+        .route("/v1/reset", post(reset))
+        .route("/metrics", get(pages::metrics))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&app), with_secret));
+    let asked = asked.route("/openapi.json", get(pages::openapi)).with_state(Arc::clone(&app));
+    let bounded = pages::with_status(asked, &app)
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), within_bounds));
+    // Probes are answered under any load, or a busy process would be restarted.
+    let probes = Router::new()
+        .route("/healthz", get(|| async { "alive\n" }))
+        .route("/readyz", get(pages::ready))
+        .with_state(app);
+    bounded
+        .merge(probes)
+        .fallback(|| async {
+            Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path: /openapi.json has the paths")
+        })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method: see /openapi.json")
+        })
+}
+
+/// Requires the secret, if one is set.
+async fn with_secret(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    match app.access.lets(request.headers()) {
+        true => next.run(request).await,
+        false => Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "this server requires its secret: send it as Authorization: Bearer",
+        )
+        .into_response(),
+    }
+}
+
+/// Bounds the number of requests and the time of each.
+async fn within_bounds(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let Ok(_in_progress) = app.in_progress.try_acquire() else {
+        let most = app.bounds.requests;
+        return Problem::temporary(format!(
+            "{most} requests are in progress, the most that this server accepts"
+        ))
+        .into_response();
+    };
+    let longest = app.bounds.request;
+    tokio::time::timeout(longest, next.run(request)).await.unwrap_or_else(|_| {
+        Problem::temporary(format!("this took longer than {longest:?}, the time for a request"))
+            .into_response()
+    })
+}
+
+async fn check(State(app): State<Arc<App>>, request: Request) -> Response {
+    ask(app, Verb::Check, request).await
+}
+
+async fn peek(State(app): State<Arc<App>>, request: Request) -> Response {
+    ask(app, Verb::Peek, request).await
+}
+
+async fn reserve(State(app): State<Arc<App>>, request: Request) -> Response {
+    ask(app, Verb::Reserve, request).await
+}
+
+async fn refund(State(app): State<Arc<App>>, request: Request) -> Response {
+    ask(app, Verb::Refund, request).await
+}
+
+async fn reset(State(app): State<Arc<App>>, request: Request) -> Response {
+    ask(app, Verb::Reset, request).await
+}
+
+async fn settle(State(app): State<Arc<App>>, request: Request) -> Response {
+    let end = async {
+        let settlement: Settlement = body::read(&app.bounds, request).await?;
+        settle::settle(&app, &settlement).await
+    };
+    end.await.map_or_else(IntoResponse::into_response, |end| end.response(&app.rules.limits()))
+}
+
+/// Performs a call, or each call of a batch.
+async fn ask(app: Arc<App>, verb: Verb, request: Request) -> Response {
+    let call: Call = match body::read(&app.bounds, request).await {
+        Ok(call) => call,
+        Err(problem) => return problem.into_response(),
+    };
+    // One snapshot of the rules for all of them.
+    let limits = app.rules.limits();
+    match call.batch(&app.bounds) {
+        Ok(None) => {
+            let end = ask::ask(&app, &limits, verb, &call).await;
+            end.map_or_else(IntoResponse::into_response, |end| end.response(&limits))
+        }
+        Ok(Some(calls)) => {
+            let answers = calls.iter().map(async |call| {
+                let end = ask::ask(&app, &limits, verb, call).await;
+                end.map_or_else(|problem| problem.in_batch(), Reply::json)
+            });
+            answer::batch(join_all(answers).await)
+        }
+        Err(problem) => problem.into_response(),
+    }
+}

@@ -1,0 +1,111 @@
+//! The OpenAPI document, generated from the types that read and write the JSON.
+
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::call::{Call, Settlement};
+
+/// The document.
+pub(super) fn document() -> &'static Value {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(build);
+    &DOCUMENT
+}
+
+fn build() -> Value {
+    let mut generator = SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = "/components/schemas".into())
+        .into_generator();
+    let [call, settlement, answer] = [
+        generator.subschema_for::<Call>(),
+        generator.subschema_for::<Settlement>(),
+        generator.subschema_for::<Answer>(),
+    ];
+    let mut schemas = generator.take_definitions(true);
+    schemas.insert("Problem".to_owned(), problem());
+    schemas.insert("BatchAnswer".to_owned(), batch_answer());
+    let ask = |summary: &str, body: &schemars::Schema, is_decided: bool| {
+        let one_or_batch = json!({ "anyOf": [answer, { "$ref": "#/components/schemas/BatchAnswer" }] });
+        let mut responses = json!({
+            "200": { "description": "The answer.", "content": { "application/json": { "schema": one_or_batch } } },
+            "default": { "description": "The call was not performed.", "content": problem_content() },
+        });
+        if is_decided {
+            responses["429"] = json!({
+                "description": "Refused. Retry-After says when the same call can be allowed; the rate limit fields are those that the rules file chooses.",
+                "headers": { "Retry-After": { "schema": { "type": "integer", "minimum": 1 } } },
+                "content": problem_content(),
+            });
+        }
+        json!({ "post": {
+            "summary": summary,
+            "security": [{}, { "secret": [] }],
+            "requestBody": { "required": true, "content": { "application/json": { "schema": body } } },
+            "responses": responses,
+        } })
+    };
+    let page = |summary: &str, media: &str| {
+        let content = json!({ media: { "schema": { "type": "string" } } });
+        json!({ "get": { "summary": summary, "responses": {
+            "200": { "description": summary, "content": content },
+            "default": { "description": "Not available.", "content": problem_content() },
+        } } })
+    };
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "Sluicegate", "version": env!("CARGO_PKG_VERSION"), "license": { "name": "MIT OR Apache-2.0" } },
+        "paths": {
+            "/v1/check": ask("Spend if allowed now. A described request waits where its policy waits.", &call, true),
+            "/v1/peek": ask("Report whether the cost fits, and spend nothing.", &call, false),
+            "/v1/reserve": ask("Spend if allowed within \"wait\"; answer when the turn comes, with a receipt.", &call, true),
+            "/v1/settle": ask("Settle a reservation: the difference to its actual cost is charged or given back.", &settlement, false),
+            "/v1/refund": ask("Give back units of a receipt, or units of a key as if they had been spent just now.", &call, false),
+            "/v1/reset": ask("Reset keys: they have their whole burst again.", &call, false),
+            "/healthz": page("The process is alive.", "text/plain"),
+            "/readyz": page("The rules are in force, the store has answered once, and the server is not shutting down.", "text/plain"),
+            "/metrics": page("The metrics of the process, as Prometheus reads them.", "text/plain"),
+            "/openapi.json": page("This document.", "application/json"),
+        },
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "secret": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+fn problem_content() -> Value {
+    json!({ "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } })
+}
+
+/// RFC 9457; refusals have more members.
+fn problem() -> Value {
+    json!({
+        "type": "object",
+        "required": ["type", "title", "status", "detail"],
+        "properties": {
+            "type": { "type": "string" },
+            "title": { "type": "string" },
+            "status": { "type": "integer" },
+            "detail": { "type": "string" },
+        },
+    })
+}
+
+fn batch_answer() -> Value {
+    let of_one = Answer::json_schema(&mut SchemaSettings::draft2020_12().into_generator());
+    let fields = of_one.get("properties").and_then(|fields| fields.get("allowed")).cloned();
+    json!({
+        "type": "object",
+        "required": ["answers"],
+        "additionalProperties": false,
+        "properties": { "answers": { "type": "array", "items": {
+            "description": "An answer with its status; without an answer, the status and its detail.",
+            "type": "object",
+            "required": ["status", "allowed"],
+            "properties": { "status": { "type": "integer" }, "allowed": fields, "detail": { "type": "string" } },
+        } } },
+    })
+}

@@ -1,0 +1,96 @@
+//! The limits of a rules file on the network: for services that are not written in Rust, and for proxies.
+//!
+//! The server has protocols only: policies, algorithms, stores, outages, metrics and the status page are those of the other crates. The
+//! command is `sluicegate serve` (`cargo install sluicegate-cli`); the crate is for a program that serves beside other things.
+//!
+//! ```
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_observed::Observed;
+//! use sluicegate_rules::{Rules, RulesFile, Variables};
+//! use sluicegate_server::Server;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = RulesFile::parse("rules.yaml", "
+//! version: 1
+//! policies: { mail: { quota: 10/h } }
+//! rules: []
+//! ", &Variables::none())?;
+//! let store = Observed::named("memory", MemoryStore::new())?;
+//! let rules = Rules::builder().open_all_policies().put(&store, file)?;
+//!
+//! let server = Server::builder(rules).http("127.0.0.1:0".parse()?).status(&store).bind().await?;
+//! println!("ask http://{}/v1/check", server.http_address());
+//! # let told_to_end = async {};
+//! server.run(told_to_end).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # When not to use it
+//! In a Rust service the layer decides in a microsecond and without a call: put [`Rules`](sluicegate_rules::Rules) in front of it. Several
+//! instances of one service share limits by a Redis, and need no server in between.
+//!
+//! # HTTP API
+//! Requests and answers are JSON. `GET /openapi.json` is the document; it is generated from the types that read the requests.
+//!
+//! | path | does |
+//! |---|---|
+//! | `POST /v1/check` | spends, if allowed now |
+//! | `POST /v1/peek` | reports whether the cost fits, and spends nothing |
+//! | `POST /v1/reserve` | spends, if allowed within `wait`; answers when the turn comes, with a receipt |
+//! | `POST /v1/settle` | states the actual cost of a reservation: the difference is charged or given back |
+//! | `POST /v1/refund` | gives back units of a receipt, or of a key |
+//! | `POST /v1/reset` | resets keys |
+//! | `GET /healthz`, `/readyz` | whether the process runs; whether the store has answered once and the server is not shutting down |
+//! | `GET /metrics`, `/status` | metrics, and the status page |
+//!
+//! A call names one policy, or several that spend all or none; or it describes a request for the rules; or it is a batch of such calls:
+//!
+//! ```json
+//! {"policy": "login", "key": "ada", "cost": 1}
+//! {"checks": [{"policy": "login", "key": "ada"}, {"policy": "address", "key": {"address": "192.0.2.7"}}]}
+//! {"request": {"method": "POST", "path": "/login", "headers": {"x-user": "ada"}, "peer": "192.0.2.7"}}
+//! {"batch": [{"policy": "mail", "key": "ada"}, {"policy": "mail", "key": "bob"}]}
+//! ```
+//!
+//! The answer is 200, or 429 with `Retry-After`, the header fields that the rules file chooses and a problem body (RFC 9457), as the layer
+//! answers: a client library that knows `Retry-After` needs nothing else. A batch is always 200, and each of its answers has a `status`.
+//!
+//! A check by name never waits; `/v1/reserve` waits for as long as the call says. A described request waits where its policy waits.
+//! `refund_if`, `in_flight` and waiting rooms have no effect here: they need the response or the connection of the request.
+//!
+//! # Receipts
+//! A receipt is a signed token that expires (after 15 minutes by default) and can be used once. It holds everything that a settlement
+//! needs, so every instance with the same [secret](ServerBuilder::receipt_secret) and the same store can settle it. If the store is in
+//! memory, or an instance decided by itself during an outage, only that instance can.
+//!
+//! # Authentication
+//! By default the server listens on the loopback address only. To listen elsewhere it needs a [secret](ServerBuilder::secret), client
+//! certificates ([`Tls`]), or [permission](ServerBuilder::insecure_open) to be open. A caller that may check may also refund and reset.
+//! `/healthz`, `/readyz` and `/openapi.json` need no secret; the status page takes it as the password.
+//!
+//! # Bounds
+//! Bodies, batches, connections, waiting requests and the time for a request have [bounds](Bounds), and a refusal names the bound.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod access;
+mod app;
+mod asks;
+mod bounds;
+mod builder;
+mod bytes;
+mod connection;
+mod error;
+mod http;
+mod listen;
+mod ready;
+mod receipt;
+mod server;
+mod tls;
+
+pub use self::bounds::Bounds;
+pub use self::builder::ServerBuilder;
+pub use self::error::{ServeError, ServeErrorKind};
+pub use self::server::Server;
+pub use self::tls::Tls;

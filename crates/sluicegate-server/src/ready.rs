@@ -1,0 +1,60 @@
+//! Readiness: [`Ready`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluicegate_core::store::DecidedBy;
+use tokio::sync::watch;
+
+use crate::app::App;
+use crate::connection::ended;
+
+/// The interval between two looks at a store that has not answered yet.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// Whether the store has answered once, and the server is not shutting down.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    has_answered: Arc<AtomicBool>,
+    is_ending: watch::Receiver<bool>,
+}
+
+impl Ready {
+    pub(crate) fn until(is_ending: watch::Receiver<bool>) -> Self {
+        Self { has_answered: Arc::default(), is_ending }
+    }
+
+    /// The output of a future, unless the server begins to shut down first.
+    pub(crate) async fn unless_ending<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let mut is_ending = self.is_ending.clone();
+        tokio::select! {
+            // An output that is there at once is not lost to a shutdown.
+            biased;
+            output = future => Some(output),
+            () = ended(&mut is_ending) => None,
+        }
+    }
+
+    /// The reason why it is not ready.
+    pub(crate) fn why_not(&self) -> Option<&'static str> {
+        match () {
+            () if *self.is_ending.borrow() => Some("the server is shutting down"),
+            // Relaxed: it guards nothing.
+            () if !self.has_answered.load(Ordering::Relaxed) => Some("the store has not answered yet"),
+            () => None,
+        }
+    }
+}
+
+/// Looks at the store until it has answered once. Answers of a fallback do not count.
+pub(crate) async fn ask_store(app: Arc<App>) {
+    loop {
+        let answer = app.receipts.ask_store().await;
+        if answer.is_ok_and(|decision| decision.decided_by() == DecidedBy::Store) {
+            app.ready.has_answered.store(true, Ordering::Relaxed);
+            return;
+        }
+        tokio::time::sleep(LOOKS_AGAIN_AFTER).await;
+    }
+}

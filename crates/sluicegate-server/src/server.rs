@@ -1,0 +1,68 @@
+//! A running server: [`Server`].
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::app::App;
+use crate::connection::Terms;
+use crate::http::router;
+use crate::listen::Listener;
+use crate::ready::ask_store;
+use crate::tls::Tls;
+
+/// A server whose listener is open. Made by [`Server::builder`].
+pub struct Server {
+    pub(crate) app: Arc<App>,
+    pub(crate) http: Listener,
+    pub(crate) http_address: SocketAddr,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) drain: Duration,
+    pub(crate) ending: watch::Sender<bool>,
+    pub(crate) is_ending: watch::Receiver<bool>,
+}
+
+impl Server {
+    /// The address of the HTTP listener.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http_address
+    }
+
+    /// Serves until the future is ready. Then it accepts no more connections, gives back the turns of requests that wait, answers the
+    /// requests in progress, and returns when the last connection is closed or the [drain time](crate::ServerBuilder::drain) is over.
+    /// Returns how many connections were cut off.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cuts all connections off. Turns of requests that wait are given back.
+    pub async fn run(self, until: impl Future<Output = ()>) -> usize {
+        let Self { app, http, tls, drain, ending, is_ending, .. } = self;
+        let bounds = app.bounds;
+        let mut asking = JoinSet::new();
+        asking.spawn(ask_store(Arc::clone(&app)));
+        // Every task is in a set, so that it ends with this future.
+        let mut listeners = JoinSet::new();
+        listeners.spawn(http.serve(Terms { router: router(app), tls, bounds, is_ending }));
+        until.await;
+        ending.send_replace(true);
+        let latest = Instant::now() + drain;
+        let mut cut = 0;
+        while let Ok(Some(ended)) = timeout_at(latest, listeners.join_next()).await {
+            let Ok(mut open) = ended else { continue };
+            while let Ok(Some(_)) = timeout_at(latest, open.join_next()).await {}
+            cut += open.len();
+        }
+        cut
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("http", &self.http_address).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,12 @@
+//! A server as its callers meet it, over sockets.
+#![allow(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+mod access;
+mod bounds;
+mod check;
+mod document;
+mod ending;
+mod pages;
+mod receipts;
+mod support;
+mod tls;

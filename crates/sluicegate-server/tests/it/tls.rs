@@ -1,0 +1,127 @@
+//! TLS, and certificates of clients.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use sluicegate_server::{ServeErrorKind, Tls};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::support::{RULES, Served};
+
+/// An authority, and a certificate with its key for the server and for a client, as files.
+struct Files {
+    folder: PathBuf,
+    authority: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Files {
+    fn new(name: &str) -> Self {
+        _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = std::env::temp_dir().join(format!("sluicegate-server-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        std::fs::write(folder.join("authority.pem"), authority.pem()).unwrap();
+        let files = Self { folder, authority };
+        files.issue("server");
+        files.issue("client");
+        files
+    }
+
+    /// Writes a certificate of the authority.
+    fn issue(&self, name: &str) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.authority).unwrap();
+        std::fs::write(self.path(&format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(self.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn tls(&self, authority: Option<PathBuf>) -> Tls {
+        Tls::read(self.path("server.pem"), self.path("server.key"), authority).unwrap()
+    }
+
+    /// What a client gets that shows its certificate or none, or why it gets nothing.
+    async fn get(&self, served: &Served, shows: bool) -> std::io::Result<String> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(self.path("authority.pem")).unwrap()).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let config = if shows {
+            let chain = vec![CertificateDer::from_pem_file(self.path("client.pem")).unwrap()];
+            let key = PrivateKeyDer::from_pem_file(self.path("client.key")).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        } else {
+            config.with_no_client_auth()
+        };
+        let stream = TcpStream::connect(served.address).await?;
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn with_a_certificate_it_speaks_tls_and_a_new_one_is_read_again() {
+    let files = Files::new("tls");
+    let tls = files.tls(None);
+    let served = Served::with(RULES, |builder| builder.tls(tls.clone())).await;
+    assert!(files.get(&served, false).await.unwrap().starts_with("HTTP/1.1 200 "));
+    assert!(served.get("/healthz").send().await.is_err(), "and nothing else");
+
+    let serial = files.path("server.pem");
+    let before = std::fs::read_to_string(&serial).unwrap();
+    files.issue("server");
+    assert_ne!(std::fs::read_to_string(&serial).unwrap(), before);
+    tls.reload().unwrap();
+    assert!(files.get(&served, false).await.unwrap().starts_with("HTTP/1.1 200 "));
+    std::fs::write(&serial, "nothing").unwrap();
+    assert!(tls.reload().is_err());
+    assert!(files.get(&served, false).await.is_ok(), "what was read before stays");
+}
+
+#[tokio::test]
+async fn where_clients_show_certificates_others_get_nothing_and_no_secret_is_needed() {
+    let files = Files::new("clients");
+    let tls = files.tls(Some(files.path("authority.pem")));
+    let served = Served::with(RULES, |builder| builder.tls(tls).http("0.0.0.0:0".parse().unwrap())).await;
+    assert!(files.get(&served, true).await.unwrap().starts_with("HTTP/1.1 200 "));
+    assert!(!files.get(&served, false).await.is_ok_and(|answer| answer.contains("200")));
+}
+
+#[test]
+fn what_is_wrong_with_a_file_names_it() {
+    let files = Files::new("wrong");
+    let good = |name: &str| files.path(name);
+    std::fs::write(good("empty.pem"), "").unwrap();
+    for (certificate, key, authority, said) in [
+        ("none.pem", "server.key", None, "none.pem: its certificates cannot be read"),
+        ("empty.pem", "server.key", None, "empty.pem: it has no PEM certificate"),
+        ("server.pem", "server.pem", None, "server.pem: it has no private key"),
+        ("server.pem", "client.key", None, "do not belong together"),
+        ("server.pem", "server.key", Some("empty.pem"), "empty.pem: it has no PEM certificate"),
+    ] {
+        let error = Tls::read(good(certificate), good(key), authority.map(good)).unwrap_err();
+        assert_eq!(error.kind(), ServeErrorKind::Tls);
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
