@@ -50,6 +50,8 @@ pub mod clock;
 mod decision;
 pub mod error;
 #[cfg(feature = "limiter")]
+mod few;
+#[cfg(feature = "limiter")]
 pub mod in_flight;
 #[cfg(feature = "limiter")]
 pub mod key;

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 pub use self::pieces::Piece;
 use crate::algorithm::State;
+use crate::few::few;
 use crate::policy::Policy;
 
 /// The spend of one allowed ask: the token by which it is given back.
@@ -80,13 +81,7 @@ impl Receipt {
         costs: impl IntoIterator<Item = u64>,
         traces: impl IntoIterator<Item = Trace>,
     ) -> Self {
-        Self {
-            basis,
-            at_us,
-            costs: costs.into_iter().collect(),
-            traces: traces.into_iter().collect(),
-            pieces: Vec::new(),
-        }
+        Self { basis, at_us, costs: few(costs), traces: few(traces), pieces: Vec::new() }
     }
 
     /// The store that let the ask pass, or the fallback. The receipt is by that one's clock and buckets, and means nothing to

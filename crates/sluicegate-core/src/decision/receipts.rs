@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::answer::{Decision, Details};
+use crate::few::few;
 use crate::receipt::{DecidedBy, Piece, Receipt, Trace};
 
 impl Decision {
     /// The same, with what each quota's bucket was like before: one trace per quota. For authors of stores.
     #[must_use]
     pub fn with_traces(mut self, traces: impl IntoIterator<Item = Trace>) -> Self {
-        let details = Details { traces: traces.into_iter().collect(), ..self.take_details() };
+        let details = Details { traces: few(traces), ..self.take_details() };
         self.details = Some(Arc::new(details));
         self
     }

@@ -10,6 +10,7 @@ use super::outcome::deciding;
 use super::receipts::receipt_bit;
 use super::status::QuotaStatus;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::few::sort_few;
 use crate::receipt::{DecidedBy, Trace};
 
 impl Decision {
@@ -71,7 +72,7 @@ impl Decision {
             let traces = traces.into_iter().chain(std::iter::repeat(Trace::default()));
             lines.extend(piece.quotas.iter().copied().zip(traces));
         }
-        lines.sort_by_key(|(status, _)| (status.policy_index(), status.quota_index()));
+        sort_few(&mut lines, |(status, _)| (status.policy_index(), status.quota_index()));
         let mut joined = Self::of(at_us, delay_us, lines.iter().map(|(status, _)| *status)).by(by);
         let traces = lines.into_iter().map(|(_, trace)| trace).collect();
         joined.details = Some(Arc::new(Details { traces, untraced, fallback, pieces: parts }));

@@ -53,8 +53,11 @@ impl RateLimiter {
     /// Decides without those that are off: they spend nothing, and beside others they have no numbers.
     #[cold]
     fn decide_without_off(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        let (places, rest): (SmallVec<[u8; 4]>, SmallVec<[Ask<'_>; 4]>) =
-            (0_u8..).zip(asks.iter().copied()).filter(|(_, ask)| !is_off(ask)).unzip();
+        let (mut places, mut rest) = (SmallVec::<[u8; 4]>::new(), SmallVec::<[Ask<'_>; 4]>::new());
+        for (place, ask) in (0_u8..).zip(asks).filter(|(_, ask)| !is_off(ask)) {
+            places.push(place);
+            rest.push(*ask);
+        }
         if rest.is_empty() {
             let each = asks.iter().map(|ask| (&**ask.numbers(), false));
             let decision = assumed(each, SystemClock::new().now_us(), Duration::ZERO).by(DecidedBy::Off);

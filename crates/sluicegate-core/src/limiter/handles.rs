@@ -18,7 +18,7 @@ impl Limiters {
     /// All handles that are open, by name.
     pub fn all(&self) -> Vec<RateLimiter> {
         let mut all: Vec<_> = self.lock().values().filter_map(limiter).collect();
-        all.sort_by(|a, b| a.0.first.policy().name().cmp(b.0.first.policy().name()));
+        all.sort_unstable_by(|a, b| a.0.first.policy().name().cmp(b.0.first.policy().name()));
         all
     }
 }

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::handle::RateLimiter;
+use crate::few::few;
 use crate::key::Key;
 use crate::store::{Ask, DecisionFuture};
 
@@ -43,7 +44,7 @@ impl RateLimiter {
         self.with_opened(|opened| {
             let asks = requests.into_iter();
             let asks: SmallVec<[Ask<'_>; 32]> =
-                asks.map(|(key, cost)| Ask::new(opened, key.as_ref(), cost, opened.spends())).collect();
+                few(asks.map(|(key, cost)| Ask::new(opened, key.as_ref(), cost, opened.spends())));
             self.decide_each(&asks, &mut answer);
         });
     }

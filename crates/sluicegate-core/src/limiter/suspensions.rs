@@ -110,9 +110,11 @@ impl<'a> Suspensions<'a> {
     fn change(&self, key: impl AsKey, lasts: Option<Duration>) -> DecisionFuture {
         let (limiter, key) = (self.limiter.clone(), key.with_key(|key| key.to_key()));
         let (policy, operator) = (limiter.with_opened(Clone::clone), self.operator.map(str::to_owned));
-        finished(limiter.store().always_answers(), async move {
+        let is_here = limiter.store().always_answers();
+        let work = async move {
             change(limiter.store(), &policy, &key, (lasts, operator.as_deref()), decide_plainly).await?;
             limiter.peek(&key).await
-        })
+        };
+        finished(is_here, Box::pin(work))
     }
 }

@@ -12,6 +12,7 @@ use super::change::Change;
 use super::check::Check;
 use super::handle::RateLimiter;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::few::few;
 use crate::key::AsKey;
 #[cfg(feature = "tokio")]
 use crate::key::Key;
@@ -69,15 +70,12 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
             })
         });
     }
-    let checks: SmallVec<[_; 4]> = [first, second]
-        .into_iter()
-        .chain(third)
-        .chain(checks)
-        .map(|check| (check.limiter.opened(), check.key.with_key(|key| key.to_key()), check))
-        .collect();
+    let checks = [first, second].into_iter().chain(third).chain(checks);
+    let checks: SmallVec<[_; 4]> =
+        few(checks.map(|check| (check.limiter.opened(), check.key.with_key(|key| key.to_key()), check)));
     on_one_store(checks.iter().map(|(.., check)| check.limiter), |first| {
         let asks = checks.iter().map(|(opened, key, check)| check.ask(opened.as_opened(), key.as_ref()));
-        first.decide(&asks.collect::<SmallVec<[Ask<'_>; 4]>>())
+        first.decide(&few::<[_; 4]>(asks))
     })
 }
 
@@ -92,15 +90,14 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
 /// # Cancel safety
 /// The store is told when this is called, whether the future is polled or not.
 pub fn change_all<'a, K: AsKey + 'a>(changes: impl IntoIterator<Item = Change<'a, K>>) -> DecisionFuture {
-    let changes: SmallVec<[_; 4]> = changes
-        .into_iter()
-        .map(|change| (change.limiter.newest(), change.key.with_key(|key| key.to_key()), change))
-        .collect();
+    let changes = changes.into_iter();
+    let changes: SmallVec<[_; 4]> =
+        few(changes.map(|change| (change.limiter.newest(), change.key.with_key(|key| key.to_key()), change)));
     let answer = on_one_store(changes.iter().map(|(.., change)| change.limiter), |first| {
         let asks = changes.iter().map(|(opened, key, change)| {
             change.ask(Ask::new(opened.as_opened(), key.as_ref(), change.cost, change.mode))
         });
-        first.decide(&asks.collect::<SmallVec<[Ask<'_>; 4]>>())
+        first.decide(&few::<[_; 4]>(asks))
     });
     changes.into_iter().for_each(|(.., change)| change.settle());
     answer
@@ -112,13 +109,14 @@ pub(super) fn report<'a>(
     turns: impl IntoIterator<Item = (&'a RateLimiter, &'a Key, &'a Receipt)>,
     mode: Mode,
 ) -> DecisionFuture {
+    let turns = turns.into_iter();
     let turns: SmallVec<[_; 2]> =
-        turns.into_iter().map(|(limiter, key, receipt)| (limiter.newest(), limiter, key, receipt)).collect();
+        few(turns.map(|(limiter, key, receipt)| (limiter.newest(), limiter, key, receipt)));
     on_one_store(turns.iter().map(|(_, limiter, ..)| *limiter), |first| {
         let asks = turns.iter().map(|(opened, _, key, receipt)| {
             Ask::new(opened.as_opened(), key.as_ref(), receipt.cost(), mode).of(receipt)
         });
-        first.decide(&asks.collect::<SmallVec<[Ask<'_>; 2]>>())
+        first.decide(&few::<[_; 4]>(asks))
     })
 }
 

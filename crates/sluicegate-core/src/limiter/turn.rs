@@ -17,7 +17,7 @@ use super::together::report;
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreError;
 use crate::key::{AsKey, Key};
-use crate::store::{DecisionFuture, Mode};
+use crate::store::{DecisionFuture, Mode, spawn};
 use crate::wait::{Costs, Line, Place, Queues, Receipts, Under};
 
 /// How long answers about turns are left alone before they are looked for again.
@@ -185,7 +185,7 @@ impl Under for Limits {
 
     fn attend(&self, number: u64) -> bool {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return false };
-        runtime.spawn(Returns { limits: self.clone(), number });
+        spawn(&runtime, Box::pin(Returns { limits: self.clone(), number }));
         true
     }
 }

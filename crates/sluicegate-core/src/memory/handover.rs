@@ -17,6 +17,7 @@ use super::plans::Counted;
 use super::store::Inner;
 use super::table::Kept;
 use crate::algorithm::{Rule, State, Units};
+use crate::few::few;
 use crate::store::{Ask, Inherit};
 
 /// A replacement that the key of an ask may have slept through.
@@ -52,7 +53,7 @@ impl Inner {
             let buckets = ask.policy().prepared::<Buckets>().filter(|buckets| buckets.has_older())?;
             Some((*ask, buckets.older(self.ground.clock.now_us())))
         });
-        slept.collect()
+        few(slept)
     }
 
     /// The handovers that an ask may need, the youngest first.

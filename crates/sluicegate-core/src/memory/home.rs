@@ -1,6 +1,6 @@
 //! Where the states of one quota live.
 //!
-//! A state is one word or two, an account is one more, and a log is a list: five kinds of home.
+//! A state is one word or two, an account is one more, and a log is a list: a kind of home for each.
 //! Which one it is, is decided when the first request asks, so that a decision branches once and then
 //! works on a table whose sizes the compiler knows.
 
@@ -21,13 +21,11 @@ pub(super) enum Home {
     Wide(Table<3, 2, false>),
     /// States of one word, and accounts.
     NarrowKept(Table<3, 2, true>),
-    /// States of two words, and accounts; two to a set.
-    WideKept(Table<2, 3, true>),
     /// States of one word, each counted by a plan; four to a set.
     NarrowOwn(Table<4, 1, false, 4>),
     /// States of two words, each counted by a plan; five to two lines.
     WideOwn(Table<5, 2, false, 5>),
-    /// States, plans and accounts; four to two lines.
+    /// States of two words, and accounts, and of any size where each is counted by a plan; four to two lines.
     KeptOwn(Table<4, 3, true, 4>),
     Logs(Logs),
 }
@@ -46,14 +44,13 @@ pub(super) enum Place<'a> {
     Narrow(Locked<'a, 5, 1, false>),
     Wide(Locked<'a, 3, 2, false>),
     NarrowKept(Locked<'a, 3, 2, true>),
-    WideKept(Locked<'a, 2, 3, true>),
     NarrowOwn(Locked<'a, 4, 1, false, 4>),
     WideOwn(Locked<'a, 5, 2, false, 5>),
     KeptOwn(Locked<'a, 4, 3, true, 4>),
     Log(MutexGuard<'a, Shard>),
 }
 
-/// Slots per hundred keys of capacity: a table that is as full as it was made for has 2.7 of 5, 1.3 of 3 or 0.7 of 2 slots
+/// Slots per hundred keys of capacity: a table that is as full as it was made for has 2.7 of 5, 2 of 4 or 1.3 of 3 slots
 /// of a set in use.
 ///
 /// Keys fall into sets at random, and a set that is full makes its least indebted key go. More
@@ -62,7 +59,6 @@ pub(super) enum Place<'a> {
 const OF_FIVE: usize = 187;
 const OF_FOUR: usize = 200;
 const OF_THREE: usize = 225;
-const OF_TWO: usize = 300;
 
 /// Sends a call to whichever table this is; the logs answer as given.
 macro_rules! tables {
@@ -71,7 +67,6 @@ macro_rules! tables {
             $kind::Narrow($table) => $call,
             $kind::Wide($table) => $call,
             $kind::NarrowKept($table) => $call,
-            $kind::WideKept($table) => $call,
             $kind::NarrowOwn($table) => $call,
             $kind::WideOwn($table) => $call,
             $kind::KeptOwn($table) => $call,
@@ -89,10 +84,9 @@ impl Shape {
     pub(super) fn slots(self, rule: &Rule, keys: usize) -> usize {
         let (of_a_set, per_cent) = match (self.quotas, self.accounts, rule.fits_one_word()) {
             _ if rule.log().is_some() => return keys,
-            (true, false, true) | (true, true, _) => (4, OF_FOUR),
+            (true, false, true) | (true, true, _) | (false, true, false) => (4, OF_FOUR),
             (true, false, false) | (false, false, true) => (5, OF_FIVE),
             (false, false, false) | (false, true, true) => (3, OF_THREE),
-            (false, true, false) => (2, OF_TWO),
         };
         slots(keys, per_cent).div_ceil(of_a_set).max(1) * of_a_set
     }
@@ -110,11 +104,10 @@ impl Home {
             }
             (_, true, false, true) => Self::NarrowOwn(Table::new(slots, on_full, count)),
             (_, true, false, false) => Self::WideOwn(Table::new(slots, on_full, count)),
-            (_, true, true, _) => Self::KeptOwn(Table::new(slots, on_full, count)),
+            (_, true, true, _) | (_, false, true, false) => Self::KeptOwn(Table::new(slots, on_full, count)),
             (_, false, false, true) => Self::Narrow(Table::new(slots, on_full, count)),
             (_, false, false, false) => Self::Wide(Table::new(slots, on_full, count)),
             (_, false, true, true) => Self::NarrowKept(Table::new(slots, on_full, count)),
-            (_, false, true, false) => Self::WideKept(Table::new(slots, on_full, count)),
         }
     }
 
@@ -131,7 +124,6 @@ impl Home {
             Self::Narrow(table) => Place::Narrow(table.lock(index)),
             Self::Wide(table) => Place::Wide(table.lock(index)),
             Self::NarrowKept(table) => Place::NarrowKept(table.lock(index)),
-            Self::WideKept(table) => Place::WideKept(table.lock(index)),
             Self::NarrowOwn(table) => Place::NarrowOwn(table.lock(index)),
             Self::WideOwn(table) => Place::WideOwn(table.lock(index)),
             Self::KeptOwn(table) => Place::KeptOwn(table.lock(index)),
@@ -195,7 +187,7 @@ impl Place<'_> {
             Place::Wide(set) => set.forgotten(),
             Place::NarrowOwn(set) => set.forgotten(),
             Place::WideOwn(set) => set.forgotten(),
-            Place::NarrowKept(_) | Place::WideKept(_) | Place::KeptOwn(_) => self.entry(hash).account.birth(),
+            Place::NarrowKept(_) | Place::KeptOwn(_) => self.entry(hash).account.birth(),
             Place::Log(_) => 0,
         }
     }
@@ -224,7 +216,7 @@ mod tests {
     #[test]
     fn slots_are_reckoned_without_a_product_that_is_larger_than_they_are() {
         for keys in [1, 99, 100, 101, 12_345, 22_968_473, 1 << 31] {
-            for per_cent in [OF_FIVE, OF_FOUR, OF_THREE, OF_TWO] {
+            for per_cent in [OF_FIVE, OF_FOUR, OF_THREE] {
                 let exact = keys as u64 * per_cent as u64 / 100;
                 assert_eq!(slots(keys, per_cent) as u64, exact, "{keys} at {per_cent}");
                 assert!(keys as u64 / 100 * per_cent as u64 <= exact);

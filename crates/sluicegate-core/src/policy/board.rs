@@ -1,6 +1,5 @@
 //! All overrides of a store, as instances tell each other: [`Board`].
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -11,10 +10,10 @@ use crate::quota::Quota;
 /// The last override of each policy, also when it was withdrawn: of two boards the one knows what the other has not heard of yet,
 /// whichever way they went.
 ///
-/// It is written as a line for each policy, so that it can be looked at in Redis: version, policy, operator, until when it
+/// Its entries are in the order of their policies. It is written as a line for each policy, so that it can be looked at in Redis: version, policy, operator, until when it
 /// stands and is remembered, its mode and its quotas, with tabs between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Board(BTreeMap<String, Entry>);
+pub(crate) struct Board(Vec<Entry>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
@@ -62,56 +61,67 @@ impl Board {
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let text = str::from_utf8(bytes).unwrap_or_default();
         let entries = text.lines().filter_map(Entry::read);
-        Self(entries.map(|entry| (entry.last.policy.clone(), entry)).collect())
+        let mut board = Self::default();
+        for entry in entries {
+            board.set(entry);
+        }
+        board
     }
 
     /// It as a text; an empty one if there is nothing on it.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.0.values().flat_map(|entry| (entry.line() + "\n").into_bytes()).collect()
+        self.0.iter().flat_map(|entry| (entry.line() + "\n").into_bytes()).collect()
+    }
+
+    fn find(&self, policy: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|entry| (*entry.last.policy).cmp(policy))
+    }
+
+    fn get(&self, policy: &str) -> Option<&Entry> {
+        self.find(policy).ok().and_then(|at| self.0.get(at))
+    }
+
+    fn set(&mut self, entry: Entry) {
+        match self.find(&entry.last.policy) {
+            Ok(at) => self.0[at] = entry,
+            Err(at) => self.0.insert(at, entry),
+        }
     }
 
     /// Takes over whatever is newer on the other one.
     pub(crate) fn learn(&mut self, other: &Self) {
-        for (policy, theirs) in &other.0 {
-            match self.0.get_mut(policy) {
-                Some(ours) => {
-                    let kept_us = ours.kept_us.max(theirs.kept_us);
-                    if theirs.is_after(ours) {
-                        *ours = theirs.clone();
-                    }
-                    ours.kept_us = kept_us;
-                }
-                None => {
-                    self.0.insert(policy.clone(), theirs.clone());
-                }
-            }
+        for theirs in &other.0 {
+            let ours = self.get(&theirs.last.policy).unwrap_or(theirs);
+            let later = if theirs.is_after(ours) { theirs } else { ours };
+            let kept_us = ours.kept_us.max(theirs.kept_us);
+            self.set(Entry { last: Arc::clone(&later.last), kept_us });
         }
     }
 
     /// Whether the other one has anything to learn from this one.
     pub(crate) fn is_news_to(&self, other: &Self) -> bool {
-        self.0.iter().any(|(policy, ours)| other.0.get(policy).is_none_or(|theirs| ours.is_after(theirs)))
+        self.0.iter().any(|ours| other.get(&ours.last.policy).is_none_or(|theirs| ours.is_after(theirs)))
     }
 
     /// Forgets what can be in force nowhere any more.
     pub(crate) fn forget(&mut self, now_us: u64) {
-        self.0.retain(|_, entry| now_us < entry.kept_us);
+        self.0.retain(|entry| now_us < entry.kept_us);
     }
 
     /// Puts an override in the place of the last one of its policy, with a version above that one's.
     pub(crate) fn put(&mut self, mut over: Override) -> Arc<Override> {
-        let before = self.0.get(&over.policy);
+        let before = self.get(&over.policy);
         let (version, kept_us) = before.map_or((0, 0), |entry| (entry.last.version, entry.kept_us));
         over.version = over.version.max(version.saturating_add(1));
         let kept_us = kept_us.max(over.until_us);
-        let (policy, last) = (over.policy.clone(), Arc::new(over));
-        self.0.insert(policy, Entry { last: Arc::clone(&last), kept_us });
+        let last = Arc::new(over);
+        self.set(Entry { last: Arc::clone(&last), kept_us });
         last
     }
 
     /// The last override of a policy, whether it stands or not.
     pub(crate) fn last(&self, policy: &str) -> Option<&Arc<Override>> {
-        self.0.get(policy).map(|entry| &entry.last)
+        self.get(policy).map(|entry| &entry.last)
     }
 
     /// The override of a policy that is in force then.
@@ -121,12 +131,12 @@ impl Board {
 
     /// All that are in force then, by the names of their policies.
     pub(crate) fn all_standing(&self, now_us: u64) -> impl Iterator<Item = &Arc<Override>> {
-        self.0.values().map(|entry| &entry.last).filter(move |over| over.stands_at(now_us))
+        self.0.iter().map(|entry| &entry.last).filter(move |over| over.stands_at(now_us))
     }
 
     /// Until when anything of it counts.
     pub(crate) fn kept_us(&self) -> u64 {
-        self.0.values().map(|entry| entry.kept_us).max().unwrap_or(0)
+        self.0.iter().map(|entry| entry.kept_us).max().unwrap_or(0)
     }
 
     pub(crate) fn len(&self) -> usize {

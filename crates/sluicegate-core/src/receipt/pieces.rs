@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::Receipt;
+use crate::few::few;
 use crate::policy::Policy;
 
 /// The spend of one of several places for an ask. For authors of stores that keep one bucket in several places
@@ -74,6 +75,6 @@ impl Receipt {
             *left -= taken;
             taken
         });
-        taken.collect()
+        few(taken)
     }
 }

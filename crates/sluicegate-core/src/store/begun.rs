@@ -36,7 +36,11 @@ impl DecisionFuture {
     /// # Cancel safety
     /// The work is done, polled or not, unless the runtime ends.
     pub fn begun(runtime: &Handle, work: impl Future<Output = Answer> + Send + 'static) -> Self {
-        let mut begun = Begun { work: Some(Box::pin(work)), runtime: runtime.clone() };
+        Self::begun_boxed(runtime, Box::pin(work))
+    }
+
+    pub(crate) fn begun_boxed(runtime: &Handle, work: Pin<Box<dyn Future<Output = Answer> + Send>>) -> Self {
+        let mut begun = Begun { work: Some(work), runtime: runtime.clone() };
         // Wherever it is called, the timers are those of this runtime. The caller that awaits the answer polls again with a waker.
         let _entered = runtime.enter();
         match Pin::new(&mut begun).poll(&mut Context::from_waker(Waker::noop())) {
@@ -65,7 +69,12 @@ impl Future for Begun {
 impl Drop for Begun {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
-            self.runtime.spawn(work);
+            spawn(&self.runtime, Box::pin(async { drop(work.await) }));
         }
     }
+}
+
+/// Work that the runtime does. In a box, because tokio's code for a task is compiled once for each type.
+pub(crate) fn spawn(runtime: &Handle, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+    runtime.spawn(work);
 }

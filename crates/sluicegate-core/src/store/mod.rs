@@ -37,6 +37,8 @@ mod short;
 use std::sync::Arc;
 
 pub use self::ask::{Ask, Mode};
+#[cfg(feature = "tokio")]
+pub(crate) use self::begun::spawn;
 pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undecided};
 pub use self::future::DecisionFuture;
 pub use self::judge::{Balance, Judged, judge};

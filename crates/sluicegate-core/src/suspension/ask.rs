@@ -19,6 +19,7 @@ use super::finished::finished;
 use super::restate::{suspended, suspended_by, waits};
 use super::strike::Striker;
 use crate::decision::Decision;
+use crate::few::few;
 use crate::policy::PolicyMode;
 use crate::store::{Ask, DecidedBy, DecisionFuture, Mode, Store};
 
@@ -70,27 +71,24 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
         let ask = &asks[usize::from(watch.place)];
         Striker::new(watch.place, ask).filter(|_| ask.mode().spends())
     };
-    match answer.now() {
-        Err(pending) => {
-            let (store, strikers) = (Arc::clone(store), watched.iter().filter_map(striker).collect());
-            finished(store.always_answers(), async move {
-                let (decision, counts) = read(pending.await?, count, &watched);
-                Ok(if counts { strike(&store, strikers, decision, ask_store).await } else { decision })
-            })
-        }
-        Ok(Err(error)) => DecisionFuture::ready(Err(error)),
+    // An answer that has come at once is read at once, and so do those come that follow.
+    let (is_here, answer) = match answer.now() {
+        Ok(Err(error)) => return DecisionFuture::ready(Err(error)),
         Ok(Ok(decision)) => {
             let (decision, counts) = read(decision, count, &watched);
-            let strikers: Strikers =
-                if counts { watched.iter().filter_map(striker).collect() } else { Strikers::new() };
-            if strikers.is_empty() {
+            if !counts || !watched.iter().any(|watch| striker(watch).is_some()) {
                 return DecisionFuture::ready(Ok(decision));
             }
-            let store = Arc::clone(store);
-            // The answer has come at once, and so do those that follow.
-            finished(true, async move { Ok(strike(&store, strikers, decision, ask_store).await) })
+            (true, DecisionFuture::ready(Ok(decision)))
         }
-    }
+        Err(pending) => (store.always_answers(), pending),
+    };
+    let (store, strikers) = (Arc::clone(store), few(watched.iter().filter_map(striker)));
+    let work = async move {
+        let (decision, counts) = read(answer.await?, count, &watched);
+        Ok(if counts { strike(&store, strikers, decision, ask_store).await } else { decision })
+    };
+    finished(is_here, Box::pin(work))
 }
 
 /// The decision about the first asks, of which keys may be suspended; and whether it is a refusal that counts.
@@ -120,9 +118,10 @@ async fn strike(
     mut refused: Decision,
     ask_store: AskStore,
 ) -> Decision {
-    let refusers: Strikers = strikers.into_iter().filter(|striker| striker.has_refused(&refused)).collect();
-    for striker in refusers {
-        if let Some(suspension) = striker.strike(store, ask_store).await {
+    for striker in strikers {
+        if striker.has_refused(&refused)
+            && let Some(suspension) = striker.strike(store, ask_store).await
+        {
             refused = suspended_by(&refused, striker.place, &suspension);
         }
     }

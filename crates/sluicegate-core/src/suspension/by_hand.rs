@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::buckets::{AskStore, buckets_of, units};
 use super::strike::{By, tell};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::few::few;
 use crate::key::Key;
 use crate::policy::PolicyMode;
 use crate::store::{Ask, Mode, PreparedPolicy, Store};
@@ -30,8 +31,7 @@ pub(crate) async fn change(
     let suspended = || buckets_of(policy, key.as_ref());
     let answer = {
         let ask = |bucket, cost, mode| Ask::new(bucket, key.as_ref(), cost, mode);
-        let mut asks: SmallVec<[Ask<'_>; 4]> =
-            suspended().map(|bucket| ask(bucket, 0, Mode::Reset)).collect();
+        let mut asks: SmallVec<[Ask<'_>; 4]> = few(suspended().map(|bucket| ask(bucket, 0, Mode::Reset)));
         match lasts {
             Some(lasts) => {
                 asks.extend(suspended().take(1).map(|bucket| ask(bucket, units(lasts), Mode::Charge)));

@@ -1,6 +1,7 @@
 //! Work that is finished, whether or not anybody waits for it: [`finished`].
 
 use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::decision::Decision;
@@ -12,12 +13,14 @@ type Answer = Result<Decision, StoreError>;
 /// Begins work of several calls, at once if it is `here`, in memory, or on tokio's runtime: elsewhere the timers of a store would
 /// find none. Dropped, it is finished by the runtime that it was begun on, if that is tokio's: a client that
 /// hangs up does not evade what follows its refusal.
-pub(crate) fn finished(is_here: bool, work: impl Future<Output = Answer> + Send + 'static) -> DecisionFuture {
+pub(crate) fn finished(
+    is_here: bool,
+    mut work: Pin<Box<dyn Future<Output = Answer> + Send>>,
+) -> DecisionFuture {
     #[cfg(feature = "tokio")]
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        return DecisionFuture::begun(&runtime, work);
+        return DecisionFuture::begun_boxed(&runtime, work);
     }
-    let mut work = Box::pin(work);
     if is_here && let Poll::Ready(answer) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         return DecisionFuture::ready(answer);
     }

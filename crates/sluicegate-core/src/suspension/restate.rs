@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::clock::micros;
 use crate::decision::Decision;
+use crate::few::{few, sort_few};
 use crate::store::{QuotaStatus, judge};
 
 /// A suspension that has just begun, or was found when a refusal was to be counted.
@@ -22,7 +23,7 @@ pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>
         let mut own = decision.quotas().iter().filter(|status| status.policy_index() == usize::from(peek));
         own.find(|status| !status.passed())
     };
-    watches.filter_map(|(peek, place)| Some((place, refused(peek)?.available_after()))).collect()
+    few(watches.filter_map(|(peek, place)| Some((place, refused(peek)?.available_after()))))
 }
 
 type Waits = SmallVec<[(u8, Duration); 2]>;
@@ -61,7 +62,7 @@ fn at(
         let place = u8::try_from(status.policy_index()).unwrap_or(u8::MAX);
         longest(place).map_or(*status, |wait| status.suspended_for_us(micros(wait)))
     };
-    let mut statuses: SmallVec<[QuotaStatus; 4]> = own.map(stated).collect();
+    let mut statuses: SmallVec<[QuotaStatus; 4]> = few(own.map(stated));
     for (place, _) in waits {
         let is_stated = statuses.iter().any(|status| status.policy_index() == usize::from(*place));
         if let Some(wait) = longest(*place).filter(|_| !is_stated) {
@@ -69,6 +70,6 @@ fn at(
             statuses.push(unknown.suspended_for_us(micros(wait)));
         }
     }
-    statuses.sort_unstable_by_key(|status| (status.policy_index(), status.quota_index()));
+    sort_few(&mut statuses, |status| (status.policy_index(), status.quota_index()));
     judge(at_us, 0, statuses).by(decision.decided_by())
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::slot::Slot;
+use super::under::Costs;
 use crate::decision::{DecidedBy, Decision};
 
 /// Waiting requests with the same limiters, keys and costs, and as many slots: the first request goes at the first slot,
@@ -65,9 +66,9 @@ impl Class {
     }
 
     /// Takes out a request that waits, and with it the last slot, because all behind it move up.
-    pub(super) fn leave(&mut self, number: u64) -> Option<Slot> {
+    pub(super) fn leave(&mut self, number: u64, costs: &Costs) -> Option<Slot> {
         self.waiting.remove(&number)?;
-        self.slots.pop_last().map(|((at, of), decision)| Slot::new(at, of, decision))
+        self.slots.pop_last().map(|((at, of), decision)| Slot::new(at, of, costs.clone(), decision))
     }
 
     /// The next request whose slot has come, polled or not.
@@ -125,7 +126,7 @@ mod tests {
     fn slot(number: u64, at: Instant, spent_ms: u64) -> Slot {
         let status = QuotaStatus::at_rest((0, 0), 1).with_remaining(0).spending(1);
         let decision = judge(0, spent_ms * 1_000, [status]);
-        Slot::new(at, number, Box::new(decision))
+        Slot::new(at, number, Costs::new(), Box::new(decision))
     }
 
     #[test]
@@ -136,7 +137,7 @@ mod tests {
         for (number, late, spent_ms) in [(1, 5, 10), (2, 9, 11), (3, 2, 12), (4, 0, 90_000)] {
             class.enter(number, slot(number, after(spent_ms.min(5_000) + late), spent_ms));
         }
-        let freed: Vec<_> = (1..=4).filter_map(|number| class.leave(number)).collect();
+        let freed: Vec<_> = (1..=4).filter_map(|number| class.leave(number, &Costs::new())).collect();
         let freed: Vec<_> = freed.iter().map(|slot| (slot.decision.spent_us() / 1_000, slot.at())).collect();
         assert_eq!(freed, [(90_000, after(5_000)), (12, after(17)), (11, after(16)), (10, after(15))]);
     }

@@ -38,9 +38,9 @@ pub(super) struct Lines {
 /// Those that have limiters and keys in common.
 #[derive(Default)]
 pub(super) struct Group {
-    classes: BTreeMap<Costs, Class>,
+    classes: HashMap<Costs, Class>,
     /// Turns that nobody waits for any more and that the store did not take back, in order of time.
-    spares: BTreeMap<(Instant, u64), (Costs, Slot)>,
+    spares: BTreeMap<(Instant, u64), Slot>,
     /// Turns that are on their way back to the store.
     returning: VecDeque<Returning>,
     /// The task that waits for the store's answers about them, if there is one.
@@ -51,13 +51,12 @@ pub(super) struct Group {
 
 /// A turn that is on its way back to the store.
 pub(super) struct Returning {
-    pub(super) costs: Costs,
     pub(super) slot: Slot,
     pub(super) verdict: DecisionFuture,
 }
 
 /// Turns that may be given back now.
-pub(super) type Freed = SmallVec<[(Costs, Slot); 2]>;
+pub(super) type Freed = SmallVec<[Slot; 2]>;
 
 /// The task that has to be woken, or started, so that the answers of a store are waited for.
 #[derive(Default)]
@@ -99,9 +98,9 @@ impl Lines {
     }
 
     /// Keeps a turn that was left for the next request, unless there are too many of those.
-    pub(super) fn keep(&mut self, line: &Line, costs: Costs, slot: Slot) {
+    pub(super) fn keep(&mut self, line: &Line, slot: Slot) {
         if slot.at() > Instant::now() && self.note_left(line, &slot) {
-            self.group(line).spares.insert(slot.place(), (costs, slot));
+            self.group(line).spares.insert(slot.place(), slot);
         }
     }
 
@@ -149,30 +148,29 @@ impl Lines {
         let group = self.by_key.get_mut(line)?;
         let mut spares = group.spares.iter().take(MOST_LOOKED_AT).take_while(|((at, _), _)| *at <= until);
         let fits = |of: &Costs| of.iter().zip(costs).all(|(of, cost)| of >= cost);
-        let place = spares.find_map(|(place, (of, _))| fits(of).then_some(*place))?;
+        let place = spares.find_map(|(place, slot)| fits(&slot.costs).then_some(*place))?;
         self.left.remove(&place);
-        group.spares.remove(&place).map(|(_, slot)| slot)
+        let mut spare = group.spares.remove(&place)?;
+        spare.costs.clone_from(costs);
+        Some(spare)
     }
 
     /// The latest of the turns that were left, the very latest first.
     pub(super) fn take_latest_spares(&mut self, line: &Line, most: usize) -> Freed {
         let Some(group) = self.by_key.get_mut(line) else { return Freed::new() };
-        let latest: SmallVec<[_; 2]> = std::iter::from_fn(|| group.spares.pop_last()).take(most).collect();
-        latest.iter().for_each(|(place, _)| drop(self.left.remove(place)));
-        latest.into_iter().map(|(_, spare)| spare).collect()
+        let mut latest = Freed::new();
+        while let Some((place, spare)) = (latest.len() < most).then(|| group.spares.pop_last()).flatten() {
+            self.left.remove(&place);
+            latest.push(spare);
+        }
+        latest
     }
 
     /// The store has answered about a turn that was given up. Says whether it took the turn back.
-    pub(super) fn heard(
-        &mut self,
-        line: &Line,
-        costs: Costs,
-        slot: Slot,
-        result: Result<Decision, StoreError>,
-    ) -> bool {
+    pub(super) fn heard(&mut self, line: &Line, slot: Slot, result: Result<Decision, StoreError>) -> bool {
         match result {
             Ok(decision) if decision.is_allowed() => return true,
-            Ok(_) => self.keep(line, costs, slot),
+            Ok(_) => self.keep(line, slot),
             // It may have been taken back or not: lost rather than used twice.
             Err(_) => {}
         }
@@ -192,14 +190,8 @@ impl Lines {
     }
 
     /// A turn is on its way back to the store.
-    pub(super) fn is_returning(
-        &mut self,
-        line: &Line,
-        costs: Costs,
-        slot: Slot,
-        verdict: DecisionFuture,
-    ) -> Attendance {
-        self.group(line).returning.push_back(Returning { costs, slot, verdict });
+    pub(super) fn is_returning(&mut self, line: &Line, slot: Slot, verdict: DecisionFuture) -> Attendance {
+        self.group(line).returning.push_back(Returning { slot, verdict });
         self.attendance(line)
     }
 

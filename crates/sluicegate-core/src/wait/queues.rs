@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::lines::{Attendance, Freed, Lines, Returning};
 use super::slot::Slot;
-use super::under::{Costs, Line, Under};
+use super::under::{Line, Under};
 use crate::decision::Decision;
 use crate::error::StoreError;
 
@@ -52,7 +52,7 @@ impl Queues {
         let mut lines = self.lock();
         lines.forget_due(now);
         let number = lines.next_number();
-        let own = Slot::new(at, number, decision);
+        let own = Slot::new(at, number, under.costs().clone(), decision);
         let (slot, surplus) = match lines.take_spare(under.line(), under.costs(), at) {
             Some(spare) => (spare, Some(own)),
             None => (own, None),
@@ -126,7 +126,7 @@ impl Queues {
         let has_come = lines.come.remove(&place.number).is_some();
         let class = lines.class(under).filter(|_| !has_come);
         let surplus = class.and_then(|class| {
-            let surplus = class.leave(place.number);
+            let surplus = class.leave(place.number, under.costs());
             news.wakers.extend(class.news());
             surplus
         });
@@ -140,7 +140,7 @@ impl Queues {
 
     /// Gives a slot back to the store, or keeps it for the next request.
     fn free(&self, under: &dyn Under, slot: Slot) {
-        self.free_all(under, Freed::from_iter([(under.costs().clone(), slot)]));
+        self.free_all(under, Freed::from_iter([slot]));
     }
 
     /// A loop, because a turn that was taken back makes the one before it the last, which may now
@@ -148,19 +148,19 @@ impl Queues {
     fn free_all(&self, under: &dyn Under, mut slots: Freed) {
         let line = under.line();
         while !slots.is_empty() {
-            let (costs, slot) = slots.remove(0);
+            let slot = slots.remove(0);
             if !slot.can_be_returned(under) {
                 let mut lines = self.lock();
-                lines.keep(line, costs, slot);
+                lines.keep(line, slot);
                 self.unlock(lines);
                 continue;
             }
             match slot.give_up(under).now() {
-                Ok(result) => slots.extend(self.answered(line, (costs, slot), result, false)),
+                Ok(result) => slots.extend(self.answered(line, slot, result, false)),
                 Err(verdict) => {
                     let mut lines = self.lock();
                     let attendance = match lines.note_left(line, &slot) {
-                        true => lines.is_returning(line, costs, slot, verdict),
+                        true => lines.is_returning(line, slot, verdict),
                         false => Attendance::default(),
                     };
                     self.unlock(lines);
@@ -219,16 +219,16 @@ impl Queues {
         let line = under.line();
         loop {
             let next = self.lock().next_returning(line);
-            let Some((Returning { costs, slot, mut verdict }, waker)) = next else { return };
+            let Some((Returning { slot, mut verdict }, waker)) = next else { return };
             match Pin::new(&mut verdict).poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(result) => {
                     self.lock().left.remove(&slot.place());
-                    let next = self.answered(line, (costs, slot), result, true);
+                    let next = self.answered(line, slot, result, true);
                     self.free_all(under, next);
                 }
                 Poll::Pending => {
                     let mut lines = self.lock();
-                    let attendance = lines.is_still_returning(line, Returning { costs, slot, verdict });
+                    let attendance = lines.is_still_returning(line, Returning { slot, verdict });
                     self.unlock(lines);
                     return self.attend(under, attendance);
                 }
@@ -247,12 +247,12 @@ impl Queues {
     fn answered(
         &self,
         line: &Line,
-        (costs, slot): (Costs, Slot),
+        slot: Slot,
         result: Result<Decision, StoreError>,
         is_late: bool,
     ) -> Freed {
         let mut lines = self.lock();
-        let is_taken = lines.heard(line, costs, slot, result);
+        let is_taken = lines.heard(line, slot, result);
         let most = if is_late { lines.tries(line, is_taken) } else { usize::from(is_taken) };
         let next = lines.take_latest_spares(line, most);
         lines.remove_if_empty(line);

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::under::Under;
+use super::under::{Costs, Under};
 use crate::decision::Decision;
 use crate::store::{DecisionFuture, Mode};
 
@@ -11,13 +11,15 @@ pub(super) struct Slot {
     at: Instant,
     /// Of the request that reserved it: two may come at one time.
     number: u64,
+    /// The units that a request at it may spend.
+    pub(super) costs: Costs,
     /// By which it was reserved, and which belongs to the request that goes at it.
     pub(super) decision: Box<Decision>,
 }
 
 impl Slot {
-    pub(super) fn new(at: Instant, number: u64, decision: Box<Decision>) -> Self {
-        Self { at, number, decision }
+    pub(super) fn new(at: Instant, number: u64, costs: Costs, decision: Box<Decision>) -> Self {
+        Self { at, number, costs, decision }
     }
 
     /// When it comes.

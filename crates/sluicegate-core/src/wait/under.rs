@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use smallvec::SmallVec;
 
 use crate::decision::Decision;
+use crate::few::few;
 use crate::key::Key;
 use crate::receipt::Receipt;
 use crate::store::{DecisionFuture, Mode};
@@ -39,7 +40,7 @@ impl dyn Under + '_ {
 
     pub(super) fn receipts(&self, decision: &Decision, which: impl Fn(&Receipt) -> bool) -> Receipts {
         let each = (0..self.costs().len()).filter_map(|ask| Some((ask, decision.receipt(ask)?)));
-        each.filter(|(_, receipt)| which(receipt)).collect()
+        few(each.filter(|(_, receipt)| which(receipt)))
     }
 }
 

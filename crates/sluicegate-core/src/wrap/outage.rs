@@ -13,6 +13,7 @@ use super::OwnedAsk;
 use crate::clock::{Clock, SystemClock, micros};
 use crate::decision::{DecidedBy, Decision, Outcome, QuotaStatus};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::few::few;
 use crate::policy::{OnOutage, Policy};
 use crate::store::{Ask, DecisionFuture, Mode, Store, judge};
 
@@ -41,7 +42,7 @@ pub struct OutageAnswer(SmallVec<[OwnedAsk; 1]>);
 impl OutageAnswer {
     /// Keeps the asks of one call.
     pub fn of(asks: &[Ask<'_>]) -> Self {
-        Self(asks.iter().map(OwnedAsk::new).collect())
+        Self(few(asks.iter().map(OwnedAsk::new)))
     }
 
     /// Decides by each policy's [`OnOutage`], because the store failed with this error.
@@ -49,7 +50,8 @@ impl OutageAnswer {
     /// # Errors
     /// The error itself where [`or_by_policy`] would leave it.
     pub fn unanswered(&self, error: StoreError) -> Result<Decision, StoreError> {
-        in_outage(&self.0.iter().map(OwnedAsk::ask).collect::<SmallVec<[_; 4]>>(), error)
+        let asks: SmallVec<[Ask<'_>; 4]> = few(self.0.iter().map(OwnedAsk::ask));
+        in_outage(&asks, error)
     }
 }
 
@@ -117,14 +119,14 @@ pub fn decide_in_outage(
         return Ok(assume(is_refused));
     }
     let Some(store) = store.filter(|_| !local.is_empty()) else { return Ok(assume(|_| false)) };
-    let local_asks: SmallVec<[Ask<'_>; 4]> = local.iter().map(|(_, ask)| *ask).collect();
+    let local_asks: SmallVec<[Ask<'_>; 4]> = few(local.iter().map(|(_, ask)| *ask));
     let decision = store.decide(&local_asks).now();
     let decision = decision.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))?;
     if decision.outcome() == Outcome::Impossible && asks.iter().all(fits_from_rest) {
         // It is too much for this process' share, not for the quota: it could pass when the store is back.
         return Ok(assume(|ask| on_outage(ask).decides_here()));
     }
-    let places: SmallVec<[u8; 4]> = local.iter().map(|(place, _)| *place).collect();
+    let places: SmallVec<[u8; 4]> = few(local.iter().map(|(place, _)| *place));
     Ok(decision.of_asks(&places).by(DecidedBy::Fallback))
 }
 

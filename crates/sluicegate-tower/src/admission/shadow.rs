@@ -4,7 +4,6 @@
 //! alone, after the enforced limits have let the request pass: so a count says what the policy
 //! would do if it were added as it is.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -39,12 +38,13 @@ pub struct ShadowCount {
 /// The most policies that are counted: names that are chosen per request may be many.
 const MOST: usize = 1_000;
 
-/// The counts of a layer, by the name of the policy. Clones count together.
+/// The counts of a layer, in the order of the names of their policies. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shadows(Arc<RwLock<BTreeMap<String, Arc<Counts>>>>);
+pub(crate) struct Shadows(Arc<RwLock<Vec<Arc<Counts>>>>);
 
 #[derive(Debug, Default)]
 struct Counts {
+    policy: String,
     passed: AtomicU64,
     delayed: AtomicU64,
     refused: AtomicU64,
@@ -58,12 +58,16 @@ impl Shadows {
         let policy = trial.limiter.policy();
         let counts = self.of(policy.name());
         match verdict.now() {
-            Ok(result) => counts.count(trial, &policy, result),
+            Ok(mut result) => counts.count(trial, &policy, &mut result),
             Err(pending) => match Handle::try_current() {
                 Ok(runtime) => {
                     let trial = Arc::clone(trial);
                     // It ends when the store answers or its deadline is over.
-                    drop(runtime.spawn(async move { counts.count(&trial, &policy, pending.await) }));
+                    drop(DecisionFuture::begun(&runtime, async move {
+                        let mut result = pending.await;
+                        counts.count(&trial, &policy, &mut result);
+                        result
+                    }));
                 }
                 Err(_) => add(&counts.unknown),
             },
@@ -72,13 +76,19 @@ impl Shadows {
 
     /// The counts of this policy, which are nobody's if too many are counted.
     fn of(&self, policy: &str) -> Arc<Counts> {
-        if let Some(counts) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(policy) {
-            return Arc::clone(counts);
+        if let Ok(counts) = found(&self.0.read().unwrap_or_else(PoisonError::into_inner), policy) {
+            return counts;
         }
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        match all.len() < MOST {
-            true => Arc::clone(all.entry(policy.to_owned()).or_default()),
-            false => all.get(policy).cloned().unwrap_or_default(),
+        match found(&all, policy) {
+            Ok(counts) => counts,
+            Err(at) => {
+                let counts = Arc::new(Counts { policy: policy.to_owned(), ..Counts::default() });
+                if all.len() < MOST {
+                    all.insert(at, Arc::clone(&counts));
+                }
+                counts
+            }
         }
     }
 
@@ -88,12 +98,16 @@ impl Shadows {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let is_known = |name: &str| known.iter().any(|policy| policy.name() == name);
         let shadows = known.iter().filter(|policy| policy.mode() == PolicyMode::Shadow);
-        let count = |name: &str| {
-            all.get(name).map_or_else(|| Counts::default().shown(name), |counts| counts.shown(name))
-        };
-        let others = all.iter().filter(|(name, _)| !is_known(name)).map(|(name, counts)| counts.shown(name));
+        let count = |name: &str| found(&all, name).unwrap_or_default().shown(name);
+        let others = all.iter().filter(|counts| !is_known(&counts.policy));
+        let others = others.map(|counts| counts.shown(&counts.policy));
         shadows.map(|policy| count(policy.name())).chain(others).collect()
     }
+}
+
+/// The counts of this policy, or their place among all.
+fn found(all: &[Arc<Counts>], policy: &str) -> Result<Arc<Counts>, usize> {
+    all.binary_search_by(|counts| (*counts.policy).cmp(policy)).map(|at| Arc::clone(&all[at]))
 }
 
 impl Counts {
@@ -109,7 +123,7 @@ impl Counts {
         }
     }
 
-    fn count(&self, trial: &Trial, policy: &Policy, mut result: Result<Decision, StoreError>) {
+    fn count(&self, trial: &Trial, policy: &Policy, result: &mut Result<Decision, StoreError>) {
         trial.settle(result.as_mut().ok());
         match result {
             Ok(decision) if !decision.is_counted() => add(&self.unknown),

@@ -85,7 +85,7 @@ impl Together {
         let replacements = replacements(limiters.iter());
         let policies: Arc<[Arc<Policy>]> = limiters.iter().map(RateLimiter::policy).collect();
         let shown = policies.iter().filter(|policy| !policy.is_hidden());
-        let policy_line = policy_line(shown.flat_map(|policy| policy.quotas()));
+        let policy_line = policy_line(&mut shown.flat_map(|policy| policy.quotas()));
         Self { limiters, replacements, policies, policy_line }
     }
 

@@ -83,8 +83,8 @@ impl Alone {
         if OWN > 0 && is_other() {
             return None;
         }
-        let found = Found { set, slot, hash, before, bucket, now_us, plan, after: &mut None };
-        let spent = spend_now::<WORDS, false>(&self.rule, before.state, now_us, cost, found)?;
+        let found = Found { set, slot, hash, before, bucket, now_us, plan };
+        let spent = spend_now::<WORDS>(&self.rule, before.state, now_us, cost, found)?;
         (spent.passed || !self.counts_rejected).then_some((now_us, spent))
     }
 
@@ -129,7 +129,7 @@ impl ShortWay for Alone {
             Home::Logs(logs) if !self.bucket.accounts() => {
                 self.decided(self.spend_in_log(logs, asked), cost, otherwise)
             }
-            Home::Logs(_) | Home::NarrowKept(_) | Home::WideKept(_) | Home::KeptOwn(_) => otherwise(),
+            Home::Logs(_) | Home::NarrowKept(_) | Home::KeptOwn(_) => otherwise(),
         }
     }
 
@@ -144,7 +144,7 @@ impl ShortWay for Alone {
             Home::NarrowOwn(table) => self.spend_in(table, asked),
             Home::WideOwn(table) => self.spend_in(table, asked),
             // Looking at a log is most of its decision.
-            Home::Logs(_) | Home::NarrowKept(_) | Home::WideKept(_) | Home::KeptOwn(_) => None,
+            Home::Logs(_) | Home::NarrowKept(_) | Home::KeptOwn(_) => None,
         };
         spent.is_some_and(|(_, spent)| spent.passed)
     }

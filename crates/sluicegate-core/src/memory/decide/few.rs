@@ -12,6 +12,7 @@ use super::single::status_after;
 use super::{buckets_of, counts_rejected};
 use crate::algorithm::{Left, Looked, State};
 use crate::decision::{Decision, QuotaStatus};
+use crate::few::sort_few;
 use crate::memory::bucket::Bucket;
 use crate::memory::home::{Home, Place};
 use crate::memory::plans::Rules;
@@ -35,29 +36,18 @@ struct Asked<'a> {
     spent: Looked,
 }
 
-/// A list of at most [`MOST`] in order of this. By insertion: the standard library's code for long lists is compiled once for
-/// each key and number of buckets.
-#[inline]
-fn sort<K: Ord>(few: &mut [&mut Asked<'_>], key: impl Fn(&Asked<'_>) -> K) {
-    for end in 1..few.len() {
-        let mut at = end;
-        while at > 0 && key(few[at - 1]) > key(few[at]) {
-            few.swap(at - 1, at);
-            at -= 1;
-        }
-    }
-}
-
 impl Inner {
     /// Decides asks that spend or look, in different buckets.
     pub(super) fn decide_few(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let mut all = [const { None }; MOST];
         let is_few = self.gather(asks, &mut all).is_some();
-        // The arrays are as long as there are buckets, so that the compiler unrolls all loops.
         match &mut all {
-            [Some(a), Some(b), None, None] if is_few => self.decide_several(asks, [a, b]),
-            [Some(a), Some(b), Some(c), None] if is_few => self.decide_several(asks, [a, b, c]),
-            [Some(a), Some(b), Some(c), Some(d)] if is_few => self.decide_several(asks, [a, b, c, d]),
+            // A copy of its own, of which the compiler unrolls all loops.
+            [Some(a), Some(b), None, None] if is_few => self.decide_several(asks, &mut [a, b]),
+            [Some(a), Some(b), Some(c), rest] if is_few => match rest {
+                None => self.decide_more(asks, &mut [a, b, c]),
+                Some(d) => self.decide_more(asks, &mut [a, b, c, d]),
+            },
             _ => DecisionFuture::ready(self.decide_all(asks)),
         }
     }
@@ -86,39 +76,40 @@ impl Inner {
         Some(())
     }
 
+    #[inline(never)]
+    fn decide_more(&self, asks: &[Ask<'_>], few: &mut [&mut Asked<'_>]) -> DecisionFuture {
+        self.decide_several(asks, few)
+    }
+
     /// Decides the asks, which are about these buckets.
-    #[inline]
-    fn decide_several<const N: usize>(
-        &self,
-        asks: &[Ask<'_>],
-        mut few: [&mut Asked<'_>; N],
-    ) -> DecisionFuture {
-        let is_in_order = (1..N).all(|next| few[next - 1].bucket.number < few[next].bucket.number);
+    // Always, as all that it is made of: how many there are is known where it is called.
+    #[inline(always)]
+    fn decide_several(&self, asks: &[Ask<'_>], few: &mut [&mut Asked<'_>]) -> DecisionFuture {
+        let is_in_order = (1..few.len()).all(|next| few[next - 1].bucket.number < few[next].bucket.number);
         if !is_in_order {
-            sort(&mut few, |asked| asked.bucket.number);
+            sort_few(few, |asked| asked.bucket.number);
         }
-        let is_twice = (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
+        let is_twice = (1..few.len()).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
         let spent = if is_twice {
             None
         } else if few.iter().all(|asked| asked.bucket.rules.own.is_plain()) {
-            self.spend_levels(&mut few)
+            self.spend_levels(few)
         } else {
-            self.spend_several(&mut few)
+            self.spend_several(few)
         };
         let Some(now_us) = spent else {
             return DecisionFuture::ready(self.decide_all(asks));
         };
         if !is_in_order {
-            sort(&mut few, |asked| asked.at);
+            sort_few(few, |asked| asked.at);
         }
         DecisionFuture::ready(Ok(Decision::of(now_us, 0, few.iter().map(|asked| asked.status()))))
     }
 
     /// Spends from all buckets or from none, and says when that is; `None` if it is for the general way.
-    // Always: it is called in one place for each number of buckets.
     #[inline(always)]
-    fn spend_several<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
-        let mut places = [const { None }; N];
+    fn spend_several(&self, few: &mut [&mut Asked<'_>]) -> Option<u64> {
+        let mut places = [const { None }; MOST];
         for (asked, place) in few.iter().zip(&mut places) {
             match asked.bucket.home() {
                 Home::Narrow(table) => *place = Some(Place::Narrow(table.lock(table.set_of(asked.hash)))),
@@ -132,10 +123,10 @@ impl Inner {
 
     /// The same of levels that are spans of time, as most are: of which it is known where they live.
     #[inline(always)]
-    fn spend_levels<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
+    fn spend_levels(&self, few: &mut [&mut Asked<'_>]) -> Option<u64> {
         // Before the locks: no window begins here.
         let now_us = self.ground.clock.now_us();
-        let mut sets = [const { None }; N];
+        let mut sets = [const { None }; MOST];
         for (asked, set) in few.iter().zip(&mut sets) {
             let Home::Narrow(table) = asked.bucket.home() else { return None };
             *set = Some(table.lock(table.set_of(asked.hash)));
@@ -176,9 +167,9 @@ impl<const SLOTS: usize, const WORDS: usize> Spot for Locked<'_, SLOTS, WORDS, f
 
 /// Spends in these sets, in which the keys of the buckets are, in all or in none.
 #[inline(always)]
-fn spend<S: Spot, const N: usize>(
-    few: &mut [&mut Asked<'_>; N],
-    mut spots: [Option<S>; N],
+fn spend<S: Spot>(
+    few: &mut [&mut Asked<'_>],
+    mut spots: [Option<S>; MOST],
     now_us: impl FnOnce() -> u64,
 ) -> Option<u64> {
     if few.iter().any(|asked| asked.bucket.holds.any()) {

@@ -12,6 +12,7 @@ use super::{buckets_of, counts_rejected};
 use crate::algorithm::State;
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::few::{few, sort_few};
 use crate::memory::bucket::Bucket;
 use crate::memory::change::Effect;
 use crate::memory::handover::Handover;
@@ -146,8 +147,8 @@ fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Place
     let heirs = handovers.iter().flat_map(|handover| &handover.heirs);
     let theirs = heirs.flat_map(|(heir, follows)| std::iter::once(heir).chain(follows));
     let mut spots: SmallVec<[(Spot, &'a Home); 4]> =
-        cells.iter().chain(theirs).map(|cell| (cell.spot, cell.bucket.home())).collect();
-    spots.sort_unstable_by_key(|(spot, _)| *spot);
+        few(cells.iter().chain(theirs).map(|cell| (cell.spot, cell.bucket.home())));
+    sort_few(&mut spots, |(spot, _)| *spot);
     spots.dedup_by_key(|(spot, _)| *spot);
     let place = |cell: &mut Cell<'_>| {
         cell.place = spots.iter().position(|(spot, _)| *spot == cell.spot).unwrap_or_default();
@@ -157,7 +158,7 @@ fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Place
         place(heir);
         follows.iter_mut().for_each(place);
     }
-    spots.iter().map(|((_, index), home)| home.lock(*index)).collect()
+    few(spots.iter().map(|((_, index), home)| home.lock(*index)))
 }
 
 /// Makes of each ask for as much as there is the spend that it comes to: what all quotas of its policy have left beside the
@@ -240,7 +241,7 @@ fn judge_each(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> Small
         }
         judged
     });
-    let judged = judged.collect();
+    let judged = few(judged);
     for (cell, copied, held, floor) in undo.into_iter().rev() {
         places[cell.place].restore(cell.hash, &copied, now_us);
         cell.bucket.holds.restore(cell.hash, held);

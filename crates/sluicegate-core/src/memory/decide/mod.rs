@@ -3,7 +3,7 @@
 //! | way | for | lists |
 //! |---|---|---|
 //! | `alone` | a key of one quota that a limiter is asked about: almost all decisions | none, and no ask |
-//! | `single` | one ask of one quota in one table | none |
+//! | `single` | one ask of one quota in one table; without copies of its own where there are accounts, or quotas of keys | none |
 //! | `log` | one ask of one quota in one log | none |
 //! | `few` | two to four quotas of different buckets that spend or look | arrays |
 //! | `general` | everything else: turns, reports, leases, several with logs or accounts, replaced policies, refusals that count | small vectors |
@@ -37,7 +37,8 @@ impl Inner {
         Some(Arc::new(Alone::new(&self.ground, policy)?))
     }
 
-    #[inline]
+    // Never inline: it has a copy of the shortest way for each kind of table.
+    #[inline(never)]
     pub(super) fn decide_now(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         // Almost every decision is one key in one bucket in one table; it needs no lists.
         if let [ask] = asks
@@ -46,11 +47,10 @@ impl Inner {
             return match bucket.home() {
                 Home::Narrow(table) => self.decide_single(table, bucket, ask),
                 Home::Wide(table) => self.decide_single(table, bucket, ask),
-                Home::NarrowKept(table) => self.decide_single(table, bucket, ask),
-                Home::WideKept(table) => self.decide_single(table, bucket, ask),
-                Home::NarrowOwn(table) => self.decide_single(table, bucket, ask),
-                Home::WideOwn(table) => self.decide_single(table, bucket, ask),
-                Home::KeptOwn(table) => self.decide_single(table, bucket, ask),
+                Home::NarrowKept(table) => self.decide_at_length(table, bucket, ask),
+                Home::NarrowOwn(table) => self.decide_at_length(table, bucket, ask),
+                Home::WideOwn(table) => self.decide_at_length(table, bucket, ask),
+                Home::KeptOwn(table) => self.decide_at_length(table, bucket, ask),
                 Home::Logs(logs) => self.decide_log(logs, bucket, ask),
             };
         }

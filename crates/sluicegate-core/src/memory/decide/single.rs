@@ -21,7 +21,55 @@ use crate::store::{Ask, Balance, DecisionFuture, Judged, Mode};
 impl Inner {
     /// Decides one key in one bucket. Where units are held or a turn is given out, it is left to the general case.
     #[inline]
-    pub(super) fn decide_single<
+    pub(super) fn decide_single<const SLOTS: usize, const WORDS: usize>(
+        &self,
+        table: &Table<SLOTS, WORDS, false>,
+        bucket: &Bucket,
+        ask: &Ask<'_>,
+    ) -> DecisionFuture {
+        let hash = self.ground.hash(bucket.salt, ask.key());
+        // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
+        let is_level = const { state_words::<WORDS, false>() == 1 };
+        let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
+        self.decide_found(table, bucket, (ask, hash), before_us)
+    }
+
+    /// Decides a key whose hash is known, as of this moment or of one under the lock.
+    #[inline]
+    pub(super) fn decide_found<const SLOTS: usize, const WORDS: usize>(
+        &self,
+        table: &Table<SLOTS, WORDS, false>,
+        bucket: &Bucket,
+        (ask, hash): (&Ask<'_>, u64),
+        before_us: Option<u64>,
+    ) -> DecisionFuture {
+        if ask.mode() != Mode::Spend {
+            return self.decide_at_length(table, bucket, ask);
+        }
+        let in_general = || DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
+        let set = table.lock(table.set_of(hash));
+        if bucket.holds.any() {
+            drop(set);
+            return in_general();
+        }
+        let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
+        let (slot, before) = set.look(hash);
+        let (rule, cost) = (&bucket.rules.own, ask.cost());
+        let found = Found { set, slot, hash, before, bucket, now_us, plan: None };
+        let spent = spend_now::<WORDS>(rule, before.state, now_us, cost, found);
+        let Some(spent) = spent else {
+            return self.decide_at_length(table, bucket, ask);
+        };
+        if !spent.passed && counts_rejected(ask) {
+            return in_general();
+        }
+        let status = status_after((0, 0), bucket.capacity, &spent, cost);
+        DecisionFuture::ready(Ok(Decision::single(now_us, status)))
+    }
+
+    /// The numbers that one look does not tell, and every kind of table.
+    #[inline(never)]
+    pub(super) fn decide_at_length<
         const SLOTS: usize,
         const WORDS: usize,
         const ACCOUNTS: bool,
@@ -33,69 +81,8 @@ impl Inner {
         ask: &Ask<'_>,
     ) -> DecisionFuture {
         let hash = self.ground.hash(bucket.salt, ask.key());
-        // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
-        let is_level = const { state_words::<WORDS, ACCOUNTS>() == 1 };
-        let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
-        self.decide_found(table, bucket, (ask, hash), before_us)
-    }
-
-    /// Decides a key whose hash is known, as of this moment or of one under the lock.
-    #[inline]
-    pub(super) fn decide_found<
-        const SLOTS: usize,
-        const WORDS: usize,
-        const ACCOUNTS: bool,
-        const OWN: usize,
-    >(
-        &self,
-        table: &Table<SLOTS, WORDS, ACCOUNTS, OWN>,
-        bucket: &Bucket,
-        (ask, hash): (&Ask<'_>, u64),
-        before_us: Option<u64>,
-    ) -> DecisionFuture {
-        if ask.mode() != Mode::Spend {
-            return self.decide_at_length(table, bucket, (ask, hash), before_us);
-        }
-        let in_general = || DecisionFuture::ready(self.decide_all(std::slice::from_ref(ask)));
-        let set = table.lock(table.set_of(hash));
-        if bucket.holds.any() {
-            drop(set);
-            return in_general();
-        }
-        let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
-        let (slot, before) = set.look(hash);
-        if OWN > 0 && before.plan > 0 {
-            drop(set);
-            return in_general();
-        }
-        let (cost, mut after) = (ask.cost(), None);
-        let rule = &bucket.rules.own;
-        let found = Found { set, slot, hash, before, bucket, now_us, plan: None, after: &mut after };
-        let spent = spend_now::<WORDS, ACCOUNTS>(rule, before.state, now_us, cost, found);
-        let Some(spent) = spent else {
-            return self.decide_at_length(table, bucket, (ask, hash), before_us);
-        };
-        if !spent.passed && counts_rejected(ask) {
-            return in_general();
-        }
-        let decision = Decision::single(now_us, status_after((0, 0), bucket.capacity, &spent, cost));
-        DecisionFuture::ready(Ok(match after {
-            Some(after) if ACCOUNTS => told((bucket, ask), decision, before.state, after, now_us),
-            _ => decision,
-        }))
-    }
-
-    /// The numbers that one look does not tell.
-    #[inline(never)]
-    fn decide_at_length<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize>(
-        &self,
-        table: &Table<SLOTS, WORDS, ACCOUNTS, OWN>,
-        bucket: &Bucket,
-        (ask, hash): (&Ask<'_>, u64),
-        before_us: Option<u64>,
-    ) -> DecisionFuture {
         let mut set = table.lock(table.set_of(hash));
-        let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
+        let now_us = self.ground.clock.now_us();
         let (found, before) = set.look(hash);
         let (rule, mode, cost, state) = (&bucket.rules.own, ask.mode(), ask.cost(), before.state);
         let is_begun = mode.spends() && rule.begins() && state.until_us <= now_us;
@@ -128,8 +115,8 @@ impl Inner {
 }
 
 /// A key in its locked set.
-pub(super) struct Found<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize> {
-    pub(super) set: Locked<'a, SLOTS, WORDS, ACCOUNTS, OWN>,
+pub(super) struct Found<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize> {
+    pub(super) set: Locked<'a, SLOTS, WORDS, false, OWN>,
     pub(super) slot: Option<usize>,
     pub(super) hash: u64,
     pub(super) before: Kept,
@@ -137,19 +124,15 @@ pub(super) struct Found<'a, const SLOTS: usize, const WORDS: usize, const ACCOUN
     pub(super) now_us: u64,
     /// The quota that the key brings, if it has its own.
     pub(super) plan: Option<&'a Plan>,
-    /// To be told what is kept after a spend.
-    pub(super) after: &'a mut Option<Kept>,
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize> Settle
-    for Found<'_, SLOTS, WORDS, ACCOUNTS, OWN>
-{
+impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Settle for Found<'_, SLOTS, WORDS, OWN> {
     /// Keeps the state, and unlocks the set.
     #[inline(always)]
     fn settle(self, after: Option<State>) {
-        let Self { mut set, slot, hash, before, bucket, now_us, plan, after: kept_after } = self;
+        let Self { mut set, slot, hash, before, bucket, now_us, plan } = self;
         if let Some(state) = after {
-            let mut after = kept::<ACCOUNTS>(bucket, before, state, now_us);
+            let mut after = Kept { state, ..before };
             if OWN > 0 {
                 // A key at rest may have been counted by another.
                 after.plan = plan.map_or(0, |plan| plan.number);
@@ -158,7 +141,6 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
                 }
             }
             set.put(slot, hash, after, &bucket.rules, now_us);
-            *kept_after = Some(after);
         }
     }
 }
@@ -166,14 +148,14 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
 /// One look at a state. All rules whose states are one word are levels, so of those no other is asked.
 // Always, because it is most of a decision.
 #[inline(always)]
-pub(super) fn spend_now<const WORDS: usize, const ACCOUNTS: bool>(
+pub(super) fn spend_now<const WORDS: usize>(
     rule: &Rule,
     state: State,
     now_us: u64,
     cost: u64,
     settle: impl Settle,
 ) -> Option<Looked> {
-    match const { state_words::<WORDS, ACCOUNTS>() } {
+    match const { state_words::<WORDS, false>() } {
         1 => rule.spend_level_now(state, now_us, cost, settle),
         _ => rule.spend_now(state, now_us, cost, settle),
     }

@@ -7,6 +7,7 @@
 
 use smallvec::SmallVec;
 
+use crate::few::few;
 use crate::memory::bucket::Bucket;
 use crate::memory::change::Effect;
 use crate::memory::holds::Hold;
@@ -54,7 +55,7 @@ pub(super) fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, depa
 /// Whether the other limits can hold what a waiting request will spend: of one key at most half of the burst, or one unit.
 pub(super) fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], now_us: u64, departs_us: u64) -> bool {
     let holding: SmallVec<[&Cell<'_>; 4]> =
-        cells.iter().filter(|cell| holds(cells, judged, cell, departs_us)).collect();
+        few(cells.iter().filter(|cell| holds(cells, judged, cell, departs_us)));
     holding.iter().enumerate().all(|(index, cell)| {
         let twins = holding[..index].iter().filter(|twin| twin.is_twin_of(cell));
         let ahead = twins.fold(0, |sum: u64, twin| sum.saturating_add(twin.ask.cost()));

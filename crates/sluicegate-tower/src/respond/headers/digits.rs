@@ -1,14 +1,12 @@
-//! Numbers as field values that are there before the program starts: the seconds of an hour, and most limits.
-
-use std::mem;
+//! Numbers as field values without an allocation: the seconds of an hour, and most limits.
 
 use http::HeaderValue;
 
 /// How many numbers are kept as text.
 const KEPT: usize = 4_096;
 
-/// The numbers below `KEPT`, four digits each. Each is counted up from the one before: this table and the next are made
-/// whenever the crate is compiled, by an interpreter.
+/// The numbers below `KEPT`, four digits each. Each is counted up from the one before, because an interpreter makes them
+/// whenever the crate is compiled.
 static DIGITS: [[u8; 4]; KEPT] = {
     let mut all = [*b"0000"; KEPT];
     let mut number = 1;
@@ -24,21 +22,16 @@ static DIGITS: [[u8; 4]; KEPT] = {
     all
 };
 
-/// The same as field values: that they are valid ones is found out when this is compiled, not for each response.
-pub(super) static VALUES: [HeaderValue; KEPT] = {
-    let mut values = [const { HeaderValue::from_static("0") }; KEPT];
-    let mut number = 1;
-    while number < KEPT {
-        let digits: &[u8] = match (&DIGITS[number], number) {
-            ([_, _, _, digits @ ..], ..10) => digits,
-            ([_, _, digits @ ..], ..100) => digits,
-            ([_, digits @ ..], ..1_000) => digits,
-            (digits, _) => digits,
-        };
-        let Ok(text) = str::from_utf8(digits) else { panic!("digits are text") };
-        // Nothing can be dropped while it is compiled.
-        mem::forget(mem::replace(&mut values[number], HeaderValue::from_static(text)));
-        number += 1;
-    }
-    values
-};
+/// The field value of a number that is kept as text.
+#[inline]
+pub(super) fn kept(number: u64) -> Option<HeaderValue> {
+    let digits: &'static [u8; 4] = DIGITS.get(usize::try_from(number).ok()?)?;
+    let first = match number {
+        ..10 => 3,
+        ..100 => 2,
+        ..1_000 => 1,
+        _ => 0,
+    };
+    let text = str::from_utf8(&digits[first..]).ok()?;
+    Some(HeaderValue::from_static(text))
+}

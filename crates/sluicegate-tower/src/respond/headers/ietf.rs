@@ -2,6 +2,7 @@
 
 use http::header::{Entry, HeaderMap, HeaderValue};
 use sluicegate_core::policy::PolicyQuota;
+use smallvec::SmallVec;
 
 use crate::respond::decided::{Described, Shown, ceil_seconds};
 use crate::respond::headers::join::{Left, Lines};
@@ -17,8 +18,8 @@ pub(super) fn write_lists(
     prepared: Option<Option<HeaderValue>>,
     theirs_are_there: bool,
 ) -> Option<Left> {
-    let policies = prepared.unwrap_or_else(|| policy_line(shown.quotas().map(quota)));
-    let lines = [policies, standings_line(shown.quotas(), refused_for)];
+    let policies = prepared.unwrap_or_else(|| policy_line(&mut shown.quotas().map(quota)));
+    let lines = [policies, standings_line(&told(shown, &[]), refused_for)];
     if !theirs_are_there {
         replace_lists(headers, lines);
         return None;
@@ -60,23 +61,34 @@ pub(super) fn join_lists(
     let lines = Lines::of(headers);
     let theirs = lines.read();
     // Looked for once for each of ours: theirs may be as many as a field has room for.
-    let tighter: Vec<(&str, Left)> = shown
-        .quotas()
+    let all = told(shown, &[]);
+    let tighter: Vec<(&str, Left)> = all
+        .iter()
         .filter_map(|(_, quota)| {
-            let ours = tightest(shown.quotas(), quota.label())?;
+            let ours = tightest(&all, quota.label())?;
             let left =
                 theirs.tighter(quota.label(), ours.remaining(), ceil_seconds(ours.available_after()))?;
             Some((quota.label(), left))
         })
         .collect();
     if gets_ours {
-        let is_told = |quota: &PolicyQuota| !tighter.iter().any(|(label, _)| *label == quota.label());
-        let told = || shown.quotas().filter(|(_, quota)| is_told(quota));
-        let ours = [policy_line(told().map(quota)), standings_line(told(), refused_for)];
-        let both = theirs.join(ours, |member| told().any(|(_, quota)| member.is_called(quota.label())));
+        let told = told(shown, &tighter);
+        let ours = [policy_line(&mut told.iter().copied().map(quota)), standings_line(&told, refused_for)];
+        let both = theirs.join(ours, |member| told.iter().any(|(_, quota)| member.is_called(quota.label())));
         replace_lists(headers, both);
     }
     tighter.into_iter().map(|(_, left)| left).min_by_key(|left| left.remaining)
+}
+
+/// The quotas that are shown, without those of which theirs is tighter.
+fn told<'a>(shown: Shown<'a>, tighter: &[(&str, Left)]) -> SmallVec<[Described<'a>; 4]> {
+    let mut told = SmallVec::new();
+    for (standing, quota) in shown.quotas() {
+        if !tighter.iter().any(|(label, _)| *label == quota.label()) {
+            told.push((standing, quota));
+        }
+    }
+    told
 }
 
 fn quota<'a>((_, quota): Described<'a>) -> &'a PolicyQuota {

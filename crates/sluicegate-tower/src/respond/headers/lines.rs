@@ -9,7 +9,7 @@ use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 use smallvec::SmallVec;
 
-use crate::respond::decided::{MOST, ceil_seconds};
+use crate::respond::decided::{Described, MOST, ceil_seconds};
 
 /// A list of quotas, each a name and numbers. Put together on the stack and copied once it is whole: one allocation.
 #[derive(Default)]
@@ -49,17 +49,14 @@ impl Line {
 ///
 /// With `longest`, the seconds of `Retry-After`, no `t` is beyond it: a quota that still has room would keep a client away
 /// for longer than it has to wait.
-pub(super) fn standings_line<'a>(
-    standings: impl Iterator<Item = (&'a QuotaStatus, &'a PolicyQuota)> + Clone,
-    longest: Option<u64>,
-) -> Option<HeaderValue> {
+pub(super) fn standings_line(standings: &[Described<'_>], longest: Option<u64>) -> Option<HeaderValue> {
     let mut line = Line::default();
-    for (index, (standing, quota)) in standings.clone().enumerate() {
+    for (index, (standing, quota)) in standings.iter().enumerate() {
         let label = quota.label();
-        if standings.clone().take(index).any(|(_, earlier)| earlier.label() == label) {
+        if standings[..index].iter().any(|(_, earlier)| earlier.label() == label) {
             continue;
         }
-        let standing = tightest(standings.clone().skip(index), label).unwrap_or(standing);
+        let standing = tightest(&standings[index..], label).unwrap_or(standing);
         line.name(label);
         line.number(";r=", standing.remaining());
         let seconds = ceil_seconds(standing.available_after());
@@ -71,22 +68,21 @@ pub(super) fn standings_line<'a>(
 }
 
 /// Where the quota of this name is tightest.
-pub(super) fn tightest<'a>(
-    standings: impl Iterator<Item = (&'a QuotaStatus, &'a PolicyQuota)>,
-    label: &str,
-) -> Option<&'a QuotaStatus> {
-    let same = standings.filter(|(_, quota)| quota.label() == label).map(|(standing, _)| standing);
-    same.min_by_key(|standing| (standing.passed(), standing.remaining(), Reverse(standing.available_after())))
+pub(super) fn tightest<'a>(standings: &[Described<'a>], label: &str) -> Option<&'a QuotaStatus> {
+    let same = standings.iter().filter(|(_, quota)| quota.label() == label);
+    same.map(|(standing, _)| *standing)
+        .min_by_key(|standing| (standing.passed(), standing.remaining(), Reverse(standing.available_after())))
 }
 
 /// `"login";q=5;w=60, "day";q=100;w=86400`; nothing if there are no quotas.
-pub(crate) fn policy_line<'a>(quotas: impl Iterator<Item = &'a PolicyQuota> + Clone) -> Option<HeaderValue> {
-    let mut line = Line::default();
-    for (index, quota) in quotas.clone().enumerate() {
+pub(crate) fn policy_line<'a>(quotas: &mut dyn Iterator<Item = &'a PolicyQuota>) -> Option<HeaderValue> {
+    let (mut line, mut named) = (Line::default(), SmallVec::<[&str; 4]>::new());
+    for quota in quotas {
         let label = quota.label();
-        if quotas.clone().take(index).any(|earlier| earlier.label() == label) {
+        if named.contains(&label) {
             continue;
         }
+        named.push(label);
         let (units, seconds) = window(quota);
         line.name(label);
         line.number(";q=", units);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
 use crate::respond::decided::{MOST, Shown, ceil_seconds};
-use crate::respond::headers::digits::VALUES;
+use crate::respond::headers::digits;
 use crate::respond::headers::ietf::{join_lists, write_lists};
 use crate::respond::headers::join::{Left, expose, remove_tokens, units, whole_number};
 use crate::respond::headers::style::{
@@ -118,8 +118,8 @@ fn is_kept(
 
 /// A number as a field value, without an allocation if it is a usual one.
 pub(super) fn number(number: u64) -> HeaderValue {
-    match usize::try_from(number).ok().and_then(|number| VALUES.get(number)) {
-        Some(value) => value.clone(),
+    match digits::kept(number) {
+        Some(value) => value,
         // `HeaderValue::from(number)` would allocate twice.
         None => {
             let mut digits = itoa::Buffer::new();
