@@ -27,9 +27,9 @@ static DIGITS: [[u8; 4]; KEPT] = {
 pub(super) fn kept(number: u64) -> Option<HeaderValue> {
     let digits: &'static [u8; 4] = DIGITS.get(usize::try_from(number).ok()?)?;
     let first = match number {
-        ..10 => 3,
-        ..100 => 2,
-        ..1_000 => 1,
+        0..=9 => 3,
+        10..=99 => 2,
+        100..=999 => 1,
         _ => 0,
     };
     let text = str::from_utf8(&digits[first..]).ok()?;

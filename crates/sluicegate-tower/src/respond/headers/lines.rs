@@ -75,7 +75,7 @@ pub(super) fn tightest<'a>(standings: &[Described<'a>], label: &str) -> Option<&
 }
 
 /// `"login";q=5;w=60, "day";q=100;w=86400`; nothing if there are no quotas.
-pub(crate) fn policy_line<'a>(quotas: &mut dyn Iterator<Item = &'a PolicyQuota>) -> Option<HeaderValue> {
+pub(crate) fn policy_line(quotas: &mut dyn Iterator<Item = &PolicyQuota>) -> Option<HeaderValue> {
     let (mut line, mut named) = (Line::default(), SmallVec::<[&str; 4]>::new());
     for quota in quotas {
         let label = quota.label();
