@@ -34,7 +34,8 @@ async fn upload() -> &'static str {
     "stored\n"
 }
 
-/// A costly one: ten a minute for each API key, or for each address without one.
+/// A costly one: ten a minute for each API key, or for each address without one. Whoever makes up API keys has one address.
+#[rate_limited("60/min", name = "report.address")]
 #[rate_limited("100/min", key = HeaderKey::new("x-api-key")?.or(PeerIp::new()), cost = 10)]
 async fn report(Path(name): Path<String>, decided: Decided) -> String {
     format!("the report on {name}; {} units left right now\n", decided.remaining())
@@ -47,7 +48,7 @@ async fn search() -> &'static str {
     "found nothing\n"
 }
 
-fn app() -> Router {
+pub(crate) fn app() -> Router {
     Router::new()
         .route("/login", post(login))
         .route("/payment", post(payment))
@@ -67,7 +68,7 @@ Handlers with limits on http://{address}:
   POST /login          5 a minute
   POST /payment        5 a minute and 2 in 10 s, together
   POST /upload         2 a second; more wait their turn for up to 5 s
-  GET  /report/{{name}}  costs 10 of 100 a minute, for each API key or address
+  GET  /report/{{name}}  costs 10 of 100 a minute, for each API key or address; 60 for each address
   GET  /search         60 a minute for each address, 3 for each API key
 
 Try:

@@ -25,7 +25,7 @@ use axum::routing::get;
 use sluicegate::{ClientIp, Limit, MemoryStore, Policy, RateLimitExt, RateLimitLayer};
 use tokio::net::TcpListener;
 
-fn app() -> Result<Router, Box<dyn Error>> {
+pub(crate) fn app() -> Result<Router, Box<dyn Error>> {
     let store = MemoryStore::new();
 
     // nginx, and nobody else: whoever has an address named here is believed. In most places it is a network, "10.0.0.0/8".

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use sluicegate::key::HeaderKey;
 use sluicegate::respond::GrpcStatus;
-use sluicegate::{Limit, MemoryStore, Policy, RateLimitLayer};
+use sluicegate::{KeyExtractor, Limit, MemoryStore, Policy, RateLimitLayer};
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
@@ -23,9 +23,10 @@ fn request(client: &'static str) -> Request<HealthCheckRequest> {
 async fn main() -> Result<(), Box<dyn Error>> {
     // Two calls at once from each client, and one more every ten seconds.
     let per_client = Policy::gcra("client", "6/min burst 2").on(MemoryStore::new())?;
-    let layer = RateLimitLayer::builder(Limit::new(per_client).key(HeaderKey::new("x-client")?))
-        .respond(GrpcStatus::new())
-        .build()?;
+    // Set by a proxy in front that has verified the client. Where clients write it themselves, limit their addresses as well.
+    let client = HeaderKey::new("x-client")?.verified_before();
+    let layer =
+        RateLimitLayer::builder(Limit::new(per_client).key(client)).respond(GrpcStatus::new()).build()?;
 
     // Any service will do; this one says whether the server is well.
     let (_, health) = tonic_health::server::health_reporter();

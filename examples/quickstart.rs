@@ -9,7 +9,7 @@ use axum::routing::{get, post};
 use sluicegate::{Decided, Limit, MemoryStore, Policy, RateLimitExt};
 use sluicegate_examples::listen;
 
-fn app() -> Result<Router, Box<dyn Error>> {
+pub(crate) fn app() -> Result<Router, Box<dyn Error>> {
     let store = MemoryStore::new();
 
     let api = Policy::sliding_counter("api", "200/min").on(&store)?;

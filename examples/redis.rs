@@ -16,7 +16,7 @@ use sluicegate_examples::number;
 use tokio::net::TcpListener;
 
 /// One instance. Only the line that makes the store differs from a service that is alone.
-fn instance(store: Arc<dyn Store>, number: u16) -> Result<Router, ConfigError> {
+pub(crate) fn instance(store: Arc<dyn Store>, number: u16) -> Result<Router, ConfigError> {
     let hello = Policy::gcra("hello", "5/min").on(store.clone())?;
     Ok(Router::new()
         .route("/", get(move || async move { format!("hello from instance {number}\n") }).rate_limit(hello))

@@ -29,6 +29,7 @@ fn sorry(refusal: &Refusal<'_>) -> Response<Body> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = MemoryStore::new();
     let per_client = Policy::gcra("client", "2/s").on(&store)?;
+    // Clients can make up API keys; whatever they make up, they all get no more than this.
     let everybody = Policy::token_bucket("everybody", "100/s").on(&store)?;
 
     let layer =

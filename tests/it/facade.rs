@@ -11,19 +11,19 @@ const NAMES: [(&str, usize); 25] = [
     ("algorithm", 20),
     ("attribute", 2),
     ("call", 3),
-    ("clock", 3),
+    ("clock", 4),
     ("error", 4),
     ("fleet", 8),
     ("guard", 11),
     ("in_flight", 14),
     ("key", 29),
-    ("limiter", 10),
+    ("limiter", 14),
     ("limits", 31),
     ("memory", 3),
     ("observed", 20),
     ("outgoing", 3),
     ("overflow", 10),
-    ("policy", 15),
+    ("policy", 16),
     ("rate_limit", 8),
     ("redis", 6),
     ("resilient", 6),
@@ -36,12 +36,14 @@ const NAMES: [(&str, usize); 25] = [
 
 /// The text of a module that the facade takes over whole from one of our crates.
 fn module_of_a_crate(name: &str) -> Option<String> {
-    ["core", "tower"].iter().find_map(|of| {
-        let folder = format!("{CRATES}/sluicegate-{of}/src");
-        fs::read_to_string(format!("{folder}/{name}/mod.rs"))
-            .or_else(|_| fs::read_to_string(format!("{folder}/{name}.rs")))
-            .ok()
-    })
+    let files = [
+        format!("core/src/{name}/mod.rs"),
+        format!("core/src/{name}.rs"),
+        format!("tower/src/{name}/mod.rs"),
+        format!("tower/src/{name}.rs"),
+        format!("{name}/src/lib.rs"),
+    ];
+    files.iter().find_map(|file| fs::read_to_string(format!("{CRATES}/sluicegate-{file}")).ok())
 }
 
 /// The names after `pub use`, and those of public items, outside of inner modules and blocks.
@@ -50,7 +52,8 @@ fn public_names(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     for statement in code.join("\n").split("\npub use ").skip(1) {
         let path = statement.split(';').next().expect("a text has a first part");
-        let (_, last) = path.rsplit_once("::").expect("nothing is used without a path");
+        let path = path.rsplit(" as ").next().expect("a text has a last part");
+        let last = path.rsplit("::").next().expect("a text has a last part");
         let list = path.split_once('{').map_or(last, |(_, list)| list.trim_end_matches(['}', '\n']));
         names.extend(list.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
     }

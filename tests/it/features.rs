@@ -10,7 +10,7 @@ use crate::files;
 const ALLOWED: &[(&str, usize, &str)] = &[
     ("core/src/limiter/quotas.rs", 1, "a line in the log more"),
     ("core/src/limiter/replacement.rs", 2, "a line in the log more"),
-    ("core/src/store/outage.rs", 1, "a line in the log more"),
+    ("core/src/wrap/outage.rs", 1, "a line in the log more"),
     (
         "core/src/suspension/finished.rs",
         1,

@@ -136,6 +136,9 @@ impl<K: AsKey> Change<'_, K> {
     }
 
     /// Tells the store at once, and gives the future of its answer.
+    ///
+    /// # Cancel safety
+    /// The change is made, whether the future is polled or dropped.
     pub fn start(self) -> DecisionFuture {
         // What was spent by a receipt is given back to whatever has the keys now.
         let opened = if self.receipt.is_some() { self.limiter.newest() } else { self.limiter.opened() };

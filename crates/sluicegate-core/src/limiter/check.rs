@@ -159,6 +159,9 @@ impl<K: AsKey> Check<'_, K> {
     }
 
     /// Asks the store at once, and gives the future of its answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future neither prevents the decision nor gives back what it has spent.
     #[inline]
     pub fn start(self) -> DecisionFuture {
         let Self { limiter, key, cost, mode } = self;
