@@ -5,6 +5,7 @@ use std::fmt;
 use sluicegate_observed::Observed;
 use sluicegate_rules::Rules;
 use sluicegate_status::StatusPage;
+use sluicegate_tower::key::Networks;
 use tokio::sync::Semaphore;
 
 use crate::access::Access;
@@ -20,6 +21,7 @@ pub(crate) struct App {
     pub(crate) rules: Rules,
     pub(crate) bounds: Bounds,
     pub(crate) access: Access,
+    pub(crate) proxies: Networks,
     pub(crate) receipts: Receipts,
     pub(crate) ready: Ready,
     /// One permit per request that may be in progress.

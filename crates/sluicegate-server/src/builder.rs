@@ -8,6 +8,7 @@ use std::time::Duration;
 use sluicegate_observed::Observed;
 use sluicegate_rules::Rules;
 use sluicegate_status::StatusPage;
+use sluicegate_tower::key::Networks;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Access;
@@ -30,6 +31,7 @@ pub struct ServerBuilder {
     http: SocketAddr,
     tls: Option<Tls>,
     secrets: Vec<String>,
+    proxies: Vec<String>,
     receipt_secret: Option<Vec<u8>>,
     receipt_lifetime: Duration,
     is_insecure: bool,
@@ -50,6 +52,7 @@ impl Server {
             http: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
             tls: None,
             secrets: Vec::new(),
+            proxies: Vec::new(),
             receipt_secret: None,
             receipt_lifetime: Duration::from_secs(900),
             is_insecure: false,
@@ -80,6 +83,13 @@ impl ServerBuilder {
     /// set, so that one can be rotated. Default: none, and every caller is let in.
     pub fn secret(mut self, secret: impl Into<String>) -> Self {
         self.secrets.push(secret.into());
+        self
+    }
+
+    /// Adds a network of proxies, as `10.0.0.0/8` or `127.0.0.1`: they may ask [at `/proxy`](crate#proxies), without a secret, and are believed
+    /// what they say about a request. Default: none.
+    pub fn proxy(mut self, network: impl ToString) -> Self {
+        self.proxies.push(network.to_string());
         self
     }
 
@@ -143,8 +153,8 @@ impl ServerBuilder {
     /// Opens the listener. Nothing is served until [`Server::run`].
     ///
     /// # Errors
-    /// When the address is not available, when other machines would reach it [without authentication](Self::insecure_open), and when a secret
-    /// is too short.
+    /// When the address is not available, when other machines would reach it [without authentication](Self::insecure_open), when a secret is
+    /// too short, and when the network of a proxy cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future closes the listener again.
@@ -167,6 +177,8 @@ impl ServerBuilder {
             .unwrap_or_else(|| random::<32>().to_vec());
         let receipts = Receipts::new(Arc::clone(self.rules.store()), &signing, self.receipt_lifetime)
             .map_err(|error| wrong("this store cannot keep receipts").because(error))?;
+        let proxies = Networks::new(&self.proxies)
+            .map_err(|error| wrong("the networks of proxies cannot be read").because(error))?;
         let http = Listener::bind(self.http).await?;
         let http_address = http.address().map_err(|error| {
             ServeError::new(ServeErrorKind::Listen, "the listener has no address").because(error)
@@ -175,6 +187,7 @@ impl ServerBuilder {
         let (ending, is_ending) = watch::channel(false);
         let app = App {
             access,
+            proxies,
             receipts,
             ready: Ready::until(is_ending.clone()),
             in_progress: Semaphore::new(self.bounds.requests),

@@ -60,6 +60,19 @@
 //! A check by name never waits; `/v1/reserve` waits for as long as the call says. A described request waits where its policy waits.
 //! `refund_if`, `in_flight` and waiting rooms have no effect here: they need the response or the connection of the request.
 //!
+//! # Proxies
+//! A proxy asks before it forwards a request, and forwards it if the answer is 200. The server reads what the proxy says about the request
+//! from peers that were [named](ServerBuilder::proxy); others get 403.
+//!
+//! | path | for | method, target and host from | a refusal is |
+//! |---|---|---|---|
+//! | `/proxy/nginx` | nginx `auth_request` | `X-Original-Method`, `X-Original-URI`, `Host` | 403, with its status in `X-Sluicegate-Status` |
+//! | `/proxy/forward-auth` | Caddy `forward_auth`, Traefik `forwardAuth` | `X-Forwarded-Method`, `-Uri`, `-Host` | 429, as the client gets it |
+//! | `/proxy/ext-authz` | Envoy `ext_authz` over HTTP, with this `path_prefix` | the request itself | 429, as the client gets it |
+//!
+//! The peer of the request is the last address in `X-Forwarded-For`, which the proxy appends; the rest of the field is what its peer sent,
+//! and counts as `clients` of the rules file says. Without the field, a rule whose key is an address answers 500.
+//!
 //! # Receipts
 //! A receipt is a signed token that expires (after 15 minutes by default) and can be used once. It holds everything that a settlement
 //! needs, so every instance with the same [secret](ServerBuilder::receipt_secret) and the same store can settle it. If the store is in

@@ -1,11 +1,11 @@
 //! Readiness: [`Ready`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sluicegate_core::store::DecidedBy;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::app::App;
 use crate::connection::ended;
@@ -13,16 +13,19 @@ use crate::connection::ended;
 /// The interval between two looks at a store that has not answered yet.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
+/// How long a server that starts waits for the first answer of its store: a store that connects would decide by its fallback before.
+const FIRST_ANSWER: Duration = Duration::from_secs(1);
+
 /// Whether the store has answered once, and the server is not shutting down.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
-    has_answered: Arc<AtomicBool>,
+    has_answered: watch::Sender<bool>,
     is_ending: watch::Receiver<bool>,
 }
 
 impl Ready {
     pub(crate) fn until(is_ending: watch::Receiver<bool>) -> Self {
-        Self { has_answered: Arc::default(), is_ending }
+        Self { has_answered: watch::Sender::new(false), is_ending }
     }
 
     /// The output of a future, unless the server begins to shut down first.
@@ -36,12 +39,18 @@ impl Ready {
         }
     }
 
+    /// Waits for the first answer of the store, but not for long.
+    pub(crate) async fn first_answer(&self) {
+        let mut has_answered = self.has_answered.subscribe();
+        // Without an answer it serves all the same, as its policies say for an outage.
+        _ = timeout(FIRST_ANSWER, has_answered.wait_for(|has_answered| *has_answered)).await;
+    }
+
     /// The reason why it is not ready.
     pub(crate) fn why_not(&self) -> Option<&'static str> {
         match () {
             () if *self.is_ending.borrow() => Some("the server is shutting down"),
-            // Relaxed: it guards nothing.
-            () if !self.has_answered.load(Ordering::Relaxed) => Some("the store has not answered yet"),
+            () if !*self.has_answered.borrow() => Some("the store has not answered yet"),
             () => None,
         }
     }
@@ -52,7 +61,7 @@ pub(crate) async fn ask_store(app: Arc<App>) {
     loop {
         let answer = app.receipts.ask_store().await;
         if answer.is_ok_and(|decision| decision.decided_by() == DecidedBy::Store) {
-            app.ready.has_answered.store(true, Ordering::Relaxed);
+            app.ready.has_answered.send_replace(true);
             return;
         }
         tokio::time::sleep(LOOKS_AGAIN_AFTER).await;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ impl Server {
         self.http_address
     }
 
-    /// Serves until the future is ready. Then it accepts no more connections, gives back the turns of requests that wait, answers the
+    /// Serves until the future is ready. It begins when the store has answered, or after a second. In the end it accepts no more connections, gives back the turns of requests that wait, answers the
     /// requests in progress, and returns when the last connection is closed or the [drain time](crate::ServerBuilder::drain) is over.
     /// Returns how many connections were cut off.
     ///
@@ -47,6 +48,12 @@ impl Server {
         asking.spawn(ask_store(Arc::clone(&app)));
         // Every task is in a set, so that it ends with this future.
         let mut listeners = JoinSet::new();
+        let store = Arc::clone(app.rules.store());
+        let mut until = pin!(until);
+        tokio::select! {
+            () = until.as_mut() => return 0,
+            () = app.ready.first_answer() => {}
+        }
         listeners.spawn(http.serve(Terms { router: router(app), tls, bounds, is_ending }));
         until.await;
         ending.send_replace(true);
@@ -56,6 +63,9 @@ impl Server {
             let Ok(mut open) = ended else { continue };
             while let Ok(Some(_)) = timeout_at(latest, open.join_next()).await {}
             cut += open.len();
+        }
+        for limiter in store.limiters().all() {
+            limiter.turns_returned(latest.saturating_duration_since(Instant::now())).await;
         }
         cut
     }

@@ -25,6 +25,10 @@ pub(crate) struct Settings {
     /// secrets [env: SLUICEGATE_SECRET_FILE, or the secret: SLUICEGATE_SECRET].
     #[arg(long, value_name = "FILE", env = "SLUICEGATE_SECRET_FILE", hide_env = true)]
     secret_file: Option<PathBuf>,
+    /// A network of proxies that may ask at /proxy, as 10.0.0.0/8; can be
+    /// repeated.
+    #[arg(long, value_name = "NETWORK", env = "SLUICEGATE_PROXY", value_delimiter = ',')]
+    proxy: Vec<String>,
     /// A file with the secret that signs receipts [env:
     /// SLUICEGATE_RECEIPT_SECRET_FILE, or the secret: SLUICEGATE_RECEIPT_SECRET]
     /// [default: the secret of callers].
@@ -104,6 +108,7 @@ impl Settings {
             builder = builder.receipt_secret(secret);
         }
         builder = self.host.iter().fold(builder, ServerBuilder::host);
+        builder = self.proxy.iter().fold(builder, ServerBuilder::proxy);
         if let Some(instance) = &self.instance {
             builder = builder.instance(instance);
         }

@@ -61,13 +61,8 @@ async fn by_rules(app: &App, limits: &Limits, request: &Request<()>) -> Result<R
         // `refund_if` looks at the response of a service, and there is none here.
         Some(Ok(admitted)) => Ok(Reply::Allowed(admitted.decided().cloned(), None)),
         Some(Err(refused)) => Ok(Reply::Refused(refused)),
-        None => Err(given_back()),
+        None => Err(Problem::shutting_down()),
     }
-}
-
-/// The server shuts down while a request waits.
-fn given_back() -> Problem {
-    Problem::temporary("the server is shutting down: the turn was given back, and nothing was spent")
 }
 
 async fn decide(app: &App, limits: &Limits, verb: Verb, call: &Call, asks: &Asks) -> Result<Reply, Problem> {
@@ -95,7 +90,7 @@ async fn reserve(app: &App, call: &Call, asks: &Asks) -> Result<Decision, Proble
         let most = app.bounds.waiting;
         Problem::temporary(format!("{most} requests wait for their turn, the most that this server accepts"))
     })?;
-    Ok(app.ready.unless_ending(asks.reserve(longest)).await.ok_or_else(given_back)??)
+    Ok(app.ready.unless_ending(asks.reserve(longest)).await.ok_or_else(Problem::shutting_down)??)
 }
 
 /// The reply that a decision makes.

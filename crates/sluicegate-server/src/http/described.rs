@@ -71,7 +71,8 @@ impl Described {
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+/// An address, with or without a port.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     let with_port = || text.parse().ok();
     let alone = || text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 0));
     with_port().or_else(alone).ok_or_else(|| format!("peer {text:?} is not an address"))

@@ -9,6 +9,7 @@ mod key;
 mod openapi;
 mod pages;
 mod problem;
+mod proxy;
 mod settle;
 
 use std::sync::Arc;
@@ -38,7 +39,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/reset", post(reset))
         .route("/metrics", get(pages::metrics))
         .route_layer(middleware::from_fn_with_state(Arc::clone(&app), with_secret));
-    let asked = asked.route("/openapi.json", get(pages::openapi)).with_state(Arc::clone(&app));
+    let open = proxy::routes().route("/openapi.json", get(pages::openapi));
+    let asked = asked.merge(open).with_state(Arc::clone(&app));
     let bounded = pages::with_status(asked, &app)
         .layer(middleware::from_fn_with_state(Arc::clone(&app), within_bounds));
     // Probes are answered under any load, or a busy process would be restarted.

@@ -39,6 +39,11 @@ impl Problem {
         Self { is_temporary: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
+    /// The server shuts down while a request waits.
+    pub(super) fn shutting_down() -> Self {
+        Self::temporary("the server is shutting down: the turn was given back, and nothing was spent")
+    }
+
     /// Seconds until the same call may succeed.
     pub(super) fn retry_after(&self) -> Option<u64> {
         self.is_temporary.then_some(1)

@@ -7,6 +7,7 @@ mod check;
 mod document;
 mod ending;
 mod pages;
+mod proxy;
 mod receipts;
 mod support;
 mod tls;

@@ -91,6 +91,10 @@ impl Served {
         self.client.get(format!("http://{}{path}", self.address))
     }
 
+    pub(crate) fn request(&self, method: &str, path: &str) -> RequestBuilder {
+        self.client.request(method.parse().unwrap(), format!("http://{}{path}", self.address))
+    }
+
     pub(crate) fn post(&self, path: &str, call: &Value) -> RequestBuilder {
         self.client.post(format!("http://{}{path}", self.address)).json(call)
     }

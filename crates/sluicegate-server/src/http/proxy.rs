@@ -1,0 +1,177 @@
+//! Endpoints for proxies that ask before they forward a request, one per dialect.
+//!
+//! The request that the rules see is the one that the proxy received: its method, target and host come from the fields that the dialect
+//! names, its peer is the last address in `X-Forwarded-For`, and the rest of that field is what the client sent. These fields are read
+//! from peers that were named as proxies, and from nobody else.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use http::header::HOST;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use sluicegate_tower::key::PeerAddr;
+use sluicegate_tower::respond::ProblemJson;
+
+use super::described::address;
+use super::problem::Problem;
+use crate::app::App;
+
+const EXT_AUTHZ: &str = "/proxy/ext-authz";
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// The status of a refusal, for nginx, which passes on 401 and 403 only.
+const STATUS: HeaderName = HeaderName::from_static("x-sluicegate-status");
+
+/// How a proxy describes the request that it received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    /// nginx' `auth_request`, by `X-Original-Method`, `X-Original-URI` and `Host`.
+    Nginx,
+    /// `forward_auth` of Caddy and `forwardAuth` of Traefik, by `X-Forwarded-Method`, `-Uri` and `-Host`.
+    ForwardAuth,
+    /// `ext_authz` of Envoy over HTTP: the request itself, with a prefix in front of its path.
+    ExtAuthz,
+}
+
+/// The endpoints.
+pub(super) fn routes() -> Router<Arc<App>> {
+    let ask = |dialect| any(move |State(app): State<Arc<App>>, request| ask(app, dialect, request));
+    Router::new()
+        .route("/proxy/nginx", ask(Dialect::Nginx))
+        .route("/proxy/forward-auth", ask(Dialect::ForwardAuth))
+        .route("/proxy/ext-authz", ask(Dialect::ExtAuthz))
+        .route("/proxy/ext-authz/", ask(Dialect::ExtAuthz))
+        .route("/proxy/ext-authz/{*path}", ask(Dialect::ExtAuthz))
+}
+
+async fn ask(app: Arc<App>, dialect: Dialect, request: Request) -> Response {
+    let (mut head, _) = request.into_parts();
+    let peer = head.extensions.get().map(|PeerAddr(peer)| *peer);
+    if !peer.is_some_and(|peer| app.proxies.contains(peer.ip())) {
+        return not_named(peer).into_response();
+    }
+    let original = match dialect.original(&mut head) {
+        Ok(original) => original,
+        Err(problem) => {
+            tracing::warn!(?dialect, "{}", problem.detail);
+            return problem.into_response();
+        }
+    };
+    let limits = app.rules.limits();
+    match app.ready.unless_ending(limits.decide(&original)).await {
+        Some(Ok(admitted)) => admitted.leave(Response::new(Body::empty())),
+        // For a plain request: that of a proxy may say that it is gRPC, whose refusals have the status 200.
+        Some(Err(refused)) => dialect.refusal(refused.respond(&http::Request::new(()), &ProblemJson::new())),
+        None => Problem::shutting_down().into_response(),
+    }
+}
+
+/// The log has a warning for the first such peer only, because anybody may be one.
+fn not_named(peer: Option<SocketAddr>) -> Problem {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    // Relaxed: it guards nothing.
+    if !IS_TOLD.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            ?peer,
+            "a peer that is not named by --proxy asked as a proxy; later ones are not logged"
+        );
+    }
+    Problem::new(StatusCode::FORBIDDEN, "this peer is not a named proxy: name its network by --proxy")
+}
+
+impl Dialect {
+    /// The request that the proxy received.
+    fn original(self, head: &mut Parts) -> Result<http::Request<()>, Problem> {
+        let mut headers = std::mem::take(&mut head.headers);
+        let (method, uri) = match self {
+            Self::Nginx => {
+                (method(&mut headers, "x-original-method")?, target(&mut headers, "x-original-uri")?)
+            }
+            Self::ForwardAuth => {
+                let host = headers.remove("x-forwarded-host");
+                host.and_then(|host| headers.insert(HOST, host));
+                (method(&mut headers, "x-forwarded-method")?, target(&mut headers, "x-forwarded-uri")?)
+            }
+            Self::ExtAuthz => (head.method.clone(), without_prefix(&head.uri)),
+        };
+        if let Some(authority) = head.uri.authority().filter(|_| self == Self::ExtAuthz) {
+            headers.insert(HOST, HeaderValue::from_str(authority.as_str()).map_err(|_| wrong("host"))?);
+        }
+        let mut original = http::Request::new(());
+        if let Some(peer) = take_peer(&mut headers)? {
+            original.extensions_mut().insert(PeerAddr(peer));
+        }
+        (*original.method_mut(), *original.uri_mut(), *original.headers_mut()) = (method, uri, headers);
+        Ok(original)
+    }
+
+    fn refusal(self, mut refusal: Response) -> Response {
+        if self == Self::Nginx {
+            let status = HeaderValue::from(refusal.status().as_u16());
+            refusal.headers_mut().insert(STATUS, status);
+            *refusal.status_mut() = StatusCode::FORBIDDEN;
+        }
+        refusal
+    }
+}
+
+fn method(headers: &mut HeaderMap, name: &'static str) -> Result<Method, Problem> {
+    Method::from_bytes(take(headers, name)?.as_bytes()).map_err(|_| wrong(name))
+}
+
+/// Takes a request target. Proxies accept more characters in it than the type does, so these are encoded.
+fn target(headers: &mut HeaderMap, name: &'static str) -> Result<Uri, Problem> {
+    let mut target = String::new();
+    for &byte in take(headers, name)?.as_bytes() {
+        match byte {
+            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0..=b' ' | 0x7f.. => {
+                target.push_str(&format!("%{byte:02X}"));
+            }
+            _ => target.push(char::from(byte)),
+        }
+    }
+    target.parse().map_err(|_| wrong(name))
+}
+
+/// Takes a field that the proxy sets on every request.
+fn take(headers: &mut HeaderMap, name: &'static str) -> Result<HeaderValue, Problem> {
+    headers.remove(name).ok_or_else(|| {
+        let detail = format!("the proxy does not set the header field {name}");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    })
+}
+
+/// Takes the peer of the proxy off the end of `X-Forwarded-For`.
+fn take_peer(headers: &mut HeaderMap) -> Result<Option<SocketAddr>, Problem> {
+    let Some(last) = headers.get_all(&FORWARDED_FOR).iter().next_back() else { return Ok(None) };
+    let last = last.to_str().map_err(|_| wrong("x-forwarded-for"))?;
+    let (rest, peer) = last.rsplit_once(',').map_or((None, last), |(rest, peer)| (Some(rest), peer));
+    let peer = address(peer.trim()).map_err(|_| wrong("x-forwarded-for"))?;
+    let rest = rest.map(HeaderValue::from_str).transpose().map_err(|_| wrong("x-forwarded-for"))?;
+    let mut values: Vec<HeaderValue> = headers.get_all(&FORWARDED_FOR).iter().cloned().collect();
+    values.pop();
+    values.extend(rest);
+    headers.remove(&FORWARDED_FOR);
+    for value in values {
+        headers.append(FORWARDED_FOR, value);
+    }
+    Ok(Some(peer))
+}
+
+fn without_prefix(uri: &Uri) -> Uri {
+    let target = uri.path_and_query().map_or("", PathAndQuery::as_str);
+    let rest = target.strip_prefix(EXT_AUTHZ).unwrap_or(target);
+    let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
+    rest.parse().unwrap_or_default()
+}
+
+fn wrong(name: &str) -> Problem {
+    Problem::bad(format!("the header field {name} has a value that cannot be read"))
+}

@@ -1,0 +1,132 @@
+//! nginx, Caddy and Envoy, each of which asks over HTTP before it forwards.
+
+use sluicegate_tests::servers::Server;
+
+use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, client, crowd, get};
+use crate::processes::Sluicegate;
+use crate::proxies::{Around, Proxy};
+
+/// Seven an hour for each client, and one in two seconds at another path.
+const RULES: &str = "
+version: 1
+policies:
+  client: { quota: 7/h, algorithm: sliding-log }
+  slow: { quota: 30/min burst 1 }
+deny: [{ name: inside, only_if: { path: /internal/* } }]
+rules:
+  - { name: client, group: one, only_if: { path: / }, limit: client, key: client }
+  - { name: slow, group: one, only_if: { path: /slow }, limit: slow, key: client }
+";
+const OPTIONS: [&str; 2] = ["--proxy", "127.0.0.1"];
+
+/// Starts a proxy whose file is changed by a function.
+type Start = fn(Around, &dyn Fn(String) -> String) -> Proxy;
+
+const PROXIES: [(&str, Start); 3] = [
+    ("nginx", |around, change| Proxy::nginx(around, change)),
+    ("Caddy", |around, change| Proxy::caddy(around, change)),
+    ("Envoy", |around, change| Proxy::envoy("envoy-ext-authz.yaml", around, change)),
+];
+
+fn unchanged(text: String) -> String {
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_clients_get_exactly_what_the_rules_allow_and_changed_rules_hold_at_once() {
+    for (name, start) in PROXIES {
+        let serving = Sluicegate::serve(RULES, &OPTIONS);
+        let app = App::start().await;
+        let proxy = start(Around { http: serving.http, app: app.address }, &unchanged);
+        let expected = Statuses::from([(200, 7), (429, REQUESTS - 7)]);
+        for (number, statuses) in crowd(proxy.address).await {
+            assert_eq!(statuses, expected, "{name}: client {number}");
+        }
+        assert_eq!(
+            app.served(),
+            7 * usize::from(CLIENTS),
+            "{name}: refused requests do not reach the service"
+        );
+
+        serving.change(&RULES.replace("7/h", "12/h"));
+        let first = client(1);
+        while get(&first, proxy.address, "/").await.status() != 200 {}
+        for (number, statuses) in crowd(proxy.address).await {
+            let allowed = if number == 1 { 4 } else { 5 };
+            assert_eq!(statuses[&200], allowed, "{name}: client {number} has spent seven before");
+        }
+        assert_eq!(app.served(), 12 * usize::from(CLIENTS), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_reaches_the_client_as_429_with_a_true_retry_after() {
+    for (name, start) in PROXIES {
+        let serving = Sluicegate::serve(RULES, &OPTIONS);
+        let app = App::start().await;
+        let proxy = start(Around { http: serving.http, app: app.address }, &unchanged);
+        let client = client(1);
+        let allowed = get(&client, proxy.address, "/slow?a=b").await;
+        assert_eq!(allowed.status(), 200, "{name}");
+        if name != "Caddy" {
+            let remaining = &allowed.headers()["x-ratelimit-remaining"];
+            assert_eq!(remaining, "0", "{name} passes on the fields of an allowed answer");
+        }
+        assert_eq!(allowed.text().await.unwrap(), "hello", "{name}");
+        let refused = get(&client, proxy.address, "/slow").await;
+        assert_eq!(
+            (refused.status(), &refused.headers()["retry-after"]),
+            (429.try_into().unwrap(), &"2".parse().unwrap()),
+            "{name}"
+        );
+        assert_eq!(get(&client, proxy.address, "/internal/x").await.status(), 403, "{name}");
+        assert_eq!(get(&client, proxy.address, "/free").await.status(), 200, "{name}: no rule is about it");
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        assert_eq!(get(&client, proxy.address, "/slow").await.status(), 200, "{name}: it told the truth");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_server_is_away_requests_are_refused_or_pass_as_the_proxy_says_and_counts_stay() {
+    let redis = Server::start();
+    for (name, start) in PROXIES {
+        for passes in [false, true] {
+            let change = move |text: String| match passes {
+                true => text
+                    .replace("# error_page 500", "error_page 500")
+                    .replace("failure_mode_allow: false", "failure_mode_allow: true"),
+                false => text,
+            };
+            // Caddy has no setting for it.
+            if passes && name == "Caddy" {
+                continue;
+            }
+            let rules = RULES
+                .replace("client: {", &format!("{}-{passes}: {{", name.to_lowercase()))
+                .replace("limit: client", &format!("limit: {}-{passes}", name.to_lowercase()));
+            let store = redis.url();
+            let mut serving = Sluicegate::serve(&rules, &[&OPTIONS[..], &["--store", &store]].concat());
+            let app = App::start().await;
+            let proxy = start(Around { http: serving.http, app: app.address }, &change);
+            let client = client(1);
+            let statuses = async |number| {
+                let mut statuses = Vec::new();
+                for _ in 0..number {
+                    statuses.push(get(&client, proxy.address, "/").await.status().as_u16());
+                }
+                statuses
+            };
+            assert_eq!(statuses(5).await, [200; 5], "{name}");
+            serving.kill();
+            let away = match (name, passes) {
+                (_, true) => 200,
+                ("nginx", _) => 500,
+                ("Caddy", _) => 502,
+                _ => 503,
+            };
+            assert_eq!(statuses(3).await, [away; 3], "{name}");
+            serving.start();
+            assert_eq!(statuses(4).await, [200, 200, 429, 429], "{name}: five of seven were spent before");
+        }
+    }
+}

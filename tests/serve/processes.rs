@@ -1,0 +1,105 @@
+//! Processes that end with the test.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use sluicegate_tests::servers::{eventually, free_port};
+
+/// A process, which is killed when this is dropped, or when the test process ends.
+pub(crate) struct Running {
+    process: Child,
+    guard: Child,
+    log: Option<JoinHandle<Vec<String>>>,
+}
+
+impl Running {
+    /// Starts it in this folder, and waits until it listens at `address`.
+    pub(crate) fn start(mut command: Command, folder: &Path, address: SocketAddr) -> Self {
+        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let name = format!("{:?}", command.get_program());
+        let mut process = command.spawn().unwrap_or_else(|error| {
+            panic!("{name} cannot be started, which ./tests/run serve installs: {error}")
+        });
+        let guard = Command::new("sh")
+            .args(["-c", "cat >/dev/null; kill -9 \"$0\" 2>/dev/null"])
+            .arg(process.id().to_string())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(process.stderr.take().unwrap());
+        let log = std::thread::spawn(move || stderr.lines().map_while(Result::ok).collect());
+        let mut running = Self { process, guard, log: Some(log) };
+        eventually(&format!("{name} listens"), || {
+            if running.process.try_wait().unwrap().is_some() {
+                panic!("{name} ended at once: {:#?}", running.log());
+            }
+            TcpStream::connect(address).is_ok()
+        });
+        running
+    }
+
+    fn log(&mut self) -> Vec<String> {
+        self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        _ = self.guard.wait();
+        _ = self.process.wait();
+    }
+}
+
+/// A folder that is empty, and that goes with the test process' temporary files.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: only the number has to be new.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("serve-{name}-{number}"));
+    _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The command `sluicegate serve`, which may be killed and started again at the same address.
+pub(crate) struct Sluicegate {
+    pub(crate) http: SocketAddr,
+    folder: PathBuf,
+    options: Vec<String>,
+    running: Option<Running>,
+}
+
+impl Sluicegate {
+    /// Serves these rules with these options.
+    pub(crate) fn serve(rules: &str, options: &[&str]) -> Self {
+        let http = (Ipv4Addr::LOCALHOST, free_port()).into();
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let mut serving = Self { http, folder: folder("rules"), options, running: None };
+        serving.change(rules);
+        serving.start();
+        serving
+    }
+
+    /// Writes the rules file, as an editor does.
+    pub(crate) fn change(&self, rules: &str) {
+        std::fs::write(self.folder.join("new"), rules).unwrap();
+        std::fs::rename(self.folder.join("new"), self.folder.join("rules.yaml")).unwrap();
+    }
+
+    pub(crate) fn start(&mut self) {
+        let program = std::env::current_exe().unwrap().with_file_name("../sluicegate");
+        let mut command = Command::new(program);
+        command.args(["serve", "--rules", "rules.yaml", "--listen", &self.http.to_string()]);
+        command.args(&self.options);
+        self.running = Some(Running::start(command, &self.folder, self.http));
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.running = None;
+    }
+}
