@@ -40,7 +40,7 @@ async fn a_key_is_looked_up_by_a_request_that_nobody_sent_as_its_extractors_find
 
 /// Once a reset of such a key was answered by the numbers of the policy.
 #[tokio::test]
-async fn a_key_with_quotas_of_its_own_is_looked_up_by_these_as_a_request_and_by_the_policys_as_a_key() {
+async fn a_key_with_own_quotas_is_looked_up_by_these_as_a_request_and_by_the_policy_as_a_key() {
     let world = World::new();
     let plans = Policy::gcra("plans", "5/h").on(&world.store).unwrap();
     let plan =
