@@ -17,3 +17,4 @@ mod sections;
 mod size;
 mod support;
 mod tiers;
+mod waits;
