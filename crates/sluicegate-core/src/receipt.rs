@@ -43,9 +43,9 @@ pub struct Trace {
     pub birth: u64,
     /// The state before.
     pub before: State,
-    /// The state after. Of a cost that is held, a state whose time is the moment at which this quota would have let it go.
+    /// The state after.
     pub after: State,
-    /// Whether the cost is held for a turn of another limit, and not spent yet.
+    /// Whether the cost is held for a turn, and not spent yet.
     pub held: bool,
     /// Of a lease from a bucket that drains, the floor that its end has replaced: [`State::REST`] if there was none.
     pub floor: Option<State>,
@@ -114,15 +114,6 @@ impl Receipt {
     /// Whether a part of it is held for a turn that has not come.
     pub fn is_held(&self) -> bool {
         self.traces.iter().any(|trace| trace.held) || self.pieces.iter().any(|piece| piece.receipt.is_held())
-    }
-
-    /// When the bucket would have let the cost go, in microseconds of the store's clock: before [`at_us`](Self::at_us) only where it is
-    /// [held](Self::is_held) until then. For authors of stores.
-    pub fn ready_us(&self) -> u64 {
-        let of = |trace: &Trace| if trace.held { trace.after.until_us } else { self.at_us };
-        let own = self.pieces.is_empty().then(|| self.traces.iter().map(of).max().unwrap_or(self.at_us));
-        let pieces = self.pieces.iter().map(|piece| piece.receipt.ready_us());
-        pieces.chain(own).max().unwrap_or(self.at_us).min(self.at_us)
     }
 
     /// For how long a unit of this [lease](crate::store::Mode::Lease) may be spent that `behind` others of the same lease

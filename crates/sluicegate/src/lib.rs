@@ -216,7 +216,7 @@ pub mod fleet {
 /// ```
 pub mod in_flight {
     pub use sluicegate_core::in_flight::{
-        Acquire, InFlight, InFlightBuilder, NoPermit, NoPermitKind, Permit,
+        Acquire, InFlight, InFlightBuilder, NoPermit, NoPermitKind, Permit, adaptive,
     };
     #[cfg(feature = "tower")]
     pub use sluicegate_tower::in_flight::{

@@ -21,6 +21,7 @@
     reason = "nobody but tests and people at a prompt call this"
 )]
 
+pub mod adaptive;
 mod drive;
 mod fault;
 mod fleet;

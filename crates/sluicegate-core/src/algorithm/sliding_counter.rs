@@ -327,13 +327,9 @@ impl Shape for SlidingCounter {
         given.map_or((state, 0), |given| (self.state(&window), given))
     }
 
-    /// Of the last window only: later turns are of hardly any use to a hole in the one before.
     fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
         let mut window = self.window(state, turn.at_us);
-        if window.start_us != self.start_of(turn) {
-            return None;
-        }
-        window.current = window.current.saturating_sub(turn.cost);
+        Self::take(&mut window, self.start_of(turn), self.period_us, turn.cost)?;
         Some(self.state(&window))
     }
 

@@ -16,6 +16,7 @@
 //! For a bound over all instances of a service, for one that has to survive a crash of the process,
 //! and to limit CPU work that never yields.
 
+pub mod adaptive;
 mod busy;
 mod permit;
 mod table;

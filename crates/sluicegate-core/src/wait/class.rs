@@ -1,57 +1,33 @@
 //! Requests that wait for the same, and the slots that they go at.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::slot::Slot;
-use super::under::{Beside, Costs, Held};
+use super::under::Costs;
 use crate::decision::{DecidedBy, Decision};
 
-/// Waiting requests of one line with the same costs, and as many slots.
+/// Waiting requests with the same limiters, keys and costs, and as many slots: the first request goes at the first slot,
+/// whoever reserved it.
 ///
-/// The first request goes at the first slot, whoever reserved it. Slots are sorted by time: the last one here is the last turn of the store,
-/// which is the only one that it can take back; over a network a later request's answer may come first. Requests are sorted by
-/// [rank](Rank), and the slots up to a rank are as many as the requests, so that none goes after its own.
+/// Slots are sorted by time, and not by arrival: over a network a later request's answer may come
+/// first. Sorted, the last slot here is the last turn of the store, which is the only one that it
+/// can take back.
 #[derive(Default)]
 pub(super) struct Class {
-    /// Those that may go at any slot.
-    free: BTreeMap<Rank, Waits>,
-    /// As many slots, in order of time.
+    /// In order of arrival; with whom to wake, once that was polled.
+    waiting: BTreeMap<u64, Option<Waker>>,
+    /// In order of time.
     slots: BTreeMap<(Instant, u64), Box<Decision>>,
-    /// Those that another limit does not let go yet. Each keeps its own slot.
-    bound: BTreeMap<Rank, Bound>,
-    /// When they are bound no longer.
-    bound_until: BTreeSet<(Instant, Rank)>,
     /// The first request and its slot, as far as the request knows.
-    told: Option<(Rank, Instant)>,
+    told: Option<(u64, Instant)>,
     /// One moment by the clock of the store that gives the turns, in microseconds, and by ours.
     /// Slots are placed by their distance from it, so that the jitter of answers does not change
     /// their order.
     moment: Option<(DecidedBy, u64, Instant)>,
-}
-
-/// When a request goes at the latest, and its number. Behind all that came before, also where its own turn comes sooner, as under a policy
-/// that was replaced by a faster one; but at its own turn if other limits hold units for it, which they do until then.
-pub(super) type Rank = (Instant, u64);
-
-/// A request that waits.
-#[derive(Default)]
-pub(super) struct Waits {
-    /// The task to wake, once the request was polled.
-    pub(super) waker: Option<Waker>,
-    /// Units that other limits hold for it.
-    pub(super) held: Option<Arc<dyn Held>>,
-}
-
-/// A request that goes at no slot before this moment.
-struct Bound {
-    until: Instant,
-    waits: Waits,
-    slot: Slot,
 }
 
 /// A clock that is further off than answers may be late was set.
@@ -59,29 +35,16 @@ const LATEST_ANSWER: Duration = Duration::from_secs(1);
 
 impl Class {
     pub(super) fn is_empty(&self) -> bool {
-        self.free.is_empty() && self.bound.is_empty()
+        self.waiting.is_empty()
     }
 
-    /// One request and its slot more.
-    pub(super) fn enter(&mut self, number: u64, slot: Slot, beside: Option<Beside>, now: Instant) -> Rank {
+    /// One request more, behind all others, and one slot more. Says when the request goes at the latest.
+    pub(super) fn enter(&mut self, number: u64, slot: Slot) -> Instant {
         let slot = self.aligned(slot);
-        let last = self.free.last_key_value().map(|((at, _), _)| *at).filter(|_| beside.is_none());
-        let rank = (last.map_or_else(|| slot.at(), |last| last.max(slot.at())), number);
-        let until = beside.as_ref().map(|beside| beside.ready_at.min(slot.at()));
-        let waits = Waits { waker: None, held: beside.map(|beside| beside.held) };
-        match until.filter(|until| *until > now) {
-            Some(until) => {
-                self.bound_until.insert((until, rank));
-                self.bound.insert(rank, Bound { until, waits, slot });
-            }
-            None => self.join(rank, waits, slot),
-        }
-        rank
-    }
-
-    fn join(&mut self, rank: Rank, waits: Waits, slot: Slot) {
-        self.free.insert(rank, waits);
+        let at = slot.at();
+        self.waiting.insert(number, None);
         self.slots.insert(slot.place(), slot.decision);
+        self.slots.last_key_value().map_or(at, |((last, _), _)| *last)
     }
 
     /// The slot in the order of the store, whose last turn is the one that it takes back: an answer that comes later than
@@ -102,92 +65,56 @@ impl Class {
         }
     }
 
-    /// Takes out a request that waits, and with it the last slot that is of use to nobody: those behind it move up.
-    pub(super) fn leave(&mut self, rank: Rank, costs: &Costs) -> Option<Slot> {
-        if let Some(bound) = self.bound.remove(&rank) {
-            self.bound_until.remove(&(bound.until, rank));
-            return Some(self.offer(bound.slot));
-        }
-        self.free.remove(&rank)?;
-        self.last_slot(costs)
-    }
-
-    /// Lets requests move up to a slot; says which slot is left over.
-    pub(super) fn offer(&mut self, slot: Slot) -> Slot {
-        let place = slot.place();
-        if self.slots.last_key_value().is_none_or(|(last, _)| *last < place) {
-            return slot;
-        }
-        self.slots.insert(place, slot.decision);
-        self.last_slot(&slot.costs).expect("one was put in")
-    }
-
-    fn last_slot(&mut self, costs: &Costs) -> Option<Slot> {
+    /// Takes out a request that waits, and with it the last slot, because all behind it move up.
+    pub(super) fn leave(&mut self, number: u64, costs: &Costs) -> Option<Slot> {
+        self.waiting.remove(&number)?;
         self.slots.pop_last().map(|((at, of), decision)| Slot::new(at, of, costs.clone(), decision))
     }
 
     /// The next request whose slot has come, polled or not.
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(u64, Waits, Box<Decision>)> {
-        self.unbind(now);
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(u64, Option<Waker>, Box<Decision>)> {
         let slot = self.slots.first_entry().filter(|slot| slot.key().0 <= now)?;
-        let ((latest, number), waits) = self.free.pop_first()?;
-        debug_assert!(slot.key().0 <= latest, "no request goes after its rank");
-        Some((number, waits, slot.remove()))
+        let (number, waker) = self.waiting.pop_first()?;
+        Some((number, waker, slot.remove()))
     }
 
-    /// Those that other limits let go before the next slot comes may move up to it, whenever that is looked at.
-    fn unbind(&mut self, now: Instant) {
-        while let Some(&(until, rank)) = self.bound_until.first() {
-            let next = self.slots.first_key_value().map_or(now, |((at, _), _)| *at);
-            if until > next.min(now) {
-                return;
-            }
-            self.bound_until.pop_first();
-            if let Some(Bound { waits, slot, .. }) = self.bound.remove(&rank) {
-                self.join(rank, waits, slot);
-            }
-        }
-    }
-
-    /// The task to wake because its request is the first now, or goes at another time than it knows.
+    /// Whom to wake because it is the first now, or goes at another time than it knows.
     pub(super) fn news(&mut self) -> Option<Waker> {
         let first = self.first()?;
         if self.told == Some(first) {
             return None;
         }
         self.told = Some(first);
-        self.free.first_entry()?.get_mut().waker.take()
+        self.waiting.first_entry()?.get_mut().take()
     }
 
-    /// The request waits on; says until when, which is its slot for the first, and for others their rank.
-    pub(super) fn wait(&mut self, rank: Rank, waker: &Waker) -> Instant {
-        self.set_waker(rank, Some(waker.clone()));
+    /// The request waits on; says until when, which is its own slot for the first, and for others no earlier than that
+    /// one's: `at_latest`, where that is still to come.
+    pub(super) fn wait(&mut self, number: u64, waker: &Waker, at_latest: Instant, now: Instant) -> Instant {
+        if let Some(known) = self.waiting.get_mut(&number) {
+            *known = Some(waker.clone());
+        }
         match self.first() {
-            Some((first, at)) if first == rank => {
+            Some((first, at)) if first == number => {
                 self.told = Some((first, at));
                 at
             }
-            _ => rank.0,
+            _ if at_latest > now => at_latest,
+            _ => self.slots.last_key_value().map_or(at_latest, |((last, _), _)| *last),
         }
     }
 
     /// No task has to be woken for this request: it is being polled.
-    pub(super) fn is_awake(&mut self, rank: Rank) {
-        self.set_waker(rank, None);
-    }
-
-    fn set_waker(&mut self, rank: Rank, waker: Option<Waker>) {
-        if let Some(waits) = self.free.get_mut(&rank) {
-            waits.waker = waker;
-        } else if let Some(bound) = self.bound.get_mut(&rank) {
-            bound.waits.waker = waker;
+    pub(super) fn is_awake(&mut self, number: u64) {
+        if let Some(waker) = self.waiting.get_mut(&number) {
+            *waker = None;
         }
     }
 
-    fn first(&self) -> Option<(Rank, Instant)> {
-        let (rank, _) = self.free.first_key_value()?;
+    fn first(&self) -> Option<(u64, Instant)> {
+        let (number, _) = self.waiting.first_key_value()?;
         let ((at, _), _) = self.slots.first_key_value()?;
-        Some((*rank, *at))
+        Some((*number, *at))
     }
 }
 
@@ -204,14 +131,13 @@ mod tests {
 
     #[test]
     fn answers_that_come_late_do_not_change_the_order_of_the_turns() {
-        let (start, mut class, mut ranks) = (Instant::now(), Class::default(), Vec::new());
+        let (start, mut class) = (Instant::now(), Class::default());
         let after = |ms| start + Duration::from_millis(ms);
         // A turn each millisecond; the answers are late by 5, 9 and 2 of them, and the clock was set before the last.
         for (number, late, spent_ms) in [(1, 5, 10), (2, 9, 11), (3, 2, 12), (4, 0, 90_000)] {
-            let slot = slot(number, after(spent_ms.min(5_000) + late), spent_ms);
-            ranks.push(class.enter(number, slot, None, start));
+            class.enter(number, slot(number, after(spent_ms.min(5_000) + late), spent_ms));
         }
-        let freed: Vec<_> = ranks.into_iter().filter_map(|rank| class.leave(rank, &Costs::new())).collect();
+        let freed: Vec<_> = (1..=4).filter_map(|number| class.leave(number, &Costs::new())).collect();
         let freed: Vec<_> = freed.iter().map(|slot| (slot.decision.spent_us() / 1_000, slot.at())).collect();
         assert_eq!(freed, [(90_000, after(5_000)), (12, after(17)), (11, after(16)), (10, after(15))]);
     }

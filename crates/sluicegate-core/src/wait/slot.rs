@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::under::{Costs, Under};
 use crate::decision::Decision;
-use crate::store::DecisionFuture;
+use crate::store::{DecisionFuture, Mode};
 
 /// A turn that the store has given.
 pub(super) struct Slot {
@@ -45,6 +45,6 @@ impl Slot {
 
     /// Gives it up; the store says whether it takes it back.
     pub(super) fn give_up(&self, under: &dyn Under) -> DecisionFuture {
-        under.give_up(&under.receipts(&self.decision))
+        under.report(Mode::Return, &under.receipts(&self.decision, |_| true))
     }
 }

@@ -94,13 +94,10 @@ impl Wrap for Front {
 
 impl State {
     pub(super) fn status(&self) -> DenyCacheStatus {
-        let mut status = DenyCacheStatus::default();
-        (status.keys, status.evictions) = self.table.counts();
-        status.slots = self.slots;
+        let (keys, evictions) = self.table.counts();
         // Relaxed: these are counts.
-        status.refused = self.refused.load(Ordering::Relaxed);
-        status.asked = self.asked.load(Ordering::Relaxed);
-        status
+        let (refused, asked) = (self.refused.load(Ordering::Relaxed), self.asked.load(Ordering::Relaxed));
+        DenyCacheStatus { keys, slots: self.slots, evictions, refused, asked }
     }
 
     /// Which quotas of its own the key of an ask brings: equal ones have the same number.

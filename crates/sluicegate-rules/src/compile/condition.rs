@@ -9,10 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method, header};
-use percent_encoding::percent_decode_str;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::PathReading;
-use sluicegate_tower::limits::path::{Fold, PathPattern, Purpose, Sense, spellings};
+use sluicegate_tower::limits::path::{Fold, PathPattern, Purpose, Sense, percent_decoded, spellings};
 use sluicegate_tower::{KeyExtractor, PeerIp};
 use smallvec::SmallVec;
 
@@ -323,7 +322,7 @@ fn pattern(path: &At<String>, fold: Fold, problems: &mut Problems<'_>) -> Option
 
 /// A part of a query as it is meant.
 fn form_decoded(text: &str) -> String {
-    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+    percent_decoded(&text.replace('+', " "), |_| false)
 }
 
 /// A list of nothing would hold for no request, or for each.

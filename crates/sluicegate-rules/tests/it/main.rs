@@ -17,4 +17,3 @@ mod sections;
 mod size;
 mod support;
 mod tiers;
-mod waits;

@@ -6,7 +6,6 @@
 //!
 //! Unreadable input is not shown again, because it may be a key.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
@@ -17,7 +16,6 @@ use bytes::Buf;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http_body::Body;
-use percent_encoding::percent_decode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sluicegate_core::policy::TimeSpan;
@@ -273,8 +271,20 @@ fn form(bytes: &[u8]) -> Option<Value> {
 
 /// Text as forms encode it.
 fn decode(encoded: &[u8]) -> Option<String> {
-    let spaced: Vec<u8> = encoded.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
-    percent_decode(&spaced).decode_utf8().ok().map(Cow::into_owned)
+    let mut bytes = encoded.iter();
+    let mut text = Vec::with_capacity(encoded.len());
+    while let Some(byte) = bytes.next() {
+        text.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let mut digit =
+                    || char::from(*bytes.next()?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                digit()? << 4 | digit()?
+            }
+            byte => *byte,
+        });
+    }
+    String::from_utf8(text).ok()
 }
 
 #[cfg(test)]
@@ -311,6 +321,7 @@ mod tests {
             (Face::Json, "{\"sk_live\": \"\"}"),
             (Face::Json, "{\"as\": \"sk_live\"}"),
             (Face::Page, "sk_live"),
+            (Face::Page, "key=%zz"),
             (Face::Page, "key=%ff"),
             (Face::Page, "key=a&key=b"),
             (Face::Page, "key=a&key.b=c"),

@@ -36,10 +36,6 @@ impl Refused {
         Refusal::new(self.stop.reason(), request.into())
     }
 
-    pub(super) fn stop_mut(&mut self) -> &mut Stop {
-        &mut self.stop
-    }
-
     /// The decision, if it is refused because of that.
     pub(crate) fn decided(&self) -> Option<&Decided> {
         match &self.stop {

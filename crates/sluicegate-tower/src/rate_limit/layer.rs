@@ -8,7 +8,6 @@ use tower_layer::Layer;
 
 use crate::guard::Guarded;
 use crate::limits::{IntoLimit, Limit, Limits, LimitsHandle, ShadowCount};
-use crate::rate_limit::within::Within;
 use crate::respond::problem::ProblemJson;
 
 /// Puts limits in front of a service: see the [crate's example](crate).
@@ -20,11 +19,10 @@ use crate::respond::problem::ProblemJson;
 /// them. Put limits into one layer where that matters, with [`and`](crate::limits::LimitsBuilder::and), and with
 /// [`only_if`](Limit::only_if) for those of some paths.
 ///
-/// Layers around each other show one set of fields, and give back what they spent when one further in refuses. An outer layer that
-/// refuses asks those further in as well, and spends nothing there: its `Retry-After` is for all of them. It knows those that every one
-/// of its requests comes to, as in a `ServiceBuilder`, and asks those whose keys are at hand and whose stores are in memory. A
-/// layer on a route of an axum router is not known to one around the router, and one on Redis is not asked: there the client may be refused a
-/// second time, with the wait of that layer.
+/// Layers around each other show one set of fields, and give back what they spent when one further in refuses. But an
+/// outer layer that refuses knows only of itself: the service inside is not called, and a layer of ours may be anywhere in
+/// it, or nowhere. So its `Retry-After` is for its own limits, and after that wait a layer further in may name one of its
+/// own. The numbers of an inner layer suffice for those around it.
 ///
 /// The same limiter in two layers around each other may count a request twice; the log warns of that, once per layer.
 ///
@@ -46,12 +44,9 @@ use crate::respond::problem::ProblemJson;
 /// - For how many requests run at once: an [`InFlightLayer`](crate::in_flight::InFlightLayer).
 pub struct RateLimitLayer<R = ProblemJson>(pub(super) Arc<Inner<R>>);
 
-/// One for each service that is made by a layer, shared by the clones of that.
 pub(super) struct Inner<R> {
     pub(super) limits: LimitsHandle,
-    pub(super) respond: Arc<R>,
-    /// Of the service inside.
-    pub(super) within: Within,
+    pub(super) respond: R,
 }
 
 impl RateLimitLayer {
@@ -63,7 +58,7 @@ impl RateLimitLayer {
 
 impl<R> RateLimitLayer<R> {
     pub(crate) fn of(limits: LimitsHandle, respond: R) -> Self {
-        Self(Arc::new(Inner { limits, respond: Arc::new(respond), within: Within::default() }))
+        Self(Arc::new(Inner { limits, respond }))
     }
 
     /// The limits of this layer, to look at them, to explain a request by them, and to swap them while it serves.
@@ -108,9 +103,7 @@ impl<S, R> Layer<S> for RateLimitLayer<R> {
     type Service = Guarded<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let Inner { limits, respond, .. } = &*self.0;
-        let own = Inner { limits: limits.clone(), respond: Arc::clone(respond), within: Within::default() };
-        Guarded::new(inner, Self(Arc::new(own)))
+        Guarded::new(inner, self.clone())
     }
 }
 

@@ -43,7 +43,6 @@
 mod builder;
 mod gate;
 mod layer;
-mod within;
 
 pub use self::builder::{RateLimitLayerBuilder, Responding};
 pub use self::layer::RateLimitLayer;

@@ -18,6 +18,5 @@ mod routes;
 mod settling;
 mod shadow;
 mod stacked;
-mod stacked_waits;
 mod stores;
 pub(crate) mod waiting;

@@ -1,0 +1,149 @@
+//! The number that an algorithm has come to: [`Estimate`].
+
+use super::aimd;
+use super::gradient::Gradient;
+use super::gradient2::Gradient2;
+use super::vegas::Vegas;
+use super::{LimitAlgorithm, Window};
+
+/// Between which numbers a limit adapts, and where it begins. Default: from 1 to 1,000, begun at 20.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a range and where to begin in it is all of it")]
+pub struct Bounds {
+    /// The smallest number, at least 1.
+    pub at_least: u64,
+    /// The largest number.
+    pub at_most: u64,
+    /// The number before there are samples.
+    pub first: u64,
+}
+
+/// How many requests a service can bear, by an algorithm and the windows that it was told.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    state: State,
+    bounds: Bounds,
+    /// In thousandths.
+    limit: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Gradient(Gradient),
+    Gradient2(Gradient2),
+    Vegas(Vegas),
+    Aimd,
+}
+
+/// A request, where numbers are counted in thousandths.
+pub(super) const ONE: u64 = 1_000;
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { at_least: 1, at_most: 1_000, first: 20 }
+    }
+}
+
+impl Estimate {
+    /// The first estimate of an algorithm.
+    pub fn new(algorithm: LimitAlgorithm, bounds: Bounds) -> Self {
+        let state = match algorithm {
+            LimitAlgorithm::Gradient => State::Gradient(Gradient::default()),
+            LimitAlgorithm::Gradient2 => State::Gradient2(Gradient2::default()),
+            LimitAlgorithm::Vegas => State::Vegas(Vegas::default()),
+            LimitAlgorithm::Aimd => State::Aimd,
+        };
+        Self { state, bounds, limit: 0 }.at(bounds.first.saturating_mul(ONE))
+    }
+
+    /// The next estimate, after this window.
+    pub fn update(&mut self, window: &Window) {
+        let limit = match &mut self.state {
+            State::Gradient(gradient) => gradient.next(self.limit, self.bounds.at_least * ONE, window),
+            State::Gradient2(gradient) => gradient.next(self.limit, window),
+            State::Vegas(vegas) => vegas.next(self.limit, window),
+            State::Aimd => aimd::next(self.limit, window),
+        };
+        *self = self.at(limit);
+    }
+
+    /// The same estimate within other bounds.
+    #[must_use]
+    pub fn within(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self.at(self.limit)
+    }
+
+    /// How many requests may be under way at once.
+    pub fn limit(&self) -> u64 {
+        self.limit / ONE
+    }
+
+    fn at(self, limit: u64) -> Self {
+        let Bounds { at_least, at_most, .. } = self.bounds;
+        let [lowest, highest] = [at_least.max(1), at_most.max(1)].map(|bound| bound.saturating_mul(ONE));
+        Self { limit: limit.min(highest).max(lowest), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn window(latency_us: u64, in_flight: u64, samples: u64, faults: u64) -> Window {
+        Window { latency: Duration::from_micros(latency_us), in_flight, samples, faults }
+    }
+
+    proptest! {
+        #[test]
+        fn no_window_whatever_it_says_leads_out_of_the_bounds(
+            at_least in 1_u64..50, more in 0_u64..1_000, first in 0_u64..2_000,
+            windows in prop::collection::vec((any::<u64>(), 0_u64..3_000, 1_u64..10_000, 0_u64..10_000), 1..60),
+        ) {
+            let bounds = Bounds { at_least, at_most: at_least + more, first };
+            for algorithm in LimitAlgorithm::ALL {
+                let mut estimate = Estimate::new(algorithm, bounds);
+                for (latency, in_flight, samples, faults) in &windows {
+                    estimate.update(&window(*latency, *in_flight, *samples, *faults));
+                    prop_assert!((bounds.at_least..=bounds.at_most).contains(&estimate.limit()));
+                }
+            }
+        }
+
+        #[test]
+        fn nothing_grows_while_less_than_half_of_it_is_used(
+            windows in prop::collection::vec((1_u64..1_000_000, 0_u64..10), 1..60),
+        ) {
+            for algorithm in LimitAlgorithm::ALL {
+                let mut estimate = Estimate::new(algorithm, Bounds::default());
+                for (latency, in_flight) in &windows {
+                    estimate.update(&window(*latency, *in_flight, 100, 0));
+                    prop_assert!(estimate.limit() <= 20, "{} by {}", estimate.limit(), algorithm);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn faults_lower_the_number_by_all_but_gradient2_which_goes_by_latency_alone() {
+        for algorithm in LimitAlgorithm::ALL {
+            let mut estimate = Estimate::new(algorithm, Bounds::default());
+            (0..5).for_each(|_| estimate.update(&window(10_000, 20, 100, 50)));
+            assert_eq!(estimate.limit() < 20, algorithm != LimitAlgorithm::Gradient2, "{algorithm}");
+        }
+    }
+
+    #[test]
+    fn other_bounds_take_effect_at_once_and_keep_what_was_learnt() {
+        let mut estimate = Estimate::new(LimitAlgorithm::Aimd, Bounds::default());
+        estimate.update(&window(10_000, 20, 100, 0));
+        assert_eq!(estimate.limit(), 21);
+        assert_eq!(estimate.within(Bounds { at_most: 10, ..Bounds::default() }).limit(), 10);
+        assert_eq!(estimate.within(Bounds { at_least: 30, ..Bounds::default() }).limit(), 30);
+        assert_eq!(estimate.within(Bounds { first: 5, ..Bounds::default() }).limit(), 21);
+    }
+}

@@ -1,0 +1,44 @@
+//! How many requests a service can bear, estimated from how long they take: [`Estimate`].
+//!
+//! Pure functions of samples: no clock, no lock, no float. [`Samples`] sums up how long requests took, and closes a [`Window`]
+//! now and then; an [`Estimate`] makes of each window the number of requests that may be under way in the next one.
+//! `InFlight::adaptive` does both with each request; this module is for those who want the number for something else.
+//!
+//! ```
+//! use std::time::Duration;
+//! use sluicegate_core::in_flight::adaptive::{Bounds, Estimate, LimitAlgorithm, Sample, Samples};
+//!
+//! // A service with ten workers, each busy with a request for 20 ms; all others wait inside of it.
+//! let latency = |in_flight: u64| Duration::from_millis(20 * in_flight.max(10) / 10);
+//! let mut estimate = Estimate::new(LimitAlgorithm::default(), Bounds::default());
+//! let mut samples = Samples::new(10);
+//! let mut now = Duration::ZERO;
+//! while now < Duration::from_secs(60) {
+//!     let in_flight = estimate.limit();
+//!     now += latency(in_flight) / u32::try_from(in_flight)?;
+//!     let sample = Sample { latency: latency(in_flight), in_flight, is_fault: false };
+//!     if let Some(window) = samples.add(now, sample) {
+//!         estimate.update(&window);
+//!     }
+//! }
+//! assert!((8..16).contains(&estimate.limit()), "{}", estimate.limit());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # When not to use it
+//! Where latency says nothing of load: requests that wait for something that has room for all of them, such as a long poll.
+
+mod aimd;
+mod algorithm;
+mod estimate;
+mod gradient;
+mod gradient2;
+mod histogram;
+#[cfg(test)]
+mod model;
+mod vegas;
+mod window;
+
+pub use self::algorithm::LimitAlgorithm;
+pub use self::estimate::{Bounds, Estimate};
+pub use self::window::{Sample, Samples, Window};
