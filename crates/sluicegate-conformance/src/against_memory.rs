@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::clock::{Clock, micros};
+use sluicegate_core::clock::{Clock, ManualClock, micros};
 use sluicegate_core::limiter::{Inherit, Receipt};
 use sluicegate_core::policy::{PolicyQuota, Quotas};
 use sluicegate_core::store::{Ask, DecisionFuture, Mode};
@@ -45,22 +45,10 @@ impl Conformance {
             let beside = random_policy(self.name(), &mut random);
             let beside = self.pair(&memory, &beside, format!("\n  beside {beside}"));
             pair.trace.push_str(&beside.trace);
-            let mut latest = Duration::ZERO;
+            let mut behind = Behind::up_to(back);
             for _ in 0..40 {
                 let step = Step::random(&mut random, &policy, &self.clock, &mut pair.trace);
-                if !back.is_zero() {
-                    let now = Duration::from_micros(self.clock.now_us());
-                    latest = latest.max(now);
-                    let behind = match random.below(12) {
-                        0 => back,
-                        1 => Duration::from_micros(random.below(micros(back))),
-                        2 => Duration::ZERO,
-                        _ => (latest - now).min(back),
-                    };
-                    self.clock.set(latest - behind);
-                    // Writing to a string cannot fail.
-                    let _ = write!(pair.trace, ", {behind:?} before the latest time");
-                }
+                behind.step(&mut random, &self.clock, &mut pair.trace);
                 let found = if random.below(4) == 0 {
                     pair.trace.push_str(", and as much beside");
                     let both = pair.limiters.iter().zip(&beside.limiters);
@@ -199,6 +187,24 @@ impl Conformance {
     /// # Panics
     /// At the first difference, with the trace that led to it.
     pub async fn same_quotas_of_keys_as_memory(&self, seed: u64, traces: usize) {
+        self.compare_quotas(seed, traces, Duration::ZERO).await;
+    }
+
+    /// As [`same_quotas_of_keys_as_memory`](Self::same_quotas_of_keys_as_memory), by a clock that steps back and on again and again, up to
+    /// this far behind the latest time that it has shown.
+    ///
+    /// # Panics
+    /// At the first difference, with the trace that led to it.
+    pub async fn same_quotas_of_keys_when_the_clock_is_set_back(
+        &self,
+        by: Duration,
+        seed: u64,
+        traces: usize,
+    ) {
+        self.compare_quotas(seed, traces, by).await;
+    }
+
+    async fn compare_quotas(&self, seed: u64, traces: usize, back: Duration) {
         let (memory, mut random) = (self.memory(), Random::new(seed));
         for _ in 0..traces {
             let policy = random_policy(self.name(), &mut random).with_refunds();
@@ -218,6 +224,7 @@ impl Conformance {
             let both =
                 |quotas: &Quotas| reference.with_quotas(quotas).is_ok() && ours.with_quotas(quotas).is_ok();
             let others: Vec<_> = others.filter(both).collect();
+            let mut behind = Behind::up_to(back);
             for _ in 0..40 {
                 let own = random.below(4).try_into().ok().and_then(|place: usize| others.get(place));
                 let under = |limiter: &RateLimiter| match own {
@@ -230,6 +237,7 @@ impl Conformance {
                 // Writing to a string cannot fail.
                 let _ = write!(pair.trace, "\n  {asked}:");
                 let step = Step::random(&mut random, &asked, &self.clock, &mut pair.trace);
+                behind.step(&mut random, &self.clock, &mut pair.trace);
                 let found = pair.ask(&step).await;
                 if is_debt_of_years(&found) {
                     break;
@@ -247,6 +255,36 @@ impl Conformance {
     pub(super) fn pair(&self, memory: &MemoryStore, policy: &Policy, trace: String) -> Pair {
         let reference = RateLimiter::new(memory, policy.clone()).expect("the store can keep it");
         Pair { limiters: [self.open(policy), reference], trace }
+    }
+}
+
+/// A clock that steps back behind the latest time that it has shown, and on again.
+struct Behind {
+    most: Duration,
+    latest: Duration,
+}
+
+impl Behind {
+    fn up_to(most: Duration) -> Self {
+        Self { most, latest: Duration::ZERO }
+    }
+
+    fn step(&mut self, random: &mut Random, clock: &ManualClock, trace: &mut String) {
+        let Self { most, latest } = self;
+        if most.is_zero() {
+            return;
+        }
+        let now = Duration::from_micros(clock.now_us());
+        *latest = now.max(*latest);
+        let behind = match random.below(12) {
+            0 => *most,
+            1 => Duration::from_micros(random.below(micros(*most))),
+            2 => Duration::ZERO,
+            _ => (*latest - now).min(*most),
+        };
+        clock.set(*latest - behind);
+        // Writing to a string cannot fail.
+        let _ = write!(trace, ", {behind:?} before the latest time");
     }
 }
 

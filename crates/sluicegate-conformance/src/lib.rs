@@ -30,6 +30,7 @@
 //! | [`same_refunds_as_memory`](Conformance::same_refunds_as_memory), [`same_accounts_as_memory`](Conformance::same_accounts_as_memory) | stores that give back as memory does |
 //! | [`same_leases_as_memory`](Conformance::same_leases_as_memory) | stores that lease: all that are exact |
 //! | [`same_replacements_as_memory`](Conformance::same_replacements_as_memory) | stores whose policies can be replaced |
+//! | [`same_quotas_of_keys_as_memory`](Conformance::same_quotas_of_keys_as_memory), [`same_quotas_of_keys_when_the_clock_is_set_back`](Conformance::same_quotas_of_keys_when_the_clock_is_set_back) | stores that take quotas of keys |
 //!
 //! Traces are made from a seed: the same seed gives the same trace, so a failure can be run again.
 //! Each policy of the suite has a name of its own, and a store may be used for several checks.

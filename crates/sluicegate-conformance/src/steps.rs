@@ -168,3 +168,47 @@ impl fmt::Display for Step {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of these was once decided otherwise by one of two stores. As many policies as the comparison on Redis draws.
+    #[test]
+    fn the_policies_of_traces_are_of_the_kinds_that_stores_once_disagreed_about() {
+        let mut policies = Vec::new();
+        for seed in 1..=20 {
+            let mut random = Random::new(seed);
+            policies.extend((0..15).map(|_| random_policy("drawn".to_owned(), &mut random)));
+        }
+        let is_far_apart = |policy: &Policy| {
+            let periods = || policy.quotas().iter().map(|quota| quota.quota().period());
+            let (shortest, longest) =
+                (periods().min().unwrap_or_default(), periods().max().unwrap_or_default());
+            longest > shortest * 1_000_000
+        };
+        let first = |policy: &Policy, algorithm: Algorithm| policy.quotas()[0].algorithm() == algorithm;
+        let count = |is: &dyn Fn(&Policy) -> bool| policies.iter().filter(|policy| is(policy)).count();
+        let log = |policy: &Policy| first(policy, Algorithm::SlidingLog) && is_far_apart(policy);
+        let bucket = |policy: &Policy| {
+            first(policy, Algorithm::Gcra)
+                && policy.quotas().iter().any(|quota| quota.quota().burst_size() == 1)
+        };
+        let window = |policy: &Policy| {
+            matches!(policy.quotas()[0].algorithm(), Algorithm::FixedWindow(_))
+                && policy.quotas()[0].quota().period() < Duration::from_millis(20)
+        };
+        let mixed = |policy: &Policy| {
+            policy.quotas().iter().any(|quota| quota.algorithm() != policy.algorithm())
+                && is_far_apart(policy)
+        };
+        let counts = [count(&is_far_apart), count(&log), count(&bucket), count(&window), count(&mixed)];
+        assert!(counts.iter().all(|count| *count >= 3), "{counts:?} of {}", policies.len());
+        let starts = |policy: &Policy| policy.quotas().iter().any(|quota| quota.quota().start().is_some());
+        assert!(
+            count(&starts) > 20 && count(&|policy| policy.quotas().len() == 4) > 20,
+            "of {}",
+            policies.len()
+        );
+    }
+}
