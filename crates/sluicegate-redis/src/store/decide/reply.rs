@@ -5,6 +5,7 @@
 //! that is not exactly of the expected form is a `Protocol` error, and nothing is guessed.
 
 use redis::Value;
+use sluicegate_core::algorithm::State;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Mode, QuotaStatus, Trace, judge};
 use sluicegate_core::{Decision, StoreError};
@@ -133,8 +134,10 @@ impl Reply {
                 told.quotas.push(status.spending(took));
                 let rule =
                     ask.prepared.rules.get(usize::from(quota)).or_else(|| ask.prepared.rules.first())?;
-                let [before, after] = [before, after].map(|words| rule.of_words(words));
-                let mut trace = Trace { found, given, birth, before, after, held: held == 1, floor: None };
+                let held = held == 1;
+                let before = rule.of_words(before);
+                let after = if held { State::new(after[0], 0) } else { rule.of_words(after) };
+                let mut trace = Trace { found, given, birth, before, after, held, floor: None };
                 if ask.mode == Mode::Lease {
                     let [until_us, aux] = self.numbers()?;
                     let is_bounded = took > 0 && rule.numbers().kind() == 1;
