@@ -15,7 +15,7 @@ const NAMES: [(&str, usize); 25] = [
     ("error", 4),
     ("fleet", 8),
     ("guard", 11),
-    ("in_flight", 14),
+    ("in_flight", 15),
     ("key", 29),
     ("limiter", 14),
     ("limits", 31),
@@ -30,7 +30,7 @@ const NAMES: [(&str, usize); 25] = [
     ("respond", 9),
     ("rules", 14),
     ("status", 2),
-    ("store", 28),
+    ("store", 29),
     ("suspension", 2),
 ];
 

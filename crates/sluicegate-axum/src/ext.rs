@@ -2,14 +2,12 @@
 
 use std::convert::Infallible;
 use std::panic::Location;
-#[cfg(feature = "macros")]
-use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::MethodRouter;
 #[cfg(feature = "macros")]
-use sluicegate_core::Store;
+use sluicegate_core::store::IntoStore;
 use sluicegate_tower::respond::Respond;
 
 #[cfg(feature = "macros")]
@@ -131,7 +129,7 @@ pub trait RateLimitExt: Sized + sealed::Sealed {
     #[cfg(feature = "macros")]
     #[must_use]
     #[track_caller]
-    fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self;
+    fn with_rate_limits(self, store: impl IntoStore) -> Self;
 }
 
 impl<S> RateLimitExt for MethodRouter<S, Infallible>
@@ -143,7 +141,7 @@ where
     }
 
     #[cfg(feature = "macros")]
-    fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self {
+    fn with_rate_limits(self, store: impl IntoStore) -> Self {
         self.layer::<_, Infallible>(RateLimitStore::new(store))
     }
 }
@@ -160,7 +158,7 @@ where
 
     #[cfg(feature = "macros")]
     #[track_caller]
-    fn with_rate_limits(self, store: impl Into<Arc<dyn Store>>) -> Self {
+    fn with_rate_limits(self, store: impl IntoStore) -> Self {
         warn_without_routes(&self, "with_rate_limits");
         self.layer(RateLimitStore::new(store))
     }

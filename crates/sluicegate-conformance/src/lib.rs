@@ -50,6 +50,7 @@ use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::store::IntoStore;
 use sluicegate_core::{Algorithm, Decision, Key, Outcome, Policy, Quota, RateLimiter, Store};
 
 /// Every algorithm with every setting.
@@ -64,7 +65,7 @@ pub struct Conformance {
 
 impl Conformance {
     /// The suite for a store that reads this clock.
-    pub fn new(store: impl Into<Arc<dyn Store>>, clock: ManualClock) -> Self {
+    pub fn new(store: impl IntoStore, clock: ManualClock) -> Self {
         // Not at the epoch: a store may be tested against real deployments, whose clocks are elsewhere, too.
         clock.set(Duration::from_secs(1_800_000_000));
         Self { store: store.into(), clock, policies: AtomicU64::new(0) }

@@ -33,6 +33,8 @@
 //! |---|---|
 //! | `limiter`, on by default | all that decides; without it there are [`policy`], [`algorithm`] and [`error`] only |
 //! | `tokio` | `Check::acquire` and `Turn`, which wait on tokio's timer |
+//! | `tower` | a message of the compiler where a limiter is used as a layer, which names the layer |
+//! | `tracing` | lines in the log, such as of a store that gave no answer |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "limiter"),

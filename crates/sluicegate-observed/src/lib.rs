@@ -52,8 +52,7 @@ use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::key::{AsKey, Key};
 use sluicegate_core::limiter::RateLimiter;
-use sluicegate_core::store::BreakerState;
-use sluicegate_core::store::{Event, Listener, Store, StoreStatus};
+use sluicegate_core::store::{BreakerState, Event, IntoStore, Listener, Store, StoreStatus};
 use sluicegate_core::wrap::Within;
 
 pub use self::answer::Answer;
@@ -84,7 +83,7 @@ impl Observed {
     /// # Errors
     /// [`ConfigErrorKind::NameTaken`] when another observed store of this process has the name, or the store is observed
     /// already; and for a name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
-    pub fn named(name: impl Into<String>, store: impl Into<Arc<dyn Store>>) -> Result<Self, ConfigError> {
+    pub fn named(name: impl Into<String>, store: impl IntoStore) -> Result<Self, ConfigError> {
         let (name, store) = (Name::take(name.into())?, store.into());
         if let Some(observed) = store.status().observed {
             let problem = format!(

@@ -57,7 +57,7 @@ mod suspended;
 use std::sync::Arc;
 
 use sluicegate_core::clock::Clock;
-use sluicegate_core::store::Store;
+use sluicegate_core::store::IntoStore;
 pub use sluicegate_core::store::{BreakerState, ResilientStatus};
 use sluicegate_core::wrap::Within;
 
@@ -107,7 +107,7 @@ use self::share::Share;
 /// counted, these clients would be refused until the outage is over.
 ///
 /// # When a part of it is away
-/// A store may have [parts](Store::parts) that fail on their own, such as the nodes of a Cluster; each has a breaker. Of a request
+/// A store may have [parts](sluicegate_core::Store::parts) that fail on their own, such as the nodes of a Cluster; each has a breaker. Of a request
 /// whose limits live in several of them, only those of the part that is away are left to the fallback, and the store
 /// decides the rest: all pass, or nothing is spent. The fallback lets nothing wait then, and the decision says
 /// [`DecidedBy::Fallback`](sluicegate_core::store::DecidedBy::Fallback).
@@ -197,13 +197,13 @@ impl Resilient {
         clippy::missing_panics_doc,
         reason = "`build_anywhere` refuses settings only, and a test builds the defaults"
     )]
-    pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
+    pub fn new(store: impl IntoStore) -> Self {
         let store = ResilientBuilder::new(store.into()).build_anywhere();
         store.expect("the defaults are possible")
     }
 
     /// Begins a store around `store` with other settings.
-    pub fn builder(store: impl Into<Arc<dyn Store>>) -> ResilientBuilder {
+    pub fn builder(store: impl IntoStore) -> ResilientBuilder {
         ResilientBuilder::new(store.into())
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluicegate_core::Store;
+use sluicegate_core::store::IntoStore;
 use sluicegate_tower::room::RoomMaker;
 
 use crate::error::RulesError;
@@ -69,7 +70,7 @@ impl RulesBuilder {
     /// As [`Rules::new`].
     ///
     /// For rules that code has read or written itself; nothing is read again.
-    pub fn put(self, store: impl Into<Arc<dyn Store>>, file: RulesFile) -> Result<Rules, RulesError> {
+    pub fn put(self, store: impl IntoStore, file: RulesFile) -> Result<Rules, RulesError> {
         Rules::of((store.into(), false), &file, (None, None), self)
     }
 
@@ -81,7 +82,7 @@ impl RulesBuilder {
     /// For a file that is read again, on a store that code has made.
     pub fn open(
         self,
-        store: impl Into<Arc<dyn Store>>,
+        store: impl IntoStore,
         path: impl Into<PathBuf>,
         variables: Variables,
     ) -> Result<Rules, RulesError> {
@@ -104,7 +105,7 @@ impl RulesBuilder {
     ///
     /// # Errors
     /// As [`Rules::from_file`].
-    pub fn from_file_within<S: Into<Arc<dyn Store>>>(
+    pub fn from_file_within<S: IntoStore>(
         self,
         path: impl Into<PathBuf>,
         variables: Variables,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate_core::Store;
 use sluicegate_core::limiter::Overrides;
+use sluicegate_core::store::IntoStore;
 use sluicegate_tower::in_flight::InFlightHandle;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{ChosenQuotas, Limits, LimitsHandle};
@@ -134,7 +135,7 @@ impl Rules {
     ///
     /// # Errors
     /// When the store cannot keep a policy exactly, and when the file names a [store](RulesFile::open_store) itself.
-    pub fn new(store: impl Into<Arc<dyn Store>>, file: RulesFile) -> Result<Self, RulesError> {
+    pub fn new(store: impl IntoStore, file: RulesFile) -> Result<Self, RulesError> {
         Self::builder().put(store, file)
     }
 
@@ -166,7 +167,7 @@ impl Rules {
     ///
     /// # Errors
     /// As [`from_file`](Self::from_file).
-    pub fn from_file_within<S: Into<Arc<dyn Store>>>(
+    pub fn from_file_within<S: IntoStore>(
         path: impl Into<PathBuf>,
         variables: Variables,
         around: impl FnOnce(Arc<dyn Store>) -> S,
@@ -180,7 +181,7 @@ impl Rules {
     /// When the file cannot be read or names a store itself, with all that is wrong with it, and when the store cannot keep a
     /// policy exactly.
     pub fn open(
-        store: impl Into<Arc<dyn Store>>,
+        store: impl IntoStore,
         path: impl Into<PathBuf>,
         variables: Variables,
     ) -> Result<Self, RulesError> {

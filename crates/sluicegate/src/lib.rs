@@ -315,8 +315,8 @@ pub mod limiter {
 pub mod store {
     pub use sluicegate_core::limiter::Inherit;
     pub use sluicegate_core::store::{
-        Ask, Balance, DecidedBy, DecisionFuture, Event, ForwardedFault, Judged, Limiters, Listener,
-        Listeners, Mode, Place, PreparedPolicy, QuotaStatus, Registry, Shared, SharedFuture, Store,
+        Ask, Balance, DecidedBy, DecisionFuture, Event, ForwardedFault, IntoStore, Judged, Limiters,
+        Listener, Listeners, Mode, Place, PreparedPolicy, QuotaStatus, Registry, Shared, SharedFuture, Store,
         StoreStatus, Subject, Trace, Undecided, Write, judge,
     };
     pub use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};

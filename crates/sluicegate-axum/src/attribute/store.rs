@@ -11,7 +11,8 @@ use axum::body::Body;
 use axum::http::Extensions;
 use axum::middleware::AddExtension;
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::{ConfigError, RateLimiter, Store};
+use sluicegate_core::store::IntoStore;
+use sluicegate_core::{ConfigError, RateLimiter};
 use sluicegate_tower::limits::LimitsBuilder;
 use sluicegate_tower::respond::{ProblemJson, Respond};
 use tower_layer::Layer;
@@ -85,7 +86,7 @@ struct Shared {
 
 impl RateLimitStore {
     /// Limits on this store, in layers as [`RateLimitLayer::new`](sluicegate_tower::RateLimitLayer::new) makes them.
-    pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
+    pub fn new(store: impl IntoStore) -> Self {
         let respond = Arc::new(ProblemJson::new());
         let variables: Variables = Arc::new(|name| std::env::var(name).ok());
         let configure = Arc::new(|limits| limits);

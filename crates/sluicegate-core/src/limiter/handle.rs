@@ -18,6 +18,8 @@ use crate::store::{PreparedPolicy, Store};
 /// One type for every store, cheap to clone. There is one handle per policy name and store: whoever opens the name again
 /// gets a clone, with the same buckets and queues, and sees a [`replace`](Self::replace) at once.
 ///
+/// It is no layer: on axum's routes `.rate_limit(limiter)` is one, and in a tower stack `RateLimitLayer::new(limiter)`.
+///
 /// All methods that ask the store return a [`DecisionFuture`]: a future that is ready at once on a [`MemoryStore`], where
 /// [`DecisionFuture::now`] serves code that is not async.
 ///

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use super::handle::{Handle, RateLimiter};
 use crate::error::ConfigError;
 use crate::policy::PolicyBuilder;
-use crate::store::{Limiters, Store, make_room};
+use crate::store::{IntoStore, Limiters, make_room};
 
 impl Limiters {
     /// The handle of this name, if one is open.
@@ -51,7 +51,7 @@ impl PolicyBuilder {
     ///
     /// Policies that are equal share their buckets, wherever they are opened: see [`RateLimiter::new`].
     #[track_caller]
-    pub fn on(self, store: impl Into<Arc<dyn Store>>) -> Result<RateLimiter, ConfigError> {
+    pub fn on(self, store: impl IntoStore) -> Result<RateLimiter, ConfigError> {
         RateLimiter::new(store, self.build()?)
     }
 }

@@ -59,6 +59,8 @@ mod decide;
 mod handle;
 mod handles;
 mod many;
+#[cfg(feature = "tower")]
+mod no_layer;
 mod open;
 mod opened_at;
 mod overrides;

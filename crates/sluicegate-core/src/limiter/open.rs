@@ -16,7 +16,7 @@ use super::overrides::follow;
 use super::replacement::Replacement;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
-use crate::store::{Inherit, PreparedPolicy, Store};
+use crate::store::{Inherit, IntoStore, PreparedPolicy, Store};
 use crate::suspension;
 
 impl RateLimiter {
@@ -44,7 +44,7 @@ impl RateLimiter {
     /// ```
     #[expect(clippy::missing_panics_doc, reason = "one policy is put, so one handle comes back")]
     #[track_caller]
-    pub fn new(store: impl Into<Arc<dyn Store>>, policy: Policy) -> Result<Self, ConfigError> {
+    pub fn new(store: impl IntoStore, policy: Policy) -> Result<Self, ConfigError> {
         let (all, ()) = put(&store.into(), vec![policy], How::Open(Location::caller()), |_| Ok(()))?;
         Ok(all.into_iter().next().expect("each policy has a handle"))
     }
@@ -56,7 +56,7 @@ impl RateLimiter {
     /// When one of them cannot be opened, or two have the same name. Then none was opened.
     #[track_caller]
     pub fn open_all(
-        store: impl Into<Arc<dyn Store>>,
+        store: impl IntoStore,
         policies: impl IntoIterator<Item = Policy>,
     ) -> Result<Vec<Self>, ConfigError> {
         let how = How::Open(Location::caller());
@@ -89,7 +89,7 @@ impl RateLimiter {
     /// # Errors
     /// When the store cannot keep one of them, or two have the same name. Then nothing has changed.
     pub fn replace_all(
-        store: impl Into<Arc<dyn Store>>,
+        store: impl IntoStore,
         policies: impl IntoIterator<Item = Policy>,
         inherit: Inherit,
     ) -> Result<Vec<Self>, ConfigError> {
@@ -131,7 +131,7 @@ impl RateLimiter {
     /// # Deadlocks
     /// `build` must neither open nor replace policies on this store: it would wait for itself.
     pub fn replace_all_with<T>(
-        store: impl Into<Arc<dyn Store>>,
+        store: impl IntoStore,
         policies: impl IntoIterator<Item = Policy>,
         inherit: Inherit,
         build: impl FnOnce(&[Self]) -> Result<T, ConfigError>,

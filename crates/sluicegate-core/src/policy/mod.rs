@@ -48,8 +48,8 @@ mod assemble;
 #[cfg(feature = "limiter")]
 mod board;
 mod builder;
+mod mistaken;
 mod name;
-mod no_key;
 mod options;
 #[cfg(feature = "limiter")]
 mod overrides;

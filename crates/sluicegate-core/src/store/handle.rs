@@ -1,4 +1,37 @@
-//! Handles to a store: [`store_handle`](crate::store_handle).
+//! Handles to a store: [`store_handle`](crate::store_handle), and what a policy can be put on: [`IntoStore`].
+
+use std::sync::Arc;
+
+use super::Store;
+
+/// A store to put policies on: [`MemoryStore`](crate::MemoryStore) or another handle, by value or by reference, or an
+/// `Arc<dyn Store>`, where the store is chosen at run time.
+///
+/// All that is `Into<Arc<dyn Store>>` implements it; it is there so that the compiler can say what is missing.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter, Store};
+///
+/// fn limiters(shared: Option<Arc<dyn Store>>) -> Result<[RateLimiter; 2], ConfigError> {
+///     let store = shared.unwrap_or_else(|| MemoryStore::new().into());
+///     let login = Policy::gcra("login", "5/min").on(Arc::clone(&store))?;
+///     let search = Policy::gcra("search", "10/s").on(store)?;
+///     Ok([login, search])
+/// }
+/// # limiters(None).map(drop)?;
+/// # Ok::<(), ConfigError>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no store",
+    label = "a store is expected here",
+    note = "a store is a handle already, which clones share: write `MemoryStore::new()` or `&store`, without an `Arc` around it",
+    note = "an `Arc<dyn Store>` goes by value: `Arc::clone(&store)`"
+)]
+pub trait IntoStore: Into<Arc<dyn Store>> {}
+
+#[diagnostic::do_not_recommend]
+impl<S: Into<Arc<dyn Store>>> IntoStore for S {}
 
 /// Makes a type a handle to a store: policies are put on it by value or by reference. For authors of stores.
 ///

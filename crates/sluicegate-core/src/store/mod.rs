@@ -41,6 +41,7 @@ pub use self::ask::{Ask, Mode};
 pub(crate) use self::begun::spawn;
 pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undecided};
 pub use self::future::DecisionFuture;
+pub use self::handle::IntoStore;
 pub use self::judge::{Balance, Judged, judge};
 pub use self::limiters::Limiters;
 pub use self::place::Place;

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limiter::Limiters;
-use crate::store::{Ask, DecisionFuture, PreparedPolicy, Store};
+use crate::store::{Ask, DecisionFuture, IntoStore, PreparedPolicy, Store};
 
 /// The store within another one, which keeps an `Own` of each policy.
 ///
@@ -31,7 +31,7 @@ pub(crate) struct Layered<Own> {
 
 impl<Own: Send + Sync + 'static> Within<Own> {
     /// This store, as the one within another.
-    pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
+    pub fn new(store: impl IntoStore) -> Self {
         Self { store: store.into(), limiters: Limiters::default(), own: PhantomData }
     }
 

@@ -90,8 +90,8 @@ mod table;
 
 use std::sync::Arc;
 
-use sluicegate_core::Store;
 pub use sluicegate_core::store::DenyCacheStatus;
+use sluicegate_core::store::IntoStore;
 
 pub use self::builder::DenyCacheBuilder;
 use self::front::Front;
@@ -107,12 +107,12 @@ pub struct DenyCache(Arc<Front>);
 impl DenyCache {
     /// A cache around `store`, with the defaults: see [`DenyCacheBuilder`]. Around one of a higher
     /// [`Place`](sluicegate_core::store::Place) it opens no policy.
-    pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
+    pub fn new(store: impl IntoStore) -> Self {
         DenyCacheBuilder::new(store.into()).build_anywhere()
     }
 
     /// Begins a cache around `store` with other settings.
-    pub fn builder(store: impl Into<Arc<dyn Store>>) -> DenyCacheBuilder {
+    pub fn builder(store: impl IntoStore) -> DenyCacheBuilder {
         DenyCacheBuilder::new(store.into())
     }
 

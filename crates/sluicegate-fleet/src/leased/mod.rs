@@ -31,10 +31,11 @@ mod unleased;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sluicegate_core::Policy;
 use sluicegate_core::clock::Clock;
+use sluicegate_core::store::IntoStore;
 pub use sluicegate_core::store::LeaseStatus;
 use sluicegate_core::wrap::Within;
-use sluicegate_core::{Policy, Store};
 
 pub use self::batch::Batch;
 pub use self::builder::LeasedBuilder;
@@ -129,12 +130,12 @@ impl Leased {
     ///
     /// # Panics
     /// When `store` leases already, or has a higher [`Place`](sluicegate_core::store::Place): see [`LeasedBuilder::build`].
-    pub fn new(store: impl Into<Arc<dyn Store>>) -> Self {
+    pub fn new(store: impl IntoStore) -> Self {
         LeasedBuilder::new(store.into()).build().expect("the defaults are possible")
     }
 
     /// Begins a store around `store` with other settings.
-    pub fn builder(store: impl Into<Arc<dyn Store>>) -> LeasedBuilder {
+    pub fn builder(store: impl IntoStore) -> LeasedBuilder {
         LeasedBuilder::new(store.into())
     }
 

@@ -65,7 +65,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::store::Place;
+use sluicegate_core::store::{IntoStore, Place};
 use sluicegate_core::{ConfigError, Store};
 
 use self::regions::Regions;
@@ -85,8 +85,8 @@ impl Regional {
     /// Begins the store of this region: `own` is what only its instances reach, `reserve` what those of all regions do.
     pub fn builder(
         region: impl Into<String>,
-        own: impl Into<Arc<dyn Store>>,
-        reserve: impl Into<Arc<dyn Store>>,
+        own: impl IntoStore,
+        reserve: impl IntoStore,
     ) -> RegionalBuilder {
         let (region, stores) = (region.into(), [own.into(), reserve.into()]);
         RegionalBuilder { region, stores, weights: Vec::new(), share: 60 }

@@ -81,7 +81,7 @@ use std::sync::atomic::AtomicU64;
 
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::MAX_QUOTAS;
-use sluicegate_core::store::Place;
+use sluicegate_core::store::{IntoStore, Place};
 use sluicegate_core::{ConfigError, Store};
 
 use self::slots::Slots;
@@ -100,7 +100,7 @@ impl Sharded {
     /// Begins a store around `store` that keeps what it is told to in this many shards: 2 to 16, and at most as many as the least
     /// limit or burst of such a policy has units. A request is decided by at most 16 buckets, so a policy with two quotas has at
     /// most 8 shards.
-    pub fn builder(store: impl Into<Arc<dyn Store>>, shards: u64) -> ShardedBuilder {
+    pub fn builder(store: impl IntoStore, shards: u64) -> ShardedBuilder {
         ShardedBuilder { store: store.into(), shards, policies: Vec::new(), above: None }
     }
 }

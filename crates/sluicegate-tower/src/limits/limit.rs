@@ -7,7 +7,8 @@ use std::sync::Arc;
 use http::response;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::PolicyMode;
-use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
+use sluicegate_core::store::IntoStore;
+use sluicegate_core::{ConfigError, Policy, RateLimiter};
 
 use crate::key::PeerIp;
 use crate::key::missing::{OnMissingKey, WhenMissing};
@@ -154,7 +155,7 @@ impl Limit {
     /// });
     /// # let _ = limit;
     /// ```
-    pub fn by<F, C>(store: impl Into<Arc<dyn Store>>, choose: F) -> Self
+    pub fn by<F, C>(store: impl IntoStore, choose: F) -> Self
     where
         F: Fn(RequestView<'_>) -> C + Send + Sync + 'static,
         C: Into<Chosen>,
@@ -165,7 +166,7 @@ impl Limit {
     /// As [`by`](Self::by), where the policy has to be looked up: `choose` takes what it needs from the request and returns
     /// a future. The request waits for it, for as long as [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup)
     /// says.
-    pub fn by_async<F, T, C>(store: impl Into<Arc<dyn Store>>, choose: F) -> Self
+    pub fn by_async<F, T, C>(store: impl IntoStore, choose: F) -> Self
     where
         F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
         T: Future<Output = C> + Send + 'static,

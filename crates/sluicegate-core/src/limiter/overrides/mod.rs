@@ -13,7 +13,7 @@ pub(super) use self::follow::follow;
 use self::follow::{exchange, follow_all, learn};
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::policy::{Board, Override, OverrideBuilder};
-use crate::store::Store;
+use crate::store::{IntoStore, Store};
 
 /// Policies that have an override, or had one of late, on one store.
 const MOST: usize = 1_000;
@@ -70,7 +70,7 @@ pub struct Overrides(Arc<dyn Store>);
 
 impl Overrides {
     /// The overrides of this store: of the one that the policies were put on, with all that is around it.
-    pub fn of(store: impl Into<Arc<dyn Store>>) -> Self {
+    pub fn of(store: impl IntoStore) -> Self {
         let store = store.into();
         follow(&store);
         Self(store)
