@@ -7,13 +7,13 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use sluicegate::key::HeaderKey;
-use sluicegate::respond::Refusal;
-use sluicegate::{KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitLayer};
+use sluicegate::respond::{Refusal, Respond};
+use sluicegate::{ConfigError, Key, KeyExtractor, Limit, MemoryStore, PeerIp, Policy, RateLimitLayer};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 
 type Body = Full<Bytes>;
 
-async fn hello(request: Request<Body>) -> Result<Response<Body>, Infallible> {
+pub(crate) async fn hello(request: Request<Body>) -> Result<Response<Body>, Infallible> {
     Ok(Response::new(Full::from(format!("hello from {}", request.uri().path()))))
 }
 
@@ -25,18 +25,21 @@ fn sorry(refusal: &Refusal<'_>) -> Response<Body> {
     response
 }
 
+/// A limit for each API key, and one for all of them together.
+pub(crate) fn layer(store: &MemoryStore) -> Result<RateLimitLayer<impl Respond<Body>>, ConfigError> {
+    let per_client = Policy::gcra("client", "2/s").on(store)?;
+    // Clients can make up API keys; whatever they make up, they all get no more than this.
+    let everybody = Policy::token_bucket("everybody", "100/s").on(store)?;
+
+    RateLimitLayer::builder(Limit::new(per_client).key(HeaderKey::new("x-api-key")?.or(PeerIp::new())))
+        .and(Limit::new(everybody).key(Key::from("all")))
+        .respond(sorry)
+        .build()
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let store = MemoryStore::new();
-    let per_client = Policy::gcra("client", "2/s").on(&store)?;
-    // Clients can make up API keys; whatever they make up, they all get no more than this.
-    let everybody = Policy::token_bucket("everybody", "100/s").on(&store)?;
-
-    let layer =
-        RateLimitLayer::builder(Limit::new(per_client).key(HeaderKey::new("x-api-key")?.or(PeerIp::new())))
-            .and(Limit::new(everybody).key(sluicegate::Key::from("all")))
-            .respond(sorry)
-            .build()?;
+    let layer = layer(&MemoryStore::new())?;
     let mut service = ServiceBuilder::new().layer(layer).service(service_fn(hello));
 
     for (number, api_key) in [(1, "ada"), (2, "ada"), (3, "ada"), (4, "bob")] {

@@ -16,6 +16,9 @@ mod quickstart;
 #[path = "../../examples/redis.rs"]
 #[expect(dead_code, reason = "its `main` is for those who run it")]
 mod redis;
+#[path = "../../examples/tower_stack.rs"]
+#[expect(dead_code, reason = "its `main` is for those who run it")]
+mod tower_stack;
 
 use std::time::{Duration, Instant};
 
@@ -23,10 +26,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::any;
 use http::{Method, Request};
+use http_body_util::Full;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use sluicegate::observed::Observed;
 use sluicegate::rules::{Rules, Variables};
 use sluicegate::{MemoryStore, Quota, RateLimitExt, RateLimitLayer};
+use tower::ServiceBuilder;
 
 use crate::examples::{customers, tiers_jwt, token_budget};
 use crate::recipes::pasted::{cookbook, getting_started, tiers};
@@ -74,22 +79,31 @@ async fn each_example_lets_made_up_keys_pass_as_often_as_one_address() {
     let store = MemoryStore::new;
     let observed = Observed::named("invented", store()).unwrap();
     let metrics = PrometheusBuilder::new().build_recorder().handle();
-    let gateway = || {
-        let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/gateway/rules.yaml");
+    let rules = |of: &str| {
+        let rules = format!("{}/../examples/{of}/rules.yaml", env!("CARGO_MANIFEST_DIR"));
         let rules = Rules::open(store(), rules, Variables::none()).unwrap();
         Router::new().fallback(any(|| async { "hello" })).layer(rules.layer())
     };
+    // It has no addresses, and so one bucket for all of its clients.
+    let tower_stack = ServiceBuilder::new()
+        .map_request(|request: Request<Body>| request.map(|_| Full::default()))
+        .layer(tower_stack::layer(&store()).unwrap())
+        .service_fn(tower_stack::hello);
+    let tower_stack = Router::new().fallback_service(tower_stack);
     let [get, post] = [Method::GET, Method::POST];
     for (name, app, at, address) in [
         ("attribute", attribute::app(), (&post, "/login"), Quota::per_minute(5)),
         ("attribute", attribute::app(), (&get, "/report/sales"), Quota::per_minute(60)),
         ("attribute", attribute::app(), (&get, "/search"), Quota::per_minute(60)),
         ("behind_nginx", behind_nginx::app().unwrap(), (&get, "/"), Quota::per_minute(5)),
-        ("gateway", gateway(), (&get, "/"), Quota::per_second(10).burst(20)),
-        ("gateway", gateway(), (&get, "/api/orders"), Quota::per_second(10).burst(20)),
+        ("gateway", rules("gateway"), (&get, "/"), Quota::per_second(10).burst(20)),
+        ("gateway", rules("gateway"), (&get, "/api/orders"), Quota::per_second(10).burst(20)),
         ("monitoring", monitoring::app(&observed, metrics).unwrap(), (&post, "/login"), Quota::per_minute(5)),
         ("quickstart", quickstart::app().unwrap(), (&get, "/"), Quota::per_minute(200)),
         ("redis", redis::instance(store().into(), 1).unwrap(), (&get, "/"), Quota::per_minute(5)),
+        ("serve", rules("serve"), (&get, "/"), Quota::per_minute(100).burst(20)),
+        ("serve", rules("serve"), (&post, "/login"), Quota::per_minute(5).burst(2)),
+        ("tower_stack", tower_stack, (&get, "/"), Quota::per_second(100)),
         ("tiers_jwt", tiers_jwt::app(&store()).unwrap(), (&get, "/search"), Quota::per_minute(3_000)),
         (
             "token_budget",
