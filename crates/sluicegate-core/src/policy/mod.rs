@@ -53,6 +53,7 @@ mod name;
 mod options;
 #[cfg(feature = "limiter")]
 mod overrides;
+#[cfg(feature = "limiter")]
 mod quotas;
 mod settings;
 mod share;
@@ -68,6 +69,7 @@ pub use self::name::check_name;
 pub use self::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 #[cfg(feature = "limiter")]
 pub use self::overrides::{Override, OverrideBuilder};
+#[cfg(feature = "limiter")]
 pub use self::quotas::Quotas;
 use self::settings::Settings;
 pub use self::suspension::Suspension;

@@ -1,7 +1,12 @@
 //! The quotas of one key in the place of its policy's: [`Quotas`].
 
+use std::any::Any;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwapOption;
 
 use super::Policy;
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -13,7 +18,8 @@ use crate::quota::Quota;
 /// the [id](super::PolicyBuilder::named) that the policy gave them, while the others stay. As text they are separated by commas,
 /// and a name stands before a colon. Each is counted by the algorithm of the quota that it takes the place of.
 ///
-/// [`RateLimiter::with_quotas`](crate::RateLimiter::with_quotas) has what becomes of a key whose quotas change.
+/// [`RateLimiter::with_quotas`](crate::RateLimiter::with_quotas) has what becomes of a key whose quotas change. Clones share what a
+/// limiter makes of them: keep the quotas of a row that is cached, rather than its text.
 ///
 /// ```
 /// use sluicegate_core::policy::Quotas;
@@ -27,8 +33,14 @@ use crate::quota::Quota;
 /// assert_eq!(Quotas::from([Quota::per_minute(500).burst(50), Quota::per_day(20_000)]), both);
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Quotas(Vec<(Option<String>, Quota)>);
+#[derive(Clone)]
+pub struct Quotas(Arc<Numbers>);
+
+struct Numbers {
+    each: Vec<(Option<String>, Quota)>,
+    /// What the first limiter that was asked under them has made of them, while that is kept.
+    made: ArcSwapOption<Weak<dyn Any + Send + Sync>>,
+}
 
 impl Quotas {
     /// Those of a policy, in their order: for other keys that are to have them.
@@ -38,25 +50,62 @@ impl Quotas {
 
     /// The quotas, each with the id of the one that it takes the place of, if it names one.
     pub fn each(&self) -> impl Iterator<Item = (Option<&str>, Quota)> {
-        self.0.iter().map(|(id, quota)| (id.as_deref(), *quota))
+        self.0.each.iter().map(|(id, quota)| (id.as_deref(), *quota))
+    }
+
+    fn new(each: Vec<(Option<String>, Quota)>) -> Self {
+        Self(Arc::new(Numbers { each, made: ArcSwapOption::empty() }))
+    }
+
+    /// What a limiter has made of these quotas, if it is still kept.
+    pub(crate) fn made<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.0.made.load().as_deref()?.upgrade()?.downcast().ok()
+    }
+
+    /// Remembers what a limiter has made of these quotas, unless what another one has made of them is still kept.
+    pub(crate) fn make<T: Send + Sync + 'static>(&self, made: &Arc<T>) {
+        if self.0.made.load().as_deref().is_none_or(|made| made.strong_count() == 0) {
+            let made: Arc<dyn Any + Send + Sync> = Arc::clone(made) as _;
+            self.0.made.store(Some(Arc::new(Arc::downgrade(&made))));
+        }
+    }
+}
+
+impl PartialEq for Quotas {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.each == other.0.each
+    }
+}
+
+impl Eq for Quotas {}
+
+impl Hash for Quotas {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.each.hash(state);
+    }
+}
+
+impl fmt::Debug for Quotas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Quotas").field(&self.0.each).finish()
     }
 }
 
 impl From<Quota> for Quotas {
     fn from(quota: Quota) -> Self {
-        Self(vec![(None, quota)])
+        Self::new(vec![(None, quota)])
     }
 }
 
 impl<const N: usize> From<[Quota; N]> for Quotas {
     fn from(quotas: [Quota; N]) -> Self {
-        Self(quotas.map(|quota| (None, quota)).into())
+        Self::new(quotas.map(|quota| (None, quota)).into())
     }
 }
 
 impl From<Vec<Quota>> for Quotas {
     fn from(quotas: Vec<Quota>) -> Self {
-        Self(quotas.into_iter().map(|quota| (None, quota)).collect())
+        Self::new(quotas.into_iter().map(|quota| (None, quota)).collect())
     }
 }
 
@@ -97,13 +146,13 @@ impl FromStr for Quotas {
             };
             Ok((id, quota.trim().parse().map_err(|error: ConfigError| error.in_quota(index))?))
         });
-        each.collect::<Result<_, ConfigError>>().map(Self)
+        each.collect::<Result<_, ConfigError>>().map(Self::new)
     }
 }
 
 impl fmt::Display for Quotas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (id, quota)) in self.0.iter().enumerate() {
+        for (index, (id, quota)) in self.0.each.iter().enumerate() {
             f.write_str(if index == 0 { "" } else { ", " })?;
             if let Some(id) = id {
                 write!(f, "{id}: ")?;
@@ -124,15 +173,15 @@ impl Policy {
         let mut own: Vec<Quota> = self.quotas().iter().map(|quota| quota.quota()).collect();
         let refused =
             |problem| Err(ConfigError::new(ConfigErrorKind::Policy, problem).in_policy(self.name()));
-        let is_named = quotas.0.iter().any(|(id, _)| id.is_some());
-        if !is_named && quotas.0.len() != own.len() {
+        let is_named = quotas.0.each.iter().any(|(id, _)| id.is_some());
+        if !is_named && quotas.0.each.len() != own.len() {
             return refused(format!(
                 "a key brings {} quotas ({quotas}), and the policy has {}: give one for each, in their order, or name them by the policy's ids",
-                quotas.0.len(),
+                quotas.0.each.len(),
                 own.len()
             ));
         }
-        for (index, (id, quota)) in quotas.0.iter().enumerate() {
+        for (index, (id, quota)) in quotas.0.each.iter().enumerate() {
             let place = match id {
                 _ if !is_named => Some(index),
                 Some(id) => self.quotas().iter().position(|own| own.id() == Some(id)),

@@ -217,6 +217,23 @@ fn a_replacement_an_override_and_a_mode_reach_limiters_with_quotas() {
     clock.advance(secs(1));
 }
 
+/// Quotas remember what the first limiter has made of them.
+#[test]
+fn one_value_of_quotas_serves_several_policies_and_each_replacement_of_one() {
+    let (store, _) = store();
+    let quotas: Quotas = "4/h".parse().unwrap();
+    let [api, login] =
+        ["api", "login"].map(|name| limiter(&store, name, Algorithm::Gcra, Quota::per_hour(9)));
+    let left = |limiter: &RateLimiter| answer(limiter.with_quotas(&quotas).unwrap().check("ada")).remaining();
+    assert_eq!([left(&api), left(&login), left(&api), left(&login)], [3, 3, 2, 2]);
+    api.replace(Policy::sliding_log("api", "9/h").build().unwrap(), Inherit::Spent).unwrap();
+    assert_eq!(api.with_quotas(&quotas).unwrap().policy().to_string(), "api: 4/h (sliding-log)");
+    assert_eq!([left(&api), left(&login)], [1, 1]);
+    drop(api);
+    let api = limiter(&store, "api", Algorithm::Gcra, Quota::per_hour(9));
+    assert_eq!([left(&api), left(&login)], [3, 0]);
+}
+
 #[test]
 fn quotas_that_a_policy_cannot_have_are_refused_with_the_reason() {
     let (store, _) = store();
