@@ -28,7 +28,7 @@ const NAMES: [(&str, usize); 25] = [
     ("redis", 6),
     ("resilient", 6),
     ("respond", 9),
-    ("rules", 14),
+    ("rules", 16),
     ("status", 2),
     ("store", 29),
     ("suspension", 2),

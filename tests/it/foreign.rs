@@ -30,7 +30,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     ("sluicegate_resilient", &[]),
     ("sluicegate_overflow", &["bytes", "http", "tower_layer"]),
     ("sluicegate_replay", &[]),
-    ("sluicegate_rules", &["tower_layer"]),
+    ("sluicegate_rules", &["http", "tower_layer"]),
     ("sluicegate_server", &[]),
     ("sluicegate_status", &["http", "http_body", "tower_service"]),
     ("sluicegate", &[]),

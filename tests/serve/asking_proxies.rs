@@ -37,7 +37,7 @@ async fn fifty_clients_get_exactly_what_the_rules_allow_and_changed_rules_hold_a
     for (name, start) in PROXIES {
         let serving = Sluicegate::serve(RULES, &OPTIONS);
         let app = App::start().await;
-        let proxy = start(Around { http: serving.http, app: app.address }, &unchanged);
+        let proxy = start(Around::of(&serving, &app), &unchanged);
         let expected = Statuses::from([(200, 7), (429, REQUESTS - 7)]);
         for (number, statuses) in crowd(proxy.address).await {
             assert_eq!(statuses, expected, "{name}: client {number}");
@@ -64,7 +64,7 @@ async fn a_refusal_reaches_the_client_as_429_with_a_true_retry_after() {
     for (name, start) in PROXIES {
         let serving = Sluicegate::serve(RULES, &OPTIONS);
         let app = App::start().await;
-        let proxy = start(Around { http: serving.http, app: app.address }, &unchanged);
+        let proxy = start(Around::of(&serving, &app), &unchanged);
         let client = client(1);
         let allowed = get(&client, proxy.address, "/slow?a=b").await;
         assert_eq!(allowed.status(), 200, "{name}");
@@ -107,7 +107,7 @@ async fn while_the_server_is_away_requests_are_refused_or_pass_as_the_proxy_says
             let store = redis.url();
             let mut serving = Sluicegate::serve(&rules, &[&OPTIONS[..], &["--store", &store]].concat());
             let app = App::start().await;
-            let proxy = start(Around { http: serving.http, app: app.address }, &change);
+            let proxy = start(Around::of(&serving, &app), &change);
             let client = client(1);
             let statuses = async |number| {
                 let mut statuses = Vec::new();

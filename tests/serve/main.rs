@@ -7,3 +7,4 @@ mod asking_proxies;
 mod crowd;
 mod processes;
 mod proxies;
+mod rate_limit_service;

@@ -69,6 +69,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 /// The command `sluicegate serve`, which may be killed and started again at the same address.
 pub(crate) struct Sluicegate {
     pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
     folder: PathBuf,
     options: Vec<String>,
     running: Option<Running>,
@@ -77,9 +78,9 @@ pub(crate) struct Sluicegate {
 impl Sluicegate {
     /// Serves these rules with these options.
     pub(crate) fn serve(rules: &str, options: &[&str]) -> Self {
-        let http = (Ipv4Addr::LOCALHOST, free_port()).into();
+        let [http, grpc] = [(); 2].map(|()| (Ipv4Addr::LOCALHOST, free_port()).into());
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut serving = Self { http, folder: folder("rules"), options, running: None };
+        let mut serving = Self { http, grpc, folder: folder("rules"), options, running: None };
         serving.change(rules);
         serving.start();
         serving
@@ -95,6 +96,7 @@ impl Sluicegate {
         let program = std::env::current_exe().unwrap().with_file_name("../sluicegate");
         let mut command = Command::new(program);
         command.args(["serve", "--rules", "rules.yaml", "--listen", &self.http.to_string()]);
+        command.args(["--grpc", &self.grpc.to_string()]);
         command.args(&self.options);
         self.running = Some(Running::start(command, &self.folder, self.http));
     }

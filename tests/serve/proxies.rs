@@ -6,7 +6,8 @@ use std::process::Command;
 
 use sluicegate_tests::servers::free_port;
 
-use crate::processes::{Running, folder};
+use crate::crowd::App;
+use crate::processes::{Running, Sluicegate, folder};
 
 /// A proxy in front of a service.
 pub(crate) struct Proxy {
@@ -18,7 +19,14 @@ pub(crate) struct Proxy {
 #[derive(Clone, Copy)]
 pub(crate) struct Around {
     pub(crate) http: SocketAddr,
+    pub(crate) grpc: SocketAddr,
     pub(crate) app: SocketAddr,
+}
+
+impl Around {
+    pub(crate) fn of(serving: &Sluicegate, app: &App) -> Self {
+        Self { http: serving.http, grpc: serving.grpc, app: app.address }
+    }
 }
 
 impl Proxy {
@@ -65,7 +73,7 @@ impl Proxy {
 
     fn start(
         file: &str,
-        Around { http, app }: Around,
+        Around { http, grpc, app }: Around,
         listen: &str,
         at: &str,
         command: impl FnOnce(&Path, String) -> Command,
@@ -79,6 +87,7 @@ impl Proxy {
             (listen, at),
             ("127.0.0.1:8080", http.to_string()),
             ("127.0.0.1:3000", app.to_string()),
+            ("port_value: 8081", format!("port_value: {}", grpc.port())),
             ("port_value: 8080", format!("port_value: {}", http.port())),
             ("port_value: 3000", format!("port_value: {}", app.port())),
         ] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use sluicegate_core::MemoryStore;
-use sluicegate_rules::{Explained, Rules, RulesFile, Variables};
+use sluicegate_rules::{Descriptor, Descriptors, Explained, Rules, RulesFile, Variables};
 use sluicegate_tower::key::PeerAddr;
 
 use crate::explain_json;
@@ -19,15 +19,24 @@ pub(crate) struct Request {
     #[arg(long, value_name = "RULES")]
     rules: PathBuf,
     /// The method.
-    method: Method,
+    #[arg(required_unless_present = "descriptor")]
+    method: Option<Method>,
     /// The URL, or its path.
-    url: Uri,
+    #[arg(required_unless_present = "descriptor")]
+    url: Option<Uri>,
     /// A header field; may be given several times.
     #[arg(short = 'H', value_name = "NAME: VALUE", value_parser = field)]
     header: Vec<(HeaderName, HeaderValue)>,
     /// The address of the peer of the connection.
     #[arg(long, value_name = "IP")]
     peer: Option<IpAddr>,
+    /// A descriptor of Envoy's rate limit protocol in the place of a request, as
+    /// remote_address=192.0.2.7,path=/login; several are those of one call.
+    #[arg(long, value_name = "KEY=VALUE,..", requires = "domain", value_parser = descriptor, conflicts_with_all = ["method", "url", "header", "peer"])]
+    descriptor: Vec<Descriptor>,
+    /// The domain of the descriptors.
+    #[arg(long, value_name = "DOMAIN", requires = "descriptor")]
+    domain: Option<String>,
     /// Ask the Redis of the rules file where each quota stands; nothing is spent.
     #[arg(long)]
     store: bool,
@@ -43,37 +52,61 @@ fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     Ok((name, value))
 }
 
+fn descriptor(text: &str) -> Result<Descriptor, String> {
+    let entries = text.split(',').map(|entry| entry.split_once('=').ok_or("write each entry as key=value"));
+    let entries: Result<Vec<_>, _> = entries.collect();
+    Ok(Descriptor::new(entries?))
+}
+
 pub(crate) fn run(asked: &Request) -> Result<String, String> {
     let variables = Variables::environment().or_placeholders();
     let file = RulesFile::read(&asked.rules, &variables).map_err(|error| error.to_string())?;
-    let mut request = http::Request::new(());
-    *request.method_mut() = asked.method.clone();
-    *request.uri_mut() = asked.url.clone();
-    request.headers_mut().extend(asked.header.iter().cloned());
-    if let Some(peer) = asked.peer {
-        request.extensions_mut().insert(PeerAddr(SocketAddr::new(peer, 0)));
-    }
+    let requests = asked.requests();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no runtime can be started: {error}"))?;
-    let explained = runtime.block_on(explain(file, &request, asked.store))?;
-    if asked.store && !is_answered(&explained) {
+    let explained = runtime.block_on(explain(file, &requests, asked.store))?;
+    if asked.store && !explained.iter().all(is_answered) {
         return Err(format!("{}: error: its store gave no answer in time", asked.rules.display()));
     }
     if asked.json {
-        return Ok(format!("{:#}\n", explain_json::document(&explained)));
+        let documents: String =
+            explained.iter().map(|one| format!("{:#}\n", explain_json::document(one))).collect();
+        return Ok(documents);
     }
+    let texts: Vec<String> = explained.iter().map(ToString::to_string).collect();
     // The service would be told how to serve with it; whoever asks here says it.
-    let lacks_peer = asked.peer.is_none() && explained.to_string().contains("no peer address");
-    let hint = if lacks_peer { "say --peer IP: a rule goes by the address of the connection\n" } else { "" };
-    Ok(format!("{explained}\n{hint}"))
+    let lacks_peer = texts.iter().any(|text| text.contains("no peer address"));
+    let hint = match (lacks_peer, &asked.domain, asked.peer) {
+        (true, Some(_), _) => "name the entry remote_address: a rule goes by the address of the client\n",
+        (true, None, None) => "say --peer IP: a rule goes by the address of the connection\n",
+        _ => "",
+    };
+    Ok(format!("{}\n{hint}", texts.join("\n\n")))
+}
+
+impl Request {
+    /// The request, or one for each descriptor.
+    fn requests(&self) -> Vec<http::Request<()>> {
+        if let Some(domain) = &self.domain {
+            return Descriptors::new(domain, self.descriptor.clone()).requests().collect();
+        }
+        let mut request = http::Request::new(());
+        *request.method_mut() = self.method.clone().unwrap_or_default();
+        *request.uri_mut() = self.url.clone().unwrap_or_default();
+        request.headers_mut().extend(self.header.iter().cloned());
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(PeerAddr(SocketAddr::new(peer, 0)));
+        }
+        vec![request]
+    }
 }
 
 /// By the store of the file, or as if nothing had been spent; then nothing is connected to.
 async fn explain(
     file: RulesFile,
-    request: &http::Request<()>,
+    requests: &[http::Request<()>],
     asks_store: bool,
-) -> Result<Explained, String> {
+) -> Result<Vec<Explained>, String> {
     let store = match asks_store {
         true => file.connected_store(CONNECTS_WITHIN).await,
         false => Ok((&MemoryStore::new()).into()),
@@ -81,7 +114,12 @@ async fn explain(
     // It asks about one key: however many the service has room for.
     let rules =
         store.and_then(|store| Rules::new(store, file.without_store().without_rooms().with_table_size(1)));
-    Ok(rules.map_err(|error| error.to_string())?.explain(request).await)
+    let rules = rules.map_err(|error| error.to_string())?;
+    let mut explained = Vec::with_capacity(requests.len());
+    for request in requests {
+        explained.push(rules.explain(request).await);
+    }
+    Ok(explained)
 }
 
 /// Long enough for TLS to another continent.

@@ -43,6 +43,7 @@
 //! | `header`, `query` | each field or parameter that is named has this value |
 //! | `client` | the address of the client is in one of these networks |
 //! | `tier` | the request is in one of these tiers: `{ plan: [free, pro] }`, by the name under `tiers` |
+//! | `domain`, `descriptor` | the request is a [descriptor of Envoy](#descriptors-of-envoy) with this domain and these entries |
 //! | `not` | the condition in it does not hold |
 //!
 //! A request that says no tier, or one that is not listed, is in the default tier, for a condition as for a limit. A key with quotas of
@@ -75,6 +76,24 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Descriptors of Envoy
+//! Envoy and its relatives ask a rate limit service about descriptors: a domain, and lists of entries such as `remote_address=192.0.2.7`, one list
+//! for each limit. `sluicegate serve` answers them by these rules. A rule with `domain` or `descriptor` under `only_if` is about descriptors and no
+//! other request, under `deny` and `exempt` too; each descriptor of a call meets the rules by itself.
+//!
+//! `descriptor` names all entries that the descriptor has, each with a value, a list of values, or a pattern in which `*` stands for any text. A
+//! list of entries, as `[{ path: /upload }, { user: "*" }]`, has the order of the proxy. `client` and `peer` are the address in the entry
+//! `remote_address`.
+//!
+//! | word | says |
+//! |---|---|
+//! | `key: descriptor` | a bucket for each domain with each combination of values, as Envoy's own server has it |
+//! | `key: descriptor(user)` | the bucket is that of the value of an entry |
+//! | `quota_by: descriptor` in a policy | the `limit` that the proxy sends with a descriptor is the quota of its key |
+//! | `replaces: address` | of the descriptors of one call, none meets the rule `address` if one meets this rule |
+//!
+//! A rule spends its `cost` for each hit. [`Descriptors`] has an example.
 //!
 //! # Paths
 //! Patterns are those of [`path_in`](sluicegate_tower::limits::path_in): `{id}` is one segment, and `/files/*` or `/files/{*rest}` is everything
@@ -183,6 +202,7 @@
 //! | `jwt(claim)` | a claim of a verified token |
 //! | `api_key` | the `quota` of its line in the file of `api_keys`: `2cf2...9824: { tier: pro, quota: 500/min }` |
 //! | `header(name)` | a header field, in requests that come from the `proxies` under `clients`, which have to replace it; in other requests it is not read |
+//! | `descriptor` | the `limit` of a [descriptor](#descriptors-of-envoy) |
 //!
 //! They are written as `500/min burst 50`, several as a list or with commas between them, as many as the policy has; or `unlimited`. A key
 //! whose quotas change, also by a reload, keeps what it has spent. A request whose quotas cannot be read is refused with 500, and the reason is
@@ -267,6 +287,7 @@
 //! | `api_key` | a key that the file of `api_keys` lists | it sends none that is listed |
 //! | `api_key(header)`, `header(name)` | the value of the field, in the first case as a secret | the field is missing or empty |
 //! | `verified_before(..)` | that of one of these two, which something in front has verified | as for the key in it |
+//! | `descriptor`, `descriptor(entry)` | a [descriptor](#descriptors-of-envoy), or the value of one of its entries | it is none, or the entry is missing or empty |
 //! | a name under `keys` | the first of its list that the request has | it has none of them |
 //!
 //! A request without a key is treated as `on_missing_key` of its rule says: `share` puts all of them into one bucket (the default), `skip`
@@ -404,6 +425,7 @@ mod at;
 mod builder;
 mod changes;
 mod compile;
+mod descriptor;
 mod error;
 mod explain;
 mod explain_room;
@@ -427,6 +449,7 @@ mod watch;
 
 pub use self::builder::RulesBuilder;
 pub use self::changes::Changes;
+pub use self::descriptor::{Descriptor, Descriptors};
 pub use self::error::{Problem, RulesError};
 pub use self::explain::{Explained, RuleExplained, Section};
 pub use self::explain_room::RoomExplained;

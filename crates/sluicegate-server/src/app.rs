@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::access::Access;
 use crate::bounds::Bounds;
+use crate::charge::Charge;
 use crate::ready::Ready;
 use crate::receipt::Receipts;
 
@@ -20,6 +21,7 @@ pub(crate) type Render = Box<dyn Fn() -> String + Send + Sync>;
 pub(crate) struct App {
     pub(crate) rules: Rules,
     pub(crate) bounds: Bounds,
+    pub(crate) charge: Charge,
     pub(crate) access: Access,
     pub(crate) proxies: Networks,
     pub(crate) receipts: Receipts,

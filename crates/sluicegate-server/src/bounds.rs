@@ -13,17 +13,20 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// Bytes of a request body. Default: 65,536. Above: 413.
+    /// Bytes of a request body, or of a message over gRPC. Default: 65,536. Above: 413, or `RESOURCE_EXHAUSTED`.
     pub body: usize,
     /// Calls in one batch. Default: 1,000. Above: 413.
     pub batch: usize,
+    /// Descriptors in one call of Envoy's protocol. Default: 16. Above: `RESOURCE_EXHAUSTED`.
+    pub descriptors: usize,
     /// Open connections of each listener. Default: 4,096. Above: the new connection gets 503 and is closed.
     pub connections: usize,
-    /// Requests in progress at once. Default: 10,000. Above: 503.
+    /// Requests in progress at once. Default: 10,000. Above: 503, or `RESOURCE_EXHAUSTED`.
     pub requests: usize,
     /// Requests that wait for their turn at once. Default: 1,000. Above: 503.
     pub waiting: usize,
-    /// Time for one request, with its body and its wait. Default: 30 s. Above: 408 while the body is missing, 503 otherwise.
+    /// Time for one request, with its body and its wait. Default: 30 s. Above: 408 while the body is missing,
+    /// 503 otherwise; `DEADLINE_EXCEEDED` over gRPC.
     pub request: Duration,
     /// Time for the TLS handshake, and time until the first request of a connection. Default: 10 s. Above: the connection is closed.
     pub handshake: Duration,
@@ -36,6 +39,7 @@ impl Default for Bounds {
         Self {
             body: 64 * 1024,
             batch: 1_000,
+            descriptors: 16,
             connections: 4_096,
             requests: 10_000,
             waiting: 1_000,

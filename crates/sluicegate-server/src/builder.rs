@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::access::Access;
 use crate::app::{App, Render};
 use crate::bounds::Bounds;
+use crate::charge::Charge;
 use crate::error::{ServeError, ServeErrorKind};
 use crate::listen::Listener;
 use crate::ready::Ready;
@@ -29,6 +30,8 @@ const LEAST_SECRET: usize = 16;
 pub struct ServerBuilder {
     rules: Rules,
     http: SocketAddr,
+    grpc: Option<SocketAddr>,
+    charge: Charge,
     tls: Option<Tls>,
     secrets: Vec<String>,
     proxies: Vec<String>,
@@ -50,6 +53,8 @@ impl Server {
         ServerBuilder {
             rules,
             http: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080),
+            grpc: None,
+            charge: Charge::default(),
             tls: None,
             secrets: Vec::new(),
             proxies: Vec::new(),
@@ -70,6 +75,19 @@ impl ServerBuilder {
     /// Sets the address of the HTTP listener. Default: `127.0.0.1:8080`. Port 0 takes a free port.
     pub fn http(mut self, address: SocketAddr) -> Self {
         self.http = address;
+        self
+    }
+
+    /// Sets the address of a listener for [Envoy's rate limit service](crate#envoys-rate-limit-service) over gRPC. Default: none. Port 0 takes a
+    /// free port.
+    pub fn grpc(mut self, address: SocketAddr) -> Self {
+        self.grpc = Some(address);
+        self
+    }
+
+    /// Sets which descriptors of a call spend if one of them is over its limit. Default: [`Charge::AllOrNone`].
+    pub fn charge(mut self, charge: Charge) -> Self {
+        self.charge = charge;
         self
     }
 
@@ -150,14 +168,14 @@ impl ServerBuilder {
         self
     }
 
-    /// Opens the listener. Nothing is served until [`Server::run`].
+    /// Opens the listeners. Nothing is served until [`Server::run`].
     ///
     /// # Errors
-    /// When the address is not available, when other machines would reach it [without authentication](Self::insecure_open), when a secret is
+    /// When an address is not available, when other machines would reach it [without authentication](Self::insecure_open), when a secret is
     /// too short, and when the network of a proxy cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future closes the listener again.
+    /// Dropping the future closes the listeners again.
     pub async fn bind(self) -> Result<Server, ServeError> {
         self.refuse_to_be_open()?;
         for secret in self.secrets.iter().map(String::as_bytes).chain(self.receipt_secret.as_deref()) {
@@ -180,10 +198,11 @@ impl ServerBuilder {
         let proxies = Networks::new(&self.proxies)
             .map_err(|error| wrong("the networks of proxies cannot be read").because(error))?;
         let http = Listener::bind(self.http).await?;
-        let http_address = http.address().map_err(|error| {
-            ServeError::new(ServeErrorKind::Listen, "the listener has no address").because(error)
-        })?;
-        let page = self.page(&signing, http_address)?;
+        let grpc = match self.grpc {
+            Some(address) => Some(Listener::bind(address).await?),
+            None => None,
+        };
+        let page = self.page(&signing, http.address())?;
         let (ending, is_ending) = watch::channel(false);
         let app = App {
             access,
@@ -193,31 +212,24 @@ impl ServerBuilder {
             in_progress: Semaphore::new(self.bounds.requests),
             waiting: Semaphore::new(self.bounds.waiting),
             bounds: self.bounds,
+            charge: self.charge,
             observed: self.observed,
             page,
             metrics: self.metrics,
             rules: self.rules,
         };
-        Ok(Server {
-            app: Arc::new(app),
-            http,
-            http_address,
-            tls: self.tls,
-            drain: self.drain,
-            ending,
-            is_ending,
-        })
+        Ok(Server { app: Arc::new(app), http, grpc, tls: self.tls, drain: self.drain, ending, is_ending })
     }
 
     fn refuse_to_be_open(&self) -> Result<(), ServeError> {
         let is_guarded = !self.secrets.is_empty() || self.tls.as_ref().is_some_and(Tls::verifies_clients);
-        if self.http.ip().is_loopback() || is_guarded || self.is_insecure {
-            return Ok(());
+        let mut addresses = [Some(self.http), self.grpc].into_iter().flatten();
+        match addresses.find(|address| !address.ip().is_loopback()) {
+            Some(address) if !is_guarded && !self.is_insecure => Err(wrong(format!(
+                "other machines reach {address}, and would need no authentication to spend units and give them back: set a secret, require client certificates, or allow it by --insecure-open"
+            ))),
+            _ => Ok(()),
         }
-        Err(wrong(format!(
-            "other machines reach {}, and would need no authentication to spend units and give them back: set a secret, require client certificates, or allow it by --insecure-open",
-            self.http
-        )))
     }
 
     fn page(&self, signing: &[u8], address: SocketAddr) -> Result<Option<StatusPage>, ServeError> {
@@ -260,6 +272,7 @@ impl fmt::Debug for ServerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerBuilder")
             .field("http", &self.http)
+            .field("grpc", &self.grpc)
             .field("bounds", &self.bounds)
             .finish_non_exhaustive()
     }

@@ -73,6 +73,29 @@
 //! The peer of the request is the last address in `X-Forwarded-For`, which the proxy appends; the rest of the field is what its peer sent,
 //! and counts as `clients` of the rules file says. Without the field, a rule whose key is an address answers 500.
 //!
+//! # Envoy's rate limit service
+//! On the [gRPC listener](ServerBuilder::grpc) the server answers `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`, by rules that are
+//! [about descriptors](sluicegate_rules#descriptors-of-envoy):
+//!
+//! ```yaml
+//! version: 1
+//! policies: { per-address: { quota: 10/s } }
+//! rules:
+//!   - { name: address, only_if: { domain: edge, descriptor: { remote_address: "*" } }, limit: per-address, key: client }
+//! ```
+//!
+//! | in the call | does |
+//! |---|---|
+//! | a descriptor that no rule is about | is `OK`, with all of a `limit_remaining` |
+//! | several descriptors | all spend or none does; [`Charge::Each`] is as Envoy's own server charges |
+//! | `hits_addend` | multiplies the cost of each rule; that of a descriptor counts more than that of the call |
+//! | `hits_addend` 0 of a descriptor | spends nothing, and says whether one hit would pass |
+//! | `is_negative_hits` | gives the hits back |
+//! | `limit` of a descriptor | is the quota of its key, for policies with `quota_by: descriptor` |
+//!
+//! Each descriptor has a status of its own, by its tightest limit. The header fields and the problem body of the answer are those that the layer
+//! writes; Envoy adds them to its response. A call never waits for a turn. gRPC health tells what `/readyz` tells.
+//!
 //! # Receipts
 //! A receipt is a signed token that expires (after 15 minutes by default) and can be used once. It holds everything that a settlement
 //! needs, so every instance with the same [secret](ServerBuilder::receipt_secret) and the same store can settle it. If the store is in
@@ -81,10 +104,10 @@
 //! # Authentication
 //! By default the server listens on the loopback address only. To listen elsewhere it needs a [secret](ServerBuilder::secret), client
 //! certificates ([`Tls`]), or [permission](ServerBuilder::insecure_open) to be open. A caller that may check may also refund and reset.
-//! `/healthz`, `/readyz` and `/openapi.json` need no secret; the status page takes it as the password.
+//! Over gRPC the secret is in the metadata, as `authorization: Bearer`. gRPC health, `/healthz`, `/readyz` and `/openapi.json` need no secret; the status page takes it as the password.
 //!
 //! # Bounds
-//! Bodies, batches, connections, waiting requests and the time for a request have [bounds](Bounds), and a refusal names the bound.
+//! Bodies, batches, descriptors, connections, waiting requests and the time for a request have [bounds](Bounds), and a refusal names the bound.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod access;
@@ -93,8 +116,10 @@ mod asks;
 mod bounds;
 mod builder;
 mod bytes;
+mod charge;
 mod connection;
 mod error;
+mod grpc;
 mod http;
 mod listen;
 mod ready;
@@ -104,6 +129,7 @@ mod tls;
 
 pub use self::bounds::Bounds;
 pub use self::builder::ServerBuilder;
+pub use self::charge::Charge;
 pub use self::error::{ServeError, ServeErrorKind};
 pub use self::server::Server;
 pub use self::tls::Tls;

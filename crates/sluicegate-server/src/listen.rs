@@ -1,6 +1,5 @@
 //! Accepting connections within their bound: [`Listener`].
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +18,23 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound socket.
 #[derive(Debug)]
-pub(crate) struct Listener(TcpListener);
+pub(crate) struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
 
 impl Listener {
     pub(crate) async fn bind(address: SocketAddr) -> Result<Self, ServeError> {
-        let bound = TcpListener::bind(address).await;
-        bound.map(Self).map_err(|error| {
+        let wrong = |error| {
             ServeError::new(ServeErrorKind::Listen, format!("{address} is not available")).because(error)
-        })
+        };
+        let socket = TcpListener::bind(address).await.map_err(wrong)?;
+        let address = socket.local_addr().map_err(wrong)?;
+        Ok(Self { socket, address })
     }
 
-    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Serves connections until the server shuts down, and returns those that are still open.
@@ -42,7 +46,7 @@ impl Listener {
             tokio::select! {
                 () = ended(&mut is_ending) => return connections,
                 Some(_) = connections.join_next() => {}
-                accepted = self.0.accept() => match accepted {
+                accepted = self.socket.accept() => match accepted {
                     Ok((stream, peer)) => match Arc::clone(&places).try_acquire_owned() {
                         Ok(place) => {
                             let connection = terms.clone().serve(stream, peer);

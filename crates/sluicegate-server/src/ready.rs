@@ -46,10 +46,25 @@ impl Ready {
         _ = timeout(FIRST_ANSWER, has_answered.wait_for(|has_answered| *has_answered)).await;
     }
 
+    /// Whether the server shuts down.
+    pub(crate) fn is_ending(&self) -> bool {
+        *self.is_ending.borrow()
+    }
+
+    /// Waits until the store has answered for the first time, or until the server shuts down.
+    pub(crate) async fn changed(&self) {
+        let (mut is_ending, mut has_answered) = (self.is_ending.clone(), self.has_answered.subscribe());
+        let is_answered = *has_answered.borrow();
+        tokio::select! {
+            () = ended(&mut is_ending) => {}
+            _ = has_answered.wait_for(|has_answered| *has_answered), if !is_answered => {}
+        }
+    }
+
     /// The reason why it is not ready.
     pub(crate) fn why_not(&self) -> Option<&'static str> {
         match () {
-            () if *self.is_ending.borrow() => Some("the server is shutting down"),
+            () if self.is_ending() => Some("the server is shutting down"),
             () if !*self.has_answered.borrow() => Some("the store has not answered yet"),
             () => None,
         }

@@ -13,16 +13,16 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
 use crate::connection::Terms;
-use crate::http::router;
 use crate::listen::Listener;
 use crate::ready::ask_store;
 use crate::tls::Tls;
+use crate::{grpc, http};
 
-/// A server whose listener is open. Made by [`Server::builder`].
+/// A server whose listeners are open. Made by [`Server::builder`].
 pub struct Server {
     pub(crate) app: Arc<App>,
     pub(crate) http: Listener,
-    pub(crate) http_address: SocketAddr,
+    pub(crate) grpc: Option<Listener>,
     pub(crate) tls: Option<Tls>,
     pub(crate) drain: Duration,
     pub(crate) ending: watch::Sender<bool>,
@@ -32,7 +32,12 @@ pub struct Server {
 impl Server {
     /// The address of the HTTP listener.
     pub fn http_address(&self) -> SocketAddr {
-        self.http_address
+        self.http.address()
+    }
+
+    /// The address of the [gRPC listener](crate::ServerBuilder::grpc), if there is one.
+    pub fn grpc_address(&self) -> Option<SocketAddr> {
+        self.grpc.as_ref().map(Listener::address)
     }
 
     /// Serves until the future is ready. It begins when the store has answered, or after a second. In the end it accepts no more connections, gives back the turns of requests that wait, answers the
@@ -42,7 +47,7 @@ impl Server {
     /// # Cancel safety
     /// Dropping the future cuts all connections off. Turns of requests that wait are given back.
     pub async fn run(self, until: impl Future<Output = ()>) -> usize {
-        let Self { app, http, tls, drain, ending, is_ending, .. } = self;
+        let Self { app, http, grpc, tls, drain, ending, is_ending, .. } = self;
         let bounds = app.bounds;
         let mut asking = JoinSet::new();
         asking.spawn(ask_store(Arc::clone(&app)));
@@ -54,7 +59,11 @@ impl Server {
             () = until.as_mut() => return 0,
             () = app.ready.first_answer() => {}
         }
-        listeners.spawn(http.serve(Terms { router: router(app), tls, bounds, is_ending }));
+        let terms = |router| Terms { router, tls: tls.clone(), bounds, is_ending: is_ending.clone() };
+        if let Some(grpc) = grpc {
+            listeners.spawn(grpc.serve(terms(grpc::router(&app))));
+        }
+        listeners.spawn(http.serve(terms(http::router(app))));
         until.await;
         ending.send_replace(true);
         let latest = Instant::now() + drain;
@@ -73,6 +82,7 @@ impl Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("http", &self.http_address).finish_non_exhaustive()
+        let mut debug = f.debug_struct("Server");
+        debug.field("http", &self.http_address()).field("grpc", &self.grpc_address()).finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ use self::rules::Source;
 use self::settings::Settings;
 use crate::replay::chain;
 
-/// Serve the limits of a rules file over HTTP, to services in any language.
+/// Serve the limits of a rules file to services in any language and to proxies.
 ///
 /// Each option is also an environment variable, as [env: ..] says.
 #[derive(Args)]
@@ -64,6 +64,9 @@ async fn serve(Arguments { source, settings, .. }: Arguments) -> Result<(), Stri
     rules.follow();
     let scheme = settings.scheme();
     tracing::info!("serving {} at {scheme}://{}", source.path().display(), server.http_address());
+    if let Some(grpc) = server.grpc_address() {
+        tracing::info!("serving Envoy's rate limit service at {grpc}");
+    }
     let cut = server.run(shutdown()).await;
     if cut > 0 {
         tracing::warn!("{cut} connections were cut off");

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use sluicegate_core::policy::TimeSpan;
-use sluicegate_server::{Bounds, ServerBuilder, Tls};
+use sluicegate_server::{Bounds, Charge, ServerBuilder, Tls};
 
 use crate::replay::chain;
 
@@ -17,6 +17,14 @@ pub(crate) struct Settings {
     /// The address of the HTTP listener.
     #[arg(long, value_name = "ADDRESS", env = "SLUICEGATE_LISTEN", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// The address of the listener for Envoy's rate limit service over gRPC, as
+    /// 127.0.0.1:8081 [default: none].
+    #[arg(long, value_name = "ADDRESS", env = "SLUICEGATE_GRPC")]
+    grpc: Option<SocketAddr>,
+    /// Which descriptors of a call over gRPC spend if one of them is over its
+    /// limit: none, or each that fits.
+    #[arg(long, value_name = "CHARGE", env = "SLUICEGATE_CHARGE", default_value = "all-or-none")]
+    charge: ChargeWord,
     /// Listen where other machines reach it, with neither a secret nor client
     /// certificates.
     #[arg(long, env = "SLUICEGATE_INSECURE_OPEN")]
@@ -63,6 +71,9 @@ pub(crate) struct Settings {
     /// Calls in one batch.
     #[arg(long, value_name = "N", env = "SLUICEGATE_MAX_BATCH", default_value_t = Bounds::default().batch)]
     max_batch: usize,
+    /// Descriptors in one call over gRPC.
+    #[arg(long, value_name = "N", env = "SLUICEGATE_MAX_DESCRIPTORS", default_value_t = Bounds::default().descriptors)]
+    max_descriptors: usize,
     /// Open connections of each listener.
     #[arg(long, value_name = "N", env = "SLUICEGATE_MAX_CONNECTIONS", default_value_t = Bounds::default().connections)]
     max_connections: usize,
@@ -75,6 +86,13 @@ pub(crate) struct Settings {
     /// Time for one request, with its wait.
     #[arg(long, value_name = "TIME", env = "SLUICEGATE_MAX_TIME", default_value = "30s", value_parser = time)]
     max_time: Duration,
+}
+
+/// The words for [`Charge`].
+#[derive(Clone, Copy, ValueEnum)]
+enum ChargeWord {
+    AllOrNone,
+    Each,
 }
 
 impl Settings {
@@ -94,12 +112,19 @@ impl Settings {
         let mut bounds = Bounds::default();
         bounds.body = self.max_body;
         bounds.batch = self.max_batch;
+        bounds.descriptors = self.max_descriptors;
         bounds.connections = self.max_connections;
         bounds.requests = self.max_requests;
         bounds.waiting = self.max_waiting;
         bounds.request = self.max_time;
         let builder = builder.http(self.listen).bounds(bounds).drain(self.drain);
-        let mut builder = builder.receipt_lifetime(self.receipt_lifetime);
+        let mut builder = builder.receipt_lifetime(self.receipt_lifetime).charge(match self.charge {
+            ChargeWord::AllOrNone => Charge::AllOrNone,
+            ChargeWord::Each => Charge::Each,
+        });
+        if let Some(grpc) = self.grpc {
+            builder = builder.grpc(grpc);
+        }
         for secret in secrets(self.secret_file.as_ref(), "SLUICEGATE_SECRET")? {
             builder = builder.secret(secret);
         }

@@ -98,6 +98,21 @@ fn explain_names_every_rule_and_says_why_it_applies_or_not() {
     assert!(usage.starts_with("2\n") && usage.contains("name: value"), "{usage}");
 }
 
+#[test]
+fn explain_answers_for_each_descriptor_of_a_call() {
+    let descriptors =
+        ["--descriptor", "remote_address=192.0.2.7", "--descriptor", "path=/login,remote_address=192.0.2.7"];
+    let explain =
+        [&["explain", "--rules", "descriptors.yaml", "--domain", "edge"], &descriptors[..]].concat();
+    let explained = printed(&run(&explain));
+    let lines: Vec<&str> = explained.lines().collect();
+    assert_eq!(lines[..2], ["0", "passes"], "{explained}");
+    assert!(lines[2].starts_with("  address: asks 1 of address: 10/s (gcra) for 192.0.2.7"), "{explained}");
+    assert!(explained.contains("  login: asks 1 of login: 5/min (gcra)"), "{explained}");
+    let usage = printed(&run(&["explain", "--rules", "descriptors.yaml", "--descriptor", "a=b"]));
+    assert!(usage.starts_with("2\n") && usage.contains("--domain"), "{usage}");
+}
+
 /// It once made room for as many keys as the service has, a hundred gigabytes here.
 #[test]
 fn explain_needs_no_room_for_the_keys_of_a_service() {

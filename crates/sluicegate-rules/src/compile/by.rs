@@ -11,6 +11,7 @@ use sluicegate_tower::key::{BearerJwt, RequestView};
 use super::keys::{ApiKeys, Keys, call};
 use super::own::OwnQuotas;
 use crate::at::At;
+use crate::descriptor::Described;
 use crate::error::Problems;
 use crate::read::short;
 
@@ -19,6 +20,8 @@ pub(super) enum By {
     Claim(Arc<BearerJwt>, String),
     ApiKey(ApiKeys),
     Header(HeaderName, Writers),
+    /// The limit that a proxy sends with a descriptor.
+    Descriptor,
 }
 
 /// By whom a header field may have been written, of a request.
@@ -36,6 +39,9 @@ impl By {
 
     /// Where quotas are read. A header field says them only in requests of proxies that the file names.
     pub(super) fn of_quotas(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<Self> {
+        if word.value == "descriptor" {
+            return Some(Self::Descriptor);
+        }
         Self::of(word, "quotas are", keys, problems, |problems| match keys.proxies() {
             Some(proxies) => Some(Box::new(PeerIp::new().within(proxies.clone()))),
             None => {
@@ -83,6 +89,7 @@ impl By {
             Self::ApiKey(keys) => keys.line(request)?.tier.clone(),
             Self::Header(name, _) => request.headers.get(name)?.to_str().ok().map(str::to_owned),
             Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
+            Self::Descriptor => None,
         }
     }
 
@@ -91,6 +98,9 @@ impl By {
         let wrong = |text: String| ConfigError::new(ConfigErrorKind::Policy, text);
         let (text, place) = match self {
             Self::ApiKey(keys) => return keys.line(request)?.quotas.clone().map(Ok),
+            Self::Descriptor => {
+                return Described::of(request)?.limit().map(|quota| Ok(OwnQuotas::Quotas(quota.into())));
+            }
             Self::Header(name, writers) => {
                 let mut fields = request.headers.get_all(name).iter().filter(|_| writers(request));
                 let field = fields.next()?;

@@ -8,6 +8,10 @@
 //! Of the rules of one group the first that matches applies, and rules without a group all do. A path with dots has two readings, as
 //! it is written and as a server resolves it. A rule applies if it does in one of them, so that no way of writing a path leads past a
 //! limit; of a group the first of each reading applies, unless both ask for the same.
+//!
+//! # Descriptors
+//! A descriptor of Envoy's protocol is a request of its own, which only rules about descriptors apply to. A rule that another one `replaces` does
+//! not apply while that one applies to a descriptor of the same call.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -23,6 +27,7 @@ use super::Lookup;
 use super::condition::{Asking, Comparison, InTiers, Matcher, Mismatch, Reading};
 use super::paths::PathTree;
 use super::plan::Plan;
+use crate::descriptor::Described;
 
 /// Rules in their order, each with its conditions.
 pub(crate) struct Choice {
@@ -33,6 +38,8 @@ pub(crate) struct Choice {
     shares_policies: bool,
     /// Whether the path of a request matters to any.
     reads_path: bool,
+    /// Whether one replaces another.
+    replaces: bool,
 }
 
 /// A rule, as far as it says to which requests it applies.
@@ -45,6 +52,8 @@ pub(super) struct Conditional {
     pub asks: String,
     /// The names of all policies that it may spend from.
     pub policies: Vec<String>,
+    /// The places of the rules that do not apply to a call of which one descriptor meets this one.
+    pub replaces: Vec<usize>,
 }
 
 /// Places of rules, by a condition that each of them has.
@@ -59,6 +68,10 @@ struct Finder {
     tiers: Vec<(Arc<Plan>, Vec<Vec<usize>>)>,
     /// Those that are looked at for each request.
     others: Vec<usize>,
+    /// Rules about descriptors, by the key and the value of an entry.
+    entries: Lookup<String, Lookup<String, Vec<usize>>>,
+    /// Rules about descriptors that are looked at for each.
+    descriptors: Vec<usize>,
     /// Of each rule, whether it is found by its path.
     by_path: Vec<bool>,
 }
@@ -82,7 +95,8 @@ impl Choice {
         let finder = Finder::of(&rules, comparison);
         let shares_policies = is_shared(rules.iter());
         let reads_path = rules.iter().any(|rule| rule.only_if.reads_path());
-        Self { rules, finder, comparison, shares_policies, reads_path }
+        let replaces = rules.iter().any(|rule| !rule.replaces.is_empty());
+        Self { rules, finder, comparison, shares_policies, reads_path, replaces }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -111,7 +125,24 @@ impl Choice {
 
     /// The rules that apply, in order.
     pub(super) fn applying(&self, request: RequestView<'_>) -> impl Iterator<Item = usize> {
-        self.applying_to(&self.asking(request)).into_iter()
+        let asking = self.asking(request);
+        let mut applying = self.applying_to(&asking);
+        if let Some(described) = asking.described.filter(|_| self.replaces) {
+            let replacing = self.replacing(described);
+            applying.retain(|rule| !replacing.iter().any(|replacing| self.replaces(*replacing, *rule)));
+        }
+        applying.into_iter()
+    }
+
+    /// The rules with `replaces` that apply to any of the descriptors of one call.
+    fn replacing(&self, described: &Described) -> Places {
+        let requests = described.siblings().requests();
+        let applying = requests.flat_map(|request| self.applying_to(&self.asking((&request).into())));
+        applying.filter(|rule| !self.rules[*rule].replaces.is_empty()).collect()
+    }
+
+    fn replaces(&self, replacing: usize, rule: usize) -> bool {
+        self.rules[replacing].replaces.contains(&rule)
     }
 
     /// Whether the two readings of a path with dots meet other rules, of which two may spend from one policy that counts here. Neither
@@ -244,11 +275,14 @@ impl Select for Choice {
                 asking.readings.iter().filter_map(|reading| self.mismatch(member, &asking, reading));
             return why.next().map(|why| why.to_string());
         }
-        let group = rule.group.as_deref()?;
         let applying = self.applying_to(&asking);
         if applying.contains(&member) {
-            return None;
+            let replacing = asking.described.map(|described| self.replacing(described)).unwrap_or_default();
+            let by = replacing.into_iter().find(|replacing| self.replaces(*replacing, member))?;
+            let by = &self.rules[by].name;
+            return Some(format!("rule {by} applies to a descriptor of this call, and replaces it"));
         }
+        let group = rule.group.as_deref()?;
         let first = applying.into_iter().find(|first| self.rules[*first].group.as_deref() == Some(group))?;
         Some(format!("of group {group}, rule {} applies", self.rules[first].name))
     }
@@ -264,6 +298,17 @@ impl Finder {
         let mut finder = Self { paths: PathTree::new(comparison.fold(Sense::In)), ..Self::default() };
         for (place, rule) in rules.iter().enumerate() {
             let matcher = &rule.only_if;
+            if let Some(pattern) = &matcher.descriptor {
+                finder.by_path.push(false);
+                match pattern.entries.as_ref().and_then(|entries| entries.exact()) {
+                    Some((key, values)) => {
+                        let known = finder.entries.entry(key.to_owned()).or_default();
+                        values.for_each(|value| add(known, value.to_owned(), place));
+                    }
+                    None => finder.descriptors.push(place),
+                }
+                continue;
+            }
             let by = rarest.of(matcher);
             finder.by_path.push(matches!(by, Some(By::Path)));
             match by {
@@ -301,6 +346,9 @@ impl Finder {
 
     /// Every rule that can apply, in order, and others besides.
     fn candidates(&self, asking: &Asking<'_>) -> Places {
+        if let Some(described) = asking.described {
+            return self.candidates_of(described);
+        }
         let mut found = Places::from_slice(&self.others);
         for reading in &asking.readings {
             self.paths
@@ -326,6 +374,20 @@ impl Finder {
             found.sort_unstable();
             found.dedup();
         }
+        found
+    }
+}
+
+impl Finder {
+    /// Every rule that can apply to a descriptor, in order, and others besides.
+    fn candidates_of(&self, described: &Described) -> Places {
+        let mut found = Places::from_slice(&self.descriptors);
+        for (key, value) in described.entries() {
+            let places = self.entries.get(key).and_then(|values| values.get(value));
+            found.extend(places.into_iter().flatten().copied());
+        }
+        found.sort_unstable();
+        found.dedup();
         found
     }
 }

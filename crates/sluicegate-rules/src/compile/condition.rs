@@ -1,7 +1,7 @@
 //! Which requests a rule is about: `only_if`.
 //!
-//! The conditions of a rule are looked at in one order, cheap ones first: method, path, host, header fields, query, client, tier, and what
-//! must not hold. An explanation names the first that fails.
+//! The conditions of a rule are looked at in one order, cheap ones first: descriptor, method, path, host, header fields, query, client, tier,
+//! and what must not hold. An explanation names the first that fails.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -15,11 +15,13 @@ use sluicegate_tower::limits::path::{Fold, PathPattern, Purpose, Sense, percent_
 use sluicegate_tower::{KeyExtractor, PeerIp};
 use smallvec::SmallVec;
 
+use super::descriptor::{DescriptorPattern, NotDescribed};
 use super::keys::Keys;
 use super::networks;
 use super::plan::Plan;
 use super::tiers::AllTiers;
 use crate::at::At;
+use crate::descriptor::Described;
 use crate::error::Problems;
 use crate::read::{instead_of, short};
 use crate::schema::{Condition, Fields, OneOrMany};
@@ -27,6 +29,8 @@ use crate::schema::{Condition, Fields, OneOrMany};
 /// The conditions that a request must meet, all of them.
 #[derive(Default)]
 pub(super) struct Matcher {
+    /// What a descriptor has to be. A rule without it is about requests alone.
+    pub descriptor: Option<DescriptorPattern>,
     /// One of them has to match; none if the rule says nothing of the path.
     pub paths: Option<Vec<PathPattern>>,
     /// Whether its paths are to match; within a `not` they are not to.
@@ -97,6 +101,8 @@ impl<'a> Reading<'a> {
 /// A request, the paths that it may mean, and its tiers as far as somebody has asked for them.
 pub(super) struct Asking<'a> {
     pub request: RequestView<'a>,
+    /// The descriptor that the request stands for, if it does.
+    pub described: Option<&'a Described>,
     pub readings: SmallVec<[Reading<'a>; 1]>,
     /// Places of plans and of tiers: to read one may be to verify a token, and many rules ask for it.
     tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
@@ -106,6 +112,11 @@ pub(super) struct Asking<'a> {
 
 /// The condition that does not hold, and of which value. Values of header fields and of the query are not shown: they may be secrets.
 pub(super) enum Mismatch<'a> {
+    /// The rule is about descriptors and the request is none, or the other way round.
+    Kind {
+        is_descriptor: bool,
+    },
+    Descriptor(NotDescribed<'a>),
     Method(&'a Method, &'a [Method]),
     Path(&'a str, &'a [PathPattern]),
     Host(Option<&'a str>, &'a [String]),
@@ -122,7 +133,8 @@ impl<'a> Asking<'a> {
         let path = if reads_path { request.path() } else { "" };
         let readings = spellings(path, comparison.purpose).into_iter();
         let readings = readings.map(|path| Reading::of(path, comparison)).collect();
-        Self { request, readings, tiers: RefCell::default(), host: OnceCell::new() }
+        let described = Described::of(request);
+        Self { request, described, readings, tiers: RefCell::default(), host: OnceCell::new() }
     }
 
     /// The place of the tier that the request is in.
@@ -166,6 +178,7 @@ impl Matcher {
         comparison: Comparison,
         problems: &mut Problems<'_>,
     ) -> Self {
+        refuse_mixture(condition, problems);
         Self::in_sense(condition, (keys, tiers), (comparison, Sense::In), problems)
     }
 
@@ -198,13 +211,15 @@ impl Matcher {
             .not
             .as_ref()
             .map(|not| Box::new(Self::in_sense(&not.value, (keys, tiers), (comparison, opposite), problems)));
-        Self { paths, sense, methods, hosts, headers, query, client, tiers: in_tiers, not }
+        let descriptor = DescriptorPattern::of(condition, problems);
+        Self { descriptor, paths, sense, methods, hosts, headers, query, client, tiers: in_tiers, not }
     }
 
     /// Whether it says nothing, so that it holds of every request.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { paths, sense: _, methods, hosts, headers, query, client, tiers, not } = self;
-        paths.is_none()
+        let Self { descriptor, paths, sense: _, methods, hosts, headers, query, client, tiers, not } = self;
+        descriptor.is_none()
+            && paths.is_none()
             && methods.is_empty()
             && hosts.is_empty()
             && headers.is_empty()
@@ -230,6 +245,19 @@ impl Matcher {
         asking: &'a Asking<'_>,
         reading: &'a Reading<'_>,
     ) -> Option<Mismatch<'a>> {
+        let is_descriptor = asking.described.is_some();
+        if self.descriptor.is_some() != is_descriptor {
+            return Some(Mismatch::Kind { is_descriptor });
+        }
+        self.inner_mismatch(asking, reading)
+    }
+
+    /// The same of a condition within another, which has the kind of that one.
+    fn inner_mismatch<'a>(
+        &'a self,
+        asking: &'a Asking<'_>,
+        reading: &'a Reading<'_>,
+    ) -> Option<Mismatch<'a>> {
         let path = reading.path(self.sense);
         self.mismatch_of(asking, reading, |paths| paths.iter().any(|one| one.matches(path)))
     }
@@ -250,6 +278,11 @@ impl Matcher {
         is_met: impl Fn(&[PathPattern]) -> bool,
     ) -> Option<Mismatch<'a>> {
         let request = &asking.request;
+        if let (Some(pattern), Some(described)) = (&self.descriptor, asking.described)
+            && let Some(mismatch) = pattern.mismatch(described)
+        {
+            return Some(Mismatch::Descriptor(mismatch));
+        }
         if !self.methods.is_empty() && !self.methods.contains(request.method) {
             return Some(Mismatch::Method(request.method, &self.methods));
         }
@@ -282,7 +315,7 @@ impl Matcher {
                 return Some(Mismatch::Tier(plan, tier, wanted));
             }
         }
-        self.not.as_ref().filter(|not| not.mismatch(asking, reading).is_none()).map(|_| Mismatch::Not)
+        self.not.as_ref().filter(|not| not.inner_mismatch(asking, reading).is_none()).map(|_| Mismatch::Not)
     }
 }
 
@@ -290,6 +323,9 @@ impl fmt::Display for Mismatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_there = |is_there| if is_there { "is not what the rule wants" } else { "is missing" };
         match self {
+            Self::Kind { is_descriptor: true } => f.write_str("the rule is not about descriptors"),
+            Self::Kind { is_descriptor: false } => f.write_str("the rule is about descriptors"),
+            Self::Descriptor(mismatch) => mismatch.fmt(f),
             Self::Method(method, wanted) => write!(f, "method is {method}, the rule wants {}", any(wanted)),
             Self::Path(path, wanted) => write!(f, "path {} does not match {}", short(path), any(wanted)),
             Self::Host(None, wanted) => write!(f, "no host is named, the rule wants {}", any(wanted)),
@@ -327,7 +363,7 @@ fn form_decoded(text: &str) -> String {
 
 /// A list of nothing would hold for no request, or for each.
 fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
-    let lists = [&condition.path, &condition.method, &condition.host, &condition.client];
+    let lists = [&condition.path, &condition.method, &condition.host, &condition.client, &condition.domain];
     let tiers = condition.tier.iter().flat_map(|tiers| tiers.value.0.iter().map(|(_, list)| list));
     let lists = lists.into_iter().flatten().chain(tiers);
     for list in lists.filter(|list| list.all().iter().all(|text| text.value.is_empty())) {
@@ -341,6 +377,30 @@ fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
     }
     if let Some(tiers) = condition.tier.as_ref().filter(|tiers| tiers.value.0.is_empty()) {
         problems.error(tiers.place, "no tiers are named here: write them by their name, as { plan: free }");
+    }
+}
+
+/// A descriptor has no path, and a request no domain: a condition is about one of them.
+fn refuse_mixture(condition: &Condition, problems: &mut Problems<'_>) {
+    let is_about_descriptors = condition.is_about_descriptors();
+    let mut inner = Some(condition);
+    while let Some(condition) = inner {
+        if is_about_descriptors {
+            for (word, place) in condition.words_of_requests() {
+                let text = format!(
+                    "{word:?} says nothing of descriptors: name an entry of the descriptor, or leave it out"
+                );
+                problems.error(place, text);
+            }
+        } else if condition.is_about_descriptors() {
+            let place = condition.domain.as_ref().map(|domain| domain.place);
+            let place = place.or_else(|| condition.descriptor.as_ref().map(|descriptor| descriptor.place));
+            problems.error(
+                place,
+                "this is about requests: write \"domain\" outside of \"not\", too, if descriptors are meant",
+            );
+        }
+        inner = condition.not.as_ref().map(|not| &*not.value);
     }
 }
 

@@ -11,7 +11,7 @@ use http::StatusCode;
 use sluicegate_tower::limits::PathReading;
 use sluicegate_tower::limits::path::Purpose;
 
-use super::choice::Choice;
+use super::choice::{Choice, Conditional};
 use super::compiled::Compiled;
 use super::condition::Comparison;
 use super::in_flight::Numbers;
@@ -25,7 +25,7 @@ use super::tiers::AllTiers;
 use super::{is_unknown, option};
 use crate::at::At;
 use crate::error::Problems;
-use crate::read::short;
+use crate::read::{instead_of, short};
 use crate::schema::{File, OneOrMany, PathsEntry};
 
 /// Reads the rules of a file, once its policies, tiers and keys are read.
@@ -82,7 +82,10 @@ pub(super) fn of(
         false => policy,
     });
     let (opened, files) = (opened.collect(), keys.files());
-    let choice = Arc::new(Choice::new(rules.iter_mut().map(Rule::condition).collect(), limiting));
+    let replaces: Vec<Vec<usize>> = rules.iter().map(|rule| replaced(rule, &rules, problems)).collect();
+    let conditions = rules.iter_mut().map(Rule::condition).zip(replaces);
+    let conditions = conditions.map(|(condition, replaces)| Conditional { replaces, ..condition });
+    let choice = Arc::new(Choice::new(conditions.collect(), limiting));
     let unused: Vec<&KeyedPolicy> =
         file.policies.0.iter().filter_map(|(name, _)| policies.unused(&name.value)).collect();
     let all = rules.iter().flat_map(Rule::policies).chain(unused.iter().copied());
@@ -163,12 +166,28 @@ fn unique<'a>(names: impl Iterator<Item = &'a At<String>>, problems: &mut Proble
     }
 }
 
+/// The places of the rules that a rule replaces.
+fn replaced(rule: &Rule, rules: &[Rule], problems: &mut Problems<'_>) -> Vec<usize> {
+    let place = |name: &At<String>| {
+        let found = rules.iter().position(|known| known.name == name.value && known.name != rule.name);
+        if found.is_none() {
+            let names: Vec<&str> = rules.iter().map(|rule| &*rule.name).collect();
+            let instead = instead_of(&name.value, &names);
+            problems.error(name.place, format!("there is no other rule {:?}{instead}", short(&name.value)));
+        }
+        found
+    };
+    rule.replaces.iter().filter_map(place).collect()
+}
+
 /// A request that spends twice from one policy cannot be decided.
 fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
     let mut seen: HashMap<&str, &Rule> = HashMap::new();
     for rule in rules {
         for name in rule.names() {
-            let Some(first) = seen.insert(name, rule) else { continue };
+            let Some(first) = seen.insert(name, rule).filter(|first| !are_apart(first, rule)) else {
+                continue;
+            };
             if rule.group.is_none() || rule.group != first.group {
                 let text = format!(
                     "policy {name:?} is rule {:?}'s, too: a request that matches both gets 500; put both into one group, or say share: 1/1",
@@ -177,5 +196,13 @@ fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
                 problems.warning(rule.place, text);
             }
         }
+    }
+}
+
+/// Whether one is about requests and the other about descriptors, or both about descriptors with other entries.
+fn are_apart(one: &Rule, other: &Rule) -> bool {
+    match (&one.only_if.descriptor, &other.only_if.descriptor) {
+        (Some(one), Some(other)) => one.is_apart_from(other),
+        (one, other) => one.is_some() != other.is_some(),
     }
 }

@@ -5,6 +5,7 @@ mod by;
 mod choice;
 mod compiled;
 mod condition;
+mod descriptor;
 mod doors;
 mod in_flight;
 mod keys;

@@ -20,7 +20,7 @@ use super::tiers::AllTiers;
 use crate::at::{At, Place};
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{Condition, OneOrMany, RuleEntry};
+use crate::schema::{Condition, Cost, OneOrMany, RuleEntry};
 
 /// Reads one rule after the other, and keeps what can be told only when all of them are read.
 pub(super) struct Reader<'a> {
@@ -91,6 +91,7 @@ impl<'a> Reader<'a> {
             only_if,
             asks: String::new(),
             policies: Vec::new(),
+            replaces: Vec::new(),
         }
     }
 
@@ -118,6 +119,9 @@ impl<'a> Reader<'a> {
     ) -> Option<Rule> {
         let given = &rule.value;
         let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, comparison, problems));
+        let condition = given.only_if.as_ref().map(|condition| &condition.value);
+        let is_about_descriptors = condition.is_some_and(Condition::is_about_descriptors);
+        check_kind(given, is_about_descriptors, problems);
         let share = given.share.as_ref().and_then(|share| parts(share, problems));
         let limits = given.limit.all();
         let (mut budgets, mut named) = (Vec::new(), Vec::new());
@@ -186,6 +190,8 @@ impl<'a> Reader<'a> {
             on_missing_key,
             cost: cost?,
             refund_if,
+            replaces: given.replaces.as_ref().map(At::all).unwrap_or_default(),
+            is_about_descriptors,
         })
     }
 
@@ -275,6 +281,29 @@ impl<'a> Reader<'a> {
                 problems.error(place, text);
             }
         }
+    }
+}
+
+/// Words that a rule about descriptors cannot mean, which have no connection and no response; and those of such a rule alone.
+fn check_kind(given: &RuleEntry, is_about_descriptors: bool, problems: &mut Problems<'_>) {
+    let of_requests = [
+        given.in_flight.as_ref().map(|word| ("in_flight", word.place)),
+        given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
+        given
+            .cost
+            .as_ref()
+            .filter(|cost| matches!(cost.value, Cost::Header(_)))
+            .map(|word| ("header", word.place)),
+    ];
+    for (word, place) in of_requests.into_iter().flatten().filter(|_| is_about_descriptors) {
+        let text = format!(
+            "{word:?} says nothing of descriptors, which have no header fields and no response: leave it out"
+        );
+        problems.error(place, text);
+    }
+    if let Some(replaces) = given.replaces.as_ref().filter(|_| !is_about_descriptors) {
+        let text = "\"replaces\" is about descriptors: write \"domain\" or \"descriptor\" under \"only_if\"";
+        problems.error(replaces.place, text);
     }
 }
 

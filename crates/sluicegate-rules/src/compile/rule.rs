@@ -15,6 +15,7 @@ use super::number;
 use super::own::KeyedPolicy;
 use super::tiers::TierSet;
 use crate::at::{At, Place};
+use crate::descriptor::Described;
 use crate::error::Problems;
 use crate::read::short;
 use crate::schema::{Cost, HeaderCost};
@@ -38,6 +39,10 @@ pub(super) struct Rule {
     pub refund_if: Vec<Statuses>,
     /// Its limit and key, written out.
     pub asks: String,
+    /// The names of the rules that it replaces.
+    pub replaces: Vec<At<String>>,
+    /// Whether it is about descriptors, whose hits its cost is multiplied by.
+    pub is_about_descriptors: bool,
 }
 
 /// The limiter or tiers that a rule spends from.
@@ -118,6 +123,7 @@ impl Rule {
             only_if,
             asks: mem::take(&mut self.asks),
             policies: self.names().map(str::to_owned).collect(),
+            replaces: Vec::new(),
         }
     }
 
@@ -131,6 +137,10 @@ impl Rule {
             limit = limit.on_missing_key(action);
         }
         limit = match self.cost.clone() {
+            Units::Fixed(cost) if self.is_about_descriptors => limit.cost(cost)?.cost_fn(move |request| {
+                let hits = Described::of(request).map_or(1, Described::hits);
+                cost.saturating_mul(hits)
+            }),
             Units::Fixed(cost) => limit.cost(cost)?,
             header @ Units::Header { least, missing, .. } => {
                 // Otherwise none of these requests would ever pass.

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::DescriptorEntries;
 use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry};
 use super::shapes::{Cost, Fields, Named, OneOrMany, said};
 use super::words;
-use crate::at::At;
+use crate::at::{At, Place};
 
 /// Rate limits of a service.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -214,6 +215,9 @@ pub(crate) struct RuleEntry {
     /// A name under `in_flight`: how many of these requests a key may have under way at once.
     #[serde(default, deserialize_with = "said")]
     pub in_flight: Option<At<String>>,
+    /// For descriptors of Envoy: a rule, or a list, that does not apply to a request of which one descriptor meets this rule.
+    #[serde(default, deserialize_with = "said")]
+    pub replaces: Option<At<OneOrMany>>,
     /// Responses after which the units are given back: `2xx`, `502`, or a list.
     #[serde(default, deserialize_with = "said")]
     pub refund_if: Option<At<OneOrMany>>,
@@ -246,6 +250,14 @@ pub(crate) struct Condition {
     /// tier, or one that is not listed, is in the default one.
     #[serde(default, deserialize_with = "said")]
     pub tier: Option<At<Named<At<OneOrMany>>>>,
+    /// The domain of a descriptor of Envoy's rate limit protocol, or a list. With it, or with `descriptor`, this is about descriptors, and
+    /// about no request.
+    #[serde(default, deserialize_with = "said")]
+    pub domain: Option<At<OneOrMany>>,
+    /// The entries that a descriptor must have, no more and no fewer, each with a value, a list of values, `prefix*` or `"*"`: as names in
+    /// any order, or as a list in the order of the proxy.
+    #[serde(default, deserialize_with = "said")]
+    pub descriptor: Option<At<DescriptorEntries>>,
     /// A condition that must not hold.
     #[serde(default, deserialize_with = "said")]
     pub not: Option<At<Box<Self>>>,
@@ -254,10 +266,27 @@ pub(crate) struct Condition {
 impl Condition {
     /// Whether it would hold for every request.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { path, method, host, header, query, client, tier, not } = self;
-        [path, method, host, client].iter().all(|list| list.is_none())
+        let Self { path, method, host, header, query, client, tier, domain, descriptor, not } = self;
+        [path, method, host, client, domain].iter().all(|list| list.is_none())
             && [header, query].iter().all(|fields| fields.is_none())
             && tier.is_none()
+            && descriptor.is_none()
             && not.is_none()
+    }
+
+    /// Whether it is about descriptors, and about no request.
+    pub(crate) fn is_about_descriptors(&self) -> bool {
+        self.domain.is_some() || self.descriptor.is_some()
+    }
+
+    /// The words that a condition about descriptors cannot have, and those of one about requests.
+    pub(crate) fn words_of_requests(&self) -> impl Iterator<Item = (&'static str, Place)> {
+        let Self { path, method, host, header, query, tier, .. } = self;
+        let lists = [("path", path), ("method", method), ("host", host)]
+            .map(|(word, list)| (word, list.as_ref().map(|list| list.place)));
+        let fields = [("header", header), ("query", query)]
+            .map(|(word, fields)| (word, fields.as_ref().map(|fields| fields.place)));
+        let tier = [("tier", tier.as_ref().map(|tier| tier.place))];
+        lists.into_iter().chain(fields).chain(tier).filter_map(|(word, place)| Some((word, place?)))
     }
 }

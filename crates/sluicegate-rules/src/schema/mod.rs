@@ -3,11 +3,13 @@
 //! Scalars are read as texts and understood later, by the code that reads them everywhere else: so all mistakes in values are
 //! told at once, and each in its place.
 
+mod descriptor;
 mod file;
 mod sections;
 mod shapes;
 mod words;
 
+pub(crate) use self::descriptor::DescriptorEntries;
 pub(crate) use self::file::{Condition, File, PolicyEntry, RuleEntry, Suspend, TiersEntry};
 pub(crate) use self::sections::{
     ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,

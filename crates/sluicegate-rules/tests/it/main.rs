@@ -4,6 +4,7 @@ mod agreement;
 mod by_name;
 mod catalogue;
 mod choice;
+mod descriptors;
 mod forms;
 mod limits;
 mod mistakes;

@@ -39,6 +39,7 @@ rules:
 /// A server under test.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
+    pub(crate) grpc: SocketAddr,
     pub(crate) clock: ManualClock,
     pub(crate) rules: Rules,
     client: Client,
@@ -75,12 +76,13 @@ impl Served {
         clock: ManualClock,
         settings: impl FnOnce(ServerBuilder) -> ServerBuilder,
     ) -> Self {
-        let builder = Server::builder(rules.clone()).http("127.0.0.1:0".parse().unwrap());
+        let free: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let builder = Server::builder(rules.clone()).http(free).grpc(free);
         let server = settings(builder).bind().await.unwrap();
-        let address = server.http_address();
+        let (address, grpc) = (server.http_address(), server.grpc_address().unwrap());
         let (stop, stopped) = oneshot::channel::<()>();
         let run = tokio::spawn(server.run(async move { _ = stopped.await }));
-        Self { address, clock, rules, client: Client::new(), stop: Some(stop), run }
+        Self { address, grpc, clock, rules, client: Client::new(), stop: Some(stop), run }
     }
 
     pub(crate) async fn start() -> Self {

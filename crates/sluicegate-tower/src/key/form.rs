@@ -38,7 +38,7 @@ impl KeyForm {
     }
 
     /// The text itself.
-    pub(super) fn text() -> Self {
+    pub fn text() -> Self {
         Self::new("text", "text", |text, _| Some(text.into()))
     }
 
@@ -49,7 +49,7 @@ impl KeyForm {
     }
 
     /// Several keys together, which no text names.
-    pub(super) fn several() -> Self {
+    pub fn several() -> Self {
         Self::new("several", "several parts, which only a request has together", |_, _| None)
     }
 

@@ -15,6 +15,7 @@ use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
 pub(super) use self::api_keys::ApiKeys;
 pub(super) use self::jwt::Verifier;
 use self::word::Word;
+use super::descriptor::DescriptorKey;
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
@@ -122,6 +123,7 @@ impl Keys {
         let mut wrong = |error: ConfigError| problems.error(word.place, error.problem());
         match (&*word.value, call(&word.value)) {
             ("everybody", _) => Some(Word::Everybody),
+            ("descriptor", _) => Some(Word::Descriptor(DescriptorKey::Whole)),
             ("peer", _) => Some(Word::Address(Arc::new(PeerIp::new()))),
             ("client", _) => Some(Word::Address(match &self.client {
                 Some(client) => Arc::new(client.clone()),
@@ -139,6 +141,9 @@ impl Keys {
                 let key = HeaderKey::new(name).map_err(&mut wrong).ok()?;
                 Some(Word::Header(name.parse().ok()?, key))
             }
+            (_, Some(("descriptor", entry))) if !entry.is_empty() => {
+                Some(Word::Descriptor(DescriptorKey::Entry(entry.to_owned())))
+            }
             (_, Some(("api_key", name))) => ApiKey::header(name).map_err(wrong).map(Word::Secret).ok(),
             (_, Some(("verified_before", inner))) => self.verified_before(word, inner, problems),
             (_, Some(("jwt", claim))) => match (&self.jwt, self.has_jwt) {
@@ -154,7 +159,7 @@ impl Keys {
             },
             _ => {
                 let mut text = format!(
-                    "{:?} is not a key: use client, peer, everybody, api_key, api_key(header), jwt(claim), header(name), verified_before(header(name))",
+                    "{:?} is not a key: use client, peer, everybody, api_key, api_key(header), jwt(claim), header(name), verified_before(header(name)), descriptor, descriptor(entry)",
                     short(&word.value)
                 );
                 if !names.is_empty() {
@@ -191,7 +196,8 @@ const NEEDS_JWT: &str = "this needs the section \"jwt\", which says how tokens a
 const NEEDS_API_KEYS: &str = "this needs the section \"api_keys\", which lists the keys that are known";
 
 /// Words that name a key.
-const WORDS: [&str; 7] = ["client", "peer", "everybody", "api_key", "jwt", "header", "verified_before"];
+const WORDS: [&str; 8] =
+    ["client", "peer", "everybody", "api_key", "jwt", "header", "verified_before", "descriptor"];
 
 /// The two parts of `word(argument)`.
 pub(super) fn call(text: &str) -> Option<(&str, &str)> {

@@ -8,6 +8,7 @@ use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{ApiKey, BearerJwt, HeaderKey, RequestView};
 
 use super::api_keys::ApiKeys;
+use crate::compile::descriptor::DescriptorKey;
 
 /// A word, understood.
 #[derive(Clone)]
@@ -24,6 +25,8 @@ pub(in crate::compile) enum Word {
     Listed(ApiKeys),
     /// A claim of a verified token.
     Claim(Arc<BearerJwt>, String),
+    /// A descriptor of Envoy's protocol, or an entry of it.
+    Descriptor(DescriptorKey),
 }
 
 impl Word {
@@ -37,6 +40,7 @@ impl Word {
             Self::VerifiedBefore(word) => Arc::new(word.extractor().verified_before()),
             Self::Listed(listed) => Arc::new(listed.clone()),
             Self::Claim(claim, _) => Arc::clone(claim) as _,
+            Self::Descriptor(key) => Arc::new(key.clone()),
         }
     }
 
@@ -53,6 +57,7 @@ impl Word {
             Self::VerifiedBefore(word) => word.name(request),
             Self::Listed(listed) => listed.name(request),
             Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
+            Self::Descriptor(key) => key.name(request),
         }
     }
 }

@@ -1,0 +1,214 @@
+//! Which descriptors of Envoy's protocol a rule is about, and the keys that are found in them.
+
+use std::fmt;
+
+use sluicegate_core::Key;
+use sluicegate_core::key::KeyKind;
+use sluicegate_tower::KeyExtractor;
+use sluicegate_tower::key::{Extraction, KeyForm, RequestView};
+
+use crate::at::At;
+use crate::descriptor::Described;
+use crate::error::Problems;
+use crate::read::short;
+use crate::schema::{Condition, DescriptorEntries};
+
+/// The domains and the entries that a descriptor must have.
+#[derive(Default)]
+pub(super) struct DescriptorPattern {
+    /// One of them; any if there is none.
+    domains: Vec<String>,
+    /// All of them, and no others; any if nothing is said of them.
+    pub entries: Option<EntriesPattern>,
+}
+
+/// The entries that a descriptor must have.
+#[derive(Default)]
+pub(super) struct EntriesPattern {
+    /// Each key with the values of which one must be there.
+    all: Vec<(String, Vec<Value>)>,
+    /// Whether their order counts.
+    is_in_order: bool,
+}
+
+/// The value of an entry: the parts between the `*` of the pattern, each of which stands for any text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Value(Vec<String>);
+
+/// The condition of a pattern that does not hold.
+pub(super) enum NotDescribed<'a> {
+    Domain(&'a str, &'a [String]),
+    Entries(Vec<&'a str>, &'a EntriesPattern),
+}
+
+/// Finds keys in descriptors.
+#[derive(Clone)]
+pub(super) enum DescriptorKey {
+    /// The domain with all entries.
+    Whole,
+    /// The value of the entry with this key.
+    Entry(String),
+}
+
+impl DescriptorPattern {
+    /// Nothing if the condition says nothing of descriptors.
+    pub(super) fn of(condition: &Condition, problems: &mut Problems<'_>) -> Option<Self> {
+        let domains = condition.domain.as_ref().map(At::all).unwrap_or_default();
+        let domains = domains.into_iter().map(|domain| domain.value).collect();
+        let entries = condition.descriptor.as_ref().map(|given| EntriesPattern::of(given, problems));
+        condition.is_about_descriptors().then_some(Self { domains, entries })
+    }
+
+    /// The first condition that does not hold.
+    pub(super) fn mismatch<'a>(&'a self, found: &'a Described) -> Option<NotDescribed<'a>> {
+        let domain = found.domain();
+        if !self.domains.is_empty() && !self.domains.iter().any(|known| known == domain) {
+            return Some(NotDescribed::Domain(domain, &self.domains));
+        }
+        let entries = self.entries.as_ref().filter(|entries| !entries.matches(found.entries()))?;
+        Some(NotDescribed::Entries(found.entries().iter().map(|(key, _)| &**key).collect(), entries))
+    }
+
+    /// Whether no descriptor can have the entries of both.
+    pub(super) fn is_apart_from(&self, other: &Self) -> bool {
+        let (Some(one), Some(two)) = (&self.entries, &other.entries) else { return false };
+        let keys = |pattern: &EntriesPattern| {
+            let mut keys: Vec<String> = pattern.all.iter().map(|(key, _)| key.clone()).collect();
+            keys.sort_unstable();
+            keys
+        };
+        keys(one) != keys(two)
+    }
+}
+
+impl EntriesPattern {
+    fn of(given: &At<DescriptorEntries>, problems: &mut Problems<'_>) -> Self {
+        let DescriptorEntries { entries, is_in_order } = &given.value;
+        if entries.is_empty() {
+            problems.error(given.place, "no entry is named here: write them as { remote_address: \"*\" }");
+        }
+        let mut all: Vec<(String, Vec<Value>)> = Vec::new();
+        for (key, values) in entries {
+            let texts = values.all();
+            if texts.is_empty() {
+                let text = "an empty list says nothing: write what is meant, or \"*\" for any value";
+                problems.error(values.place, text);
+            }
+            if !is_in_order && all.iter().any(|(known, _)| *known == key.value) {
+                let text = format!(
+                    "the entry {:?} is there twice: write a list of entries, in the order of the proxy",
+                    short(&key.value)
+                );
+                problems.error(key.place, text);
+            }
+            all.push((key.value.clone(), texts.iter().map(|text| Value::of(&text.value)).collect()));
+        }
+        Self { all, is_in_order: *is_in_order }
+    }
+
+    fn matches(&self, found: &[(String, String)]) -> bool {
+        let has = |(key, values): &(String, Vec<Value>), (found, value): &(String, String)| {
+            key == found && values.iter().any(|wanted| wanted.matches(value))
+        };
+        found.len() == self.all.len()
+            && match self.is_in_order {
+                true => self.all.iter().zip(found).all(|(wanted, entry)| has(wanted, entry)),
+                false => self.all.iter().all(|wanted| found.iter().any(|entry| has(wanted, entry))),
+            }
+    }
+
+    /// A key with values, one of which every descriptor that matches has. Nothing if no entry has values without `*`.
+    pub(super) fn exact(&self) -> Option<(&str, impl Iterator<Item = &str>)> {
+        let is_exact = |(_, values): &&(String, Vec<Value>)| values.iter().all(|value| value.0.len() == 1);
+        let (key, values) = self.all.iter().find(is_exact)?;
+        Some((key, values.iter().flat_map(|value| value.0.first()).map(String::as_str)))
+    }
+}
+
+impl Value {
+    fn of(text: &str) -> Self {
+        Self(text.split('*').map(str::to_owned).collect())
+    }
+
+    fn matches(&self, value: &str) -> bool {
+        let [first, rest @ ..] = &self.0[..] else { return false };
+        let [middle @ .., last] = rest else { return value == first };
+        let Some(mut left) = value.strip_prefix(&**first) else { return false };
+        // The first place of each part leaves the most for those after it.
+        for part in middle {
+            let Some(at) = left.find(&**part) else { return false };
+            left = &left[at + part.len()..];
+        }
+        left.ends_with(&**last)
+    }
+}
+
+impl KeyExtractor for DescriptorKey {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        let Some(described) = Described::of(request) else {
+            return Extraction::missing("the request is not a descriptor");
+        };
+        match self {
+            Self::Whole => {
+                let domain = Key::from(described.domain());
+                let entries = described.entries().iter();
+                Extraction::found(entries.fold(domain, |key, (name, value)| key.and(&**name).and(&**value)))
+            }
+            Self::Entry(name) => match described.value(name) {
+                Some(value) if !value.is_empty() => Extraction::found(value),
+                _ => Extraction::missing(format!("the descriptor has no entry {name}")),
+            },
+        }
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Name
+    }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        match self {
+            Self::Whole => vec![KeyForm::several()],
+            Self::Entry(_) => vec![KeyForm::text()],
+        }
+    }
+}
+
+impl DescriptorKey {
+    /// The text by which an operator calls the key of a descriptor.
+    pub(super) fn name(&self, request: RequestView<'_>) -> Option<String> {
+        let described = Described::of(request)?;
+        match self {
+            Self::Whole => {
+                let entries = described.entries().iter().map(|(key, value)| format!("{key}={value}"));
+                Some(entries.collect::<Vec<_>>().join(","))
+            }
+            Self::Entry(name) => described.value(name).map(str::to_owned),
+        }
+    }
+}
+
+impl fmt::Display for NotDescribed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Domain(domain, wanted) => {
+                write!(f, "domain is {}, the rule wants {}", short(domain), wanted.join(" or "))
+            }
+            // Values are not shown: they may be secrets.
+            Self::Entries(keys, wanted) => {
+                let keys: Vec<String> = keys.iter().map(|key| short(key).to_string()).collect();
+                write!(f, "descriptor with {} does not match {wanted}", keys.join(", "))
+            }
+        }
+    }
+}
+
+/// As a file has it.
+impl fmt::Display for EntriesPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entry = |(key, values): &(String, Vec<Value>)| {
+            let values: Vec<String> = values.iter().map(|value| value.0.join("*")).collect();
+            format!("{key}: {}", values.join(" or "))
+        };
+        write!(f, "{{ {} }}", self.all.iter().map(entry).collect::<Vec<_>>().join(", "))
+    }
+}

@@ -1,0 +1,121 @@
+//! Deciding the descriptors of a call, together or each by itself.
+
+use std::sync::Arc;
+
+use http::Request;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::limiter::{change_all, check_all};
+use sluicegate_core::store::{DecisionFuture, Mode, QuotaStatus};
+use sluicegate_core::{Policy, StoreError};
+use sluicegate_tower::limits::{Limits, Refused};
+use sluicegate_tower::rate_limit::Decided;
+use tonic::Status;
+
+use super::answer::Answer;
+use super::call::{Call, Hits};
+use crate::app::App;
+use crate::asks::{Asked, Asks};
+use crate::charge::Charge;
+
+/// A descriptor that meets rules, and what it asks of them.
+struct Asking {
+    /// The place of the descriptor in the call.
+    place: usize,
+    hits: Hits,
+    asks: Asks,
+}
+
+/// The descriptors that one call of the store decides.
+struct Group<'a>(Vec<&'a Asking>);
+
+/// Decides a call by the rules.
+pub(super) async fn decide(app: &App, limits: &Limits, call: Call) -> Result<Answer, Status> {
+    let (mut answer, mut asking) = (Answer::of(call.hits.len()), Vec::with_capacity(call.hits.len()));
+    for (place, (request, hits)) in call.descriptors.requests().zip(&call.hits).enumerate() {
+        match Asks::of(limits, (&request).into()) {
+            Ok(asks) => asking.push(Asking { place, hits: *hits, asks }),
+            Err(_) => {
+                if let Some(refused) = refused(limits, &request).await? {
+                    answer.refuse(place, refused);
+                }
+            }
+        }
+    }
+    let (refunds, spends): (Vec<&Asking>, Vec<&Asking>) = asking
+        .iter()
+        .filter(|asking| !asking.asks.is_empty())
+        .partition(|asking| asking.hits == Hits::Refund);
+    let groups = match app.charge {
+        // A rule has refused one of them, so that none may spend.
+        Charge::AllOrNone if answer.is_refused() => Vec::new(),
+        Charge::AllOrNone => vec![Group(spends)],
+        Charge::Each => spends.into_iter().map(|asking| Group(vec![asking])).collect(),
+    };
+    let refunds = refunds.into_iter().map(|asking| Group(vec![asking]));
+    // All are asked before the first answer is waited for.
+    let asked: Vec<_> =
+        groups.into_iter().chain(refunds).filter(|group| !group.0.is_empty()).map(Group::ask).collect();
+    for (group, decision) in asked {
+        let decided = Decided::new(decision.await.map_err(status)?, group.policies());
+        answer.add(decided, |status| group.place(status));
+    }
+    for Asking { hits, asks, .. } in &asking {
+        if *hits == Hits::Spend && !answer.is_refused() {
+            asks.check_shadows();
+        }
+    }
+    Ok(answer)
+}
+
+/// The refusal of a rule that asks no limit, as one under `deny`; nothing is spent.
+async fn refused(limits: &Limits, request: &Request<()>) -> Result<Option<Box<Refused>>, Status> {
+    let Err(refused) = limits.decide(request).await else { return Ok(None) };
+    match refused.refusal(request).status().is_server_error() {
+        true => {
+            tracing::error!(%refused, "a rule cannot be decided for a descriptor");
+            Err(Status::internal(refused.to_string()))
+        }
+        false => Ok(Some(refused)),
+    }
+}
+
+impl<'a> Group<'a> {
+    fn asked(&self) -> impl Iterator<Item = (&'a Asking, &'a Asked)> {
+        self.0.iter().flat_map(|asking| asking.asks.iter().map(|asked| (*asking, asked)))
+    }
+
+    /// Asks the store.
+    fn ask(self) -> (Self, DecisionFuture) {
+        let refunds = self.0.iter().all(|asking| asking.hits == Hits::Refund);
+        let decision = match refunds {
+            true => change_all(self.asked().map(|(_, asked)| asked.limiter.refund(&asked.key, asked.cost))),
+            false => check_all(self.asked().map(|(asking, asked)| {
+                let mode = if asking.hits == Hits::Look { Mode::Peek } else { Mode::Spend };
+                asked.limiter.check(&asked.key).cost(asked.cost).mode(mode)
+            })),
+        };
+        (self, decision)
+    }
+
+    fn policies(&self) -> Arc<[Arc<Policy>]> {
+        self.asked().map(|(_, asked)| asked.limiter.policy()).collect()
+    }
+
+    /// The descriptor that a status is about.
+    fn place(&self, status: &QuotaStatus) -> Option<usize> {
+        self.asked().nth(status.policy_index()).map(|(asking, _)| asking.place)
+    }
+}
+
+fn status(error: StoreError) -> Status {
+    match error.kind() {
+        StoreErrorKind::TooManyQuotas => Status::resource_exhausted(format!(
+            "the descriptors of the call meet too many quotas to be decided together: {error}"
+        )),
+        _ if error.may_succeed_later() => Status::unavailable(error.to_string()),
+        _ => {
+            tracing::error!(%error, "a call failed");
+            Status::internal(error.to_string())
+        }
+    }
+}
