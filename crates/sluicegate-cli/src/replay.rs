@@ -31,10 +31,10 @@ pub(crate) struct Arguments {
     /// Replay this rule only; may be given several times.
     #[arg(long, value_name = "RULE")]
     only: Vec<String>,
-    /// How many threads take lines apart, up to 256.
+    /// The number of threads that parse lines, up to 256.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// How many of the keys with the most rejections are listed.
+    /// The number of keys to list, those with the most rejections.
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
     /// List keys, and lines that are not understood, by number.

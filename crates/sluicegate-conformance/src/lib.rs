@@ -121,7 +121,7 @@ impl Conformance {
         }
     }
 
-    /// Several limiters on one request, and several quotas of one, by different algorithms: all spend, or none.
+    /// Several limiters on one request, and several quotas of one policy, by different algorithms: all spend, or none.
     ///
     /// # Panics
     /// When one of them spent although another refused.
@@ -140,7 +140,7 @@ impl Conformance {
         self.all_quotas_or_none().await;
     }
 
-    /// The same of two quotas of a policy, by all pairs of algorithms.
+    /// Two quotas of one policy, in all pairs of algorithms: both spend, or none.
     async fn all_quotas_or_none(&self) {
         let several = || ALGORITHMS.into_iter().filter(|algorithm| !algorithm.is_queue());
         let left = |decision: Decision| -> Vec<u64> {

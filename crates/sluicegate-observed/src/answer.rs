@@ -1,4 +1,4 @@
-//! A decision from the view of one of its policies: [`Answer`], in the words of metrics, pages and logs.
+//! A decision from the view of one of its policies: [`Answer`], with the words that metrics, pages and logs use.
 
 use sluicegate_core::store::Mode;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
@@ -6,7 +6,7 @@ use sluicegate_core::{Decision, Outcome};
 
 /// The result of a request from the view of one of its policies.
 ///
-/// A policy that had room says that it was allowed, also when another policy refused it.
+/// A policy with room for the request has the answer [`Allowed`](Self::Allowed), even if another policy refused the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Answer {
@@ -29,7 +29,7 @@ impl Answer {
     pub const ALL: [Self; 6] =
         [Self::Allowed, Self::Delayed, Self::Rejected, Self::Impossible, Self::Suspended, Self::Error];
 
-    /// The word for it: in labels of metrics, on pages, in logs.
+    /// The word for this answer in labels of metrics, on pages and in logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -47,14 +47,14 @@ impl Answer {
     }
 }
 
-/// An answer of a store, as one of the policies that were asked has it.
+/// The part of a store's answer that concerns one of the asked policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
     pub(super) answer: Answer,
     pub(super) by: DecidedBy,
     /// Units that were spent.
     pub(super) spent: u64,
-    /// Allowed, and less than a fifth is left.
+    /// Whether the request was allowed and left less than a fifth.
     pub(super) is_near: bool,
 }
 
@@ -89,7 +89,7 @@ impl Judgement {
         Self { answer: Answer::Allowed, by: decision.decided_by(), spent, is_near }
     }
 
-    /// The same request, of a key that is suspended.
+    /// Changes the answer to [`Answer::Suspended`], with nothing spent.
     pub(super) fn suspended(self) -> Self {
         Self { answer: Answer::Suspended, spent: 0, is_near: false, ..self }
     }

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 const MINUTE_US: u64 = 60_000_000;
 
-/// Each power of two is divided into as many buckets.
+/// The number of buckets per power of two.
 const EACH: usize = 8;
 
-/// From 8 ns, below which all are as fast, up to two minutes.
+/// Buckets from 8 ns, which includes everything faster, up to two minutes.
 const BUCKETS: usize = 35 * EACH;
 
-/// The durations of the last one to two minutes, in buckets of which each is an eighth wide at most.
+/// The durations of the last one to two minutes, in buckets that are an eighth wide at most.
 ///
-/// Two minutes are counted in turn, of which the older one is forgotten when a new one begins. Threads that meet at that moment may
-/// lose a few of thousands, so that no request waits for another one.
+/// Two minutes are kept: when a new one begins, the older one is cleared. Threads that meet at that moment may
+/// lose a few counts in thousands, so that no request waits for another one.
 pub(super) struct Durations {
     /// The number of the current minute.
     minute: AtomicU64,
@@ -34,7 +34,7 @@ impl Durations {
         minute[bucket(lasted)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The shortest time within which this part of the answers came, of a hundred.
+    /// The shortest time within which `part` of a hundred answers came.
     pub(super) fn percentile(&self, part: u64, now_us: u64) -> Option<Duration> {
         self.turn_to(now_us);
         let count = |bucket: usize| {
@@ -61,7 +61,7 @@ impl Durations {
             // Another thread has turned since this one looked at the clock.
             return now;
         }
-        // One of all threads that see it turns.
+        // Only one of the threads that see the new minute clears.
         if minute != before && self.minute.swap(minute, Ordering::Relaxed) != minute {
             clear(now);
             if minute != before + 1 {
@@ -84,7 +84,7 @@ fn bucket(lasted: Duration) -> usize {
     usize::try_from(eighths).map_or(BUCKETS - 1, |bucket| bucket.min(BUCKETS - 1))
 }
 
-/// Where a bucket ends.
+/// The upper bound of a bucket.
 fn end(bucket: usize) -> Duration {
     let (power, eighth) = (bucket / EACH, bucket % EACH);
     Duration::from_nanos((EACH as u64 + eighth as u64 + 1) << power)

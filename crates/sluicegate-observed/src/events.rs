@@ -1,4 +1,4 @@
-//! Events for whoever takes its time with them: [`Events`].
+//! A queue of events for consumers that take their time: [`Events`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ pub struct Events<T> {
 }
 
 impl<T> Events<T> {
-    /// The next one, when it has come; none when the store is gone.
+    /// Waits for the next event; `None` when the store is gone.
     ///
     /// # Cancel safety
-    /// Nothing is lost when it is dropped before it is ready.
+    /// No event is lost when the future is dropped before it is ready.
     pub async fn next(&mut self) -> Option<T> {
         self.queue.recv().await
     }
 
-    /// The next one, if it has come already.
+    /// The next event, if it has come already.
     pub fn try_next(&mut self) -> Option<T> {
         self.queue.try_recv().ok()
     }
 
-    /// How many did not fit.
+    /// The number of events that did not fit into the queue.
     pub fn dropped(&self) -> u64 {
         // Relaxed, here and below: numbers to look at.
         self.dropped.load(Ordering::Relaxed)

@@ -1,8 +1,8 @@
-//! The way of a call through an observed store: to the store within, and its answer into the counts.
+//! Forwards a call to the observed store, and counts its answer.
 //!
-//! Memory answers at once, and is counted before the answer is handed on: nothing is allocated, and no key is copied. An answer
-//! that comes later is counted by whoever waits for it, so its keys are copied, and one that nobody waits for any more is in no
-//! count. A call of several asks is one request for each of its policies, and one duration for the store.
+//! Memory answers at once, and its answer is counted before it is handed on: nothing is allocated, and no key is copied. A later
+//! answer is counted by the future that waits for it, which needs a copy of the keys; an answer that nobody waits for any more is
+//! not counted. A call of several asks is one request for each of its policies, and one duration for the store.
 //!
 //! No lock is held while the store within is called or a listener is told.
 
@@ -31,7 +31,7 @@ use super::told::Gauges;
 pub(super) struct Front {
     pub(super) within: Within<Watched>,
     pub(super) state: Arc<State>,
-    /// Whether its answers come later, mostly: then it is known how long each of them took. Of answers in memory one in 64 is
+    /// Whether most answers come later; each of them is timed. Of answers in memory one in 64 is
     /// timed, because two readings of a clock cost nearly as much as the decision.
     pub(super) is_far: bool,
     pub(super) gauges: Mutex<Gauges>,
@@ -41,7 +41,7 @@ pub(super) struct Front {
 #[derive(Clone)]
 pub(super) struct Watched {
     policy: Arc<Policy>,
-    /// None of a bucket that a suspension has beside its policy, which is nobody's limit.
+    /// `None` for the bucket of a suspension, which is not a limit of its own.
     meter: Option<Arc<Meter>>,
     mode: PolicyMode,
     /// The buckets that say which of its keys are suspended.
@@ -57,11 +57,11 @@ struct Asked<'a> {
     mode: Mode,
     /// The places of the asks that say whether the key is suspended, a bit each.
     peeks: u64,
-    /// Whether this is one of the few calls of which more is noted than counts.
+    /// Whether this is one of the few calls that are looked at more closely.
     is_looked_at: bool,
 }
 
-/// The same, until the answer comes.
+/// An [`Asked`] that owns its parts, kept until the answer comes.
 struct Awaited {
     watched: Watched,
     place: usize,
@@ -93,7 +93,7 @@ impl Wrap for Front {
         if let ([ask], false, false) = (asks, self.is_far, is_looked_at)
             && let Some((inner, watched)) = Within::<Watched>::opened(ask.policy())
         {
-            // Almost always it is one ask, and allowed: then a count is all there is to do.
+            // Almost every call is one ask that is allowed, and only needs a count.
             let answer = self.within.store().decide(&[ask.on(inner)]);
             let is_noted = self.state.listeners.is_empty() && watched.has_counted(ask.mode(), &answer);
             return if is_noted { answer } else { self.noted(asks, answer, None, false) };
@@ -257,13 +257,13 @@ impl Awaited {
 }
 
 impl Asked<'_> {
-    /// The same, until the answer comes.
+    /// A copy that owns its parts, to keep until the answer comes.
     fn awaited(&self) -> Awaited {
         let Self { watched, place, key, cost, mode, peeks, is_looked_at } = *self;
         Awaited { watched: watched.clone(), place, key: key.to_key(), cost, mode, peeks, is_looked_at }
     }
 
-    /// Counts what came of it.
+    /// Counts the result.
     #[inline]
     fn note(&self, state: &State, result: &Result<Decision, StoreError>, at_us: impl Fn(&Decision) -> u64) {
         let Watched { meter: Some(meter), mode, .. } = self.watched else { return };
@@ -288,7 +288,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Takes note of what is more than a count: of a request that was looked at by chance, that waits, or was refused.
+    /// Notes details of a request that was looked at by chance, waits, or was refused.
     #[inline(never)]
     fn note_more(&self, meter: &Meter, judgement: &Judgement, result: &Result<Decision, StoreError>) {
         if let (true, Ok(decision)) = (self.is_looked_at, result) {

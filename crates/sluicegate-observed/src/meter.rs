@@ -74,7 +74,7 @@ impl Meter {
     /// Counts the first request of a second.
     #[cold]
     fn begin_second_with(&self, judgement: &Judgement, is_shadow: bool) {
-        // By the clock of all policies: that of the store is another one.
+        // Uses the clock of all policies, which is not the store's.
         let now_us = self.clock.now_us();
         self.rates.turn(now_us, || Tally::of(&self.counts.sums()));
         self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, now_us);
@@ -94,7 +94,7 @@ impl Meter {
         self.request(&Judgement::permit(is_refused), false, self.clock.now_us());
     }
 
-    /// Tells the recorder what has grown, and the log of a minute that has ended.
+    /// Tells the recorder the counts that have grown, and logs a minute that has ended.
     pub(super) fn tell(&self) {
         self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, self.clock.now_us());
         self.tell_to(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
@@ -102,17 +102,17 @@ impl Meter {
 
     fn tell_to(&self, told: &mut Told<COUNTERS>) {
         let Sums(sums) = self.counts.sums();
-        // Of all policies that are one too many, there is nothing as long as there are none.
+        // The counts of policies beyond the bound are shown only once there are such policies.
         let is_used = sums.iter().any(|sum| *sum > 0);
         told.tell(&sums, |counter| is_used && is_shown(counter), |counter| series_of(&self.name, counter));
     }
 
-    /// How many keys were refused as suspended in the last minute.
+    /// The number of keys that were refused as suspended in the last minute.
     pub(super) fn suspended_seen(&self) -> usize {
         self.suspended.count(self.clock.now_us())
     }
 
-    /// Takes note of whose request was refused. It is called by whichever thread has the answer, often in the middle of a request.
+    /// Notes the key of a refused request. The thread that has the answer calls this, often in the middle of a request.
     pub(super) fn refused(&self, refusal: Refusal<'_>) {
         let Refusal { key, answer, retry_after } = refusal;
         self.offenders.refused(key, retry_after, answer == Answer::Suspended, self.rates.now_us());
@@ -128,7 +128,7 @@ impl Meter {
         );
     }
 
-    /// Takes note of a request that was looked at by chance: whose it was, and where its quotas stand.
+    /// Notes a request that was looked at by chance, with its key and the statuses of its quotas.
     pub(super) fn asked<'a>(&self, key: KeyRef<'_>, quotas: impl Iterator<Item = &'a QuotaStatus>) {
         self.offenders.asked(key, quotas, self.rates.now_us());
     }

@@ -1,7 +1,7 @@
-//! The part that each thread has for itself: the lane that it counts in ([`lane`]), and the chance by which a decision is looked at
+//! State of each thread: the lane that it counts in ([`lane`]), and the chance by which a decision is looked at
 //! ([`one_in_64`]).
 //!
-//! Both are read in every decision, so they are plain cells that need no set-up and no check whether they are still there.
+//! Every decision reads both, so they are plain cells that need no set-up and no check whether they still exist.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 /// Threads that have a lane of their own; all others share one.
 pub(super) const LANES: usize = 16;
 
-/// One decision in as many is looked at.
+/// One decision in this many is looked at.
 pub(super) const ONE_IN: usize = 64;
 
 thread_local! {
@@ -33,7 +33,7 @@ enum Lane {
 /// the lane, and the lock by which a lane changes its owner orders what both have written.
 struct Ticket;
 
-/// How many decisions go by until one is looked at.
+/// The number of decisions until the next one is looked at, and the state of the random numbers.
 #[derive(Clone, Copy)]
 struct Chance {
     left: u64,
@@ -75,7 +75,7 @@ impl Drop for Ticket {
     }
 }
 
-/// True one time in 64. By chance and not in turn, or of two clients that take turns one would never be looked at.
+/// True one time in 64, at random: with a fixed turn, one of two clients that alternate would never be looked at.
 #[inline]
 pub(super) fn one_in_64() -> bool {
     let Chance { left, random } = CHANCE.get();
@@ -89,7 +89,7 @@ pub(super) fn one_in_64() -> bool {
 #[cold]
 fn is_its_turn(mut random: u64) -> bool {
     if random == 0 {
-        // Of the first decisions of a thread each has the same chance, because there may not be many.
+        // Each of a thread's first decisions has the same chance, because the thread may not make many.
         random = RandomState::new().hash_one(0) | 1;
         let left = (random >> 32) % ONE_IN as u64;
         if left > 0 {

@@ -16,11 +16,11 @@ use super::told::series;
 use super::watched::Left;
 
 impl Observed {
-    /// Tells the recorder everything that it does not know yet: all counts, and what moves without a decision, such as tables,
-    /// waiting requests and [watched keys](Self::watch). To be called before metrics are rendered.
+    /// Tells the recorder everything that it does not know yet: all counts, and gauges that move without a decision, such as tables,
+    /// waiting requests and [watched keys](Self::watch). Call this before metrics are rendered.
     ///
     /// # Cancel safety
-    /// Dropped while watched keys are looked up, it has told counts, and no gauges.
+    /// If it is dropped while watched keys are looked up, it has told counts, and no gauges.
     pub async fn refresh(&self) {
         self.rebind();
         let left = self.0.state.watched.look(self.0.limiters()).await;
@@ -29,9 +29,9 @@ impl Observed {
         gauges.tell(self.of_store(&status).chain(self.of_policies(&status)).chain(left.iter().map(of_key)));
     }
 
-    /// Tells the counts to the recorder that is installed now, and binds what was bound before there was one. A recorder hears of
-    /// each count once, however often this is called. Decisions do it by themselves, once a second for each policy;
-    /// [`refresh`](Self::refresh) does it, too.
+    /// Tells the counts to the recorder that is installed now, also those from before it was installed. A recorder hears of
+    /// each count once, however often this is called. Decisions call it by themselves, once a second for each policy;
+    /// [`refresh`](Self::refresh) calls it, too.
     pub fn rebind(&self) {
         self.0.state.tell(&Store::status(&*self.0));
     }
@@ -55,7 +55,7 @@ impl Observed {
         all.into_iter().filter_map(move |(name, value)| Some((series(name, [("store", &*store)]), value?)))
     }
 
-    /// Of the policies that are open and have counts of their own, and of requests in flight.
+    /// The gauges of open policies with counts of their own, and of requests in flight.
     fn of_policies(&self, status: &StoreStatus) -> impl Iterator<Item = (Key, f64)> {
         let state = &self.0.state;
         let limiters = self.0.limiters().all();
@@ -77,12 +77,12 @@ impl Observed {
     }
 }
 
-/// How many different quotas of keys are in use under the policy of this name.
+/// The number of different quotas of keys in use under the policy of this name.
 pub(super) fn quotas_in_use(status: &StoreStatus, policy: &str) -> usize {
     status.quotas.iter().filter(|(name, _)| name == policy).map(|(_, quotas)| *quotas).max().unwrap_or(0)
 }
 
-/// The policy, and its quotas.
+/// The gauges that describe a policy and its quotas.
 fn about(policy: &Policy) -> Vec<(Key, f64)> {
     let of = ("policy", policy.name());
     let mut algorithms: Vec<String> = Vec::new();

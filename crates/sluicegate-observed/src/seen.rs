@@ -1,4 +1,4 @@
-//! How many different keys came lately: [`SeenLately`].
+//! Counts different keys of the last minute: [`SeenLately`].
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use sluicegate_core::key::KeyRef;
 
 const MINUTE_US: u64 = 60_000_000;
-/// The most keys that are remembered: what a page or an alert needs to know is whether there are many.
+/// The most keys that are remembered: a page or an alert only needs to know whether there are many.
 const MOST: usize = 1_024;
 
-/// The keys that came in the last minute, each by its digest, with when it came last.
+/// The digests of the keys that came in the last minute, with the time at which each came last.
 #[derive(Default)]
 pub(super) struct SeenLately(Mutex<HashMap<u64, u64>>);
 
@@ -25,7 +25,7 @@ impl SeenLately {
         }
     }
 
-    /// How many came in the last minute; not more than 1,024.
+    /// The number of keys that came in the last minute, at most 1,024.
     pub(super) fn count(&self, now_us: u64) -> usize {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         forget(&mut seen, now_us);

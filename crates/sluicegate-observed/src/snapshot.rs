@@ -14,9 +14,9 @@ use super::past::PastEvent;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// When it was taken.
+    /// The time of the snapshot.
     pub at: SystemTime,
-    /// For how long the store has been observed.
+    /// The time since the store was first observed.
     pub uptime: Duration,
     /// The stores.
     pub stores: Vec<StoreSnapshot>,
@@ -40,24 +40,24 @@ pub struct StoreSnapshot {
     pub opened: u64,
     /// Calls that it did not answer.
     pub errors: StoreErrors,
-    /// In how long 99 of 100 of its answers came in the last one to two minutes, at most an eighth too high; none if none was
-    /// timed.
+    /// The time within which 99 of 100 answers came in the last one to two minutes, at most an eighth too high; `None` if no answer
+    /// was timed.
     pub p99: Option<Duration>,
     /// Decisions that were made without it.
     pub fallback_decisions: u64,
-    /// How long a part of it was not asked, in all.
+    /// The total time in which a part of the store was not asked.
     pub in_fallback: Duration,
-    /// Keys with spending that it does not know of yet.
+    /// Keys with spending that the store does not know of yet.
     pub unsettled_keys: usize,
     /// Keys in debt in its table in memory, or in that of its fallback.
     pub keys: usize,
-    /// How many fit.
+    /// The number of keys that fit into the table.
     pub slots: usize,
     /// Keys that were forgotten before they were at rest, because there was no room.
     pub evictions: u64,
     /// Policies chosen by requests that were opened beyond the bound of their limit, because keys owe under all others.
     pub policies_kept_open: u64,
-    /// Events that did not fit into the queues of those who [take](super::Observed::events) them.
+    /// Events that did not fit into the queues of [`Observed::events`](super::Observed::events).
     pub events_dropped: u64,
 }
 
@@ -67,9 +67,9 @@ pub struct StoreSnapshot {
 pub enum StoreState {
     /// It decides.
     Ok,
-    /// A part of it is not asked: policies decide by what they say of an outage.
+    /// A part of it is not asked: policies decide by their [`OnOutage`](sluicegate_core::OnOutage).
     Fallback,
-    /// It gave no answer when it was last asked.
+    /// It did not answer the last call.
     Down,
 }
 
@@ -81,7 +81,7 @@ pub struct StoreErrors {
     pub timeout: u64,
     /// It could not be reached.
     pub unavailable: u64,
-    /// It answered something that is no answer.
+    /// Its reply was invalid.
     pub protocol: u64,
 }
 
@@ -91,7 +91,7 @@ pub struct StoreErrors {
 pub struct PolicySnapshot {
     /// The policy in force.
     pub policy: Arc<Policy>,
-    /// Decisions, by what came of them.
+    /// Decisions, by result.
     pub totals: Totals,
     /// Units that were spent and given back.
     pub units: Units,
@@ -109,7 +109,7 @@ pub struct PolicySnapshot {
     pub suspended_seen: usize,
     /// Different quotas that keys have [brought](sluicegate_core::RateLimiter::with_quotas) and that are in use in memory, of at most 65,535.
     pub key_quotas: usize,
-    /// Quotas of keys that were refused, because as many different ones were in use.
+    /// Quotas of keys that were refused because too many different ones were in use.
     pub key_quotas_refused: u64,
     /// The keys that were refused most in the last 5 to 10 minutes, the one with the most certain refusals first. All keys with
     /// more than one in 64 of the refusals are among them.
@@ -118,7 +118,7 @@ pub struct PolicySnapshot {
     pub askers: Vec<Asker>,
 }
 
-/// Decisions, by what came of them.
+/// Decisions, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
@@ -137,7 +137,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The counts since then.
+    /// The difference to the earlier counts.
     pub(super) fn since(&self, then: &Self) -> Self {
         Self {
             allowed: self.allowed.saturating_sub(then.allowed),
@@ -171,7 +171,7 @@ impl Add for Totals {
 pub struct Units {
     /// Spent by requests.
     pub spent: u64,
-    /// Given back: those that were asked back, of which as many count as were spent.
+    /// Given back, at most as many as were spent.
     pub refunded: u64,
     /// Charged after the fact.
     pub charged: u64,
@@ -201,6 +201,6 @@ pub struct Minute {
     pub allowed: u64,
     /// Refused.
     pub rejected: u64,
-    /// Of those that were allowed, the ones that left less than a fifth.
+    /// Allowed, and left less than a fifth.
     pub near: u64,
 }

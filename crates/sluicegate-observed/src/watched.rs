@@ -1,4 +1,4 @@
-//! Keys whose state is told from time to time, under names: [`WatchedKeys`].
+//! Keys whose state is reported from time to time, under names: [`WatchedKeys`].
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ const MOST: usize = 100;
 #[derive(Default)]
 pub(super) struct WatchedKeys(Mutex<Vec<WatchedKey>>);
 
-/// By the name of its policy: a limiter of one's own would keep the store alive, which keeps this.
+/// Names its policy instead of holding a limiter, which would keep the store alive, and the store holds this.
 #[derive(Clone)]
 struct WatchedKey {
     name: String,
@@ -23,7 +23,7 @@ struct WatchedKey {
     key: Key,
 }
 
-/// How much a watched key has left.
+/// The share of its quota that a watched key has left.
 pub(super) struct Left {
     pub(super) name: String,
     pub(super) policy: String,
@@ -48,7 +48,7 @@ impl WatchedKeys {
         Ok(())
     }
 
-    /// Where the keys stand whose policies are open, as far as the store says so.
+    /// Looks at the watched keys whose policies are open, as far as the store answers.
     pub(super) async fn look(&self, limiters: &Limiters) -> Vec<Left> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // All are asked before the first answer is waited for.

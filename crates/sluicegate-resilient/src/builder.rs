@@ -63,7 +63,7 @@ impl ResilientBuilder {
         }
     }
 
-    /// How many instances of the service share the store: on its own, each decides with that part of every quota,
+    /// Sets the number of instances of the service that share the store. On its own, each decides with its part of every quota,
     /// rounded up. Default: 1, with which a fleet that is cut off from its store admits the limit once per instance.
     ///
     /// Give the number of instances that run at the same time, those of a rolling deployment
@@ -74,32 +74,32 @@ impl ResilientBuilder {
         self
     }
 
-    /// Where the fallback keeps its state: a store of its own, on which no other limits are. Default: a new
+    /// Sets the store for the fallback's state, which no other limits use. Default: a new
     /// [`MemoryStore`] for 100,000 keys.
     ///
-    /// It is asked at each allowed request, to keep it warm: some tens of nanoseconds beside a
+    /// Each allowed request also asks the fallback, to keep it warm: some tens of nanoseconds beside a
     /// network round trip.
     pub fn fallback(mut self, memory: MemoryStore) -> Self {
         self.fallback = memory;
         self
     }
 
-    /// How long the store may take, for one that has no deadline of its own. Default: none, because the stores of this family
-    /// have one, and act on what they miss.
+    /// Sets the longest time that the store may take, for a store without a deadline of its own. Default: none, because the stores of
+    /// this family have deadlines.
     ///
-    /// A call that misses it is a failure for the breaker. The units that it asked for may have been spent.
+    /// A call that misses the deadline is a failure for the breaker. The units that it asked for may have been spent.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// When the store is left alone, and for how long. Default: [`BreakerSettings::new`].
+    /// Sets when the breaker leaves the store alone, and for how long. Default: [`BreakerSettings::new`].
     pub fn breaker(mut self, settings: BreakerSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// By what clock the breaker pauses. Default: [`SystemClock`].
+    /// Sets the clock of the breaker's pauses. Default: [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
@@ -115,7 +115,7 @@ impl ResilientBuilder {
         self.build_anywhere()
     }
 
-    /// The same around any store; the order is checked when a policy is opened.
+    /// As [`build`](Self::build), around any store: the order of stores is checked when a policy is opened.
     pub(super) fn build_anywhere(self) -> Result<Resilient, ConfigError> {
         let Self { store, replicas, fallback, deadline, settings, clock } = self;
         if replicas == 0 {

@@ -1,4 +1,4 @@
-//! The end of a process: what is owed to the store is paid first.
+//! Settles all debts to the store before the process ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Resilient, State};
 
-/// How long a store that is away is left alone before it is asked again.
+/// The pause before a store that is away is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Resilient {
     /// Charges the units admitted without the store to it, at the end of the process: after the last request
     /// was answered, and before the runtime ends.
     ///
-    /// It asks the store whatever the breaker says, up to ten times a second while the store is away, and ends when nothing is
-    /// owed, or when the time `within` is over. Charges and refunds that are under way are waited for. The store can be used
+    /// It ignores the breaker and asks the store up to ten times a second while the store is away. It ends when no debt is
+    /// left, or when the time `within` is over, and waits for charges and refunds that are under way. The store can be used
     /// afterwards, and closed again.
     ///
     /// ```
@@ -37,7 +37,7 @@ impl Resilient {
     /// ```
     ///
     /// # Errors
-    /// [`Unsettled`] when something is owed at the end. It is lost with the process: those keys may spend it once more.
+    /// [`Unsettled`] when debts are left at the end. They are lost with the process: their keys may spend the units once more.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its timer.
@@ -47,7 +47,7 @@ impl Resilient {
     /// still owed.
     pub async fn close(&self, within: Duration) -> Result<(), Unsettled> {
         let now = Instant::now();
-        // A time that is too long for the clock is as good as a day.
+        // A time that is too long for the clock is cut to a day.
         let until = now.checked_add(within).unwrap_or(now + Duration::from_secs(86_400));
         match self.0.0.settle_until(until).await {
             0 => Ok(()),
@@ -63,7 +63,7 @@ pub struct Unsettled {
 }
 
 impl Unsettled {
-    /// How many debts there are: one for each key and policy. Those whose charge was not answered are among them.
+    /// The number of debts: one for each key and policy. It includes debts whose charge was not answered.
     pub fn debts(&self) -> usize {
         self.debts
     }

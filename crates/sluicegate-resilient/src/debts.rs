@@ -1,10 +1,10 @@
 //! Units that the fallback admitted, to be debited when the store is back.
 //!
-//! Sums per key and policy, not a list of requests: memory is bounded by keys, and one charge
+//! Debts are sums per key and policy, not a list of requests: memory is bounded by keys, and one charge
 //! settles any number of requests. Units given back meanwhile are struck off. Debts beyond the
 //! bound on keys are forgotten, in favour of the client.
 //!
-//! Debts that are out to be charged follow replacements as those that lie here do: each goes on under the policy in force.
+//! When a policy is replaced, its debts go on under the new one, also those that are being charged.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,14 +14,14 @@ use sluicegate_core::key::Key;
 use sluicegate_core::store::{Inherit, PreparedPolicy};
 use smallvec::SmallVec;
 
-/// Keys whose debts are remembered. Of those beyond, what the fallback admitted stays uncounted.
+/// The most keys whose debts are remembered. Units that the fallback admits for further keys stay uncounted.
 const MOST_KEYS: usize = 65_536;
 
-/// The spends of each key that the store does not know of.
+/// The units that each key spent without the store's knowledge.
 #[derive(Default)]
 pub(super) struct Debts {
     books: Mutex<Books>,
-    /// How many keys there are, for those who only want to know whether there are any.
+    /// The number of keys, which tells without the lock whether there are debts.
     count: AtomicUsize,
 }
 
@@ -40,9 +40,9 @@ type Owed = SmallVec<[Debt; 1]>;
 pub(super) struct Debt {
     pub(super) policy: PreparedPolicy,
     pub(super) units: u64,
-    /// Those of the units that count suspensions of which the store was told.
+    /// The part of the units that counts suspensions which the store was told of already.
     alone: u64,
-    /// Where the store counts suspensions, and how many there were, if this is the rest of one.
+    /// If this is the rest of a suspension, the policy that counts suspensions, and their number.
     pub(super) counted: Option<(PreparedPolicy, u64)>,
 }
 
@@ -51,14 +51,14 @@ impl Debt {
         Self { policy, units, alone: 0, counted: None }
     }
 
-    /// Whether it is the rest of a suspension, which is told to the store in another way.
+    /// Whether this is the rest of a suspension, which the store is told in another way.
     pub(super) fn is_suspension(&self) -> bool {
         self.policy.policy().counts_suspensions_in().is_some()
     }
 }
 
-/// The debts of one key, of which the rest of a suspension has with it how often the key was suspended; but not what is owed alone,
-/// for that counts whatever the store says of this one.
+/// Pairs the rest of each suspension with the count of suspensions. Counts that are owed alone stay separate, because they apply
+/// whatever the store says of the suspension.
 fn paired(owed: Owed) -> Owed {
     let (mut rests, mut others): (Owed, Owed) = owed.into_iter().partition(Debt::is_suspension);
     for rest in &mut rests {
@@ -76,7 +76,7 @@ fn paired(owed: Owed) -> Owed {
 }
 
 impl Books {
-    /// The debt under the policy in force; none if that one has let everybody start afresh.
+    /// The debt under the policy in force; `None` if that policy has let all keys start afresh.
     fn in_force(&self, mut debt: Debt) -> Option<Debt> {
         for (old, new, how) in self.replaced.iter().flatten() {
             if debt.policy.is(old) {
@@ -101,7 +101,7 @@ impl Books {
         let owed = self.keys.entry(key).or_default();
         match owed.iter_mut().find(|other| other.policy.is(&debt.policy)) {
             Some(other) => {
-                // With the quotas that the key has brought last.
+                // The new policy has the latest quotas of the key.
                 other.policy = debt.policy;
                 other.units = other.units.saturating_add(debt.units);
                 other.alone = other.alone.saturating_add(debt.alone);
@@ -116,13 +116,13 @@ impl Debts {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many keys are in debt.
+    /// The number of keys in debt.
     pub(super) fn count(&self) -> usize {
         // Relaxed: a number to look at.
         self.count.load(Ordering::Relaxed)
     }
 
-    /// How many debts there are: a key has one for each policy.
+    /// The number of debts: a key has one for each policy.
     pub(super) fn owed(&self) -> usize {
         self.lock().keys.values().flatten().filter(|debt| debt.units > 0).count()
     }
@@ -133,7 +133,7 @@ impl Debts {
         self.count.store(books.keys.len(), Ordering::Relaxed);
     }
 
-    /// Suspensions of which the store was told, and which it has not counted. They were out: their policy may have been replaced.
+    /// Adds suspensions that the store was told of but has not counted. Their policy may have been replaced meanwhile.
     pub(super) fn add_count(&self, suspensions: &PreparedPolicy, key: Key, times: u64) {
         let mut books = self.lock();
         let debt = Debt { alone: times, ..Debt::new(suspensions.clone(), times) };
@@ -143,7 +143,7 @@ impl Debts {
         }
     }
 
-    /// Strikes off up to `units`: what was given back before it was debited.
+    /// Strikes off up to `units` that were given back before they were charged.
     pub(super) fn strike(&self, policy: &PreparedPolicy, key: &Key, units: u64) {
         if self.count() == 0 {
             return;
@@ -156,7 +156,7 @@ impl Debts {
         }
     }
 
-    /// Under another policy from now on, the one that replaces theirs; or forgotten, if that one starts everybody afresh.
+    /// Moves debts from a replaced policy to the new one; or forgets them, if the new one starts all keys afresh.
     pub(super) fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, how: Inherit) {
         let mut books = self.lock();
         if let Some(replaced) = &mut books.replaced {
@@ -176,7 +176,7 @@ impl Debts {
         }
     }
 
-    /// A debt that is out goes on under the policies in force, if any was replaced since `seen` of them were.
+    /// Moves debts that are being charged to the policies in force, if more than `seen` policies were replaced.
     pub(super) fn follow(&self, out: &mut Vec<(u64, (Key, Debt))>, seen: &mut usize) {
         let books = self.lock();
         let replaced = books.replaced.as_ref().map_or(0, Vec::len);
@@ -187,7 +187,7 @@ impl Debts {
         }
     }
 
-    /// Puts back what was taken out and not charged. None is out after that.
+    /// Puts back debts that were taken out and not charged, which ends the taking out. Returns their number.
     pub(super) fn put_back(&self, kept: impl IntoIterator<Item = (Key, Debt)>) -> usize {
         let (mut books, mut left) = (self.lock(), 0);
         for (key, debt) in kept {

@@ -110,7 +110,7 @@ impl Fallback {
         }
     }
 
-    /// Tells the fallback what the store has decided, so that it does not start from rest when it is needed.
+    /// Tells the fallback the store's decisions, so that it does not start from rest when it is needed.
     pub(super) fn keep_warm(&self, asks: &[Ask<'_>], decision: &Decision) {
         if !decision.is_allowed() {
             return;
@@ -139,8 +139,8 @@ impl Fallback {
         }
     }
 
-    /// Where the key stands under the share of a policy, if it has one and the fallback says so. A quota that it names for an outage
-    /// tells nothing of its own.
+    /// The status of the key under the policy's share, if it has one and the fallback answers. A share that the policy names for an
+    /// outage says nothing about the policy itself.
     pub(super) fn look<'a>(&self, ask: Ask<'a>) -> Option<Option<(&'a Policy, Decision)>> {
         let share = share(ask.policy()).filter(|_| ask.policy().policy().on_outage() == OnOutage::Local)?;
         let own = self.share_of(&ask, share);
@@ -148,8 +148,8 @@ impl Fallback {
         Some(look.and_then(Result::ok).map(|decision| (&**share.policy(), decision)))
     }
 
-    /// The share of the quotas that the key of an ask brings, made once: at least a unit of each. None where the policy names a quota
-    /// for an outage, which is for all keys.
+    /// The share of the quotas that an ask brings for its key, made once: at least a unit of each. `None` where the policy names a
+    /// quota for an outage, which is for all keys.
     fn share_of(&self, ask: &Ask<'_>, share: &PreparedPolicy) -> Option<Arc<OwnQuotas>> {
         let own = ask.own().filter(|_| ask.policy().policy().on_outage() == OnOutage::Local)?;
         let made = own.prepared(share, || {
@@ -164,11 +164,11 @@ impl Fallback {
                 .or_else(|_| whole.with_quotas(&whole.quotas().iter().map(a_unit).collect::<Vec<_>>()))?;
             Ok::<_, ConfigError>(OwnQuotas::new(Arc::new(share)))
         });
-        // What cannot be shared at all is decided whole.
+        // Quotas that cannot be shared at all are used whole.
         Some(made.unwrap_or_else(|_| Arc::new(OwnQuotas::new(Arc::clone(ask.numbers())))))
     }
 
-    /// Strikes off the debt what is given back of what the fallback has let pass, or may have.
+    /// Reduces the debt by units that are given back of a spend that the fallback admitted, or may have admitted.
     fn strike(&self, ask: &Ask<'_>) {
         if ask.mode().gives_back() && (is_its(ask) || ask.receipt().is_none()) {
             self.debts.strike(ask.policy(), &ask.key().to_key(), ask.cost());
@@ -176,7 +176,7 @@ impl Fallback {
     }
 }
 
-/// Whether it is about what the fallback let pass.
+/// Whether the ask is about a spend that the fallback admitted.
 pub(super) fn is_its(ask: &Ask<'_>) -> bool {
     ask.receipt().is_some_and(|receipt| receipt.decided_by() == DecidedBy::Fallback)
 }

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use super::breaker::{Breaker, Change, Pass};
 use super::settings::BreakerSettings;
 
-/// As many parts as a store may name: the bits of [`Store::parts`](sluicegate_core::Store::parts).
+/// The number of parts that a store may name: the bits of [`Store::parts`](sluicegate_core::Store::parts).
 const PARTS: usize = 64;
 
 /// A breaker for each part of a store.
@@ -31,7 +31,7 @@ pub(super) struct Parts {
     pub(super) listeners: Listeners,
 }
 
-/// Which parts are not asked, and since when there is one.
+/// The parts that are not asked, and since when there is one.
 #[derive(Clone, Copy, Default)]
 struct Outage {
     parts: u64,
@@ -39,9 +39,9 @@ struct Outage {
     before: Duration,
 }
 
-/// Leave to ask some parts of the store. Dropped without a result, it makes room for others.
+/// Permission to ask some parts of the store. Dropped without a result, it makes room for others.
 ///
-/// Leave holds a trial's place where a breaker is half open. So it must not be kept
+/// It holds a trial's place where a breaker is half open. So it must not be kept
 /// beyond the call: it is moved into the call's future, and dropped with it.
 pub(super) struct Leave {
     parts: Arc<Parts>,
@@ -50,10 +50,10 @@ pub(super) struct Leave {
 
 /// The visible state of all breakers.
 pub(super) struct PartsStatus {
-    /// That of the part that does worst.
+    /// The state of the worst part.
     pub(super) worst: BreakerState,
     pub(super) opened: u64,
-    /// How long at least one of them was not closed.
+    /// The time in which at least one breaker was not closed.
     pub(super) lasted: Duration,
 }
 
@@ -74,7 +74,7 @@ impl Parts {
         }
     }
 
-    /// Leave to ask those of these parts whose breakers give it, and the others, which are to be left alone.
+    /// Permission to ask the parts whose breakers allow it, and the bits of the other parts, which are to be left alone.
     pub(super) fn leave(self: &Arc<Self>, parts: u64) -> (Leave, u64) {
         let mut leave = Leave { parts: Arc::clone(self), passes: SmallVec::new() };
         let (now_us, mut away) = (self.clock.now_us(), 0);

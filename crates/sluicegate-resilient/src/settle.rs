@@ -94,8 +94,8 @@ impl State {
         self.within.decide(&asks.collect::<Vec<_>>())
     }
 
-    /// How many of the units the fallback still counts under each quota; the rest has become history during the outage:
-    /// of what the day still counts, the minute has forgotten most.
+    /// The units of the debt that the fallback still counts under each quota. The others have expired during the outage: a quota per
+    /// minute has forgotten most of what a quota per day still counts.
     pub(super) fn still_counts(&self, key: &Key, debt: &Debt) -> SmallVec<[u64; 2]> {
         let quotas = debt.policy.policy().quotas().iter();
         let look = Ask::new(&debt.policy, key.as_ref(), 1, Mode::Peek);
@@ -110,32 +110,32 @@ impl State {
     }
 }
 
-/// Whether the store knows nothing of a charge that failed so, and may be told of it later. A charge that was not answered in time is
-/// most likely charged; again and again would shut a key out.
+/// Whether a charge that failed with this error did not reach the store, and may be repeated later. A charge that was not answered
+/// in time has most likely been made; repeating it could shut a key out.
 pub(super) fn is_owed_on(error: &StoreError) -> bool {
     error.may_succeed_later() && error.kind() != StoreErrorKind::Timeout
 }
 
-/// How much of a quota is used: more than all of it, if more was charged.
+/// The used units of a quota: more than all of it, if more was charged.
 fn used(quota: &PolicyQuota, status: &QuotaStatus) -> u64 {
     let used = status.capacity().saturating_sub(status.remaining());
-    // The further it is to rest, the more was charged; not so where the past fades by itself.
+    // The longer the time to rest, the more was charged, except where spends fade by themselves.
     used.max(quota.rule().drains_in(micros(status.reset_after())).unwrap_or(0))
 }
 
-/// The one task that settles. However it ends, what it has not tried to charge is owed again, and another may begin.
+/// The one task that settles. However it ends, debts that it has not tried to charge are owed again, and another task may begin.
 pub(super) struct Settling {
     state: Arc<State>,
-    /// By the part of the store that it is owed to.
+    /// Each debt with the part of the store that it is owed to.
     owed: Vec<(u64, (Key, Debt))>,
     kept: Vec<(Key, Debt)>,
     charged: usize,
-    /// How many replacements they have followed.
+    /// The number of policy replacements that `owed` takes into account.
     followed: usize,
 }
 
 impl Settling {
-    /// Charges what is owed to the parts that are asked; with a time to end at, to all parts, for there is no later. Returns how
+    /// Charges the debts to all parts that are asked; with an end time, to all parts, because there is no later try. Returns how
     /// many debts were given up, because their charge was not answered.
     pub(super) async fn run(mut self, until: Option<Instant>) -> usize {
         let owed = self.state.fallback.debts.take();
@@ -185,8 +185,8 @@ impl Settling {
         self.state.within.parts(&[Ask::new(&debt.policy, key.as_ref(), 1, Mode::Charge)])
     }
 
-    /// As many of one part as one call may name: what another part's failure leaves open is not charged twice. A suspension is
-    /// told in a call of its own.
+    /// The next debts of one part, at most as many as one call may name. One part per call: another part's failure never makes a
+    /// charge uncertain that succeeded. A suspension has a call of its own.
     fn next(&mut self) -> Option<(u64, Vec<(Key, Debt)>)> {
         self.state.fallback.debts.follow(&mut self.owed, &mut self.followed);
         let (parts, (_, last)) = self.owed.last()?;

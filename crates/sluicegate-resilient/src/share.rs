@@ -1,8 +1,8 @@
 //! The share of a policy by which the fallback decides: [`Share`].
 //!
 //! A request that waits for a store which does not answer may be decided here long after it came, and its policy may have been
-//! replaced meanwhile. The old share's buckets are at rest by then, as their keys went on under the new one: decided by the old
-//! share, such a request would find a burst that is spent already. So it is decided by the share in force.
+//! replaced meanwhile. The old share's buckets are at rest by then, because their keys went on under the new share: decided by the
+//! old one, such a request would find a burst that is spent already. So it is decided by the share in force.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,20 +10,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate_core::store::{PreparedPolicy, WeakPolicy};
 
-/// A policy's share, opened on the fallback, if it decides by itself in an outage.
+/// A policy's share, opened on the fallback, if the policy is decided locally in an outage.
 pub(super) struct Share {
     own: Option<PreparedPolicy>,
-    /// How many policies it has come after.
+    /// The number of policies before this one.
     number: u64,
     terms: Arc<Terms>,
 }
 
-/// Common to a policy and all that replace it.
+/// State that a policy shares with all that replace it.
 #[derive(Default)]
 struct Terms {
-    /// The number of the one in force.
+    /// The number of the policy in force.
     newest: AtomicU64,
-    /// Its share. Weak, so that the handle of an old one keeps none open that was replaced since.
+    /// The share in force. Weak, so that an old handle does not keep a replaced share open.
     in_force: Mutex<Option<WeakPolicy>>,
 }
 
@@ -36,7 +36,7 @@ impl Share {
         }
     }
 
-    /// From now on it is in force, in the place of those before it.
+    /// Puts this share in force, in place of the earlier ones.
     pub(super) fn begin(&self) {
         let mut in_force = self.terms.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         *in_force = self.own.as_ref().map(PreparedPolicy::downgrade);

@@ -171,7 +171,7 @@ impl Split {
         }
     }
 
-    /// The asks of the fallback have passed: they are owed, and what was only to be reported is reported.
+    /// The fallback's asks have passed: notes their spends as owed, and decides its reports.
     fn report_mine(&self) -> Option<Piece> {
         let (asked, _) = self.mine.which(|ask| ask.mode().asks());
         self.state.fallback.note_spending(&asked, None);
@@ -182,7 +182,7 @@ impl Split {
         Some((self.state.decide_alone(&reports, unasked()).ok()?, places))
     }
 
-    /// Where the keys stand after what the fallback has spent is given back.
+    /// Gives back the units that the fallback has spent, and returns where its keys stand then.
     fn give_back(&self, decision: Decision, how: Mode) -> Option<Piece> {
         let (asks, places) = self.mine.which(|ask| ask.mode().asks());
         let receipts: SmallVec<[_; 4]> = (0..asks.len()).map(|ask| decision.receipt(ask)).collect();
@@ -212,12 +212,12 @@ impl Drop for Split {
 /// A decision about some of the asks, with their places.
 type Piece = (Decision, Places);
 
-/// No store was asked, and nobody sees this.
+/// A placeholder that is not shown: no store was asked.
 fn unasked() -> StoreError {
     StoreError::new(sluicegate_core::error::StoreErrorKind::NothingAsked)
 }
 
-/// The same decision, where each quota stands otherwise.
+/// The decision with the status of each quota changed.
 fn restated(decision: &Decision, how: impl Fn(QuotaStatus) -> QuotaStatus) -> Decision {
     judge(decision.at_us(), 0, decision.quotas().iter().copied().map(how)).by(decision.decided_by())
 }

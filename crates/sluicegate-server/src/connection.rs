@@ -24,7 +24,7 @@ use tower_service::Service as _;
 use crate::bounds::Bounds;
 use crate::tls::Tls;
 
-/// How long an idle connection may take to close gracefully.
+/// The longest time that an idle connection may take to close gracefully.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The interval of HTTP/2 pings.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::connection::{Terms, ended};
 use crate::error::{ServeError, ServeErrorKind};
 
-/// How long a listener pauses after it could not accept a connection.
+/// The pause of a listener after it could not accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound socket.

@@ -13,7 +13,8 @@ use crate::connection::ended;
 /// The interval between two looks at a store that has not answered yet.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// How long a server that starts waits for the first answer of its store: a store that connects would decide by its fallback before.
+/// The longest time that a starting server waits for its store's first answer. Without the wait, the fallback would decide
+/// while the store still connects.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 /// Whether the store has answered once, and the server is not shutting down.

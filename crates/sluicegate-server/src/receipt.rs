@@ -40,7 +40,7 @@ pub(crate) struct Receipts {
 #[derive(Debug)]
 pub(crate) struct ReceiptToken {
     pub(crate) text: String,
-    /// How long it is valid.
+    /// The time until the token expires.
     pub(crate) lifetime: Duration,
 }
 

@@ -197,7 +197,7 @@ pub mod fleet {
     pub use sluicegate_fleet::{DenyCache, Leased, Regional, Sharded, deny_cache, leased, regional, sharded};
 }
 
-/// How many requests of a key are under way at once.
+/// Limits on how many requests of a key are under way at once.
 ///
 /// A rate limits how often something begins; this limits how much of it goes on, for downloads, streams and long queries.
 /// It counts in one process: N instances let N times as many through.
@@ -225,7 +225,7 @@ pub mod in_flight {
     };
 }
 
-/// Whose bucket it is: keys, and the extractors that find them in requests.
+/// Keys, which say whose bucket a request spends from, and the extractors that find them in requests.
 ///
 /// | key | for |
 /// |---|---|

@@ -15,10 +15,10 @@ use super::source::Attribute;
 /// How arguments are extracted from a request, with the router's state in it.
 pub(super) type Extract<A> = Box<dyn FnOnce(Request) -> Extracting<A> + Send>;
 
-/// Where a handler that is asked puts its attribute.
+/// The slot in which a handler that is asked leaves its attribute.
 pub(super) type Asked = Arc<OnceLock<&'static Attribute>>;
 
-/// Tells who asks that this is the attribute; the response is for nobody.
+/// Answers the question with this attribute; nobody reads the response.
 pub(super) fn answer(asked: &Asked, attribute: &'static Attribute) -> Response {
     // The attribute answers once: code that wraps it does not change that.
     _ = asked.set(attribute);

@@ -16,7 +16,7 @@ pub struct Attribute {
     path: &'static str,
     place: &'static str,
     drafts: &'static [Draft],
-    /// Whether it was logged that a router has no store.
+    /// Whether the warning about a router without a store was logged.
     warned: AtomicBool,
 }
 
@@ -26,7 +26,7 @@ impl Attribute {
         Self { path, place, drafts, warned: AtomicBool::new(false) }
     }
 
-    /// Whether it is to be logged that a router has no store: once.
+    /// Whether to log that a router has no store: true once.
     pub(super) fn warns(&self) -> bool {
         // Relaxed: at worst two threads log.
         !self.warned.swap(true, Ordering::Relaxed)
@@ -52,7 +52,7 @@ impl Attribute {
     }
 }
 
-/// Where it is, for an operator.
+/// Names the handler and its place in the source, for an operator.
 impl fmt::Display for Attribute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` at {}", self.path, self.place)
@@ -116,15 +116,15 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Where the limit is kept.
+    /// The store that keeps the limit's state.
     pub fn store(&self) -> &Arc<dyn Store> {
         self.store
     }
 
-    /// The quota that a variable says, or the default if it is not set.
+    /// The quota in a variable, or the default if the variable is not set.
     ///
     /// # Errors
-    /// When there is neither, and when the text is no quota.
+    /// When there is neither a value nor a default, and when the text is not a quota.
     pub fn quota(&self, variable: &str, default: Option<&str>) -> Result<Quota, ConfigError> {
         match (self.value(variable), default) {
             (Some(text), _) => text.parse(),

@@ -110,7 +110,7 @@ impl RateLimitStore {
         })
     }
 
-    /// Where `quota = env("LOGIN_LIMIT")` looks for `LOGIN_LIMIT`. Default: the environment of the process. A variable is
+    /// Sets the lookup of variables for `quota = env("LOGIN_LIMIT")`. Default: the environment of the process. A variable is
     /// read when the handler's limit is made, and not again.
     pub fn variables(self, variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.variables = Arc::new(variables))

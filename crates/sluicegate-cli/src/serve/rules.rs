@@ -12,7 +12,7 @@ use sluicegate_rules::{Rules, RulesFile, Variables};
 
 use crate::replay::chain;
 
-/// Where the rules and the counts are.
+/// The rules file, and the store of its counts.
 #[derive(Args)]
 pub(crate) struct Source {
     /// The rules file. A change of it takes effect within a second.

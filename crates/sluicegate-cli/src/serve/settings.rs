@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     /// [default: the secret of callers].
     #[arg(long, value_name = "FILE", env = "SLUICEGATE_RECEIPT_SECRET_FILE", hide_env = true)]
     receipt_secret_file: Option<PathBuf>,
-    /// How long a receipt is valid, up to 1d.
+    /// The lifetime of a receipt, up to 1d.
     #[arg(long, value_name = "TIME", env = "SLUICEGATE_RECEIPT_LIFETIME", default_value = "15min", value_parser = time)]
     receipt_lifetime: Duration,
     /// The certificate chain of this server in PEM, to serve TLS. SIGHUP reads
@@ -62,7 +62,7 @@ pub(crate) struct Settings {
     /// HOSTNAME].
     #[arg(long, value_name = "NAME", env = "SLUICEGATE_INSTANCE")]
     instance: Option<String>,
-    /// How long a shutdown waits for open connections.
+    /// The longest wait of a shutdown for open connections.
     #[arg(long, value_name = "TIME", env = "SLUICEGATE_DRAIN", default_value = "10s", value_parser = time)]
     drain: Duration,
     /// Bytes of a request body.

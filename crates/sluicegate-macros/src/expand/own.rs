@@ -10,8 +10,8 @@ use syn::{Attribute, Ident, ReceiverKind, Type, parse_quote};
 
 use super::handler::Handler;
 
-/// Where the code stands decides how it is called: by its name inside, by `Self::__rate_limited_..`
-/// beside.
+/// The handler's own code: called by its name if it is inside of the function, and as `Self::__rate_limited_..` if it is
+/// beside the function.
 pub(super) struct Own {
     /// The values extracted from a request, in this order.
     pub(super) types: Vec<Type>,

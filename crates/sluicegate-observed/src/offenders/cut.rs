@@ -2,7 +2,7 @@
 
 use sluicegate_core::key::{Key, KeyKind, KeyRef};
 
-/// How much of a name is kept, in bytes.
+/// The bytes of a name that are kept.
 const NAME: usize = 64;
 
 /// A key, or the beginning of a long one.
@@ -16,7 +16,7 @@ pub(super) struct CutKey {
 }
 
 impl CutKey {
-    /// As much of this key as is kept.
+    /// Cuts a key to the bytes that are kept.
     pub(super) fn of(key: KeyRef<'_>) -> Self {
         let (begin, is_whole) = key.begin(NAME);
         let encoded = begin.as_bytes();
@@ -38,7 +38,7 @@ impl CutKey {
         self.is_whole.then(|| self.kept())
     }
 
-    /// The key as text, of which the end may be missing: nothing of a secret, nor of a key with a digest in it.
+    /// The key as text, perhaps without its end; `None` for a secret and for a key with a digest in it.
     pub(super) fn plain(&self) -> Option<String> {
         let plain = self.kept().in_clear()?;
         Some(if self.is_whole { plain } else { plain.trim_end_matches('…').to_owned() + "…" })

@@ -7,7 +7,7 @@ use sluicegate_core::key::KeyRef;
 use super::cut::CutKey;
 use super::sketch::{Counted, Sketch};
 
-/// How long a sketch counts before the other one takes over.
+/// The time that a sketch counts before the other one takes over, in microseconds.
 pub(super) const TURN_US: u64 = 5 * 60 * 1_000_000;
 
 /// Two sketches in turn: one counts, and the other one holds the five minutes before.
@@ -32,7 +32,7 @@ pub(super) struct Frequent {
 }
 
 impl InTurn {
-    /// Two empty ones, with room for this many keys each.
+    /// Two empty sketches, with room for this many keys each.
     pub(super) fn new(room: usize) -> Self {
         Self { turn: 0, now: Sketch::new(room), before: Sketch::new(room) }
     }

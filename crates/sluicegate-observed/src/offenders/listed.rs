@@ -13,30 +13,30 @@ use super::in_turn::Frequent;
 /// All that a key may spend at once.
 const WHOLE: u64 = 1_000;
 
-/// A key that was refused often: one of those with more than one in 64 of the refusals of its policy in the last 5 to 10
-/// minutes, all of which are listed, or one that may be.
+/// A key that was refused often. All keys with more than one in 64 of their policy's refusals in the last 5 to 10 minutes
+/// are listed, and some with fewer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Offender {
-    /// The key as it may be shown to those who run the service: in clear, or as its digest.
+    /// The key as it may be shown to operators: in clear, or as its digest.
     pub key: String,
     /// How it is shown.
     pub kind: OffenderKind,
-    /// The digest of the key, however it is shown: good within this process only, and the same as in its logs.
+    /// The digest of the key, whether it is shown or not: valid within this process only, and the same as in its logs.
     pub digest: String,
-    /// Names the key in [`Observed::listed_key`](super::super::Observed::listed_key) for as long as it is listed; it says nothing of
-    /// the key.
+    /// Names the key in [`Observed::listed_key`](super::super::Observed::listed_key) for as long as it is listed; it reveals nothing
+    /// about the key.
     pub reference: String,
-    /// How often it was refused, at most `error` too many.
+    /// The number of refusals, at most [`error`](Self::error) too high.
     pub rejected: u64,
-    /// How much the count may be too high.
+    /// The most by which [`rejected`](Self::rejected) may be too high.
     pub error: u64,
-    /// Which part of all refusals that is, 0 to 1.
+    /// The share of all refusals, 0 to 1.
     pub share: f64,
-    /// How long until it may pass again, as it was told when it was refused last; up to a second more, and zero if that is over
-    /// or no wait helps.
+    /// The wait until the key may pass again, as its last refusal said; up to a second too long, and zero if the wait is over
+    /// or none helps.
     pub retry_after: Duration,
-    /// Until when it is suspended, if it is, as it was told when it was refused last.
+    /// The end of the suspension, if the key is suspended, as its last refusal said.
     pub suspended_until: Option<SystemTime>,
 }
 
@@ -52,16 +52,16 @@ pub struct Asker {
     pub digest: String,
     /// As [`Offender::reference`].
     pub reference: String,
-    /// About how often it asked in the last 5 to 10 minutes.
+    /// The approximate number of its asks in the last 5 to 10 minutes.
     pub asked: u64,
-    /// How much that may be too high: by the keys that share its place, and by chance.
+    /// The most by which [`asked`](Self::asked) may be too high: by keys that share its place, and by chance.
     pub error: u64,
     /// The share of its burst that was left at the last look: 0 to 1, rounded down.
     pub remaining: f64,
 }
 
-/// A key as it may be shown to those who run the service: `203.0.113.9`, or `digest 3fb21c90` of what may be a secret. Of a long one
-/// the end is missing.
+/// A key as it may be shown to operators: `203.0.113.9`, or `digest 3fb21c90` of what may be a secret. A long key lacks its
+/// end.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -83,7 +83,7 @@ pub struct ShownKey {
 }
 
 impl ShownKey {
-    /// This key.
+    /// The shown form of a key.
     pub fn of(key: &Key) -> Self {
         Self::of_ref(key.as_ref())
     }

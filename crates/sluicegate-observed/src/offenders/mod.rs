@@ -1,4 +1,4 @@
-//! Which keys are refused most, and which ask most: [`Offenders`].
+//! The keys that are refused most, and those that ask most: [`Offenders`].
 
 mod cut;
 mod in_turn;
@@ -18,10 +18,10 @@ use self::in_turn::InTurn;
 use self::listed::Refused;
 pub use self::listed::{Asker, Offender, OffenderKind, ShownKey};
 
-/// How many keys are counted of those that are refused. With n of them, each key with more than one in n of the refusals is listed.
+/// The number of refused keys that are counted. With n of them, each key with more than one in n of the refusals is listed.
 const REFUSED: usize = 64;
 
-/// The same, of those that ask.
+/// The number of asking keys that are counted.
 const ASKING: usize = 12;
 
 /// One in this many asks is looked at to find the keys that ask most.
@@ -35,12 +35,12 @@ pub(super) struct Offenders {
 }
 
 impl Offenders {
-    /// No key yet.
+    /// An empty list.
     pub(super) fn new() -> Self {
         Self { refused: Mutex::new(InTurn::new(REFUSED)), asking: Mutex::new(InTurn::new(ASKING)) }
     }
 
-    /// A request with this key was refused: for that long, if a wait helps, and because it is suspended, if it is.
+    /// Counts a refused request with this key, with its wait, if one helps, and whether the key is suspended.
     pub(super) fn refused(
         &self,
         key: KeyRef<'_>,
@@ -52,8 +52,8 @@ impl Offenders {
         lock(&self.refused).count(key, Refused { until_us, is_suspended }.note(), now_us);
     }
 
-    /// A request with this key, one in [`SAMPLED`], was decided, and left its quotas so. One that another thread is in the way of
-    /// is left out, as most are.
+    /// Counts a request with this key, one in [`SAMPLED`], which left its quotas in these states. It is skipped if another thread
+    /// holds the lock.
     pub(super) fn asked<'a>(
         &self,
         key: KeyRef<'_>,
@@ -77,7 +77,7 @@ impl Offenders {
         keys.iter().map(Asker::new).collect()
     }
 
-    /// The key that is listed with this [reference](Offender::reference), while it is, unless it is too long to be kept whole.
+    /// The key that is listed with this [reference](Offender::reference), unless the key is too long to be kept whole.
     pub(super) fn find(&self, reference: &str) -> Option<Key> {
         let digest = listed::digest(reference)?;
         let of = |keys: &Mutex<InTurn>| lock(keys).find(digest).and_then(|key| key.whole());

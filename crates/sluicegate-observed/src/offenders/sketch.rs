@@ -1,4 +1,4 @@
-//! Which keys come most often, in the memory of a fixed number of them: [`Sketch`].
+//! The keys that come most often, in fixed memory: [`Sketch`].
 
 use sluicegate_core::key::KeyRef;
 
@@ -7,15 +7,15 @@ use super::cut::CutKey;
 /// Counts of the keys that come most often: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and
 /// top-k elements in data streams", 2005, algorithm of figure 1; a list in place of their sorted buckets).
 ///
-/// With room for k keys, of n that came: each key that came more than n / k times is in it; a count is never too low, and too
-/// high by at most its error; a key that is not in it came at most [`floor`](Self::floor) times. The counts add up to n.
+/// With room for k keys, after n came: each key that came more than n / k times is in the sketch; a count is never too low, and
+/// too high by at most its error; a key that is not in it came at most [`floor`](Self::floor) times. The counts add up to n.
 #[derive(Debug)]
 pub(super) struct Sketch {
     room: usize,
     /// No count is below this once there is no room left, and none before `next` is as low.
     least: u64,
     next: usize,
-    /// Apart from the rest, because each key that comes is looked for in these.
+    /// Apart from the rest, because the digests are searched for each key that comes.
     digests: Vec<u64>,
     counts: Vec<u64>,
     rest: Vec<Rest>,
@@ -40,7 +40,7 @@ pub(super) struct Counted<'a> {
 }
 
 impl Sketch {
-    /// An empty one, with room for this many keys. It takes its memory here, because a key comes in the middle of a request.
+    /// An empty sketch, with room for this many keys. It allocates here, because keys come in the middle of requests.
     pub(super) fn new(room: usize) -> Self {
         let (digests, counts) = (Vec::with_capacity(room), Vec::with_capacity(room));
         Self { room, least: 0, next: 0, digests, counts, rest: Vec::with_capacity(room) }
@@ -55,14 +55,14 @@ impl Sketch {
     }
 
     fn place(&self, digest: u64) -> Option<usize> {
-        // Some at once, without a branch for each: most keys of a flood are in none.
+        // Eight at once, without a branch for each, because most keys of a flood are not in the sketch.
         let mut eights = self.digests.chunks(8).enumerate();
         let (eight, digests) =
             eights.find(|(_, eight)| eight.iter().fold(false, |found, known| found | (*known == digest)))?;
         digests.iter().position(|known| *known == digest).map(|place| 8 * eight + place)
     }
 
-    /// Makes room for a key that may have come as often as the one that leaves.
+    /// Replaces one of the rarest keys by this one, which may have come as often.
     fn take_in(&mut self, digest: u64, key: KeyRef<'_>) -> usize {
         let rest = |error| Rest { error, note: 0, key: CutKey::of(key) };
         let place = self.counts.len();
@@ -96,12 +96,12 @@ impl Sketch {
         place
     }
 
-    /// How many keys came.
+    /// The number of times that keys came, in all.
     pub(super) fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How often a key came at most that is not in it.
+    /// The most often that a key which is not in the sketch came.
     pub(super) fn floor(&self) -> u64 {
         if self.counts.len() < self.room { 0 } else { self.counts.iter().copied().min().unwrap_or(0) }
     }

@@ -63,7 +63,7 @@ pub(super) fn is_on_the_way(error: &RedisError) -> bool {
     matches!(error.code(), Some("MOVED" | "ASK" | "TRYAGAIN"))
 }
 
-/// The same of an error as callers see it.
+/// Whether an error that callers see stems from a slot that the node does not have.
 pub(crate) fn is_of_moving_slot(error: &StoreError) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     source.is_some_and(is_on_the_way)

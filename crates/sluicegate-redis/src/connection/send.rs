@@ -1,4 +1,4 @@
-//! The way of one command: it is sent by the connection that is there, and what that learns about it is acted upon.
+//! Sends one command over the connection that is there, and acts on what the reply says about the connection.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::state::{Live, State};
 /// Timeouts in a row after which a connection is taken for dead, although the kernel still believes in it.
 const TIMEOUTS_IN_A_ROW: u32 = 3;
 
-/// How long a request waits for a slot that is on its way from one node of a cluster to another.
+/// The pause before a command is sent again whose slot is moving from one node of a cluster to another.
 const SLOT_PAUSE: Duration = Duration::from_millis(4);
 
-/// How a command names its script: by digest, or, if the server does not know that, by its text.
+/// How a command names its script: by digest, or by its text if the server does not know the digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptName {
     Digest,
@@ -25,8 +25,8 @@ pub(crate) enum ScriptName {
 }
 
 impl State {
-    /// Sends the command that calls a script, by digest, or by its text if the server does not know that; `part` is the
-    /// part of the slots that it is for.
+    /// Sends the command that calls a script, by digest, or by its text if the server does not know the digest; `part` is the
+    /// part of the slots that the command is for.
     ///
     /// - A server without the script answers `NOSCRIPT`, has done nothing, and is sent the text.
     /// - A node of a Cluster that does not have the slot (any more) has done nothing either: one
@@ -94,7 +94,7 @@ impl State {
     /// Acts on what a call learned about its connection.
     ///
     /// A timeout alone proves nothing: the server may be busy for a moment. Three without an answer
-    /// in between are a connection that is dead, or leads to a server that is. On a Cluster they
+    /// in between mean that the connection or its server is dead. On a Cluster they
     /// are counted per part of the slots, because the other nodes go on answering.
     fn note(&self, live: &Live, part: usize, remedy: Remedy) {
         let replace = match remedy {
@@ -103,7 +103,7 @@ impl State {
             Remedy::Replace if !self.is_cluster => true,
             Remedy::Count | Remedy::Replace => {
                 live.timeouts[part].fetch_add(1, Ordering::Relaxed);
-                // Together: a caller that leaves each part alone for a while would take seconds for three in one of them.
+                // Counted over all parts: a caller that leaves each part alone for a while would take seconds for three in one of them.
                 let open = live.timeouts.iter().map(|timeouts| timeouts.load(Ordering::Relaxed));
                 open.fold(0, u32::saturating_add) >= TIMEOUTS_IN_A_ROW
             }

@@ -91,14 +91,15 @@ impl RedisStoreBuilder {
     /// Redis cannot test guesses at the keys (addresses, user names) that are in it. With another
     /// secret, all counters start anew. Default: none.
     ///
-    /// Keys are hashed with or without it. Without it the hash has no secret: there are only four
+    /// Keys are hashed with or without a secret. Without one the hash protects little: there are only four
     /// billion IPv4 addresses, so a reader of Redis can try them all.
     pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = secret.as_ref().to_vec();
         self
     }
 
-    /// How long a decision may take. A decision that was sent may have spent although its answer came too late. Default: 50 ms.
+    /// Sets the longest time that a decision may take. Default: 50 ms. A decision that was sent may have spent although its answer
+    /// came too late.
     ///
     /// From 1 ms to 60 s. It covers all round trips of a decision, waiting for others to share a
     /// call included. It is the longest that an outage can add to a request, so choose it by what a
@@ -109,31 +110,31 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long after the store was made its decisions wait for the first connection: all for the same one, and none beyond that
-    /// moment. From then on a decision without a connection is made at once, as the policy's
+    /// Sets how long after the store was made its decisions wait for the first connection. They all wait until the same moment.
+    /// After it, a decision without a connection is made at once, as the policy's
     /// [`OnOutage`](sluicegate_core::OnOutage) says. Default: 1 s.
     ///
-    /// At most 60 s. Without this wait, whatever comes while a service starts would be decided as in an outage, although Redis is
-    /// well. With `Duration::ZERO` nothing waits, and neither does anything in a `Resilient` store, whose
+    /// At most 60 s. Without this wait, requests that come while a service starts would be decided as in an outage, although Redis
+    /// is well. With `Duration::ZERO` no decision waits, and neither does any in a `Resilient` store, whose
     /// fallback decides meanwhile.
     pub fn first_connection(mut self, within: Duration) -> Self {
         self.first_connection = within;
         self
     }
 
-    /// Where the time comes from. Default: the server's own `TIME`, so that the clocks of the instances do not matter;
-    /// another clock is for tests.
+    /// Sets the clock. Default: the server's own `TIME`, so that the clocks of the instances do not matter; another clock is
+    /// for tests.
     ///
     /// With another clock, all requests of a shared call carry the same time, and keys live a
-    /// minute longer in Redis than they have to, because the server expires them by its own.
+    /// minute longer in Redis than they have to, because the server expires them by its own clock.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Box::new(clock));
         self
     }
 
-    /// Lets peeks write nothing at all: for tools that look at the keys of services, perhaps by policies that are not in force.
-    /// Default: a peek by another policy than before is the moment from which a key is counted under that one, too, as it is for
-    /// any instance of a fleet that is rolled out.
+    /// Lets peeks write nothing at all, for tools that look at the keys of services, perhaps by policies that are not in force.
+    /// Default: a peek by another policy than before makes Redis count the key under that policy, too, from then on. Instances of
+    /// a fleet need this during a rollout.
     pub fn onlooker(mut self) -> Self {
         self.is_onlooker = true;
         self

@@ -18,12 +18,12 @@ const STEP: usize = 1_000;
 pub struct PolicyKeys {
     /// The name of the policy.
     pub policy: String,
-    /// How many keys it has.
+    /// The number of its keys.
     pub keys: u64,
-    /// Memory that they take: name, value and expiry.
+    /// The memory that the keys take, in bytes: names, values and expiries.
     pub bytes: u64,
-    /// How long the key that was not asked for longest has been idle, in whole seconds; `None` where the server evicts by frequency
-    /// and does not know it.
+    /// The longest time that one of the keys has been idle, in whole seconds; `None` where the server evicts by frequency
+    /// and does not track idle times.
     pub idle: Option<Duration>,
 }
 
@@ -68,7 +68,7 @@ async fn scan(
     }
 }
 
-/// How much memory a key takes, and for how long nobody has asked for it.
+/// The memory that a key takes, and the time since it was last used.
 async fn look(server: &Server, name: &str) -> Result<Option<(u64, Option<Duration>)>, StoreError> {
     let [mut memory, mut idle] = [redis::cmd("MEMORY"), redis::cmd("OBJECT")];
     memory.arg("USAGE").arg(name);

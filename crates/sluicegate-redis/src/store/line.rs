@@ -9,23 +9,24 @@ use tokio::time::Instant;
 use crate::connection::Supervised;
 
 /// The way from a store to Redis: everything that outlives a call. A call takes clones of what it needs, because the store may be
-/// dropped while it is under way.
+/// dropped while the call is under way.
 pub(super) struct Line {
     pub(super) connection: Supervised,
     pub(super) clock: Option<Box<dyn Clock>>,
-    /// How long a request may take.
+    /// The longest time that a request may take.
     pub(super) deadline: Duration,
-    /// Where the store was made, and its connections live.
+    /// The runtime in which the store was made, and in which its connections live.
     pub(super) runtime: Handle,
 }
 
 impl Line {
-    /// When a request that begins now has to be decided: while the store waits for its first connection, after that wait.
+    /// The time by which a request that begins now has to be decided. While the store waits for its first connection, the time
+    /// counts from the end of that wait.
     pub(super) fn deadline(&self) -> Instant {
         self.connection.state().starting().unwrap_or_else(Instant::now) + self.deadline
     }
 
-    /// The time of a clock that the store was given; none if the server's counts.
+    /// The time of the store's own clock, or `None` if the server's clock counts.
     pub(super) fn clock_us(&self) -> Option<u64> {
         self.clock.as_ref().map(|clock| clock.now_us())
     }

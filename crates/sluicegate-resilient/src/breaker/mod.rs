@@ -125,7 +125,7 @@ impl Breaker {
         }
     }
 
-    // Relaxed, here and below, but for `word`, which orders the times: counts order nothing else.
+    // Relaxed, here and below, except for `word`, which orders the times: counts order nothing else.
     fn load(&self) -> Word {
         // Acquire: a reader of the word sees the time that belongs to it.
         Word::unpack(self.word.load(Ordering::Acquire))
@@ -141,7 +141,7 @@ impl Breaker {
         self.load().state
     }
 
-    /// How long the store is left alone from now.
+    /// The rest of the pause in which the store is left alone.
     pub(super) fn pause(&self, now_us: u64) -> Duration {
         match self.load().state {
             BreakerState::Open => {
@@ -151,7 +151,7 @@ impl Breaker {
         }
     }
 
-    /// Leave to ask, or none. A pass has to come back by [`succeeded`](Self::succeeded), [`failed`](Self::failed) or
+    /// Permission to ask the store, or `None`. A pass has to come back by [`succeeded`](Self::succeeded), [`failed`](Self::failed) or
     /// [`left`](Self::left).
     pub(super) fn admit(&self, settings: &BreakerSettings, now_us: u64) -> Option<Pass> {
         loop {

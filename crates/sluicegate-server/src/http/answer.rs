@@ -24,7 +24,7 @@ pub(super) struct Answer {
     allowed: bool,
     /// The state of each quota that was checked. Empty if no limit applies. Hidden policies are left out.
     limits: Vec<Standing>,
-    /// Where the decision came from: `store`, `lease`, `cache`, `fallback`, `outage` or `off`; `none` if no limit applies.
+    /// The source of the decision: `store`, `lease`, `cache`, `fallback`, `outage` or `off`; `none` if no limit applies.
     decided_by: &'static str,
     /// A token to settle the spend or to give it back, once.
     #[serde(skip_serializing_if = "Option::is_none")]

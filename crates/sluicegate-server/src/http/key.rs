@@ -26,7 +26,7 @@ pub(super) enum JsonKey {
     Number(u64),
     /// Several parts.
     Parts(Vec<String>),
-    /// Of a stated form.
+    /// A key of a stated form.
     Form(KeyForms),
 }
 

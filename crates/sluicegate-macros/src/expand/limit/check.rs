@@ -1,8 +1,8 @@
 //! Checks a limit by building its policy.
 //!
 //! The core that builds policies at run time builds this one while compiling, so there is one set
-//! of rules and one set of messages. It says by data where in the text a mistake stands, and here
-//! that becomes a span.
+//! of rules and one set of messages. Its errors carry the position of a mistake in the text; this module turns the position
+//! into a span.
 
 use proc_macro2::Span;
 use sluicegate_core::error::ConfigErrorKind;
@@ -14,11 +14,11 @@ use super::quota::QuotaSource;
 use super::values::{MissingKey, at, on_exceeded, on_missing_key, read};
 use crate::expand::mistakes::Mistakes;
 
-/// A limit that has been found good.
+/// A limit that passed all checks.
 pub(super) struct Limit {
-    /// The one that is given; otherwise it is made from the path of the handler, which only the compiler knows.
+    /// The given name. Without one, the limit is named after the path of the handler, which only the compiler knows.
     pub(super) name: Option<LitStr>,
-    /// Where to report what is wrong with the name.
+    /// The span at which errors about the name are reported.
     pub(super) name_span: Span,
     pub(super) algorithm: LitStr,
     pub(super) quotas: Vec<QuotaSource>,

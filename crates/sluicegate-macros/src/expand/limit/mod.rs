@@ -3,9 +3,9 @@
 //! | file | does |
 //! |---|---|
 //! | `args` | reads the arguments of one attribute |
-//! | `quota`, `values`, `words` | kinds of arguments: where a quota comes from, words, and what was meant by others |
-//! | `check` | finds out whether a limit can be, by building its policy |
-//! | `draft` | writes the limit as what it is at run time |
+//! | `quota`, `values`, `words` | parse kinds of arguments: sources of quotas, words, and suggestions for unknown words |
+//! | `check` | checks a limit by building its policy |
+//! | `draft` | generates the code that makes the limit at run time |
 
 mod args;
 mod check;
@@ -31,10 +31,10 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Those of these arguments, and of the attributes below them.
+    /// Reads these arguments and the attributes below them.
     ///
     /// # Errors
-    /// For all mistakes in them and in the signature of the function, together.
+    /// Reports all mistakes in the attributes and in the function's signature together.
     pub(super) fn read(arguments: TokenStream, handler: &Handler) -> Result<Self> {
         let mut mistakes = Mistakes::default();
         mistakes.note(handler.check());

@@ -41,7 +41,7 @@ pub(super) trait Connection: Send + Sync + 'static {
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn Connection>, RedisError>> + Send>>;
 
-/// Where Redis is.
+/// The Redis to connect to.
 #[derive(Clone)]
 pub(crate) struct Target(Place);
 
@@ -80,10 +80,10 @@ impl Target {
         }
     }
 
-    /// How long it may take to connect. Sentinels are asked one after the other, and some may hang; of a cluster, one
-    /// node may.
+    /// The longest time that connecting may take. Sentinels are asked one after the other, and some may hang; in a cluster,
+    /// one node may.
     ///
-    /// The supervisor's bound. It is longer than the deadline of a request, because no request
+    /// The bound is the supervisor's. It is longer than the deadline of a request, because no request
     /// waits for it.
     pub(super) fn connects_within(&self) -> Duration {
         let seconds = match &self.0 {
@@ -98,8 +98,8 @@ impl Target {
 
     /// Makes a new connection. The caller bounds the time.
     ///
-    /// With RESP3 the client says when the peer has closed it, although nobody is using it: a server's `timeout`, a proxy.
-    /// A server without it is spoken to in RESP2; then the first request after that finds out, and fails.
+    /// With RESP3 the client reports when the peer closes an unused connection, for example after a server's or a proxy's `timeout`.
+    /// A server without RESP3 gets RESP2; then the first request after the close finds out, and fails.
     pub(super) async fn connect(&self, closed: Closed) -> Result<Arc<dyn Connection>, RedisError> {
         match self.connect_by(ProtocolVersion::RESP3, closed.clone()).await {
             Err(error) if knows_resp2_only(&error) => self.connect_by(ProtocolVersion::RESP2, closed).await,

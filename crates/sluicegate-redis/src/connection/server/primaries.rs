@@ -1,6 +1,6 @@
 //! Connections to each server that has keys: [`Server`].
 //!
-//! They are beside the store's own, for a look at all keys, and end with it.
+//! They are separate from the store's own connection. A look at all keys opens them, and they close at its end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::{Closed, Connection, Place, Target};
 use crate::connection::failure::store_error;
 
-/// How long a server may take to connect, and to answer one command.
+/// The longest time that a server may take to connect, and to answer one command.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection to one server.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Server(Arc<dyn Connection>);
 
 impl Server {
-    /// All that have keys: the primaries of a Cluster, and otherwise the one server.
+    /// Connects to all servers that have keys: the primaries of a Cluster, and otherwise the one server.
     ///
     /// # Errors
     /// When one of them cannot be reached within 5 s.

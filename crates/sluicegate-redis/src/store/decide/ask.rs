@@ -1,7 +1,7 @@
 //! One ask of one request, about one key in Redis: [`KeyAsk`].
 //!
-//! An ask borrows from its call, and a command goes on when the call has returned. So everything is
-//! copied here, once: the name, the costs and the receipt.
+//! An [`Ask`] borrows from its call, and a command outlives the call. So this ask owns its name, its costs and
+//! its receipt, each copied once.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct KeyAsk {
     pub(super) mode: Mode,
     /// One per quota.
     pub(super) costs: SmallVec<[u64; 2]>,
-    /// The spend that it is about, if that is known.
+    /// The spend that the ask is about, if it is known.
     pub(super) spent: Option<Spent>,
     /// Its place among the asks.
     pub(super) at: u8,
@@ -38,12 +38,12 @@ pub(super) struct KeyAsk {
 
 /// The message to a slot about a request that other slots decide, too.
 ///
-/// The default is that of a request in one slot.
+/// The default is for a request in one slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CrossSlot {
-    /// When its turn comes at the earliest, in microseconds; 0 if it does not wait.
+    /// The earliest time of its turn, in microseconds; 0 if it does not wait.
     pub(super) due_us: u64,
-    /// For how long what it spends here is marked as not decided, in microseconds.
+    /// The time for which units spent here are marked as not decided, in microseconds.
     pub(super) marked_us: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct CrossSlot {
 pub(super) struct Spent {
     pub(super) at_us: u64,
     pub(super) is_held: bool,
-    /// Per quota the units that took effect and were not given back since, and the trace; none where that is not kept.
+    /// For each quota, the units that were spent and not given back since, and the trace; empty if the receipt has no traces.
     pub(super) traces: SmallVec<[(u64, Trace); 1]>,
 }
 
@@ -113,18 +113,18 @@ impl KeyAsk {
         Self { name, tag_at, prepared, mode: Mode::Charge, costs, spent: None, at: 0, cross_slot: None }
     }
 
-    /// The same, asked otherwise.
+    /// This ask in another mode.
     pub(super) fn with_mode(&self, mode: Mode) -> Self {
         Self { mode, ..self.clone() }
     }
 
-    /// The same, for nothing.
+    /// This ask at no cost.
     pub(super) fn without_cost(mut self) -> Self {
         self.costs.fill(0);
         self
     }
 
-    /// The same, about what this receipt says.
+    /// This ask in another mode, about the spend of this receipt.
     pub(super) fn of(&self, mode: Mode, receipt: &Receipt) -> Self {
         let spent = Some(Spent::of(receipt, self.prepared.rules.len()));
         Self { mode, spent, ..self.clone() }
@@ -135,7 +135,7 @@ impl KeyAsk {
         &self.name
     }
 
-    /// Whether it is a lease of what that spend leaves.
+    /// Whether this is a lease of the units that `spend` leaves.
     pub(super) fn is_behind(&self, spend: &Self) -> bool {
         let is_same = self.name == spend.name && self.prepared.text == spend.prepared.text;
         is_same && self.mode == Mode::Lease && spend.mode == Mode::Spend
@@ -145,12 +145,12 @@ impl KeyAsk {
         &self.name[self.tag_at..]
     }
 
-    /// The hash slot of a Cluster that it lives in.
+    /// The hash slot of the key on a Cluster.
     pub(super) fn slot(&self) -> u16 {
         key::slot(self.tag().trim_matches(['{', '}']))
     }
 
-    /// Whether both are certain to live on the same node of a Cluster: their names have the same hash tag.
+    /// Whether both keys are certain to live on the same node of a Cluster: their names have the same hash tag.
     pub(super) fn lives_with(&self, other: &Self) -> bool {
         self.tag() == other.tag()
     }

@@ -2,17 +2,17 @@
 //!
 //! Half of what a decision costs Redis is reading a command and writing its reply. A request that
 //! finds the connection at rest is sent at once; one that comes while others are waiting for their
-//! answers goes with the next call, with up to fifteen others. They are decided one after the
-//! other, each for itself.
+//! answers goes with the next call, with up to fifteen others. The script decides them one after the
+//! other, independently.
 //!
-//! # Why it is made so
-//! - No timer: nobody waits for company. Under light load each request is a call of its own, and
+//! # Design
+//! - No timer: no request waits for others to come. Under light load each request is a call of its own, and
 //!   batches grow with the load.
-//! - At most 16 quotas a call: the server does nothing else meanwhile, so that a larger batch would
-//!   delay everyone.
+//! - At most 16 quotas a call: the server does nothing else meanwhile, so a larger batch would
+//!   delay all clients.
 //! - A request whose future was dropped before it was sent is left out; nothing of it was spent.
-//! - On a Cluster a call is for keys of one slot, so those of one slot share one. While that slot moves, a node that has some of
-//!   their keys and not the others refuses the call as a whole and has done nothing; each goes by itself then.
+//! - On a Cluster a call is for keys of one slot, so requests of one slot share a call. While the slot moves, a node that has only
+//!   some of the keys refuses the whole call and does nothing; each request is then sent by itself.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const MOST: usize = 16;
 /// Counts of calls that are under way on a Cluster, each for slots that are this far apart.
 const COUNTS: usize = 1_024;
 
-/// Where requests meet that come at the same time.
+/// Collects requests that come at the same time, so that they share a call.
 pub(super) struct Batches {
     shared: Arc<Shared>,
     queue: mpsc::UnboundedSender<Waiting>,
@@ -176,7 +176,7 @@ async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>
     }
 }
 
-/// The same error for another request.
+/// A copy of the error for another request of the call.
 fn again(error: &StoreError) -> StoreError {
     let source = std::error::Error::source(error).map(ToString::to_string);
     let kind = error.kind();

@@ -1,4 +1,4 @@
-//! Buckets as the script found them, and what the rules of the core make of that: [`Found`].
+//! Buckets as the script found them, and the statuses that the core's rules derive: [`Found`].
 
 use sluicegate_core::algorithm::{NEVER, Rule, SlidingLog, Slot, State};
 use sluicegate_core::store::{Balance, Judged, Mode, QuotaStatus, Trace};
@@ -13,11 +13,11 @@ pub(super) struct Found {
     pub(super) opens_us: u64,
     birth: u64,
     given: u64,
-    /// Of a lease from a bucket that drains, the latest end of an earlier one.
+    /// The latest end of an earlier lease, if this is a lease from a bucket that drains.
     pub(super) floor: Option<State>,
 }
 
-/// The units that a lease gets, which found its quotas so: the least that one of them has left.
+/// The units that a lease gets from quotas in this state: the least that one of the quotas has left.
 pub(super) fn units(lease: &KeyAsk, found: &[Found], now_us: u64) -> u64 {
     let left =
         lease.prepared.rules.iter().zip(found).map(|(rule, found)| rule.remaining(found.state, now_us));
@@ -26,8 +26,8 @@ pub(super) fn units(lease: &KeyAsk, found: &[Found], now_us: u64) -> u64 {
 
 /// The numbers of a sliding log that a status needs.
 ///
-/// A log itself stays in Redis, since it may have thousands of entries: three numbers of it are
-/// enough for every number of a status.
+/// The log itself stays in Redis, since it may have thousands of entries: these three numbers are
+/// enough for a status.
 #[derive(Clone, Copy, Default)]
 struct Log {
     newest_us: u64,
@@ -36,7 +36,7 @@ struct Log {
 }
 
 impl Found {
-    /// The bucket of which the script has said this, where a request asks for a cost.
+    /// The bucket with these numbers from the script, for a request that asks for a cost.
     pub(super) fn of(
         [till, a, b, opens_us, birth, given]: [u64; 6],
         mode: Mode,
@@ -57,7 +57,7 @@ impl Found {
         Self { state, log, opens_us, birth, given, floor: None }
     }
 
-    /// Where a quota stands after this was asked, and this many units were leased behind it; the script has done the same.
+    /// The status of a quota after this ask, with this many units leased behind it. The script has done the same.
     pub(super) fn after(
         &self,
         at: (u8, u8),

@@ -1,8 +1,8 @@
 //! Reads the script's reply as decisions.
 //!
-//! The short way's reply says how each bucket was found, and the rules of the core say what that
-//! comes to: the same functions as in memory, so that both homes report the same numbers. A reply
-//! that is not exactly of the expected form is a `Protocol` error, and nothing is guessed.
+//! The short reply says how each bucket was found. The rules of the core, which the memory store uses as well, derive the
+//! statuses, so both stores report the same numbers. A reply that is not exactly of the expected form is a
+//! `Protocol` error, and nothing is guessed.
 
 use redis::Value;
 use sluicegate_core::algorithm::State;
@@ -16,14 +16,14 @@ use super::found::{Found, units};
 
 /// The reply of the script: the time, and then its numbers for one request after the other.
 ///
-/// Read front to back by the requests of the call, in their order. After one that could not be
-/// read, those behind it cannot be read either, and get errors as well.
+/// The requests of the call read it front to back, in their order. If one cannot be read, all requests
+/// behind it get errors as well.
 pub(super) struct Reply {
     now_us: u64,
     numbers: std::vec::IntoIter<f64>,
 }
 
-/// Where the quotas of a request stand, and how their buckets were.
+/// The statuses of a request's quotas, and the states in which their buckets were found.
 #[derive(Default)]
 struct Told {
     quotas: SmallVec<[QuotaStatus; 4]>,
@@ -52,7 +52,7 @@ impl Reply {
     /// The decision of the next request, which asked this.
     ///
     /// # Errors
-    /// When it is not one for these asks.
+    /// When the reply does not fit these asks.
     pub(super) fn decision(&mut self, asks: &[KeyAsk]) -> Result<Decision, StoreError> {
         self.next_decision(asks).ok_or_else(not_ours)
     }

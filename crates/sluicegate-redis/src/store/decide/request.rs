@@ -1,4 +1,4 @@
-//! One call of the script: for one request, or for several that are decided each for itself.
+//! One call of the script: for one request, or for several that are decided independently.
 
 use sluicegate_core::{Decision, StoreError};
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ pub(super) type Answer = Result<Decision, StoreError>;
 /// The time of an injected clock is read when the request begins, not when it is sent; the server's
 /// time is read by the script.
 pub(super) struct Request {
-    /// Of keys that live together.
+    /// The asks, whose keys all live in one slot.
     pub(super) asks: Vec<KeyAsk>,
     /// The time of an injected clock.
     pub(super) time: Option<u64>,
@@ -27,7 +27,7 @@ impl Request {
         self.asks.iter().map(|ask| ask.prepared.rules.len()).sum()
     }
 
-    /// The slot of a Cluster that all of it lives in.
+    /// The hash slot of all its keys on a Cluster.
     pub(super) fn slot(&self) -> u16 {
         self.asks.first().map_or(0, KeyAsk::slot)
     }

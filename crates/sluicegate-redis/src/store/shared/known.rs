@@ -10,7 +10,7 @@ use sluicegate_core::store::{Event, Listener, Listeners};
 use super::command::{command, name, read};
 use crate::connection::{Probe, ScriptName};
 
-/// The value read last, by whichever call.
+/// The value of the latest reply to any call.
 pub(in crate::store) struct Known {
     there: Mutex<Arc<[u8]>>,
     listeners: Listeners,
@@ -29,13 +29,13 @@ impl Known {
         }
     }
 
-    /// The time of the server's clock, as nearly as is known since it last answered.
+    /// The time of the server's clock, estimated from its last answer.
     pub(super) fn now_us(&self) -> u64 {
         // Relaxed: one number, which orders nothing else.
         self.machine.now_us().saturating_add_signed(self.ahead_us.load(Ordering::Relaxed))
     }
 
-    /// Notes a reply, and tells it to the listeners; none if it is not one.
+    /// Stores a reply's bytes and tells them to the listeners; `None` if it is not a valid reply.
     pub(super) fn note(&self, reply: &Value) -> Option<Arc<[u8]>> {
         let (server_us, there) = read(reply)?;
         let ahead_us = i128::from(server_us) - i128::from(self.machine.now_us());
@@ -48,13 +48,13 @@ impl Known {
 
     /// Tells a listener what is known, and from now on what will be.
     pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
-        // Added first: what is read meanwhile is told then.
+        // Added first, so that a value that is read meanwhile is told as well.
         self.listeners.add(Arc::clone(&listener));
         let there = Arc::clone(&self.there.lock().unwrap_or_else(PoisonError::into_inner));
         listener.event(&Event::Shared(&there));
     }
 
-    /// Lets every new connection read them before it is used: an instance that starts, or that was cut off, has them at once.
+    /// Lets every new connection read the shared bytes before it is used, so that an instance that starts or was cut off has them at once.
     pub(super) fn read_by(self: &Arc<Self>, probe: &mut Probe, prefix: &str) {
         let known = Arc::clone(self);
         probe.step(command(ScriptName::Text, &name(prefix), None), move |reply| match known.note(reply) {

@@ -18,16 +18,16 @@ use self::known::Known;
 use super::key;
 use crate::connection::{Probe, State, part_of};
 
-/// How often they are read, so that every instance knows within five seconds what another one has written.
+/// The interval of reading, so that every instance knows within five seconds what another one has written.
 const EVERY: Duration = Duration::from_secs(4);
 
-/// How soon they are read again when that has failed.
+/// The pause after a failed read.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How long a call may take; no request waits for it.
+/// The longest time that a call may take; no request waits for it.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// The key where they are, and who reads it.
+/// The key of the shared bytes, and the task that reads it.
 pub(super) struct SharedKey {
     desk: Desk,
     runtime: Handle,
@@ -50,14 +50,14 @@ impl SharedKey {
         Self { desk, runtime, reader }
     }
 
-    /// What every new connection reads of them before it is used.
+    /// Adds a step to the probe: every new connection reads the shared bytes before it is used.
     pub(super) fn read_by(probe: &mut Probe, prefix: &str) -> Arc<Known> {
         let known = Arc::new(Known::new());
         known.read_by(probe, prefix);
         known
     }
 
-    /// The time of the server's clock, as nearly as is known since it last answered.
+    /// The time of the server's clock, estimated from its last answer.
     pub(super) fn now_us(&self) -> u64 {
         self.desk.known.now_us()
     }
