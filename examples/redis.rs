@@ -1,7 +1,7 @@
 //! From one process to a fleet: three instances of one service behind one limit, which they share through Redis.
 //!
 //! Needs a Redis: `REDIS_URL=redis://127.0.0.1:6379 cargo run --example redis --features redis`. `INSTANCES` says how many, on ports from
-//! `PORT` on; with `STORE=bare` there is no fallback for outages, and the service starts whether Redis is there or not.
+//! `PORT` on; with `STORE=bare` nothing is around the store, and the service starts whether Redis is there or not.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         tokio::spawn(async move { axum::serve(listener, app).await });
     }
     let then = if is_bare {
-        "all requests pass"
+        "the instance holds the limit by itself"
     } else {
         "each goes on with its share; /status of an instance says how long for"
     };
