@@ -18,8 +18,8 @@ use crate::respond::refusal::Unserved;
 
 /// [`Limits`](crate::limits::Limits) have decided that a request is let through.
 ///
-/// Dropping it gives nothing back. A caller that answers the request itself hands it the request's extensions and then the
-/// response, as the layer does; one that only asks has nothing more to do.
+/// Dropping it gives nothing back. A caller that answers the request itself passes the request's extensions to
+/// [`enter`](Self::enter) and the response to [`leave`](Self::leave), as the layer does; other callers have nothing more to do.
 #[derive(Debug)]
 #[must_use = "a response shows where the client stands, and may give back what the request has spent"]
 pub struct Admitted(Option<Box<Marked>>);
@@ -34,15 +34,15 @@ impl Admitted {
         self.0.as_ref()?.decided.as_ref()
     }
 
-    /// Shows handlers what was decided, in the extensions of their request, and tells layers further in that theirs is read
-    /// from the response.
+    /// Puts the decision into the extensions of the request, for handlers, and tells layers further in that their decision is
+    /// read from the response.
     pub fn enter(&mut self, extensions: &mut Extensions) {
         if let Some(marked) = &mut self.0 {
             marked.enter(extensions);
         }
     }
 
-    /// Gives back what is given back for such a response, and writes into it where the client stands.
+    /// Gives back the units that limits give back for this response, and writes the state of the client's quotas into it.
     pub fn leave<B>(self, response: Response<B>) -> Response<B> {
         match self.0 {
             Some(marked) => marked.leave(response),
@@ -61,14 +61,14 @@ pub(crate) struct Marked {
     pub(crate) decided: Option<Decided>,
     /// The asks of policies in shadow.
     pub(super) trials: Vec<Arc<Trial>>,
-    /// The spend of the request, if that may change while it is served.
+    /// The spend of the request, if it may change while the request is served.
     pub(crate) meter: Option<Meter>,
-    /// Whether a layer further out reads from the response what is decided here.
+    /// Whether a layer further out reads this decision from the response.
     is_read: bool,
 }
 
 impl Marked {
-    /// Of a request that was let through by these asks, whose policies are looked for if there is a decision.
+    /// The marks of a request that these asks let through. `policies` is called only if there is a decision.
     #[inline]
     pub(super) fn new(
         made: &Arc<Made>,
@@ -79,7 +79,7 @@ impl Marked {
     ) -> Box<Self> {
         let made = Arc::clone(made);
         let mut marked = Box::new(Self { made, asks, decided: None, trials, meter: None, is_read: false });
-        // A decision is large, and copied once: to where it stays.
+        // A decision is large, so it is copied only once, into its final place.
         if let Some(decision) = decision {
             let policies = policies(&marked.asks);
             marked.decided = Some(Decided { decision, policies });
@@ -92,7 +92,7 @@ impl Marked {
         marked
     }
 
-    /// Of a request that no limit has counted.
+    /// The marks of a request that no limit has counted.
     pub(super) fn of_nothing(made: &Arc<Made>) -> Self {
         Self {
             made: Arc::clone(made),
@@ -113,7 +113,7 @@ impl Marked {
             // A decision that a handler sees is an announcement, too.
             true => extensions.insert(decided.clone()).is_some() || extensions.get::<Announced>().is_some(),
             false => {
-                // The layer around this one will read nothing of it.
+                // The layer around this one will not read this decision.
                 let report = |outer| self.made.report_double(outer, decided);
                 let is_around = extensions.get::<Decided>().map(report).is_some();
                 extensions.insert(Announced).is_some() || is_around
@@ -123,7 +123,7 @@ impl Marked {
 
     pub(crate) fn leave<B>(mut self: Box<Self>, mut response: Response<B>) -> Response<B> {
         if was_refused(response.extensions()) {
-            // Nothing was let through, so there is nothing to charge for.
+            // The request was not served, so nothing is charged.
             self.give_back_all();
         } else if self.made.refunds {
             response = self.refund_by(response);
@@ -132,13 +132,13 @@ impl Marked {
         response
     }
 
-    // Cold, as others here, so that the way of most responses is short code that stays together.
+    // Cold, as others here, so that the code for most responses is short and stays together.
     #[cold]
     fn give_back_all(&mut self) {
         self.give_back(|_| true);
     }
 
-    /// Gives back what limits give back for such a response.
+    /// Gives back the units that limits give back for this response.
     #[cold]
     fn refund_by<B>(&mut self, response: Response<B>) -> Response<B> {
         let (head, body) = response.into_parts();
@@ -149,7 +149,7 @@ impl Marked {
         Response::from_parts(head, body)
     }
 
-    /// Marks the response with where the client stands.
+    /// Writes the state of the client's quotas into the response.
     fn mark<B>(mut self: Box<Self>, response: &mut Response<B>) {
         let Some(decided) = &mut self.decided else { return };
         if let Some(meter) = &self.meter {
@@ -158,12 +158,12 @@ impl Marked {
         if let Some(inner) = response.extensions_mut().remove::<Decided>() {
             return self.mark_with(inner, response);
         }
-        // A decision is large, so it is looked at where it is.
+        // A decision is large, so it is not moved.
         let shown = Shown::of(decided);
         let Made { settings, known, .. } = &*self.made;
         let prepared = || known.policy_line(&decided.policies);
         write(response.headers_mut(), &settings.style, shown, shown.wait, &prepared, Already::Theirs);
-        // An allocation, so only where it is read.
+        // This allocates, so only where somebody reads it.
         if (self.is_read || !decided.is_allowed())
             && settings.extensions
             && let Some(decided) = self.decided.take()
@@ -172,7 +172,7 @@ impl Marked {
         }
     }
 
-    /// Marks the response with where the client stands by all layers that have decided, this one and those further in.
+    /// Writes the state of the client's quotas in all layers that have decided, this one and those further in, into the response.
     #[cold]
     fn mark_with<B>(&mut self, inner: Decided, response: &mut Response<B>) {
         let Some(decided) = &self.decided else { return };
@@ -180,21 +180,21 @@ impl Marked {
         let merged = decided.merge(&inner);
         let shown = Shown::of(&merged);
         write(response.headers_mut(), &self.made.settings.style, shown, shown.wait, &|| None, Already::Both);
-        // A refusal by a layer further in is told in any case.
+        // A refusal by a layer further in is always left in the extensions.
         if self.is_read || !merged.is_allowed() {
-            // For layers further out: what all of them know together, or what was there before.
+            // For layers further out: the joined decision, or the one that was there before.
             let left = if self.made.settings.extensions { merged } else { inner };
             response.extensions_mut().insert(left);
         }
     }
 
-    /// Gives back what was spent of the limits that `is_given_back` says. The decision then says where that leaves the
-    /// keys, if that is known at once.
+    /// Gives back the units spent on the limits for which `is_given_back` is true. The decision then has the new state of the
+    /// keys, if the store answers at once.
     fn give_back(&mut self, is_given_back: impl Fn(usize) -> bool) {
         let asked = self.asks.iter().map(|asked| asked.limit);
         let limits: SmallVec<[usize; 4]> = asked.chain(self.trials.iter().map(|trial| trial.limit)).collect();
         let after = match (&self.meter, &mut self.decided) {
-            // Units that the handler has settled are those that there are to give back.
+            // The meter gives back the units that the handler has settled.
             (Some(meter), _) => {
                 meter.give_back(|index| is_given_back(limits[index]));
                 None
@@ -213,7 +213,7 @@ impl Marked {
     }
 }
 
-/// Whether a layer behind this one refused the request: the next one, as its decision says, or one behind it, for a
+/// Whether a layer behind this one refused the request. The next one says so in its decision; the others may refuse for a
 /// reason that is in no decision.
 fn was_refused(extensions: &Extensions) -> bool {
     extensions.get::<Decided>().is_some_and(|inner| !inner.is_allowed())

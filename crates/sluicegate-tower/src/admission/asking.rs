@@ -1,5 +1,5 @@
-//! From the asks of all limits that a request meets to their decision, and what follows from it: the request goes on, waits for
-//! its turn, or is refused.
+//! Collects the asks of all limits that a request meets, and has the store decide them: the request goes on, waits for its
+//! turn, or is refused.
 
 use std::mem;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ pub(super) struct Asking {
     trials: Vec<Arc<Trial>>,
 }
 
-/// What follows: the end, or a wait.
+/// The next state of a request: its end, or a wait.
 pub(super) enum Then {
     End(End),
-    /// In a box of its own, because it is large, and a request waits for its turn for longer.
+    /// Boxed apart from the turn, because it is large, and waits for a turn take longer.
     Decision(Box<DecisionFuture>),
     Turn(Turn),
 }
@@ -42,7 +42,7 @@ impl Asking {
         Self { asks, ..Self::default() }
     }
 
-    /// Takes note of what a limit asks, for which the request may be refused.
+    /// Adds the ask of a limit, or returns the refusal if the limit refuses the request.
     #[inline]
     pub(super) fn take(&mut self, limits: &Limits, Found { limit, finding }: Found) -> Option<Box<Refused>> {
         match finding {
@@ -79,7 +79,7 @@ impl Asking {
         self.deciding(limits, self.asks.decide(limits.plan(), None), place)
     }
 
-    /// On with the answer, if it is there.
+    /// Continues with the answer if it is there, or waits for it.
     pub(super) fn deciding(&mut self, limits: &Limits, deciding: DecisionFuture, place: &mut Place) -> Then {
         match deciding.now() {
             Ok(result) => self.decided(limits, result, place),
@@ -87,7 +87,7 @@ impl Asking {
         }
     }
 
-    /// On with the answer.
+    /// Continues with the answer.
     pub(super) fn decided(
         &mut self,
         limits: &Limits,
@@ -99,7 +99,7 @@ impl Asking {
             Err(error) => return refuse(limits, None, Stop::mistake(&error)),
         };
         if !decision.is_counted() {
-            // Nobody counted, so there are no numbers to show, and nothing was spent that could be given back.
+            // No store counted, so there are no numbers to show, and no units to give back.
             return match decision.is_allowed() {
                 true => Then::End(Ok(uncounted(limits))),
                 false => refuse(limits, None, Stop::Plain(RefusalReason::Outage)),
@@ -124,14 +124,14 @@ impl Asking {
         refuse(limits, self.first(), Stop::Plain(RefusalReason::QueueFull(delay)))
     }
 
-    /// The end of a request that is let through, at once or now that its turn has come. Policies are not tried out before: a client
-    /// that hangs up while it waits has spent nothing.
+    /// Lets the request through, at once or when its turn has come. Shadow policies are asked only now: a client that hangs up
+    /// while it waits spends nothing of them.
     pub(super) fn goes_on(&mut self, limits: &Limits, decision: Decision) -> End {
         self.try_out(limits);
         Ok(self.mark(limits, Some(decision)))
     }
 
-    /// On to the inner service. Limits that show nothing do not even hold on to what was decided.
+    /// The marks for the response, if any. Limits that show nothing do not keep the decision.
     fn mark(&mut self, limits: &Limits, decision: Option<Decision>) -> Option<Box<Marked>> {
         let made = &limits.0.made;
         let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
@@ -149,7 +149,7 @@ impl Asking {
     }
 }
 
-/// Not on; because of this limit, if it is one.
+/// Refuses the request, because of `limit` if a limit is the reason.
 fn refuse(limits: &Limits, limit: Option<usize>, stop: Stop) -> Then {
     Then::End(Err(refused(limits, limit, stop)))
 }

@@ -40,7 +40,7 @@ impl Asks {
         self.0.iter().map(|asked| asked.limiter(plan))
     }
 
-    /// Checks that they can be decided together: which limits meet may depend on the request.
+    /// Checks that the limiters can be decided together: which limits meet may depend on the request.
     ///
     /// # Errors
     /// When a policy is asked twice, or when there are too many quotas.
@@ -49,7 +49,7 @@ impl Asks {
         if self.0.len() < 2 { Ok(()) } else { check::of_request(self.limiters(plan)) }
     }
 
-    /// Decides all of them together, as their policies do or in this mode.
+    /// Decides all asks together, in this mode or else in the modes of their policies.
     #[inline]
     pub(crate) fn decide(&self, plan: &Plan, mode: Option<Mode>) -> DecisionFuture {
         check_all(
@@ -57,7 +57,7 @@ impl Asks {
         )
     }
 
-    /// The turn that follows from their decision, if there is one that comes as soon as all policies that wait would like it.
+    /// The turn of a delayed request, if it comes soon enough for all policies that wait; otherwise the decision.
     #[expect(clippy::result_large_err, reason = "the decision is handed back, not reported")]
     pub(crate) fn turn(&self, plan: &Plan, decision: Decision) -> Result<Turn, Decision> {
         let waits =
@@ -69,7 +69,7 @@ impl Asks {
         self.0.iter().map(|asked| (asked.limiter(plan).clone(), asked.key.clone(), asked.cost))
     }
 
-    /// Their policies as they are now, one per ask.
+    /// The current policies, one per ask.
     #[inline]
     pub(crate) fn policies(&self, made: &Made) -> Arc<[Arc<Policy>]> {
         made.known.policies(self.limiters(&made.plan))
@@ -80,8 +80,8 @@ impl Asks {
         Decided::new(decision, self.policies(made))
     }
 
-    /// Gives back what the asks in the places that `is_given_back` says have spent, and says where that leaves the keys if
-    /// that is known at once.
+    /// Gives back the spends of the asks for whose places `is_given_back` is true, and returns the new state of the keys if the
+    /// store answers at once.
     pub(crate) fn give_back(
         &self,
         made: &Made,
@@ -101,7 +101,7 @@ impl Asks {
                 None => refund(0),
             }
         });
-        // The store begins with it at once; nobody has to wait for its answer.
+        // The store starts at once; its answer need not be awaited.
         let decision = change_all(changes).now().ok()?.ok()?;
         Some(self.label(made, decision))
     }

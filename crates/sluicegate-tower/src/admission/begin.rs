@@ -1,8 +1,8 @@
-//! The beginning of a request's way: with the limits that a layer has at this moment, [`LimitsHandle`], or with those that the
+//! Starts the decision on a request: with the limits that a layer has at this moment, [`LimitsHandle`], or with those that the
 //! request has kept.
 //!
-//! Almost every request meets one plain limit whose key is at hand and whose store is in memory, and there its way ends as well: let
-//! through without a list and without a box. For all others it goes on in `way`.
+//! Fast path: one plain limit whose key is at hand and whose store is in memory, as for almost every request. It decides without
+//! allocating. All other requests continue in `way`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use crate::limits::finding::{Asked, Finding, Found};
 use crate::limits::pick::Which;
 use crate::limits::walk::{Next, Walk};
 
-/// The limits of a layer, to be looked at and to be swapped as a whole. Clones are about the same layer.
+/// The limits of a layer, to inspect them and to swap them as a whole. Clones refer to the same layer.
 ///
 /// A request keeps the limits that it began with to the end of its response: its turn, refunds and [`Meter`](crate::Meter)
-/// are theirs. Requests that begin after a swap meet the new limits, all of them at once.
+/// belong to them. Requests that begin after a swap meet the new limits, all of them at once.
 ///
-/// A policy that both have keeps its buckets, for these are the store's. Where quotas change,
-/// [`replace`](sluicegate_core::RateLimiter::replace) the policy, and that is all; a swap is for another set of limits,
-/// another order, or other conditions, keys and settings. How many requests wait and what was counted of policies in
-/// shadow goes on.
+/// A policy in both the old and the new limits keeps its buckets, because the store owns them. If only quotas change,
+/// [`replace`](sluicegate_core::RateLimiter::replace) the policy instead; a swap is for another set of limits,
+/// another order, or other conditions, keys and settings. The number of waiting requests and the counts of shadow policies
+/// carry over.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -54,11 +54,11 @@ pub struct LimitsHandle(Arc<Swapped>);
 
 struct Swapped {
     limits: ArcSwap<Limits>,
-    /// Whether requests may bring limits of an earlier time: others are not looked at for them.
+    /// Whether any request has kept limits; until then requests are not searched for them.
     is_kept: AtomicBool,
 }
 
-/// The limits that a request keeps until it comes to them, of one handle.
+/// The limits of one handle that a request keeps until it comes to them.
 #[derive(Clone)]
 pub(crate) struct Kept {
     of: LimitsHandle,
@@ -76,23 +76,23 @@ impl LimitsHandle {
         Limits::clone(&self.0.limits.load())
     }
 
-    /// Puts these limits in the place of those that are there, which are returned.
+    /// Replaces the limits, and returns the old ones.
     ///
-    /// New limits take over the queue's count and what was counted of shadow policies. Nothing is
-    /// checked here that [`build`](crate::limits::LimitsBuilder::build) has not checked already, so
+    /// New limits take over the queue's count and the counts of shadow policies.
+    /// [`build`](crate::limits::LimitsBuilder::build) has checked the new limits already, so
     /// a swap cannot fail.
     pub fn swap(&self, limits: Limits) -> Limits {
         Limits::clone(&self.0.limits.rcu(|before| limits.instead_of(before)))
     }
 
-    /// The end of a request's way, if it comes to it without waiting.
+    /// The result for a request that need not wait, or the wait.
     #[inline]
     pub(crate) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
         let current;
         let limits = match self.kept(request.extensions) {
             Some(kept) => kept,
             None => {
-                // For a moment: without counting who has them.
+                // Borrowed for a moment, without a reference count.
                 current = self.0.limits.load();
                 &**current
             }
@@ -102,12 +102,12 @@ impl LimitsHandle {
 
     /// The limits as they are now, for requests that come to them later.
     pub(crate) fn keep(&self) -> Kept {
-        // Relaxed: who sees the limits that are kept here has been given them behind this.
+        // Relaxed: a thread that sees the kept limits received them after this store.
         self.0.is_kept.store(true, Ordering::Relaxed);
         Kept { of: self.clone(), limits: self.current() }
     }
 
-    /// The limits that a request has kept, if it has any of this handle.
+    /// The limits of this handle that a request has kept, if any.
     #[inline]
     fn kept<'a>(&self, extensions: &'a Extensions) -> Option<&'a Limits> {
         if !self.0.is_kept.load(Ordering::Relaxed) {
@@ -119,7 +119,7 @@ impl LimitsHandle {
 }
 
 impl Limits {
-    /// The same with these limits.
+    /// Decides by these limits: the result if the request need not wait, or the wait.
     #[inline]
     pub(super) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
         let begun = self.begin_untold(request, place);
@@ -159,7 +159,7 @@ impl Limits {
         }
     }
 
-    /// Past the door and from limit to limit. Where one limit asks in the end, and its key is at hand, it is as if it were the only one.
+    /// Goes through the door and all limits. A request for which a single limit asks, with its key at hand, is decided as by one limit.
     #[inline(never)]
     fn begin_with_several(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
         let Made { plan, settings, .. } = &*self.0.made;
@@ -179,7 +179,7 @@ impl Limits {
         }
     }
 
-    /// Asks one limiter; `None` if the request goes on and nobody looks at the numbers.
+    /// Asks one limiter; `None` if the request goes on and its numbers are not shown.
     #[inline]
     fn ask(&self, limiter: &RateLimiter, asked: &Asked) -> Option<DecisionFuture> {
         let marks = self.0.made.marks;

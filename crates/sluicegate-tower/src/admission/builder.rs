@@ -1,4 +1,4 @@
-//! Putting [`Limits`] together.
+//! The builder of [`Limits`].
 
 use std::fmt;
 use std::future::Future;
@@ -49,9 +49,9 @@ impl LimitsBuilder {
     /// Checks that the limits can be decided together.
     ///
     /// # Errors
-    /// When the limits are on different stores; and of limits that apply to every request, when two have the same policy,
-    /// or when they have more than 16 quotas in all. Of a limit with tiers, the tier with the most quotas counts. Where
-    /// limits meet only for some requests, such a request is refused with 500, and the error is logged.
+    /// When the limits are on different stores; and among limits that apply to every request, when two have the same policy,
+    /// or when they have more than 16 quotas in all, where a limit with tiers counts with its largest tier. If
+    /// limits conflict only for some requests, such a request is refused with 500, and the error is logged.
     pub fn build(self) -> Result<Limits, ConfigError> {
         Ok(self.finish()?.0)
     }
@@ -124,7 +124,7 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// As [`exempt`](Self::exempt), where it has to be looked up: `holds` takes what it needs from the request and returns a
+    /// As [`exempt`](Self::exempt), for answers that have to be looked up: `holds` takes what it needs from the request and returns a
     /// future. It is asked if no `exempt` holds, before any [`deny`](Self::deny). The request takes a place in the
     /// [queue](Self::longest_queue) while it waits; if there is none, or the answer does not come in
     /// [time](Self::longest_lookup), the request is not exempt.
@@ -164,14 +164,14 @@ impl<R> LimitsBuilder<R> {
     ///
     /// A [`path_in`](crate::limits::path_in) errs towards denying here.
     ///
-    /// For a few known nuisances. It is no firewall: what is denied here has come through the
+    /// Use it for a few known nuisances. It is not a firewall: denied requests have passed the
     /// server's parser already.
     pub fn deny(self, holds: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.deny_with(move |request| holds(request).then_some(StatusCode::FORBIDDEN))
     }
 
-    /// As [`deny`](Self::deny), with the status that `status` says; `None` denies nothing. Of several, the first that says one
-    /// counts.
+    /// As [`deny`](Self::deny), with the status that `status` returns; `None` does not deny the request. If several are set, the
+    /// first status counts.
     ///
     /// ```
     /// use http::{Method, StatusCode};
@@ -191,9 +191,9 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Which header fields responses carry. Default: [`HeaderFields::AllOnRefusal`].
+    /// Sets the header fields of responses. Default: [`HeaderFields::AllOnRefusal`].
     ///
-    /// `Retry-After` of a refusal is not part of the choice: it is there whenever a wait helps.
+    /// This does not affect `Retry-After`: every refusal has it if a wait helps.
     pub fn headers(mut self, headers: HeaderFields) -> Self {
         self.settings.style.form = headers.form();
         self
@@ -205,25 +205,25 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Lets scripts of other origins read the fields: `Access-Control-Expose-Headers` lists those that are there,
-    /// besides what it lists already. Default: browsers keep them from such scripts.
+    /// Lets scripts of other origins read the fields: adds the fields of the response to `Access-Control-Expose-Headers`.
+    /// Default: browsers hide them from such scripts.
     pub fn expose_headers(mut self) -> Self {
         self.settings.style.exposes = HeaderFields::names();
         self
     }
 
-    /// Tells refused clients to come back up to this much later than they have to, at random and in whole seconds: those
-    /// that were refused together do not come back together. `Retry-After` and the body carry the longer wait, and it is
-    /// never shorter than the true one, which `t` of the field `RateLimit` still is. Default: nothing is added.
+    /// Tells refused clients to come back up to this much later than they have to, at random and in whole seconds, so that clients
+    /// that were refused together do not come back together. `Retry-After` and the body carry the longer wait, which is
+    /// never shorter than the true one; `t` of the field `RateLimit` stays the true one. Default: nothing is added.
     ///
-    /// Where layers stack, it is for what this one refuses.
+    /// Where layers stack, it applies to refusals of this layer.
     pub fn spread_retry_after(mut self, longest: Duration) -> Self {
         self.settings.spread = Some(spread::up_to(longest));
         self
     }
 
-    /// As [`spread_retry_after`](Self::spread_retry_after), by as much as `extra` says, rounded up to whole seconds: for
-    /// tests, and for a randomness of your own.
+    /// As [`spread_retry_after`](Self::spread_retry_after), with the addition that `extra` returns, rounded up to whole seconds: for
+    /// tests, and for your own source of randomness.
     ///
     /// ```
     /// use std::time::Duration;
@@ -240,7 +240,7 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Repeats the number of `Retry-After` in another field, for clients that read it there: `x-ratelimit-retry-after`, or
+    /// Repeats the number of `Retry-After` in another field, for clients that expect it there: `x-ratelimit-retry-after`, or
     /// tower_governor's `x-ratelimit-after`. Default: it is not repeated.
     ///
     /// ```
@@ -258,23 +258,23 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Marks refusals with `X-Envoy-RateLimited`, so that an Envoy in front does not try again. Default: it is not said.
+    /// Marks refusals with `X-Envoy-RateLimited`, so that an Envoy in front does not try again. Default: there is no such field.
     pub fn tell_envoy(mut self) -> Self {
         self.settings.style.tells_envoy = true;
         self
     }
 
-    /// How many requests may wait at once, in all services of this layer together: for a key or a tier that has to be
-    /// looked up, and for their turn. A request that comes when this many wait is refused with 503 at once, and what it
-    /// has spent is given back. Default: 10,000.
+    /// Sets the number of requests that may wait at once, in all services of this layer together: for a key or a tier that has to
+    /// be looked up, and for their turn. A request that comes when this many wait is refused with 503 at once, and its units
+    /// are given back. Default: 10,000.
     ///
     /// A waiting request keeps its head, its body and its connection, but not the readiness of the service inside: that
     /// is polled once the turn has come, and until it is ready the request keeps its place.
     ///
     /// # Clients that have left
     /// A server drops the request of a client that has left, and its place is free. Over HTTP/1, hyper does not notice
-    /// that a client has left as long as it has bytes of a next request: a client that pipelines two requests and hangs
-    /// up keeps one place for each of its connections until the turn has come. So bound how many places one client
+    /// that a client has left while bytes of a next request are unread: a client that pipelines two requests and hangs
+    /// up keeps one place for each of its connections until the turn has come. So bound the places that one client
     /// takes, with an [`InFlightLayer`](crate::in_flight::InFlightLayer) of a few permits around this layer and with the longest
     /// wait of the policy, or put a proxy in front that does not pipeline. Over HTTP/2, a stream that is reset is noticed
     /// at once.
@@ -283,9 +283,9 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// How long a request may wait for each key, tier and exemption that has to be looked up, as with
+    /// Sets how long a request may wait for each key, tier and exemption that has to be looked up, as with
     /// [`Extraction::pending`](crate::key::Extraction::pending) and [`Limit::tiered_async`](crate::Limit::tiered_async). After
-    /// that it is refused with 503 and has spent nothing; where its policy is only tried out, it goes on without.
+    /// that it is refused with 503 and has spent nothing; if its policy is in shadow, the request goes on without the policy.
     /// Default: 5 s.
     pub fn longest_lookup(mut self, longest: Duration) -> Self {
         self.waits.longest_lookup = longest;
@@ -293,21 +293,21 @@ impl<R> LimitsBuilder<R> {
     }
 
     /// Puts a [`Meter`](crate::Meter) into the extensions of requests that are let through, for handlers that learn a
-    /// request's cost while they serve it. Default: there is none, and nothing is kept for it.
+    /// request's cost while they serve it. Default: there is no meter.
     ///
     /// It switches [refunds](sluicegate_core::policy::PolicyBuilder::refunds) on for all policies
-    /// of the limits, so that what is given back is exact; in memory that costs a second word per
+    /// of the limits, so that refunds are exact; in memory that costs a second word per
     /// key.
     pub fn meter(mut self) -> Self {
         self.settings.meters = true;
         self
     }
 
-    /// Tells the store by which route of an axum router requests come that the layer decides on: an
+    /// Tells the store the route of an axum router for each request that the layer decides on: an
     /// [`Observed`](https://docs.rs/sluicegate/latest/sluicegate/observed/struct.Observed.html) one counts them as
     /// `rate_limit_route_requests_total{route, result}`. The route is the pattern, such as `/users/{id}`, and never the path;
-    /// requests that have matched none count as `none`. The layer has to be on the router or on a route, not around the router.
-    /// Default: nothing is told of routes.
+    /// requests without a route count as `none`. The layer has to be on the router or on a route, not around the router.
+    /// Default: routes are not counted.
     #[cfg(feature = "axum")]
     #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
     pub fn count_routes(mut self) -> Self {
@@ -316,8 +316,8 @@ impl<R> LimitsBuilder<R> {
     }
 
     /// Keeps the decision out of the extensions of requests and responses, which saves allocations. Handlers then do not see
-    /// the decision; and a layer around this one knows nothing of it: it takes the fields for those of the service, and
-    /// keeps what it spent when this one refuses.
+    /// the decision. A layer around this one does not see it either: it takes the fields for those of the service, and
+    /// keeps its units spent when this layer refuses.
     pub fn without_extensions(mut self) -> Self {
         self.settings.extensions = false;
         self

@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 use crate::limits::group::Group;
 use crate::limits::limit::Limit;
 
-/// Checks all that is known before any request: the stores of all limits, and of the limits that apply to every request
-/// their policies.
+/// Checks all that is known before any request: the stores of all limits, and the policies of limits that apply to every
+/// request.
 pub(super) fn before_requests(group: &Group) -> Result<(), ConfigError> {
     let mut stores = group.limits().filter_map(|limit| Some((limit, limit.source.store()?)));
     if let Some((first, store)) = stores.next()
@@ -33,7 +33,7 @@ pub(super) fn before_requests(group: &Group) -> Result<(), ConfigError> {
     few_quotas("layer", group.certain().filter_map(most).sum())
 }
 
-/// Says in the log that clients choose their buckets themselves, where no limit has a key that they cannot make up.
+/// Logs a warning if all keys can be made up by clients, which then choose their buckets themselves.
 pub(super) fn warn_of_invented_keys(group: &Group) {
     let mut limits = group.limits().filter(|limit| !limit.is_off()).peekable();
     let Some(policy) = limits.peek().map(|limit| limit.title()) else { return };
@@ -45,7 +45,7 @@ pub(super) fn warn_of_invented_keys(group: &Group) {
     }
 }
 
-/// Checks what one request is asked of: which limits meet may depend on the request.
+/// Checks the limiters of one request, because the limits that meet may depend on the request.
 pub(super) fn of_request<'a>(
     limiters: impl Iterator<Item = &'a RateLimiter> + Clone,
 ) -> Result<(), ConfigError> {
@@ -53,7 +53,7 @@ pub(super) fn of_request<'a>(
     few_quotas("request", limiters.map(quotas).sum())
 }
 
-/// Of each limit those of which a request asks one.
+/// Checks that no policy is in two limits. Each item has the limiters of one limit, of which a request asks one.
 fn distinct<'a>(limits: impl Iterator<Item = &'a [RateLimiter]>) -> Result<(), ConfigError> {
     let mut earlier = SmallVec::<[&[RateLimiter]; 4]>::new();
     for limiters in limits {

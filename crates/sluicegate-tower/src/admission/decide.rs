@@ -13,8 +13,8 @@ use crate::admission::way::Waiting;
 use crate::guard::Place;
 use crate::key::RequestView;
 
-/// Whether a request is let through: a future that is ready at once where nothing has to be looked up, where the store is
-/// in memory, and where no turn has to be waited for.
+/// A future that tells whether a request is let through. It is ready at once if nothing has to be looked up, the store is in
+/// memory, and the request need not wait for a turn.
 ///
 /// # Cancel safety
 /// As that of the layer's [`ResponseFuture`](crate::guard::ResponseFuture): dropped while it waits for its turn, the
@@ -27,7 +27,7 @@ use crate::key::RequestView;
 pub struct Admission<'a> {
     /// Dropped before the turn is.
     place: Place,
-    /// The end, until it is taken, or what it waits for.
+    /// The result, until it is taken, or the wait.
     state: Result<Option<End>, Box<Waiting>>,
     request: RequestView<'a>,
 }
@@ -38,9 +38,9 @@ impl Limits {
     /// # Errors
     /// When it is not let through.
     ///
-    /// For code that has a request and no service: a handler that decides about a part of its work,
+    /// Use it in code that has a request and no service: a handler that decides about a part of its work,
     /// a server that is not Tower's, a test. The caller answers the requests that are let through, and
-    /// may show where the client stands:
+    /// may show the state of the client's quotas:
     ///
     /// ```
     /// use http::{Request, Response};

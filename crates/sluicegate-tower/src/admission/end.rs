@@ -1,4 +1,4 @@
-//! The end of a request's way through its limits: on to the service, or not.
+//! The result of the decision on a request: it goes on to the service, or it is refused.
 
 use sluicegate_core::Outcome;
 use sluicegate_core::store::Event;
@@ -9,18 +9,18 @@ use crate::admission::set::Limits;
 use crate::key::RequestView;
 use crate::respond::stop::Stop;
 
-/// On to the service, with what its response is to be marked with if anything, or not. Both in a box, for they are large and go
-/// through many hands.
+/// `Ok` lets the request through, with the marks for its response if there are any; `Err` refuses it. Both are boxed, because they
+/// are large and moved often.
 pub(crate) type End = Result<Option<Box<Marked>>, Box<Refused>>;
 
-/// On to the service, with nothing that was counted.
+/// Lets a request through that no limit has counted.
 #[inline]
 pub(super) fn uncounted(limits: &Limits) -> Option<Box<Marked>> {
     // A request that no limit counted has a meter too, so that handlers need not care.
     limits.settings().meters.then(|| Box::new(Marked::of_nothing(&limits.0.made)))
 }
 
-/// Not on, which is told where it has to be; because of this limit, if it is one.
+/// Refuses a request, because of `limit` if a limit is the reason, and reports the refusal.
 pub(super) fn refused(limits: &Limits, limit: Option<usize>, stop: Stop) -> Box<Refused> {
     if let Stop::Mistake(error) = &stop {
         limits.made().report_mistake(error);
@@ -32,8 +32,8 @@ pub(super) fn refused(limits: &Limits, limit: Option<usize>, stop: Stop) -> Box<
 }
 
 impl Limits {
-    /// Tells the store of the first limit what was decided on a request of which route, if routes are counted. What was not decided
-    /// is told elsewhere, with the reason.
+    /// Tells the store of the first limit the decision and the route of a request, if routes are counted. Requests without a decision
+    /// are reported elsewhere, with the reason.
     #[cold]
     pub(crate) fn tell_route(&self, request: RequestView<'_>, end: &End) {
         let outcome = match end {

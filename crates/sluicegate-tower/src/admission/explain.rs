@@ -28,7 +28,7 @@ impl Limits {
     /// policy, key, tier and cost, and where each quota stands. Nothing is spent and no place in the queue is taken;
     /// keys and tiers are looked up as for a decision, and what is logged once about them may be logged here. Under a policy
     /// that [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected) the wait of a refusal is a
-    /// lower bound: that of a request that is not made now, and one that is refused makes it longer.
+    /// lower bound, because making the request now and being refused would make the wait longer.
     ///
     /// ```
     /// use http::Request;
@@ -79,7 +79,7 @@ struct Explaining<'a> {
 
 impl<'a> Explaining<'a> {
     fn new(limits: &'a Limits) -> Self {
-        // Those that the walk does not come to stay so.
+        // Limits that the walk does not reach keep this text.
         let passed_by = "a limit before it in its group applies, or its group does not";
         let explained = limits
             .plan()
@@ -115,7 +115,7 @@ impl<'a> Explaining<'a> {
         }
     }
 
-    /// Lets those who choose say why they leave out a limit. The walk then says it better of those that it comes to.
+    /// Asks selectors why they leave out limits. The walk then overwrites the text of each limit that it reaches.
     fn say_why_not(&mut self, request: RequestView<'_>) {
         for step in &self.limits.plan().steps {
             let What::Select(select, members) = &step.what else { continue };
@@ -128,7 +128,7 @@ impl<'a> Explaining<'a> {
         }
     }
 
-    /// From limit to limit, to the end even if one of them refuses.
+    /// Walks over all limits, also behind one that refuses.
     async fn walk(&mut self, request: RequestView<'_>) {
         let plan = self.limits.plan();
         let longest_lookup = self.limits.waits().longest_lookup;
@@ -187,7 +187,7 @@ impl<'a> Explaining<'a> {
         }
     }
 
-    /// Asks where the quotas stand, and says what that means.
+    /// Peeks at the quotas, and derives the outcome.
     async fn peek(&mut self, request: RequestView<'_>) -> WouldBe {
         let plan = self.limits.plan();
         if let Err(error) = self.asks.check(plan) {
@@ -257,7 +257,7 @@ impl<'a> Explaining<'a> {
     }
 }
 
-/// Where quotas stand. Without an answer of the store there are no numbers to show.
+/// The statuses of the quotas; empty if the store did not answer, because there are no numbers to show then.
 fn counted(answer: &Result<Decision, StoreError>) -> &[QuotaStatus] {
     match answer {
         Ok(decision) if decision.is_counted() => decision.quotas(),

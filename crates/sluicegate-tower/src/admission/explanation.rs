@@ -9,17 +9,18 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Key, Policy};
 
-/// Which limits a request meets, where they stand, and what would be decided; made by [`Limits::explain`](crate::limits::Limits::explain).
+/// The limits that a request meets, their state, and the decision that would be made: the result of
+/// [`Limits::explain`](crate::limits::Limits::explain).
 ///
 /// `Display` writes one line for what would be decided and one for each limit.
 ///
-/// For operators: "why was this refused" on a status page, in a log, on the command line. It peeks,
+/// It tells operators why a request is refused: on a status page, in a log, on the command line. It only peeks,
 /// so two explanations say the same if nothing else has happened. Keys that may be secrets are
 /// shown as digests.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The outcome that it would have.
+    /// The outcome that the request would have.
     pub outcome: WouldBe,
     /// Every limit, in order.
     pub limits: Vec<LimitExplained>,
@@ -33,7 +34,7 @@ pub enum WouldBe {
     Exempt,
     /// It passes, and no limit that is enforced applies.
     Unlimited,
-    /// It passes, and nobody counts it, because the store gives no answer.
+    /// It passes uncounted, because the store does not answer.
     Uncounted,
     /// It passes.
     Allowed,
@@ -47,7 +48,7 @@ pub enum WouldBe {
         /// [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected): a refusal makes it longer, and an
         /// explanation does not refuse.
         retry_after: Option<Duration>,
-        /// Why, for operators.
+        /// The reason, for operators.
         why: String,
     },
 }
@@ -70,11 +71,11 @@ pub struct AskExplained {
     pub policy: Arc<Policy>,
     /// The tier that the request is in, if the limit has tiers.
     pub tier: Option<String>,
-    /// Whose bucket. Its [kind](Key::kind) says whether operators may see it, and [`shown`](Key::shown) shows as much as they may.
+    /// The key. Its [kind](Key::kind) says whether operators may see it, and [`shown`](Key::shown) shows as much as they may.
     pub key: Key,
-    /// How many units.
+    /// The units that the request spends.
     pub cost: u64,
-    /// Where each quota of the policy stands; empty if the store gives no answer.
+    /// The status of each quota of the policy; empty if the store does not answer.
     pub quotas: Vec<QuotaStatus>,
 }
 
@@ -131,7 +132,7 @@ impl fmt::Display for LimitExplained {
     }
 }
 
-/// In whole milliseconds, rounded up: the microseconds of a server's clock tell a reader nothing.
+/// The time in whole milliseconds, rounded up, because microseconds of a server's clock do not help a reader.
 fn shown(time: Duration) -> Duration {
     let millis = time.as_nanos().div_ceil(1_000_000);
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))

@@ -1,7 +1,7 @@
-//! From where quotas stand to the decision that would be made: a look knows of no waits.
+//! Derives the decision that would be made from a peek, which does not consider waits.
 //!
-//! A policy that waits has room as soon as its turn comes in time, and a request departs when the last of its turns has come. What
-//! other requests hold until they depart, and a turn that one has left, are not seen by a look.
+//! A policy that waits has room as soon as its turn comes in time, and a request departs when the last of its turns has come. A
+//! peek does not see units that other requests hold until they depart, nor turns that were given up.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::admission::asks::Asks;
 use crate::limits::finding::Asked;
 use crate::limits::plan::Plan;
 
-/// When one quota would let the cost pass, as waits from now on.
+/// The waits from now until one quota would let the cost pass.
 struct Foreseen {
     status: QuotaStatus,
-    /// Until it would go on: later than that only in a queue.
+    /// The wait until the request would go on: until there is room, or longer in a queue.
     departs: Duration,
-    /// Until the same ask would pass: a policy that waits lets it in sooner than there is room.
+    /// The wait until the same ask would pass, which is shorter if the policy waits.
     turn: Duration,
     is_queue: bool,
 }
 
-/// The decision that would be made on these asks, which have only looked.
+/// The decision that would be made on these asks, derived from a peek.
 pub(super) fn foreseen(asks: &Asks, plan: &Plan, looked: &Decision) -> Decision {
     let asked: SmallVec<[&Asked; 4]> = asks.iter().collect();
     let each: SmallVec<[Foreseen; 4]> = looked
@@ -36,7 +36,7 @@ pub(super) fn foreseen(asks: &Asks, plan: &Plan, looked: &Decision) -> Decision 
         })
         .collect();
     let delay = each.iter().map(|quota| quota.departs).max().unwrap_or_default();
-    // A queue that nobody asks to wait only delays: units are held for a request that has asked to wait.
+    // A queue alone only delays: units are held only for requests whose policies wait.
     let asks_to_wait = asked
         .iter()
         .any(|asked| asked.limiter(plan).with_policy(|policy| policy.on_exceeded().longest_wait().is_some()));
@@ -62,7 +62,7 @@ impl Foreseen {
             opens
         };
         let turn = match policy.on_exceeded().longest_wait() {
-            // A full queue lets nobody wait outside of it.
+            // A full queue lets no request wait outside of it.
             Some(longest) if is_queue => departs.saturating_sub(longest).max(opens),
             Some(longest) => departs.saturating_sub(longest),
             None => opens,
@@ -74,7 +74,7 @@ impl Foreseen {
         self.refused_until(self.turn)
     }
 
-    /// The status, if the same ask passes after this wait.
+    /// The status of an ask that passes after this wait: a refusal, unless the wait is zero.
     fn refused_until(&self, wait: Duration) -> QuotaStatus {
         match () {
             () if self.status.is_impossible() || self.status.is_suspended() => self.status,
@@ -84,7 +84,7 @@ impl Foreseen {
     }
 }
 
-/// Whether the limits that do not have to be waited for that long can hold the cost until then: at most half of a burst, or one
+/// Whether limits with a shorter wait can hold the cost for the whole delay: at most half of a burst, or one
 /// unit. Queues hold nothing.
 fn could_hold(asked: &[&Asked], each: &[Foreseen], delay: Duration) -> bool {
     asked.iter().enumerate().all(|(ask, asked)| {

@@ -35,9 +35,9 @@ pub struct Met<'a> {
 pub struct MetAsk<'a> {
     /// The limiter of the policy.
     pub limiter: &'a RateLimiter,
-    /// Whose bucket.
+    /// The key of the bucket.
     pub key: &'a Key,
-    /// How many units.
+    /// The units that the request spends.
     pub cost: u64,
     /// Whether a refusal counts for the request, or the policy is only tried out.
     pub is_enforced: bool,
@@ -47,10 +47,10 @@ pub struct MetAsk<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NoAsk<'a> {
-    /// The request has no key, for this reason. A limit where such requests share a bucket asks for
+    /// The request has no key, for this reason. A limit that lets such requests share a bucket asks for
     /// [`Key::shared`] instead.
     NoKey(&'a MissingKey),
-    /// It refuses the request whatever was spent.
+    /// The limit refuses the request, however much is left.
     Refuses,
 }
 
@@ -62,17 +62,17 @@ pub enum Meeting {
     Exempt,
     /// It is refused before them.
     Blocked,
-    /// Each limit that applies has been told.
+    /// The callback got each limit that applies.
     Limits,
-    /// A condition, a key or a tier has to be waited for, so that not all limits have been told.
+    /// A condition, a key or a tier has to be waited for, so the callback did not get all limits.
     Unknown,
 }
 
 impl Limits {
-    /// Tells `each` limit that applies to a request, and decides nothing: for programs that decide at another time or by other
+    /// Calls `each` with every limit that applies to a request, without a decision: for programs that decide at another time or by other
     /// stores than a service does, such as a replay of a log.
     ///
-    /// Limits whose condition does not hold, that cost nothing or are off are not told.
+    /// It skips limits that are off, that cost nothing, or whose condition does not hold.
     ///
     /// ```
     /// use http::Request;
@@ -102,7 +102,7 @@ impl Limits {
         loop {
             let found = match walk.next(self.plan(), request) {
                 Next::Waits => {
-                    // Most of what could be waited for is there when it is first asked for.
+                    // Most look-ups are ready when they are first polled.
                     let mut cx = Context::from_waker(Waker::noop());
                     match walk.poll(&mut cx, (self.plan(), request), self.waits(), &mut place) {
                         Poll::Ready(next) => next,
@@ -175,17 +175,17 @@ impl Limits {
         each(Met { limit, asks });
     }
 
-    /// The names of all limits, in their order, each with the limiters that it may ask as far as they are known.
+    /// The names of all limits, in order, each with the known limiters that it may ask.
     pub fn limiters(&self) -> impl Iterator<Item = (String, &[RateLimiter])> {
         self.plan().limits.iter().map(|limit| (limit.title(), limit.source.known()))
     }
 
-    /// Whether the limit in this place may give back what a request has spent.
+    /// Whether the limit in this place may give back the units of a request.
     pub fn may_give_back(&self, limit: usize) -> bool {
         self.plan().limits.get(limit).is_some_and(|limit| limit.gives_back())
     }
 
-    /// Whether the limit in this place gives back what a request has spent, if this is the head of its response.
+    /// Whether the limit in this place gives back the units of a request with this response head.
     pub fn gives_back(&self, limit: usize, head: &response::Parts) -> bool {
         let refund_if = self.plan().limits.get(limit).and_then(|limit| limit.refund_if.as_ref());
         refund_if.is_some_and(|refund| refund(head))

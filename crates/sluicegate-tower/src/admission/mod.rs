@@ -3,23 +3,23 @@
 //! | file | step of a request |
 //! |---|---|
 //! | `set`, `builder`, `check` | before any request: limits with their settings, checked |
-//! | `begin` | with the limits of this moment, which are swapped as a whole; through a single plain limit |
-//! | `way`, `asking` | through any others: door, limits, decision, turn, each step at once where it can be |
-//! | `asks`, `together` | what a request asks of which limiters, and by which policies |
-//! | `end`, `admitted`, `refused`, `restate` | the two ends, and what the response shows |
-//! | `meter` | what a request spends while it is served |
-//! | `report` | what is told of requests: events for the store, lines in the log |
-//! | `shadow`, `trial` | policies that are only tried out |
-//! | `explain`, `foreseen`, `explanation` | the same way, looked at instead of walked |
-//! | `met` | what a request asks, for others to decide |
+//! | `begin` | starts with the current limits, which are swapped as a whole; decides by a single plain limit |
+//! | `way`, `asking` | decide by any other limits: door, limits, decision, turn, each step at once if possible |
+//! | `asks`, `together` | the limiters that a request asks, and their policies |
+//! | `end`, `admitted`, `refused`, `restate` | the two results, and the fields of the response |
+//! | `meter` | costs that are known while a request is served |
+//! | `report` | events for the store, and lines in the log |
+//! | `shadow`, `trial` | policies in shadow |
+//! | `explain`, `foreseen`, `explanation` | the decision that would be made, without spending |
+//! | `met` | the asks of a request, for callers that decide themselves |
 //!
 //! # Invariants
 //! - All enforced limits of a request are one call of one store: all spend or none does.
 //! - A request keeps the limits that it began with, whatever is swapped meanwhile.
-//! - What is given back is given back once: a receipt moves from the decision to the meter, and
+//! - Units are given back only once: a receipt moves from the decision to the meter, and
 //!   from there to the store.
-//! - A shadow policy is asked when the enforced limits have let the request pass, and nobody waits
-//!   for its answer.
+//! - A shadow policy is asked after the enforced limits have let the request pass, and its answer is
+//!   not waited for.
 
 pub(crate) mod admitted;
 mod asking;

@@ -18,8 +18,8 @@ use crate::respond::stop::Stop;
 
 /// [`Limits`] have decided that a request is not let through.
 ///
-/// It is an error, so that `limits.decide(&request).await?` reads as it should. Its text is for
-/// logs; what clients may know is in the [`refusal`](Self::refusal) and the response.
+/// It is an error, so that `limits.decide(&request).await?` works. Its text is for
+/// logs; the [`refusal`](Self::refusal) and the response have the part that clients may know.
 #[derive(Debug)]
 pub struct Refused {
     limits: Limits,
@@ -31,12 +31,12 @@ impl Refused {
         Self { limits: limits.clone(), stop }
     }
 
-    /// Why, with the request that was decided on.
+    /// The reason, with the request that was refused.
     pub fn refusal<'a>(&'a self, request: impl Into<RequestView<'a>>) -> Refusal<'a> {
         Refusal::new(self.stop.reason(), request.into())
     }
 
-    /// The decision, if it is refused because of that.
+    /// The decision, if it is the reason of the refusal.
     pub(crate) fn decided(&self) -> Option<&Decided> {
         match &self.stop {
             Stop::Decided(decided) => Some(decided),
@@ -46,7 +46,7 @@ impl Refused {
 
     /// The response, with the fields that every such response has.
     ///
-    /// For callers without a layer: the same status, body and fields that the layer would answer
+    /// It is for callers without a layer, and has the status, body and fields that the layer would answer
     /// with.
     pub fn respond<'a, B>(
         self,
@@ -75,12 +75,12 @@ impl Refused {
         }
     }
 
-    /// Seconds that the client is told to wait longer than it has to.
+    /// The seconds that are added to the client's wait.
     fn extra(&self) -> u64 {
         spread::seconds(self.limits.settings().spread.as_ref())
     }
 
-    /// The responder's response with all that is added to it.
+    /// Adds the fields to the responder's response.
     fn finish<B>(self, request: RequestView<'_>, extra: u64, response: Response<B>) -> Response<B> {
         let Settings { extensions, style, .. } = self.limits.settings();
         let refusal = self.refusal(request).later_by(extra);
@@ -104,15 +104,15 @@ impl Refused {
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "only the guard has one")]
 pub struct Answering<B> {
-    /// Until it is answered.
+    /// The refusal, until it is answered.
     refused: Option<Box<Refused>>,
     extra: u64,
     response: Lookup<Later<B>>,
 }
 
 impl<B> Answering<B> {
-    /// The response. A flood of refusals must not wait without a bound: where no place is free, and where the responder takes
-    /// too long, it is the one that it makes at once.
+    /// Polls the response. A flood of refusals must not wait without a bound: if no place is free, or the responder takes
+    /// too long, the result is the response that the responder makes at once.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,

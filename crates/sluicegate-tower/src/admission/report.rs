@@ -9,8 +9,7 @@ use crate::admission::set::{Limits, Made};
 use crate::respond::decided::Decided;
 
 impl Limits {
-    /// Tells the store of the first limit what never reaches it otherwise: why it was not asked because of this limit, or
-    /// that a turn was given up.
+    /// Tells the store of the first limit why this limit did not ask it, or that a turn was given up.
     pub(crate) fn notice(&self, limit: Option<usize>, why: Option<Undecided>) {
         let limits = &self.plan().limits;
         let Some(store) = limits.iter().find_map(|limit| limit.source.store()) else { return };
@@ -25,7 +24,7 @@ impl Limits {
 }
 
 impl Made {
-    /// Logs once that two layers around each other ask one policy.
+    /// Logs once that two stacked layers ask the same policy.
     #[cold]
     pub(super) fn report_double(&self, outer: &Decided, inner: &Decided) {
         if self.double.is_completed() {

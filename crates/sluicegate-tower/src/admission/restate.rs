@@ -1,7 +1,7 @@
-//! The fields of a response whose request was charged, or given back to, since it was let through.
+//! Updates the decision of a request that was charged or refunded since it was let through.
 //!
-//! Without this a response would show where the client stood before its own cost was known. Only
-//! what the store has answered already is shown: a response does not wait for a charge.
+//! Otherwise the response would show the quotas as they were before the request's cost was known. Only
+//! answers that have come already count: a response does not wait for a charge.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::respond::decided::Decided;
 
-/// Where a key stands by a policy, which may have replaced the one that decided on the request.
+/// The status of a key under a policy, which may have replaced the one that decided on the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Now {
     policy: Arc<Policy>,
@@ -22,14 +22,14 @@ pub(crate) struct Now {
 }
 
 impl Now {
-    /// Where the key of the ask in this place stands, as this decision says.
+    /// The status of the key of one ask in this decision.
     pub(crate) fn of(decision: &Decision, ask: usize, policy: &Arc<Policy>) -> Self {
         let own = decision.quotas().iter().filter(|status| status.policy_index() == ask);
         Self { policy: Arc::clone(policy), stands_at: decision.stands_at(), statuses: own.copied().collect() }
     }
 }
 
-/// The decision on a request, with where its keys stand now: by which policy each ask was decided, and what is known since.
+/// Updates the decision on a request by the policy of each ask and the latest status of its key.
 pub(super) fn restate(decided: &mut Decided, asks: impl Iterator<Item = (Arc<Policy>, Option<Now>)>) {
     let accounts: SmallVec<[_; 4]> = asks.collect();
     if accounts.iter().all(|(_, now)| now.is_none()) {
@@ -41,12 +41,12 @@ pub(super) fn restate(decided: &mut Decided, asks: impl Iterator<Item = (Arc<Pol
         (SmallVec::<[QuotaStatus; 4]>::new(), Vec::with_capacity(accounts.len()));
     for (place, (policy, now)) in accounts.into_iter().enumerate() {
         let now = now.unwrap_or_else(|| Now::of(decided, place, &policy));
-        // A level that was known earlier has drained since. The delay is over, and is taken off again below.
+        // An earlier status has drained since. The delay is over, and is taken off again below.
         let wait =
             |wait: Duration| micros((wait + decided.delay()).saturating_sub(stands_at - now.stands_at));
         let place = u8::try_from(place).unwrap_or(u8::MAX);
         statuses.extend(now.statuses.iter().map(|status| {
-            // It says where a key stands, and has nothing to give back.
+            // This status only informs, and has no spend to give back.
             let status = status.of_ask(place).spending(0).with_reset_after_us(wait(status.reset_after()));
             status.with_more_after_us(wait(status.available_after()))
         }));

@@ -17,8 +17,8 @@ use crate::respond::headers::HeaderFields;
 use crate::respond::headers::style::Style;
 use crate::respond::spread::Spread;
 
-/// Limits, and all that is decided with them: which requests are exempt, how long a request may wait, which header
-/// fields a response gets. A [`RateLimitLayer`](crate::RateLimitLayer) has them in front of a service; without one, they
+/// Limits with their settings: the requests that are exempt, how long a request may wait, and the header
+/// fields of responses. A [`RateLimitLayer`](crate::RateLimitLayer) has them in front of a service; without one, they
 /// [`decide`](Self::decide) on any request, and [`explain`](Self::explain) what they would decide.
 ///
 /// Cheap to clone; clones share queues and counts. A layer can change them as a whole, through its
@@ -52,11 +52,11 @@ pub struct Limits(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) made: Arc<Made>,
-    /// The queue goes on when the limits are swapped.
+    /// The queue carries over when the limits are swapped.
     waits: Waits,
-    /// How responders may wait: refused requests take no places from those that are still to be let through.
+    /// The bounds on waiting responders, in a queue of their own: refused requests take no places from others.
     answers: Waits,
-    /// As the queue.
+    /// The counts carry over as well.
     shadows: Shadows,
 }
 
@@ -64,28 +64,28 @@ pub(super) struct Inner {
 pub(crate) struct Made {
     pub(crate) plan: Plan,
     pub(super) settings: Settings,
-    /// Whether a limit gives back by the response.
+    /// Whether a limit may give units back because of the response.
     pub(super) refunds: bool,
-    /// Whether anything has to be kept of a request until its response comes.
+    /// Whether requests need marks until their responses come.
     pub(super) marks: bool,
     pub(super) known: Known,
     pub(super) mistake: Seldom,
-    /// Whether it was said that another layer counts what this one counts.
+    /// Guards the warning that another layer counts by the same policy.
     pub(super) double: Once,
 }
 
 /// The settings beside the limits.
 pub(crate) struct Settings {
-    /// Before the limits, if anything was said of who does not come to them.
+    /// The exemptions and denials in front of the limits, if there are any.
     pub(crate) door: Option<Box<Door>>,
     pub(crate) style: Style,
-    /// Finds the seconds that are added to the wait of a refusal.
+    /// Returns the seconds that are added to the wait of a refusal.
     pub(crate) spread: Option<Spread>,
-    /// Whether requests carry the decision in their extensions, and responses where it is read.
+    /// Whether requests carry the decision in their extensions, and responses if it is read there.
     pub(crate) extensions: bool,
     /// Whether requests carry a [`Meter`](crate::Meter).
     pub(super) meters: bool,
-    /// Whether it is told by which route requests come.
+    /// Whether requests are counted by route.
     pub(crate) routes: bool,
 }
 
@@ -103,7 +103,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether a response tells of them.
+    /// Whether responses show the limits.
     fn mark_responses(&self) -> bool {
         self.extensions || self.style.form.shows() || self.meters || self.routes
     }
@@ -115,7 +115,7 @@ impl Limits {
         let group = Group::from(limit.into_limit());
         for limit in group.limits().filter(|limit| limit.gives_back()) {
             if let Err(error) = limit.keep_accounts() {
-                // No error for who makes the layer: without accounts a refund gives back less, and never more.
+                // Not an error for the caller: without accounts a refund gives back less, and never more.
                 tracing::warn!(%error, "the store keeps no accounts, so refunds are not exact");
             }
         }
@@ -139,27 +139,27 @@ impl Limits {
         Self(Arc::new(Inner { made: Arc::new(made), waits, answers, shadows: Shadows::default() }))
     }
 
-    /// The counts of what each policy in shadow would have done so far: those of the limits in their order, then those that were chosen
-    /// for a request or were here before a swap. At most 1,000 policies are counted.
+    /// Counts what each policy in shadow would have done so far: first the policies of the limits in their order, then policies that
+    /// were chosen for a request or were replaced by a swap. At most 1,000 policies are counted.
     pub fn shadow_counts(&self) -> Vec<ShadowCount> {
         let known = self.plan().limits.iter().flat_map(|limit| limit.source.known());
         self.0.shadows.counts(known.map(|limiter| limiter.policy()))
     }
 
-    /// How an operator writes the keys of this policy, as far as limits here ask it: none if none of them does. See
+    /// The forms in which operators write the keys of this policy; empty if no limit here asks the policy. See
     /// [`KeyExtractor::forms`](crate::KeyExtractor::forms).
     pub fn key_forms(&self, policy: &str) -> Vec<KeyForm> {
         let asking = self.plan().limits.iter().filter(|limit| limit.source.asks(policy));
         asking.flat_map(|limit| limit.key.forms()).collect()
     }
 
-    /// How many requests wait now: for a key, for a tier, for their turn, or after that for the service inside to be
+    /// The number of requests that wait now: for a key, for a tier, for their turn, or after that for the service inside to be
     /// ready.
     pub fn waiting(&self) -> usize {
         self.0.waits.queue.waiting()
     }
 
-    /// These limits, with the queue and the counts of those that they take the place of.
+    /// These limits, with the queue and the counts of the limits that they replace.
     pub(super) fn instead_of(&self, before: &Self) -> Self {
         let waits = self.0.waits.counted_with(&before.0.waits);
         let answers = self.0.answers.counted_with(&before.0.answers);

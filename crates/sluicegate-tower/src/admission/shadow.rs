@@ -1,8 +1,8 @@
-//! Policies that are only tried out.
+//! Policies in shadow, which are tried out and not enforced.
 //!
-//! Their verdicts are counted and logged, never shown and never waited for. Each of them is asked
-//! alone, after the enforced limits have let the request pass: so a count says what the policy
-//! would do if it were added as it is.
+//! Their verdicts are counted and logged, never shown and never waited for. Each policy is asked
+//! alone, after the enforced limits have let the request pass. So its count says what the policy
+//! would do if it were enforced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,10 +15,10 @@ use tokio::runtime::Handle;
 use crate::admission::trial::Trial;
 use crate::guard::once::Seldom;
 
-/// The requests that the enforced limits let pass, by what a shadow policy would have done to them.
+/// The requests that the enforced limits let pass, counted by the verdict of a shadow policy.
 ///
-/// Each shadow policy of a layer is decided on its own, as if it were the only one that were added. Its requests pass,
-/// whatever it says, and no client sees anything of it.
+/// Each shadow policy of a layer is decided on its own, as if it were the only one in addition. Its requests pass
+/// whatever it decides, and clients do not see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShadowCount {
@@ -26,16 +26,16 @@ pub struct ShadowCount {
     pub policy: String,
     /// Requests that it would have let pass at once.
     pub passed: u64,
-    /// Requests that it would have let wait and then pass.
+    /// Requests that it would have delayed and then let pass.
     pub delayed: u64,
     /// Requests that it would have refused.
     pub refused: u64,
-    /// Requests that the store gave no answer for, and those whose answer came late where no tokio runtime could wait
+    /// Requests that the store did not answer, and requests whose answer came late where no tokio runtime could wait
     /// for it.
     pub unknown: u64,
 }
 
-/// The most policies that are counted: names that are chosen per request may be many.
+/// The most policies that are counted, because policies chosen per request may have many names.
 const MOST: usize = 1_000;
 
 /// The counts of a layer, in the order of the names of their policies. Clones count together.
@@ -53,7 +53,7 @@ struct Counts {
 }
 
 impl Shadows {
-    /// Counts what the verdict says when it is known; the request does not wait for it.
+    /// Counts the verdict when it is known; the request does not wait for it.
     pub(super) fn watch(&self, trial: &Arc<Trial>, verdict: DecisionFuture) {
         let policy = trial.limiter.policy();
         let counts = self.of(policy.name());
@@ -74,7 +74,7 @@ impl Shadows {
         }
     }
 
-    /// The counts of this policy, which are nobody's if too many are counted.
+    /// The counts of this policy; if too many policies are counted, counts that are thrown away.
     fn of(&self, policy: &str) -> Arc<Counts> {
         if let Ok(counts) = found(&self.0.read().unwrap_or_else(PoisonError::into_inner), policy) {
             return counts;
@@ -92,7 +92,7 @@ impl Shadows {
         }
     }
 
-    /// The counts: of those that are `known` if they are in shadow, in their order, and then of others.
+    /// The counts of `known` policies in shadow, in their order, and then of others.
     pub(crate) fn counts(&self, known: impl Iterator<Item = Arc<Policy>>) -> Vec<ShadowCount> {
         let known: Vec<_> = known.collect();
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,7 @@ fn found(all: &[Arc<Counts>], policy: &str) -> Result<Arc<Counts>, usize> {
 
 impl Counts {
     fn shown(&self, policy: &str) -> ShadowCount {
-        // Relaxed: counts that are read one by one are not a snapshot of one moment anyhow.
+        // Relaxed: counts that are read one by one are not a consistent snapshot anyway.
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ShadowCount {
             policy: policy.to_owned(),

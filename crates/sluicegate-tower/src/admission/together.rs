@@ -1,5 +1,5 @@
-//! The policies of limiters that are asked together, and what fields say of them: looked up once, and kept until one of them is
-//! replaced.
+//! The policies of limiters that are asked together, and their `RateLimit-Policy` value: looked up once, and cached until one of
+//! them is replaced.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,22 +9,22 @@ use sluicegate_core::{Policy, RateLimiter};
 
 use crate::respond::headers::lines::policy_line;
 
-/// What is known of limiters that were asked together.
+/// A cache of policies of limiters that were asked together.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// Of a single limit, as the first request has met it: at hand without a count of who looks. No other is kept for good: policies
-    /// that are chosen per request are closed.
+    /// The policies of a single plain limit, from its first request, readable without a reference count. No others are kept for
+    /// good, because policies that are chosen per request are closed.
     pub(super) only: OnceLock<Together>,
-    /// Of those that the last requests asked, kept until the next request.
+    /// The policies of the latest requests, until others replace them.
     last: ArcSwapOption<Together>,
     is_plain: bool,
 }
 
-/// Limiters that were asked together, with what fields say of their policies. Made once, and anew when one of them is replaced.
+/// Limiters that were asked together, with their policies. Made once, and anew when a policy is replaced.
 #[derive(Debug)]
 pub(super) struct Together {
     limiters: Box<[RateLimiter]>,
-    /// How often their policies were replaced before that, in all.
+    /// The number of replacements of their policies before this was made.
     pub(super) replacements: u64,
     /// One per limiter.
     pub(super) policies: Arc<[Arc<Policy>]>,
@@ -33,12 +33,12 @@ pub(super) struct Together {
 }
 
 impl Known {
-    /// Nothing yet; of limits that are a single plain one, or not.
+    /// An empty cache, for a single plain limit or for other limits.
     pub(super) fn new(is_plain: bool) -> Self {
         Self { only: OnceLock::new(), last: ArcSwapOption::empty(), is_plain }
     }
 
-    /// The policies of limiters as they are now.
+    /// The current policies of the limiters.
     #[inline]
     pub(super) fn policies<'a>(
         &self,
@@ -53,7 +53,7 @@ impl Known {
         self.read(|known| Arc::ptr_eq(&known.policies, policies), |known| known.policy_line.clone())
     }
 
-    /// Reads what is known, if it is this.
+    /// Reads the cached entry for which `is_it` is true, if there is one.
     #[inline]
     fn read<T>(&self, is_it: impl Fn(&Together) -> bool, read: impl FnOnce(&Together) -> T) -> Option<T> {
         match self.only.get() {
@@ -62,7 +62,7 @@ impl Known {
         }
     }
 
-    /// The policies of limiters that are not known yet.
+    /// Looks up the policies of limiters that are not cached, and caches them.
     #[cold]
     fn learn<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter>) -> Arc<[Arc<Policy>]> {
         if self.last.load().as_ref().is_some_and(|last| !last.gives_way(limiters.len())) {
@@ -81,7 +81,7 @@ impl Known {
 impl Together {
     fn new<'a>(limiters: impl Iterator<Item = &'a RateLimiter>) -> Self {
         let limiters: Box<[_]> = limiters.cloned().collect();
-        // Counted first: a replacement in between makes it out of date, not wrong for good.
+        // Counted first, so that a replacement in between makes the entry out of date and not wrong for good.
         let replacements = replacements(limiters.iter());
         let policies: Arc<[Arc<Policy>]> = limiters.iter().map(RateLimiter::policy).collect();
         let shown = policies.iter().filter(|policy| !policy.is_hidden());
@@ -89,7 +89,7 @@ impl Together {
         Self { limiters, replacements, policies, policy_line }
     }
 
-    /// Whether it is about these limiters, and up to date.
+    /// Whether the entry is for these limiters, and up to date.
     #[inline]
     fn is_of<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter> + Clone) -> bool {
         limiters.len() == self.limiters.len()
@@ -97,13 +97,13 @@ impl Together {
             && replacements(limiters) == self.replacements
     }
 
-    /// Whether it gives way to what is about these limiters: it is about no more of them, or out of date.
+    /// Whether an entry for this number of limiters may replace this one: it has no more limiters, or is out of date.
     fn gives_way(&self, limiters: usize) -> bool {
         limiters > self.limiters.len() || replacements(self.limiters.iter()) != self.replacements
     }
 }
 
-/// How often policies were replaced, in all: no count ever falls, so an equal sum is an equal count of each.
+/// The total number of replacements. No count ever falls, so an equal sum means that each count is equal.
 #[inline]
 fn replacements<'a>(limiters: impl Iterator<Item = &'a RateLimiter>) -> u64 {
     limiters.fold(0, |sum, limiter| sum.wrapping_add(limiter.replacements()))

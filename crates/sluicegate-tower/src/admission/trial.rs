@@ -1,7 +1,7 @@
-//! One request's ask of a policy that is only tried out.
+//! One request's ask of a policy in shadow.
 //!
-//! Its verdict may come before the response or after it, and the response may give back what was
-//! spent. Whichever comes second does the rest; the mutex makes sure that there is a second.
+//! The verdict may come before the response or after it, and the response may give the units
+//! back. The later of the two gives them back; the mutex orders the two.
 
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,10 +27,10 @@ pub(crate) struct Trial {
 #[derive(Debug)]
 enum State {
     Asked,
-    /// Nothing is known yet, and it is to be given back if it was spent.
+    /// The verdict has not come, and its spend is to be given back.
     GivenBack,
     Spent(Receipt),
-    /// It was refused, or given back, or is the meter's.
+    /// The ask was refused, its spend was given back, or the meter has it.
     Over,
 }
 
@@ -41,7 +41,7 @@ impl Trial {
         Self { limit, limiter, key, cost, state: Mutex::new(State::Asked) }
     }
 
-    /// Takes note of what was spent, if it was.
+    /// Records the verdict and its spend.
     pub(super) fn settle(&self, decision: Option<&mut Decision>) {
         let receipt = decision.and_then(|decision| decision.take_receipt(0));
         let mut state = self.state();
@@ -55,7 +55,7 @@ impl Trial {
         };
     }
 
-    /// Gives it back, now or when it is known that it was spent.
+    /// Gives the spend back, now or when the verdict comes.
     pub(super) fn give_back(&self) {
         let mut state = self.state();
         *state = match mem::replace(&mut *state, State::Over) {
@@ -68,7 +68,7 @@ impl Trial {
         };
     }
 
-    /// Hands over what it has spent, as far as is known.
+    /// Hands over the receipt of the spend, if the verdict has come.
     pub(crate) fn take_receipt(&self) -> Option<Receipt> {
         let mut state = self.state();
         match mem::replace(&mut *state, State::Over) {
@@ -81,7 +81,7 @@ impl Trial {
     }
 
     fn refund(&self, mut receipt: Receipt) {
-        // The store begins with it at once; nobody has to wait for its answer.
+        // The store starts at once; its answer need not be awaited.
         drop(self.limiter.refund(&self.key, self.cost).of(&mut receipt).start());
     }
 

@@ -1,5 +1,5 @@
-//! The way of a request to its decision: exemption, limits, decision, turn. Each step is taken at
-//! once where it can be.
+//! Takes a request to its decision: exemption, limits, decision, turn. Each step is taken at
+//! once if possible.
 //!
 //! ```text
 //! door -> limit -> limit -> .. -> decision -> turn -> on to the service
@@ -9,8 +9,8 @@
 //!   +-- exempt: past all of it; denied: refused
 //! ```
 //!
-//! Almost every request meets one limit whose key is at hand, with a store in memory, and does not come here: `begin` takes it there
-//! without a list and without a box.
+//! Almost every request meets one limit with a key at hand and a store in memory. `begin` decides on it without allocating, and it
+//! does not come here.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,7 +32,7 @@ use crate::limits::walk::{Next, Walk};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 
-/// Where a request is on its way.
+/// The progress of a request that has to wait.
 #[derive(Debug, Default)]
 struct Way {
     walk: Walk,
@@ -47,12 +47,12 @@ enum Step {
     #[default]
     Limit,
     Exemption(Lookup<Answer>),
-    /// In a box of its own, because it is large, and a request waits for its turn for longer.
+    /// Boxed apart from the turn, because it is large, and waits for a turn take longer.
     Decision(Box<DecisionFuture>),
     Turn(Turn),
 }
 
-/// A request and the limits that it is on its way through.
+/// A request and the limits that decide on it.
 type Through<'a> = (&'a Limits, RequestView<'a>);
 
 impl Way {
@@ -62,7 +62,7 @@ impl Way {
         loop {
             let end = match &mut self.step {
                 Step::Exemption(lookup) => {
-                    // An answer that does not come exempts no request.
+                    // Without an answer the request is not exempt.
                     let is_exempt = ready!(lookup.poll(cx, limits.waits(), place)).unwrap_or(false);
                     let door = limits.settings().door.as_ref();
                     let entry = door.map_or(Entry::ToTheLimits, |door| door.entry_of(is_exempt, request));
@@ -113,7 +113,7 @@ impl Way {
         }
     }
 
-    /// From limit to limit, and then to the decision.
+    /// Goes from limit to limit, and then to the decision.
     fn go_on(&mut self, through: Through<'_>, place: &mut Place) -> Option<End> {
         let next = self.walk.next(through.0.plan(), through.1);
         self.go_on_with(next, through, place)
@@ -143,7 +143,7 @@ impl Way {
         self.then(then)
     }
 
-    /// To the end, or to the next thing to wait for.
+    /// Takes the next state: the end, or the next thing to wait for.
     #[inline]
     fn then(&mut self, then: Then) -> Option<End> {
         self.step = match then {
@@ -154,14 +154,14 @@ impl Way {
         None
     }
 
-    /// It has come as far as it comes at once.
+    /// The result if there is one, or else the wait.
     #[inline]
     fn comes_to(self, end: Option<End>, limits: &Limits) -> Result<End, Box<Waiting>> {
         end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self }))
     }
 }
 
-/// From the door on. Apart, and cold, as the two below, so that the code of the shortest way stays together.
+/// Continues at the door. Cold and separate, as the two below, so that the code of the fast path stays together.
 #[cold]
 pub(super) fn through(
     (limits, request): Through<'_>,
@@ -173,7 +173,7 @@ pub(super) fn through(
     way.comes_to(end, limits)
 }
 
-/// From this step of a walk on.
+/// Continues at this step of a walk.
 #[cold]
 pub(super) fn along(
     (limits, request): Through<'_>,
@@ -186,7 +186,7 @@ pub(super) fn along(
     way.comes_to(end, limits)
 }
 
-/// From the store's answer on.
+/// Continues with the store's answer.
 #[cold]
 pub(super) fn behind(
     limits: &Limits,

@@ -1,8 +1,8 @@
-//! The way of a call to its turn: decision, wait, and what the policy says when there is no
+//! Takes a call to its turn: decision, wait, and the policy's answer when there is no
 //! decision.
 //!
-//! Shared by calls of this process and by those that go out. An outage that refuses is a
-//! [`CallError::Store`], because a call has no response in which it could be told.
+//! Calls within this process and outgoing calls share it. An outage that refuses is a
+//! [`CallError::Store`], because a call has no response that could show it.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
 use std::future::Future;
@@ -32,7 +32,7 @@ pub enum Admission {
 #[derive(Debug)]
 pub struct Waiting {
     turn: Turn,
-    /// Under which limiter whose turn it is, until it has come.
+    /// The limiter and the key of the turn, until it has come.
     of: Option<(RateLimiter, Key)>,
 }
 
@@ -41,7 +41,7 @@ pub struct Waiting {
 pub struct Ask {
     pub(crate) key: Key,
     pub(crate) cost: u64,
-    /// How long it waits for its turn, if not as its policy says.
+    /// The longest wait for its turn; `None` if the policy's applies.
     pub(crate) longest: Option<Duration>,
 }
 
@@ -124,7 +124,7 @@ impl Under<'_> {
             let of = Some((self.limiter.clone(), ask.key.clone()));
             return Step::Wait(Admission::Turn(Waiting { turn, of }));
         }
-        // A turn that is dropped is given back.
+        // Dropping a turn gives it back.
         drop(turn);
         self.queue_full(&ask.key, delay)
     }
@@ -152,7 +152,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Tells the limiter's store what is no decision.
+/// Tells the limiter's store of an event that is not a decision.
 pub(crate) fn notice(limiter: &RateLimiter, key: &Key, event: impl for<'a> FnOnce(Subject<'a>) -> Event<'a>) {
     let policy = limiter.policy();
     limiter.store().notice(&event(Subject::of(policy.name()).with_key(key.as_ref())));

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use sluicegate_core::{Decision, Outcome, StoreError};
 
-/// Why a call behind a [`CallLimitLayer`](crate::call::CallLimitLayer), or one that goes out, gave no response.
+/// The reason why a call behind a [`CallLimitLayer`](crate::call::CallLimitLayer), or an outgoing call, gave no response.
 ///
-/// It reads like the error of the service when it is that: in a chain of sources each message comes once.
+/// An error of the service displays as itself, so each message comes once in a chain of sources.
 ///
 /// ```
 /// use std::error::Error;
@@ -31,14 +31,14 @@ use sluicegate_core::{Decision, Outcome, StoreError};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CallError<E> {
-    /// It exceeds its limit, and has spent nothing; the service was not called.
+    /// The call exceeds its limit, and has spent nothing; the service was not called.
     Limited(Box<Decision>),
-    /// The store gave no answer, and the policy denies then; the service was not called.
+    /// The store gave no answer, and the policy denies in an outage; the service was not called.
     Store(StoreError),
     /// The other side asked to be left alone for this long from now, which is longer than the call may wait; it was not
-    /// made. Only calls that go out fail so.
+    /// made. Only outgoing calls fail so.
     HeldOff(Duration),
-    /// It would have had to wait for this long, and as many calls as may wait do so already; it has spent nothing, and
+    /// The call would have had to wait for this long, and the queue is full; it has spent nothing, and
     /// the service was not called.
     QueueFull(Duration),
     /// The service was called, and failed.
@@ -68,7 +68,7 @@ impl<E> CallError<E> {
         }
     }
 
-    /// The error of the service, if it is that.
+    /// The error of the service, if the service failed.
     pub fn into_inner(self) -> Option<E> {
         match self {
             Self::Inner(error) => Some(error),
@@ -76,7 +76,7 @@ impl<E> CallError<E> {
         }
     }
 
-    /// The same refusal, or the service's error as it is: for services whose error is a box, which is no
+    /// Boxes the refusal, or returns the service's error unchanged: for services whose error is a box, which does not implement
     /// [`Error`] itself. A refusal in the box is a `CallError<Infallible>`.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Whose bucket a call spends from, and how much: [`CallKey`].
+//! The key and the cost of a call: [`CallKey`].
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ use sluicegate_core::Key;
 /// }
 /// ```
 pub trait CallKey<Req>: Send + Sync + 'static {
-    /// Whose bucket.
+    /// The key of the bucket that the call spends from.
     fn key(&self, request: &Req) -> Key;
 
-    /// How many units. Default: 1. A call of 0 units passes and spends nothing.
+    /// The units that the call spends. Default: 1. A call of 0 units passes and spends nothing.
     fn cost(&self, request: &Req) -> u64 {
         _ = request;
         1
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// The keys of one, with costs from a closure.
+/// The keys of another [`CallKey`], with costs from a closure.
 pub(super) struct WithCost<K, C> {
     pub(crate) key: Arc<K>,
     pub(crate) cost: C,

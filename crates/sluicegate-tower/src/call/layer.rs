@@ -56,7 +56,7 @@ impl<K> CallLimitLayer<K> {
         Self { limiter, key: Arc::new(key), queue: Queue::default() }
     }
 
-    /// How many units a call spends. Default: what the [`CallKey`] says, which for a closure is 1.
+    /// Sets the units that a call spends. Default: the cost of the [`CallKey`], which for a closure is 1.
     ///
     /// A call that costs 0 passes without asking the limiter, even while its key is in debt.
     pub fn cost<C, Req>(self, cost: C) -> CallLimitLayer<impl CallKey<Req>>
@@ -68,15 +68,15 @@ impl<K> CallLimitLayer<K> {
         CallLimitLayer { limiter, key: Arc::new(WithCost { key, cost }), queue }
     }
 
-    /// How many calls may wait for their turn at once, in all services of this layer together. One that comes when this
-    /// many wait fails at once with [`CallError::QueueFull`], and has spent nothing. Default: 10,000.
+    /// Sets the number of calls that may wait for their turn at once, in all services of this layer together. A call that comes when
+    /// this many wait fails at once with [`CallError::QueueFull`], and has spent nothing. Default: 10,000.
     #[must_use]
     pub fn longest_queue(mut self, calls: usize) -> Self {
         self.queue = Queue::up_to(calls);
         self
     }
 
-    /// How many calls wait now: for their turn, or after that for the service inside to be ready.
+    /// The number of calls that wait now: for their turn, or after that for the service inside to be ready.
     pub fn waiting(&self) -> usize {
         self.queue.waiting()
     }

@@ -1,6 +1,6 @@
 //! The part in which layers differ: [`Gate`].
 //!
-//! The steps of a call come in this order, and each of them once, `poll` and `reconsider` aside:
+//! The steps of a call come in this order, each once, except `poll` and `reconsider`:
 //!
 //! ```text
 //! begin -> (poll)* -> the service is ready -> reconsider -> enter -> the call -> after | failed
@@ -13,12 +13,12 @@ use crate::guard::Place;
 
 /// The part of a layer that treats a call: before it is made, and after its response.
 ///
-/// All else is the same for all of them, and is that of [`Guarded`](crate::guard::Guarded) and
+/// Everything else is common to all layers, and is in [`Guarded`](crate::guard::Guarded) and
 /// [`ResponseFuture`](crate::guard::ResponseFuture).
 pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
-    /// The caller's response, of the service inside and of a call that is refused.
+    /// The response that the caller gets, from the service inside or for a refused call.
     type Response;
-    /// The caller's error for an error of the service inside.
+    /// The error that the caller gets for an error of the service inside.
     type Error;
     /// The wait of a call.
     type Wait;
@@ -39,24 +39,24 @@ pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Req, Res, E>>;
 
-    /// A call that has waited is about to be made: the service is ready. `Some` takes back that it may be.
+    /// Called when a call that has waited is about to be made and the service is ready. `Some` takes the permission back.
     #[doc(hidden)]
     fn reconsider(&self, pass: &mut Self::Pass, place: &mut Place) -> Option<Next<Self, Req, Res, E>> {
         _ = (pass, place);
         None
     }
 
-    /// The call is made now: the last moment to write something into the request.
+    /// Called just before the call is made, to write something into the request.
     #[doc(hidden)]
     fn enter(&self, pass: &mut Self::Pass, request: &mut Req) {
         _ = (pass, request);
     }
 
-    /// The service has answered.
+    /// Called when the service has answered.
     #[doc(hidden)]
     fn after(pass: Self::Pass, response: Res) -> Self::Response;
 
-    /// The service has failed, before the call or at it.
+    /// Called when the service has failed, before the call or during it.
     #[doc(hidden)]
     fn failed(error: E) -> Self::Error;
 }
@@ -72,16 +72,16 @@ pub type Answer<G, Req, Res, E> = Result<<G as Gate<Req, Res, E>>::Response, <G 
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Step<P, W, A> {
-    /// On to the service.
+    /// The call goes on to the service.
     Go(P),
-    /// Something has to be waited for.
+    /// The call has to wait.
     Wait(W),
     /// The service is not called, and this is what the caller gets.
     Refuse(A),
 }
 
 impl<P, W, A> Step<P, W, A> {
-    /// The same step, with something else to keep of a call that may be made.
+    /// Maps the value that a call which may be made keeps.
     pub(crate) fn map<Q>(self, pass: impl FnOnce(P) -> Q) -> Step<Q, W, A> {
         match self {
             Self::Go(passed) => Step::Go(pass(passed)),
@@ -92,6 +92,6 @@ impl<P, W, A> Step<P, W, A> {
 }
 
 pub(crate) mod sealed {
-    /// The layers of our crates are the gates that there are.
+    /// Only the layers of our crates are gates.
     pub trait Sealed {}
 }

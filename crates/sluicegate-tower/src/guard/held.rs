@@ -1,6 +1,6 @@
 //! A call that has to wait: [`Held`].
 //!
-//! It polls a clone of the service, so that it holds no readiness while it waits.
+//! It polls a clone of the service, so it holds no readiness while it waits.
 
 use std::task::{Context, Poll, ready};
 
@@ -18,13 +18,13 @@ pub(super) struct Held<S, Req, L, W, P> {
     layer: L,
     service: S,
     request: Req,
-    /// The place of a call that waits, for as long as it is not made. Dropped before the turn is: whoever finds the turn free finds
-    /// the place free.
+    /// The place of a waiting call, until the call is made. Dropped before the turn, so that the place is free when the turn
+    /// is.
     place: Place,
     until: Until<W, P>,
 }
 
-/// Until when it waits.
+/// The event that the call waits for.
 enum Until<W, P> {
     Passed(W),
     /// It may be made, once the service is ready.
@@ -59,7 +59,7 @@ where
                     match layer.reconsider(pass, place) {
                         None => return Poll::Ready(Ok(())),
                         Some(next) => {
-                            // Others may have its readiness now.
+                            // Frees the readiness for other calls.
                             *service = service.clone();
                             next
                         }

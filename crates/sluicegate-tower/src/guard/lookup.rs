@@ -1,4 +1,4 @@
-//! The wait for a key or a tier that has to be looked up: it takes a place in the queue, and comes to an end.
+//! The wait for a key or a tier that has to be looked up: it takes a place in the queue, and has a time limit.
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use crate::guard::queue::{Place, Queue};
 #[non_exhaustive]
 pub struct Waits {
     pub(crate) queue: Queue,
-    /// For each key and each tier.
+    /// The longest wait for each key and each tier.
     pub longest_lookup: Duration,
 }
 
@@ -26,12 +26,12 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// The same for others, which take no places from these.
+    /// The same bounds with a queue of its own.
     pub(crate) fn apart(&self) -> Self {
         Self { queue: self.queue.another(), longest_lookup: self.longest_lookup }
     }
 
-    /// The same, in whose queue those count that wait in the other one.
+    /// These bounds, with a queue that also counts the calls waiting in the other queue.
     pub(crate) fn counted_with(&self, other: &Self) -> Self {
         Self { queue: self.queue.counted_with(&other.queue), longest_lookup: self.longest_lookup }
     }
@@ -39,31 +39,31 @@ impl Waits {
 
 /// A key or a tier that is being looked up.
 ///
-/// One that is ready when it is first polled takes no place and no timer. The timer starts when it
-/// turns out that it has to be waited for, so that each key and each tier has the whole time.
+/// If it is ready when it is first polled, it takes no place and no timer. The timer starts with the wait,
+/// so that each key and each tier has the whole time.
 pub struct Lookup<F> {
     found: F,
-    /// The last moment at which it may come; set when it turns out that it has to be waited for.
+    /// The deadline; set when the wait starts.
     latest: Option<Pin<Box<Sleep>>>,
 }
 
-/// Why a call does not wait any longer for what is looked up.
+/// The reason why a call stops waiting for a look-up.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum NotFound {
-    /// As many calls as may wait do so already.
+    /// The queue is full.
     QueueFull,
-    /// It did not come within this time.
+    /// The result did not come within this time.
     TooLate(Duration),
 }
 
 impl<F: Future + Unpin> Lookup<F> {
-    /// A look-up of what this finds.
+    /// A look-up of the output of this future.
     pub fn new(found: F) -> Self {
         Self { found, latest: None }
     }
 
-    /// The result of the look-up, or why the request does not wait for it any longer.
+    /// The result of the look-up, or the reason why the call stops waiting.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,8 +1,8 @@
 //! The frame of all layers of this crate: the service and the future of a call that may have to wait.
 //!
-//! Each layer says what a call waits for, when it is refused, and what follows from its response. The rest stands here,
-//! once: only the service that was polled ready is called, a call that waits keeps no readiness from others and takes one
-//! of a bounded number of places, and one that is dropped gives back what it holds.
+//! Each layer defines what a call waits for, when it is refused, and what follows from its response. Everything else is here:
+//! only the service that was polled ready is called, a waiting call keeps no readiness from others and takes one
+//! of a bounded number of places, and a dropped call gives back everything that it holds.
 //!
 //! ```
 //! use sluicegate_core::{MemoryStore, Policy};
@@ -34,14 +34,13 @@
 //! - *Readiness*: the service that was polled ready is the one that is called. A call that waits
 //!   gives its readiness up and polls a clone when its turn has come, so that waiting calls hold no
 //!   place of a `ConcurrencyLimit` inside.
-//! - *Errors*: those of the service stay what they are. Whether a refusal is a response or an error
-//!   is each layer's to say.
+//! - *Errors*: errors of the service are not changed. Each layer decides whether a refusal is a response or an error.
 //! - *Bounds*: a call that waits takes a place, and without a place it is refused at once.
 //! - *Drop*: a call that is dropped while it waits leaves nothing behind.
 //!
 //! # When not to use it
-//! It is no kit for layers of your own: [`Gate`] is for the layers of Sluicegate. It is public so that services behind a
-//! layer have a name.
+//! It is not for layers of your own: [`Gate`] is sealed, for the layers of Sluicegate. It is public so that services behind a
+//! layer can be named.
 
 mod gate;
 mod held;

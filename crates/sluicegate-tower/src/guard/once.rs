@@ -1,18 +1,18 @@
-//! Lines that would be logged often are logged once a second, or once a minute.
+//! Limits frequent log lines to one a second, or one a minute.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Something that is said at most once a second, or once a minute.
+/// A log line that is written at most once a second, or once a minute.
 ///
-/// For log lines that each request of a flood would write: an attacker must not fill the disk as
+/// It is for lines that each request of a flood would write: an attacker must not fill the disk as
 /// well.
 #[derive(Debug)]
 pub(crate) struct Seldom {
     started: Instant,
     /// In seconds.
     every: u64,
-    /// The second or minute after the start in which it was last said.
+    /// The second or minute after the start in which the line was last written.
     said: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Seldom {
 
     pub(crate) fn is_due(&self) -> bool {
         let span = self.started.elapsed().as_secs() / self.every + 1;
-        // Relaxed: at worst two threads say it in the same second.
+        // Relaxed: at worst two threads log it in the same second.
         self.said.swap(span, Ordering::Relaxed) != span
     }
 }

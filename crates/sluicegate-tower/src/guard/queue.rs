@@ -1,6 +1,6 @@
-//! How many calls may wait at once.
+//! The bound on calls that wait at once.
 //!
-//! A count, not a list: who goes next is decided by the turns of the limits. Clones of a layer and
+//! It is a count, not a list: the turns of the limits decide which call goes next. Clones of a layer and
 //! all services made by it count together.
 
 use std::sync::Arc;
@@ -37,12 +37,12 @@ impl Queue {
         Self::up_to(self.longest)
     }
 
-    /// A queue of this length, in which those count that wait in the other one.
+    /// A queue of this length that also counts the calls waiting in the other one.
     pub(crate) fn counted_with(&self, other: &Self) -> Self {
         Self { longest: self.longest, waiting: Arc::clone(&other.waiting) }
     }
 
-    /// Takes a place for a call that has none yet. Says whether it has one now.
+    /// Takes a place for a call that has none yet. Returns whether the call has a place now.
     pub(crate) fn enter(&self, place: &mut Place) -> bool {
         if place.is_none() {
             let one_more = |waiting| (waiting < self.longest).then_some(waiting + 1);

@@ -1,7 +1,7 @@
 //! The service and its future: [`Guarded`] and [`ResponseFuture`].
 //!
 //! The future is a small state machine around the service's own future: waiting, calling, or refused. Only a call
-//! that has to wait takes a box; one that is decided at once is the inner future and a pass beside it.
+//! that has to wait is boxed; a call that is decided at once is the inner future with a pass.
 
 use std::fmt;
 use std::future::Future;
@@ -17,9 +17,9 @@ use crate::guard::held::{AnswerOf, Held};
 
 /// A service behind a layer of this crate, `L`.
 ///
-/// It is ready when the service inside is. A call that may be made at once is made with the readiness that was polled. One
-/// that has to wait does so in the [`ResponseFuture`], and gives up that readiness: a permit, a place or a connection is
-/// there for calls that need not wait.
+/// It is ready when the service inside is. A call that may be made at once uses the readiness that was polled. A call
+/// that has to wait does so in the [`ResponseFuture`], and gives up that readiness, so that its permit, place or connection is
+/// free for calls that need not wait.
 ///
 /// # Cloning
 /// A clone shares the layer's buckets, queue and counts, and clones the service inside. Servers
@@ -75,7 +75,7 @@ where
                 ResponseFuture::calling(self.inner.call(request), pass)
             }
             Step::Wait(wait) => {
-                // The value that was polled ready goes: a `ConcurrencyLimit` inside was once used up by calls that waited.
+                // Drops the value that was polled ready: waiting calls once used up a `ConcurrencyLimit` inside.
                 let later = self.inner.clone();
                 self.inner = later.clone();
                 ResponseFuture::waiting(self.layer.clone(), later, request, wait, place)
@@ -89,10 +89,10 @@ pin_project! {
     /// The response of a [`Guarded`](crate::guard::Guarded) service.
     ///
     /// # Cancel safety
-    /// Dropped while it waits, the call is not made; its place in the queue is free, and the turn that it waited for is
-    /// given back. Dropped before a store has answered, it may have spent or not, as [`Store`](sluicegate_core::Store)
-    /// says. Dropped when its turn has come, be the service inside ready or not, what was spent stays spent: otherwise
-    /// clients could dodge their limit by hanging up. Permits are given back whenever it is dropped.
+    /// If it is dropped while it waits, the call is not made; its place in the queue is free, and the turn that it waited for is
+    /// given back. If it is dropped before a store has answered, it may have spent or not, as [`Store`](sluicegate_core::Store)
+    /// says. If it is dropped when its turn has come, whether the service inside is ready or not, the units stay spent: otherwise
+    /// clients could dodge their limit by hanging up. Permits are always given back.
     ///
     /// # Panics
     /// When polled again after it was ready, and when it has to wait for a key, a permit or a turn outside of a tokio
@@ -110,7 +110,7 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<F, H, P, A> {
-        // In a box, because it is large and rare.
+        // Boxed, because it is large and rare.
         Waiting { held: Option<Box<H>> },
         Calling { #[pin] inner: F, pass: Option<P> },
         Refused { answer: Option<A> },

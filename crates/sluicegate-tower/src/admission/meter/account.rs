@@ -1,8 +1,8 @@
 //! The spend of a request on one limiter, and how it changes.
 //!
-//! An account is a sum and the receipts that it came by. A refund takes the youngest receipts
-//! first, because of those the least has drained; a charge that the store did not answer is taken
-//! out of the sum again, and a refund that was not answered is not given a second time.
+//! An account has a sum of units, and the receipts for them. A refund uses the youngest receipts
+//! first, because the least of their units has drained; a charge that the store did not answer is taken
+//! out of the sum again, and an unanswered refund is not repeated.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,29 +16,29 @@ use crate::admission::trial::Trial;
 /// The spend of a request on one limiter.
 pub(super) struct Account {
     pub(super) limiter: RateLimiter,
-    /// The one that was in force when the request began.
+    /// The policy that was in force when the request began.
     pub(super) policy: Arc<Policy>,
     /// The name of the limit, if it has one of its own.
     name: Option<Arc<str>>,
     key: Key,
     entries: Mutex<Entries>,
-    /// A policy that is only tried out: charged as well, and answers nothing.
+    /// Set for a shadow policy, which is charged as well, and does not answer.
     trial: Option<Arc<Trial>>,
 }
 
 /// The spend of an account, and the receipts by which it is given back.
 struct Entries {
     spent: u64,
-    /// Of the request and of each charge that was answered, in that order.
+    /// The receipts of the request and of each answered charge, in that order.
     receipts: SmallVec<[Receipt; 1]>,
-    /// Where its key stands since the last change that was answered.
+    /// The status of the key after the last answered change.
     now: Option<Now>,
 }
 
 /// How an account changes.
 pub(super) enum Entry {
     Charge(u64),
-    /// Units of these receipts, which the account has no longer.
+    /// Gives back units of these receipts, which were taken out of the account.
     Refund(SmallVec<[(Receipt, u64); 1]>),
 }
 
@@ -52,7 +52,7 @@ impl Entries {
         let mut left = units.min(self.spent);
         self.spent -= left;
         let mut parts = SmallVec::new();
-        // The youngest first: of those the least has drained.
+        // The youngest first, because the least of their units has drained.
         while left > 0
             && let Some(mut receipt) = self.receipts.pop()
         {
@@ -68,7 +68,7 @@ impl Entries {
 }
 
 impl Entry {
-    /// Units that it charges.
+    /// The units that the entry charges.
     pub(super) fn charged(&self) -> u64 {
         match self {
             Self::Charge(units) => *units,
@@ -82,7 +82,7 @@ impl Entry {
 }
 
 impl Account {
-    /// Of a request that has `spent` so much, by this receipt.
+    /// The account of a request that has `spent` these units, with the receipt for them.
     pub(super) fn new(
         name: Option<Arc<str>>,
         limiter: RateLimiter,
@@ -106,19 +106,19 @@ impl Account {
         self.entries().spent
     }
 
-    /// Where its key stands, if that is known since the request began.
+    /// The status of the key after the last answered change, if there was one since the request began.
     pub(super) fn now(&self) -> Option<Now> {
         self.entries().now.clone()
     }
 
-    /// Takes note of what a change was answered with: the receipt of a charge, and where the key stands.
+    /// Records the answer to a change: the receipt of a charge, and the status of the key.
     pub(super) fn answered(&self, receipt: Option<Receipt>, now: Now) {
         let mut entries = self.entries();
         entries.receipts.extend(receipt);
         entries.now = Some(now);
     }
 
-    /// A charge that the store gave no answer to.
+    /// Takes out a charge that the store did not answer.
     pub(super) fn forget(&self, charged: u64) {
         let mut entries = self.entries();
         entries.spent = entries.spent.saturating_sub(charged);
@@ -136,7 +136,7 @@ impl Account {
         self.known_entries().refund(units)
     }
 
-    /// Looked at and changed in one step: of two that settle at once, only one finds the difference.
+    /// Reads and changes the sum in one step, so that of two concurrent calls only one finds the difference.
     pub(super) fn settle(&self, actual: u64) -> Entry {
         let mut entries = self.known_entries();
         match actual.checked_sub(entries.spent) {
@@ -148,7 +148,7 @@ impl Account {
         }
     }
 
-    /// With the receipt of a trial, whose verdict may have come since the request began.
+    /// The entries, with the receipt of a trial whose verdict may have come since the request began.
     fn known_entries(&self) -> MutexGuard<'_, Entries> {
         let known = self.trial.as_ref().and_then(|trial| trial.take_receipt());
         let mut entries = self.entries();
@@ -156,7 +156,7 @@ impl Account {
         entries
     }
 
-    /// The asks to the store; at least one, so that it says where the key stands.
+    /// The changes for the store; at least one, so that its answer has the status of the key.
     pub(super) fn changes<'a>(&'a self, entry: &'a mut Entry) -> SmallVec<[Change<'a, &'a Key>; 1]> {
         let refund = |units| self.limiter.refund(&self.key, units);
         match entry {

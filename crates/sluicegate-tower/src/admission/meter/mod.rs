@@ -1,4 +1,4 @@
-//! Charging for what is known only while a request is served: [`Meter`].
+//! Charges for costs that are known only while a request is served: [`Meter`].
 
 mod account;
 mod standing;
@@ -22,16 +22,16 @@ use crate::respond::decided::Decided;
 
 /// The spend of a request, for handlers that learn its cost while they serve it: tokens, bytes, rows.
 ///
-/// In the extensions of requests behind a layer with [`meter`](crate::limits::LimitsBuilder::meter). Cheap to clone, and
-/// of use after the handler has returned: in a task, in a body that is still streamed. Clones share one account.
+/// Requests behind a layer with [`meter`](crate::limits::LimitsBuilder::meter) have it in their extensions. It is cheap to clone,
+/// and usable after the handler has returned: in a task, in a body that is still streamed. Clones share one account.
 ///
-/// A meter is about all limits that its request was checked against; [`of`](Self::of) picks one of them. Limits that
-/// did not apply, and those that nobody could decide in an outage, are not among them. A meter of no limit does nothing.
-/// Policies in shadow are charged as well, and answer nothing.
+/// A meter covers all limits that its request was checked against; [`of`](Self::of) picks one of them. It leaves out limits
+/// that did not apply, and limits that could not be decided in an outage. A meter without limits does nothing.
+/// Policies in shadow are charged as well, but are not part of the answer.
 ///
-/// Each call reaches the store at once; its [`Standing`] says how much is left then. Dropping that undoes
-/// nothing. The fields of the response say the same, if the store has answered before the response comes: memory does so
-/// at once, others when what the call returned is awaited.
+/// Each call reaches the store at once; its [`Standing`] says how much is left then. Dropping the returned future undoes
+/// nothing. The fields of the response show the new state if the store has answered before the response comes: memory answers
+/// at once, other stores when the future is awaited.
 ///
 /// ```
 /// use http::Request;
@@ -61,28 +61,28 @@ use crate::respond::decided::Decided;
 pub struct Meter(Option<Arc<[Arc<Account>]>>);
 
 impl Meter {
-    /// The part of this meter that is about the limit of this name: that of [`Limit::named`](crate::Limit::named), or
-    /// of its policy. A meter of no limit if there is none.
+    /// The part of this meter for the limit of this name: the name set by [`Limit::named`](crate::Limit::named), or
+    /// that of its policy. Without such a limit, the meter covers no limit.
     #[must_use]
     pub fn of(&self, name: &str) -> Self {
         let accounts = self.accounts().iter().filter(|account| account.is_called(name));
         Self::from_accounts(accounts.cloned().collect())
     }
 
-    /// Whether this meter is about no limit at all.
+    /// Whether this meter covers no limit.
     pub fn is_empty(&self) -> bool {
         self.accounts().is_empty()
     }
 
-    /// Units that the request has spent so far, of the limit that it has spent most of.
+    /// The units that the request has spent so far on the limit on which it has spent most.
     ///
-    /// Shadow policies count as well. 0 for a meter of no limit.
+    /// Shadow policies count as well. 0 for a meter without limits.
     pub fn spent(&self) -> u64 {
         self.accounts().iter().map(|account| account.spent()).max().unwrap_or(0)
     }
 
-    /// Spends `units` more of each limit, whether they fit or not: what does not fit is a debt that later requests wait
-    /// for.
+    /// Spends `units` more of each limit, whether they fit or not: units that do not fit are a debt, and later requests wait until it
+    /// is paid off.
     ///
     /// # Errors
     /// When the store gave no answer; the account is then as before, so that the call may be repeated.
@@ -94,10 +94,10 @@ impl Meter {
         self.change(self.accounts().iter().map(|account| account.charge(units)).collect())
     }
 
-    /// Gives `units` back to each limit, at most what the request has spent of it, and as far as they still count.
+    /// Gives `units` back to each limit: at most the units that the request has spent, as far as they still count.
     ///
     /// # Errors
-    /// When the store gave no answer. Whether they were given back is then unknown, and they will not be once more.
+    /// When the store gave no answer. It is then unknown whether the units were given back, and they are not given back again.
     ///
     /// # Cancel safety
     /// The store is asked by this call, and not by the first poll: what is dropped takes effect all the same. The fields of the
@@ -106,8 +106,8 @@ impl Meter {
         self.change(self.accounts().iter().map(|account| account.refund(units)).collect())
     }
 
-    /// Makes `actual` what the request has spent in all: the difference to what it has spent so far, which is the
-    /// limit's cost at first, is charged or given back.
+    /// Sets the total spend of the request to `actual`: charges or gives back the difference to its spend so far, which at first is
+    /// the limit's cost.
     ///
     /// # Errors
     /// As [`charge`](Self::charge) and [`refund`](Self::refund).
@@ -141,7 +141,7 @@ impl Meter {
         Self::from_accounts(asked.chain(tried).collect())
     }
 
-    /// Puts it into the extensions of a request, together with what layers further out have put there.
+    /// Puts the meter into the extensions of a request, joined with the meters of layers further out.
     pub(crate) fn enter(&self, extensions: &mut Extensions) {
         let outer = extensions.remove::<Self>().unwrap_or_default();
         let both = match (self.accounts(), outer.accounts()) {
@@ -152,19 +152,19 @@ impl Meter {
         extensions.insert(both);
     }
 
-    /// Gives back all that was spent of the accounts in these places.
+    /// Gives back all units of the accounts for whose places `is_given_back` is true.
     pub(super) fn give_back(&self, is_given_back: impl Fn(usize) -> bool) {
         let accounts = self.accounts().iter().enumerate();
         let changes: Vec<_> = accounts
             .map(|(index, account)| account.refund(if is_given_back(index) { u64::MAX } else { 0 }))
             .collect();
         if changes.iter().any(|entry| entry.gives_back()) {
-            // An answer that is not there at once is not waited for.
+            // If the answer is not ready, it is not waited for.
             drop(self.change(changes));
         }
     }
 
-    /// Where the key of each enforced account stands, by which policy; nothing if that is as it was decided.
+    /// The policy of each enforced account, and the status of its key if it has changed since the decision.
     pub(crate) fn now(&self) -> impl Iterator<Item = (Arc<Policy>, Option<Now>)> {
         let enforced = self.accounts().iter().filter(|account| !account.is_trial());
         enforced.map(|account| (Arc::clone(&account.policy), account.now()))
@@ -183,7 +183,7 @@ impl Meter {
         changes: Vec<Entry>,
     ) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
         let (mut verdict, enforced) = self.ask(changes);
-        // Those that decide now, which may have replaced those that the request was checked against.
+        // The current policies, which may have replaced those of the decision.
         let policies: Arc<[_]> = enforced.iter().map(|(account, _)| account.limiter.policy()).collect();
         let mut answered = verdict.take().map(DecisionFuture::now);
         if let Some(Ok(Ok(decision))) = &mut answered {
@@ -208,7 +208,7 @@ impl Meter {
                 }
                 Err(error) => {
                     for (account, charged) in enforced {
-                        // A refund that was given and is given again would let more pass than the policy allows.
+                        // A refund that is given twice would let more pass than the policy allows.
                         account.forget(charged);
                     }
                     Err(error)
@@ -217,19 +217,19 @@ impl Meter {
         }
     }
 
-    /// Asks the store for these changes, one per account: those in shadow by themselves. Says which accounts are enforced,
-    /// with what they are charged.
+    /// Asks the store for these changes, one per account, with a call of its own for each account in shadow. Returns the enforced
+    /// accounts with their charges.
     fn ask(&self, changes: Vec<Entry>) -> (Option<DecisionFuture>, Vec<(Arc<Account>, u64)>) {
         let mut enforced: Vec<_> = Vec::with_capacity(changes.len());
         for (account, mut entry) in self.accounts().iter().zip(changes) {
             if account.is_trial() {
-                // The store begins with it at once; nobody waits for its answer.
+                // The store starts at once; its answer is not awaited.
                 drop(change_all(account.changes(&mut entry)));
             } else {
                 enforced.push((account, entry));
             }
         }
-        // The first change of each account, whose standings are those that its policy's place in the decision shows.
+        // The statuses in the place of a policy are those of its account's first change.
         let verdict = (!enforced.is_empty()).then(|| {
             let (mut first, mut more) = (Vec::with_capacity(enforced.len()), Vec::new());
             for (account, entry) in &mut enforced {
@@ -243,7 +243,7 @@ impl Meter {
     }
 }
 
-/// Keeps what a change was answered with: the receipts of charges, and where the keys stand.
+/// Records the answer to a change: the receipts of charges, and the statuses of the keys.
 fn take_note(accounts: &[(Arc<Account>, u64)], policies: &[Arc<Policy>], decision: &mut Decision) {
     for (index, ((account, _), policy)) in accounts.iter().zip(policies).enumerate() {
         account.answered(decision.take_receipt(index), Now::of(decision, index, policy));

@@ -2,7 +2,7 @@
 
 use crate::respond::decided::Decided;
 
-/// Where the keys of a request stand after its [`Meter`](crate::Meter) has charged units or given some back.
+/// The state of a request's keys after its [`Meter`](crate::Meter) has charged units or given some back.
 ///
 /// ```
 /// use sluicegate_tower::Meter;
@@ -20,18 +20,18 @@ impl Standing {
         Self(decided)
     }
 
-    /// Whether a limit has no unit left, so that a request which comes now is refused or has to wait. A meter that is about no enforced
-    /// limit uses nothing up.
+    /// Whether a limit has no unit left, so that a request which comes now is refused or has to wait. False if the meter covers no
+    /// enforced limit.
     pub fn is_used_up(&self) -> bool {
         self.remaining() == Some(0)
     }
 
-    /// Units left of the limit that has least: 0 also where it is in debt. `None` if the meter is about no enforced limit.
+    /// The units left of the limit with the least: 0 also if it is in debt. `None` if the meter covers no enforced limit.
     pub fn remaining(&self) -> Option<u64> {
         self.0.as_ref().map(|decided| decided.remaining())
     }
 
-    /// The numbers of each limit that is enforced, with its policy. `None` if there is none.
+    /// The numbers of each enforced limit, with its policy. `None` if no limit is enforced.
     pub fn decided(&self) -> Option<&Decided> {
         self.0.as_ref()
     }
