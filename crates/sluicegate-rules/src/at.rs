@@ -9,12 +9,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-/// Where something stands: lines and columns count from 1, and columns count characters.
+/// A position in the file. Lines and columns count from 1, and columns count characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub line: usize,
     pub column: usize,
-    /// The characters that it takes, as far as they are on its line.
+    /// The number of characters that the value has on this line.
     pub length: usize,
 }
 
@@ -38,11 +38,11 @@ impl Place {
             && (self.column..self.column.saturating_add(self.length)).contains(&other.column)
     }
 
-    /// The part of a plain text that stands here. `range` counts bytes of `text`, as it was read.
+    /// The place of a part of the plain text that stands here. `range` counts bytes of `text` as it was read.
     pub(crate) fn part(self, text: &str, range: &Range<usize>) -> Self {
         let chars = |range: Range<usize>| text.get(range).map(|part| part.chars().count());
         match (chars(0..range.start), chars(range.clone())) {
-            // A text in quotes, or one that was put together, is longer than its value: there the whole is meant.
+            // A quoted or assembled text is longer than its value: then the place of the whole is returned.
             (Some(before), Some(length)) if self.length == text.chars().count() => {
                 Self { column: self.column + before, length, ..self }
             }

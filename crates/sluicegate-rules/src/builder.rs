@@ -16,9 +16,9 @@ use crate::variables::Variables;
 
 /// Settings of rules that a file and a store do not have; made by [`Rules::builder`].
 ///
-/// A file names rooms and their rates; what it cannot hold are the secret that passes are signed with and the line that instances
-/// share. Those come from code, and stay while files change. Without them a file with a room is refused, and not put in force without it:
-/// a sale would begin with its door open.
+/// A file names rooms and their rates. It cannot hold the secret that passes are signed with, nor the line that instances share: code gives
+/// both, and they stay while files change. Without them a file with a room is refused, because a sale would otherwise begin with its door
+/// open.
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until it puts a file in force"]
 pub struct RulesBuilder {
@@ -64,22 +64,18 @@ impl RulesBuilder {
         self
     }
 
-    /// As [`Rules::new`].
+    /// As [`Rules::new`], for rules that code has read or written itself; nothing is read again.
     ///
     /// # Errors
     /// As [`Rules::new`].
-    ///
-    /// For rules that code has read or written itself; nothing is read again.
     pub fn put(self, store: impl IntoStore, file: RulesFile) -> Result<Rules, RulesError> {
         Rules::of((store.into(), false), &file, (None, None), self)
     }
 
-    /// As [`Rules::open`].
+    /// As [`Rules::open`], for a file that is read again, on a store that code has made.
     ///
     /// # Errors
     /// As [`Rules::open`].
-    ///
-    /// For a file that is read again, on a store that code has made.
     pub fn open(
         self,
         store: impl IntoStore,
@@ -91,12 +87,10 @@ impl RulesBuilder {
         Rules::of((store.into(), false), &file, (Some(text), Some(source)), self)
     }
 
-    /// As [`Rules::from_file`].
+    /// As [`Rules::from_file`], for a file that names its store, and is read again.
     ///
     /// # Errors
     /// As [`Rules::from_file`].
-    ///
-    /// For a file that names its store, and is read again.
     pub fn from_file(self, path: impl Into<PathBuf>, variables: Variables) -> Result<Rules, RulesError> {
         self.from_file_within(path, variables, |store| store)
     }

@@ -8,7 +8,7 @@ use sluicegate_core::limiter::Overrides;
 
 use crate::compile::{FileRoom, NamedStore};
 
-/// The policies that a change has kept, changed, added and removed. It is shown on one line, for a log:
+/// The policies that a change has kept, changed, added and removed. `Display` writes them on one line, for a log:
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -25,11 +25,11 @@ use crate::compile::{FileRoom, NamedStore};
 /// ```
 ///
 /// The line has the words `changed`, `added`, `removed`, `kept`, `overrides stand:` and `needs a restart:`, each with up to 20 names, in
-/// this order and without those that have nothing to say. A policy whose quotas are the same, and whose mode, wait or room is
-/// another one, is `changed ... in its options`.
+/// this order; a word without names is left out. A policy that keeps its quotas and changes its mode, wait or room is `changed ... in its
+/// options`.
 ///
-/// It tells of policies, and of keys and tiers with quotas of their own. Rules, keys and conditions change with the file as well, without a word here: two files that differ in
-/// them alone have only policies that are kept.
+/// It lists policies, and keys and tiers with quotas of their own. Rules, keys and conditions change with the file as well but are not
+/// listed: two files that differ only in these have only kept policies.
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -53,23 +53,23 @@ use crate::compile::{FileRoom, NamedStore};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
-    /// Names of policies that are as before.
+    /// Names of policies that did not change.
     pub kept: Vec<String>,
-    /// Names of policies with what they were and what they are, as `("login", "5/min", "10/min")`; what was spent counts. Both texts are
-    /// the same where only its options are others.
+    /// Names of policies with their old and new quotas, as `("login", "5/min", "10/min")`; what was spent counts. Both texts are equal
+    /// where only options changed.
     pub changed: Vec<(String, String, String)>,
     /// Names of policies that are new.
     pub added: Vec<String>,
     /// Names of policies that no rule uses any more. Their keys are forgotten as they come to rest; a policy that code has opened under
     /// such a name is in force again.
     pub removed: Vec<String>,
-    /// Overrides of operators that stand on policies of the file, which are not what the file says until these end.
+    /// Overrides that operators have set on policies of the file. Such a policy follows the file again when its override ends.
     pub overrides: Vec<String>,
-    /// Waiting rooms that are other ones, with the rates that they had and have, as `("sale", "50/s", "80/s")`; visitors that wait keep their
-    /// places. Both texts are the same where only `room` is another one. Rooms are also among those that are kept, added and removed; visitors
-    /// that wait in one that is removed are let in when they ask next.
+    /// Waiting rooms that changed, with their old and new rates, as `("sale", "50/s", "80/s")`; visitors that wait keep their places. Both
+    /// texts are equal where only `room` changed. Rooms are also listed in `kept`, `added` and `removed`; visitors that wait in a removed
+    /// room are let in when they ask next.
     pub rooms: Vec<(String, String, String)>,
-    /// Sections that are other ones now, and that a service reads only when it starts: `store`.
+    /// Sections that changed and that a service reads only when it starts: `store`.
     pub needs_restart: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ impl Changes {
         changes
     }
 
-    /// The same, of these single keys with quotas of their own.
+    /// Adds the changes of single keys with quotas of their own.
     pub(crate) fn of_keys(mut self, old: &[(String, String)], new: &[(String, String)]) -> Self {
         let old: BTreeMap<&str, &str> = old.iter().map(|(key, quotas)| (&**key, &**quotas)).collect();
         let mut gone = old.clone();
@@ -109,7 +109,7 @@ impl Changes {
         self
     }
 
-    /// The same, of these waiting rooms.
+    /// Adds the changes of waiting rooms.
     pub(crate) fn of_rooms(mut self, old: &[FileRoom], new: &[FileRoom]) -> Self {
         let of = |rooms: &[FileRoom], name: &str| rooms.iter().position(|room| room.terms.name == name);
         for room in new {
@@ -125,13 +125,13 @@ impl Changes {
         self
     }
 
-    /// The same, from a file that names this store to one that names that.
+    /// Adds `store` to the sections that need a restart, if the two files name different stores.
     pub(crate) fn of_stores(mut self, old: Option<&NamedStore>, new: Option<&NamedStore>) -> Self {
         self.needs_restart.extend((old != new).then(|| "store".to_owned()));
         self
     }
 
-    /// The same, where these overrides stand.
+    /// Adds the overrides that are set on policies of the file.
     pub(crate) fn under(mut self, overrides: &Overrides) -> Self {
         let is_of_the_file = |name: &str| {
             let names = self.kept.iter().chain(&self.added);
@@ -144,7 +144,7 @@ impl Changes {
     }
 }
 
-/// Two policies of one name without it, and without the algorithm where that is the same.
+/// The texts of two policies of one name, without the name, and without the algorithm if both have the same.
 fn words(old: &Policy, new: &Policy) -> (String, String) {
     let words = |policy: &Policy| {
         let (name, algorithm) = (format!("{}: ", policy.name()), format!(" ({})", policy.algorithm()));
@@ -156,7 +156,7 @@ fn words(old: &Policy, new: &Policy) -> (String, String) {
     (words(old), words(new))
 }
 
-/// The most names of one kind that the line has.
+/// The most names of one kind that the line shows.
 const MOST: usize = 20;
 
 /// The names of one kind, behind the word for it.

@@ -149,7 +149,7 @@ fn value<'a>(entries: &'a [(String, String)], key: &str) -> Option<&'a str> {
     entries.iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
 }
 
-/// Without the values, which may be secrets.
+/// Leaves out the values, which may be secrets.
 impl fmt::Debug for Descriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<&str> = self.entries.iter().map(|(key, _)| &**key).collect();

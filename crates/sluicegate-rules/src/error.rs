@@ -8,8 +8,8 @@ use crate::masks::{MASK, masked};
 
 /// A rules file that cannot be used: all that is wrong with its values, or the first thing that is wrong with its shape.
 ///
-/// It is shown as a compiler would: file, line and column, the mistake and what would be accepted, and the line with a caret
-/// under the value. A line is shown of sections only in which there is no secret.
+/// `Display` writes it as a compiler would: file, line and column, the mistake and what would be accepted, and the line with a caret under
+/// the value. Lines are shown only of sections without secrets.
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -19,13 +19,13 @@ use crate::masks::{MASK, masked};
 /// assert!(error.to_string().starts_with("rules.yaml:3:20: error: "), "{error}");
 /// ```
 ///
-/// At most a hundred are told, in the order of the file; warnings are left out where there are errors. Of a mistake in the shape, as a
-/// word that is not known or a value of another type, only the first is told, because nothing behind it can be understood.
+/// At most a hundred mistakes are reported, in the order of the file; warnings are left out where there are errors. If the shape is wrong,
+/// as by an unknown word or a value of another type, only the first mistake is reported, because nothing behind it can be understood.
 ///
 /// # Secrets
-/// No line of `jwt`, `store` and `api_keys` is shown, nor of a section that nobody knows, nor of a file that is one value in braces. Of the
-/// other sections lines are shown with a `*` for each character of a value that a header field or a parameter must have, and of whatever
-/// stands under `only_if` in the place of a word that is not known:
+/// No line of `jwt`, `store` and `api_keys` is shown, nor of an unknown section, nor of a file that is one value in braces. Lines of other
+/// sections are shown with a `*` for each character of a value that a header field or a parameter must have, and of anything under
+/// `only_if` in the place of an unknown word:
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -45,7 +45,7 @@ pub struct RulesError {
 }
 
 /// One mistake, or something that is worth a second look. `Display` writes it as a compiler does, over three lines where its line may be
-/// shown; programs take it apart by [`line`](Self::line), [`column`](Self::column) and [`text`](Self::text).
+/// shown; programs read [`line`](Self::line), [`column`](Self::column) and [`text`](Self::text).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Problem {
     source: String,
@@ -60,7 +60,7 @@ impl RulesError {
         Self { problems }
     }
 
-    /// About the file as a whole.
+    /// An error about the file as a whole.
     pub(crate) fn of_file(name: &str, problem: &str) -> Self {
         let mut problems = Problems::of(name, "");
         problems.error(None, problem);
@@ -74,31 +74,31 @@ impl RulesError {
 }
 
 impl Problem {
-    /// The line, which counts from 1; `None` if it is about the file as a whole.
+    /// The line, counted from 1; `None` if the problem is about the file as a whole.
     pub fn line(&self) -> Option<usize> {
         self.place.map(|place| place.line)
     }
 
-    /// The column in characters, which counts from 1.
+    /// The column in characters, counted from 1.
     pub fn column(&self) -> Option<usize> {
         self.place.map(|place| place.column)
     }
 
-    /// The mistake, and what would be accepted: a sentence without the place and without a full stop. Values of secret sections are not
-    /// in it. Later versions may word it in another way.
+    /// The mistake, and what would be accepted: a sentence without the place and without a full stop. It contains no values of secret
+    /// sections. Later versions may word it in another way.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// Collects what is wrong with a file.
+/// Collects the mistakes in a file.
 pub(crate) struct Problems<'a> {
     source: &'a str,
     text: &'a str,
     found: Vec<Problem>,
-    /// Those above the most that are told.
+    /// The number of mistakes beyond those that are reported.
     more: usize,
-    /// Where it is known what is wrong, whatever else is found there.
+    /// Places whose mistake is already known: errors that are found there later are not reported.
     known: Vec<Place>,
 }
 
@@ -115,11 +115,12 @@ impl<'a> Problems<'a> {
         }
     }
 
-    /// An error that explains all others that are found here later, which are not told.
+    /// An error that explains all errors that are found here later, which are not reported.
     pub(crate) fn cause(&mut self, place: Place, text: impl Into<String>) {
         let is_told = self.has_room(true);
         self.error(place, text);
-        // Of those that are only counted, others at their place may be counted, too: each error is compared with all of these.
+        // A cause that is only counted is not kept, so that errors at its place are counted too: each error is compared with all kept
+        // causes.
         if is_told {
             self.known.push(place);
         }
@@ -129,18 +130,18 @@ impl<'a> Problems<'a> {
         self.add(place.into(), text.into(), false);
     }
 
-    /// About another file, of which no line is shown.
+    /// Adds an error in another file, of which no line is shown.
     pub(crate) fn error_in(&mut self, source: &str, place: Option<Place>, text: String) {
         self.push(Problem { source: source.to_owned(), place, is_error: true, text, line: None });
     }
 
-    /// What was found in another file.
+    /// Adds the problems of another file.
     pub(crate) fn add_all(&mut self, others: Problems<'_>) {
         others.found.into_iter().for_each(|problem| self.push(problem));
     }
 
     fn add(&mut self, place: Option<Place>, text: String, is_error: bool) {
-        // Up to the line all of the file is read: not for one that is only counted.
+        // The file is read up to the line, so this is skipped for a problem that is only counted.
         let line = place.filter(|_| self.has_room(is_error)).and_then(|place| masked(self.text, place.line));
         self.push(Problem { source: self.source.to_owned(), place, is_error, text, line });
     }
@@ -153,22 +154,22 @@ impl<'a> Problems<'a> {
         }
     }
 
-    /// Whether one more is told: above the most, only the first error is.
+    /// Whether one more is reported: beyond the most, only the first error is.
     fn has_room(&self, is_error: bool) -> bool {
         self.found.len() < MOST || is_error && !self.has_errors()
     }
 
-    /// Whether no secret can stand there.
+    /// Whether no secret can stand at this place.
     pub(crate) fn is_open(&self, place: Place) -> bool {
         is_open(self.text, place)
     }
 
-    /// How many there are so far.
+    /// The number of problems so far.
     pub(crate) fn count(&self) -> usize {
         self.found.len() + self.more
     }
 
-    /// How many errors there are so far.
+    /// The number of errors so far.
     pub(crate) fn errors(&self) -> usize {
         self.found.iter().filter(|problem| problem.is_error).count() + self.more
     }
@@ -177,7 +178,7 @@ impl<'a> Problems<'a> {
         self.found.iter().any(|problem| problem.is_error)
     }
 
-    /// The errors, where it is known that there are some.
+    /// The errors, for callers that know that there are some.
     pub(crate) fn into_errors(self) -> RulesError {
         match self.into_result() {
             Err(error) => error,
@@ -200,10 +201,10 @@ impl<'a> Problems<'a> {
     }
 }
 
-/// The most mistakes that are told of one file.
+/// The most mistakes that are reported of one file.
 const MOST: usize = 100;
 
-/// Whether no secret can stand there.
+/// Whether no secret can stand at this place.
 fn is_open(text: &str, place: Place) -> bool {
     let at = |line: String| line.chars().nth(place.column.saturating_sub(1)).is_none_or(|c| c != MASK);
     masked(text, place.line).is_some_and(at)

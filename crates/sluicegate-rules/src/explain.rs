@@ -1,4 +1,4 @@
-//! Which rules a request meets, and why not the others: [`Explained`].
+//! The rules that a request meets, and why it does not meet the others: [`Explained`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ use crate::explain_room::RoomExplained;
 /// Keys that may be secrets are digests, as `Key(d415ad2e)`: the same key has the same digest within a process. Values of header fields
 /// and of the query are never shown.
 ///
-/// Where the quotas stand is what the store says now. On a store of its own, as of a tool, nothing has been spent.
+/// The store says where the quotas stand now. On a store of its own, such as a tool's, nothing has been spent.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explained {
@@ -108,13 +108,13 @@ pub enum Section {
 /// The name and the rate of a room in the file, and its door.
 type RoomOfRule = (String, Quota, Option<Arc<dyn Door>>);
 
-/// The rules of a file, as far as explanations need them.
+/// The part of the rules of a file that explanations need.
 pub(crate) struct Explainer {
     deny: Arc<Choice>,
     exempt: Arc<Choice>,
     choice: Arc<Choice>,
     unclear: Unclear,
-    /// How many limits each rule has.
+    /// The number of limits of each rule.
     sizes: Vec<usize>,
     /// The limits of each rule on requests under way at once.
     in_flight: Vec<Option<InFlightLimit>>,
@@ -142,7 +142,7 @@ impl Explainer {
         Self { deny, exempt, choice, unclear, sizes, in_flight, rooms, with_keys }
     }
 
-    /// By these limits, which are of the same file.
+    /// Explains a request by these limits, which must come from the same file.
     pub(crate) async fn explain(&self, limits: &Limits, request: RequestView<'_>) -> Explained {
         let explanation = limits.explain(request).await;
         let Self { deny, exempt, choice, unclear, sizes, in_flight, rooms: of_rules, .. } = self;

@@ -14,9 +14,9 @@ pub struct RoomExplained {
     pub name: String,
     /// The rate that the file says.
     pub rate: Quota,
-    /// Its numbers of now; none in a tool, which has no line.
+    /// Its current numbers; `None` in a tool, which has no line.
     ///
-    /// They are of one moment, and estimates where the line is long: visitors who leave are not known before their turn.
+    /// They are of one moment, and estimates where the line is long: visitors who leave are noticed only at their turn.
     pub numbers: Option<RoomNumbers>,
 }
 

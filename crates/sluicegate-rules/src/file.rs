@@ -15,8 +15,8 @@ use crate::variables::Variables;
 
 /// A rules file that was read and found good. It changes nothing until it is put in force by [`Rules`](crate::Rules).
 ///
-/// To read it connects to nothing and counts nothing, so that tools can look at files for other machines. Its policies are put
-/// together on a store of their own, without the room that they ask for: what shows only then is told as well.
+/// Reading connects to nothing and counts nothing, so that tools can look at files for other machines. The policies are put together on a
+/// store of their own, without the table size that they ask for, so that mistakes that show only then are reported as well.
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -96,11 +96,11 @@ pub struct RulesFile {
 }
 
 impl RulesFile {
-    /// Reads a text of YAML or JSON. `name` is what errors call it. Paths in the text are relative to the folder of the process.
+    /// Reads a text of YAML or JSON. Errors call it by `name`. Paths in the text are relative to the folder of the process.
     ///
     /// # Errors
-    /// With all that is wrong with its values; if its shape is wrong, with the first such mistake. When `variables` have no value
-    /// for one that it names.
+    /// When values are wrong, with all mistakes; when the shape is wrong, with the first mistake. When `variables` have no value for one
+    /// that the text names.
     pub fn parse(name: &str, text: &str, variables: &Variables) -> Result<Self, RulesError> {
         Self::parse_in(name, text, None, variables)
     }
@@ -150,8 +150,8 @@ impl RulesFile {
         }
     }
 
-    /// The changes if this file took the place of that one, as a [reload](crate::Rules::reload) would tell them. Both are files alone: of
-    /// overrides that operators have set on a service nothing is known here.
+    /// The changes that this file would make in the place of `old`, as a [reload](crate::Rules::reload) would report them. Overrides that
+    /// operators have set on a service are not known here.
     ///
     /// ```
     /// use sluicegate_rules::{RulesFile, Variables};
@@ -200,7 +200,7 @@ impl RulesFile {
     /// ```
     ///
     /// # Errors
-    /// When the file names none; for a Redis, without the feature `redis`, and without a tokio runtime.
+    /// When the file names none; when it names a Redis, without the feature `redis` or without a tokio runtime.
     pub fn open_store(&self) -> Result<Arc<dyn Store>, RulesError> {
         self.named_store()?.open().map_err(|error| RulesError::of_file(&self.name, error.problem()))
     }
@@ -234,15 +234,15 @@ impl RulesFile {
         self.compiled.store.as_ref().map(NamedStore::kind)
     }
 
-    /// The same file as if it named no store: for tools, and for programs that have opened [it](Self::open_store) themselves.
+    /// Removes the store from the file: for tools, and for programs that have opened [it](Self::open_store) themselves.
     #[must_use]
     pub fn without_store(mut self) -> Self {
         self.compiled.store = None;
         self
     }
 
-    /// The same file, whose waiting rooms let everybody in at once: for tools, which have no line and no secrets. An explanation still
-    /// tells of them.
+    /// Lets everybody through the waiting rooms of the file at once: for tools, which have no line and no secrets. An explanation still
+    /// mentions the rooms.
     #[must_use]
     pub fn without_rooms(mut self) -> Self {
         self.compiled.is_without_rooms = true;
@@ -266,8 +266,7 @@ impl RulesFile {
         self.compiled.rooms.iter().map(|room| format!("rule {:?}: {room}", room.rule))
     }
 
-    /// The same file, with room for this many keys of each policy in memory, whatever it says itself: for tools that ask about one
-    /// request.
+    /// Sets the number of keys that each policy has room for in memory, whatever the file says: for tools that ask about one request.
     #[must_use]
     pub fn with_table_size(mut self, keys: usize) -> Self {
         self.compiled.policies =
@@ -275,8 +274,8 @@ impl RulesFile {
         self
     }
 
-    /// Whether a word may stand in the file, in upper or lower case. A header field whose name does not is read by no rule, but for
-    /// those of hosts, cookies, tokens and proxies, so that a tool that has many requests at hand can leave it out.
+    /// Whether a word may stand in the file, in upper or lower case. No rule reads a header field whose name is not in the file, except
+    /// fields of hosts, cookies, tokens and proxies, so that a tool with many requests can leave it out.
     ///
     /// ```
     /// use sluicegate_rules::{RulesFile, Variables};
@@ -323,12 +322,12 @@ impl RulesFile {
     }
 }
 
-/// Puts the limits together on a store that nobody else has, for what shows only then.
+/// Puts the limits together on a store of their own, for mistakes that show only then.
 fn check(compiled: &Compiled, problems: &mut Problems<'_>) {
     let before = problems.count();
     let tried = MemoryStore::builder().table_size(1).build().and_then(|store| {
         let store: Arc<dyn Store> = (&store).into();
-        // However much room they ask for: nobody is counted here.
+        // The table sizes of the file do not matter here: nobody is counted.
         let policies: Vec<_> = compiled.policies.iter().map(|policy| policy.with_table_size(1)).collect();
         let open = RateLimiter::open_all(Arc::clone(&store), policies)?;
         compiled.check(&open, problems);

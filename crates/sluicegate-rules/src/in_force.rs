@@ -1,6 +1,6 @@
 //! The file that is in force: [`InForce`], and how another one takes its place.
 //!
-//! A request keeps the limits that it began with. So a reload takes effect with the next request, and never half way through one.
+//! A request keeps the limits that it began with, so a reload takes effect with the next request, and never half way through one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) struct InForce {
     pub store: Option<NamedStore>,
     /// The waiting rooms; none before there was a file.
     pub rooms: Option<Vec<FileRoom>>,
-    /// The numbers at once, by name.
+    /// The limits on requests at once, by name.
     in_flight: HashMap<String, InFlight>,
     /// The policies of code that those of the file have replaced, by name.
     code: HashMap<String, Policy>,
@@ -43,7 +43,7 @@ pub(crate) struct InForce {
     pub error: Option<RulesError>,
 }
 
-/// All that requests meet of a file.
+/// The parts of a file that requests meet.
 pub(crate) struct Put {
     pub limits: Limits,
     pub at_once: InFlightLimits,
@@ -52,7 +52,7 @@ pub(crate) struct Put {
 }
 
 impl InForce {
-    /// Nothing so far, of a file that names this store.
+    /// Nothing is in force yet; the file names this store.
     pub(crate) fn of(store: Option<NamedStore>, open_all: bool) -> Self {
         Self {
             open_all,
@@ -69,8 +69,8 @@ impl InForce {
         }
     }
 
-    /// Opens or replaces all policies and waiting rooms, and makes the limits of them; or leaves all as it was. A policy that leaves the file is
-    /// again as code has it.
+    /// Opens or replaces all policies and waiting rooms and makes their limits, or leaves everything unchanged. A policy that leaves the
+    /// file is again as code has it.
     pub(crate) fn put(
         &mut self,
         store: &Arc<dyn Store>,
@@ -112,7 +112,7 @@ impl InForce {
         Ok(Put { limits, at_once, doors: file.compiled.doors(doors, unclear), explainer })
     }
 
-    /// Puts the terms of all rooms in force. A rate changes only where the file says another one than it did: an operator may have set one.
+    /// Puts the terms of all rooms in force. A rate changes only where the file's rate changed: an operator may have set another one.
     fn put_doors(&mut self, doors: &[Arc<dyn Door>], rooms: &[FileRoom]) {
         let before = self.rooms.replace(rooms.to_vec());
         for (door, room) in doors.iter().zip(rooms) {
@@ -127,7 +127,7 @@ impl InForce {
     }
 }
 
-/// A door for each room of the file, by which nobody comes yet.
+/// A door for each room of the file. No request comes to it yet.
 fn doors(maker: Option<&Arc<dyn RoomMaker>>, file: &RulesFile) -> Result<Vec<Arc<dyn Door>>, RulesError> {
     let wrong = |room: &FileRoom, text: String| {
         let mut problems = Problems::of(&file.name, "");

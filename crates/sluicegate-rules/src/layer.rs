@@ -10,10 +10,10 @@ use crate::rooms::RoomsLayer;
 
 /// Puts the rules of a file in front of any service, and follows each change of them: made by [`Rules::layer`](crate::Rules::layer).
 ///
-/// It is three layers: outside the waiting rooms, then how many requests are under way at once, inside the limits, so that a request that
-/// waits for a permit has spent nothing yet, and a visitor that waits in line neither spends nor holds a permit. A request that waits
-/// for a permit keeps the limits that it began with, as all do; a visitor that is held for the last second or two until its turn meets those
-/// that are in force then.
+/// It consists of three layers: the waiting rooms outside, then the limits on requests under way at once, and inside the rate limits. So a
+/// request that waits for a permit has spent nothing yet, and a visitor that waits in line neither spends nor holds a permit. A request
+/// that waits for a permit keeps the limits that it began with, as all do; a visitor that is held for the last second or two until its turn
+/// meets the limits that are in force then.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -46,8 +46,8 @@ use crate::rooms::RoomsLayer;
 /// ```
 ///
 /// # Responses
-/// A refusal has a body of `application/problem+json`, `Retry-After` where a wait helps, and the fields that `headers` of the file says;
-/// allowed responses have those as well. The permits of `in_flight` are told in `RateLimit` and `RateLimit-Policy`, with the unit
+/// A refusal has a body of `application/problem+json`, `Retry-After` where a wait helps, and the fields that `headers` of the file names;
+/// allowed responses have those as well. The permits of `in_flight` are shown in `RateLimit` and `RateLimit-Policy`, with the unit
 /// `concurrent-requests`, where `headers` has these two. Both follow the file that a request began with.
 ///
 /// | status | because |
@@ -57,7 +57,7 @@ use crate::rooms::RoomsLayer;
 /// | as `on_missing_key` says | the request has no such key |
 /// | 400 | its path has dots, and its readings meet other rules that may spend from one policy |
 /// | 500 | two rules that both apply spend from one policy, or the server does not tell the address of the peer |
-/// | 503, with a page or JSON | it waits in a waiting room, which `sluicegate::overflow::WaitingRoomLayer` tells more of |
+/// | 503, with a page or JSON | it waits in a waiting room; see `sluicegate::overflow::WaitingRoomLayer` |
 /// | 503 | the store is away and a policy says `on_outage: deny`, as many requests wait as may wait, or a key came too late |
 ///
 /// # Cancel safety

@@ -1,4 +1,4 @@
-//! Rate limits in a file: which requests meet which limits, in words that are the names of what they are in code.
+//! Rate limits in a file: which requests meet which limits, in the words that code uses.
 //!
 //! An operator changes the file, and the service follows without a deploy: all of a change takes effect in one step, or
 //! nothing of it. A file with a mistake changes nothing, and the mistake is told with line and column.
@@ -28,12 +28,12 @@
 //! # How a request is decided
 //! 1. A rule under `deny` that matches refuses it, wherever the other rules stand.
 //! 2. A rule under `exempt` that matches lets it pass by all limits.
-//! 3. Of `rules`, every one that matches applies; of those with the same `group` only the first. A request spends from all of their
-//!    limits, or from none. Where a rule names one of `in_flight`, its permit is taken before anything is spent, and a waiting room comes
+//! 3. Every rule under `rules` that matches applies; of rules with the same `group`, only the first that matches. A request spends from all
+//!    of their limits, or from none. If a rule names one of `in_flight`, its permit is taken before anything is spent; a waiting room comes
 //!    before both.
 //!
 //! # Which requests a rule is about
-//! All that `only_if` says must hold; of a list one entry is enough.
+//! All conditions under `only_if` must hold; one entry of a list is enough.
 //!
 //! | word | holds if |
 //! |---|---|
@@ -91,7 +91,7 @@
 //! | `key: descriptor` | a bucket for each domain with each combination of values, as Envoy's own server has it |
 //! | `key: descriptor(user)` | the bucket is that of the value of an entry |
 //! | `quota_by: descriptor` in a policy | the `limit` that the proxy sends with a descriptor is the quota of its key |
-//! | `replaces: address` | of the descriptors of one call, none meets the rule `address` if one meets this rule |
+//! | `replaces: address` | no descriptor of a call meets the rule `address` if one of them meets this rule |
 //!
 //! A rule spends its `cost` for each hit. [`Descriptors`] has an example.
 //!
@@ -100,15 +100,15 @@
 //! below: `/files/a`, `/files/a/b` and `/files/` itself, but not `/files`. A path is brought into its normal form before: `//login`,
 //! `/%6cogin` and `/login;x=1` are `/login`.
 //!
-//! A path with dots, as `/a/../admin`, is read both as it is written and as it leads: a rule applies if all of its conditions hold in one
-//! reading, and of a group the first rule of each. Where two of these may spend from one policy that is enforced, the request is refused
-//! with 400.
+//! A path with dots, as `/a/../admin`, has two readings: as it is written and as it leads. A rule applies if all of its conditions hold in
+//! one reading; within a group, the first rule of each reading applies. If two of these may spend from one policy that is enforced, the
+//! request is refused with 400.
 //!
-//! The doors do not open in doubt. A rule under `deny` applies if any server may read the path so, and ignores case and a slash at the end;
-//! one under `exempt` only if the path is so as it is written and however it is read, and never with dots. Within `not` it is the other way
-//! round.
+//! In doubt a request is limited. A rule under `deny` applies if any server may read the path so, and ignores case and a slash at the end;
+//! a rule under `exempt` applies only if the path matches as it is written and in every other reading, and never to a path with dots.
+//! Within `not` it is the other way round.
 //!
-//! `paths` says how the service behind reads paths; then all sections do as it does:
+//! `paths` says how the service behind reads paths; then all sections read them in the same way:
 //!
 //! | `paths` | for a service that |
 //! |---|---|
@@ -141,10 +141,10 @@
 //! ```
 //!
 //! # Whose bucket it is
-//! `key` names where the key of a request is read; of a list the first that the request has counts. Keys that clients choose freely,
-//! `header(name)` and `api_key(header)`, are worth a warning unless a rule for all requests goes by the address: a client that
-//! invents keys has a new bucket with each. Where something in front verifies or overwrites the field, `verified_before(header(name))` says
-//! so. `jwt(claim)` is verified, and an `api_key` that is not listed counts as missing.
+//! `key` names where the key of a request is read; the first of a list that the request has counts. Keys that clients choose freely,
+//! `header(name)` and `api_key(header)`, are worth a warning unless a rule for all requests goes by the address: a client that invents keys
+//! has a new bucket with each. Where something in front verifies or overwrites the field, `verified_before(header(name))` says so.
+//! `jwt(claim)` is verified, and an `api_key` that is not listed counts as missing.
 //!
 //! # How much, and what then: `policies`
 //! A policy is a budget by name; it limits nothing until a rule or a tier names it.
@@ -193,9 +193,9 @@
 //! ```
 //!
 //! # Keys with quotas of their own: `quota_by` and `overrides`
-//! All keys of a policy are counted alike, and some may have other numbers. `overrides` gives single keys theirs, as `acme: 1000/min`: a
-//! key is named by the claim, the header field or the address that it is, an API key by its sha256. `quota_by` says where a request
-//! tells them; of a list the first that is there counts:
+//! All keys of a policy are counted alike, and some may have other quotas. `overrides` gives quotas to single keys, as `acme: 1000/min`: a
+//! key is named by its claim, header field or address, an API key by its sha256. `quota_by` says where a request brings them; the first of
+//! a list that is there counts:
 //!
 //! | word | the quotas are |
 //! |---|---|
@@ -205,8 +205,8 @@
 //! | `descriptor` | the `limit` of a [descriptor](#descriptors-of-envoy) |
 //!
 //! They are written as `500/min burst 50`, several as a list or with commas between them, as many as the policy has; or `unlimited`. A key
-//! whose quotas change, also by a reload, keeps what it has spent. A request whose quotas cannot be read is refused with 500, and the reason is
-//! logged. `share` has a part of these quotas too. Up to 65,535 different ones of each policy are in use at once.
+//! whose quotas change, also by a reload, keeps what it has spent. A request whose quotas cannot be read is refused with 500, and the
+//! reason is logged. `share` takes its part of these quotas too. Each policy can have up to 65,535 different quotas of keys in use at once.
 //!
 //! ```
 //! use http::Request;
@@ -237,14 +237,13 @@
 //!
 //! Tiers are quotas by name: `tiers: { plan: { policy: api, by: jwt(plan), tiers: { free: 100/min, pro: 1000/min, staff: unlimited },
 //! default_tier: free } }` gives the keys of `api` the quotas of their tier. A key keeps what it has spent when its tier changes, and a key with
-//! quotas of its own has these in any tier. The name of a policy in the place of quotas is a tier with other keys, by another algorithm
-//! say.
+//! quotas of its own has these in any tier. A policy's name in the place of quotas makes a tier with other keys, or with another algorithm.
 //!
 //! # How much it costs: `cost`, `share` and `refund_if`
-//! A request spends `cost` units of each limit of its rule, 1 unless said. Where a header field says it, what is not a number costs
-//! `max`, and a request without the field costs `missing`; `min` and `missing` have to fit into each burst, and `check` warns of a `max` that
-//! does not. `share: 1/10` gives a rule a part of a budget, as a policy of its own. `refund_if` gives the units back after responses
-//! of these statuses.
+//! A request spends `cost` units of each limit of its rule. Default: 1. If a header field gives the cost, a value that is not a number
+//! costs `max`, and a request without the field costs `missing`; `min` and `missing` have to fit into each burst, and `check` warns of a
+//! `max` that does not. `share: 1/10` gives a rule a part of a budget, as a policy of its own. `refund_if` gives the units back after
+//! responses with these statuses.
 //!
 //! ```
 //! use http::Request;
@@ -290,7 +289,7 @@
 //! | `descriptor`, `descriptor(entry)` | a [descriptor](#descriptors-of-envoy), or the value of one of its entries | it is none, or the entry is missing or empty |
 //! | a name under `keys` | the first of its list that the request has | it has none of them |
 //!
-//! A request without a key is treated as `on_missing_key` of its rule says: `share` puts all of them into one bucket (the default), `skip`
+//! `on_missing_key` of a rule says what happens to a request without a key: `share` puts all of them into one bucket (the default), `skip`
 //! lets them pass by the rule, and a status refuses them. A server that does not tell the peer is a mistake, and gets 500.
 //!
 //! # Who is behind a request: `clients`, `jwt`, `api_keys` and `keys`
@@ -343,12 +342,12 @@
 //! | `places_per_client` | how many of these may be one client's, by the `key` of the rule | any number |
 //!
 //! A request comes to its rooms before its permits and its limits, wherever the rule stands, so that the polls of visitors that wait spend
-//! nothing, and a request that is let in spends. `deny` and `exempt` come first all the same, and of a group the first rule applies. A request
+//! nothing, and a request that is let in spends. `deny` and `exempt` still come first, and within a group the first rule applies. A request
 //! that comes to several rooms goes through them in the order of the file; two policies are two rooms.
 //!
-//! Where lines are kept, and the secrets of tickets, are said by code, and never by a file: [`Rules::builder`] takes them as
-//! [`rooms`](RulesBuilder::rooms), which `sluicegate::overflow::Rooms` are. Tools have none, and look at the file
-//! [without](RulesFile::without_rooms).
+//! Code, and never a file, says where lines are kept and which secrets sign tickets: [`Rules::builder`] takes both as
+//! [`rooms`](RulesBuilder::rooms), for example `sluicegate::overflow::Rooms`. Tools have none, and look at the file [without
+//! rooms](RulesFile::without_rooms).
 //!
 //! ```
 //! use http::Request;
@@ -385,14 +384,14 @@
 //!
 //! # Where it is counted: `store`, and variables
 //! `redis` names a Redis that all instances share; without the section the program gives a store. `${NAME}` in a value stands for an
-//! environment variable, put in after the file was parsed; inside of quotes or braces it is not. A service refuses a file with one that is not set,
-//! and tools put a placeholder for it and say which value they took instead. [`Variables`] has an example.
+//! environment variable, put in after the file was parsed, and never inside quotes or braces. A service refuses a file with a variable that
+//! is not set; tools put a placeholder in its place and say which value they took instead. [`Variables`] has an example.
 //!
 //! # What is wrong with a file
-//! Of the shape the first mistake is told, with the nearest word that is known; of the values all are told at once. `sluicegate check`
-//! prints them, and what is worth a second look. A file is also checked against its store: a sliding log of more than 2,000
-//! entries is an error where `store` names a Redis. No value under `jwt`, `store` and `api_keys` is shown,
-//! and none that a header field or a parameter must have.
+//! If the shape is wrong, the first mistake is reported, with the nearest known word; mistakes in values are all reported at once.
+//! `sluicegate check` prints them, and what is worth a second look. A file is also checked against its store: a sliding log of more than
+//! 2,000 entries is an error where `store` names a Redis. No value under `jwt`, `store` and `api_keys` is shown, and none that a header
+//! field or a parameter must have.
 //!
 //! ```
 //! use sluicegate_rules::{RulesFile, Variables};
@@ -410,15 +409,14 @@
 //! ```
 //!
 //! # While the service runs
-//! [`Rules::open`] keeps where the file is. [`follow`](Rules::follow) reads it again when it changes,
-//! [`reload_on_sighup`](Rules::reload_on_sighup) when the process gets that signal, and [`reload`](Rules::reload) when code says
-//! so. One line in the log says what is kept, changed, added and removed. A file that is wrong changes nothing: it is logged
-//! once, and a page hears of it by [`listen`](Rules::listen). With the feature `metrics`, `rate_limit_rules_reloads_total{result}`
-//! counts files that were `loaded` and that were `wrong`, and `rate_limit_rules_loaded_timestamp_seconds` says since when those
-//! in force are.
+//! [`Rules::open`] remembers where the file is. [`follow`](Rules::follow) reads it again when it changes,
+//! [`reload_on_sighup`](Rules::reload_on_sighup) when the process gets that signal, and [`reload`](Rules::reload) when code says so. One
+//! line in the log says what is kept, changed, added and removed. A file that is wrong changes nothing: it is logged once, and a page is
+//! told by [`listen`](Rules::listen). With the feature `metrics`, `rate_limit_rules_reloads_total{result}` counts files that were `loaded`
+//! and that were `wrong`, and `rate_limit_rules_loaded_timestamp_seconds` is the time when the rules in force were loaded.
 //!
 //! # When not to use it
-//! For limits that only a programmer changes: in code they are checked when it is compiled.
+//! Limits that only a programmer changes belong in code, where they are checked at compile time.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod at;

@@ -1,5 +1,5 @@
-//! Lines of a file as errors show them: of sections only in which there is no secret, and the values that header fields and
-//! parameters must have may be secrets, too.
+//! Lines of a file as errors show them. Only sections without secrets are shown; values that header fields and parameters must have may be
+//! secrets, too, and are masked.
 //!
 //! A line is looked at as it was written, also where it is not YAML: keys and values are told apart by colons, braces and
 //! indentation. In doubt, a value is masked.
@@ -40,36 +40,36 @@ const CONDITION: [&str; 2] = ["only_if", "not"];
 /// Words under which there are names with values that a request must have.
 const SECRET: [&str; 2] = ["header", "query"];
 
-/// A line, which counts from 1, with its secrets masked; it stays as long as it was. Nothing of a section that may have secrets: one
-/// that nobody knows, as where `jwt` has a typing error, and of a file that is one value in braces, as JSON is.
+/// A line, counted from 1, with its secrets masked; its length does not change. Returns `None` for a section that may have secrets, such as
+/// an unknown one (`jwt` with a typing error), and for a file that is one value in braces, as JSON is.
 pub(crate) fn masked(text: &str, line: usize) -> Option<String> {
     let mut scanner = Scanner::default();
     let shown = text.lines().take(line).map(|line| scanner.line(line)).nth(line.checked_sub(1)?)?;
     (scanner.section != Section::Closed).then_some(shown)
 }
 
-/// Where a line stands: in which section, below which keys, and in which braces.
+/// The position of a line: its section, the keys above it, and the braces around it.
 #[derive(Default)]
 struct Scanner {
     section: Section,
-    /// How far keys are indented under which the line stands, and what they are.
+    /// The keys that the line stands under: the indentation and the kind of each.
     above: Vec<(usize, Kind)>,
     /// The braces and brackets that are open.
     within: Vec<Kind>,
     quote: Option<char>,
-    /// A text of whole lines, as `|` begins it: it goes on while lines are indented further than this.
+    /// A block text, as `|` begins it: it goes on while lines are indented further than this.
     lines: Option<(usize, Kind)>,
 }
 
 /// Whether the lines of a section are shown.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Section {
-    /// None of them.
+    /// No line is shown.
     #[default]
     Closed,
-    /// As they are.
+    /// Lines are shown unmasked.
     Plain,
-    /// Without the values of conditions.
+    /// Lines are shown without the values of conditions.
     Rules,
 }
 
@@ -184,7 +184,7 @@ impl Scanner {
         shown
     }
 
-    /// A line of a text of whole lines, masked, if that goes on; otherwise the text has ended.
+    /// The next line of a block text, masked; `None` once the text has ended.
     fn line_of_text(&mut self, line: &str) -> Option<String> {
         let (above, kind) = self.lines?;
         if !line.trim_start().is_empty() && indent_of(line) <= above {
@@ -207,8 +207,8 @@ impl Scanner {
         indent
     }
 
-    /// A line that is not indented begins a section. In the midst of a text or of braces nobody knows what it is, and a return alone
-    /// ends lines for some.
+    /// Begins a section if the line is not indented. Within a text or braces its meaning is unclear, and some readers end a line at a lone
+    /// carriage return: both close the section.
     fn enter_section(&mut self, line: &str) {
         if line.contains('\r') {
             self.section = Section::Closed;
@@ -230,12 +230,12 @@ impl Scanner {
         };
     }
 
-    /// The masking by the braces or the key that all of this stands under.
+    /// The masking of the innermost braces or key that the current text stands under.
     fn kind(&self) -> Kind {
         self.within.last().copied().or_else(|| self.above.last().map(|(_, kind)| *kind)).unwrap_or_default()
     }
 
-    /// The masking by a key that stands here.
+    /// The masking that a key at this place asks for.
     fn kind_of(&self, word: &str) -> Kind {
         let word = word.trim_start_matches('?').trim_matches(['"', '\'']);
         let above = self.kind();
@@ -266,7 +266,7 @@ impl Scanner {
     }
 }
 
-/// How many bytes of white space a line begins with.
+/// The number of bytes of white space at the start of a line.
 fn indent_of(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }

@@ -16,7 +16,7 @@ use crate::news::News;
 const RELOADS: &str = "rate_limit_rules_reloads_total";
 const LOADED: &str = "rate_limit_rules_loaded_timestamp_seconds";
 
-/// Tells how often the rules were read anew, and since when those are in force that are.
+/// Counts reloads of the rules, and tells when the rules in force were loaded.
 pub(crate) struct Meter {
     loaded_us: AtomicU64,
 }
@@ -28,7 +28,7 @@ impl Meter {
         meter
     }
 
-    /// Counts the news, if there is some. Gauges are told each time, because a recorder may have been installed later.
+    /// Counts the news, if there is some. Gauges are set each time, because a recorder may have been installed later.
     pub(crate) fn tell(&self, news: Option<News<'_>>, now_us: u64) {
         describe_counter!(
             RELOADS,

@@ -1,4 +1,4 @@
-//! News of the rules, and those who hear of it: [`Listeners`].
+//! News of the rules, and its listeners: [`Listeners`].
 //!
 //! Listeners are called on the thread of the reload, one after the other. They are told after the new rules are in force.
 
@@ -7,22 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::changes::Changes;
 use crate::error::RulesError;
 
-/// News for a listener: the changes that took effect; none if the file is again the one that is in force; or what is wrong
-/// with it.
+/// News for a listener: the changes that took effect; `None` if the file is again the one that is in force; or the mistakes in it.
 pub(crate) type News<'a> = Result<Option<&'a Changes>, &'a RulesError>;
 
 type Listener = Arc<dyn Fn(News<'_>) + Send + Sync>;
 
-/// All who listen.
+/// All listeners.
 #[derive(Default)]
 pub(crate) struct Listeners {
     all: Mutex<Vec<Listener>>,
-    /// News is told in the order in which it took effect.
+    /// Keeps news in the order in which the changes took effect.
     turn: Mutex<()>,
 }
 
 impl Listeners {
-    /// One more, which stays.
+    /// Adds a listener, which stays.
     pub(crate) fn add(&self, listener: impl Fn(News<'_>) + Send + Sync + 'static) {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
     }
@@ -32,7 +31,7 @@ impl Listeners {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells all of them. Not locked meanwhile: a listener may add another one.
+    /// Tells all listeners, without holding the lock: a listener may add another one.
     pub(crate) fn hear(&self, news: News<'_>) {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner).clone();
         all.iter().for_each(|listener| listener(news));

@@ -17,7 +17,7 @@ use crate::variables::Variables;
 /// The largest file that is read.
 pub(crate) const MOST_BYTES: usize = 1 << 20;
 
-/// Reads the sections; nothing if the shape is wrong, which is told then.
+/// Reads the sections. Returns `None` if the shape is wrong, which is reported.
 pub(crate) fn sections(text: &str, variables: &Variables, problems: &mut Problems<'_>) -> Option<File> {
     if text.len() > MOST_BYTES {
         problems.error(None, format!("it has {} bytes, and at most {MOST_BYTES} are read", text.len()));
@@ -43,7 +43,7 @@ pub(crate) fn sections(text: &str, variables: &Variables, problems: &mut Problem
     None
 }
 
-/// The mistake in the shape; of a section that may hold a secret no value is shown.
+/// The mistake in the shape. No value of a section that may hold a secret is shown.
 fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> String {
     let line = place.and_then(|place| text.lines().nth(place.line.saturating_sub(1))).unwrap_or_default();
     match error {
@@ -76,7 +76,7 @@ fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> St
         }
         _ if !is_open => "this has another shape than is expected here".to_owned(),
         other => {
-            // Without the place, which is told before.
+            // The place is left out, because it is reported before.
             let message = other.to_string();
             let message = match message.split(" at line ").next().unwrap_or_default() {
                 "expected mapping start" => "names with their values are expected here, as { name: value }",
@@ -90,7 +90,7 @@ fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> St
     }
 }
 
-/// Variables are put in where a value has no quotes; one in quotes would stay as it is, and nobody would see it.
+/// Reports variables in quotes: variables are put in only where a value has no quotes, and nobody would notice one that stays as it is.
 fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| text.contains("${")) {
         for brace in braces(text).into_iter().filter(|brace| brace.is_quoted && brace.before == '$') {
@@ -128,7 +128,7 @@ fn braces(line: &str) -> Vec<Brace> {
     for (column, c) in (1..).zip(line.chars()) {
         match (quote, c) {
             (None, '#') if before == ' ' => break,
-            // Inside of a value an apostrophe is one, and two of them inside of quotes are.
+            // An apostrophe inside a value is only a character, and so is a doubled one inside quotes.
             (None, '"' | '\'') if !is_in_value || before == c => quote = Some(c),
             (Some(open), _) if open == c => quote = None,
             (_, '{') => found.push(Brace { column, before, is_quoted: quote.is_some() }),
@@ -145,7 +145,7 @@ fn braces(line: &str) -> Vec<Brace> {
     found
 }
 
-/// The known word that is like this one.
+/// The known word that is most like this one.
 pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let near = known.iter().map(|known| (strsim::osa_distance(&short(word), known), *known)).min()?;
     (near.0 * 3 <= near.1.len()).then_some(near.1)
@@ -160,7 +160,7 @@ pub(crate) fn instead_of(name: &str, known: &[&str]) -> String {
     }
 }
 
-/// As much of a text as an error shows.
+/// The part of a text that an error shows.
 pub(crate) fn short(text: &str) -> String {
     text.chars().take(64).collect()
 }
@@ -176,7 +176,7 @@ pub(crate) fn text(path: &Path) -> Result<String, String> {
 /// The content of a file, or why it is not known.
 pub(crate) fn bytes(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
-    // Looked at before it is opened: opening a pipe waits for whoever writes to it.
+    // Checked before it is opened, because opening a pipe waits for a writer.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err("it is not a file".to_owned());
     }

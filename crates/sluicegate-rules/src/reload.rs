@@ -1,7 +1,7 @@
-//! Reading the file again, and telling what came of it: in the log, in metrics, and to whoever listens.
+//! Reads the file again and reports the result: in the log, in metrics, and to listeners.
 //!
-//! A file is looked at often and changes seldom. So all of them hear of news only: a file that took effect, one that is wrong
-//! in another way than before, and one that is right again.
+//! A file is looked at often and changes seldom, so all of them hear of news only: a file that took effect, one that is wrong in another
+//! way than before, and one that is right again.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -14,9 +14,9 @@ use crate::source::Read;
 
 /// The result of reading the file again.
 enum Outcome {
-    /// It is what is in force, or no file.
+    /// The file is the one in force, or there is no file.
     Same,
-    /// As before, after it was wrong.
+    /// The file is the one in force again, after it was wrong.
     RightAgain,
     Changed(Changes),
     Wrong {
@@ -27,8 +27,7 @@ enum Outcome {
 
 impl Rules {
     /// Reads the file again, and puts it in force if its text is another one, or if [other rules](Self::replace) were put in its
-    /// place. Says what has changed; nothing if the text is the same, or if these rules were not [opened](Self::open) from a
-    /// file.
+    /// place. Returns the changes; `None` if the text is the same, or if these rules were not [opened](Self::open) from a file.
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
@@ -54,8 +53,8 @@ impl Rules {
     /// the rules name, of API keys and of a public key, are read again as well.
     ///
     /// # Errors
-    /// As [`open`](Self::open). The rules in force stay so, whatever is wrong: a file that is gone or empty never means that
-    /// there are no limits.
+    /// As [`open`](Self::open). The rules in force stay in force, whatever is wrong: a file that is gone or empty never means that there
+    /// are no limits.
     pub fn reload(&self) -> Result<Option<Changes>, RulesError> {
         match self.read_again(true) {
             Outcome::Same | Outcome::RightAgain => Ok(None),
@@ -64,8 +63,8 @@ impl Rules {
         }
     }
 
-    /// From now on `listener` hears of news: the changes that took effect, none of them where the file is right again and is
-    /// the one that is in force, or what is wrong with the file, once. For a page that shows it:
+    /// Calls `listener` with news from now on: the changes that took effect, `None` if the file is right again and is the one in force, or
+    /// the mistakes in the file, once. A page can show it:
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -95,7 +94,7 @@ impl Rules {
         self.0.listeners.add(listener);
     }
 
-    /// Reads it again and logs what came of it. An operator who has asked for it gets an answer even if there is no news.
+    /// Reads the file again and logs the result. An operator who has asked for it gets an answer even if there is no news.
     pub(crate) fn reload_and_log(&self, is_asked: bool) {
         match self.read_again(is_asked) {
             Outcome::Changed(changes) => tracing::info!(target: "sluicegate::audit", "rules: {changes}"),
@@ -140,7 +139,7 @@ impl Rules {
         outcome
     }
 
-    /// Lets go of what is in force, and tells news of it before the next can be told.
+    /// Releases the rules in force, and tells this news before any later news can be told.
     pub(crate) fn tell(&self, in_force: MutexGuard<'_, InForce>, news: Option<News<'_>>) {
         let _turn = self.0.listeners.turn();
         drop(in_force);

@@ -1,8 +1,9 @@
-//! The rooms in front of all limits: a request that matches rules with waiting rooms goes through their doors, in the order of the file.
+//! Waiting rooms in front of all limits: a request that matches rules with waiting rooms goes through their doors, in the order of the
+//! file.
 //!
 //! # Order
-//! Doors stand in front of the limits: a visitor who waits spends nothing, and one who is let in is limited as ever. Of several doors a
-//! request goes through one after the other, and the answer of the first that keeps it waiting is its answer.
+//! Doors stand in front of the limits: a visitor who waits spends nothing, and one who is let in is limited as usual. A request goes
+//! through several doors one after the other, and the first one that keeps it waiting answers it.
 //!
 //! # Reloads
 //! A request finishes with the doors that it began with; the next one meets those of the new file.
@@ -21,7 +22,7 @@ use sluicegate_tower::room::{Admitted, Door, PendingAdmission, Visit};
 use smallvec::SmallVec;
 use tower_layer::Layer;
 
-/// Which of the doors a request comes to, by their places.
+/// Selects the doors that a request comes to, by their places.
 type Select = dyn Fn(RequestView<'_>) -> SmallVec<[usize; 2]> + Send + Sync;
 
 /// The doors of a file.
@@ -29,11 +30,11 @@ type Select = dyn Fn(RequestView<'_>) -> SmallVec<[usize; 2]> + Send + Sync;
 pub(crate) struct Doors {
     /// In the order of the file.
     pub(crate) each: Vec<Arc<dyn Door>>,
-    /// None of a file without rooms, so that its requests are asked nothing.
+    /// `None` in a file without rooms, so that its requests need no lookup.
     pub(crate) select: Option<Box<Select>>,
 }
 
-/// The doors of the file that is in force. Clones are about the same.
+/// The doors of the file that is in force. Clones share them.
 #[derive(Clone)]
 pub struct RoomsLayer(Arc<ArcSwap<Doors>>);
 
@@ -42,7 +43,7 @@ impl RoomsLayer {
         Self(Arc::new(ArcSwap::from_pointee(doors)))
     }
 
-    /// From the next request on, other doors.
+    /// Puts other doors in place, from the next request on.
     pub(crate) fn swap(&self, doors: Doors) {
         self.0.store(Arc::new(doors));
     }
@@ -63,9 +64,9 @@ pub struct Visits(Vec<Box<dyn Visit>>);
 /// A request between two doors: those before it, the next one first, and those behind it.
 #[derive(Default)]
 struct Way {
-    /// Those that it has not come to.
+    /// Doors that the request has not come to yet.
     doors: std::vec::IntoIter<Arc<dyn Door>>,
-    /// Gifts of those that it has gone through: fields for its response, and things for its handler.
+    /// Gifts of the doors that it has gone through: fields for its response, and things for its handler.
     visits: Visits,
 }
 
@@ -78,7 +79,7 @@ pub struct Wait {
 type Led<B, E> = Step<Visits, Box<Wait>, Result<Response<B>, E>>;
 
 impl Way {
-    /// Through door after door, until something has to be waited for.
+    /// Goes through door after door until it has to wait.
     fn go_on<B: From<Bytes>, E>(mut self, request: RequestView<'_>) -> Led<B, E> {
         while let Some(door) = self.doors.next() {
             match door.admit(request).now() {
@@ -95,7 +96,7 @@ impl Way {
 }
 
 impl Visits {
-    /// The answer of one more door. One that refuses says what those before it have given.
+    /// Takes the answer of one more door. A refusal carries the fields of the doors before it.
     fn take<B: From<Bytes>>(&mut self, admitted: Admitted) -> Result<(), Response<B>> {
         match admitted {
             Ok(visit) => {

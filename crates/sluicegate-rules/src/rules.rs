@@ -26,7 +26,7 @@ use crate::rooms::RoomsLayer;
 use crate::source::{Read, Source};
 use crate::variables::Variables;
 
-/// The rules that a service has in force on a store. Clones are the same rules.
+/// The rules that a service has in force on a store. Clones share them.
 ///
 /// ```
 /// use sluicegate_core::MemoryStore;
@@ -51,16 +51,16 @@ use crate::variables::Variables;
 /// ```
 ///
 /// # How a change takes effect
-/// By [`replace`](Self::replace), [`reload`](Self::reload), [`follow`](Self::follow) or a signal, always in these steps, and one change at
-/// a time:
+/// A change comes by [`replace`](Self::replace), [`reload`](Self::reload), [`follow`](Self::follow) or a signal, always in these steps, and
+/// one change at a time:
 ///
 /// 1. The text is read and understood. Any mistake in it ends the change here.
-/// 2. Policies that are new are opened, and those that are other ones are replaced: all of them, or none. Spent units count, so
-///    that no change gives a key a fresh budget.
+/// 2. New policies are opened, and changed ones are replaced: all of them, or none. Spent units count, so that no change gives a key a
+///    fresh budget.
 /// 3. The limits of all rules are swapped in one step. A request keeps the limits that it began with until its response has ended:
 ///    waits, refunds and meters included.
-/// 4. Policies that left the file are as code has opened them, or are forgotten as their keys come to rest.
-/// 5. Listeners hear of it, and a line in the log says it.
+/// 4. Policies that left the file are again as code has opened them, or are forgotten as their keys come to rest.
+/// 5. Listeners are called, and the log gets a line.
 ///
 /// The section `store` waits for a restart, and [`Changes::needs_restart`] says so.
 ///
@@ -121,7 +121,7 @@ pub(crate) struct Inner {
     is_own_store: bool,
     /// The policies of the file that is in force, and its text. Locked while it changes: one change at a time.
     pub in_force: Mutex<InForce>,
-    /// Of the rules that the limits are of. It is locked while both change, and while nothing else is called.
+    /// Explains by the rules that the limits come from. It is locked while both change, and never while other code is called.
     pub explainer: Mutex<Arc<Explainer>>,
     pub listeners: Listeners,
     #[cfg(feature = "metrics")]
@@ -129,9 +129,9 @@ pub(crate) struct Inner {
 }
 
 impl Rules {
-    /// Puts a file in force on a store: all of its policies, or none. A policy of the file replaces one of its name in code, an
-    /// attribute's too, and what was spent counts; when it leaves the file, that of code is in force again, where code had opened
-    /// it before.
+    /// Puts a file in force on a store: all of its policies, or none. A policy of the file replaces one of the same name in code, also one
+    /// of an attribute, and what was spent counts; when it leaves the file, the policy of code is in force again, if code had opened it
+    /// before.
     ///
     /// # Errors
     /// When the store cannot keep a policy exactly, and when the file names a [store](RulesFile::open_store) itself.
@@ -216,9 +216,8 @@ impl Rules {
         })))
     }
 
-    /// Puts another file in the place of the one that is in force, in one step. Spent units count; a request keeps the
-    /// limits that it began with. Says what has changed. Rules that were opened from a file come back to it by
-    /// [`reload`](Self::reload), and when its text changes.
+    /// Puts another file in force in the place of the current one, in one step. Spent units count; a request keeps the limits that it began
+    /// with. Returns the changes. Rules that were opened from a file return to it by [`reload`](Self::reload), and when its text changes.
     ///
     /// # Errors
     /// When the store cannot keep one of its policies; nothing has changed then.
@@ -254,8 +253,8 @@ impl Rules {
         Ok(changes.under(&Overrides::of(Arc::clone(&self.0.store))))
     }
 
-    /// The limits as they are now, for code that decides by itself. They stay as they are when the rules change; the next call has those
-    /// of then. They know nothing of `in_flight` and of waiting rooms: the [layer](Self::layer) gives out permits and lets visitors in.
+    /// The current limits, for code that decides by itself. They do not change with the rules; the next call returns the limits of then.
+    /// They know nothing of `in_flight` and of waiting rooms: the [layer](Self::layer) gives out permits and lets visitors in.
     pub fn limits(&self) -> Limits {
         self.0.limits.current()
     }
@@ -289,8 +288,8 @@ impl Rules {
         self.0.limits.clone()
     }
 
-    /// Says which rules a request meets and why not the others, and what would be decided on it; by the code that decides. Nothing
-    /// is spent. Keys that may be secrets are shown as digests, and the values of header fields and parameters are not.
+    /// Explains which rules a request meets, why it does not meet the others, and what would be decided, by the code that decides. Nothing
+    /// is spent. Keys that may be secrets are shown as digests, and the values of header fields and parameters are not shown.
     ///
     /// ```
     /// use http::Request;
@@ -319,27 +318,26 @@ impl Rules {
     /// # }
     /// ```
     ///
-    /// It is the explanation of the rules that are in force when it is called, limits and conditions of one file, also while they
-    /// change.
+    /// The explanation uses the rules that are in force at the call: limits and conditions of one file, even while the rules change.
     ///
     /// # Cancel safety
-    /// Dropping it undoes nothing, because nothing is done.
+    /// Dropping the future undoes nothing, because nothing is done.
     pub async fn explain<'a>(&self, request: impl Into<RequestView<'a>>) -> Explained {
         let (limits, explainer) = {
-            // Not what is in force: a listener of news may explain while the next change waits for it.
+            // `in_force` is not locked: a listener of news may explain while the next change waits for it.
             let explainer = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
             (self.limits(), Arc::clone(&explainer))
         };
         explainer.explain(&limits, request.into()).await
     }
 
-    /// The store that the rules are on, for what else shall be there: policies of code, overrides, a status page.
+    /// The store that the rules are on, for other uses of it: policies of code, overrides, a status page.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }
 
-    /// A layer with these rules, which follows each change. Each call makes another one of the same rules: layers share buckets and
-    /// permits, and are swapped together.
+    /// A layer with these rules, which follows each change. All layers of the same rules share buckets and permits, and are swapped
+    /// together.
     pub fn layer(&self) -> RulesLayer {
         let Inner { doors, in_flight, limits, .. } = &*self.0;
         RulesLayer {
@@ -350,7 +348,7 @@ impl Rules {
     }
 }
 
-/// A file that names a store which nobody opens would be taken for one that is in force.
+/// Refuses a file that names a store which nobody opens, because it would be taken for one that is in force.
 fn refuse_two_stores(is_own_store: bool, file: &RulesFile) -> Result<(), RulesError> {
     if is_own_store || file.compiled.store.is_none() {
         return Ok(());

@@ -8,9 +8,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::rules::Rules;
 
 impl Rules {
-    /// From now on the file is read again whenever this process gets SIGHUP, as by `kill -HUP` or `systemctl reload`; without
-    /// this the signal ends a process. The outcome is logged, each time. With [`follow`](Self::follow) beside it, a file that
-    /// changes takes effect without a signal, too.
+    /// Reads the file again, from now on, whenever this process gets SIGHUP, as by `kill -HUP` or `systemctl reload`; without this the
+    /// signal ends a process. Each outcome is logged. With [`follow`](Self::follow) beside it, a file that changes takes effect without a
+    /// signal, too.
     ///
     /// ```no_run
     /// use sluicegate_core::MemoryStore;

@@ -1,4 +1,4 @@
-//! Where a file is read again: [`Source`].
+//! A file that is read again: [`Source`].
 //!
 //! A source is read whole for each reload, and compared with what was read before. A source with the same bytes is not compiled again.
 
@@ -22,7 +22,7 @@ pub(crate) struct Read {
 }
 
 impl Source {
-    /// The text and the file, if anything of it is other than that.
+    /// The text and the file, if anything differs from what is known.
     pub(crate) fn read(&self, known: Option<&Read>) -> Result<Option<(String, RulesFile)>, RulesError> {
         let text = read::text(&self.path).map_err(|problem| self.error(&problem))?;
         let is_same = |(path, bytes): &(PathBuf, Vec<u8>)| {

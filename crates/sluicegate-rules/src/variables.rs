@@ -7,8 +7,8 @@ use regex::Regex;
 /// The values of `${NAME}`. Variables are put in after the file was parsed, so that none of them can change its
 /// shape.
 ///
-/// A service gives those of its [environment](Self::environment), and one that is missing stops it. A tool that looks at the
-/// same file on another machine puts [placeholders](Self::or_placeholders) for them.
+/// A service uses those of its [environment](Self::environment), and one that is missing stops it. A tool that looks at the same file on
+/// another machine uses [placeholders](Self::or_placeholders).
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -77,25 +77,26 @@ impl std::fmt::Debug for Known {
 }
 
 impl Variables {
-    /// Those of this process, as they are when a file is read: a reload takes the values of then. One that is not set is an error.
+    /// The environment variables of this process, as they are when a file is read: a reload reads them again. One that is not set is an
+    /// error.
     pub fn environment() -> Self {
         Self::default()
     }
 
-    /// None: each that a file names is an error.
+    /// No variables: each that a file names is an error.
     pub fn none() -> Self {
         Self::from_iter([("", ""); 0])
     }
 
-    /// Puts a placeholder with its name for each that is not set: for tools that look at a file and connect to nothing. The value that
-    /// it is a part of is then taken at its default, which is [warned](crate::RulesFile::warnings) of, and everything else is checked.
+    /// Puts a placeholder with its name for each variable that is not set: for tools that look at a file and connect to nothing. The value
+    /// that contains it gets its default, which is [warned](crate::RulesFile::warnings) of, and everything else is checked.
     #[must_use]
     pub fn or_placeholders(mut self) -> Self {
         self.placeholders = true;
         self
     }
 
-    /// The values of those that this text names, and those that got a placeholder.
+    /// The values of the variables that this text names, and the names of those that got a placeholder.
     pub(crate) fn of(&self, text: &str) -> (HashMap<String, String>, BTreeSet<String>) {
         let (mut values, mut unset) = (HashMap::new(), BTreeSet::new());
         // The pattern is good.
@@ -123,18 +124,18 @@ impl Variables {
 /// How the placeholder of a variable begins.
 const PLACEHOLDER: &str = "<the environment variable ";
 
-/// Whether a variable is meant here whose value is not known, so that nothing can be said of it.
+/// Whether the value contains a variable that is not set, so that nothing can be said about it.
 pub(crate) fn is_placeholder(value: &str) -> bool {
     unset(value).is_some()
 }
 
-/// The variable that is meant here, if its value is not known.
+/// The variable in this value that is not set, if there is one.
 pub(crate) fn unset(value: &str) -> Option<&str> {
     let (_, named) = value.split_once(PLACEHOLDER)?;
     named.split(' ').next()
 }
 
-/// These, and no others.
+/// Makes these variables, and no others.
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Variables {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
         let these = variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();

@@ -11,7 +11,7 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use crate::rules::{Inner, Rules};
 
-/// How often the file is looked at where no event comes: on network file systems.
+/// The interval at which the file is looked at where no event comes, as on network file systems.
 const POLL: Duration = Duration::from_secs(5);
 
 /// After an event, the file is read when nothing has happened for this long ...
@@ -21,14 +21,14 @@ const QUIET: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Rules {
-    /// From now on the file is read again whenever it changes, by a thread that ends with these rules. The changes are
-    /// logged on one line at `info`; a mistake in a file is logged once at `error`, and the rules in force stay so. Pages
-    /// hear of both by [`listen`](Self::listen).
+    /// Starts a thread that reads the file again whenever it changes, and that ends with these rules. The changes are logged on one line at
+    /// `info`; a mistake in a file is logged once at `error`, and the rules stay in force. Pages are told of both by
+    /// [`listen`](Self::listen).
     ///
-    /// The folder of the file is watched, so that a file that is swapped by renaming, or by the symbolic links of Kubernetes,
-    /// is seen; beside it the file is looked at every 5 seconds, for network file systems that tell nothing. After an event the file is
-    /// read when nothing has happened for 250 ms, and after a second at the latest, so that a file that is written in parts is read once.
-    /// A text that is the same changes nothing and says nothing. Rules that were not [opened](Self::open) from a file follow nothing.
+    /// The folder of the file is watched, so that a file that is swapped by renaming, or by the symbolic links of Kubernetes, is seen; the
+    /// file is also looked at every 5 seconds, for network file systems that send no events. After an event the file is read when nothing
+    /// has happened for 250 ms, and after a second at the latest, so that a file that is written in parts is read once. An unchanged text
+    /// changes nothing and logs nothing. Rules that were not [opened](Self::open) from a file follow nothing.
     ///
     /// ```no_run
     /// use sluicegate_core::MemoryStore;
@@ -44,8 +44,8 @@ impl Rules {
     /// # Ok::<(), sluicegate_rules::RulesError>(())
     /// ```
     ///
-    /// It is called once: each further call starts another thread that does the same. Where no thread can be started, or the folder
-    /// cannot be watched, the log says so.
+    /// Call it once: each further call starts another thread that does the same. Where no thread can be started, or the folder cannot be
+    /// watched, the log says so.
     pub fn follow(&self) {
         let Some(source) = &self.0.source else { return };
         let (tell, told) = channel();

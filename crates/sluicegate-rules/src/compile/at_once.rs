@@ -41,8 +41,8 @@ impl Compiled {
         Ok(limits.collect())
     }
 
-    /// All of these limits, which apply where their rules do: to a request that comes to the rules, and of a group to the first rule
-    /// that matches. Found out for all rules at once.
+    /// Combines these limits. Each applies where its rule does: to a request that reaches the rules, and within a group only to the first
+    /// rule that matches. The rules that apply are found once for all limits.
     pub(crate) fn at_once(&self, limits: &[Option<InFlightLimit>], unclear: Unclear) -> InFlightLimits {
         let [deny, exempt, choice] = [&self.deny, &self.exempt, &self.choice].map(Arc::clone);
         let mut place = 0..;

@@ -1,4 +1,4 @@
-//! Where a request says something of itself that is no key: its tier, or the quotas of its key.
+//! Places in a request that are read for something other than its key: for its tier, or for the quotas of its key.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::descriptor::Described;
 use crate::error::Problems;
 use crate::read::short;
 
-/// A place in a request where something is said.
+/// A place in a request that names a tier or quotas.
 pub(super) enum By {
     Claim(Arc<BearerJwt>, String),
     ApiKey(ApiKeys),
@@ -24,11 +24,11 @@ pub(super) enum By {
     Descriptor,
 }
 
-/// By whom a header field may have been written, of a request.
+/// Whether a header field of this request is read: it depends on who may have written it.
 type Writers = Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
 
 impl By {
-    /// Where tiers are read. A client may write a header field, which is worth a warning.
+    /// The place that tiers are read from. A client may write a header field, which is worth a warning.
     pub(super) fn of_tiers(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<Self> {
         Self::of(word, "a tier is", keys, problems, |problems| {
             let text = "clients choose their tier freely by this header: let a proxy set it, or use jwt(claim) or api_key";
@@ -37,7 +37,7 @@ impl By {
         })
     }
 
-    /// Where quotas are read. A header field says them only in requests of proxies that the file names.
+    /// The place that quotas are read from. A header field counts only in requests of proxies that the file names.
     pub(super) fn of_quotas(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<Self> {
         if word.value == "descriptor" {
             return Some(Self::Descriptor);
@@ -67,7 +67,7 @@ impl By {
             Some(("jwt", claim)) => match keys.verifier().map(|jwt| jwt.map(|jwt| jwt.claim("sub"))) {
                 Ok(Some(Ok(jwt))) => Ok(Self::Claim(Arc::new(jwt), claim.to_owned())),
                 Ok(Some(Err(error))) => Err(error.problem().to_owned()),
-                // It is told where the section stands.
+                // The section reports its own mistakes.
                 Ok(None) => return None,
                 Err(missing) => Err(missing.to_owned()),
             },
@@ -83,7 +83,7 @@ impl By {
         found.map_err(|text| problems.error(word.place, text)).ok()
     }
 
-    /// The tier, if the request says one.
+    /// The tier that the request names, if it names one.
     pub(super) fn tier(&self, request: RequestView<'_>) -> Option<String> {
         match self {
             Self::ApiKey(keys) => keys.line(request)?.tier.clone(),
@@ -93,7 +93,7 @@ impl By {
         }
     }
 
-    /// The quotas of the key, if the request says some.
+    /// The quotas that the request brings for its key, if it brings some.
     pub(super) fn quotas(&self, request: RequestView<'_>) -> Option<Result<OwnQuotas, ConfigError>> {
         let wrong = |text: String| ConfigError::new(ConfigErrorKind::Policy, text);
         let (text, place) = match self {

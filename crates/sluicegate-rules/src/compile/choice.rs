@@ -1,17 +1,17 @@
-//! Which rules of a file apply to a request: [`Choice`], used by the layer and for explanations alike.
+//! Finds the rules of a file that apply to a request: [`Choice`], used by the layer and for explanations alike.
 //!
-//! A thousand rules are not asked one after the other. Each is found by one of its conditions, the one that the fewest other
-//! rules share: by its path in a tree, or by a host, a header field, a parameter, a method or a tier in a table. Then all of its
-//! conditions are looked at. A rule without any of these is looked at for each request.
+//! A thousand rules are not tried one after the other. Each is found by one of its conditions, the one that the fewest other rules share:
+//! by its path in a tree, or by a host, a header field, a parameter, a method or a tier in a table. Then all of its conditions are
+//! compared. A rule without any of these is compared with each request.
 //!
 //! # Groups and readings
-//! Of the rules of one group the first that matches applies, and rules without a group all do. A path with dots has two readings, as
-//! it is written and as a server resolves it. A rule applies if it does in one of them, so that no way of writing a path leads past a
-//! limit; of a group the first of each reading applies, unless both ask for the same.
+//! Within a group, the first rule that matches applies; rules without a group all apply. A path with dots has two readings: as it is
+//! written, and as a server resolves it. A rule applies if it matches one of them, so that no spelling of a path bypasses a limit; within a
+//! group the first rule of each reading applies, unless both ask for the same.
 //!
 //! # Descriptors
-//! A descriptor of Envoy's protocol is a request of its own, which only rules about descriptors apply to. A rule that another one `replaces` does
-//! not apply while that one applies to a descriptor of the same call.
+//! A descriptor of Envoy's protocol is a request of its own, to which only rules about descriptors apply. A rule that another one
+//! `replaces` does not apply while that one applies to a descriptor of the same call.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -36,23 +36,23 @@ pub(crate) struct Choice {
     comparison: Comparison,
     /// Whether two rules may spend from one policy.
     shares_policies: bool,
-    /// Whether the path of a request matters to any.
+    /// Whether any rule looks at the path of a request.
     reads_path: bool,
-    /// Whether one replaces another.
+    /// Whether any rule replaces another.
     replaces: bool,
 }
 
-/// A rule, as far as it says to which requests it applies.
+/// The part of a rule that says to which requests it applies.
 pub(super) struct Conditional {
     pub name: String,
-    /// Of the rules of one group only the first applies.
+    /// The group, of which only the first rule that matches applies.
     pub group: Option<String>,
     pub only_if: Matcher,
-    /// Its limit and key, written out: two rules of a group with the same text are one to a request.
+    /// Its limit and key, written out: rules of a group with the same text ask a request only once.
     pub asks: String,
     /// The names of all policies that it may spend from.
     pub policies: Vec<String>,
-    /// The places of the rules that do not apply to a call of which one descriptor meets this one.
+    /// The places of the rules that do not apply to a call if one of its descriptors meets this rule.
     pub replaces: Vec<usize>,
 }
 
@@ -66,13 +66,13 @@ struct Finder {
     methods: Lookup<Method, Vec<usize>>,
     /// By the place of the tier.
     tiers: Vec<(Arc<Plan>, Vec<Vec<usize>>)>,
-    /// Those that are looked at for each request.
+    /// Rules that are compared with each request.
     others: Vec<usize>,
     /// Rules about descriptors, by the key and the value of an entry.
     entries: Lookup<String, Lookup<String, Vec<usize>>>,
     /// Rules about descriptors that are looked at for each.
     descriptors: Vec<usize>,
-    /// Of each rule, whether it is found by its path.
+    /// Whether each rule is found by its path.
     by_path: Vec<bool>,
 }
 
@@ -90,7 +90,7 @@ enum By<'a> {
 type Places = SmallVec<[usize; 8]>;
 
 impl Choice {
-    /// The conditions were read for the same comparison.
+    /// The conditions must have been read for the same comparison.
     pub(super) fn new(rules: Vec<Conditional>, comparison: Comparison) -> Self {
         let finder = Finder::of(&rules, comparison);
         let shares_policies = is_shared(rules.iter());
@@ -103,7 +103,7 @@ impl Choice {
         self.rules.is_empty()
     }
 
-    /// Whether the host that a request names matters to any.
+    /// Whether any rule looks at the host that a request names.
     pub(super) fn reads_host(&self) -> bool {
         self.rules.iter().any(|rule| rule.only_if.reads_host())
     }
@@ -145,8 +145,8 @@ impl Choice {
         self.rules[replacing].replaces.contains(&rule)
     }
 
-    /// Whether the two readings of a path with dots meet other rules, of which two may spend from one policy that counts here. Neither
-    /// may be left out then, because nobody knows who resolves the dots, and both cannot be decided.
+    /// Whether the two readings of a path with dots meet different rules, two of which may spend from one policy that counts here. Neither
+    /// rule may be left out then, because nobody knows who resolves the dots, and the request cannot spend from both.
     pub(super) fn is_torn(&self, request: RequestView<'_>, counts: impl Fn(&str) -> bool) -> bool {
         if !self.shares_policies || !has_dots(request.path()) {
             return false;
@@ -171,7 +171,7 @@ impl Choice {
         })
     }
 
-    /// Whether a request asks these two rules once.
+    /// Whether a request that meets both rules asks only once.
     fn are_one(&self, one: usize, other: usize) -> bool {
         let [first, second] = [one, other].map(|rule| &self.rules[rule]);
         one == other || first.group.is_some() && first.group == second.group && first.asks == second.asks
@@ -196,7 +196,7 @@ impl Choice {
         self.shares_policies
     }
 
-    /// Whether all conditions of a rule hold in one reading of the path; of an exemption, in each.
+    /// Whether all conditions of a rule hold in one reading of the path; an exemption must hold in each.
     fn holds(&self, rule: usize, asking: &Asking<'_>) -> bool {
         let is_met = |reading| self.mismatch(rule, asking, reading).is_none();
         match self.comparison.purpose {
@@ -223,8 +223,8 @@ impl Choice {
         self.rules[rule].only_if.mismatch(asking, reading)
     }
 
-    /// The rules that apply in one reading of the path: of a group, the first of each reading. However the path is resolved behind
-    /// the layer, no rule is missing.
+    /// The rules that apply in any reading of the path, and within a group the first of each reading: no rule is missing, however the path
+    /// is resolved behind the layer.
     fn applying_to(&self, asking: &Asking<'_>) -> Places {
         // Most paths have no dots.
         if let [reading] = &asking.readings[..] {
@@ -396,7 +396,7 @@ fn add<K: Hash + Eq>(places: &mut Lookup<K, Vec<usize>>, value: K, place: usize)
     places.entry(value).or_default().push(place);
 }
 
-/// How many rules have a value among their conditions.
+/// Counts the rules that have a value among their conditions.
 #[derive(Default)]
 struct Rarest(HashMap<Value, usize>);
 
@@ -422,7 +422,7 @@ impl Rarest {
         counts
     }
 
-    /// The way to find a rule that finds the fewest others with it.
+    /// The condition that finds this rule with the fewest other rules.
     fn of<'a>(&self, matcher: &'a Matcher) -> Option<By<'a>> {
         let count = |by: &By<'a>| {
             let counts =
@@ -433,7 +433,7 @@ impl Rarest {
     }
 }
 
-/// The ways in which a rule can be found; of two that are as good, the first is the cheaper one.
+/// The conditions by which a rule can be found; where two are equally rare, the first is cheaper.
 fn ways(matcher: &Matcher) -> Vec<By<'_>> {
     let mut ways = Vec::new();
     ways.extend(matcher.paths.is_some().then_some(By::Path));
@@ -441,7 +441,7 @@ fn ways(matcher: &Matcher) -> Vec<By<'_>> {
     ways.extend((!matcher.hosts.is_empty()).then_some(By::Host));
     ways.extend(matcher.headers.iter().map(By::Header));
     ways.extend(matcher.query.iter().map(By::Query));
-    // To read a tier may be to verify a token: not for requests that another condition rules out.
+    // Reading a tier may mean verifying a token: not for requests that another condition rules out.
     if ways.is_empty() {
         ways.extend(matcher.tiers.iter().map(By::Tiers));
     }

@@ -23,7 +23,7 @@ use crate::error::Problems;
 /// The contents of a file, understood: policies to be opened, and rules that are limits once they are.
 pub(crate) struct Compiled {
     pub policies: Vec<Policy>,
-    /// Those that no rule and no tier uses.
+    /// Policies that no rule and no tier uses.
     pub unused: Vec<Policy>,
     /// The `overrides` of both.
     pub with_keys: Arc<WithKeys>,
@@ -32,17 +32,17 @@ pub(crate) struct Compiled {
     /// Other files that it was read from, and what they held.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     pub(super) headers: HeaderFields,
-    /// Where it is counted, if the file says so.
+    /// The store that the file names, if it names one.
     pub store: Option<NamedStore>,
     pub deny: Arc<Choice>,
     /// The status of each denial.
     pub(super) statuses: Arc<[StatusCode]>,
     pub exempt: Arc<Choice>,
-    /// Which of the rules apply to a request.
+    /// Chooses the rules that apply to a request.
     pub choice: Arc<Choice>,
     pub(super) rules: Vec<Rule>,
     pub rooms: Vec<FileRoom>,
-    /// Whether requests pass these rooms by, as in a tool.
+    /// Whether requests skip these rooms, as in a tool.
     pub is_without_rooms: bool,
 }
 
@@ -78,8 +78,8 @@ impl Compiled {
         [&self.deny, &self.exempt, &self.choice].iter().any(|choice| choice.reads_host())
     }
 
-    /// Says of a request why it is refused with 400: it names two hosts and the rules look at one, or its path has dots and would spend
-    /// from one policy in two ways. A policy that is not enforced, by the file or by an operator, refuses nobody.
+    /// Says why a request is refused with 400: it names two hosts and the rules look at one, or its path has dots and would spend from one
+    /// policy in two ways. A policy that is not enforced, by the file or by an operator, refuses nobody.
     pub(crate) fn unclear(&self, open: &[RateLimiter]) -> Unclear {
         let reads_host = self.reads_host();
         let choice = Arc::clone(&self.choice);
@@ -98,7 +98,7 @@ impl Compiled {
         })
     }
 
-    /// Says of each rule alone what shows only when its limits are put together.
+    /// Reports, for each rule alone, the mistakes that show only when its limits are put together.
     pub(crate) fn check(&self, open: &[RateLimiter], problems: &mut Problems<'_>) {
         let limiters = by_name(open);
         for rule in &self.rules {
@@ -109,14 +109,14 @@ impl Compiled {
         }
     }
 
-    /// How many limits each rule has, in order.
+    /// The number of limits of each rule, in order.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = usize> {
         self.rules.iter().map(|rule| rule.budgets.len())
     }
 }
 
-/// Whether a request passes the rules by. Where a path with dots leads is known to whoever resolves them, so it is never exempt.
-/// A denial holds wherever the other rules stand.
+/// Whether a request skips the rules. A path with dots is never exempt, because only the service behind knows where it leads. A denial
+/// holds wherever the other rules stand.
 pub(super) fn is_exempt(
     (exempt, deny): (&Choice, &Choice),
     unclear: &Unclear,
@@ -128,7 +128,7 @@ pub(super) fn is_exempt(
         && deny.first(request).is_none()
 }
 
-/// Says why nobody can tell which rules a request meets.
+/// Says why it is unclear which rules a request meets.
 pub(crate) type Unclear = Arc<dyn Fn(RequestView<'_>) -> Option<&'static str> + Send + Sync>;
 
 const TWO_HOSTS: &str =

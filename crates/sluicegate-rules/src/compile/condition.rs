@@ -1,7 +1,7 @@
-//! Which requests a rule is about: `only_if`.
+//! The requests that a rule is about: `only_if`.
 //!
-//! The conditions of a rule are looked at in one order, cheap ones first: descriptor, method, path, host, header fields, query, client, tier,
-//! and what must not hold. An explanation names the first that fails.
+//! The conditions of a rule are compared in one order, cheap ones first: descriptor, method, path, host, header fields, query, client,
+//! tier, and `not`. An explanation names the first that fails.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -29,19 +29,19 @@ use crate::schema::{Condition, Fields, OneOrMany};
 /// The conditions that a request must meet, all of them.
 #[derive(Default)]
 pub(super) struct Matcher {
-    /// What a descriptor has to be. A rule without it is about requests alone.
+    /// The pattern that a descriptor must match. A rule without it is about requests alone.
     pub descriptor: Option<DescriptorPattern>,
-    /// One of them has to match; none if the rule says nothing of the path.
+    /// Patterns of which one must match; `None` if the rule says nothing about the path.
     pub paths: Option<Vec<PathPattern>>,
-    /// Whether its paths are to match; within a `not` they are not to.
+    /// Whether the paths must match, or, within a `not`, must not.
     sense: Sense,
-    /// One of them, in capitals as they are sent; all if there is none.
+    /// Methods of which one must match, in capitals as they are sent; an empty list accepts all.
     pub methods: Vec<Method>,
-    /// In lower case.
+    /// Hosts in lower case.
     pub hosts: Vec<String>,
-    /// All of them have to be there, each with this value.
+    /// Header fields that must all be there, each with this value.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The same of parameters, as they are meant: `a+b` and `a%20b` are one value.
+    /// Query parameters that must all be there, as they decode: `a+b` and `a%20b` are one value.
     pub query: Vec<(String, String)>,
     /// The networks that the client has to be in.
     client: Option<Client>,
@@ -98,19 +98,20 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A request, the paths that it may mean, and its tiers as far as somebody has asked for them.
+/// A request, the paths that it may mean, and those of its tiers that were asked for.
 pub(super) struct Asking<'a> {
     pub request: RequestView<'a>,
     /// The descriptor that the request stands for, if it does.
     pub described: Option<&'a Described>,
     pub readings: SmallVec<[Reading<'a>; 1]>,
-    /// Places of plans and of tiers: to read one may be to verify a token, and many rules ask for it.
+    /// Places of plans and of tiers: reading one may mean verifying a token, and many rules ask for it.
     tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
     /// Looked for once, however many rules ask for it.
     host: OnceCell<Option<Cow<'a, str>>>,
 }
 
-/// The condition that does not hold, and of which value. Values of header fields and of the query are not shown: they may be secrets.
+/// The condition that does not hold, and the value that it was compared with. Values of header fields and of the query are not shown: they
+/// may be secrets.
 pub(super) enum Mismatch<'a> {
     /// The rule is about descriptors and the request is none, or the other way round.
     Kind {
@@ -128,7 +129,7 @@ pub(super) enum Mismatch<'a> {
 }
 
 impl<'a> Asking<'a> {
-    /// Its path is taken apart only where a rule `reads_path`.
+    /// Takes the path apart only if a rule `reads_path`.
     pub(super) fn of(request: RequestView<'a>, reads_path: bool, comparison: Comparison) -> Self {
         let path = if reads_path { request.path() } else { "" };
         let readings = spellings(path, comparison.purpose).into_iter();
@@ -215,7 +216,7 @@ impl Matcher {
         Self { descriptor, paths, sense, methods, hosts, headers, query, client, tiers: in_tiers, not }
     }
 
-    /// Whether it says nothing, so that it holds of every request.
+    /// Whether it has no condition, so that it holds for every request.
     pub(super) fn is_empty(&self) -> bool {
         let Self { descriptor, paths, sense: _, methods, hosts, headers, query, client, tiers, not } = self;
         descriptor.is_none()
@@ -229,17 +230,17 @@ impl Matcher {
             && not.is_none()
     }
 
-    /// Whether it says anything of the path.
+    /// Whether it says anything about the path.
     pub(super) fn reads_path(&self) -> bool {
         self.paths.is_some() || self.not.as_ref().is_some_and(|not| not.reads_path())
     }
 
-    /// Whether it says anything of the host.
+    /// Whether it says anything about the host.
     pub(super) fn reads_host(&self) -> bool {
         !self.hosts.is_empty() || self.not.as_ref().is_some_and(|not| not.reads_host())
     }
 
-    /// The first condition that does not hold if the path is read as this one. So what a `not` spares is spared in this reading only.
+    /// The first condition that does not hold in this reading of the path. What a `not` spares is spared in this reading only.
     pub(super) fn mismatch<'a>(
         &'a self,
         asking: &'a Asking<'_>,
@@ -252,7 +253,7 @@ impl Matcher {
         self.inner_mismatch(asking, reading)
     }
 
-    /// The same of a condition within another, which has the kind of that one.
+    /// [`mismatch`](Self::mismatch) without the comparison of kinds: a condition within another has the kind of the outer one.
     fn inner_mismatch<'a>(
         &'a self,
         asking: &'a Asking<'_>,
@@ -262,7 +263,7 @@ impl Matcher {
         self.mismatch_of(asking, reading, |paths| paths.iter().any(|one| one.matches(path)))
     }
 
-    /// The same of a rule that was found by this path, which is not compared again.
+    /// [`mismatch`](Self::mismatch) for a rule that was found by this path, which is not compared again.
     pub(super) fn other_mismatch<'a>(
         &'a self,
         asking: &'a Asking<'_>,
@@ -345,7 +346,7 @@ impl fmt::Display for Mismatch<'_> {
     }
 }
 
-/// One of several, for a reader.
+/// Names what is wanted, for a reader.
 fn any(wanted: &[impl fmt::Display]) -> String {
     let shown: Vec<_> = wanted.iter().take(8).map(ToString::to_string).collect();
     let more = if wanted.len() > shown.len() { ", or others" } else { "" };
@@ -356,12 +357,12 @@ fn pattern(path: &At<String>, fold: Fold, problems: &mut Problems<'_>) -> Option
     PathPattern::new(&path.value, fold).map_err(|error| problems.error(path.place, error.problem())).ok()
 }
 
-/// A part of a query as it is meant.
+/// Decodes a part of a query.
 fn form_decoded(text: &str) -> String {
     percent_decoded(&text.replace('+', " "), |_| false)
 }
 
-/// A list of nothing would hold for no request, or for each.
+/// Refuses empty lists: such a condition would hold for no request, or for every one.
 fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
     let lists = [&condition.path, &condition.method, &condition.host, &condition.client, &condition.domain];
     let tiers = condition.tier.iter().flat_map(|tiers| tiers.value.0.iter().map(|(_, list)| list));
@@ -380,7 +381,7 @@ fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
     }
 }
 
-/// A descriptor has no path, and a request no domain: a condition is about one of them.
+/// Refuses a condition about both: a descriptor has no path, and a request no domain.
 fn refuse_mixture(condition: &Condition, problems: &mut Problems<'_>) {
     let is_about_descriptors = condition.is_about_descriptors();
     let mut inner = Some(condition);
@@ -404,7 +405,7 @@ fn refuse_mixture(condition: &Condition, problems: &mut Problems<'_>) {
     }
 }
 
-/// The tiers that are named of one plan.
+/// The tiers of one plan that a condition names.
 fn in_tiers(
     name: &At<String>,
     wanted: &At<OneOrMany>,
@@ -436,7 +437,7 @@ fn in_tiers(
 fn host(host: &At<String>, problems: &mut Problems<'_>) -> Option<String> {
     let parsed: Option<http::uri::Authority> = host.value.parse().ok();
     if !host.value.contains('*') && parsed.is_some_and(|parsed| parsed.host() == host.value) {
-        // As that of a request: a dot at its end says that it is the whole name.
+        // As in a request, a dot at the end marks the name as complete.
         return Some(host.value.strip_suffix('.').unwrap_or(&host.value).to_ascii_lowercase());
     }
     let shown = short(&host.value);

@@ -1,4 +1,4 @@
-//! Which descriptors of Envoy's protocol a rule is about, and the keys that are found in them.
+//! The descriptors of Envoy's protocol that a rule is about, and the keys that are found in them.
 
 use std::fmt;
 
@@ -16,16 +16,16 @@ use crate::schema::{Condition, DescriptorEntries};
 /// The domains and the entries that a descriptor must have.
 #[derive(Default)]
 pub(super) struct DescriptorPattern {
-    /// One of them; any if there is none.
+    /// Domains of which one must match; an empty list accepts any.
     domains: Vec<String>,
-    /// All of them, and no others; any if nothing is said of them.
+    /// The entries, all of them and no others; `None` accepts any.
     pub entries: Option<EntriesPattern>,
 }
 
 /// The entries that a descriptor must have.
 #[derive(Default)]
 pub(super) struct EntriesPattern {
-    /// Each key with the values of which one must be there.
+    /// Each key with its values, of which one must be there.
     all: Vec<(String, Vec<Value>)>,
     /// Whether their order counts.
     is_in_order: bool,
@@ -51,7 +51,7 @@ pub(super) enum DescriptorKey {
 }
 
 impl DescriptorPattern {
-    /// Nothing if the condition says nothing of descriptors.
+    /// Returns `None` if the condition says nothing about descriptors.
     pub(super) fn of(condition: &Condition, problems: &mut Problems<'_>) -> Option<Self> {
         let domains = condition.domain.as_ref().map(At::all).unwrap_or_default();
         let domains = domains.into_iter().map(|domain| domain.value).collect();
@@ -202,7 +202,7 @@ impl fmt::Display for NotDescribed<'_> {
     }
 }
 
-/// As a file has it.
+/// Writes the entries as a file has them.
 impl fmt::Display for EntriesPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entry = |(key, values): &(String, Vec<Value>)| {

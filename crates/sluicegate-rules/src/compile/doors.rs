@@ -1,4 +1,4 @@
-//! Which requests come to the doors of the file's waiting rooms.
+//! The requests that come to the doors of the file's waiting rooms.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ impl Compiled {
         self.rules.iter().map(|rule| &*rule.rooms)
     }
 
-    /// These doors of the rooms, to which a request comes where their rules apply to it: where it comes to the rules, and of a group to
-    /// the first rule that matches.
+    /// Joins the doors of the rooms. A request comes to a door where the rules of its room apply: when it reaches the rules, and within a
+    /// group only by the first rule that matches.
     pub(crate) fn doors(&self, each: Vec<Arc<dyn Door>>, unclear: Unclear) -> Doors {
         if each.is_empty() {
             return Doors::default();

@@ -1,7 +1,7 @@
-//! How many requests of a key are under way at once: the section `in_flight`.
+//! Limits on the requests of a key that are under way at once: the section `in_flight`.
 //!
-//! It bounds requests under way and no rate. A name stands for one number of permits per key, whichever rules name it; permits that are
-//! out when a reload changes the number count on.
+//! It bounds requests under way, not their rate. A name stands for one number of permits per key, whichever rules name it; permits that are
+//! out when a reload changes the number still count.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -16,18 +16,18 @@ use crate::error::Problems;
 use crate::read::{instead_of, short};
 use crate::schema::{File, InFlightEntry};
 
-/// The numbers by name, and which of them a rule uses.
+/// The limits by name, and the names that a rule uses.
 pub(super) struct Numbers {
     all: HashMap<String, (At<String>, Option<Number>)>,
     used: RefCell<HashSet<String>>,
 }
 
-/// A number at once.
+/// A limit on requests at once.
 #[derive(Clone)]
 pub(super) struct Number {
     pub name: String,
     pub permits: u64,
-    /// How long a request waits for a permit, if it does.
+    /// The longest wait for a permit, if requests wait.
     pub longest: Option<Duration>,
 }
 
@@ -48,7 +48,7 @@ impl Numbers {
         Self { all, used: RefCell::default() }
     }
 
-    /// The number of this name, which is used from now on.
+    /// The limit of this name, which is used from now on.
     pub(super) fn used(&self, name: &At<String>, problems: &mut Problems<'_>) -> Option<Number> {
         self.used.borrow_mut().insert(name.value.clone());
         let Some((_, number)) = self.all.get(&name.value) else {

@@ -1,8 +1,8 @@
 //! All rules and doors of a file, read one after the other.
 //!
 //! # Order of the doors
-//! Denials are looked at first, then exemptions, then rules. A doubt never opens a door: a denial that holds in one reading of the path
-//! denies, and an exemption that does not hold in all of them, or of a path with dots, is none.
+//! Denials are looked at first, then exemptions, then rules. In doubt a request is limited: a denial applies if it holds in one reading of
+//! the path; an exemption applies only if it holds in all of them, and never to a path with dots.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ use crate::schema::{File, OneOrMany, PathsEntry};
 
 /// Reads the rules of a file, once its policies, tiers and keys are read.
 ///
-/// All problems are told, not the first alone: what is wrong is left out, and the caller asks afterwards whether there were any. `None`
-/// only if nothing can be said without what is wrong.
+/// All problems are reported, not only the first: wrong parts are left out, and the caller asks afterwards whether there were any. Returns
+/// `None` only if nothing can be said without a wrong part.
 pub(super) fn of(
     file: &File,
     policies: &Policies,
@@ -74,7 +74,7 @@ pub(super) fn of(
         );
     }
     let headers = option(file.headers.as_ref(), problems).unwrap_or_default();
-    // As the limits of the rules will want them: a policy is not to change again when they are put together.
+    // Prepared as the limits of the rules will want it, so that no policy changes again when they are put together.
     let giving_back = rules.iter().filter(|rule| !rule.refund_if.is_empty());
     let giving_back: HashSet<&str> = giving_back.flat_map(Rule::names).collect();
     let opened = opened.into_iter().map(|policy| match giving_back.contains(policy.name()) {
@@ -155,7 +155,7 @@ fn reading(paths: &PathsEntry, problems: &mut Problems<'_>) -> PathReading {
     }
 }
 
-/// Rules and doors are called by their names in logs and explanations.
+/// Reports names that occur twice: logs and explanations call rules and doors by their names.
 fn unique<'a>(names: impl Iterator<Item = &'a At<String>>, problems: &mut Problems<'_>) {
     let mut known = HashSet::new();
     for name in names.filter(|name| !known.insert(&*name.value)) {
@@ -180,7 +180,7 @@ fn replaced(rule: &Rule, rules: &[Rule], problems: &mut Problems<'_>) -> Vec<usi
     rule.replaces.iter().filter_map(place).collect()
 }
 
-/// A request that spends twice from one policy cannot be decided.
+/// Warns of two rules that may both spend from one policy: a request that meets both cannot be decided.
 fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
     let mut seen: HashMap<&str, &Rule> = HashMap::new();
     for rule in rules {
@@ -199,7 +199,7 @@ fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
     }
 }
 
-/// Whether one is about requests and the other about descriptors, or both about descriptors with other entries.
+/// Whether one rule is about requests and the other about descriptors, or both are about descriptors with different entries.
 fn are_apart(one: &Rule, other: &Rule) -> bool {
     match (&one.only_if.descriptor, &other.only_if.descriptor) {
         (Some(one), Some(other)) => one.is_apart_from(other),

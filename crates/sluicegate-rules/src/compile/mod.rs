@@ -44,7 +44,7 @@ use crate::variables::unset;
 /// A table that the file fills and requests look into. Nobody who sends requests chooses its keys, so its hash may be a fast one.
 type Lookup<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// The contents of a file, as far as no store is needed.
+/// Compiles the contents of a file, as far as that needs no store.
 pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Compiled> {
     if file.version.value != "1" {
         let text = format!("version {:?} is not known: this program reads version 1", file.version.value);
@@ -66,7 +66,8 @@ pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problem
     compiled
 }
 
-/// Whether a value is not known here, which is told; a default stands for it. Only tools let a variable be unset.
+/// Whether a value is unknown here because its variable is not set. This is reported, and the default is used. Only tools let a variable be
+/// unset.
 fn is_unknown(text: &At<String>, default: &str, problems: &mut Problems<'_>) -> bool {
     let Some(name) = unset(&text.value) else { return false };
     problems.warning(
@@ -84,7 +85,7 @@ fn read<T: FromStr<Err = ConfigError>>(text: &At<String>, problems: &mut Problem
     text.value.parse().map_err(|error| wrong(text, &error, problems)).ok()
 }
 
-/// The value that a word of an option stands for; the default if nothing is said.
+/// The value that a word of an option stands for, or the default if there is no word.
 fn option<T: FromStr<Err = ConfigError>>(
     text: Option<&At<String>>,
     problems: &mut Problems<'_>,

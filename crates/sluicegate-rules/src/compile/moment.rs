@@ -1,6 +1,6 @@
-//! Moments, as `2026-11-27T12:00:00Z`.
+//! Moments in time, as `2026-11-27T12:00:00Z`.
 //!
-//! A zone has to be said: a file is read on servers whose local time nobody remembers, and a sale that opens an hour early cannot be taken
+//! A zone is required: a file is read on servers whose local time nobody remembers, and a sale that opens an hour early cannot be taken
 //! back. A date that does not exist is refused, and so is one before 1970.
 
 use std::time::SystemTime;

@@ -1,6 +1,6 @@
-//! Policies whose keys may have quotas of their own: those of single keys that the file names, and those that a request brings.
+//! Policies whose keys may have quotas of their own: the file names them for single keys, or a request brings them.
 //!
-//! All keys stay in the buckets of one policy, whatever quotas they have, so that a key with other ones keeps what it has spent.
+//! All keys stay in the buckets of one policy, whatever quotas they have, so that a key whose quotas change keeps what it has spent.
 
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
@@ -20,7 +20,7 @@ use crate::at::At;
 use crate::error::Problems;
 use crate::schema::{Named, OneOrMany};
 
-/// The quotas of a key in the place of its policy's.
+/// The quotas of a key, which take the place of its policy's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum OwnQuotas {
     Quotas(Quotas),
@@ -47,7 +47,7 @@ impl OwnQuotas {
 /// The word for no quota at all.
 pub(super) const UNLIMITED: &str = "unlimited";
 
-/// Single keys with their quotas, by the names that operators call them.
+/// Quotas of single keys, by the names that operators call the keys.
 type SingleKeys = HashMap<String, OwnQuotas>;
 
 /// The most different quotas of keys that a store counts by at once.
@@ -58,13 +58,13 @@ const MOST: usize = 65_535;
 pub(super) struct KeyedPolicy {
     pub policy: Policy,
     single: Arc<SingleKeys>,
-    /// Those that keys have by their tier.
+    /// The quotas that keys have by their tier.
     of_tiers: Arc<[Quotas]>,
-    /// Where a request says those of its key; the first that is there counts.
+    /// The places where a request may bring quotas for its key; the first that is there counts.
     by: Arc<[By]>,
-    /// By what name an operator calls the key of a request, where that matters.
+    /// Gives the name by which an operator calls the key of a request, where the name matters.
     namer: Option<Namer>,
-    /// Of a share: the whole, and how much of it this is.
+    /// If this is a share: the whole policy, the parts that this is, and the parts of the whole.
     part_of: Option<Arc<(Policy, u64, u64)>>,
 }
 
@@ -85,7 +85,7 @@ impl WithKeys {
 }
 
 impl KeyedPolicy {
-    /// A policy with its `overrides` and its `quota_by`, of which all mistakes are told.
+    /// A policy with its `overrides` and its `quota_by`. All of their mistakes are reported.
     pub(super) fn of(
         policy: Policy,
         (name, overrides, quota_by): (&At<String>, &Named<At<OneOrMany>>, Option<&At<OneOrMany>>),
@@ -119,7 +119,7 @@ impl KeyedPolicy {
         keyed
     }
 
-    /// The same with keys that have these quotas by their tier, unless they have their own.
+    /// Adds the quotas that keys have by their tier, unless they have their own.
     pub(super) fn with_tiers(&self, of_tiers: impl Iterator<Item = Quotas>) -> Self {
         let mut with_tiers = Self { of_tiers: of_tiers.collect(), ..self.clone() };
         with_tiers.take_quotas();
@@ -131,12 +131,12 @@ impl KeyedPolicy {
         self.policy.takes_quotas()
     }
 
-    /// From now on a key may.
+    /// Allows keys to have quotas of their own.
     pub(super) fn take_quotas(&mut self) {
         self.policy = self.policy.taking_quotas();
     }
 
-    /// Whether the file of API keys says quotas of its keys.
+    /// Whether quotas of keys are read from the file of API keys.
     pub(super) fn reads_api_keys(&self) -> bool {
         self.by.iter().any(|by| matches!(by, By::ApiKey(_)))
     }
@@ -151,7 +151,7 @@ impl KeyedPolicy {
         limit.quota_by(move |request| this.choose(request))
     }
 
-    /// The same with a part of each quota, in buckets of their own.
+    /// Returns a policy with a part of each quota, in buckets of its own.
     pub(super) fn share(&self, rule: &str, parts: u64, whole: u64) -> Result<Self, ConfigError> {
         let policy = self.policy.share(format!("{}.{rule}", self.policy.name()), parts, whole)?;
         let share =
@@ -160,7 +160,7 @@ impl KeyedPolicy {
         Ok(share)
     }
 
-    /// The same for a rule that calls keys by these names.
+    /// Sets the names by which a rule calls keys.
     pub(super) fn named_by(self, namer: impl FnOnce() -> Namer) -> Self {
         let namer = (!self.single.is_empty()).then(namer);
         Self { namer, ..self }
@@ -192,7 +192,7 @@ impl KeyedPolicy {
         }
     }
 
-    /// The policy under each of the quotas that the file says keys have.
+    /// The policy under each of the quotas that the file gives to keys.
     pub(super) fn of_keys_with_own(&self) -> impl Iterator<Item = Policy> {
         let of = |quotas: &Quotas| self.policy.under(&self.part(quotas).ok()?).ok();
         self.known().into_iter().filter_map(of)
@@ -208,7 +208,7 @@ impl KeyedPolicy {
         all.filter_map(OwnQuotas::quotas).chain(&*self.of_tiers).collect()
     }
 
-    /// As much of the quotas of a key as there is of the policy.
+    /// The part of a key's quotas that this share has.
     pub(super) fn part(&self, quotas: &Quotas) -> Result<Quotas, ConfigError> {
         let Some((policy, parts, whole)) = self.part_of.as_deref() else { return Ok(quotas.clone()) };
         let share = policy.under(quotas)?.share(self.policy.name(), *parts, *whole)?;

@@ -13,7 +13,7 @@ use super::Lookup;
 pub(super) struct PathTree {
     /// The first is the root. No node points to one before it.
     nodes: Vec<Node>,
-    /// What is the same in all of its patterns and in the paths that are looked for.
+    /// The differences that are ignored between patterns and the paths that are looked up.
     fold: Fold,
 }
 
@@ -54,7 +54,7 @@ impl PathTree {
         self.nodes[at].here.push(number);
     }
 
-    /// Tells the numbers of all patterns that match a path to which the fold has been applied. No node is looked at twice.
+    /// Reports the numbers of all patterns that match a path to which the fold has been applied. No node is looked at twice.
     pub(super) fn find(&self, path: &str, mut found: impl FnMut(&[usize])) {
         let Some(path) = path.strip_prefix('/').filter(|_| !self.nodes.is_empty()) else { return };
         // Where a text and a capture lead on, the second is looked at later.

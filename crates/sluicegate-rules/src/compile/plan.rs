@@ -1,4 +1,4 @@
-//! Which tier a request is in, by what it says of itself: [`Plan`].
+//! Finds the tier of a request: [`Plan`].
 //!
 //! The places of tiers are numbers, so that a condition compares no texts.
 
@@ -6,25 +6,25 @@ use sluicegate_tower::key::RequestView;
 
 use super::by::By;
 
-/// How the tier of a request is read, for limits and for conditions alike. Tiers are told by their places.
+/// Reads the tier of a request, for limits and for conditions alike. Tiers are identified by their places.
 pub(super) struct Plan {
     /// Its place among the tiers of the file.
     pub place: usize,
     pub name: String,
     pub tiers: Vec<String>,
     pub default_tier: usize,
-    /// The first that is there counts.
+    /// The places that the tier is read from; the first that is there counts.
     pub by: Vec<By>,
 }
 
 impl Plan {
-    /// The tier that a request says, if it is one of these.
+    /// The tier that a request names, if it is one of these.
     pub(super) fn said(&self, request: RequestView<'_>) -> Option<usize> {
         let said = self.by.iter().find_map(|by| by.tier(request))?;
         self.tiers.iter().position(|tier| *tier == said)
     }
 
-    /// The tier of a request, which is the default one where it says none.
+    /// The tier of a request, or the default one if it names none of these.
     pub(super) fn tier(&self, request: RequestView<'_>) -> usize {
         self.said(request).unwrap_or(self.default_tier)
     }

@@ -1,7 +1,7 @@
 //! The policies of a file.
 //!
-//! A policy is built by the code that builds it for those who write Rust, so a file can say nothing that code could not, and what is
-//! refused is refused in the same words.
+//! A policy is built by the same code as in a Rust program, so a file can express nothing that code cannot, and mistakes are reported in
+//! the same words.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -28,12 +28,12 @@ pub(super) struct Policies {
 struct Known {
     name: At<String>,
     policy: Option<KeyedPolicy>,
-    /// Of a policy that is a waiting room, unless it is wrong.
+    /// The terms, if the policy is a waiting room; `Some(None)` if they are wrong.
     room: Option<Option<Terms>>,
 }
 
 impl Policies {
-    /// All policies of the section, each with what is wrong with it told once, whoever names it.
+    /// All policies of the section. The mistakes in each are reported once, whichever rules name it.
     pub(super) fn of(section: &Named<At<PolicyEntry>>, keys: &Keys, problems: &mut Problems<'_>) -> Self {
         let mut all = HashMap::new();
         for (name, entry) in &section.0 {
@@ -58,19 +58,19 @@ impl Policies {
         Self { all, used: RefCell::default() }
     }
 
-    /// Whether there is one of this name, good or bad.
+    /// Whether there is a policy of this name, right or wrong.
     pub(super) fn has(&self, name: &str) -> bool {
         self.all.contains_key(name)
     }
 
-    /// The waiting room of this name, which is used from now on, if it is one; nothing in it if it is wrong, which is told already.
+    /// The waiting room of this name, which is used from now on; `Some(None)` if it is wrong, which is already reported.
     pub(super) fn room(&self, name: &str) -> Option<Option<&Terms>> {
         let room = self.all.get(name)?.room.as_ref()?;
         self.used.borrow_mut().insert(name.to_owned());
         Some(room.as_ref())
     }
 
-    /// The policy of this name, which is used from now on; `None` too if it is wrong, which is told already.
+    /// The policy of this name, which is used from now on; `None` too if it is wrong, which is already reported.
     pub(super) fn used(&self, name: &str) -> Option<&KeyedPolicy> {
         self.used.borrow_mut().insert(name.to_owned());
         self.all.get(name)?.policy.as_ref()
@@ -81,12 +81,12 @@ impl Policies {
         self.all.get(name).filter(|_| !self.used.borrow().contains(name))?.policy.as_ref()
     }
 
-    /// The names of all, in no order: to say which one may have been meant.
+    /// The names of all policies, in no order, to suggest the one that was meant.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.all.keys().map(|name| &**name)
     }
 
-    /// Quotas that nobody reads are taken for some that hold.
+    /// Warns of quotas that nothing reads, because they look as if they held.
     pub(super) fn warn_of_unread(
         &self,
         keys: &At<ApiKeysEntry>,
@@ -100,7 +100,7 @@ impl Policies {
         }
     }
 
-    /// A policy that nothing spends from is most often a limit that somebody believes to be in force.
+    /// Warns of policies that nothing spends from: most often somebody believes such a limit to be in force.
     pub(super) fn warn_of_unused(&self, problems: &mut Problems<'_>) {
         let names = self.all.values().map(|known| &known.name);
         for name in names.filter(|name| !self.used.borrow().contains(&name.value)) {
@@ -118,7 +118,7 @@ const UNKNOWN: &str = "2000/s";
 /// The most keys that a policy can have room for.
 const MOST_KEYS: u64 = 1 << 31;
 
-/// The quotas of a list, as texts; for one that is not known here, another stands.
+/// The quotas of a list, as texts; a stand-in replaces one that is not known here.
 pub(super) fn texts(quotas: &At<OneOrMany>, problems: &mut Problems<'_>) -> Vec<At<String>> {
     let mut all = quotas.all();
     for quota in &mut all {
@@ -136,7 +136,7 @@ fn policy(name: &At<String>, given: &PolicyEntry, problems: &mut Problems<'_>) -
         problems.error(given.quota.place, "a policy has at least one quota, as 5/min");
         return None;
     };
-    // Of several each by itself, so that all that is wrong with them is told at once.
+    // Each of several is checked separately, so that all errors are reported together.
     let before = problems.count();
     for quota in quotas.iter().filter(|_| !others.is_empty()) {
         if let Err(error) = Policy::builder("one", algorithm, &*quota.value).build() {

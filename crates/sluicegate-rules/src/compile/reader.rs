@@ -22,7 +22,7 @@ use crate::error::Problems;
 use crate::read::{instead_of, short};
 use crate::schema::{Condition, Cost, OneOrMany, RuleEntry};
 
-/// Reads one rule after the other, and keeps what can be told only when all of them are read.
+/// Reads one rule after the other, and keeps what can be checked only when all of them are read.
 pub(super) struct Reader<'a> {
     policies: &'a Policies,
     tiers: &'a AllTiers,
@@ -30,19 +30,19 @@ pub(super) struct Reader<'a> {
     store: Option<&'a NamedStore>,
     in_flight: &'a Numbers,
     opened: Vec<Policy>,
-    /// Where each of them is, by its name.
+    /// The place of each opened policy, by its name.
     places: HashMap<String, usize>,
     rooms: Vec<FileRoom>,
     unverified: Vec<Place>,
-    /// Whether a rule for all requests goes by the address of the client.
+    /// Whether a rule for all requests uses the address of the client as its key.
     joins_client: bool,
 }
 
-/// All that the rules name, each once.
+/// Everything that the rules name, each once.
 pub(super) struct Found {
     pub opened: Vec<Policy>,
     pub rooms: Vec<FileRoom>,
-    /// Where a key stands that clients choose freely, unless their address is counted beside it.
+    /// Places of keys that clients choose freely; empty if a rule for all requests goes by address.
     pub unverified: Vec<Place>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Found {
 const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
 
 impl<'a> Reader<'a> {
-    /// Nothing is read yet; the names of policies, tiers, keys and numbers in flight are.
+    /// Starts without rules; the names of policies, tiers, keys and numbers in flight are known.
     pub(super) fn new(
         policies: &'a Policies,
         tiers: &'a AllTiers,
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// All that was named, once every rule is read.
+    /// Everything that was named, once every rule is read.
     pub(super) fn found(self) -> Found {
         let unverified = if self.joins_client { Vec::new() } else { self.unverified };
         Found { opened: self.opened, rooms: self.rooms, unverified }
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A condition as requests meet it. An empty one holds always, and is told to be a mistake.
+    /// A condition as requests meet it. An empty one always holds, and is reported as a mistake.
     fn matcher(
         &self,
         condition: &At<Condition>,
@@ -109,8 +109,8 @@ impl<'a> Reader<'a> {
         Matcher::of(&condition.value, (self.keys, self.tiers), comparison, problems)
     }
 
-    /// A rule, with all of its mistakes told. `None` if its key or its cost cannot be understood, without which nothing can be
-    /// decided; policies and rooms that it names count as used nevertheless.
+    /// A rule, with all of its mistakes reported. Returns `None` if its key or its cost cannot be understood, because nothing can be
+    /// decided without them; policies and rooms that it names count as used nevertheless.
     pub(super) fn rule(
         &mut self,
         rule: &At<RuleEntry>,
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
         let in_flight = given.in_flight.as_ref().and_then(|name| self.in_flight.used(name, problems));
         let on_missing_key = option(given.on_missing_key.as_ref(), problems);
         let asks = {
-            // A share is of the rule alone.
+            // A share belongs to its rule alone.
             let share = share.map(|_| &given.name.value);
             let in_flight = given.in_flight.as_ref().map(|name| &name.value);
             format!(
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The policy or the tiers of this name, or the rule's own share of them. `None` where the name is told to be unknown.
+    /// The policy or the tiers of this name, or the rule's own share of them. Returns `None` if the name is unknown, which is reported.
     fn budget(
         &mut self,
         name: &At<String>,
@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
         Some(Budget::Tiers(Box::new(tiers)))
     }
 
-    /// The place of a room, of which rules that share it say the same.
+    /// The place of a room. All rules that share it must describe it alike.
     fn room(&mut self, room: FileRoom, key: Place, problems: &mut Problems<'_>) -> usize {
         let known = self.rooms.iter().position(|known| known.terms.name == room.terms.name);
         if let Some(other) =
@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Has a policy opened once, however many rules name it. Two of one name have to be equal, but that one may take quotas of keys.
+    /// Opens a policy once, however many rules name it. Two of one name must be equal, except that one may take quotas of keys.
     fn open(&mut self, keyed: &KeyedPolicy, place: Place, problems: &mut Problems<'_>) {
         let policy = keyed.policy.clone();
         match self.places.get(policy.name()).and_then(|place| self.opened.get_mut(*place)) {
@@ -284,7 +284,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Words that a rule about descriptors cannot mean, which have no connection and no response; and those of such a rule alone.
+/// Reports words about connections and responses, which a rule about descriptors cannot have, and words that only such a rule can have.
 fn check_kind(given: &RuleEntry, is_about_descriptors: bool, problems: &mut Problems<'_>) {
     let of_requests = [
         given.in_flight.as_ref().map(|word| ("in_flight", word.place)),
@@ -307,7 +307,7 @@ fn check_kind(given: &RuleEntry, is_about_descriptors: bool, problems: &mut Prob
     }
 }
 
-/// Words that a rule with a waiting room alone cannot mean.
+/// Reports words that have no meaning in a rule that names only a waiting room.
 fn spends_nothing(given: &RuleEntry, problems: &mut Problems<'_>) {
     let said = [
         given.share.as_ref().map(|word| ("share", word.place)),

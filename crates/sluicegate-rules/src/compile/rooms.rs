@@ -1,7 +1,7 @@
 //! The waiting rooms of a file: policies with `on_exceeded: room`, and the rules that name them.
 //!
-//! A policy with `on_exceeded: room` spends nothing: its quota is the rate at which visitors are let in. So all that is about keys,
-//! counts and refusals has no meaning for it, and is refused with the word that says it.
+//! A policy with `on_exceeded: room` spends nothing: its quota is the rate at which visitors are let in. Options about keys, counts and
+//! refusals have no meaning for it, and are refused by name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::schema::{PolicyEntry, RoomEntry};
 /// A waiting room, as the file has it.
 #[derive(Clone)]
 pub(crate) struct FileRoom {
-    /// The terms of a door, for those who keep lines.
+    /// The terms of the room, for the keeper of lines.
     pub terms: RoomTerms,
-    /// All of its terms but the rate, written out.
+    /// All terms but the rate, written out.
     pub options: String,
     /// The first rule that names it, and where that stands.
     pub rule: String,
     pub place: Place,
 }
 
-/// The terms of a room, without whose places are counted together.
+/// The terms of a room, without the key that tells its clients apart.
 #[derive(Clone)]
 pub(super) struct Terms {
     pub terms: RoomTerms,
-    /// How many places one client may have in the line; whose they are is said by the key of the rule.
+    /// The most places in the line that one client may have; the key of the rule tells clients apart.
     pub places_per_client: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn terms(name: &At<String>, entry: &PolicyEntry, problems: &mut Probl
         let text = format!("the turns of a waiting room are spaced evenly: leave \"by {algorithm}\" out");
         problems.error(quota.place, text);
     }
-    // As a room keeps it: its turns are spaced.
+    // Checked as a room keeps it: with spaced turns.
     if let Err(error) = Policy::gcra(&*name.value, rate.burst(1)).build() {
         problems.error(if error.quota().is_some() { quota.place } else { name.place }, error.problem());
     }
@@ -97,7 +97,7 @@ pub(super) fn terms(name: &At<String>, entry: &PolicyEntry, problems: &mut Probl
     (problems.errors() == before).then_some(Terms { terms, places_per_client })
 }
 
-/// The most visitors that a file speaks of.
+/// The most visitors that a file may name.
 const MOST: u64 = 1 << 32;
 
 impl FileRoom {

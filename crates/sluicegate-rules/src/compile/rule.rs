@@ -1,4 +1,4 @@
-//! A rule of a file: what it spends from, by which key, how much, and when that is given back.
+//! A rule of a file: what it spends from, by which key, how much, and when the units are given back.
 
 use std::mem;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use crate::schema::{Cost, HeaderCost};
 /// A rule, understood.
 pub(super) struct Rule {
     pub name: String,
-    /// Where it stands in the file: for what is found out when its limit is made.
+    /// The place of the rule in the file, for mistakes that show only when its limit is made.
     pub place: Place,
     pub group: Option<String>,
     pub only_if: Matcher,
-    /// All of them are asked of each request, together.
+    /// The limits that each request of the rule is asked of, all together.
     pub budgets: Vec<Budget>,
     /// The places of its waiting rooms among those of the file.
     pub rooms: Vec<usize>,
     pub key: Arc<dyn KeyExtractor>,
-    /// How many of its requests a key may have under way at once.
+    /// The limit on requests of a key that are under way at once.
     pub in_flight: Option<Number>,
     pub on_missing_key: Option<OnMissingKey>,
     pub cost: Units,
@@ -56,7 +56,7 @@ pub(super) enum Budget {
 /// The cost of a request, in units of its policy.
 #[derive(Clone, Debug)]
 pub(super) enum Units {
-    /// The same for each; 0 would be a rule that asks nothing, and is refused.
+    /// A fixed cost for each request. A cost of 0 is refused, because such a rule would limit nothing.
     Fixed(u64),
     /// The number in a header field, held within `least` and `most`: `missing` where there is no field, `most` where it holds no number.
     /// A client may write the field, so the file has to say the bounds.
@@ -79,13 +79,13 @@ impl Rule {
         })
     }
 
-    /// Their names.
+    /// The names of all policies that it may spend from.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.policies().map(|keyed| keyed.policy.name())
     }
 
-    /// Says where a request costs more than a policy ever has, also under the quotas of single keys. Of the policy's own, what is never
-    /// enough shows when the limit is made.
+    /// Reports costs that are above what a policy can ever have, also under the quotas of single keys. A cost above the policy's own quotas
+    /// shows when the limit is made.
     pub(super) fn check_cost(&self, problems: &mut Problems<'_>) {
         let above = |policy: &Policy, cost: u64| {
             let quota = policy.quotas().iter().find(|quota| quota.rule().capacity() < cost)?;
@@ -114,7 +114,7 @@ impl Rule {
         }
     }
 
-    /// When it applies, which is then said by nobody else.
+    /// Takes out the condition under which the rule applies.
     pub(super) fn condition(&mut self) -> Conditional {
         let only_if = mem::take(&mut self.only_if);
         Conditional {
@@ -127,10 +127,10 @@ impl Rule {
         }
     }
 
-    /// The limit with all that the rule says of it: key, name, cost, and when it gives back.
+    /// The limit with everything that the rule says about it: key, name, cost, and when it gives back.
     ///
     /// # Errors
-    /// When the cost can never fit into the policy: then none of its requests would pass.
+    /// When the cost can never fit into the policy, so that none of its requests would pass.
     pub(super) fn finish(&self, limit: Limit) -> Result<Limit, ConfigError> {
         let mut limit = limit.key(Arc::clone(&self.key)).named(&*self.name);
         if let Some(action) = self.on_missing_key {
@@ -156,7 +156,7 @@ impl Rule {
 }
 
 impl Units {
-    /// As few units as have to fit into each quota.
+    /// The fewest units that must fit into each quota.
     fn least(&self) -> u64 {
         match self {
             Self::Fixed(cost) => *cost,
@@ -164,7 +164,7 @@ impl Units {
         }
     }
 
-    /// The units of this request. A client's number is trimmed and held within bounds; nothing that it can write makes a request free.
+    /// The units of this request. A client's number is trimmed and held within bounds; no value of it makes a request free.
     fn of(&self, request: RequestView<'_>) -> u64 {
         match self {
             Self::Fixed(cost) => *cost,

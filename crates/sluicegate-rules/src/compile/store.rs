@@ -1,4 +1,4 @@
-//! Where it is counted, as a file says it: the section `store`.
+//! The store that a file names: the section `store`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::error::Problems;
 use crate::schema::StoreEntry;
 use crate::variables::{is_placeholder, unset};
 
-/// A store that a file names. Nothing of it is open or connected yet.
+/// A store that a file names. It is neither open nor connected yet.
 ///
 /// Two are equal if a reload need not open another one. The URL of Redis may hold a password, so `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub(crate) enum NamedStore {
 }
 
 impl NamedStore {
-    /// The store of the section; `None` where something is wrong with it, which is told. A URL that a variable stands for, which is not set
-    /// here, is not looked at: a check of a file needs none of its secrets.
+    /// The store of the section; `None` if something is wrong with it, which is reported. A URL whose variable is not set here is not
+    /// checked: a check of a file needs none of its secrets.
     pub(super) fn of(section: &At<StoreEntry>, problems: &mut Problems<'_>) -> Option<Self> {
         let StoreEntry { redis, memory, deadline, replicas } = &section.value;
         match (redis, memory) {
@@ -61,7 +61,7 @@ impl NamedStore {
         }
     }
 
-    /// The word of the section that it stands under.
+    /// The word that names it in the section.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Memory { .. } => "memory",
@@ -88,7 +88,7 @@ impl NamedStore {
     /// Connects to it alone, `within` this time.
     ///
     /// # Errors
-    /// Says why nobody can ask it from here.
+    /// Says why it cannot be asked from here.
     pub(crate) async fn connected(&self, within: Duration) -> Result<Arc<dyn Store>, String> {
         match self {
             Self::Memory { .. } => {
@@ -167,17 +167,17 @@ fn can_keep(policy: &Policy) -> Result<(), ConfigError> {
     sluicegate_redis::RedisStore::check_policy(policy)
 }
 
-/// Only a program with Redis knows what one can keep.
+/// Without the feature `redis`, it is not known which policies a Redis can keep.
 #[cfg(not(feature = "redis"))]
 fn can_keep(_: &Policy) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Only a program with Redis knows its URLs.
+/// Without the feature `redis`, no URL can be checked.
 #[cfg(not(feature = "redis"))]
 fn check(_: &At<String>, _: &mut Problems<'_>) {}
 
-/// No value of this section is shown: wherever two lines are mixed up, there may be a secret.
+/// Reads `replicas`. No value of this section is shown: where two lines are mixed up, one of them may be a secret.
 fn replicas(text: &At<String>, problems: &mut Problems<'_>) -> Option<u64> {
     let found = text.value.parse().ok().filter(|replicas| (1..=MOST_REPLICAS).contains(replicas));
     if found.is_none() {
@@ -191,7 +191,7 @@ fn replicas(text: &At<String>, problems: &mut Problems<'_>) -> Option<u64> {
 
 const MOST_REPLICAS: u64 = 100_000;
 
-/// From 1 ms to 60 s, as a Redis store takes it.
+/// Reads a deadline from 1 ms to 60 s, as a Redis store takes it.
 fn deadline(text: &At<String>, problems: &mut Problems<'_>) -> Option<Duration> {
     let time: Option<TimeSpan> = text.value.parse().ok();
     let time = time.map(Duration::from);
@@ -202,7 +202,7 @@ fn deadline(text: &At<String>, problems: &mut Problems<'_>) -> Option<Duration> 
     found
 }
 
-/// `1M keys`, `100k keys`, `5000 keys` or the number alone.
+/// Reads `1M keys`, `100k keys`, `5000 keys` or the number alone.
 fn keys(text: &At<String>, problems: &mut Problems<'_>) -> Option<u64> {
     let plain = text.value.strip_suffix("keys").unwrap_or(&text.value).trim_end();
     let (digits, times) = match plain.strip_suffix(['M', 'k']) {
@@ -221,7 +221,7 @@ fn keys(text: &At<String>, problems: &mut Problems<'_>) -> Option<u64> {
 
 const MOST_KEYS: u64 = 1_000_000_000;
 
-/// Without what may be secret.
+/// Leaves out what may be secret.
 impl fmt::Debug for NamedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

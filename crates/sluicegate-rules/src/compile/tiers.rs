@@ -1,7 +1,7 @@
 //! The tiers of a file: limits of several sizes.
 //!
 //! A set of tiers has a name, says where the tier of a request is read, and gives each tier quotas of one policy, a policy of its own, or
-//! calls it `unlimited`. A request that says no tier of these is in the default one.
+//! calls it `unlimited`. A request that names none of these tiers is in the default one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ enum Tier {
     Unlimited,
 }
 
-/// The tiers of a file by name; nothing where something is wrong with them, which is told already.
+/// The tiers of a file by name; `None` where they are wrong, which is already reported.
 pub(super) type AllTiers = HashMap<String, Option<TierSet>>;
 
 pub(super) fn all(file: &File, policies: &Policies, keys: &Keys, problems: &mut Problems<'_>) -> AllTiers {
@@ -107,7 +107,7 @@ fn tier_set(
     Some(TierSet { tiers, base, plan: Arc::new(plan) })
 }
 
-/// The limit of a tier, of which all mistakes are told.
+/// The limit of a tier. All of its mistakes are reported.
 fn tier(
     given: &At<OneOrMany>,
     (name, base): (Option<&At<String>>, Option<&KeyedPolicy>),
@@ -130,7 +130,7 @@ fn tier(
         (Some(word), _) => {
             named(word, policies, problems).map(|policy| Tier::Policy(Box::new(policy.clone())))
         }
-        // What is wrong with its name is told already.
+        // A mistake in its name is already reported.
         (None, Some(_)) => match quotas_under(&base?.policy, given, problems)? {
             OwnQuotas::Quotas(quotas) => Some(Tier::Quotas(quotas)),
             OwnQuotas::Unlimited => Some(Tier::Unlimited),
@@ -165,7 +165,7 @@ fn named<'p>(
     policies.used(&name.value)
 }
 
-/// A tier that the file of API keys gives and nobody knows is the default one.
+/// Warns of tiers in the file of API keys that the section does not know, because such a key is in the default tier.
 fn warn_of_unknown(
     by: &[By],
     given: &Named<At<OneOrMany>>,
@@ -205,12 +205,12 @@ impl Tier {
 }
 
 impl TierSet {
-    /// The same tiers with a part of each quota, under names of their own.
+    /// Returns tiers with a part of each quota, under names of their own.
     pub(super) fn share(&self, rule: &str, parts: u64, whole: u64) -> Result<Self, ConfigError> {
         self.with_policies(|policy| policy.share(rule, parts, whole))
     }
 
-    /// The same tiers, for a rule that calls keys by these names.
+    /// Returns tiers for a rule that calls keys by these names.
     pub(super) fn named_by(&self, namer: impl Fn() -> Namer) -> Result<Self, ConfigError> {
         self.with_policies(|policy| Ok(policy.clone().named_by(&namer)))
     }
@@ -232,8 +232,8 @@ impl TierSet {
         self.base.iter().chain(self.tiers.iter().filter_map(|(_, tier)| tier.policy()))
     }
 
-    /// The place of the tier that a request spends from; none for the default one where the request says none. A key with quotas of its
-    /// own has them in any tier.
+    /// The place of the tier that a request spends from; `None` for the default one if the request names none. A key with quotas of its own
+    /// has them in any tier.
     fn tier(&self, request: RequestView<'_>) -> Option<usize> {
         if self.base.as_ref().is_some_and(|base| base.has_own(request)) {
             return self.tiers.iter().position(|(_, tier)| matches!(tier, Tier::Quotas(_)));
@@ -250,7 +250,7 @@ impl TierSet {
         policy.map_or(ChosenQuotas::Default, |policy| policy.choose(request))
     }
 
-    /// The limit, now that its policies are open; none if they are not.
+    /// The limit, now that its policies are open; `None` if they are not.
     pub(super) fn limit(
         &self,
         limiter: impl Fn(&str) -> Option<RateLimiter>,

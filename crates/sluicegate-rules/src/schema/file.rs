@@ -17,7 +17,7 @@ pub(crate) struct File {
     /// The version of these words: 1.
     #[schemars(schema_with = "words::version")]
     pub version: At<String>,
-    /// Where it is counted. Without this section the program says it.
+    /// The store that keeps the counts. Without this section the program gives one.
     #[serde(default, deserialize_with = "said")]
     pub store: Option<At<StoreEntry>>,
     /// How the address of a client is found. Default: it is the peer of the connection.
@@ -47,7 +47,7 @@ pub(crate) struct File {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::headers")]
     pub headers: Option<At<String>>,
-    /// How many requests of a key may be under way at once, by name; each is inert until a rule names it.
+    /// Limits on the requests of a key that are under way at once, by name; each is inert until a rule names it.
     #[serde(default)]
     pub in_flight: Named<At<InFlightEntry>>,
     /// Requests that are refused before all else.
@@ -56,7 +56,8 @@ pub(crate) struct File {
     /// Requests that no rule limits.
     #[serde(default)]
     pub exempt: Vec<At<Exemption>>,
-    /// Every rule that matches applies; of one group only the first. An empty list says that all policies are checked by name.
+    /// Every rule that matches applies; within a group, only the first that matches. An empty list says that all policies are checked by
+    /// name.
     #[serde(default, deserialize_with = "said")]
     pub rules: Option<Vec<At<RuleEntry>>>,
 }
@@ -67,7 +68,7 @@ impl File {
         self.rules.as_deref().unwrap_or_default()
     }
 
-    /// Whether it has policies and no rules on purpose, because all of them are checked by name.
+    /// Whether it has policies and no rules on purpose, because all policies are checked by name.
     pub(crate) fn is_by_name(&self) -> bool {
         self.rules.as_ref().is_some_and(Vec::is_empty) && !self.policies.0.is_empty()
     }
@@ -78,20 +79,20 @@ impl File {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "policy")]
 pub(crate) struct PolicyEntry {
-    /// How it is counted, unless a quota names another algorithm. Default: `gcra`.
+    /// The way it is counted, unless a quota names another algorithm. Default: `gcra`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::algorithm")]
     pub algorithm: Option<At<String>>,
-    /// How much of it there is: `5/min`, `10/s burst 20`, `1000/12h`, `60/min burst 100 start 10`, `10000/d by fixed-window`, or a list of
-    /// these that all hold.
+    /// The quota, such as `5/min`, `10/s burst 20`, `1000/12h`, `60/min burst 100 start 10`, `10000/d by fixed-window`, or a list of quotas
+    /// that all hold.
     pub quota: At<OneOrMany>,
-    /// Where a request says the quotas of its key, which take the place of these: `jwt(claim)`, `api_key` (the `quota` of its line) or
-    /// `header(name)`, which the proxies under `clients` set; of a list the first that is there. Such a text is `500/min`, several
+    /// The place where a request gives the quotas of its key, which replace these: `jwt(claim)`, `api_key` (the `quota` of its line) or
+    /// `header(name)`, which the proxies under `clients` set; the first of a list that is there counts. Its text is `500/min`, several
     /// quotas with commas between them, or `unlimited`.
     #[serde(default, deserialize_with = "said")]
     pub quota_by: Option<At<OneOrMany>>,
-    /// Quotas of single keys, which take the place of these: `acme: 10000/min`, as many as there are here, or `unlimited`. A key is named
-    /// by the claim, the header field or the address that it is, an API key by its sha256.
+    /// Quotas of single keys, which replace these: `acme: 10000/min`, as many as there are here, or `unlimited`. A key is named by its
+    /// claim, header field or address, an API key by its sha256.
     #[serde(default)]
     pub overrides: Named<At<OneOrMany>>,
     /// `enforce`, `shadow` (it is counted and refuses nobody) or `off`. Default: `enforce`.
@@ -109,7 +110,7 @@ pub(crate) struct PolicyEntry {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_exceeded_or_room")]
     pub on_exceeded: Option<At<String>>,
-    /// How the waiting room is, with `on_exceeded: room`.
+    /// The settings of the waiting room, with `on_exceeded: room`.
     #[serde(default, deserialize_with = "said")]
     pub room: Option<At<RoomEntry>>,
     /// `local`, `allow` or `deny`: what happens while the store cannot be reached. Default: `local`.
@@ -132,12 +133,12 @@ pub(crate) struct PolicyEntry {
 pub(crate) struct Suspend {
     /// The number of refusals, and the time in which they come, as `100 in 10min`.
     pub after: At<String>,
-    /// How long it lasts the first time, as `30min`; each further time it is twice as long.
+    /// The length of the first suspension, as `30min`; each further one is twice as long.
     pub r#for: At<String>,
-    /// The longest that it ever lasts, as `1d`.
+    /// The longest that a suspension lasts, as `1d`.
     #[serde(default, deserialize_with = "said")]
     pub up_to: Option<At<String>>,
-    /// For how long a suspension counts towards the next one, as `1d`.
+    /// The time for which a suspension counts towards the next one, as `1d`.
     #[serde(default, deserialize_with = "said")]
     pub remember: Option<At<String>>,
 }
@@ -150,9 +151,9 @@ pub(crate) struct TiersEntry {
     /// The policy whose keys have the quotas of their tier, so that a key keeps what it has spent when its tier changes.
     #[serde(default, deserialize_with = "said")]
     pub policy: Option<At<String>>,
-    /// Where the tier of a request is read: `jwt(claim)`, `api_key` or `header(name)`; of a list the first that is there.
+    /// The place where the tier of a request is read: `jwt(claim)`, `api_key` or `header(name)`; the first of a list that is there counts.
     pub by: At<OneOrMany>,
-    /// For each tier its quotas, as many as the policy has; or the name of a policy of its own, or `unlimited`.
+    /// The quotas of each tier, as many as the policy has; or the name of a policy of its own, or `unlimited`.
     pub tiers: Named<At<OneOrMany>>,
     /// The tier of requests that have none, or one that is not listed.
     pub default_tier: At<String>,
@@ -163,9 +164,9 @@ pub(crate) struct TiersEntry {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "denial")]
 pub(crate) struct Denial {
-    /// The name by which logs and `explain` call it.
+    /// The name of the denial in logs and in `explain`.
     pub name: At<String>,
-    /// Which requests it is about.
+    /// The requests that are refused.
     pub only_if: At<Condition>,
     /// The status of the refusal, from 400 to 599. Default: 403.
     #[serde(default, deserialize_with = "said")]
@@ -178,23 +179,23 @@ pub(crate) struct Denial {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "exemption")]
 pub(crate) struct Exemption {
-    /// The name by which logs and `explain` call it.
+    /// The name of the exemption in logs and in `explain`.
     pub name: At<String>,
-    /// Which requests it is about.
+    /// The requests that are exempt.
     pub only_if: At<Condition>,
 }
 
-/// Which limits apply to which requests.
+/// Limits, and the requests that they apply to.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "rule")]
 pub(crate) struct RuleEntry {
-    /// The name by which logs and `explain` call it.
+    /// The name of the rule in logs and in `explain`.
     pub name: At<String>,
-    /// Of the rules of one group only the first that matches applies.
+    /// A group of rules, of which only the first that matches applies.
     #[serde(default, deserialize_with = "said")]
     pub group: Option<At<String>>,
-    /// Which requests it is about. Default: all.
+    /// The requests that the rule is about. Default: all.
     #[serde(default, deserialize_with = "said")]
     pub only_if: Option<At<Condition>>,
     /// The policies, or tiers, that such a request spends from: all of them, or none.
@@ -202,8 +203,8 @@ pub(crate) struct RuleEntry {
     /// The part of each tier's quota that this rule has, as `1/10`; shows as policy `tier.rule`.
     #[serde(default, deserialize_with = "said")]
     pub share: Option<At<String>>,
-    /// Whose bucket it is: `client`, `peer`, `everybody`, `api_key`, `api_key(header)`, `jwt(claim)`, `header(name)`,
-    /// `verified_before(header(name))`, or a name under `keys`; of a list the first that the request has.
+    /// The key of a request: `client`, `peer`, `everybody`, `api_key`, `api_key(header)`, `jwt(claim)`, `header(name)`,
+    /// `verified_before(header(name))`, or a name under `keys`; the first of a list that the request has counts.
     pub key: At<OneOrMany>,
     /// A request without such a key: `share` (one bucket for all of them), `skip`, or a status such as `401`. Default: `share`.
     #[serde(default, deserialize_with = "said")]
@@ -212,10 +213,10 @@ pub(crate) struct RuleEntry {
     /// Units that a request spends. Default: 1.
     #[serde(default, deserialize_with = "said")]
     pub cost: Option<At<Cost>>,
-    /// A name under `in_flight`: how many of these requests a key may have under way at once.
+    /// A name under `in_flight`, which limits how many of these requests a key may have under way at once.
     #[serde(default, deserialize_with = "said")]
     pub in_flight: Option<At<String>>,
-    /// For descriptors of Envoy: a rule, or a list, that does not apply to a request of which one descriptor meets this rule.
+    /// A rule about descriptors of Envoy, or a list, that does not apply to a call if one of its descriptors meets this rule.
     #[serde(default, deserialize_with = "said")]
     pub replaces: Option<At<OneOrMany>>,
     /// Responses after which the units are given back: `2xx`, `502`, or a list.
@@ -223,12 +224,12 @@ pub(crate) struct RuleEntry {
     pub refund_if: Option<At<OneOrMany>>,
 }
 
-/// Which requests something is about: all that is said must hold.
+/// The requests that something is about: all conditions must hold.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "condition")]
 pub(crate) struct Condition {
-    /// A path as axum writes it, `/users/{id}`, or `/assets/*` for everything below, or a list of which one matches.
+    /// A path as axum writes it, `/users/{id}`, or `/assets/*` for everything below, or a list of paths of which one matches.
     #[serde(default, deserialize_with = "said")]
     pub path: Option<At<OneOrMany>>,
     /// A method, or a list.
@@ -250,8 +251,8 @@ pub(crate) struct Condition {
     /// tier, or one that is not listed, is in the default one.
     #[serde(default, deserialize_with = "said")]
     pub tier: Option<At<Named<At<OneOrMany>>>>,
-    /// The domain of a descriptor of Envoy's rate limit protocol, or a list. With it, or with `descriptor`, this is about descriptors, and
-    /// about no request.
+    /// The domain of a descriptor of Envoy's rate limit protocol, or a list. A condition with it, or with `descriptor`, is about
+    /// descriptors, and about no request.
     #[serde(default, deserialize_with = "said")]
     pub domain: Option<At<OneOrMany>>,
     /// The entries that a descriptor must have, no more and no fewer, each with a value, a list of values, `prefix*` or `"*"`: as names in

@@ -1,4 +1,4 @@
-//! The sections that say where it is counted, by what a service knows its clients, and how much is under way at once.
+//! The sections about the store, the clients of a service, and requests under way at once.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use super::shapes::{OneOrMany, said};
 use super::words;
 use crate::at::At;
 
-/// Where it is counted: in a Redis that all instances share, or in this process.
+/// The store that keeps the counts: a Redis that all instances share, or this process.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "store")]
@@ -19,7 +19,7 @@ pub(crate) struct StoreEntry {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub memory: Option<At<String>>,
-    /// How long Redis may take for a request, from `1ms` to `1min`. Default: 50ms.
+    /// The longest that Redis may take for a request, from `1ms` to `1min`. Default: 50ms.
     #[serde(default, deserialize_with = "said")]
     pub deadline: Option<At<String>>,
     /// The number of instances of this service: while Redis is away, each admits its part. Default: 1.
@@ -95,37 +95,37 @@ pub(crate) struct ApiKeysEntry {
     pub file: At<String>,
 }
 
-/// How the waiting room of a policy is that says `on_exceeded: room`.
+/// The settings of a waiting room, for a policy with `on_exceeded: room`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "room")]
 pub(crate) struct RoomEntry {
-    /// When it opens, as `2026-11-27T12:00:00Z`; visitors that come before are drawn by lot. Default: it is open.
+    /// The moment when it opens, as `2026-11-27T12:00:00Z`; visitors that come before are drawn by lot. Default: it is open.
     #[serde(default, deserialize_with = "said")]
     pub opens_at: Option<At<String>>,
-    /// How many visitors may be inside at once. Default: no bound but the rate.
+    /// The most visitors that may be inside at once. Default: no bound but the rate.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub most_active: Option<At<String>>,
-    /// How long a visitor that was let in may stay, as `30min`. Default: 15min.
+    /// The longest that a visitor that was let in may stay, as `30min`. Default: 15min.
     #[serde(default, deserialize_with = "said")]
     pub pass_lasts: Option<At<String>>,
-    /// How many may wait; the next one is told that the room is full. Default: 1,000,000.
+    /// The most visitors that may wait; the next one is told that the room is full. Default: 1,000,000.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub longest_line: Option<At<String>>,
-    /// How many of those that wait may be one client's, by the `key` of the rule; 2 is the least that is kind. Default: any number.
+    /// The most places in the line that one client may have, by the `key` of the rule; 2 is the least to recommend. Default: any number.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub places_per_client: Option<At<String>>,
 }
 
-/// How many requests of a key may be under way at once.
+/// A limit on the requests of a key that are under way at once.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "in_flight")]
 pub(crate) struct InFlightEntry {
-    /// How many at once, for each key, in each instance of the service.
+    /// The most requests at once, for each key, in each instance of the service.
     #[schemars(schema_with = "words::number")]
     pub permits: At<String>,
     /// The answer to one request more: `deny`, or the longest wait as `wait 10s`. Default: `deny`.

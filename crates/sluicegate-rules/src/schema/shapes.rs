@@ -61,8 +61,7 @@ impl<V: JsonSchema> JsonSchema for Named<V> {
     }
 }
 
-/// A word that is written has a value: one that is left empty, as by a variable that is set to nothing, is not as if it were not
-/// there.
+/// A word that is written must have a value: one that is left empty, as by a variable that is set to nothing, does not count as absent.
 pub(super) fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -77,7 +76,7 @@ pub(crate) enum OneOrMany {
 }
 
 impl At<OneOrMany> {
-    /// All of them; one alone stands where the value does.
+    /// All texts; a single one has the place of the value.
     pub(crate) fn all(&self) -> Vec<At<String>> {
         match &self.value {
             OneOrMany::One(one) => vec![At { value: one.clone(), place: self.place }],
@@ -151,7 +150,7 @@ pub(crate) type Fields = Named<At<String>>;
 /// Units that a request spends: a number, or a header field that says it.
 #[derive(Debug)]
 pub(crate) enum Cost {
-    /// The same for all requests.
+    /// A fixed number for all requests.
     Fixed(String),
     /// Read from the request.
     Header(Box<HeaderCost>),
@@ -172,7 +171,7 @@ pub(crate) struct HeaderCost {
     pub missing: At<String>,
 }
 
-/// What the file of API keys says of a key.
+/// The text that the file of API keys has for a key.
 #[derive(Debug)]
 pub(crate) enum KeyLine {
     /// Its tier alone.

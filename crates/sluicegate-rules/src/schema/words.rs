@@ -1,4 +1,4 @@
-//! Values of which the JSON Schema knows the form. A variable may stand for each of them.
+//! Values whose form the JSON Schema knows. A variable may stand for each of them.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ pub(super) fn on_exceeded(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["deny"]), r"^wait *[0-9]|\$\{")
 }
 
-/// Of a policy, which may also be a waiting room.
+/// The values of `on_exceeded` in a policy, which may also be a waiting room.
 pub(super) fn on_exceeded_or_room(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["deny", "room"]), r"^wait *[0-9]|\$\{")
 }
@@ -63,7 +63,7 @@ fn one_of(words: Value, pattern: &str) -> Schema {
     json_schema!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": pattern }] })
 }
 
-/// A text that looks like a number or a truth value is read as the text that it is, but a schema has to be told so.
+/// Accepts numbers and booleans where a text is read, because the parser reads them as texts, but a schema has to be told so.
 pub(super) fn widen(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

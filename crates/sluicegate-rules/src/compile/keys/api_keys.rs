@@ -16,24 +16,24 @@ use crate::error::Problems;
 use crate::read;
 use crate::schema::{ApiKeysEntry, KeyEntry, KeyLine, Named};
 
-/// The largest file of API keys that is read: some 200,000 of them.
+/// The largest file of API keys that is read: about 200,000 of them.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The sha256 of a key.
 type Sum = [u8; 32];
 
-/// The API keys that are known, each with what its line says of it. Clones share them.
+/// The API keys that are known, each with its line. Clones share them.
 #[derive(Clone)]
 pub(in crate::compile) struct ApiKeys {
     header: HeaderName,
     extractor: ApiKey,
     keys: Arc<HashMap<Sum, Arc<Line>>>,
-    /// Each of these lines once, where it stands first.
+    /// Each different line once, with its first place.
     lines: Arc<[(Place, Arc<Line>)]>,
     pub(super) file: (PathBuf, Vec<u8>),
 }
 
-/// What is said of a key.
+/// The tier and the quotas that the file gives a key.
 #[derive(PartialEq, Eq, Hash)]
 pub(in crate::compile) struct Line {
     pub tier: Option<String>,
@@ -77,7 +77,7 @@ impl ApiKeys {
         self.lines.iter().filter_map(|(_, line)| line.quotas.as_ref())
     }
 
-    /// Tells of the quotas that this policy cannot have.
+    /// Reports the quotas that this policy cannot have.
     pub(in crate::compile) fn check_quotas(&self, policy: &Policy, problems: &mut Problems<'_>) {
         for (place, line) in &*self.lines {
             if let Some(OwnQuotas::Quotas(quotas)) = &line.quotas
@@ -92,7 +92,7 @@ impl ApiKeys {
         }
     }
 
-    /// What is said of a request's key, if it is listed.
+    /// The line of a request's key, if it is listed.
     pub(in crate::compile) fn line(&self, request: RequestView<'_>) -> Option<Arc<Line>> {
         self.find(request).ok().map(|(_, _, line)| line)
     }
@@ -131,7 +131,7 @@ impl KeyExtractor for ApiKeys {
 /// The keys, and each of their lines once.
 type Lines = (HashMap<Sum, Arc<Line>>, Vec<(Place, Arc<Line>)>);
 
-/// Reads the file. A mistake is told by its line alone, because a key may stand where its digest should.
+/// Reads the file. A mistake is reported by its line alone, because a key may stand where its digest should.
 fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<Lines> {
     let fail = |problems: &mut Problems<'_>, place: Option<Place>, text: &str| {
         problems.error_in(name, place, format!("{text}; write {FORM}"));
@@ -181,7 +181,7 @@ fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<Lines>
     (problems.count() == before).then_some((keys, lines))
 }
 
-/// What stands behind the digest of a key, in the file of this name; nothing if it is wrong, which is told.
+/// Reads what stands behind the digest of a key, in the file of this name. Returns `None` if it is wrong, which is reported.
 fn line(said: At<KeyLine>, name: &str, problems: &mut Problems<'_>) -> Option<Line> {
     let entry = match said.value {
         KeyLine::Tier(tier) => return Some(Line { tier: Some(tier), quotas: None }),
@@ -205,7 +205,7 @@ fn line(said: At<KeyLine>, name: &str, problems: &mut Problems<'_>) -> Option<Li
     Some(Line { tier: tier.map(|tier| tier.value), quotas })
 }
 
-/// A line of the file.
+/// The form of a line of the file.
 const FORM: &str = "a line for each key with its sha256 (printf %s \"$KEY\" | sha256sum) and its tier, as 2cf2…9824: pro, or { tier: pro, quota: 500/min }";
 
 fn sum(text: &str) -> Option<Sum> {

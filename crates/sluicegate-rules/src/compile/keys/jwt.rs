@@ -13,7 +13,7 @@ use crate::schema::Jwt;
 /// Makes extractors that verify tokens in the same way, each for a claim.
 pub(in crate::compile) struct Verifier {
     how: How,
-    /// Where the key was read.
+    /// The file that the key was read from.
     pub(super) file: Option<(PathBuf, Vec<u8>)>,
     audience: Option<String>,
     issuer: Option<String>,

@@ -1,4 +1,4 @@
-//! Whose bucket a request spends from, by the words of a file.
+//! The keys of requests, as a file names them.
 
 mod api_keys;
 mod client;
@@ -28,16 +28,16 @@ pub(super) struct Keys {
     client: Option<ClientIp>,
     /// The proxies that the file names.
     proxies: Option<Networks>,
-    /// How tokens are verified, without the claim; nothing if the section is missing or wrong.
+    /// Verifies tokens, without the claim; `None` if the section is missing or wrong.
     jwt: Option<Verifier>,
     has_jwt: bool,
-    /// The keys that are listed; nothing if the section is missing or wrong.
+    /// The keys that are listed; `None` if the section is missing or wrong.
     api_keys: Option<ApiKeys>,
     has_api_keys: bool,
     named: Vec<(At<String>, Vec<At<String>>)>,
 }
 
-/// Says by what name an operator calls the key of a request.
+/// Gives the name by which an operator calls the key of a request.
 pub(super) type Namer = Arc<dyn Fn(RequestView<'_>) -> Option<String> + Send + Sync>;
 
 impl Keys {
@@ -79,16 +79,16 @@ impl Keys {
         all
     }
 
-    /// By what name an operator calls the key that [`first_of`](Self::first_of) finds by these words.
+    /// Gives the name by which an operator calls the key that [`first_of`](Self::first_of) finds by these words.
     pub(super) fn namer(&self, words: &[At<String>]) -> Namer {
-        // Their mistakes are told there.
+        // `first_of` reports their mistakes.
         let mut problems = Problems::of("", "");
         let words = words.iter().flat_map(|word| self.resolved(word));
         let words: Vec<Word> = words.filter_map(|word| self.one(&word, &[], &mut problems)).collect();
         Arc::new(move |request| words.iter().find_map(|word| word.name(request)))
     }
 
-    /// A word, or what its list holds if it names one.
+    /// A word, or the words of the list that it names.
     pub(super) fn resolved(&self, word: &At<String>) -> Vec<At<String>> {
         let list = self.named.iter().find(|(name, _)| name.value == word.value);
         list.map_or_else(|| vec![word.clone()], |(_, list)| list.clone())
@@ -100,12 +100,12 @@ impl Keys {
         of_jwt.chain(self.api_keys.iter().map(|keys| keys.file.clone())).collect()
     }
 
-    /// Whether clients can choose such a key freely: what they write is verified by nobody.
+    /// Whether clients can choose such a key freely, because nothing verifies it.
     pub(super) fn is_unverified(word: &str) -> bool {
         matches!(call(word), Some(("header" | "api_key", _)))
     }
 
-    /// A key that clients write themselves, of which the file says that something in front has verified it.
+    /// A key that clients write themselves and that, by the file's word, something in front has verified.
     fn verified_before(&self, word: &At<String>, inner: &str, problems: &mut Problems<'_>) -> Option<Word> {
         if !Self::is_unverified(inner) {
             let text = format!(
@@ -181,12 +181,12 @@ impl Keys {
         self.proxies.as_ref()
     }
 
-    /// How tokens are verified, for tiers and quotas that a claim says; or what is missing.
+    /// The verifier of tokens, for tiers and quotas in a claim; or what is missing.
     pub(super) fn verifier(&self) -> Result<Option<&Verifier>, &'static str> {
         if self.has_jwt { Ok(self.jwt.as_ref()) } else { Err(NEEDS_JWT) }
     }
 
-    /// The keys that are listed, for tiers and quotas that their file says; or what is missing.
+    /// The keys that are listed, for tiers and quotas in their file; or what is missing.
     pub(super) fn listed(&self) -> Result<Option<&ApiKeys>, &'static str> {
         if self.has_api_keys { Ok(self.api_keys.as_ref()) } else { Err(NEEDS_API_KEYS) }
     }

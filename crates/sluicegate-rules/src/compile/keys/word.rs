@@ -1,4 +1,4 @@
-//! A word of a file that says whose bucket it is.
+//! A word of a file that names a key.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(in crate::compile) enum Word {
 }
 
 impl Word {
-    /// Finds it in requests.
+    /// The extractor that finds the key in requests.
     pub(super) fn extractor(&self) -> Arc<dyn KeyExtractor> {
         match self {
             Self::Everybody => Arc::new(Key::from("everybody")),
