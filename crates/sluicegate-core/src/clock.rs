@@ -1,11 +1,11 @@
-//! Where the time comes from. Time is a parameter everywhere: tests turn it by hand.
+//! The source of time. Time is a parameter everywhere: tests set it by hand.
 //!
 //! A store has a clock: the machine's ([`SystemClock`]) unless it is given another one. All
 //! decisions, waits and resets are numbers of that clock, in whole microseconds. Redis decides by
 //! its own `TIME`, so that the clocks of the instances of a service do not matter; a clock that is
 //! given to a Redis store is for tests.
 //!
-//! A test that sleeps is slow and fails on a busy machine. One that turns a [`ManualClock`] takes
+//! A test that sleeps is slow and fails on a busy machine. One that moves a [`ManualClock`] takes
 //! no time:
 //!
 //! ```
@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Requests that wait for a turn sleep on tokio's timer, which tests pause with `start_paused =
-//! true`. A test of both turns the two together.
+//! true`. A test of both moves the two clocks together.
 //!
 //! # Writing a clock
 //! A [`Clock`] is asked once per decision, so it has to be cheap and must not block. The machine's
@@ -40,8 +40,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Tells the time in whole microseconds.
 ///
 /// A clock that counts from the Unix epoch gives windows that begin on the full minute or hour; one that counts
-/// from elsewhere shifts them. It must stay below 2^52 (the year 2112). It should not go backwards: a store survives that (it never admits more for it),
-/// but keys may have to wait out the step.
+/// from elsewhere shifts them. It must stay below 2^52 (the year 2112). It should not go backwards: a store never admits more after a step back,
+/// but keys may have to wait as long as the step.
 ///
 /// A clock that is an hour ahead of UTC begins the windows of a day at midnight of UTC+1:
 ///
@@ -81,8 +81,8 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 ///
 /// It never steps: when the machine's wall clock is corrected, the windows of this process stay where they were.
 ///
-/// So a leap second, an NTP step or a hand on the clock changes no limit. The price is drift: after
-/// weeks the windows of this process may begin a little beside those of the wall clock.
+/// So a leap second, an NTP step or a manual correction changes no limit. The price is drift: after
+/// weeks the windows of this process may begin slightly before or after those of the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     origin: Instant,

@@ -1,9 +1,9 @@
-//! Lists of a few values, in little code: a request has that many quotas, limits and keys.
+//! Short lists with little machine code, for the quotas, limits and keys of a request.
 
 use smallvec::{Array, SmallVec};
 
-/// A list of these. `SmallVec`'s own `FromIterator` has the iterator's code twice, and is four times as much for each that it is
-/// compiled for.
+/// Collects a short list. `SmallVec`'s own `FromIterator` contains the iterator's code twice, and compiles to four times as much for
+/// each type.
 #[inline]
 pub(crate) fn few<A: Array>(items: impl IntoIterator<Item = A::Item>) -> SmallVec<A> {
     let mut few = SmallVec::new();
@@ -13,8 +13,8 @@ pub(crate) fn few<A: Array>(items: impl IntoIterator<Item = A::Item>) -> SmallVe
     few
 }
 
-/// Sorts by this; those that are equal stay in their order. By insertion: the standard library's code for long lists is compiled
-/// once for each type and key, and is twenty times as much.
+/// Sorts a short list by insertion; equal values stay in their order. The standard library's sort for long lists is compiled once
+/// for each type and key, and is twenty times as large.
 #[inline]
 pub(crate) fn sort_few<T, K: Ord>(few: &mut [T], key: impl Fn(&T) -> K) {
     for end in 1..few.len() {

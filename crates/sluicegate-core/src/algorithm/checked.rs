@@ -10,7 +10,7 @@ use crate::text::REFUSE_ALL;
 /// A quota whose parts are each possible.
 ///
 /// A period that is no whole number of microseconds is kept as an exact ratio: 1 per 333,333,333 ns is 1,000 per
-/// 333,333,333 microseconds. Only the limit and the period are counted so; the quota itself stays as it was given.
+/// 333,333,333 microseconds. Only `limit` and `period_us` are converted; `quota` stays as it was given.
 #[derive(Clone, Copy)]
 pub(super) struct Checked {
     pub(super) quota: Quota,
@@ -49,7 +49,7 @@ impl Checked {
         }
     }
 
-    /// The same, for algorithms whose windows begin on microseconds.
+    /// Checks that the period is a whole number of microseconds, which algorithms with windows need.
     pub(super) fn in_windows(self) -> Result<Self, ConfigError> {
         if self.limit.get() == self.quota.limit() {
             return Ok(self);
@@ -63,8 +63,8 @@ impl Checked {
 
     /// Units above which a charge is forgotten, unless the policy says otherwise.
     ///
-    /// Ten of the greater: long enough that a debt is felt, and short enough that one charge does
-    /// not lock a key out for years.
+    /// Ten times the limit or the burst, whichever is greater: a debt is felt, but one charge does not
+    /// lock a key out for years.
     pub(super) fn most_debt(&self) -> u64 {
         self.quota.limit().max(self.burst.get()).saturating_mul(10)
     }
@@ -79,11 +79,11 @@ impl Checked {
         )
     }
 
-    /// The finest of microseconds and milliseconds in which `product_of(period)` is exact, with the period in it.
+    /// The time unit, a microsecond or a millisecond, in which `product_of(period)` is exact, and the period in that unit.
     ///
-    /// The second number is the period in that unit. A finer unit is always better (waits are
-    /// rounded up to it), and the caller's product is the largest that its arithmetic makes: twice
-    /// it has to be exact in a double, because Lua has no other number.
+    /// The finer unit is preferred, because waits are rounded up to it. The caller's product is the
+    /// largest that its arithmetic makes; twice the product has to be exact in a double, because Lua
+    /// has no other number.
     pub(super) fn unit(
         &self,
         product_of: impl Fn(NonZeroU64) -> u64,

@@ -28,7 +28,7 @@ use crate::text::value_of;
 /// | [`SlidingLog`](Self::SlidingLog) | L | one entry per admission | L at once, one P later |
 /// | [`SlidingLogIn(n)`](Self::SlidingLogIn) | L | at most n + 1 entries | L at once, up to P / n later than that |
 ///
-/// A bucket is about the average: a limit of "5/min" under GCRA lets five pass at once and nine in
+/// A bucket limits the average: a limit of "5/min" under GCRA lets five pass at once and nine in
 /// the worst minute. Give it a smaller burst (`"5/min burst 1"`) where that is too many, or use a
 /// log.
 ///
@@ -102,7 +102,7 @@ pub enum Algorithm {
     Gcra,
 }
 
-/// Where fixed windows begin.
+/// The moments at which fixed windows begin.
 ///
 /// A window that begins at the epoch is the same for all keys, and for all instances of a service
 /// whose clocks agree. A window that begins with a key's first unit differs from key to key, so
@@ -127,11 +127,11 @@ pub enum Algorithm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Anchor {
-    /// On multiples of the period since the epoch of the store's clock, which is the Unix epoch
-    /// unless the store was given another clock: the full minute, the full hour, midnight UTC.
+    /// Windows begin on multiples of the period since the epoch of the store's clock, which is the Unix
+    /// epoch unless the store was given another clock: the full minute, the full hour, midnight UTC.
     Epoch,
-    /// With a key's first unit. The window after that begins with the first unit that comes when it
-    /// is over.
+    /// A key's first unit begins its window. The next window begins with the first unit that comes
+    /// after the end of that one.
     FirstHit,
 }
 
@@ -143,7 +143,7 @@ impl Anchor {
 
 /// How a token bucket is refilled.
 ///
-/// A bucket of `burst` tokens that starts full, or with [fewer](crate::Quota::starting_with); a unit of cost takes one.
+/// The bucket holds `burst` tokens and starts full, or with [fewer](crate::Quota::starting_with); a unit of cost takes one token.
 ///
 /// [`Refill::Greedy`] adds tokens continuously and is GCRA: a bucket that lacks `n` tokens is one whose theoretical
 /// arrival time lies `n * period / limit` ahead. [`Refill::Interval`] adds `limit` tokens at the end of each period,
@@ -159,7 +159,8 @@ impl Anchor {
 /// None; see [GCRA](crate::algorithm::Gcra).
 ///
 /// # State
-/// Of [`Refill::Greedy`] that of [GCRA](crate::algorithm::Gcra): one 64-bit word for round figures, two otherwise. Of the others two.
+/// [`Refill::Greedy`] has the state of [GCRA](crate::algorithm::Gcra): one 64-bit word for round figures, two otherwise.
+/// The other modes have two words.
 ///
 /// # Example
 /// Four tokens per 8 s: greedy refill gives one back each 2 s, interval refill all four after 8 s.
@@ -206,10 +207,10 @@ pub enum Refill {
 /// when its first unit may.
 ///
 /// # Rounding
-/// As [GCRA](crate::algorithm::Gcra): none.
+/// None, as under [GCRA](crate::algorithm::Gcra).
 ///
 /// # State
-/// That of [GCRA](crate::algorithm::Gcra): one 64-bit word for round figures, two otherwise.
+/// The state of [GCRA](crate::algorithm::Gcra): one 64-bit word for round figures, two otherwise.
 ///
 /// # Example
 /// Three units fit, and one leaks each second. The meter lets three pass at once; the queue lets
@@ -247,7 +248,7 @@ pub enum Drain {
 }
 
 impl Algorithm {
-    /// Every algorithm with every setting; where a setting is a number, one of them.
+    /// Every algorithm with every setting; for a setting that is a number, one example.
     pub const ALL: [Self; NAMED.len() + 2] = [
         Self::FixedWindow(Anchor::Epoch),
         Self::FixedWindow(Anchor::FirstHit),
@@ -263,18 +264,18 @@ impl Algorithm {
         Self::Gcra,
     ];
 
-    /// Whether an unknown key can [start](crate::Quota::starting_with) with less than a burst. A window, a counter and a log have counted nothing of it, and a
-    /// queue that is not empty would delay the first request.
+    /// Whether an unknown key can [start](crate::Quota::starting_with) with less than a burst. Windows, counters and logs
+    /// cannot: they start without a count. A queue cannot either: if it did not start empty, it would delay the first request.
     pub fn can_start_short(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket(_) | Self::LeakyBucket(Drain::Meter))
     }
 
-    /// Whether it delays what it lets in, to space its output.
+    /// Whether this algorithm delays requests that it lets in, to space its output.
     pub fn is_queue(self) -> bool {
         matches!(self, Self::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)))
     }
 
-    /// Whether it counts in windows, which have a limit and no burst.
+    /// Whether this algorithm counts in windows, which have a limit and no burst.
     pub(crate) fn is_window(self) -> bool {
         matches!(self, Self::FixedWindow(_) | Self::SlidingLog | Self::SlidingLogIn(_) | Self::SlidingCounter)
     }

@@ -1,8 +1,8 @@
 //! Fixed window, and every bucket that is refilled at instants.
 //!
-//! The count never goes down between borders, so the state is the count and the last border that is
-//! spoken for. A window that was given out ahead of time *closes* those before it: their counts are
-//! gone from the state, and a request that came now could not know what was promised in them.
+//! The count never goes down between borders, so the state is the count and the end of the last window
+//! that has units in it. A turn that is reserved in a later window *closes* the windows before it: the
+//! state no longer has their counts, so a request that came now could not know what they have promised.
 
 use std::num::NonZeroU64;
 
@@ -26,8 +26,8 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// None.
 ///
 /// # State
-/// Two 64-bit words: the end of the last window that is spoken for, and the count, from which the current window's
-/// start follows.
+/// Two 64-bit words: the end of the last window that has units in it, and the count. The start of the current window
+/// follows from both.
 ///
 /// # Example
 /// Five a minute. All five pass at once, the sixth when the window ends, and at the border five
@@ -82,7 +82,7 @@ impl FixedWindow {
     /// Borders until `used` units are given back.
     #[inline]
     fn borders(&self, used: u64) -> u64 {
-        // Where there is no debt, without a division.
+        // Avoids the division when there is no debt.
         if used <= self.limit.get() { u64::from(used > 0) } else { used.div_ceil(self.limit.get()) }
     }
 
@@ -119,7 +119,7 @@ impl FixedWindow {
     #[inline(always)]
     fn state(&self, window: Window) -> State {
         match window.used {
-            // A turn in this window was given back; the one before it, whose count is gone, stays over.
+            // A turn in this window was given back; the window before it, whose count is gone, stays closed.
             0 if window.closed => State { until_us: window.start_us, aux: State::CLOSED },
             0 => State::REST,
             used => State {
@@ -129,7 +129,7 @@ impl FixedWindow {
         }
     }
 
-    /// Whether a turn in a later window was given out, so that this one is over.
+    /// Whether a turn in a later window is reserved, so that this window is over.
     fn is_over(window: &Window, now_us: u64) -> bool {
         window.closed && now_us < window.start_us
     }
@@ -197,7 +197,7 @@ impl Shape for FixedWindow {
         self.state(window)
     }
 
-    // Always, because it is most of a decision.
+    // Inlined always, because it is most of a decision.
     #[inline(always)]
     fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
         let window = self.window(state, now_us);
@@ -234,14 +234,14 @@ impl Shape for FixedWindow {
     fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
         let mut window = self.window(state, now_us);
         if ago_us > 0 && now_us.saturating_sub(ago_us) < window.start_us {
-            // It was spent in a window that has ended, and counts no more.
+            // The cost was spent in a window that has ended, and no longer counts.
             return state;
         }
         window.used = window.used.saturating_sub(cost);
         self.state(window)
     }
 
-    /// Each border since has given `limit` units back, those first that came first.
+    /// Each border since the spend has given `limit` units back, the oldest units first.
     fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
         let mut window = self.window(state, now_us);
         let spent_in_us = self.window(spent.after, spent.at_us).start_us;
@@ -253,7 +253,7 @@ impl Shape for FixedWindow {
         (self.state(window), given)
     }
 
-    /// The later ones: a count forgets the order.
+    /// Lowers the count of the turn's window: a count does not know the order in which units came.
     fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
         let mut window = self.window(state, turn.at_us);
         if window.start_us != self.window(turn.after, turn.at_us).start_us {
@@ -300,7 +300,7 @@ impl Shape for FixedWindow {
         last_us.saturating_sub(at_us)
     }
 
-    /// Units counted, with those of the windows that turns ahead have used up.
+    /// The units counted, including those of windows that reserved turns have used up.
     fn outstanding(&self, state: State, now_us: u64) -> u64 {
         let window = self.window(state, now_us);
         let ahead = window.start_us.saturating_sub(now_us).div_ceil(self.period_us.get());

@@ -115,13 +115,13 @@ impl Gcra {
         if self.unit_us.get() == 1 { us } else { us / self.unit_us }
     }
 
-    /// How long `level` takes to drain, rounded up to whole units, in microseconds.
+    /// The time in which `level` drains, rounded up to whole units, in microseconds.
     #[inline]
     fn drain_us(&self, level: u64) -> u64 {
         self.in_us(if self.ticks.get() == 1 { level } else { level.div_ceil(self.ticks.get()) })
     }
 
-    /// So many whole units, in microseconds.
+    /// Converts whole time units to microseconds.
     #[inline]
     fn in_us(&self, units: u64) -> u64 {
         if self.unit_us.get() == 1 { units } else { units.saturating_mul(self.unit_us.get()) }
@@ -169,7 +169,7 @@ impl Gcra {
         self.is_plain
     }
 
-    /// The answers of one look where a level is a span of time: nothing is counted in parts then.
+    /// `look` for a rule whose level is a span of time, so that nothing is counted in parts.
     #[inline(always)]
     pub(super) fn look_plainly(
         &self,
@@ -202,11 +202,11 @@ impl Gcra {
         Some(Looked { passed: true, state, left })
     }
 
-    /// The same where it is counted in parts. `None` where it is delayed, too.
+    /// `look` for a rule whose level is counted in parts. It returns `None` for a queue, too, because a queue may delay.
     #[inline(never)]
     fn look_in_parts(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
         let level = self.level(state, now_us);
-        // At the highest level turns are out further ahead than it can say.
+        // At the highest level, reserved turns may reach further ahead than a level can express.
         if self.undelayed != u64::MAX || cost > self.burst || level == LEVEL_MAX {
             return None;
         }
@@ -217,7 +217,7 @@ impl Gcra {
         let (state, level) = if spends { (self.state(after, now_us), after) } else { (state, level) };
         let free = self.full.saturating_sub(level);
         let lacking = if passed { self.spacing.get().saturating_sub(free % self.spacing) } else { excess };
-        // A level is that of the beginning of a time unit.
+        // Levels are computed for the beginning of the time unit.
         let begun_us = now_us.saturating_sub(self.floor(now_us));
         let left = Left {
             remaining: free / self.spacing,
@@ -227,7 +227,7 @@ impl Gcra {
         Some(Looked { passed, state, left })
     }
 
-    /// The state with the same units in it, counted by another rate: `level` of them, of which `per_unit` are a unit.
+    /// The state under this rate that has the units of `level`, a level of another rate under which a unit is `per_unit` parts.
     pub(super) fn state_of(&self, level: u64, per_unit: u64, now_us: u64) -> State {
         let parts = u128::from(level).saturating_mul(u128::from(self.spacing.get()));
         let parts = parts.div_ceil(u128::from(per_unit.max(1)));
@@ -253,7 +253,7 @@ impl Shape for Gcra {
     }
 
     fn lease_lasts_us(&self, after: State, at_us: u64, behind: u64) -> u64 {
-        // Until the bucket has drained down to this unit and those behind it, rounded down to a time unit.
+        // The time until the bucket has drained down to this unit and the units behind it, rounded down to a time unit.
         let parts = behind.saturating_add(1).saturating_mul(self.spacing.get());
         let units = parts.saturating_add(after.aux).div_ceil(self.ticks.get());
         let end_us = after.until_us.saturating_sub(units.saturating_mul(self.unit_us.get()));
@@ -342,7 +342,7 @@ impl Shape for Gcra {
         self.state(level.saturating_add(cost.saturating_mul(self.spacing.get())).min(LEVEL_MAX), at_us)
     }
 
-    // Always, because it is most of a decision.
+    // Inlined always, because it is most of a decision.
     #[inline(always)]
     fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
         if self.is_plain {
@@ -372,8 +372,8 @@ impl Shape for Gcra {
         self.lowered(state, now_us, counts)
     }
 
-    /// Units leak in the order in which they came: of the cost that came on top of `found`, less what was given back of
-    /// that since, nothing has leaked before those have.
+    /// Units leak in the order in which they came: the spent cost begins to leak when the units that it found in the bucket,
+    /// less those that were given back since, have leaked.
     fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
         let passed_us = self.floor(now_us).saturating_sub(self.floor(spent.at_us));
         let drained = self.whole_units(passed_us).saturating_mul(self.ticks.get());
@@ -383,7 +383,7 @@ impl Shape for Gcra {
         (self.lowered(state, now_us, given), given)
     }
 
-    /// How much of the bucket is used, in parts: the theoretical arrival time less the time.
+    /// The level of the bucket, in parts: the theoretical arrival time less the current time.
     #[inline]
     fn level(&self, state: State, now_us: u64) -> u64 {
         let now = self.floor(now_us);

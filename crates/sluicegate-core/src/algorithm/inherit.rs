@@ -3,7 +3,7 @@
 use super::{Rule, State};
 use crate::text::words;
 
-/// How the keys of a replaced policy start under the new one, once, when they are next asked for.
+/// How the keys of a replaced policy start under the new one. Each key is converted once, by its next request.
 /// Written `spent`, `reset`, `as-is`, `proportional` and `additive`.
 ///
 /// A quota inherits from the one with the same rule; if there is none, from the one with the same
@@ -49,7 +49,7 @@ pub enum Inherit {
     /// the old and the new algorithm. A debt under a sliding counter or log is forgotten after its periods.
     #[default]
     Spent,
-    /// Afresh: every key has the whole new burst, or the units that a key that is not known [starts](crate::Quota::starting_with) with.
+    /// Afresh: every key has the whole new burst, or the units that an unknown key [starts](crate::Quota::starting_with) with.
     Reset,
     /// With the units that remained, at most the new burst.
     AsIs,
@@ -107,7 +107,7 @@ impl Units {
         missing(self.floor(), capacity)
     }
 
-    /// Counted in parts of which a unit has `per_unit`, rounded down.
+    /// The units in parts, `per_unit` parts to a unit, rounded down.
     fn in_parts(self, per_unit: u64) -> i128 {
         self.parts.saturating_mul(per_unit.into()).div_euclid(self.per_unit)
     }
@@ -121,7 +121,7 @@ impl Inherit {
     pub fn units(self, available: Units, old: u64, new: u64) -> Option<Units> {
         let units = match self {
             Self::Reset => return None,
-            // `Rule::converted` does that in finer measures.
+            // `Rule::converted` does this with finer precision.
             Self::Spent => available.plus(new).minus(old),
             Self::Proportional => available.scaled(new, old),
             Self::Additive => available.plus(new.saturating_sub(old)),
@@ -145,10 +145,10 @@ impl Rule {
         self.at_level(missing(available.in_parts(self.per_unit()), full), now_us)
     }
 
-    /// The state of a key under this rule that has `state` under another one: what was spent stays spent, whatever the
-    /// ceiling. Not for the sliding log, whose units [`outstanding`](Self::outstanding) of the others start as one entry.
+    /// The state of a key under this rule that has `state` under another rule: spent units stay spent, whatever the
+    /// ceiling. Not for the sliding log, where the old rule's [`outstanding`](Self::outstanding) units start as one entry.
     ///
-    /// Between two GCRA, the level counts on by the new spacing, rounded up: the arrival time itself would be another number
+    /// Between two GCRA rules the level keeps its number of units, rounded up; the same arrival time would be another number
     /// of units. Windows of the same borders, and counters of the same period, go on as they are. Everything else
     /// starts with the units that were counted, rounded up.
     ///

@@ -10,13 +10,13 @@
 //! the same results.
 //!
 //! # Invariants
-//! - *No floats, no rounding of state.* What is rounded is shown only: waits up, remainders down.
+//! - *No floats, no rounding of state.* Only numbers that are shown are rounded: waits up, remainders down.
 //! - *A refusal changes nothing.* Only a cost that passes, or is charged, makes a new state.
 //! - *Rest is forgetting.* From [`State::until_us`] on a state decides as [`State::REST`] does, so
-//!   a store may drop it then, and expiry needs no sweep. Where newcomers [start](Starting) with less than a burst, that is later
-//!   than the moment at which a bucket is full.
-//! - *Time may stand still or step back.* An earlier `now` makes a key look fuller, never emptier. What spends nothing changes nothing, even of
-//!   a key that is at rest: it may not be so by an earlier `now`.
+//!   a store may drop it then, and expiry needs no sweep. Where newcomers [start](Starting) with less than a burst, this moment is
+//!   later than the one at which the bucket is full.
+//! - *Time may stand still or step back.* An earlier `now` makes a key look fuller, never emptier. A call that spends nothing changes nothing,
+//!   even for a key at rest: by an earlier `now` the key may not be at rest.
 //! - *All quotas up to a limit and burst of 10^6, with a period of 1 ms to 30 days, can be kept.*
 //!   A quota that cannot is refused when the policy is built, with the reason.
 //!
@@ -68,7 +68,7 @@ pub const LONGEST_US: u64 = 315_360_000_000_000;
 /// How far into the future a debt can reach before it saturates: thirty years.
 const DEBT_HORIZON_US: u64 = 3 * LONGEST_US;
 
-/// Products of cost and time stay at or below this, so that twice as much is exact in a double: room for a debt.
+/// Products of cost and time stay at or below this. Twice as much is still exact in a double, which leaves room for a debt.
 const EXACT: u64 = 1 << 52;
 
 /// The state of one key under one quota: the moment it is back at rest, and one number more.
@@ -79,15 +79,15 @@ const EXACT: u64 = 1 << 52;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct State {
-    /// When the key is back at rest, in microseconds of the store's clock; 0 for a key at rest. Where newcomers
-    /// [start](Starting) with less than a burst, when the key is one again.
+    /// The moment at which the key is back at rest, in microseconds of the store's clock; 0 for a key at rest. Where newcomers
+    /// [start](Starting) with less than a burst, the moment at which the key is a newcomer again.
     pub until_us: u64,
     /// A second number of the rule: a remainder, a count, two counts.
     pub aux: u64,
 }
 
 impl State {
-    /// A key that has never been seen, or not for long enough.
+    /// The state of a key that was never seen, or whose last state has ended.
     pub const REST: Self = Self { until_us: 0, aux: 0 };
 
     /// A state as it was stored.
@@ -95,7 +95,7 @@ impl State {
         Self { until_us, aux }
     }
 
-    /// Set in `aux` when a turn was reserved ahead of time: until then, nobody may overtake it.
+    /// Set in `aux` when a turn was reserved ahead of time: until then, no request may overtake it.
     const CLOSED: u64 = 1 << 63;
 
     fn is_closed(self) -> bool {
@@ -107,18 +107,18 @@ impl State {
     }
 }
 
-/// When a cost could pass if nothing else arrived.
+/// The moment at which a cost could pass if nothing else arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Slot {
-    /// When it is let in: the current time if at once, [`NEVER`] if it can never fit.
+    /// The moment at which the cost is let in: the current time if at once, [`NEVER`] if it can never fit.
     pub opens_us: u64,
-    /// When it may go on: later than `opens_us` only in a leaky bucket that shapes.
+    /// The moment at which the cost may go on: later than `opens_us` only in a leaky bucket that shapes.
     pub departs_us: u64,
 }
 
 impl Slot {
-    /// It is let in at this moment, and may go on at once.
+    /// A cost that is let in at this moment and may go on at once.
     pub const fn at(us: u64) -> Self {
         Self { opens_us: us, departs_us: us }
     }
@@ -128,13 +128,13 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "stores put it together")]
 pub struct Spent {
-    /// When it began to count, in microseconds of the store's clock.
+    /// The moment at which the spend began to count, in microseconds of the store's clock.
     pub at_us: u64,
     /// Units that were spent, as far as they took effect and were not given back since.
     pub cost: u64,
-    /// The level that it found ([`Rule::level`]).
+    /// The level before the spend ([`Rule::level`]).
     pub found: u64,
-    /// How much was given back to the bucket since, by [`Rule::give_back`].
+    /// The part of the level that [`Rule::give_back`] has given back to the bucket since the spend.
     pub given_since: u64,
     /// The state before.
     pub before: State,

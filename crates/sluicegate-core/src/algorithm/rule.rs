@@ -8,7 +8,7 @@ use super::{
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 
-/// The list of all rules: the type, and how a question finds its answer without a table of functions.
+/// Defines `Rule` from the list of its kinds, with the `match` that sends each question to the kind's `Shape`.
 macro_rules! rules {
     ($d:tt $($(#[$doc:meta])* $kind:ident),+) => {
         /// One quota under one algorithm, reduced to the integers that decide.
@@ -62,7 +62,7 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// The same rule with another ceiling for debts, in units; at least its capacity.
+            /// This rule with another ceiling for debts, in units; the ceiling is at least the capacity.
             pub(crate) fn with_debt(self, units: u64) -> Self {
                 let units = units.max(self.capacity());
                 match self {
@@ -70,8 +70,8 @@ macro_rules! rules {
                 }
             }
 
-            /// The same rule for one of several parts of a quota, of which all together must not count less than the whole: what
-            /// it counts is rounded up.
+            /// This rule for one of several parts of a quota. It rounds its count up, so that all parts together never count less
+            /// than the whole.
             pub(crate) fn rounding_up(self) -> Self {
                 match self {
                     $(Self::$kind(shape) => Self::$kind(shape.rounding_up())),+
@@ -107,12 +107,13 @@ rules! { $
 }
 
 impl Rule {
-    /// Reduces a quota to the integers of its algorithm: the one that it [names](Quota::counted_by), or else this one.
+    /// Reduces a quota to the integers of its algorithm: the one that the quota [names](Quota::counted_by), or else `algorithm`.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Quota`] for zeros, spans that are too long and a start above the burst, [`ConfigErrorKind::Policy`] for a log in 0 parts
-    /// or in more than [`MAX_PARTS`](SlidingLog::MAX_PARTS), [`ConfigErrorKind::Burst`] for a burst in windows and a start in what starts full, [`ConfigErrorKind::Inexact`] for what cannot be kept in exact integers. The message names the value and the
-    /// bound.
+    /// [`ConfigErrorKind::Quota`] for zeros, spans that are too long and a start above the burst; [`ConfigErrorKind::Policy`] for a log
+    /// in 0 parts or in more than [`MAX_PARTS`](SlidingLog::MAX_PARTS); [`ConfigErrorKind::Burst`] for a burst under an algorithm with
+    /// windows and a start under an algorithm that starts full; [`ConfigErrorKind::Inexact`] for a quota that cannot be kept in exact
+    /// integers. The message names the value and the bound.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
         let checked = Checked::new(quota)?;
         let algorithm = quota.algorithm().unwrap_or(algorithm);
@@ -147,8 +148,8 @@ impl Rule {
         })
     }
 
-    /// Whether a key that the store does not know starts with less than a burst: then it is known from the first spend that is
-    /// asked for, and [`State::REST`] is a newcomer and not a key that is full.
+    /// Whether a key that the store does not know starts with less than a burst. If so, a store knows a key from the first spend that is
+    /// asked for, and [`State::REST`] stands for a newcomer, not for a full key.
     #[inline]
     pub fn begins(&self) -> bool {
         matches!(self, Self::StartingGcra(_) | Self::StartingWindow(_))
@@ -164,7 +165,7 @@ impl Rule {
         ask!(self, shape => shape.full(now_us))
     }
 
-    /// The same rule without newcomers.
+    /// The rule of the bucket alone, under which newcomers have a whole burst.
     fn bucket(&self) -> Self {
         match self {
             Self::StartingGcra(rule) => Self::Gcra(rule.bucket()),
@@ -173,12 +174,12 @@ impl Rule {
         }
     }
 
-    /// A state as the rule without newcomers has it.
+    /// The state that [`bucket`](Self::bucket) has for a state of this rule.
     fn plain(&self, state: State, now_us: u64) -> State {
         ask!(self, shape => shape.plain(state, now_us))
     }
 
-    /// This rule's state for one of the rule without newcomers.
+    /// The state that this rule has for a state of [`bucket`](Self::bucket).
     fn kept(&self, state: State, now_us: u64) -> State {
         ask!(self, shape => shape.kept(state, now_us))
     }
@@ -188,7 +189,7 @@ impl Rule {
     /// the same cost would be refused.
     #[inline]
     pub fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
-        // The log has a question of this name for those who keep its entries.
+        // `SlidingLog` has another `slot`, for stores that keep its entries.
         ask!(self, shape => Shape::slot(shape, state, now_us, cost))
     }
 
@@ -198,10 +199,11 @@ impl Rule {
         ask!(self, shape => shape.spend(state, now_us, at_us, cost))
     }
 
-    /// Spends at once or not at all: what [`slot`](Self::slot) and [`spend`](Self::spend) say, and what remains then, from one look at the
-    /// state. `None` where those have to be asked: for a queue, for a cost that can never fit, for a log, and where turns are out.
+    /// Spends at once or not at all: gives the results of [`slot`](Self::slot) and [`spend`](Self::spend), and what remains, from one
+    /// look at the state. `None` where the two have to be called: for a queue, for a cost that can never fit, for a log, and while a
+    /// reserved turn is out.
     ///
-    /// `settle` is told as soon as the state is known, before the numbers.
+    /// `settle` is called as soon as the state is known, before the numbers are computed.
     #[inline(always)]
     pub(crate) fn spend_now(
         &self,
@@ -213,8 +215,7 @@ impl Rule {
         ask!(self, shape => shape.look(state, now_us, cost, settle))
     }
 
-    /// The same of a level that drains, and `None` for any other state: where it can be nothing else, no result goes through memory to
-    /// be the same for all algorithms.
+    /// [`spend_now`](Self::spend_now), specialised for GCRA so that the result stays in registers. `None` for other rules, too.
     #[inline(always)]
     pub(crate) fn spend_level_now(
         &self,
@@ -227,13 +228,13 @@ impl Rule {
         level.look(state, now_us, cost, settle)
     }
 
-    /// Whether it is a level that is a span of time, and nothing is delayed.
+    /// Whether the rule is a GCRA that delays nothing and whose level is a span of time in microseconds.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Gcra(level) if level.is_plain())
     }
 
-    /// The same of a level that is a span of time, and `None` for any other state: without a call.
+    /// [`spend_now`](Self::spend_now) for a [plain](Self::is_plain) rule, without a call. `None` for other rules, too.
     #[inline(always)]
     pub(crate) fn spend_plainly_now(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
         match self {
@@ -242,19 +243,19 @@ impl Rule {
         }
     }
 
-    /// The state after `cost` was spent whether it fits or not, and how many units of it took effect: what does not fit
-    /// is a debt, up to [`debt_ceiling`](Self::debt_ceiling).
+    /// The state after `cost` was spent whether it fits or not, and the number of units that took effect. Units that do not fit
+    /// are a debt, up to [`debt_ceiling`](Self::debt_ceiling).
     #[inline]
     pub fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
         ask!(self, shape => shape.charge(state, now_us, cost))
     }
 
-    /// The state after a refused `cost` was spent all the same, as far as the capacity goes.
+    /// The state after a refused `cost` was spent all the same, up to the capacity.
     pub(crate) fn count_rejected(&self, state: State, now_us: u64, cost: u64) -> State {
         self.with_debt(self.capacity()).charge(state, now_us, cost).0
     }
 
-    /// The units above which a charge is forgotten: ten bursts or ten limits, whichever is more, or what the policy says,
+    /// The units above which a charge is forgotten: ten bursts or ten limits, whichever is more, or the policy's own ceiling,
     /// as far as that is exact.
     pub fn debt_ceiling(&self) -> u64 {
         ask!(self, shape => shape.debt_ceiling())
@@ -267,8 +268,8 @@ impl Rule {
         ask!(self, shape => shape.refund(state, now_us, ago_us, cost))
     }
 
-    /// The state after up to `give` units of what was spent were given back, and how much that was, in the measure of
-    /// [`level`](Self::level). Units drain in the order in which they came, so nothing comes back that has drained.
+    /// The state after up to `give` units of `spent` were given back, and the amount that was given back, in the measure of
+    /// [`level`](Self::level). Units drain in the order in which they came, and units that have drained are not given back.
     pub fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
         ask!(self, shape => shape.give_back(state, now_us, spent, give))
     }
@@ -278,14 +279,14 @@ impl Rule {
         ask!(self, shape => shape.without(state, now_us, turn))
     }
 
-    /// A state that lets nothing pass at any moment that one of these two would not: the heavier one, or what is as heavy as
-    /// both. Of two states that are not at rest.
+    /// The heavier of two states, or a state as heavy as both: at any moment, it refuses everything that one of the two would
+    /// refuse. Neither of the two is at rest.
     pub(crate) fn heavier(&self, one: State, other: State, now_us: u64) -> State {
         ask!(self, shape => shape.heavier(one, other, now_us))
     }
 
-    /// How much is lost when a state is forgotten, for comparison among keys of one rule. Where a level drains, its time to
-    /// rest says it; the keys of a window all come to rest together.
+    /// The weight by which a store that has to forget a state compares the keys of one rule. Where a level drains, it is the time to
+    /// rest. The keys of a window all come to rest together, so there the count comes first.
     pub(crate) fn weight(&self, state: State, now_us: u64) -> (u64, u64) {
         ask!(self, shape => shape.weight(state, now_us))
     }
@@ -296,7 +297,7 @@ impl Rule {
         ask!(self, shape => shape.level(state, now_us))
     }
 
-    /// How much of [`level`](Self::level) a unit is.
+    /// The level of one unit, in the measure of [`level`](Self::level).
     pub fn per_unit(&self) -> u64 {
         ask!(self, shape => shape.per_unit())
     }
@@ -305,25 +306,25 @@ impl Rule {
         ask!(self, shape => shape.at_level(level, now_us))
     }
 
-    /// How many units would pass now, rounded down.
+    /// The number of units that would pass now, rounded down.
     #[inline]
     pub fn remaining(&self, state: State, now_us: u64) -> u64 {
         ask!(self, shape => shape.remaining(state, now_us))
     }
 
-    /// How many units are counted against the capacity, rounded up; more than it for a debt.
+    /// The number of units that count against the capacity, rounded up; more than the capacity for a debt.
     pub fn used(&self, state: State, now_us: u64) -> u64 {
         ask!(self, shape => shape.used(state, now_us))
     }
 
-    /// The units that are counted, rounded up, with those of turns that are given out ahead.
+    /// The units that are counted, rounded up, including those of turns that are reserved ahead.
     pub fn outstanding(&self, state: State, now_us: u64) -> u64 {
         ask!(self, shape => shape.outstanding(state, now_us))
     }
 
     /// Units that come back within this span, if nothing else is asked for: a bucket that is this
-    /// far from rest has that many units in it. `None` where the past fades by itself, in sliding
-    /// windows.
+    /// far from rest has that many units in it. `None` for sliding windows, where the past fades by
+    /// itself.
     pub fn drains_in(&self, span_us: u64) -> Option<u64> {
         ask!(self, shape => shape.drains_in(span_us))
     }
@@ -334,39 +335,39 @@ impl Rule {
         ask!(self, shape => shape.reset_after_us(state, now_us))
     }
 
-    /// How many units pass at once from rest: the burst of a bucket, the limit of a window.
+    /// The number of units that pass at once from rest: the burst of a bucket, the limit of a window.
     #[inline]
     pub fn capacity(&self) -> u64 {
         ask!(self, shape => shape.capacity())
     }
 
-    /// Whether units can be leased: spent now, for requests that have not come ([`Mode::Lease`](crate::store::Mode::Lease)).
-    /// Those of a sliding log cannot, whose entries are as old as the requests, nor those of a queue, which spaces them, nor those
-    /// of a bucket under which newcomers start with less than a burst: an instance that spends what it has leased does not know
-    /// whether the key is a newcomer again.
+    /// Whether units can be leased: spent now, for requests that come later ([`Mode::Lease`](crate::store::Mode::Lease)).
+    /// A sliding log leases none, because its entries are as old as the requests; nor does a queue, which spaces requests; nor does a
+    /// bucket under which newcomers start with less than a burst, because an instance that spends leased units does not know whether
+    /// the key has become a newcomer again.
     pub fn can_lease(&self) -> bool {
         self.log().is_none() && !self.is_queue() && !self.begins()
     }
 
-    /// For how many microseconds after `at_us` a leased unit may be spent that `behind` others of its lease follow, where the
-    /// lease has left the bucket in the state `after`: that long after it is the last moment. Of a rule that
+    /// The microseconds after `at_us` in which a leased unit may be spent, when `behind` other units of its lease follow it and the
+    /// lease has left the bucket in the state `after`; the last moment is included. For a rule that
     /// [can be leased](Self::can_lease).
     ///
     /// A bucket that drains lets `B + t * L / P` pass in any span of `t` as long as a unit is spent while all of it is still
-    /// in the bucket: then no unit leaves it before it was spent, and those that are in it at once are at most `B`. In a fixed
-    /// window and a sliding counter a unit counts the same wherever in its window it is spent, so that it lasts as long as
-    /// the window.
+    /// in the bucket: then no unit leaves the bucket before it is spent, and at most `B` units are in it at once. In a fixed
+    /// window and a sliding counter a unit counts the same wherever in its window it is spent, so it lasts as long as the
+    /// window.
     pub fn lease_lasts_us(&self, after: State, at_us: u64, behind: u64) -> u64 {
         ask!(self, shape => shape.lease_lasts_us(after, at_us, behind))
     }
 
-    /// Whether what is let in waits its turn inside: a leaky bucket that shapes.
+    /// Whether requests that are let in wait their turn inside: a leaky bucket that shapes.
     #[inline]
     pub fn is_queue(&self) -> bool {
         ask!(self, shape => shape.is_queue())
     }
 
-    /// Whether a state is one level that drains, which knows the order in which units came, and not counts of windows.
+    /// Whether the state is one level that drains in the order in which units came, and not counts of windows.
     pub(crate) fn is_level(&self) -> bool {
         ask!(self, shape => shape.is_level())
     }
@@ -380,7 +381,7 @@ impl Rule {
         }
     }
 
-    /// How far ahead a state can reach that comes from spending alone, without debts and reserved turns.
+    /// The furthest ahead that a state can reach by spending alone, without debts and reserved turns.
     pub fn longest_spend_us(&self) -> u64 {
         ask!(self, shape => shape.longest_spend_us())
     }

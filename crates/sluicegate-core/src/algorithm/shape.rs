@@ -1,23 +1,23 @@
 //! The questions that every algorithm answers about its state: [`Shape`].
 //!
 //! Adding an algorithm is one file with an `impl Shape`, a line in the list of
-//! [`Rule`](super::Rule)s, a name in `choice.rs` and an arm in `Rule::new`. No code outside of this
-//! folder asks which algorithm it is: all differences are answers to these questions.
+//! [`Rule`](super::Rule)s, a name in `choice.rs` and an arm in `Rule::new`. Code outside of this
+//! folder asks these questions rather than which algorithm a rule is.
 
 use std::num::{NonZeroU64, NonZeroU128};
 
 use super::{Slot, Spent, State};
 
-/// An algorithm, reduced to the integers of one quota. By default it is one without a [`State`], as the sliding log is, whose
-/// entries the store keeps.
+/// An algorithm, reduced to the integers of one quota. The default methods are those of an algorithm without a [`State`], such as
+/// the sliding log, whose entries the store keeps.
 pub(super) trait Shape: Copy {
     /// See [`Rule::capacity`](super::Rule::capacity).
     fn capacity(&self) -> u64;
 
-    /// The same with another ceiling for debts, in units; at least its capacity.
+    /// This algorithm with another ceiling for debts, in units; the ceiling is at least the capacity.
     fn with_debt(self, units: u64) -> Self;
 
-    /// The same, of one of several parts of a quota: what it rounds down, it rounds up instead.
+    /// This algorithm for one of several parts of a quota: it rounds its count up instead of down.
     fn rounding_up(self) -> Self {
         self
     }
@@ -74,7 +74,7 @@ pub(super) trait Shape: Copy {
         (state, 0)
     }
 
-    /// The state without a turn that has not come, with what is at rest by now.
+    /// The state without a turn that has not come; it may be at rest by now.
     fn take_back(&self, _state: State, _turn: &Spent) -> Option<State> {
         None
     }
@@ -107,12 +107,12 @@ pub(super) trait Shape: Copy {
         self.used(state, now_us)
     }
 
-    /// How much of [`level`](Self::level) a unit is.
+    /// See [`Rule::per_unit`](super::Rule::per_unit).
     fn per_unit(&self) -> u64 {
         1
     }
 
-    /// The moment as far as the rule knows it: rounded down to its time unit.
+    /// Rounds a moment down to the rule's time unit.
     fn floor_us(&self, now_us: u64) -> u64 {
         now_us
     }
@@ -127,12 +127,12 @@ pub(super) trait Shape: Copy {
         State::REST
     }
 
-    /// The state as the bucket without newcomers has it.
+    /// The state that the bucket alone, without newcomers, has for this state.
     fn plain(&self, state: State, _now_us: u64) -> State {
         state
     }
 
-    /// The state for one of the bucket without newcomers; if that is at rest, it has become full just now.
+    /// The state for a state of the bucket alone; a bucket at rest counts as full from now on.
     fn kept(&self, state: State, _now_us: u64) -> State {
         state
     }
@@ -148,7 +148,7 @@ pub(super) trait Shape: Copy {
         self.spend(State::REST, now_us, now_us, level)
     }
 
-    /// The state that goes on under these numbers from those of `from`; `None` if it has to be made anew.
+    /// The state under these numbers that continues a state of `from`; `None` if it has to be made anew.
     fn carried(&self, _from: &Self, _state: State, _now_us: u64) -> Option<State> {
         None
     }
@@ -184,7 +184,7 @@ pub(super) trait Shape: Copy {
         0
     }
 
-    /// The number below which `aux` of every state is; that of a state with two words may be any.
+    /// A number that `aux` is always below; `u64::MAX` for a state of two words.
     fn aux_bound(&self) -> u64 {
         u64::MAX
     }
@@ -192,7 +192,7 @@ pub(super) trait Shape: Copy {
 
 /// `value * times / by`, rounded down, whatever the product.
 ///
-/// For spans and units of which the product may be above 64 bits.
+/// For spans and units whose product may exceed 64 bits.
 pub(super) fn quotient(value: u64, times: NonZeroU64, by: NonZeroU64) -> u64 {
     let product = u128::from(value).saturating_mul(times.get().into());
     u64::try_from(product / NonZeroU128::from(by)).unwrap_or(u64::MAX)
@@ -206,9 +206,9 @@ pub(crate) struct Looked {
     pub(crate) left: Left,
 }
 
-/// To be told the new state as soon as that is known, or that it is the old one: before the numbers, so that nobody waits for them
-/// behind a lock.
-// No closure, because those are not inlined always.
+/// Receives the new state as soon as it is known, or `None` if the state stays. The numbers come later, so that no other request
+/// waits for them behind a lock.
+// A trait instead of a closure: closures are not always inlined.
 pub(crate) trait Settle {
     fn settle(self, after: Option<State>);
 }
@@ -223,7 +223,7 @@ impl Settle for () {
 pub(crate) struct Left {
     pub(crate) remaining: u64,
     pub(crate) reset_after_us: u64,
-    /// Until one unit more remains, or until the cost that did not fit would.
+    /// The time until one unit more remains, or until the cost that did not fit would.
     pub(crate) available_after_us: u64,
 }
 
@@ -239,7 +239,7 @@ impl Numbers {
     /// The most numbers that a rule has.
     pub const MOST: usize = 6;
 
-    /// A number that is not there.
+    /// Stands for a level that is never reached.
     pub const NONE: u64 = u64::MAX;
 
     pub(super) fn new(kind: u8) -> Self {
@@ -254,7 +254,7 @@ impl Numbers {
         self
     }
 
-    /// The same of a bucket under which newcomers lack this many units.
+    /// The numbers of this bucket where newcomers lack this many units.
     pub(super) fn of_newcomers(mut self, missing: u64) -> Self {
         self.kind = self.kind.saturating_add(4);
         if let Some(last) = self.numbers.last_mut() {
@@ -263,8 +263,8 @@ impl Numbers {
         self
     }
 
-    /// Which algorithm they are of: 1 for GCRA, 2 for fixed windows, 3 for sliding counters, 4 for sliding logs; and four more for
-    /// a bucket under which [newcomers](super::Starting) lack units, which are its last number then.
+    /// The number of the algorithm: 1 for GCRA, 2 for fixed windows, 3 for sliding counters, 4 for sliding logs. It is four more for
+    /// a bucket under which [newcomers](super::Starting) lack units; the last number then says how many.
     pub fn kind(&self) -> u8 {
         self.kind
     }

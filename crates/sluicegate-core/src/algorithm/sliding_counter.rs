@@ -17,7 +17,7 @@ use crate::error::ConfigError;
 /// is exact where the previous window's arrivals were evenly spread, and never needs more than two
 /// counts.
 ///
-/// Where they were not, it is not: **traffic that takes all it can get passes up to twice the limit
+/// Otherwise it is not exact: **traffic that takes all it can get passes up to twice the limit
 /// in some span of one period**. A burst at the end of a window counts less and less while the next
 /// one goes by, and as it fades the next window fills up. Within one of its own windows never more
 /// than the limit passes. Cloudflare's figure of 0.003 % wrong decisions is for the traffic of its
@@ -73,7 +73,7 @@ pub struct SlidingCounter {
 const COUNT_BITS: u32 = 31;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
-/// Beside the current count in its word when a turn was given out ahead.
+/// Set in the word of the current count when a turn was reserved ahead.
 const CLOSED_WORD: u64 = 1 << 32;
 
 /// The window that a moment falls into.
@@ -120,7 +120,7 @@ impl SlidingCounter {
 
     #[inline(always)]
     fn state(&self, window: &Window) -> State {
-        // While a window ahead was given out, the ones before it, whose counts are gone, stay over.
+        // While a turn in a later window is reserved, the windows before it, whose counts are gone, stay closed.
         if window.previous | window.current == 0 && !window.closed {
             return State::REST;
         }
@@ -150,7 +150,7 @@ impl SlidingCounter {
     fn falls_to(&self, previous: u64, target: u64) -> u64 {
         let Some(units) = NonZeroU64::new(previous).filter(|units| units.get() > target) else { return 0 };
         if self.excess == 0 && target.saturating_add(1) == units.get() {
-            // As soon as any of it is over: the question of most decisions, and no division.
+            // The share falls by one as soon as time passes. Most decisions ask for this, and it needs no division.
             return 1;
         }
         // share <= target while previous * (period - elapsed) + excess < (target + 1) * period.
@@ -271,7 +271,7 @@ impl Shape for SlidingCounter {
         self.state(&window)
     }
 
-    // Always, because it is most of a decision.
+    // Inlined always, because it is most of a decision.
     #[inline(always)]
     fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
         let mut window = self.window(state, now_us);
@@ -320,7 +320,7 @@ impl Shape for SlidingCounter {
         self.state(&window)
     }
 
-    /// In full from the count of its own window, while that is one of the two.
+    /// Takes units off the count of the window that they were spent in, while it is one of the two.
     fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
         let mut window = self.window(state, now_us);
         let given = Self::take(&mut window, self.start_of(spent), self.period_us, give.min(spent.cost));
@@ -378,7 +378,7 @@ impl Shape for SlidingCounter {
         end_us.saturating_sub(1).saturating_sub(at_us)
     }
 
-    /// Units counted, with those of the windows that turns ahead have used up.
+    /// The units counted, including those of windows that reserved turns have used up.
     fn outstanding(&self, state: State, now_us: u64) -> u64 {
         let window = self.window(state, now_us);
         let ahead = window.start_us.saturating_sub(now_us).div_ceil(self.period_us.get());

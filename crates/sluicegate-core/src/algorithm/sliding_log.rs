@@ -18,8 +18,8 @@ use crate::error::{ConfigError, ConfigErrorKind};
 ///
 /// # With a resolution
 /// Under [`Algorithm::SlidingLogIn`](crate::Algorithm::SlidingLogIn) the period has `n` parts, cut on multiples of their
-/// length since the epoch, and all that is admitted within one of them is one entry of the time of the last. A unit
-/// therefore never counts for less than the period, so that no more than the limit passes in any of them; it counts for at
+/// length since the epoch. All units that are admitted within one part share an entry, which has the time of the last unit. A
+/// unit therefore counts for at least the period, so that no more than the limit passes in any span of one period, and for at
 /// most a part longer. A span of one period meets at most `n + 1` parts, and the log has no more entries than that.
 ///
 /// # Source
@@ -53,7 +53,7 @@ pub struct SlidingLog {
     limit: u64,
     period_us: NonZeroU64,
     ceiling: u64,
-    /// How long a part is whose units are one entry: a microsecond without a resolution.
+    /// The length of a part of the period, whose units share one entry: a microsecond without a resolution.
     part_us: NonZeroU64,
     entries: u64,
 }
@@ -84,7 +84,7 @@ impl SlidingLog {
         Ok(Self { limit, period_us: quota.period_us, ceiling: quota.most_debt(), part_us, entries: limit })
     }
 
-    /// One whose period is cut into this many parts.
+    /// A log whose period is cut into this many parts.
     pub(super) fn in_parts(quota: Checked, parts: u32) -> Result<Self, ConfigError> {
         let quota = quota.in_windows()?;
         let limit = quota.limit.get();
@@ -106,7 +106,7 @@ impl SlidingLog {
                 ),
             ));
         }
-        // Rounded up: no more than `parts + 1` of them touch a period, and one less a microsecond is no longer than the part.
+        // Rounded up: a period touches at most `parts + 1` of these, each less than a microsecond longer than the exact part.
         let part_us = quota.period_us.get().div_ceil(parts.get());
         let entries = limit.min(parts.get().saturating_add(1));
         Ok(Self {
@@ -123,7 +123,7 @@ impl SlidingLog {
         self.entries
     }
 
-    /// Whether units of these two moments are one entry, of the later moment.
+    /// Whether units of these two moments share one entry, which has the later moment.
     #[inline]
     pub fn is_one_entry(&self, one_us: u64, other_us: u64) -> bool {
         one_us == other_us || (self.part_us.get() > 1 && self.part(one_us) == self.part(other_us))
@@ -154,7 +154,7 @@ impl SlidingLog {
         self.period_us
     }
 
-    /// Whether what was admitted at `at_us` no longer counts.
+    /// Whether units that were admitted at `at_us` no longer count.
     pub fn is_over(&self, at_us: u64, now_us: u64) -> bool {
         at_us.saturating_add(self.period_us.get()) <= now_us
     }
@@ -201,7 +201,7 @@ impl Shape for SlidingLog {
     }
 
     fn of_words(&self, [moment_us, ..]: [u64; 3]) -> State {
-        // The moment of an entry is all that there is.
+        // An entry has its moment and nothing else.
         State::new(moment_us, 0)
     }
 

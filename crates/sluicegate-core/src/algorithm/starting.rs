@@ -5,7 +5,7 @@ use super::{FixedWindow, Gcra, Slot, Spent, State};
 
 /// A bucket under which a key that the store does not know has less than a burst.
 ///
-/// It is the bucket's own state, which ends later: a bucket that is full is kept for as long as a full burst takes to refill
+/// The state is that of the bucket, but ends later: a bucket that is full is kept for as long as a full burst takes to refill
 /// ([`Quota::starting_with`](crate::Quota::starting_with) says why), and only a key whose state has ended is a newcomer. So `State::until_us` says for
 /// this rule, too, when a store may forget the state; and [`State::REST`] is a key that is not known, not one that is full.
 ///
@@ -15,10 +15,10 @@ use super::{FixedWindow, Gcra, Slot, Spent, State};
 /// it became full, and not from the last write.
 ///
 /// # Rounding
-/// None: that of the bucket.
+/// None beyond that of the bucket.
 ///
 /// # State
-/// That of the bucket.
+/// The state of the bucket.
 ///
 /// # Example
 /// Sixty a minute, of which a newcomer may spend three at once.
@@ -61,7 +61,7 @@ impl<S: Shape> Starting<S> {
         self.bucket
     }
 
-    /// For how long a full bucket is kept.
+    /// The time for which a full bucket is kept, in microseconds.
     fn keep_us(&self) -> u64 {
         self.bucket.longest_spend_us()
     }
@@ -73,18 +73,18 @@ impl<S: Shape> Starting<S> {
     /// The bucket's own state of a key that is known.
     fn stripped(&self, state: State) -> State {
         if state.aux == 0 && !self.bucket.is_level() {
-            // A window without units: of a clock that goes back it has begun nowhere.
+            // A window without units is at rest, even if the clock has gone back.
             return State::REST;
         }
         State { until_us: state.until_us.saturating_sub(self.keep_us()), ..state }
     }
 
-    /// The same spend, as the bucket on its own knows it.
+    /// The spend with the states of the bucket alone.
     fn told(&self, spent: &Spent) -> Spent {
         Spent { before: self.stripped(spent.before), after: self.stripped(spent.after), ..*spent }
     }
 
-    /// Whether there is nothing that could be given back: what is not known was never spent, and what is full owes nothing.
+    /// Whether nothing can be given back: an unknown key has spent nothing, and a full one owes nothing.
     fn owes_nothing(&self, state: State, now_us: u64) -> bool {
         state.until_us <= now_us || self.stripped(state).until_us <= now_us
     }
@@ -115,7 +115,7 @@ impl<S: Shape> Shape for Starting<S> {
         self.bucket.numbers().of_newcomers(self.missing)
     }
 
-    /// Those of the bucket's own state: its time is the moment at which it is full. All zeros are a key that is not known.
+    /// The words of the bucket's own state, whose time is the moment at which the bucket is full. An unknown key has three zeros.
     fn words(&self, state: State) -> [u64; 3] {
         if state == State::REST { [0; 3] } else { self.bucket.words(self.stripped(state)) }
     }

@@ -22,7 +22,7 @@ use crate::receipt::{DecidedBy, Piece, Trace};
 /// | [`retry_after`](Self::retry_after) | none | the shortest wait for the same cost |
 /// | [`reset_after`](Self::reset_after) | until the whole capacity is back | the same |
 ///
-/// A clone says the same, and has no [receipt](Self::take_receipt): a cost is given back once.
+/// A clone has the same numbers and no [receipt](Self::take_receipt): a cost is given back once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,7 +52,7 @@ pub struct Decision {
     pub(super) has_come: bool,
     /// A bit per ask whose receipt was not taken; none in a clone.
     pub(super) receipts: u16,
-    /// In an `Arc` that nobody else has: to drop none takes a look, and of a `Box` a call.
+    /// In an `Arc` that is never shared: dropping `None` needs a comparison, and in a `Box` it would need a call.
     pub(super) details: Option<Arc<Details>>,
     pub(super) at_us: u64,
     pub(super) delay_us: u64,
@@ -67,11 +67,11 @@ type Quotas = SmallVec<[QuotaStatus; 4]>;
 pub(super) struct Details {
     /// One per quota, or none.
     pub(super) traces: SmallVec<[Trace; 1]>,
-    /// A bit for each ask of which there is none although there are others.
+    /// A bit for each ask without a trace, when other asks have one.
     pub(super) untraced: u16,
-    /// A bit for each ask that the fallback decided beside the store, and when that was by its clock.
+    /// A bit for each ask that the fallback decided when the store decided others, and the time of that by the fallback's clock.
     pub(super) fallback: Option<(u16, u64)>,
-    /// Of asks that several places have decided together, with their place among the asks, what each has spent.
+    /// The spends of asks that several places have decided together, each with the place of its ask.
     pub(super) pieces: Vec<(u8, Piece)>,
 }
 
@@ -84,7 +84,7 @@ impl Clone for Decision {
         clone.by = self.by;
         clone.has_come = self.has_come;
         clone.receipts = 0;
-        // By hand: almost always it is one, and to copy a slice takes longer than that.
+        // In a loop: there is almost always one status, and copying a slice takes longer.
         for status in &self.quotas {
             clone.quotas.push(*status);
         }
@@ -93,7 +93,7 @@ impl Clone for Decision {
 }
 
 impl Decision {
-    /// The decision that follows from where these quotas stand.
+    /// The decision that follows from the statuses of these quotas.
     #[inline]
     pub(crate) fn of(at_us: u64, delay_us: u64, quotas: impl IntoIterator<Item = QuotaStatus>) -> Self {
         let mut decision = Self::empty(at_us, delay_us);
@@ -117,7 +117,7 @@ impl Decision {
         decision
     }
 
-    /// To be filled where it is: it is large, and copying it takes as long as a part of the decision.
+    /// A decision to be filled in place: it is large, and copying it takes a noticeable part of the time of a decision.
     #[inline]
     fn empty(at_us: u64, delay_us: u64) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl Decision {
         }
     }
 
-    /// The details, which it has no more then.
+    /// Moves the details out of the decision.
     pub(super) fn take_details(&mut self) -> Details {
         self.details.take().and_then(Arc::into_inner).unwrap_or_default()
     }
@@ -157,20 +157,20 @@ impl Decision {
         self
     }
 
-    /// The one that made it: store, lease, cache, fallback, or nobody.
+    /// The one that made the decision: store, lease, cache, fallback, or nobody.
     pub fn decided_by(&self) -> DecidedBy {
         self.by
     }
 
-    /// Whether somebody counted. Otherwise nothing was spent, and the numbers are those of rest.
+    /// Whether the request was counted. Otherwise nothing was spent, and the numbers are those of a key at rest.
     pub fn is_counted(&self) -> bool {
         !matches!(self.by, DecidedBy::Outage | DecidedBy::Off)
     }
 
-    /// Units that were spent: of a check [`up_to`](crate::limiter::Check::up_to) a number as many as there were, otherwise the whole cost;
-    /// 0 for a request that is refused. `None` where nobody counted, and all of the cost may be used.
+    /// The units that were spent: the whole cost, or as many units as there were for a check [`up_to`](crate::limiter::Check::up_to) a number;
+    /// 0 for a refused request. `None` where nobody counted, and all of the cost may be used.
     ///
-    /// Of several quotas and policies, the least that was spent of any.
+    /// With several quotas and policies, the fewest units that any of them has spent.
     pub fn granted(&self) -> Option<u64> {
         if !self.is_allowed() {
             return Some(0);
@@ -189,27 +189,27 @@ impl Decision {
         self.outcome == Outcome::Allowed
     }
 
-    /// How long an allowed request has to wait before it goes on; zero unless its policy waits or shapes.
+    /// The time that an allowed request has to wait before it goes on; zero unless its policy waits or shapes.
     ///
-    /// The cost counts from then on. [`Turn`](crate::limiter::Turn) and the layers keep it; code
-    /// that asks by [`check`](crate::RateLimiter::check) has to sleep that long itself.
+    /// The cost counts from the end of the delay. [`Turn`](crate::limiter::Turn) and the layers wait that
+    /// long; code that calls [`check`](crate::RateLimiter::check) has to sleep itself.
     pub fn delay(&self) -> Duration {
         Duration::from_micros(if self.is_allowed() { self.delay_us } else { 0 })
     }
 
-    /// When it was made, in microseconds of the store's clock.
+    /// The time of the decision, in microseconds of the store's clock.
     pub fn at_us(&self) -> u64 {
         self.at_us
     }
 
-    /// When what an allowed request spent began to count, in microseconds of the store's clock.
+    /// The time from which the cost of an allowed request counts, in microseconds of the store's clock.
     pub fn spent_us(&self) -> u64 {
         self.at_us.saturating_add(self.delay_us)
     }
 
-    /// The moment at which its waits begin, since the epoch of the store's clock: when it was made, or when its
-    /// [delay was over](Self::after_delay). For a moment to show, such as that of a reset, add the wait to it. A store that was
-    /// given no other clock counts from the Unix epoch.
+    /// The moment from which the waits count, since the epoch of the store's clock: the time of the decision, or the end of its
+    /// [delay](Self::after_delay). To show a moment, such as that of a reset, add the wait. A store counts from the Unix epoch
+    /// unless it was given another clock.
     pub fn stands_at(&self) -> Duration {
         let passed_us = if self.has_come && self.is_allowed() { self.delay_us } else { 0 };
         Duration::from_micros(self.at_us.saturating_add(passed_us))
@@ -223,14 +223,14 @@ impl Decision {
 
     /// Units that would pass now.
     ///
-    /// Rounded down: of 2.9 units, 2. A refused request has spent nothing, so there may be units
+    /// Rounded down: 2.9 units are 2. A refused request has spent nothing, so there may be units
     /// left that were too few for it.
     #[inline]
     pub fn remaining(&self) -> u64 {
         self.deciding().remaining()
     }
 
-    /// How long until the whole [`capacity`](Self::capacity) is back.
+    /// The time until the whole [`capacity`](Self::capacity) is back.
     ///
     /// Rounded up. Under buckets some units are back much earlier; the wait for a particular cost
     /// is [`retry_after`](Self::retry_after) of a refusal.
@@ -241,21 +241,21 @@ impl Decision {
 
     /// For a denied request, the shortest wait after which the same cost would pass if nothing else arrived.
     ///
-    /// Exact: a request that comes after it and finds nobody before it passes, and one that comes a
-    /// microsecond earlier does not. For a suspended key it is no sooner than its suspension is over. `None` for one that
-    /// is allowed, and for a cost that can never pass.
+    /// Exact: a request that comes after this wait, with no other before it, passes, and one that comes a
+    /// microsecond earlier does not. A suspended key waits at least until its suspension is over. `None` for an
+    /// allowed request, and for a cost that can never pass.
     pub fn retry_after(&self) -> Option<Duration> {
         let waits = matches!(self.outcome, Outcome::Denied | Outcome::Suspended);
         waits.then(|| self.deciding().available_after())
     }
 
-    /// Where the quota stands that decided, whose numbers the decision shows.
+    /// The status of the quota that decided, whose numbers the decision shows.
     #[inline]
     pub fn deciding(&self) -> &QuotaStatus {
         &self.quotas[usize::from(self.deciding)]
     }
 
-    /// Where every quota stands, in the order of the asks and of the quotas in their policies.
+    /// The status of every quota, in the order of the asks and of the quotas in their policies.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};

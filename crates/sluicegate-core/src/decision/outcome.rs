@@ -15,19 +15,19 @@ use super::status::QuotaStatus;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It may go on, after [`Decision::delay`](super::Decision::delay); it has spent its cost.
+    /// The request may go on, after [`Decision::delay`](super::Decision::delay); its cost is spent.
     Allowed,
-    /// It exceeds a quota now, and could pass after [`Decision::retry_after`](super::Decision::retry_after); it has spent nothing.
+    /// The request exceeds a quota now, and could pass after [`Decision::retry_after`](super::Decision::retry_after); nothing is spent.
     Denied,
-    /// Its cost is above what a quota ever lets pass at once; no wait helps, and it has spent nothing.
+    /// The cost is above what a quota ever lets pass at once; no wait helps, and nothing is spent.
     Impossible,
-    /// Its key is suspended, because it went on after many refusals: whatever it costs, it is refused until
-    /// [`Decision::retry_after`](super::Decision::retry_after) is over. It has spent nothing.
+    /// The key is suspended, because it went on after many refusals: every request is refused, whatever its cost, until
+    /// [`Decision::retry_after`](super::Decision::retry_after) is over. Nothing is spent.
     Suspended,
 }
 
 impl Outcome {
-    /// The word for it in metrics and logs.
+    /// The word for this outcome in metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -43,7 +43,7 @@ impl Outcome {
 pub(super) fn deciding(outcome: Outcome, quotas: &[QuotaStatus]) -> u8 {
     let is_before = |one: &QuotaStatus, other: &QuotaStatus| match outcome {
         Outcome::Allowed => (one.remaining(), other.reset_after_us) < (other.remaining(), one.reset_after_us),
-        // Whatever refuses longest, of a suspended key, too: it says when the request could pass.
+        // The quota that refuses longest says when the request could pass, also for a suspended key.
         Outcome::Denied | Outcome::Suspended => {
             (one.passed(), other.available_after_us, one.remaining())
                 < (other.passed(), one.available_after_us, other.remaining())

@@ -7,7 +7,7 @@ use crate::few::few;
 use crate::receipt::{DecidedBy, Piece, Receipt, Trace};
 
 impl Decision {
-    /// The same, with what each quota's bucket was like before: one trace per quota. For authors of stores.
+    /// This decision with one trace per quota: what its bucket was like before. For authors of stores.
     #[must_use]
     pub fn with_traces(mut self, traces: impl IntoIterator<Item = Trace>) -> Self {
         let details = Details { traces: few(traces), ..self.take_details() };
@@ -15,8 +15,8 @@ impl Decision {
         self
     }
 
-    /// The same, where several places have decided an ask together: what each of them has spent, with the place of the ask. For
-    /// authors of stores that keep one bucket in several places, who find it again by [`Receipt::pieces_of`].
+    /// This decision with the spends of an ask that several places have decided together: one piece per place, with the place of the
+    /// ask. For authors of stores that keep one bucket in several places; [`Receipt::pieces_of`] gives them the pieces back.
     ///
     /// ```
     /// use sluicegate_core::store::{Piece, QuotaStatus, judge};
@@ -73,7 +73,7 @@ impl Decision {
         Some(receipt)
     }
 
-    /// The same, of which nothing can be given back.
+    /// This decision without receipts, so that nothing of it can be given back.
     pub(crate) fn without_receipts(self) -> Self {
         Self { receipts: 0, ..self }
     }

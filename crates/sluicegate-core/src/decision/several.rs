@@ -79,7 +79,7 @@ impl Decision {
         Ok(joined)
     }
 
-    /// This decision, of its first `count` asks, of which there is at least one: where the others were about the same
+    /// This decision with its first `count` asks only, at least one; the other asks were about the same
     /// buckets.
     #[must_use]
     pub fn of_first(mut self, count: usize) -> Self {
@@ -92,7 +92,7 @@ impl Decision {
         self
     }
 
-    /// This decision, where the ask at this place has these units more of each quota than it says: those that another ask of the
+    /// This decision with `units` more remaining in each quota of the ask at this place: units that another ask of the
     /// same call has taken for the same caller. For authors of stores.
     #[must_use]
     pub fn with_more(mut self, ask: usize, units: u64) -> Self {
@@ -104,8 +104,8 @@ impl Decision {
         self
     }
 
-    /// This decision with other waits: `wait_us` says of each quota how long it takes, in microseconds, until the same cost could
-    /// pass, or until one unit more remains. For authors of stores.
+    /// This decision with other waits: `wait_us` gives, for each quota, the microseconds until the same cost could pass, or
+    /// until one unit more remains. For authors of stores.
     #[must_use]
     pub fn with_waits(mut self, wait_us: impl Fn(&QuotaStatus) -> u64) -> Self {
         for status in &mut self.quotas {

@@ -1,4 +1,4 @@
-//! Where one quota stands: [`QuotaStatus`].
+//! The status of one quota: [`QuotaStatus`].
 //!
 //! It is 40 bytes of plain numbers, so that a decision over four quotas needs no allocation.
 
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::outcome::Outcome;
 
-/// Where one quota stands after a decision.
+/// The status of one quota after a decision: the units that remain, and the waits.
 ///
 /// # For authors of stores
-/// A status starts as that of a quota at rest, and each call says one thing that is otherwise. Of the statuses of all
-/// quotas, [`judge`](crate::store::judge) makes a decision.
+/// A status starts as that of a quota at rest, and each method changes one thing. [`judge`](crate::store::judge) makes a
+/// decision of the statuses of all quotas.
 ///
 /// ```
 /// use sluicegate_core::Outcome;
@@ -65,7 +65,7 @@ impl QuotaStatus {
         }
     }
 
-    /// So many units would pass now.
+    /// This many units would pass now.
     #[inline]
     #[must_use]
     pub fn with_remaining(self, remaining: u64) -> Self {
@@ -115,9 +115,9 @@ impl QuotaStatus {
         }
     }
 
-    /// Its wait is an estimate. Others hold units of it for a moment, and may give them back: requests that are decided in several
-    /// places, such as slots of a Cluster. It is counted as if they did not; a store around this one keeps nothing of that. Or the wait is
-    /// known from before others could spend again.
+    /// The wait is an estimate. Requests that are decided in several places, such as slots of a Cluster, hold units for a moment and may
+    /// give them back; the status counts these units as spent. Or the wait dates from before others could spend again. A store
+    /// around this one does not cache such a status.
     ///
     /// ```
     /// use sluicegate_core::store::{QuotaStatus, judge};
@@ -138,12 +138,12 @@ impl QuotaStatus {
     #[inline]
     #[must_use]
     pub fn spending(mut self, cost: u64) -> Self {
-        // Units above that are spent, and are not given back.
+        // Units above `u32::MAX` are spent, but are not given back.
         self.spent = u32::try_from(cost).unwrap_or(u32::MAX);
         self
     }
 
-    /// The same quota, where its policy has this place among the asks.
+    /// This status, where its policy has this place among the asks.
     #[inline]
     #[must_use]
     pub fn of_ask(self, policy: u8) -> Self {
@@ -165,12 +165,12 @@ impl QuotaStatus {
         self.remaining
     }
 
-    /// How long until all of the [`capacity`](Self::capacity) is back.
+    /// The time until all of the [`capacity`](Self::capacity) is back.
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_after_us)
     }
 
-    /// If this quota refused, how long until the same cost could pass; otherwise how long until one unit more
+    /// The time until the same cost could pass, if this quota refused; otherwise the time until one unit more
     /// remains. Zero if nothing is missing, and if the cost can never pass.
     pub fn available_after(&self) -> Duration {
         Duration::from_micros(self.available_after_us)
@@ -203,8 +203,8 @@ impl QuotaStatus {
         self.room == Room::Suspended
     }
 
-    /// Whether its wait is an estimate: others hold units of it for a moment and may give them back, or could have spent units since a
-    /// cache was told the wait. A refusal may be over sooner or later then, and is not one to be kept.
+    /// Whether the wait is an estimate: others hold units for a moment and may give them back, or could have spent units since a
+    /// cache learned the wait. The refusal may then end sooner or later, and should not be cached.
     pub fn is_provisional(&self) -> bool {
         self.is_provisional
     }

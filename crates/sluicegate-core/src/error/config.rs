@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A quota, policy, store or layer that cannot work as it was written.
 ///
-/// Its message names the offending value and says what would be accepted. For programs it says the same as data: the
+/// Its message names the offending value and says what would be accepted. Programs get the same as data: the
 /// [kind](Self::kind) of the mistake, the [policy](Self::policy) and [quota](Self::quota) that it is in, and where it
 /// stands in a [text](Self::span).
 ///
@@ -95,28 +95,28 @@ impl ConfigError {
         Self { kind, problem: problem.into(), policy: None, quota: None, span: None, source: None }
     }
 
-    /// The same, in the policy of this name, which the message then begins with.
+    /// This error in the policy of this name, with which the message then begins.
     #[must_use]
     pub fn in_policy(mut self, name: &str) -> Self {
         self.policy = Some(name.into());
         self
     }
 
-    /// The same, in the quota at this place of its policy.
+    /// This error in the quota at this place of its policy.
     #[must_use]
     pub fn in_quota(mut self, index: usize) -> Self {
         self.quota = Some(index);
         self
     }
 
-    /// The same, at these bytes of the text that was read.
+    /// This error at these bytes of the text that was read.
     #[must_use]
     pub fn at(mut self, span: Range<usize>) -> Self {
         self.span = Some(span);
         self
     }
 
-    /// The same, with the error that it comes from, which [`source`](Error::source) returns and the message leaves out.
+    /// This error with its cause, which [`source`](Error::source) returns and the message leaves out.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into().into());

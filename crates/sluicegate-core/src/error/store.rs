@@ -33,11 +33,12 @@ pub struct StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// It did not answer within its deadline; whether it has spent is unknown.
+    /// The store did not answer within its deadline; whether it has spent is unknown.
     Timeout,
-    /// It cannot be reached, so that nothing was spent; or the connection broke before an answer came, and that is unknown.
+    /// The store cannot be reached, so that nothing was spent; or the connection broke before an answer came, and it is unknown
+    /// whether the store has spent.
     Unavailable,
-    /// Its reply could not be understood.
+    /// The store's reply could not be understood.
     Protocol,
     /// An ask named a policy that was opened on another store; a mistake in the program, never worth a retry.
     ForeignPolicy,
@@ -83,7 +84,7 @@ impl StoreError {
         self
     }
 
-    /// The same error, of a call of which nothing was sent: it has certainly spent nothing. For authors of stores.
+    /// This error for a call that was never sent, and has certainly spent nothing. For authors of stores.
     #[must_use]
     pub fn unsent(mut self) -> Self {
         self.is_unsent = true;
@@ -100,14 +101,14 @@ impl StoreError {
         self.kind
     }
 
-    /// Whether the same call may succeed later without a change to the program. It is another question whether it is safe to
-    /// repeat it: see [`may_have_spent`](Self::may_have_spent).
+    /// Whether the same call may succeed later without a change to the program. Whether it is safe to repeat the call is another
+    /// question: see [`may_have_spent`](Self::may_have_spent).
     pub fn may_succeed_later(&self) -> bool {
         matches!(self.kind, StoreErrorKind::Timeout | StoreErrorKind::Unavailable | StoreErrorKind::Protocol)
     }
 
-    /// Whether the call may have spent what it asked for, so that the same call may spend it twice: when an answer did not
-    /// come, or cannot be read. Not when nothing was sent, and when the call itself was a mistake.
+    /// Whether the call may have spent its cost, so that a repeated call may spend it twice: when an answer did not
+    /// come, or cannot be read. `false` when nothing was sent, and when the call itself was a mistake.
     pub fn may_have_spent(&self) -> bool {
         self.may_succeed_later() && !self.is_unsent
     }

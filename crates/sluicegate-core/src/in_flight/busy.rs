@@ -28,7 +28,7 @@ pub struct NoPermit {
 pub enum NoPermitKind {
     /// All permits of the key are out.
     Permits,
-    /// As many as may wait for a permit are waiting.
+    /// The queue of the key, or that of all keys together, is full.
     Queue,
 }
 
@@ -47,7 +47,7 @@ impl NoPermit {
         &self.name
     }
 
-    /// How many permits each key has.
+    /// The number of permits that each key has.
     pub fn permits(&self) -> u64 {
         self.permits
     }

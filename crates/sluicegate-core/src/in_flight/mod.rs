@@ -1,7 +1,7 @@
-//! How many at once, per key: [`InFlight`].
+//! Limits on how much is under way at once, per key: [`InFlight`].
 //!
-//! For work that takes long: a limit on how often it begins says nothing of how much of it goes on.
-//! Where the work is over in milliseconds, a rate is the better limit.
+//! For work that takes long: a limit on how often work begins says nothing about how much of it is under
+//! way. Where the work is over in milliseconds, a rate is the better limit.
 //!
 //! | | a rate ([`Policy`](crate::Policy)) | in flight |
 //! |---|---|---|
@@ -33,12 +33,12 @@ use crate::key::{AsKey, KeyRef};
 use crate::policy::check_name;
 use crate::store::{Event, Listener, Listeners, Subject};
 
-/// Limits how many things a key has going on at once: uploads of a tenant, connections of an
+/// Limits how much a key has under way at once: uploads of a tenant, connections of an
 /// address.
 ///
 /// A rate limits how often something begins; this limits how much of it is under way, for work that
-/// takes long. Each [`Permit`] is one of its key's permits, held until it is dropped. For one
-/// process; clones are handles to the same permits.
+/// takes long. Each [`Permit`] is one of its key's permits, held until it is dropped. It counts within
+/// one process; clones are handles to the same permits.
 ///
 /// ```
 /// use sluicegate_core::in_flight::InFlight;
@@ -53,8 +53,8 @@ use crate::store::{Event, Listener, Listeners, Subject};
 /// ```
 ///
 /// # Fairness
-/// First come, first served, per key: no request overtakes those that wait,
-/// [`try_acquire`](Self::try_acquire) neither. Keys do not wait for each other.
+/// First come, first served, per key: no request overtakes those that wait, not even by
+/// [`try_acquire`](Self::try_acquire). Keys do not wait for each other.
 ///
 /// # Memory
 /// Only keys with permits out take room, about 150 bytes each, and waiting takes room only within
@@ -70,7 +70,7 @@ struct Inner {
 }
 
 impl InFlight {
-    /// `permits` at once for each key. The name appears in headers and logs.
+    /// Gives each key this many `permits`. The name appears in headers and logs.
     ///
     /// # Errors
     /// As [`InFlightBuilder::build`].
@@ -83,7 +83,7 @@ impl InFlight {
         InFlightBuilder { name: name.into(), permits, queue: 100, queue_in_all: 1_000 }
     }
 
-    /// A permit now, or none: whoever waits for one comes first.
+    /// Takes a permit now, if one is free and no request waits for it.
     ///
     /// # Errors
     /// [`NoPermitKind::Permits`] when all permits of the key are out.
@@ -94,9 +94,9 @@ impl InFlight {
         })
     }
 
-    /// A permit as soon as there is one: first come, first served, in the order of the calls.
+    /// Takes a permit as soon as there is one: first come, first served, in the order of the calls.
     ///
-    /// How long to wait is the caller's: `tokio::time::timeout` and its like.
+    /// The caller bounds the wait, such as by `tokio::time::timeout`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -115,7 +115,7 @@ impl InFlight {
     /// ```
     ///
     /// # Errors
-    /// The future gives [`NoPermitKind::Queue`] at once when as many as may are waiting already.
+    /// The future gives [`NoPermitKind::Queue`] at once when the queue is full.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the queue; a permit that it was given goes to the next.
@@ -137,13 +137,13 @@ impl InFlight {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// How many permits each key has.
+    /// The number of permits that each key has.
     pub fn permits(&self) -> u64 {
         self.0.permits.load(Ordering::Relaxed)
     }
 
-    /// Gives each key another number of permits, for all clones: of more, requests that wait get theirs at once; of fewer,
-    /// those that are out stay out until they are dropped.
+    /// Gives each key another number of permits, for all clones. If there are more, waiting requests get theirs at once; if
+    /// there are fewer, permits that are out stay out until they are dropped.
     ///
     /// # Errors
     /// As [`InFlightBuilder::build`]; the old number then stays.
@@ -161,35 +161,35 @@ impl InFlight {
     /// ```
     pub fn set_permits(&self, permits: u64) -> Result<(), ConfigError> {
         check_permits(&self.0.name, permits)?;
-        // Relaxed: whoever decides by it does so under the lock of a key, and those decided before are looked at below.
+        // Relaxed: decisions load it under the lock of a part, and `pass_on` visits each part after this.
         self.0.permits.store(permits, Ordering::Relaxed);
         self.0.table.pass_on(&self.0.permits);
         Ok(())
     }
 
-    /// How many permits of the key are out.
+    /// The number of the key's permits that are out.
     pub fn in_use(&self, key: impl AsKey) -> u64 {
         key.with_key(|key| self.0.table.in_use(key))
     }
 
-    /// How many permits of the key are left.
+    /// The number of the key's permits that are left.
     pub fn remaining(&self, key: impl AsKey) -> u64 {
         self.permits().saturating_sub(self.in_use(key))
     }
 
-    /// How many permits of all keys are out.
+    /// The number of permits that are out, for all keys together.
     pub fn in_use_in_all(&self) -> u64 {
         self.0.table.in_use_in_all()
     }
 
-    /// From now on this listener hears of each permit that is taken, and of each that is refused:
+    /// Adds a listener, which hears from now on of each permit that is taken and of each request that is refused:
     /// [`Event::PermitTaken`], [`Event::PermitRefused`].
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         self.0.listeners.add(listener);
     }
 
-    /// Tells the listeners that a request was refused that has waited for a permit for as long as it may: for authors of layers,
-    /// who alone know how long that is.
+    /// Tells the listeners that a request waited for a permit for as long as it may, and was refused. For authors of layers, who
+    /// alone know how long that is.
     pub fn waited_in_vain(&self, key: impl AsKey) {
         key.with_key(|key| self.tell(key, true));
     }
@@ -205,7 +205,7 @@ impl InFlight {
         });
     }
 
-    /// How many keys have permits out.
+    /// The number of keys that have permits out.
     ///
     /// Locks each of the 64 parts once: for a gauge, not for each request.
     pub fn keys(&self) -> usize {
@@ -248,7 +248,7 @@ pub struct InFlightBuilder {
 }
 
 impl InFlightBuilder {
-    /// How many may wait for a permit of one key. Default: 100.
+    /// Sets how many requests may wait for a permit of one key. Default: 100.
     ///
     /// With 0 no request waits: [`acquire`](InFlight::acquire) answers at once, as
     /// [`try_acquire`](InFlight::try_acquire) does.
@@ -257,7 +257,7 @@ impl InFlightBuilder {
         self
     }
 
-    /// How many may wait for permits of all keys together. Default: 1,000.
+    /// Sets how many requests may wait for permits of all keys together. Default: 1,000.
     ///
     /// It bounds the memory of waiting, whatever the number of keys.
     pub fn queue_in_all(mut self, waiting: usize) -> Self {

@@ -25,12 +25,12 @@ impl Permit {
         Self { in_flight, key }
     }
 
-    /// Where the permit comes from.
+    /// The [`InFlight`] that the permit comes from.
     pub fn in_flight(&self) -> &InFlight {
         &self.in_flight
     }
 
-    /// How many more permits its key has right now.
+    /// The number of permits that its key has left now.
     pub fn remaining(&self) -> u64 {
         self.in_flight.remaining(&self.key)
     }
@@ -50,7 +50,7 @@ impl fmt::Debug for Permit {
 
 /// The wait for a [`Permit`]; see [`InFlight::acquire`].
 ///
-/// It is in the queue from the call on, not from the first poll. Dropping it leaves the queue, and
+/// The request is in the queue from the call on, not from the first poll. Dropping it leaves the queue, and
 /// a permit that it was given meanwhile goes to the next.
 #[must_use = "dropping it leaves the queue"]
 pub struct Acquire(State);
@@ -61,7 +61,7 @@ enum State {
     Done,
 }
 
-/// A place in the queue, with the permit that it will be: nobody has it before its turn.
+/// A place in the queue, which becomes a permit when its turn comes.
 struct Waiting {
     in_flight: InFlight,
     key: Key,
@@ -77,10 +77,10 @@ impl Acquire {
         Self(State::Waiting(Waiting { in_flight, key, place }))
     }
 
-    /// The permit, or that there is none, if it is known without waiting; otherwise the wait again.
+    /// The result, if it is known without waiting; otherwise the wait again.
     ///
     /// # Errors
-    /// The wait itself.
+    /// The wait itself, as the error.
     ///
     /// # Panics
     /// When it was polled until it was ready.

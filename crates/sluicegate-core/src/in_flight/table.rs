@@ -1,7 +1,7 @@
 //! Permits held per key, and the queue for them.
 //!
 //! One lock for each of 64 parts. A key's permits, its queue and the change of their number are all
-//! decided under the lock of its part, and wakers are called when it is open again: a waker may
+//! decided under the lock of its part, and wakers are called after it is released: a waker may
 //! drop a permit, which takes the lock. A [`Place`] has a lock of its own, taken inside the part's.
 
 use std::collections::{HashMap, VecDeque};
@@ -72,10 +72,10 @@ impl Table {
     pub(super) fn enter(&self, key: KeyRef<'_>, permits: &AtomicU64, waits: bool) -> Entered {
         let key = key.to_key();
         let mut part = self.lock(&key);
-        // Under the lock: whoever changes the number comes by this part afterwards.
+        // Under the lock: a change of the number visits this part afterwards.
         let permits = permits.load(Ordering::Relaxed);
         let held = part.entry(key).or_default();
-        // When there are more permits than before, those who wait have not been given theirs for a moment.
+        // When the number was raised just now, requests that wait may not have their permits yet.
         if held.in_use < permits && held.queue.is_empty() {
             held.in_use += 1;
             return Entered::Taken;
@@ -95,9 +95,9 @@ impl Table {
         Entered::Waiting(place)
     }
 
-    /// Puts a permit back: the first in the queue gets it.
+    /// Puts a permit back.
     ///
-    /// The permit goes to the first in the queue under the same lock, so that nobody can take it in
+    /// The first request in the queue gets it under the same lock, so that no other can take it in
     /// between.
     pub(super) fn leave(&self, key: KeyRef<'_>, permits: &AtomicU64) {
         let key = key.to_key();
@@ -112,11 +112,11 @@ impl Table {
             }
         }
         drop(part);
-        // Outside of the lock: a waker may do what it likes.
+        // Outside of the lock: a waker may take it.
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives those who wait what is left, after a change of the number.
+    /// Gives free permits to requests that wait, after a change of the number.
     pub(super) fn pass_on(&self, permits: &AtomicU64) {
         for part in &self.parts {
             let mut woken: SmallVec<[Waker; 1]> = SmallVec::new();
@@ -127,7 +127,7 @@ impl Table {
         }
     }
 
-    /// Gives what is left to the first in the queue; says whom to wake.
+    /// Gives free permits to the first requests in the queue; returns the wakers to call.
     fn serve(&self, held: &mut Held, permits: u64) -> SmallVec<[Waker; 1]> {
         let mut woken = SmallVec::new();
         while held.in_use < permits
@@ -169,7 +169,7 @@ impl Table {
         self.parts.iter().map(|part| lock(part).len()).sum()
     }
 
-    /// For how many keys there is room without growing, in parts that had more than a few.
+    /// The number of keys that fit without growing, in parts that had more than a few.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         self.parts.iter().map(|part| lock(part).capacity()).filter(|room| *room > KEPT).sum()

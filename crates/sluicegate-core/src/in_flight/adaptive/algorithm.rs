@@ -57,7 +57,7 @@ pub enum LimitAlgorithm {
     /// average over 600 windows. Deviations: the median of a window, not its average, and the bounds of our own.
     ///
     /// # Rounding
-    /// As of [`Gradient`](Self::Gradient).
+    /// As under [`Gradient`](Self::Gradient).
     Gradient2,
     /// The number of requests that wait inside of the service, reckoned from the shortest latency.
     ///
@@ -69,7 +69,7 @@ pub enum LimitAlgorithm {
     /// drawn at random.
     ///
     /// # Rounding
-    /// As of [`Gradient`](Self::Gradient).
+    /// As under [`Gradient`](Self::Gradient).
     Vegas,
     /// One more after each window that used it, a tenth less after each with [many
     /// faults](crate::in_flight::adaptive::Window::is_faulty).
@@ -79,15 +79,15 @@ pub enum LimitAlgorithm {
     /// numbers are those of Netflix, concurrency-limits, `AIMDLimit`. Deviation: per window, not per sample.
     ///
     /// # Rounding
-    /// Down to whole requests after a decrease, as there.
+    /// Down to whole requests after a decrease, as in the original.
     Aimd,
 }
 
 impl LimitAlgorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 4] = [Self::Gradient, Self::Gradient2, Self::Vegas, Self::Aimd];
 
-    /// The word for it, as in rules files.
+    /// The algorithm's name, as in rules files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Gradient => "gradient",

@@ -1,4 +1,4 @@
-//! The number that an algorithm has come to: [`Estimate`].
+//! The number that an algorithm arrives at: [`Estimate`].
 
 use super::aimd;
 use super::gradient::Gradient;
@@ -6,7 +6,7 @@ use super::gradient2::Gradient2;
 use super::vegas::Vegas;
 use super::{LimitAlgorithm, Window};
 
-/// Between which numbers a limit adapts, and where it begins. Default: from 1 to 1,000, begun at 20.
+/// The range in which a limit adapts, and the number that it starts with. Default: 1 to 1,000, starting with 20.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a range and where to begin in it is all of it")]
 pub struct Bounds {
@@ -18,7 +18,7 @@ pub struct Bounds {
     pub first: u64,
 }
 
-/// How many requests a service can bear, by an algorithm and the windows that it was told.
+/// The number of requests that a service can bear, estimated by an algorithm from windows of samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     state: State,
@@ -35,7 +35,7 @@ enum State {
     Aimd,
 }
 
-/// A request, where numbers are counted in thousandths.
+/// One request, in thousandths.
 pub(super) const ONE: u64 = 1_000;
 
 impl Default for Bounds {
@@ -56,7 +56,7 @@ impl Estimate {
         Self { state, bounds, limit: 0 }.at(bounds.first.saturating_mul(ONE))
     }
 
-    /// The next estimate, after this window.
+    /// Updates the estimate by a window.
     pub fn update(&mut self, window: &Window) {
         let limit = match &mut self.state {
             State::Gradient(gradient) => gradient.next(self.limit, self.bounds.at_least * ONE, window),
@@ -67,14 +67,14 @@ impl Estimate {
         *self = self.at(limit);
     }
 
-    /// The same estimate within other bounds.
+    /// This estimate within other bounds.
     #[must_use]
     pub fn within(mut self, bounds: Bounds) -> Self {
         self.bounds = bounds;
         self.at(self.limit)
     }
 
-    /// How many requests may be under way at once.
+    /// The number of requests that may be under way at once.
     pub fn limit(&self) -> u64 {
         self.limit / ONE
     }

@@ -48,7 +48,7 @@ struct Measurement {
 impl Gradient {
     pub(super) fn next(&mut self, limit: u64, lowest: u64, window: &Window) -> u64 {
         match self.measurement.take() {
-            // Latency of faults says nothing: many fail at once.
+            // The latency of faults says nothing: many requests fail immediately.
             measurement if window.is_faulty() => {
                 let before = measurement.map_or(limit, |measurement| measurement.before);
                 before * 9 / 10
@@ -62,7 +62,7 @@ impl Gradient {
         let latency_us = window.latency_us();
         let weight = window.samples.min(FULL / 2);
         if self.unloaded_us == 0 {
-            // The first requests meet cold caches: what they took is looked at soon.
+            // The first requests meet cold caches, so their latency is measured again soon.
             (self.unloaded_us, self.recent_us) = (latency_us, latency_us);
             self.windows = EVERY - SOON;
             return limit;
@@ -86,7 +86,7 @@ impl Gradient {
         towards(limit, if is_full { target } else { target.min(limit) }, weight, FULL / 2 * 5)
     }
 
-    /// A measurement goes on, or ends: with the limit before it, or with less if latency was too long.
+    /// Continues a measurement, or ends it: with the limit before it, or with less if latency was too long.
     fn measure(&mut self, limit: u64, measurement: Measurement, window: &Window) -> u64 {
         if !measurement.is_drained {
             self.measurement = Some(Measurement { is_drained: true, ..measurement });
@@ -100,7 +100,7 @@ impl Gradient {
         }
         let measured_us = u64::try_from(sum_us / u128::from(samples.max(1))).unwrap_or(u64::MAX);
         let is_all_queue = percent(measured_us, self.recent_us, 100) < ALL_QUEUE;
-        // What is about as before is averaged; what is not is another state of the service, and looked at again.
+        // A latency close to the former one is averaged with it. Another latency is another state of the service, and measured again.
         let is_same = SAME.contains(&percent(measured_us, self.unloaded_us, 100));
         self.windows = if is_same && !is_all_queue { 0 } else { EVERY - SOON };
         self.unloaded_us = if is_same { towards(self.unloaded_us, measured_us, 3, 10) } else { measured_us };
@@ -109,7 +109,7 @@ impl Gradient {
         after
     }
 
-    /// The limit at which latency would be as it should, and the headroom.
+    /// The limit at which latency would be as tolerated, plus the headroom.
     fn target(&self, limit: u64) -> u64 {
         let gradient = percent(self.unloaded_us, self.recent_us, TOLERATED).clamp(50, STEEPEST);
         limit * gradient / 100 + (limit * ONE).isqrt()

@@ -31,7 +31,7 @@ impl Histogram {
         for (part, count) in self.0.iter().enumerate() {
             let count = u64::from(*count);
             if 2 * (below + count) >= all && count > 0 {
-                // The middle of the time's own share of the part: of one time, the middle of the part.
+                // The middle of the time's own share of the part; for a single time, the middle of the part.
                 let twice = (all - 2 * below).max(1);
                 return begin_of(part) + width_of(part) * twice / (2 * count);
             }

@@ -1,8 +1,8 @@
-//! How many requests a service can bear, estimated from how long they take: [`Estimate`].
+//! The number of requests that a service can bear, estimated from their latency: [`Estimate`].
 //!
-//! Pure functions of samples: no clock, no lock, no float. [`Samples`] sums up how long requests took, and closes a [`Window`]
-//! now and then; an [`Estimate`] makes of each window the number of requests that may be under way in the next one.
-//! `InFlight::adaptive` does both with each request; this module is for those who want the number for something else.
+//! Pure functions of samples: no clock, no lock, no float. [`Samples`] sums up latencies and closes a [`Window`] now and then;
+//! an [`Estimate`] turns each window into the number of requests that may be under way in the next one. `InFlight::adaptive`
+//! does both with each request; this module is for other uses of the number.
 //!
 //! ```
 //! use std::time::Duration;
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! # When not to use it
-//! Where latency says nothing of load: requests that wait for something that has room for all of them, such as a long poll.
+//! Where latency does not depend on load, such as for long polls, which wait for an event that does not limit their number.
 
 mod aimd;
 mod algorithm;

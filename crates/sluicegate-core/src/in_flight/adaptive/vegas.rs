@@ -41,7 +41,7 @@ impl Vegas {
     }
 }
 
-/// How many requests of `limit` wait inside of the service, rounded up to whole ones.
+/// The number of requests of `limit` that wait inside of the service, rounded up to whole requests.
 fn waiting(limit: u64, shortest_us: u64, latency_us: u64) -> u64 {
     let served = u128::from(limit) * u128::from(shortest_us) / u128::from(latency_us);
     (limit - u64::try_from(served).unwrap_or(limit)).div_ceil(ONE) * ONE

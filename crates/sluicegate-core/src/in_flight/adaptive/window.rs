@@ -1,4 +1,4 @@
-//! What requests took, summed up: [`Samples`] and [`Window`].
+//! Latencies of requests, summed up: [`Samples`] and [`Window`].
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::clock::micros;
 
 /// A window is at least this long, and at least as long as its samples took on average.
 const SHORTEST_US: u64 = 100_000;
-/// Samples that take longer than this make a window no longer.
+/// Samples that take longer than this do not make a window longer.
 const LONGEST_US: u64 = 10_000_000;
 
 /// A request that the service has answered.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "what an algorithm learns of a request is this")]
 pub struct Sample {
-    /// How long the service took, without the wait for a permit.
+    /// The time that the service took, without the wait for a permit.
     pub latency: Duration,
-    /// How many requests were under way, this one among them.
+    /// The number of requests under way, this one included.
     pub in_flight: u64,
     /// Whether the answer shows that the service has too much to do: an error of its own, or a timeout.
     pub is_fault: bool,
@@ -26,21 +26,21 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "what an algorithm learns of a span is this")]
 pub struct Window {
-    /// The median of what the samples took.
+    /// The median latency of the samples.
     pub latency: Duration,
     /// The most requests that were under way at once.
     pub in_flight: u64,
-    /// How many samples there are.
+    /// The number of samples.
     pub samples: u64,
-    /// How many of them are faults.
+    /// The number of samples that are faults.
     pub faults: u64,
 }
 
 /// Collects samples until there are enough of them for a [`Window`].
 ///
-/// A window is closed by the sample with which it is a tenth of a second long, as long as its samples took on average (up to
-/// ten seconds), and has the [least number](Self::new) of samples. So a window after a change is about requests that have met
-/// the change, and a service without requests changes nothing.
+/// A sample closes the window when the window is a tenth of a second long, as long as its samples took on average (up to ten
+/// seconds), and has the [least number](Self::new) of samples. So a window after a change is about requests that have met the
+/// change, and a service without requests changes nothing.
 ///
 /// # State
 /// About two kilobytes: a count for each part of a histogram, whose parts are a sixteenth of their time wide.
@@ -57,13 +57,13 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Windows of at least this many samples, and of one.
+    /// Collects windows of at least this many samples, and at least one.
     pub fn new(least: u64) -> Self {
         let times = Histogram::new();
         Self { least: least.max(1), since_us: None, times, sum_us: 0, in_flight: 0, samples: 0, faults: 0 }
     }
 
-    /// Adds a sample that ended `now`, a time since any moment; the window that it closes, if it does.
+    /// Adds a sample that ended at `now`, a time since any fixed moment, and returns the window that it closes, if any.
     pub fn add(&mut self, now: Duration, sample: Sample) -> Option<Window> {
         let (now_us, latency_us) = (micros(now), micros(sample.latency));
         // The first window begins with its first request.
@@ -96,7 +96,7 @@ impl Window {
         self.faults * 20 > self.samples
     }
 
-    /// Whether so few requests were under way that the limit has changed nothing: less than half of it.
+    /// Whether less than half of the limit was under way, so that the limit has had no effect.
     pub(super) fn is_idle(&self, limit: u64) -> bool {
         self.in_flight * 2 < limit
     }
