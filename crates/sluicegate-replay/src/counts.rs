@@ -1,32 +1,32 @@
-//! How many lines came to what: [`Counts`].
+//! Counts of lines by their fate: [`Counts`].
 //!
-//! A line counts once as read, and once more as outside, exempt, blocked or not understood if it is that.
+//! A line counts once as read, and once more if it is outside, exempt, blocked or not understood.
 //!
-//! Each thread that reads has its own, and they are summed when all have ended; so no line is counted under a lock.
+//! Each thread that reads has its own counts, which are summed when all threads have ended, so no line is counted under a lock.
 
-/// How many lines are shown that were not understood.
+/// The most lines that are shown among those that were not understood.
 pub(crate) const SHOWN: usize = 10;
 
 /// A line that was not understood.
 ///
-/// The places of all of them are kept so that the first ten of the log are shown, and not the first ten that some thread has met.
+/// The places of all such lines are kept, so that the first ten of the log are shown, and not the first ten that some thread has met.
 #[derive(Clone, Debug)]
 pub(crate) struct Puzzle {
-    /// How many batches were read before.
+    /// The number of batches that were read before.
     pub(crate) batch: u64,
     /// The place of the log among all.
     pub(crate) log: usize,
     /// The number of the line in its log.
     pub(crate) line: u64,
     pub(crate) reason: &'static str,
-    /// How it begins, unless lines are hidden.
+    /// The beginning of the line, unless lines are hidden.
     pub(crate) begins: Option<String>,
 }
 
-/// How many lines came to what.
+/// Counts of lines by their fate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// All lines, whatever became of them.
+    /// All lines, whatever their fate.
     pub(crate) read: u64,
     /// Whether a line was taken at the time that it has, because it does not say how long the request took.
     pub(crate) is_as_logged: bool,
@@ -37,14 +37,14 @@ pub(crate) struct Counts {
     /// Requests that are denied before all limits.
     pub(crate) blocked: u64,
     pub(crate) not_understood: u64,
-    /// The first of these.
+    /// The first lines that were not understood.
     pub(crate) shown: Vec<Puzzle>,
-    /// Why each limit was not asked, and how often.
+    /// The reasons for which each limit was not asked, with counts.
     pub(crate) left_out: LeftOut,
 }
 
 impl Counts {
-    /// Both together.
+    /// Adds the counts of another thread.
     ///
     /// The shown lines of both are put in the order of the log again, and cut off at [`SHOWN`].
     pub(crate) fn and(mut self, other: Self) -> Self {
@@ -64,12 +64,12 @@ impl Counts {
     }
 }
 
-/// Why limits were not asked, and how often. Each has few reasons, however many requests.
+/// The reasons for which limits were not asked, with counts. Each limit has few reasons, however many requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeftOut(Vec<Vec<(String, u64)>>);
 
 impl LeftOut {
-    /// Counts requests of the limit in this place, by a reason. Reasons are few, so they are looked for one after the other.
+    /// Counts requests of the limit at this place, by a reason. Reasons are few, so they are searched one after the other.
     pub(crate) fn add(&mut self, limit: usize, reason: &str, count: u64) {
         if self.0.len() <= limit {
             self.0.resize(limit + 1, Vec::new());
@@ -80,7 +80,7 @@ impl LeftOut {
         }
     }
 
-    /// The place of the limit, the reason, and how often.
+    /// The place of the limit, the reason, and the count.
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &str, u64)> {
         self.0.iter().enumerate().flat_map(|(limit, reasons)| {
             reasons.iter().map(move |(reason, count)| (limit, &**reason, *count))

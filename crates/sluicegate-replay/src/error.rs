@@ -4,10 +4,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// Why nothing was replayed.
+/// The reason why nothing was replayed.
 ///
-/// It says which log, which line or which word it is about, and what to write instead. Nothing of it is worth another try without a change,
-/// but for a log that could not be read, whose error is its source. An outcome with lines that were not understood is none.
+/// It says which log, which line or which word it is about, and what to write instead. Trying again without a change helps only if a log
+/// could not be read; then the error of the reader is its source. An outcome with lines that were not understood is no error.
 #[derive(Debug)]
 pub struct ReplayError {
     message: String,
@@ -15,12 +15,12 @@ pub struct ReplayError {
 }
 
 impl ReplayError {
-    /// An error that says all by itself.
+    /// An error without a source.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
     }
 
-    /// The log of this name cannot be read behind this line of it.
+    /// The log of this name cannot be read beyond this line.
     pub(crate) fn reading(log: &str, line: u64, error: io::Error) -> Self {
         Self { message: format!("{log}: it cannot be read behind line {line}"), source: Some(error.into()) }
     }

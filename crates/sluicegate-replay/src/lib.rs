@@ -31,8 +31,8 @@
 //! | limits | those of the rules, found by the code that finds them in the service, decided by the store in memory |
 //! | time | the log's; where a line has the time of its end and how long it took, the beginning |
 //! | order | lines are put in order among at least the last 32,768 requests and ten seconds; a later one counts as of the earliest moment that is still open |
-//! | several logs | are one: of all, that one goes on whose next lines are the earliest |
-//! | whole seconds | requests of one second are spread over it, or come together; the figures say both |
+//! | several logs | are one: the log with the earliest next lines goes on |
+//! | whole seconds | requests of one second are spread over it, or come together; the figures show both |
 //! | clients | do not react: a request that is rejected here was followed by the same requests as then |
 //! | statuses | a rule with `refund_if` gives back at once; a line that says 429 counts as asked, and gives nothing back |
 //! | keys | a rule whose key the log does not say is left out, and the outcome says how often |
@@ -54,14 +54,15 @@
 //! 5. Keep the replay in a pipeline with a share above which it fails, so that a change of the rules is seen before customers see it.
 //!
 //! # How exact it is
-//! Figures of a real log are compared with those of an independent slow model of each algorithm, in both ways to take whole seconds.
-//! Each request is found its limits by the code that finds them in the service, and the states of
-//! keys are decided by the rules that every store has. They do not depend on how many threads read, nor on the order of several logs.
+//! Figures of a real log are compared with those of an independent slow model of each algorithm, in both ways to treat whole seconds. The
+//! code that finds a request's limits in the service finds them here, and the rules of every store decide the states of keys. The figures
+//! do not depend on the number of threads that read, nor on the order of several logs.
 //! The replay tells where it cannot be exact: lines that came too late, keys that were forgotten, requests that were left out, and how far a
 //! suggestion out of a sample may be off.
 //!
 //! # How fast it is
-//! About a million lines a second and processor, three quarters of which is reading. A hundred rules take a fifth more time than one.
+//! The speed is about a million lines a second and processor; three quarters of the time is reading. A hundred rules take a fifth more time
+//! than one.
 //! Memory grows with keys and rules, and not with lines: see [`Replay::run`].
 //!
 //! # What it does not know

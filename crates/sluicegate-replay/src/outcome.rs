@@ -1,7 +1,7 @@
 //! The findings of a replay: [`Outcome`].
 //!
-//! An outcome is data: what it shows as a table, as JSON, as a page or as a picture is in the files of those, which read it and compute
-//! nothing that it does not have.
+//! An outcome is data. The table, the JSON, the page and the picture have files of their own, which read the outcome and compute nothing
+//! that it does not have.
 
 use crate::counts::{Counts, Puzzle};
 use crate::judge::Decider;
@@ -33,52 +33,52 @@ use crate::share::Share;
 pub struct Outcome {
     /// The names of the logs.
     ///
-    /// In the order in which they were given, which is not that of their times.
+    /// They are in the order in which they were given, which is not the order of their times.
     pub logs: Vec<String>,
     /// The format of their lines; `None` if there was no line.
     pub format: Option<Format>,
-    /// How whole seconds were taken.
+    /// The way in which whole seconds were taken.
     pub within_second: WithinSecond,
     /// Whether the log has whole seconds.
     ///
     /// One line with a whole second is enough. Where it is false, both ways to take seconds come to the same.
     pub has_whole_seconds: bool,
-    /// How many lines came to what.
+    /// Counts of lines by their fate.
     pub lines: LineCounts,
-    /// Why requests were not asked of a rule, and how many.
+    /// Requests that a rule was not asked about, with the reasons.
     ///
-    /// By rule and reason, in the order of their names.
+    /// They are sorted by rule and reason.
     pub left_out: Vec<LeftOut>,
     /// The first and the last moment that was replayed, in microseconds since the Unix epoch.
     ///
-    /// `None` if no request was. Requests with whole seconds that are spread over theirs are told by the moment that they were given.
+    /// `None` if no request was replayed. Requests that are spread over their second count at the moment that they were given.
     pub span: Option<(u64, u64)>,
     /// Keys that were forgotten before they were at rest, because the store that replays had no room for more.
     ///
-    /// Above 0 the figures of some policy are too low, by as much as those keys had spent. Only policies that say how many `keys` they
-    /// have room for forget any, as they do in the service, and those that need a store to be decided.
+    /// Above 0, the figures of some policy are too low, by as much as those keys had spent. Keys are forgotten only by policies that set
+    /// how many `keys` they have room for, as in the service, and by policies that need a store to be decided.
     pub forgotten: u64,
-    /// Whether a line was taken at the time that it has.
+    /// Whether any line was taken at its logged time.
     pub(crate) is_as_logged: bool,
     /// The figures of each rule under each of its policies.
     ///
-    /// In the order of the file. A rule that chooses its policy by tier has a row for each.
+    /// They are in the order of the file. A rule that chooses its policy by tier has a row for each.
     pub rules: Vec<RuleFigures>,
 }
 
-/// How many lines came to what.
+/// Counts of lines by their fate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LineCounts {
-    /// All.
+    /// All lines.
     ///
-    /// Those of all logs together, empty ones too.
+    /// The lines of all logs together, empty ones too.
     pub read: u64,
     /// Lines that could not be understood.
     pub not_understood: u64,
-    /// The first of these.
+    /// The first lines that were not understood.
     ///
-    /// Ten at most. They are counted in [`not_understood`](Self::not_understood) however many there are.
+    /// There are at most ten. All of them are counted in [`not_understood`](Self::not_understood).
     pub shown: Vec<NotUnderstood>,
     /// Lines that came after more than ten seconds and more than 32,768 later requests: they count as of the earliest moment that
     /// was still open.
@@ -97,11 +97,11 @@ pub struct LineCounts {
 pub struct NotUnderstood {
     /// The name of its log.
     pub log: String,
-    /// Its number in its log, from 1.
+    /// Its number in its log, counted from 1.
     pub line: u64,
-    /// Why it was not understood.
+    /// The reason why it was not understood.
     ///
-    /// The most frequent ones:
+    /// The most frequent reasons are:
     ///
     /// | reason | meaning |
     /// |---|---|
@@ -115,32 +115,32 @@ pub struct NotUnderstood {
     /// | `the time that it took is not one of 0 s to 30 days` | a clock was set meanwhile |
     /// | `it is longer than 256 KiB` | its end was not kept |
     pub reason: &'static str,
-    /// How it begins; `None` where keys are hidden, because a line may hold one.
+    /// The beginning of the line; `None` where keys are hidden, because a line may hold one.
     ///
-    /// Up to 160 characters, in which control characters and what is not printed are escaped: a log holds what clients write.
+    /// It has up to 160 characters, in which control characters and unprintable characters are escaped: a log holds what clients write.
     pub begins: Option<String>,
 }
 
 /// Requests that a rule could not be asked about.
 ///
-/// They are in no other figure of that rule, and other rules are asked about them as ever.
+/// They are in no other figure of that rule; other rules are asked about them as usual.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
     /// The name of the rule.
     pub rule: String,
-    /// How many requests.
+    /// The number of requests.
     pub count: u64,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 impl Outcome {
-    /// The findings of a run: the names of the logs, their format and the way of whole seconds; counts of lines, requests that came too late
-    /// and names of rules by the places of limits; and all that was decided.
+    /// Takes the names of the logs, their format and the way of whole seconds; counts of lines, of requests that came too late, and names
+    /// of rules by the places of limits; and everything that was decided.
     ///
-    /// Suggestions are looked for here, by the decider. Lines that were left out are sorted by rule and reason, so that their order does not depend on how
-    /// many threads have read.
+    /// The decider searches for suggestions here. Lines that were left out are sorted by rule and reason, so that their order does not
+    /// depend on the number of threads that have read.
     pub(crate) fn new(
         (logs, format, within_second): (Vec<String>, Option<Format>, WithinSecond),
         (counts, late, names): (Counts, u64, &[String]),
@@ -187,8 +187,8 @@ impl Outcome {
 
     /// Whether a rule rejects more than this share of its requests or keys.
     ///
-    /// A rule that was asked nothing rejects nothing. For a gate in a pipeline: its exit status can say that a change of the rules, or a
-    /// new log, would have cost customers their requests.
+    /// A rule that was asked nothing rejects nothing. It makes a gate for a pipeline: the exit status can say that a change of the rules,
+    /// or a new log, would have cost customers their requests.
     pub fn rejects_more_than(&self, share: Share) -> bool {
         self.rules.iter().any(|rule| match share.is_of_keys() {
             true => !share.covers(rule.rejected_keys, rule.keys),

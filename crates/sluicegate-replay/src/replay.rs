@@ -2,12 +2,12 @@
 //!
 //! # A run in five steps
 //! 1. The limits of the file are listed, one row for each policy of each rule; nothing is spent of them.
-//! 2. Logs are opened, and the format is guessed from the first hundred lines unless it was said.
+//! 2. Logs are opened, and the format is guessed from the first hundred lines unless it was set.
 //! 3. Threads take lines apart and find out what each asks of the rows.
 //! 4. The caller's thread gives keys their numbers, puts requests in order, and decides them second by second.
 //! 5. The counts become figures, limits are looked for if that was asked, and all of it becomes an outcome.
 //!
-//! A run awaits nothing and keeps its thread busy until the logs are over: it is for a thread of its own where a service calls it.
+//! A run awaits nothing and keeps its thread busy until the logs are over: a service calls it on a thread of its own.
 
 use std::io::Read;
 
@@ -51,7 +51,7 @@ use crate::share::Share;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// It may run several times; each run has stores and a clock of its own, and begins with nobody in debt.
+/// It may run several times; each run has stores and a clock of its own, and begins with all keys at rest.
 #[must_use = "a replay does nothing until it runs"]
 pub struct Replay {
     limits: Limits,
@@ -60,11 +60,11 @@ pub struct Replay {
     settings: Settings,
 }
 
-/// How many lines are looked at to guess the format.
+/// The number of lines that are looked at to guess the format.
 const GUESSED_FROM: usize = 100;
 
 impl Replay {
-    /// A replay of these rules. Their waiting rooms are left out: a log does not say who waited, so that all requests count as let in.
+    /// A replay of these rules. Their waiting rooms are left out: a log does not say who waited, so all requests count as let in.
     ///
     /// # Errors
     /// When a store in memory cannot keep one of their policies.
@@ -78,9 +78,9 @@ impl Replay {
         Ok(Self { limits, unread, settings: Settings::default() })
     }
 
-    /// How the lines are written. Default: it is guessed from the first hundred.
+    /// Sets the format of the lines. Default: it is guessed from the first hundred.
     ///
-    /// A format that is guessed is the one of combined, common and json that reads the most of those lines. One of nginx has to be said:
+    /// The guess is one of combined, common and json, the one that reads the most of those lines. A format of nginx has to be set:
     ///
     /// ```
     /// use sluicegate_replay::Replay;
@@ -99,17 +99,16 @@ impl Replay {
         self
     }
 
-    /// How requests of one second are taken where the log has whole seconds. Default: spread over it.
+    /// Sets how requests of one second are taken where the log has whole seconds. Default: spread over it.
     ///
-    /// The outcome has the figures of both ways, so that it shows how much hangs on what the log does not say; this chooses the one in
-    /// front, and the one by which limits are suggested and compared.
+    /// The outcome has the figures of both ways, so that it shows how much depends on what the log does not say; this chooses the way that
+    /// is shown first, and by which limits are suggested and compared.
     pub fn within_second(mut self, how: WithinSecond) -> Self {
         self.settings.within_second = how;
         self
     }
 
-    /// Leaves out requests before this time: `2015-05-17`, `2015-05-17 10:05`, `2015-05-17T10:05:03+02:00`; UTC unless it says
-    /// a zone.
+    /// Leaves out requests before this time: `2015-05-17`, `2015-05-17 10:05`, `2015-05-17T10:05:03+02:00`; in UTC unless it has a zone.
     ///
     /// # Errors
     /// When it is not a time, and when it is not before [`until`](Self::until).
@@ -140,7 +139,7 @@ impl Replay {
         }
     }
 
-    /// Takes lines with a time after this one, in microseconds since the Unix epoch, as not understood. Default: none is.
+    /// Takes lines with a time after this one, in microseconds since the Unix epoch, as not understood. Default: there is no such time.
     ///
     /// One line whose year is misread would otherwise stretch the span of the log over decades. The command sets it to a day from now.
     pub fn latest_us(mut self, latest_us: u64) -> Self {
@@ -153,8 +152,8 @@ impl Replay {
     /// # Errors
     /// When there is no such rule.
     ///
-    /// The others are left out altogether: they refuse no request that would then spend nothing here. To see a rule beside the others,
-    /// replay all of them and read its row.
+    /// Other rules are left out altogether: they refuse no request here. To see a rule beside the others, replay all of them and read its
+    /// row.
     pub fn only(mut self, rule: &str) -> Result<Self, ReplayError> {
         let names: Vec<String> = self.limits.limiters().map(|(name, _)| name).collect();
         if !names.iter().any(|name| name == rule) {
@@ -167,23 +166,25 @@ impl Replay {
         Ok(self)
     }
 
-    /// How many of the keys with the most rejections are listed. Default: 10.
+    /// Sets the number of keys with the most rejections that are listed. Default: 10.
     pub fn top(mut self, keys: usize) -> Self {
         self.settings.top = keys;
         self
     }
 
-    /// Lists keys, and lines that are not understood, by number and not as they are.
+    /// Lists keys, and lines that are not understood, by number instead of showing them.
     ///
-    /// For outcomes that are shown to those who may not see addresses and names. Figures are the same; errors show no line either.
+    /// Use it for outcomes that are shown to people who may not see addresses and names. Figures are the same; errors show no line either.
     pub fn hide_keys(mut self) -> Self {
         self.settings.span.hides_lines = true;
         self
     }
 
-    /// How many threads take lines apart, beside one that reads them and one that decides. Default: 1. The figures are the same.
+    /// Sets the number of threads that take lines apart, beside one that reads them and one that decides. Default: 1. The figures are the
+    /// same.
     ///
-    /// To take lines apart is about three quarters of the work, and all that threads share: more than four gain little. 0 is taken as 1.
+    /// Taking lines apart is about three quarters of the work, and the only part that threads share: more than four gain little. 0 is taken
+    /// as 1.
     pub fn threads(mut self, threads: usize) -> Self {
         self.settings.threads = threads;
         self
@@ -191,27 +192,26 @@ impl Replay {
 
     /// Also counts what the same quotas would have rejected under every algorithm.
     ///
-    /// Each row is counted alone, as if no other rule had refused its requests, so that algorithms are compared and not rules. The same
-    /// limit, period and burst are asked of each; an algorithm that knows no burst gets the limit without it, and says so
+    /// Each row is counted alone, as if no other rule had refused its requests, so that algorithms are compared and not rules. Each
+    /// algorithm gets the same limit, period and burst; an algorithm that supports no burst gets the limit without it, and says so
     /// ([`Compared::drops_burst`](crate::Compared::drops_burst)).
     pub fn compare(mut self) -> Self {
         self.settings.compares = true;
         self
     }
 
-    /// Also looks for the least limits above which none rejects more than this share.
+    /// Also searches the least limits above which none rejects more than this share.
     ///
     /// Periods stay, and so do the relations of bursts and of further quotas to the first limit. It keeps up to 256 MiB of what was asked;
-    /// of a larger log the heaviest keys are kept whole and the others are sampled, and
+    /// if a log is larger, the heaviest keys are kept whole and the others are sampled, and
     /// [`Suggestion::uncertainty`](crate::Suggestion::uncertainty) says how far the answer may be off.
     pub fn suggest(mut self, share: Share) -> Self {
         self.settings.suggests = Some(share);
         self
     }
 
-    /// Replays logs as if they were one: each its name and what it holds, plain or gzip. Of several logs the one goes on whose next
-    /// lines are the earliest, so their order does not matter, whether one server has turned its log over or several share the
-    /// traffic.
+    /// Replays logs as if they were one: each with its name and its content, plain or gzip. The log with the earliest next lines goes on,
+    /// so their order does not matter, whether one server has rotated its log or several servers share the traffic.
     ///
     /// # Errors
     /// When a log cannot be read, when its format cannot be guessed, and when it has lines but none that is understood.
@@ -234,9 +234,9 @@ impl Replay {
     /// ```
     ///
     /// # Memory
-    /// For each rule and key that it has asked some 70 to 100 bytes, if its policy has one quota, and for each rule 24 bytes a minute with
-    /// requests; once for each key its bytes and some 40 more; and at least ten seconds of requests, which are put in order. Policies that
-    /// need a store have one, with room for 262,144 keys. Nothing else grows with the lines, but what is kept to
+    /// Each rule takes 70 to 100 bytes for each key that it has asked, if its policy has one quota, and 24 bytes for each minute with
+    /// requests. Each key takes its bytes and about 40 more. At least ten seconds of requests are held to be put in order. Policies that
+    /// need a store have one, with room for 262,144 keys. Nothing else grows with the lines, except what is kept to
     /// [`suggest`](Self::suggest) limits.
     pub fn run<N: Into<String>, R: Read + Send + 'static>(
         &self,
@@ -296,7 +296,7 @@ fn guess(batch: &Batch, hides_lines: bool) -> Result<Format, ReplayError> {
     })
 }
 
-/// Of all lines, none was understood.
+/// The error of a log none of whose lines was understood.
 fn not_understood(names: &[String], format: Option<&Format>, counts: &Counts) -> ReplayError {
     let format = format.map(ToString::to_string).unwrap_or_default();
     let mut problem =
@@ -313,7 +313,7 @@ fn not_understood(names: &[String], format: Option<&Format>, counts: &Counts) ->
 /// A moment as people write it, in microseconds since the Unix epoch.
 ///
 /// # Errors
-/// For any other text; the error says the three ways to write one.
+/// When it is any other text; the error names the three ways to write a moment.
 fn moment(text: &str) -> Result<u64, ReplayError> {
     time::written(text).ok_or_else(|| {
         ReplayError::new(format!(

@@ -4,22 +4,22 @@ use crate::read::Format;
 use crate::read::Span;
 use crate::share::Share;
 
-/// How requests of one second are taken where the log has whole seconds.
+/// The way to take requests of one second where the log has whole seconds.
 ///
-/// A log with whole seconds does not say which of the two was nearer to the truth. Spread is how the requests of many clients come;
-/// together is how a page and its images do. A limit with a burst of a few units sees the difference, one with a burst of many does not.
+/// A log with whole seconds does not say which way is nearer to the truth. Requests of many clients come spread; a page and its images come
+/// together. A limit with a burst of a few units sees the difference, one with a large burst does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WithinSecond {
-    /// They come one after the other, evenly over their second.
+    /// Requests come one after the other, evenly over their second.
     ///
-    /// Of `n` requests of a second, in the order of the log, the one at place `i` comes `i/n` of a second later. Requests with finer
-    /// times keep theirs.
+    /// Of `n` requests of a second, in the order of the log, the one at place `i` comes `i/n` of a second later. Requests with finer times
+    /// keep them.
     #[default]
     Spread,
-    /// They come at once.
+    /// Requests come at once.
     ///
-    /// In the order of the log, at the beginning of their second.
+    /// They come in the order of the log, at the beginning of their second.
     Together,
 }
 
@@ -48,7 +48,7 @@ impl WithinSecond {
 pub(crate) struct Settings {
     pub(crate) format: Option<Format>,
     pub(crate) span: Span,
-    /// The names of the rules that are replayed; none for all.
+    /// The names of the rules that are replayed; an empty list stands for all.
     pub(crate) only: Vec<String>,
     pub(crate) threads: usize,
     pub(crate) within_second: WithinSecond,

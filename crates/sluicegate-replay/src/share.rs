@@ -14,10 +14,10 @@ use std::str::FromStr;
 /// # Ok::<(), String>(())
 /// ```
 ///
-/// It is kept in billionths, and compared with counts by whole numbers: 0.1 % of a thousand requests are one, and never none.
+/// It is kept in billionths, and compared with counts by whole numbers: 0.1 % of a thousand requests is one, and never none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// In parts of a billion.
+    /// The share in parts of a billion.
     billionths: u64,
     of_keys: bool,
 }
@@ -25,7 +25,7 @@ pub struct Share {
 const WHOLE: u64 = 1_000_000_000;
 
 impl Share {
-    /// Whether it is one of keys, not of requests.
+    /// Whether it is a share of keys, not of requests.
     pub fn is_of_keys(self) -> bool {
         self.of_keys
     }
@@ -42,7 +42,7 @@ impl FromStr for Share {
     type Err = String;
 
     /// # Errors
-    /// For any other text, and for more than the whole.
+    /// When it is any other text, or more than the whole.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is not a share: write 0.1%, 0.001, or 1%/keys");
         let (number, of_keys) = text.strip_suffix("/keys").map_or((text, false), |number| (number, true));

@@ -10,12 +10,12 @@ use crate::share::Share;
 /// Every limit from this one on would have rejected at most the share of the requests that were asked. That is a fact about the log,
 /// and no forecast: clients that are refused come again, and traffic grows. It is a place to begin in shadow mode.
 ///
-/// Where costs differ, a lower limit may reject no more than the share as well: it refuses a large request, and so has room for several
-/// small ones. It is not suggested, because a limit between the two rejects more.
+/// Where costs differ, a lower limit may also reject no more than the share: it refuses a large request, and so has room for several small
+/// ones. It is not suggested, because a limit between the two rejects more.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Suggestion {
-    /// The policy with that limit; periods, and the relation of bursts and of several quotas to it, are as they were.
+    /// The policy with that limit; periods stay, and so does the relation of bursts and of several quotas to the limit.
     pub policy: Policy,
     /// The limit of its first quota.
     pub limit: u64,
@@ -25,13 +25,13 @@ pub struct Suggestion {
     pub rejected: u64,
     /// Keys of which it rejects at least one request.
     pub rejected_keys: u64,
-    /// How far the true number of rejected requests may be from that, in nineteen cases of twenty; 0 if it is exact.
+    /// The distance from `rejected` to the true number in nineteen cases of twenty, at most; 0 if it is exact.
     ///
     /// It is 1.96 standard deviations of the estimate, and at least three times what each key of a sample stands for.
     pub uncertainty: u64,
-    /// The next limit that was looked at was this much lower: 1 up to a limit of 512, and less than a hundredth above that.
+    /// The distance to the next lower limit that was tried: 1 up to a limit of 512, and less than a hundredth above that.
     ///
-    /// Between two limits that were looked at, all were looked at where the share was crossed.
+    /// Between the two limits where the share was crossed, every limit was tried.
     pub step: u64,
     /// Requests that it rejects beside the other suggestions, if they were replayed together.
     ///

@@ -1,9 +1,8 @@
-//! The same quotas under another algorithm, each row alone: [`Alone`].
+//! Judges the same quotas under another algorithm, each row alone: [`Alone`].
 //!
-//! A comparison answers what another algorithm would have done with the same quotas. It does so for each rule by itself: were all rules
-//! changed at once, a rule would be asked fewer requests because another one has refused more, and the figures would say nothing of the
-//! algorithm. Each algorithm has a store of its own with a policy for each row, under a name of its own, so that rows that share a
-//! policy are told apart.
+//! A comparison answers what another algorithm would have done with the same quotas, for each rule by itself: if all rules changed at once,
+//! a rule would be asked fewer requests because another one has refused more, and the figures would say nothing about the algorithm. Each
+//! algorithm has a store of its own with a policy for each row, under a name of its own, so that rows that share a policy stay apart.
 //!
 //! Each algorithm takes at least as much memory and time as the replay itself.
 
@@ -21,8 +20,8 @@ use crate::judge::trial;
 
 /// Algorithms that are compared.
 ///
-/// Those with a definition of their own: the leaky bucket that polices is GCRA, one that shapes lets wait and rejects by its queue, and
-/// aligned windows differ from these by where they begin.
+/// Only algorithms with a definition of their own: the policing leaky bucket is GCRA, a shaping one delays requests and rejects by its
+/// queue, and aligned windows differ from these only by where they begin.
 pub(super) const COMPARED: [Algorithm; 6] = [
     Algorithm::Gcra,
     Algorithm::FixedWindow(Anchor::Epoch),
@@ -39,18 +38,18 @@ pub(super) struct Alone {
     rows: Vec<AloneRow>,
 }
 
-/// One row, under the algorithm that is compared.
+/// One row, under the compared algorithm.
 struct AloneRow {
-    /// The place in the court, or why there is none.
+    /// The place in the court, or the reason why there is none.
     place: Result<usize, String>,
-    /// Whether its quotas were taken without their burst, because the algorithm knows none.
+    /// Whether its quotas were taken without their burst, because the algorithm supports none.
     drops_burst: bool,
-    /// How many of its requests were rejected so far.
+    /// The number of its requests that were rejected so far.
     rejected: u64,
 }
 
 impl Alone {
-    /// All rows under this algorithm. A row whose quotas it cannot keep has the reason in place of a count.
+    /// All rows under this algorithm. A row whose quotas the algorithm cannot keep has the reason in place of a count.
     ///
     /// # Errors
     /// When the store cannot keep what the builder has accepted.
@@ -74,7 +73,7 @@ impl Alone {
 
     /// Decides the asks of a request.
     ///
-    /// Gives back what a response gives back, as in the replay: `given_back` says so of a row.
+    /// Gives back what a response gives back, as in the replay: `given_back` says for a row whether it does.
     pub(super) fn decide(&mut self, at_us: u64, asks: &[Ask], given_back: impl Fn(usize) -> bool) {
         self.court.set(at_us);
         for ask in asks {
@@ -99,7 +98,7 @@ impl Alone {
     }
 }
 
-/// The quotas of a key under another algorithm, as those of its row.
+/// The quotas of a key under another algorithm, changed as those of its row are.
 fn under_it(algorithm: Algorithm, own: &Quotas, drops_burst: bool) -> Arc<Quotas> {
     let under = |(_, quota): (Option<&str>, Quota)| {
         let quota = if drops_burst { Quota::new(quota.limit(), quota.period()) } else { quota };
@@ -108,8 +107,8 @@ fn under_it(algorithm: Algorithm, own: &Quotas, drops_burst: bool) -> Arc<Quotas
     Arc::new(own.each().map(under).collect::<Vec<_>>().into())
 }
 
-/// The policy under another algorithm, without bursts if that knows none. Where keys start with less than a burst, an algorithm that
-/// starts full says so, and is not compared.
+/// The policy under another algorithm, without bursts if that algorithm supports none. An algorithm that starts full is not compared where
+/// keys start with less than a burst, and says so.
 fn under(algorithm: Algorithm, number: usize, policy: &Policy) -> (Result<Policy, String>, bool) {
     let name = format!("row-{number}");
     let quotas: Vec<Quota> =

@@ -1,13 +1,12 @@
-//! Decides again by the numbers of keys: [`Books`].
+//! Decides by numbers of keys instead of keys: [`Books`].
 //!
 //! # Where they are used
-//! For logs of servers that is nearly always: policies that refuse at once, without suspensions, without rejected requests that count,
-//! without logs of moments, and without a bound on their keys, whose keys start with a whole burst,
-//! under rules that give nothing back. One policy that is another kind, or one that two rules share, and a
-//! [`Court`](crate::judge::court::Court) decides all, because requests are decided as wholes.
+//! Logs of servers nearly always allow it: the policies refuse at once, have no suspensions, do not count rejected requests, keep no logs
+//! of moments and have no bound on their keys, keys start with a whole burst, and the rules give nothing back. If one policy is of another
+//! kind, or is shared by two rules, a [`Court`](crate::judge::court::Court) decides everything, because requests are decided as wholes.
 //!
 //! # Memory
-//! 32 bytes for each quota of a key, in a list by the number of the key in its row: no key is looked for, none is forgotten, and two
+//! 32 bytes for each quota of a key, in a list by the number of the key in its row: no key has to be searched, none is forgotten, and two
 //! quotas of one key are neighbours.
 
 use sluicegate_core::algorithm::{NEVER, Rule, State};
@@ -17,28 +16,27 @@ use crate::judge::court::Verdict;
 use crate::judge::order::Asks;
 use crate::settings::WithinSecond;
 
-/// A state for each key and quota of each row, once for each way to take whole seconds.
+/// A state for each key and quota of each row, once for each way to treat whole seconds.
 ///
-/// A store finds each key by its hash. Keys of a replay have numbers, so there is nothing to look for, and both ways of a key are in one
-/// place: to decide a log in both costs hardly more than in one. The rules decide, as in every store.
+/// A store finds each key by its hash. Keys of a replay have numbers, so there is nothing to search, and both ways of a key are in one
+/// place: deciding a log in both costs hardly more than in one. The rules decide, as in every store.
 #[derive(Debug)]
 pub(super) struct Books(Vec<Book>);
 
-/// The states of a row: those of a key stand together, one for each way and quota.
+/// The states of a row. The states of a key are together, one for each way and quota.
 #[derive(Debug)]
 struct Book {
-    /// One for each quota of its policy.
+    /// One rule for each quota of the policy.
     rules: Vec<Rule>,
-    /// By key, then by way, then by quota; as long as the highest number of a key that was decided.
+    /// Ordered by key, then by way, then by quota; as long as the highest number of a key that was decided.
     states: Vec<State>,
 }
 
-/// How many ways there are.
-/// Spread and together. Each has its own states: what one admits, the other may have refused.
+/// The number of ways to treat whole seconds: spread and together. Each has its own states, because one may refuse what the other admits.
 const WAYS: usize = 2;
 
 impl Books {
-    /// Books for these policies, one per row; nothing where anything but these states decides.
+    /// Books for these policies, one per row; `None` if anything but these states decides.
     pub(super) fn of<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Option<Self> {
         let mut names = Vec::new();
         let book = |policy: &'a Policy| {
@@ -53,8 +51,8 @@ impl Books {
 
     /// Decides a request: the policies that are enforced together, then each that is only tried out.
     ///
-    /// `now_us` is in microseconds since the Unix epoch and never goes back for one way. An enforced policy is looked at first and spent only
-    /// if all of it has room, so that a refused request spends nothing. `verdicts` has as many places as `asks`.
+    /// `now_us` is in microseconds since the Unix epoch and never goes back within one way. Enforced policies are looked at first and spent
+    /// only if all of them have room, so that a refused request spends nothing. `verdicts` has as many places as `asks`.
     pub(super) fn decide(
         &mut self,
         within: WithinSecond,
@@ -81,11 +79,11 @@ impl Books {
         }
     }
 
-    /// A number out of the state of each key that is asked for.
+    /// A number out of the state of each key that is asked for, to bring the states into the cache.
     pub(super) fn glance(&self, asks: &[Asks]) -> u64 {
         asks.iter().fold(0, |sum, ask| {
             let Book { rules, states } = &self.0[ask.row as usize];
-            // The first and the last: of a single quota those are all, and may be in two lines of memory.
+            // The first and the last: a single quota has no others, and they may be in two lines of memory.
             let (begin, length) = (ask.key as usize * WAYS * rules.len(), WAYS * rules.len());
             let of = |place| states.get(place).map_or(0, |state: &State| state.until_us);
             sum ^ of(begin) ^ of(begin + length - 1)
@@ -105,8 +103,8 @@ impl Books {
     }
 }
 
-/// Whether the states of its quotas are all that decides on a request: no logs, no turns, no refusals that are remembered, no newcomers, and no
-/// room for some keys only.
+/// Whether the states of its quotas alone decide on a request: no logs, no turns, no remembered refusals, no newcomers, and no bound on its
+/// keys.
 fn is_plain(policy: &Policy) -> bool {
     let is_state = |rule: &Rule| rule.log().is_none() && !rule.is_queue() && !rule.begins();
     policy.on_exceeded() == OnExceeded::Deny
@@ -128,8 +126,8 @@ impl Book {
         (&self.rules, &mut self.states[begin..begin + quotas])
     }
 
-    /// Whether the quotas have room for the cost, and how long until they have. Of several the one that waits the longest says when; one
-    /// that can never have room says that no wait helps. No state changes.
+    /// Whether the quotas have room for the cost, and the wait until they have. The quota with the longest wait decides; if one can never
+    /// have room, no wait helps. No state changes.
     #[inline]
     fn verdict(&mut self, way: usize, ask: &Asks, now_us: u64) -> Verdict {
         let (rules, states) = self.states(way, ask.key);
@@ -142,7 +140,7 @@ impl Book {
         }
     }
 
-    /// Spends under all quotas. For what has had room at this moment.
+    /// Spends under all quotas, which must have had room at this moment.
     #[inline]
     fn spend(&mut self, way: usize, ask: &Asks, now_us: u64) {
         let (rules, states) = self.states(way, ask.key);
@@ -221,7 +219,7 @@ mod tests {
                     .collect();
                 let (mut ours, mut theirs) =
                     (vec![Verdict::NotAsked; asks.len()], vec![Verdict::NotAsked; asks.len()]);
-                // Requests of one way know nothing of those of the other.
+                // Requests of one way do not affect those of the other.
                 let (within, court) = match random.below(2) {
                     0 => (WithinSecond::Spread, &courts[0]),
                     _ => (WithinSecond::Together, &courts[1]),

@@ -1,13 +1,13 @@
-//! Decides again, as a service has decided: limiters on a store of their own, on the clock of the log.
+//! Decides as a service did: with limiters on a store of their own, on the clock of the log.
 //!
 //! # The clock
-//! It is set to the time of each request, and never runs by itself. So a replay of a year takes as long as its lines, and two replays
-//! come to the same figures.
+//! The clock is set to the time of each request, and never runs by itself. So a replay of a year takes only as long as reading its lines,
+//! and two replays give the same figures.
 //!
 //! # Room
-//! A service has as many keys as it was given memory for; a log of it may have more, and a replay that forgets keys would count too
-//! few rejections. Each policy has room for [`KEYS`] keys that are in debt at once, unless it says a number itself. Keys that are
-//! forgotten although they are in debt are [counted](Court::forgotten), and the outcome says so.
+//! A service has as many keys as it was given memory for; a log of it may have more, and a replay that forgets keys would count too few
+//! rejections. Each policy has room for [`KEYS`] keys that are in debt at once, unless it sets a number itself. Keys that are forgotten
+//! while they are in debt are [counted](Court::forgotten), and the outcome says so.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
@@ -27,32 +27,32 @@ use smallvec::SmallVec;
 pub(super) struct Ask {
     /// Its place among all rows.
     pub(super) row: usize,
-    /// As the limit calls it; the store hashes it with the policy.
+    /// The key as the limit calls it; the store hashes it with the policy.
     pub(super) key: Key,
-    /// In units of its policy; never 0.
+    /// The cost in units of its policy; never 0.
     pub(super) cost: u64,
-    /// Whether it refuses, or is only tried out.
+    /// Whether its policy is enforced, or only tried out.
     pub(super) is_enforced: bool,
-    /// Those of the key, in the place of its row's.
+    /// The quotas of the key, which replace those of its row.
     pub(super) quotas: Option<Arc<Quotas>>,
 }
 
-/// Its result.
+/// The result of an ask.
 ///
-/// It tells the rows of a request apart, where a service answers only for the whole: so the outcome can say which rule refused.
+/// It keeps the rows of a request apart, where a service answers only for the whole, so that the outcome can say which rule refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The row had room, whether the request passed or another row refused it.
     Room,
-    /// The row had no room; the wait in microseconds after which it would have had, if one helps.
+    /// The row had no room; the wait in microseconds after which it would have had room, if a wait helps.
     Rejected(Option<u64>),
-    /// It was not asked: it is only tried out, and the request was refused before.
+    /// The row was not asked: it is only tried out, and the request was refused before.
     NotAsked,
 }
 
 /// A limiter per row, and their clock.
 ///
-/// Two of them, one for each way to take whole seconds, never see each other's buckets.
+/// Two courts, one for each way to treat whole seconds, never see each other's buckets.
 pub(super) struct Court {
     clock: ManualClock,
     store: MemoryStore,
@@ -64,13 +64,13 @@ struct Row {
     policy: Policy,
     /// The first row of the same policy, whose limiter this one shares.
     shares: usize,
-    /// Whether what was spent may be given back exactly: that costs memory for each key, so it is asked for only where a rule gives back.
+    /// Whether spent units may be given back exactly. That costs memory for each key, so it is set only where a rule gives back.
     keeps_accounts: Cell<bool>,
-    /// Opened with the first request of the row: a file of a thousand policies, most of which the log never meets, needs no tables.
+    /// Opened by the first request of the row: a file of a thousand policies, most of which the log never meets, needs no tables.
     limiter: OnceCell<RateLimiter>,
 }
 
-/// How many keys each policy has room for, unless it says a number. They are in memory only once they are used.
+/// The number of keys that each policy has room for, unless it sets one. They take memory only once they are used.
 const KEYS: usize = 1 << 18;
 
 impl Court {
@@ -79,7 +79,7 @@ impl Court {
         Self::with_room(policies, KEYS)
     }
 
-    /// The same, with room for as many keys as will be in debt at once.
+    /// Limiters with room for this many keys in debt at once.
     ///
     /// # Errors
     /// When the memory store cannot keep one of the policies: it is tried out in a small store, without a table of its size.
@@ -115,7 +115,7 @@ impl Court {
 
     /// The limiter of a row, opened by its first request.
     ///
-    /// Whether a store can keep the policy was tried when the court was made, so that nothing panics here.
+    /// Making the court has shown that a store can keep the policy, so nothing panics here.
     fn limiter(&self, row: usize) -> &RateLimiter {
         let Row { policy, shares, keeps_accounts, limiter } = &self.limiters[row];
         limiter.get_or_init(|| {
@@ -133,14 +133,14 @@ impl Court {
         })
     }
 
-    /// The limiter of an ask: under the quotas of its key, if it has its own. None if the store cannot keep them, for which a service
-    /// answers 500.
+    /// The limiter of an ask, under the quotas of its key if it has its own. `None` if the store cannot keep them, which a service answers
+    /// with 500.
     fn limiter_for(&self, ask: &Ask) -> Option<RateLimiter> {
         let limiter = self.limiter(ask.row);
         ask.quotas.as_deref().map_or_else(|| Some(limiter.clone()), |own| limiter.with_quotas(own).ok())
     }
 
-    /// Keys that the stores had no room for, and so forgot before they were at rest.
+    /// The number of keys that the stores had no room for, and forgot before they were at rest.
     pub(super) fn forgotten(&self) -> u64 {
         self.store.stats().evictions
     }
@@ -150,7 +150,7 @@ impl Court {
         self.clock.set(Duration::from_micros(now_us));
     }
 
-    /// Decides one ask on its own, at the moment that was set, and gives back at once if its response does; the wait if it is
+    /// Decides one ask on its own, at the moment that was set, and gives back at once if its response does. Returns the wait if it is
     /// refused.
     pub(super) fn check(&self, ask: &Ask, gives_back: bool) -> Verdict {
         let Some(limiter) = self.limiter_for(ask) else { return Verdict::Rejected(None) };
@@ -172,8 +172,8 @@ impl Court {
         _ = self.limiter(row).reset(key).now();
     }
 
-    /// Whether these requests, each of which is one of these asks, may be decided in batches: none of them gives back what the
-    /// next one could have.
+    /// Whether these requests, each of which is one of these asks, may be decided in batches: none of them may give back units that the
+    /// next one could use.
     pub(super) fn may_batch(&self, asks: &[Ask]) -> bool {
         asks.iter().all(|ask| !self.limiters[ask.row].keeps_accounts.get())
     }
@@ -181,7 +181,7 @@ impl Court {
     /// Decides requests that come at once, each of which is one of these asks, in batches: in their order for each policy, whose
     /// buckets no other policy sees.
     pub(super) fn decide_at_once(&self, now_us: u64, asks: &[Ask], verdicts: &mut [Verdict]) {
-        /// One of up to that many allocates nothing.
+        /// Up to this number, a batch allocates nothing.
         const BATCH: usize = 32;
         self.set(now_us);
         let shares = |place: &usize| self.limiters[asks[*place].row].shares;
@@ -207,10 +207,10 @@ impl Court {
         }
     }
 
-    /// Decides a request as a service does: the policies that are enforced together, then each that is only tried out. What
-    /// the response gives back is given back at once.
+    /// Decides a request as a service does: the enforced policies together, then each that is only tried out. Units that the response gives
+    /// back are given back at once.
     ///
-    /// `given_back` says of a row whether its limit gives back by the response of this request. `verdicts` has a place for each ask.
+    /// `given_back` says for a row whether its limit gives back by the response of this request. `verdicts` has a place for each ask.
     pub(super) fn decide(
         &self,
         now_us: u64,
@@ -255,7 +255,7 @@ impl Court {
     }
 }
 
-/// Gives back all that an ask, in this place of a decision, has spent.
+/// Gives back everything that an ask, at this place of a decision, has spent.
 fn give_back(decision: &mut Decision, place: usize, limiter: &RateLimiter, ask: &Ask) {
     let receipt: Option<Receipt> = decision.take_receipt(place);
     if let Some(mut receipt) = receipt {
@@ -263,18 +263,18 @@ fn give_back(decision: &mut Decision, place: usize, limiter: &RateLimiter, ask: 
     }
 }
 
-/// How many entries a log of this policy has at most, if it keeps one.
+/// The most entries that a log of this policy has, if it keeps one.
 ///
-/// Of several it is the longest one.
+/// The longest log counts, if there are several.
 fn entries(policy: &Policy) -> Option<usize> {
     let logs = policy.quotas().iter().filter_map(|quota| quota.rule().log());
     logs.map(|log| usize::try_from(log.most_entries()).unwrap_or(usize::MAX)).max()
 }
 
-/// Whether the policy in this place of a decision had no room.
+/// Whether the policy at this place of a decision had no room.
 ///
-/// A decision of several policies says of each quota to which of them it belongs. The wait is that of the quota that waits the longest;
-/// none where a quota can never have room for the cost.
+/// A decision of several policies says for each quota which of them it belongs to. The wait is that of the quota that waits the longest;
+/// `None` if a quota can never have room for the cost.
 fn rejected(decision: &Decision, policy: usize) -> Verdict {
     let own = decision.quotas().iter().filter(|status| status.policy_index() == policy && !status.passed());
     let mut wait: Option<u64> = None;
@@ -291,12 +291,12 @@ fn rejected(decision: &Decision, policy: usize) -> Verdict {
     }
 }
 
-/// The head of a response with this status, for limits that give back by it.
+/// The head of a response with this status, for limits that give back by responses.
 ///
-/// A rule with `refund_if` looks at the status alone; the log has nothing else of a response. Of 429 nothing is given back: the answer
-/// of the handler is not known, because it was never asked.
+/// A rule with `refund_if` looks at the status alone; the log has nothing else of a response. A 429 gives nothing back, because the handler
+/// was never asked.
 pub(super) fn response(status: u16) -> Option<response::Parts> {
-    // A refusal is what the limits did then; what the service would have said is not known.
+    // A refusal is what the limits did then; it is not known what the service would have answered.
     let is_known = status != 429;
     let response = http::Response::builder().status(status).body(()).ok().filter(|_| is_known)?;
     Some(response.into_parts().0)

@@ -1,13 +1,13 @@
 //! The log's requests in their order, decided again and counted: [`Decider`].
 //!
 //! # A second at a time
-//! Requests come in whole seconds, because a log with whole seconds says no order within one, and to spread them takes their number.
-//! Of each second all requests are decided in both ways; the way that was asked for is counted in full, of the other only how many it
-//! rejects. Then comes what is optional: other algorithms, and the record that limits are looked for in.
+//! Requests come in whole seconds, because a log with whole seconds says no order within one, and spreading them takes their number. All
+//! requests of a second are decided in both ways; the chosen way is counted in full, the other one only by its rejections. Optional parts
+//! follow: other algorithms, and the record in which limits are searched.
 //!
-//! # Memory is what it waits for
-//! With a hundred rules, what is kept of keys is larger than the caches of a processor, and each request touches four places of it.
-//! They are looked at for many requests before the first of them is decided: loads that do not depend on each other wait together.
+//! # Waiting for memory
+//! With a hundred rules, the data of keys is larger than the caches of a processor, and each request touches four places of it. These
+//! places are read for many requests before the first of them is decided: loads that do not depend on each other wait together.
 
 use std::hint::black_box;
 
@@ -26,12 +26,12 @@ use crate::judge::suggest::{Event, Record, suggest_all};
 use crate::read::{Brought, Named, OWN_OF_ROW, Rows, Taken};
 use crate::settings::{Settings, WithinSecond};
 
-/// Memory for what `--suggest` keeps.
+/// The bytes of memory for what `--suggest` keeps.
 const RECORD_BYTES: usize = 256 << 20;
 
-/// Decides requests in the order of time and counts them; one for each run.
+/// Decides requests in the order of time and counts them. Each run has its own.
 pub(crate) struct Decider {
-    /// The limits of the file, to know what gives back. Nothing is spent of them.
+    /// The limits of the file, which say what is given back. Nothing is spent of them.
     limits: Limits,
     /// The place of the limit of each row.
     limit_of: Vec<usize>,
@@ -39,21 +39,21 @@ pub(crate) struct Decider {
     keys: Keys,
     /// The quotas that requests bring for their keys.
     brought: Brought,
-    /// Decides all that is counted; the optional parts have judges of their own.
+    /// Decides everything that is counted; the optional parts have judges of their own.
     judge: Judge,
-    /// Whether anybody decides by the keys themselves, and not by their numbers.
+    /// Whether any part decides by the keys themselves, and not by their numbers.
     needs_keys: bool,
-    /// One for each algorithm that is compared; empty unless that was asked for.
+    /// One for each compared algorithm; empty unless a comparison was asked for.
     alone: Vec<Alone>,
-    /// If limits are to be suggested.
+    /// The record, if limits are to be suggested.
     record: Option<Record>,
-    /// The way that was asked for.
+    /// The chosen way to treat whole seconds.
     within_second: WithinSecond,
     /// Whether a line had a whole second so far: from then on both ways are decided, and until then they are one.
     has_whole: bool,
-    /// The place in which each second is put, so that nothing is allocated for one.
+    /// Reused for each second, so that nothing is allocated for it.
     second: Second,
-    /// Of each ask of the second, in the way that was asked for and in the other.
+    /// The verdict of each ask of the second in the chosen way; `others` has those of the other way.
     verdicts: Vec<Verdict>,
     others: Vec<Verdict>,
     /// The first and the last moment of a request, in microseconds.
@@ -61,10 +61,10 @@ pub(crate) struct Decider {
 }
 
 impl Decider {
-    /// A decider of these rows, in which nobody has asked yet.
+    /// A decider of these rows, in which no request has been asked yet.
     ///
-    /// Books decide if all policies allow it, no rule gives back and no key may have quotas of its own; one that does not puts all of them before courts, since a request is
-    /// decided as a whole.
+    /// Books decide if all policies allow it, no rule gives back and no key may have quotas of its own. One exception puts everything
+    /// before courts, because a request is decided as a whole.
     ///
     /// # Errors
     /// When a store in memory cannot keep one of the policies.
@@ -110,20 +110,20 @@ impl Decider {
         })
     }
 
-    /// The asks of a batch with the numbers of their keys, to be held.
+    /// Fills `numbered` with the asks of a batch and the numbers of their keys.
     pub(crate) fn numbered(&mut self, taken: &Taken, numbered: &mut Vec<Asks>) {
         self.keys.numbered(taken, numbered);
     }
 
     /// Decides and counts all requests of one second.
     ///
-    /// Seconds come in their order. Where the log has no whole second so far the other way is not decided: both come to the same then.
+    /// Seconds come in their order. As long as the log has no whole second the other way is not decided: both give the same result.
     pub(crate) fn second(&mut self, held: &[Held]) {
         let Self { limits, limit_of, judge, rows, second, verdicts, others, within_second, .. } = self;
         let within = *within_second;
         let given_back = |row: usize, status| gives_back(limits, limit_of[row], status);
         second.fill(held, self.needs_keys.then_some((&self.keys, &self.brought)));
-        // Each key is somewhere else in memory. Looked at before any of them is decided, they are waited for together.
+        // Each key is somewhere else in memory. Reading all of them before any is decided lets the loads wait together.
         if let Judge::Books(books) = judge {
             black_box(books.glance(second.all()));
         }
@@ -151,7 +151,7 @@ impl Decider {
                     continue;
                 }
                 row.count((ask.key, ask.quotas), at_us, verdicts[place]);
-                // A limit is looked for that those have who bring none.
+                // Limits are searched for keys that bring no quotas of their own.
                 if ask.quotas != OWN_OF_ROW {
                     continue;
                 }
@@ -164,12 +164,12 @@ impl Decider {
         }
     }
 
-    /// Keys that had to be forgotten before they were at rest.
+    /// The number of keys that had to be forgotten before they were at rest.
     pub(crate) fn forgotten(&self) -> u64 {
         self.judge.forgotten(self.within_second)
     }
 
-    /// All that was counted.
+    /// Everything that was counted.
     ///
     /// One entry for each row, in the order of the file, with what was compared and suggested if that was asked for. The search for limits
     /// happens here, and may take longer than the replay did.

@@ -1,9 +1,9 @@
 //! Counts of asked and rejected requests: [`Tally`] while it goes on, [`RuleFigures`] when it is over.
 //!
 //! # Per key and minute
-//! How often a key came in a minute is known when the minute is over, which is when the key comes again or the log ends. So each key
-//! has the count of its last minute only, and [`crowds`](Tally) counts how often each count has occurred: the quantiles of all minutes of
-//! all keys take a list as long as the largest crowd, and are exact up to a million.
+//! The number of requests of a key in a minute is known when the minute is over, which is when the key comes again or the log ends. So each
+//! key has only the count of its last minute, and [`crowds`](Tally) counts how often each count has occurred: the quantiles over all
+//! minutes of all keys take a list as long as the largest crowd, and are exact up to a million.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,13 +15,13 @@ use crate::judge::court::Verdict;
 use crate::read::{Brought, OWN_OF_ROW};
 use crate::suggestion::Suggestion;
 
-/// A minute of the log begins where one of Unix time does.
+/// Minutes of the log begin where those of Unix time do.
 pub(crate) const MINUTE_US: u64 = 60_000_000;
 
 /// The figures of one policy for one rule.
 ///
-/// [`asked`](Self::asked) counts requests and not units: with a cost of five, one that is refused is one. A policy in shadow mode counts
-/// as if it refused, and keeps no other rule from being asked.
+/// [`asked`](Self::asked) counts requests and not units: a refused request counts once, even if it costs five. A policy in shadow mode
+/// counts as if it refused, and keeps no other rule from being asked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuleFigures {
@@ -33,22 +33,22 @@ pub struct RuleFigures {
     pub asked: u64,
     /// Requests that it had no room for.
     pub rejected: u64,
-    /// Of those that were asked, the ones whose key had quotas of its own.
+    /// Asked requests whose key had quotas of its own.
     pub own_quotas: u64,
-    /// The same as `rejected` with whole seconds taken the other way, together or spread; `None` where the log has finer times.
+    /// The value of `rejected` with whole seconds taken the other way, together or spread; `None` where the log has finer times.
     ///
-    /// Far from [`rejected`](Self::rejected), it says that the burst is about as large as what comes within a second: log finer times, or
-    /// trust neither.
+    /// If it is far from [`rejected`](Self::rejected), the burst is about as large as what comes within a second: log finer times, or trust
+    /// neither.
     pub rejected_otherwise: Option<u64>,
     /// Keys that were seen.
     ///
-    /// As the rule calls them: addresses of IPv6 by their network, if the rule counts those.
+    /// Keys are counted as the rule calls them: addresses of IPv6 by their network, if the rule counts networks.
     pub keys: u64,
-    /// Keys of which at least one request was rejected.
+    /// Keys with at least one rejected request.
     pub rejected_keys: u64,
     /// The minute in which most requests were rejected.
     ///
-    /// Of several the first; `None` if nothing was rejected.
+    /// The first of several equal ones; `None` if nothing was rejected.
     pub worst: Option<Worst>,
     /// The shortest wait after a rejection that a client would have been told.
     ///
@@ -56,28 +56,28 @@ pub struct RuleFigures {
     pub shortest_wait: Option<Duration>,
     /// The longest wait after a rejection that a client would have been told.
     pub longest_wait: Option<Duration>,
-    /// The keys of which most requests were rejected.
+    /// The keys with the most rejected requests.
     ///
-    /// As many as [`top`](crate::Replay::top) says; of equal ones the key that came first.
+    /// The number of keys is set by [`top`](crate::Replay::top); among equal keys, the one that came first is listed first.
     pub top: Vec<Offender>,
     /// Requests per key and minute, over the minutes in which a key came.
     ///
-    /// Minutes in which a key did not come are not in it: it says how busy a key is when it is there, which is what a limit per minute is
-    /// compared with.
+    /// Minutes in which a key did not come are left out: the figures say how busy a key is when it is there, which is what a limit per
+    /// minute is compared with.
     pub per_minute: Distribution,
-    /// The minutes in which it was asked, in order.
+    /// The minutes in which the rule was asked, in order.
     ///
     /// Minutes without a request are left out.
     pub minutes: Vec<Minute>,
-    /// The requests that each algorithm alone would have rejected, if that was asked for.
+    /// The requests that each algorithm alone would have rejected, if a comparison was asked for.
     ///
-    /// By [`compare`](crate::Replay::compare).
+    /// Set by [`compare`](crate::Replay::compare).
     pub compared: Vec<Compared>,
-    /// The limit to set, if that was asked for.
+    /// The limit to set, if a suggestion was asked for.
     ///
-    /// By [`suggest`](crate::Replay::suggest).
+    /// Set by [`suggest`](crate::Replay::suggest).
     pub suggestion: Option<Suggestion>,
-    /// Why there is none, although that was asked for.
+    /// The reason why there is no suggestion, although one was asked for.
     pub no_suggestion: Option<&'static str>,
 }
 
@@ -85,13 +85,13 @@ pub struct RuleFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Worst {
-    /// When it began, in microseconds since the Unix epoch.
+    /// The beginning of the minute, in microseconds since the Unix epoch.
     pub at_us: u64,
     /// Requests that were rejected in it.
     pub per_minute: u64,
 }
 
-/// A key of which requests were rejected.
+/// A key with rejected requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Offender {
@@ -99,26 +99,26 @@ pub struct Offender {
     pub key: String,
     /// Its requests.
     pub asked: u64,
-    /// Those that were rejected.
+    /// Its rejected requests.
     pub rejected: u64,
-    /// The quotas that its last request had brought, in the place of the policy's.
+    /// The quotas that its last request brought, which replaced those of the policy.
     pub quotas: Option<String>,
 }
 
-/// How many requests come at once.
+/// The distribution of requests that come at once.
 ///
-/// Ranks are rounded up, so that each number is one that has occurred. All are 0 if nothing came. More than 1,048,576 requests of a key
-/// in a minute are counted as that many.
+/// Ranks are rounded up, so that each number is one that has occurred. All are 0 if nothing came. More than 1,048,576 requests of a key in
+/// a minute are counted as 1,048,576.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Distribution {
-    /// Half of all are at most that.
+    /// Half of all counts are at most this.
     pub p50: u64,
-    /// Nine of ten are at most that.
+    /// Nine of ten counts are at most this.
     pub p90: u64,
-    /// Ninety-nine of a hundred are at most that.
+    /// Ninety-nine of a hundred counts are at most this.
     pub p99: u64,
-    /// The most.
+    /// The highest count.
     pub max: u64,
 }
 
@@ -126,11 +126,11 @@ pub struct Distribution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Minute {
-    /// When it began, in microseconds since the Unix epoch.
+    /// The beginning of the minute, in microseconds since the Unix epoch.
     pub at_us: u64,
     /// Requests that were asked.
     pub asked: u64,
-    /// Those that were rejected.
+    /// Requests that were rejected.
     pub rejected: u64,
 }
 
@@ -140,11 +140,11 @@ pub struct Minute {
 pub struct Compared {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// Its rejections, or why it cannot keep these quotas.
+    /// The number of rejections, or the reason why the algorithm cannot keep these quotas.
     ///
-    /// An error is that of the policy under that algorithm, such as a limit that no sliding log has room for.
+    /// The error is that of building the policy under the algorithm, such as a limit that is too large for a sliding log.
     pub rejected: Result<u64, String>,
-    /// Whether the quotas have lost a burst that it does not know.
+    /// Whether the quotas have lost their burst because the algorithm supports none.
     pub drops_burst: bool,
 }
 
@@ -163,32 +163,32 @@ pub(super) struct Tally {
     own_quotas: u64,
     /// The last quotas of each key that had its own, by their number.
     brought: HashMap<u32, u32>,
-    /// By the number of the key.
+    /// The figures of each key, by its number.
     per_key: Vec<PerKey>,
-    /// How often a key came this often in a minute.
+    /// The number of key-minutes with each count of requests.
     crowds: Vec<u64>,
     minutes: Vec<Minute>,
     shortest_us: Option<u64>,
     longest_us: Option<u64>,
 }
 
-/// The figures of a key: four numbers, so that none of them is in another line of memory than the [`glance`](Tally::glance) has seen.
-/// They end at 4,294,967,295, which no log of a single key reaches; the sums of a row have no such end.
+/// The figures of a key: four numbers, so that all of them are in the line of memory that [`glance`](Tally::glance) has read. They end at
+/// 4,294,967,295, which no log of a single key reaches; the sums of a row have no such end.
 #[derive(Clone, Copy, Debug, Default)]
 struct PerKey {
     asked: u32,
     rejected: u32,
     /// The last minute in which it came, since the epoch.
     minute: u32,
-    /// How often it has come in that minute.
+    /// The number of its requests in that minute.
     in_minute: u32,
 }
 
-/// Above that, crowds are counted as one.
+/// Larger crowds are counted as this one.
 const LARGEST_CROWD: usize = 1 << 20;
 
 impl Tally {
-    /// A row that nobody has asked.
+    /// A row without requests.
     pub(super) fn new(name: String, limit: usize, policy: Policy) -> Self {
         Self {
             name,
@@ -207,12 +207,12 @@ impl Tally {
         }
     }
 
-    /// A number out of the figures of a key.
+    /// A number out of the figures of a key, to bring them into the cache.
     pub(super) fn glance(&self, key: u32) -> u32 {
         self.per_key.get(key as usize).map_or(0, |known| known.asked)
     }
 
-    /// Counts an ask of the key of this number, under the quotas of that one, that was decided at this time.
+    /// Counts an ask that was decided at this time, by the numbers of its key and of its quotas.
     pub(super) fn count(&mut self, (key, quotas): (u32, u32), at_us: u64, verdict: Verdict) {
         let index = key as usize;
         if quotas != OWN_OF_ROW {
@@ -254,7 +254,7 @@ impl Tally {
         }
     }
 
-    /// The sum of all. Keys are shown by their place in the list unless `key` says the key of a number.
+    /// The sums over all keys. Keys are shown by their place in the list unless `key` gives the key of a number.
     pub(super) fn figures(
         mut self,
         top: usize,
@@ -268,7 +268,7 @@ impl Tally {
         let mut heaviest: Vec<(u32, PerKey)> = (0..).zip(self.per_key).collect();
         heaviest.retain(|(_, known)| known.rejected > 0);
         let rejected_keys = heaviest.len() as u64;
-        // Of equal ones the key that came first.
+        // Among equal keys, the one that came first is listed first.
         heaviest.sort_unstable_by_key(|(key, known)| (Reverse((known.rejected, known.asked)), *key));
         let top = heaviest.iter().take(top).zip(1..).map(|((number, known), place)| Offender {
             key: key.as_ref().map_or_else(|| format!("key {place}"), |key| key(*number).shown()),
@@ -300,7 +300,7 @@ impl Tally {
     }
 }
 
-/// Counts that a key came this often in a minute.
+/// Counts a minute in which a key came this often.
 fn crowded(crowds: &mut Vec<u64>, crowd: u32) {
     let crowd = usize::try_from(crowd).unwrap_or(usize::MAX).min(LARGEST_CROWD);
     if crowd == 0 {
@@ -312,7 +312,7 @@ fn crowded(crowds: &mut Vec<u64>, crowd: u32) {
     crowds[crowd] += 1;
 }
 
-/// Quantiles by rank, rounded up: the least crowd that has at least that share of all minutes at or below it.
+/// Quantiles by rank, rounded up: the least crowd that has at least this share of all minutes at or below it.
 fn distribution(crowds: &[u64]) -> Distribution {
     let all: u64 = crowds.iter().sum();
     let quantile = |hundredths: u64| {

@@ -1,12 +1,12 @@
 //! The keys of all rows, each with a number in its row: [`Keys`].
 //!
 //! # Two steps
-//! The bytes of a key become a number among all keys of the log, and that becomes a number in the row that asks. The first is a look at a
-//! table that all rows share, the second at a small table of the row. Counts, states and records then stand in lists by the number
-//! in the row, which costs no further look.
+//! The bytes of a key become a number among all keys of the log, which becomes a number in the row that asks. The first step looks into a
+//! table that all rows share, the second into a small table of the row. Counts, states and records are then in lists by the number in the
+//! row, which costs no further search.
 //!
 //! # Units
-//! Numbers are given from 0 on, in the order of the log. There are at most 4,294,967,294 of a kind: keys beyond that count as one.
+//! Numbers are given from 0 on, in the order of the log. There are at most 4,294,967,294 of each kind: keys beyond that count as one.
 
 use std::hash::BuildHasher;
 use std::hint::black_box;
@@ -19,45 +19,45 @@ use crate::judge::order::Asks;
 use crate::judge::slots::Slots;
 use crate::read::{Taken, Wanted};
 
-/// Keys with a number in each row that has asked for them, in the order of their first request there: what is counted of a row stands
-/// in lists by that number, without a place for keys that only others have.
+/// Keys with a number in each row that has asked for them, in the order of their first request there. The counts of a row are in lists by
+/// that number, without a place for keys that only other rows have.
 ///
-/// Most rules ask by the same keys, so each is kept once, and a row knows it by the number that it has among all. For each row and key
-/// that are some 20 bytes, where a table of keys for each row took 45.
+/// Most rules ask by the same keys, so each key is kept once, and a row knows it by its number among all. That takes about 20 bytes for
+/// each row and key, where a table of keys for each row took 45.
 #[derive(Debug)]
 pub(super) struct Keys {
     all: All,
     rows: Vec<Row>,
-    /// Of the asks of a batch: hashes of their keys, and numbers among all.
+    /// The hash of the key of each ask of a batch; `among_all` has the number among all keys.
     hashes: Vec<usize>,
     among_all: Vec<u32>,
 }
 
-/// Each key of any row once. Their bytes stand one behind the other: a map of keys takes four times the memory.
+/// Each key of any row once. Their bytes follow one another: a map of keys takes four times the memory.
 #[derive(Debug, Default)]
 struct All {
     numbers: Slots<Begin>,
     hasher: RandomState,
     bytes: Vec<u8>,
-    /// Where each key ends.
+    /// The end of each key in `bytes`.
     ends: Vec<usize>,
 }
 
 /// The keys of one row.
 #[derive(Debug, Default)]
 struct Row {
-    /// By the number among all.
+    /// The number in the row, by the number among all.
     numbers: Slots<u32>,
-    /// The number among all, by that of the row.
+    /// The number among all, by the number in the row.
     among_all: Vec<u32>,
-    /// As the row had it first: a kind tells how a key is shown, and not which one it is.
+    /// The kind of a key as the row had it first: a kind says how a key is shown, and not which one it is.
     kinds: Vec<KeyKind>,
 }
 
-/// How a key begins: an address of IPv4 is told from any other key without a look at any other place.
+/// The beginning of a key, by which an IPv4 address is told from any other key without reading another place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Begin {
-    /// Up to 255.
+    /// The length, up to 255.
     length: u8,
     bytes: [u8; Self::BYTES],
 }
@@ -74,27 +74,27 @@ impl Begin {
 }
 
 impl Keys {
-    /// Without keys so far, in this many rows.
+    /// Starts without keys, for this many rows.
     pub(super) fn of_rows(rows: usize) -> Self {
         let (hashes, among_all) = (Vec::new(), Vec::new());
         Self { all: All::default(), rows: (0..rows).map(|_| Row::default()).collect(), hashes, among_all }
     }
 
-    /// The asks of a batch with the numbers of their keys.
+    /// Fills `numbered` with the asks of a batch and the numbers of their keys.
     ///
     /// `numbered` is emptied first, and has one entry for each ask of the batch, in their order.
     pub(super) fn numbered(&mut self, taken: &Taken, numbered: &mut Vec<Asks>) {
         let Self { all, rows, hashes, among_all } = self;
         hashes.clear();
         among_all.clear();
-        // Each key is somewhere else in memory. Looked at before any of them is needed, they are waited for together.
+        // Each key is somewhere else in memory. Reading all of them before any is needed lets the loads wait together.
         black_box(taken.asks().fold(0, |seen, (_, key)| {
             let hash = all.hash(key);
             hashes.push(hash);
             seen ^ all.numbers.glance(hash)
         }));
         among_all.extend(taken.asks().zip(&*hashes).map(|((_, key), hash)| all.number(*hash, key)));
-        // In a loop of its own, which is short: the more of it a processor holds, the more looks wait at a time.
+        // A short loop of its own: the more iterations a processor holds, the more loads wait at a time.
         black_box(taken.asks().zip(&*among_all).fold(0, |seen, ((ask, _), number)| {
             seen ^ rows[ask.row as usize].numbers.glance(mixed(*number))
         }));
@@ -105,7 +105,7 @@ impl Keys {
         }));
     }
 
-    /// The key of this number of a row.
+    /// The key with this number in a row.
     ///
     /// Its kind is that of the row's first request by it: a kind says how a key is shown, and not which one it is.
     pub(super) fn key(&self, row: usize, number: u32) -> Key {
@@ -139,7 +139,7 @@ impl All {
         })
     }
 
-    /// Twice as many slots. Hashes are made again from the bytes, because to keep them would take eight bytes more for each key.
+    /// Doubles the slots. Hashes are computed again from the bytes, because keeping them would take eight bytes more for each key.
     #[cold]
     fn widen(&mut self) {
         let Self { numbers, hasher, bytes, ends } = self;
@@ -150,7 +150,7 @@ impl All {
         }));
     }
 
-    /// The bytes of the key of a number.
+    /// The bytes of the key with this number.
     fn bytes(&self, number: u32) -> &[u8] {
         let place = number as usize;
         let begin = place.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -159,7 +159,7 @@ impl All {
 }
 
 impl Row {
-    /// The number in this row of a key with this one among all.
+    /// The number in this row of the key with this number among all.
     #[inline]
     fn number(&mut self, among_all: u32, kind: KeyKind) -> u32 {
         if self.numbers.is_full() {
@@ -175,13 +175,13 @@ impl Row {
     }
 }
 
-/// The number of a key before which there were as many.
+/// The number of a key that this many came before.
 fn next(before: usize) -> u32 {
     u32::try_from(before).unwrap_or(u32::MAX - 1)
 }
 
-/// The hash of a number, by Fibonacci's multiplier: the keys of a row are often long runs of numbers, which would stand in long runs of
-/// slots.
+/// The hash of a number, by Fibonacci's multiplier: the keys of a row are often long runs of numbers, which would otherwise fill long runs
+/// of slots.
 #[inline]
 fn mixed(number: u32) -> usize {
     usize::try_from(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).unwrap_or(0)

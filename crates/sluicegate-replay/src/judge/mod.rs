@@ -1,4 +1,4 @@
-//! From requests in their order to what each rule would have done: [`Decider`].
+//! From requests in their order to the decisions of each rule: [`Decider`].
 //!
 //! ```text
 //! requests --> order, by seconds --> decide --> books --> second, one by one or together --> court, a store on the log's clock

@@ -1,15 +1,15 @@
-//! Requests in the order of time: servers log them as they end, and several write one log.
+//! Puts requests in the order of time: servers log them as they end, and several servers may write one log.
 //!
-//! nginx and Apache write a line when its response has ended, so a request that took a minute stands behind those that came in that
-//! minute; and a log that several processes write is in order only by and large. Limits depend on the order, so it is restored as far
-//! as a bounded buffer can.
+//! nginx and Apache write a line when its response has ended, so a request that took a minute stands behind those that came in that minute;
+//! and a log that several processes write is only roughly in order. Limits depend on the order, so it is restored as far as a bounded
+//! buffer can.
 
 use crate::read::Came;
 
-/// How far back a line may be and still be put in its place, whatever the traffic: seconds of log time.
+/// The seconds of log time that a line may be late and still be put in its place, whatever the traffic.
 const REACH: u64 = 10;
 
-/// How many asks are held back at first. Where ten seconds have more, all of those are.
+/// The number of asks that are held back at first. Where ten seconds have more, all of them are held back.
 const HELD: usize = 1 << 16;
 
 /// Requests are handed on by whole seconds.
@@ -21,7 +21,7 @@ pub(crate) struct Asks {
     pub(super) row: u32,
     /// The number of the key in its row.
     pub(super) key: u32,
-    /// In units of the policy of its row.
+    /// The cost in units of the policy of its row.
     pub(super) cost: u64,
     pub(super) is_enforced: bool,
     /// The number of the key's quotas.
@@ -34,18 +34,17 @@ pub(crate) struct Held {
     pub(super) came: Came,
     /// Whether it is the first of its request.
     is_first: bool,
-    /// None for a request that asks nothing.
+    /// `None` for a request that asks nothing.
     pub(super) asks: Option<Asks>,
 }
 
-/// Puts requests in order: those that are at most ten seconds behind the newest one, and at least the last 32,768 in any case, so
-/// that a small log is in order whatever it was. A request that comes later than that counts as of the earliest moment that is
-/// still open.
+/// Puts requests in order: those that are at most ten seconds behind the newest one, and at least the last 32,768 in any case, so that a
+/// small log is always sorted completely. A request that comes later counts as of the earliest moment that is still open.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// All that was not handed on; in order only up to where it was sorted.
+    /// Everything that was not handed on yet; only its beginning is sorted.
     held: Vec<Held>,
-    /// With as many asks held, the older half is handed on. It doubles when ten seconds have more than that.
+    /// At this number of held asks, the older half is handed on. It doubles when ten seconds have more than that.
     most: usize,
     /// The first second that was not handed on.
     open: u64,
@@ -60,14 +59,14 @@ impl Default for Order {
 }
 
 impl Order {
-    /// An order that holds this many asks back before it hands any on.
+    /// Holds this many asks back before it hands any on.
     fn holding(most: usize) -> Self {
         Self { held: Vec::with_capacity(most), most, open: 0, late: 0 }
     }
 
     /// Takes a request, and hands on the seconds that are complete: all asks of one, in order.
     ///
-    /// One of a second that was handed on already counts as late, and as of the earliest moment that is still open.
+    /// A request of a second that was already handed on counts as late, and as of the earliest moment that is still open.
     pub(crate) fn push(
         &mut self,
         mut came: Came,
@@ -88,8 +87,8 @@ impl Order {
 
     /// Hands on the older half, as far as it is out of reach.
     ///
-    /// Half and not one by one: each ask then takes part in about two sorts, however long the log is. Where less than a quarter could be
-    /// handed on, ten seconds are too many for the room, and the room doubles.
+    /// Handing on half, not one by one, lets each ask take part in about two sorts, however long the log is. If less than a quarter can be
+    /// handed on, ten seconds are too much for the room, and the room doubles.
     fn hand_on_half(&mut self, complete: impl FnMut(&[Held])) {
         self.sort();
         let second = |held: &Held| held.came.at_us / SECOND_US;
@@ -113,7 +112,7 @@ impl Order {
         self.held.clear();
     }
 
-    /// Equal times keep their order, and so do the asks of a request.
+    /// Sorts by time. Equal times keep their order, and so do the asks of a request.
     fn sort(&mut self) {
         if !self.held.is_sorted_by_key(|held| held.came.at_us) {
             self.held.sort_by_key(|held| held.came.at_us);
@@ -121,19 +120,19 @@ impl Order {
     }
 }
 
-/// Second by second.
+/// Hands on second by second.
 fn hand_on(held: &[Held], complete: impl FnMut(&[Held])) {
     held.chunk_by(|one, next| one.came.at_us / SECOND_US == next.came.at_us / SECOND_US).for_each(complete);
 }
 
 /// The requests of a second, each as its asks.
 ///
-/// A request that asks nothing is one held without an ask, so that it has its place among those that are spread.
+/// A request that asks nothing is held without an ask, so that it keeps its place among those that are spread.
 pub(super) fn requests(second: &[Held]) -> impl Iterator<Item = &[Held]> {
     second.chunk_by(|_, next| !next.is_first)
 }
 
-/// When the request in this place of a second came, if those with whole seconds are spread over it.
+/// The moment of the request at this place of a second, if requests with whole seconds are spread over it.
 pub(super) fn spread(came: Came, place: u64, requests: u64) -> u64 {
     if came.is_whole { came.at_us + place * SECOND_US / requests } else { came.at_us }
 }
@@ -153,7 +152,7 @@ mod tests {
         Asks { row: 0, key, cost: 1, is_enforced: true, quotas: OWN_OF_ROW }
     }
 
-    /// The seconds and the places of requests that came in this order, and how many were too late.
+    /// The seconds and the places of requests that came in this order, and the number of those that were too late.
     fn ordered(most: usize, seconds: impl IntoIterator<Item = u64>) -> (Vec<(u64, u32)>, u64) {
         let (mut order, mut out) = (Order::holding(most), Vec::new());
         let mut keep = |second: &[Held]| {

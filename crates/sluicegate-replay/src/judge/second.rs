@@ -1,7 +1,7 @@
 //! The requests of one second, decided in their order: [`Second`].
 //!
-//! A second is the unit in which requests are decided: those with whole seconds can be spread over it only when all of them are there.
-//! It is filled again for each, so that no list is allocated twice.
+//! Requests are decided by the second, because those with whole seconds can be spread over it only when all of them are known. The lists
+//! are filled again for each second, so that none is allocated twice.
 
 use crate::judge::books::Books;
 use crate::judge::court::{Ask, Court, Verdict};
@@ -10,13 +10,13 @@ use crate::judge::order::{Asks, Held, requests, spread};
 use crate::read::{Brought, Came};
 use crate::settings::WithinSecond;
 
-/// The requests of one second, and all that they ask.
+/// The requests of one second, and everything that they ask.
 #[derive(Default)]
 pub(super) struct Second {
     requests: Vec<Request>,
-    /// Of all requests, one behind the other.
+    /// The asks of all requests, one after the other.
     asks: Vec<Asks>,
-    /// The same with their keys, where somebody wants them.
+    /// The asks with their keys, where a part needs them.
     named: Vec<Ask>,
 }
 
@@ -24,23 +24,24 @@ pub(super) struct Second {
 #[derive(Clone, Copy)]
 pub(super) struct Request {
     pub(super) came: Came,
-    /// Where its asks begin and end among all.
+    /// The range of its asks among all.
     begin: usize,
     end: usize,
 }
 
-/// Decides on requests, with whole seconds taken in both ways.
+/// Decides requests, with whole seconds taken in both ways.
 ///
-/// Both come to the same verdicts, which a test compares: books take less memory and time, and courts can do all that a store can.
+/// Both variants give the same verdicts, which a test compares: books take less memory and time, and courts can do everything that a store
+/// can.
 pub(super) enum Judge {
-    /// By the states of keys alone.
+    /// Decides by the states of keys alone.
     Books(Books),
-    /// By a store for each way: spread, and together.
+    /// Decides by a store for each way: spread, and together.
     Courts(Box<[Court; 2]>),
 }
 
 impl Judge {
-    /// Keys that the store of this way had no room for, and so forgot before they were at rest.
+    /// The number of keys that the store of this way had no room for, and forgot before they were at rest.
     pub(super) fn forgotten(&self, within: WithinSecond) -> u64 {
         match self {
             Self::Books(_) => 0,
@@ -58,7 +59,7 @@ fn court([spread, together]: &[Court; 2], within: WithinSecond) -> &Court {
 }
 
 impl Second {
-    /// Takes the place of the second before it; with keys and their quotas, if they are given.
+    /// Replaces the second before it; with keys and their quotas, if they are given.
     pub(super) fn fill(&mut self, held: &[Held], keys: Option<(&Keys, &Brought)>) {
         let Self { requests: all, asks, named } = self;
         all.clear();
@@ -76,7 +77,7 @@ impl Second {
         }));
     }
 
-    /// Each request, and when it came if whole seconds are taken in this way.
+    /// Each request, and its moment if whole seconds are taken in this way.
     pub(super) fn requests(&self, within: WithinSecond) -> impl Iterator<Item = (u64, Request)> {
         let all = self.requests.len() as u64;
         (0..).zip(&self.requests).map(move |(place, request)| match within {
@@ -100,10 +101,10 @@ impl Second {
         &self.named[request.begin..request.end]
     }
 
-    /// Decides all requests with whole seconds taken in this way. A limit gives back if that is said of its row and a status.
+    /// Decides all requests with whole seconds taken in this way. `gives_back` says for a row and a status whether its limit gives back.
     ///
-    /// `verdicts` is filled with one for each ask, in their order. Where all came at one moment and each asks one row, a store decides them in
-    /// batches, which finds their buckets together.
+    /// `verdicts` is filled with one verdict for each ask, in their order. Where all requests came at one moment and each asks one row, a
+    /// store decides them in batches, which finds their buckets together.
     pub(super) fn decide(
         &self,
         within: WithinSecond,
@@ -134,7 +135,7 @@ impl Second {
         }
     }
 
-    /// The time of all requests, if it is that of all and none asks more than one row.
+    /// The time of all requests, if they share it and none asks more than one row.
     fn moment(&self) -> Option<u64> {
         let at_us = self.requests.first()?.came.at_us;
         let is_plain = |request: &Request| request.came.at_us == at_us && request.end - request.begin <= 1;

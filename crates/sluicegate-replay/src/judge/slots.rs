@@ -1,21 +1,21 @@
-//! Numbers that are found by a hash, in one place each: [`Slots`].
+//! Numbers that are found by a hash, each in one place: [`Slots`].
 //!
 //! # Source
-//! Open addressing with linear probing (Knuth, The Art of Computer Programming, volume 3, section 6.4), over slots as many as a power of
-//! two. Nothing is ever taken out, so that no slot needs a mark of its own for that.
+//! Open addressing with linear probing (Knuth, The Art of Computer Programming, volume 3, section 6.4), over a power of two of slots.
+//! Nothing is ever removed, so no slot needs a mark for removed entries.
 
-/// A table of numbers, each beside something small by which it is known.
+/// A table of numbers, each beside a small value that identifies it.
 ///
-/// With a hundred rules the tables of all rows are far larger than what a processor holds near, so that each look waits for memory.
-/// Here a look is at one place, and [`glance`](Self::glance) begins the looks of a batch before the first of them is needed. A table of
-/// the library takes two looks, the second behind the first, and shows no place before.
+/// With a hundred rules the tables of all rows are far larger than the caches of a processor, so each search waits for memory. Here a
+/// search reads one place, and [`glance`](Self::glance) begins the searches of a batch before the first of them is needed. A table of the
+/// library reads two places, one after the other, and does not show the first.
 ///
 /// # Memory
-/// At least a quarter of the slots stays free, and at most five eighths are after it was widened: 1.3 to 2.7 slots a number.
+/// At least a quarter of the slots stays free, and at most five eighths are free after widening: 1.3 to 2.7 slots a number.
 #[derive(Debug, Default)]
 pub(super) struct Slots<K> {
-    /// As many as a power of two, or none. A number is in the first slot that was free, from the one on that its hash names; behind the
-    /// last comes the first.
+    /// A power of two of slots, or none. A number is in the first slot that was free, starting at the one that its hash names; the first
+    /// slot follows the last.
     slots: Vec<Slot<K>>,
     taken: usize,
 }
@@ -26,20 +26,20 @@ struct Slot<K> {
     known_by: K,
 }
 
-/// The number of a slot without one. No number that is given out is as high: its table would have no room in any memory.
+/// Marks a free slot. No number is ever that high, because its table would not fit into any memory.
 const FREE: u32 = u32::MAX;
 
-/// How many slots there are at first.
+/// The least number of slots.
 const LEAST: usize = 16;
 
 impl<K: Copy + Default> Slots<K> {
-    /// A number out of the slot that is looked at first for this hash.
+    /// A number out of the slot that is read first for this hash.
     #[inline]
     pub(super) fn glance(&self, hash: usize) -> u32 {
         self.slots.get(hash & self.slots.len().wrapping_sub(1)).map_or(0, |slot| slot.number)
     }
 
-    /// The number with this hash of which `is_it` is true; otherwise the slot for it, unless the table [is full](Self::is_full).
+    /// The number with this hash for which `is_it` is true; otherwise the slot for it, unless the table [is full](Self::is_full).
     #[inline]
     pub(super) fn find(&self, hash: usize, is_it: impl Fn(u32, K) -> bool) -> Result<u32, usize> {
         let last = self.slots.len() - 1;
@@ -60,13 +60,13 @@ impl<K: Copy + Default> Slots<K> {
         self.taken += 1;
     }
 
-    /// Whether it has to be widened before another number can be looked for.
+    /// Whether it has to be widened before another number can be searched.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.taken * 4 >= self.slots.len() * 3
     }
 
-    /// Twice as many slots, with all numbers from 0 on by their hashes. The old slots are given back before the new ones are taken.
+    /// Doubles the slots, and puts in all numbers from 0 on by their hashes. The old slots are freed before the new ones are allocated.
     #[cold]
     pub(super) fn widen(&mut self, all: impl Iterator<Item = (usize, K)>) {
         let length = (self.slots.len() * 2).max(LEAST);

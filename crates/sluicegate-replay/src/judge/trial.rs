@@ -1,15 +1,15 @@
 //! Copies of a policy that are tried out beside it, under another algorithm.
 //!
-//! A trial has to be the policy in all but the one thing that is tried, or its figures would compare two differences at once. So it is
-//! built through the same builder, and a test compares a copy that changes nothing with its original.
+//! A trial has to equal the policy in everything but the one tried difference, or its figures would compare two differences at once. So it
+//! is built by the same builder, and a test compares a copy that changes nothing with its original.
 
 use sluicegate_core::{Algorithm, ConfigError, Policy, Quota};
 
-/// A policy of this name that lets wait, counts refused requests, suspends and has room for keys as that one does, with these
-/// quotas, under this algorithm.
+/// A policy of this name with these quotas, under this algorithm. Its waits, its counting of refused requests, its suspensions and its room
+/// for keys are those of `policy`.
 ///
 /// # Errors
-/// For quotas that the algorithm cannot keep, such as a burst under one that knows none.
+/// When the algorithm cannot keep the quotas, such as a burst under an algorithm that supports none.
 pub(super) fn copy(
     policy: &Policy,
     name: &str,
@@ -38,8 +38,7 @@ pub(super) fn copy(
     Ok(if policy.takes_quotas() { copy.taking_quotas() } else { copy })
 }
 
-/// The quotas of a policy by themselves.
-/// Without the policy, as they are written in a file.
+/// The quotas of a policy alone, as they are written in a file.
 pub(super) fn quotas(policy: &Policy) -> Vec<Quota> {
     policy.quotas().iter().map(|quota| quota.quota()).collect()
 }

@@ -1,6 +1,6 @@
 //! The quotas that requests bring for their keys, each with a number: [`Brought`].
 //!
-//! Several threads read lines, so the numbers depend on which of them comes first. Figures do not: a number only says which quotas.
+//! Several threads read lines, so the numbers depend on which thread comes first. Figures do not: a number only stands for quotas.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,7 +22,7 @@ struct All {
 pub(crate) const OWN_OF_ROW: u32 = 0;
 
 impl Brought {
-    /// The number of the quotas of an ask's limiter, where those of its row are these.
+    /// The number of the quotas of an ask's limiter, or [`OWN_OF_ROW`] if they are those of its row.
     pub(super) fn number(&self, row: &RateLimiter, limiter: &RateLimiter) -> u32 {
         if limiter.decides_like(row) {
             return OWN_OF_ROW;
@@ -45,7 +45,7 @@ impl Brought {
         })
     }
 
-    /// The quotas of a number; none for those of the row.
+    /// The quotas with this number; `None` for those of the row.
     pub(crate) fn quotas(&self, number: u32) -> Option<Arc<Quotas>> {
         let place = usize::try_from(number).ok()?.checked_sub(1)?;
         self.0.read().unwrap_or_else(PoisonError::into_inner).each.get(place).cloned()

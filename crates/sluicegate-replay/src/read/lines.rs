@@ -1,13 +1,12 @@
-//! The lines of logs in batches: plain or gzip, of bounded length, and of several logs the earlier ones first.
+//! Reads the lines of logs in batches: plain or gzip, of bounded length, and with several logs the earlier ones first.
 //!
 //! # Bounds
-//! A batch has about 128 KiB, or one line that is longer, of which at most twice [`LONGEST`] bytes are kept: whatever a file holds,
-//! memory stays the same. Gzip is unpacked as it is read; several members one behind the other, as rotated logs are put together, are
-//! one log.
+//! A batch has about 128 KiB, or one line that is longer, of which at most twice [`LONGEST`] bytes are kept: memory stays bounded whatever
+//! a file holds. Gzip is unpacked as it is read; several members one after the other, as rotated logs are put together, are one log.
 //!
 //! # Several logs
-//! Two logs that overlap are merged batch by batch and not line by line, so that a thread hands on whole batches. Lines that this puts out of order
-//! are at most two batches apart, and are put in order when requests are.
+//! Two logs that overlap are merged batch by batch and not line by line, so that a thread hands on whole batches. Lines that this puts out
+//! of order are at most two batches apart, and are put in order when requests are.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
@@ -17,27 +16,27 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::error::ReplayError;
 
-/// A longer line is not kept, and so not understood.
+/// A longer line is not kept, so it is not understood.
 pub(crate) const LONGEST: usize = 256 * 1024;
 
-/// How many bytes are read at once.
+/// The number of bytes that are read at once.
 const BATCH: usize = 128 * 1024;
 
-/// How many lines say when a batch was: the first one may be wrong.
+/// The number of lines that are tried to find the time of a batch, because the first one may be wrong.
 const LOOKS: usize = 32;
 
-/// Lines of a log that stand one after the other.
+/// Lines of a log that follow one another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Batch {
     /// The place of the log among all.
     pub(crate) log: usize,
-    /// How many lines of the log stand before it.
+    /// The number of lines of the log that come before it.
     before: u64,
     pub(crate) bytes: Bytes,
 }
 
 impl Batch {
-    /// Each line with its number in its log: where it stands, without its end.
+    /// Each line with its number in its log: its place, without its end.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (u64, Range<usize>)> {
         let (bytes, mut begin) = (&self.bytes[..], 0);
         let lines = std::iter::from_fn(move || {
@@ -52,13 +51,13 @@ impl Batch {
     }
 }
 
-/// Reads logs, each as gzip if it begins as that does.
+/// Reads logs, each as gzip if it begins like gzip.
 ///
-/// Servers that share their traffic write a log each, and one that turns its log over gives the older ones names that come later.
-/// So of all logs the one goes on whose next lines are the earliest.
+/// Servers that share their traffic write a log each, and a server that rotates its log gives the older ones names that sort later. So the
+/// log with the earliest next lines goes on.
 pub(crate) struct Batches {
     logs: Vec<Log>,
-    /// Where a log goes on, and when that was, as far as it is known; none of logs that are over.
+    /// The next batch of each log and its time, if it is known; logs that are over have none.
     next: Vec<(Option<u64>, Batch)>,
 }
 
@@ -73,7 +72,7 @@ struct Log {
 }
 
 impl Batches {
-    /// Opens the logs and reads on until there is something of each.
+    /// Opens the logs and reads until each has something.
     pub(crate) fn new(logs: Vec<(String, Box<dyn Read + Send>)>) -> Result<Self, ReplayError> {
         let logs = logs.into_iter().enumerate().map(|(place, (name, log))| Log::open(place, name, log));
         let mut batches = Self { logs: logs.collect::<Result<_, _>>()?, next: Vec::new() };
@@ -89,10 +88,10 @@ impl Batches {
         self.next.first().map(|(_, batch)| batch)
     }
 
-    /// The next batch, if this says when a line was; nothing at the end of all logs.
+    /// The next batch, where `when` gives the time of a line; `None` at the end of all logs.
     ///
-    /// Of a batch the earliest of its first 32 times counts. One without any counts as the earliest of all: its lines are not understood, and
-    /// it does not matter when that is found. With one log no line is looked at.
+    /// The time of a batch is the earliest of its first 32 lines. A batch without times counts as the earliest of all: its lines are not
+    /// understood, and it does not matter when that is found. With one log no line is looked at.
     ///
     /// # Errors
     /// When a log cannot be read on.
@@ -114,12 +113,12 @@ impl Batches {
 }
 
 impl Log {
-    /// A log of which nothing was handed on.
+    /// A log of which nothing was handed on yet.
     ///
     /// # Errors
     /// When its first bytes cannot be read.
     fn open(place: usize, name: String, log: Box<dyn Read + Send>) -> Result<Self, ReplayError> {
-        // A large read passes it by, so it only serves the first bytes of gzip.
+        // A large read bypasses the buffer, so it only serves the first bytes of gzip.
         let mut plain = BufReader::with_capacity(BATCH / 2, log);
         let begin = plain.fill_buf().map_err(|error| ReplayError::reading(&name, 0, error))?;
         let reader: Box<dyn BufRead + Send> = match begin.starts_with(&[0x1f, 0x8b]) {
@@ -129,7 +128,7 @@ impl Log {
         Ok(Self { place, name, reader, lines: 0, rest: Vec::new() })
     }
 
-    /// The next lines; nothing at the end.
+    /// The next lines; `None` at the end.
     fn batch(&mut self) -> Result<Option<Batch>, ReplayError> {
         let mut bytes = Vec::with_capacity(self.rest.len() + BATCH);
         bytes.append(&mut self.rest);
@@ -156,7 +155,7 @@ impl Log {
         Ok(Some(Batch { log: self.place, before, bytes: bytes.into() }))
     }
 
-    /// Reads more of the log behind these bytes, and says how much: nothing when the log is over.
+    /// Reads more of the log behind these bytes, and returns the number of bytes: 0 when the log is over.
     fn read(&mut self, bytes: &mut Vec<u8>) -> Result<usize, ReplayError> {
         let begin = bytes.len();
         (&mut self.reader).take(BATCH as u64).read_to_end(bytes).map_err(|error| {
@@ -165,7 +164,7 @@ impl Log {
         })
     }
 
-    /// The error of a read, with the log and how many of its lines were read before.
+    /// The error of a read, with the log and the number of its lines that were read before.
     fn error(&self, error: io::Error) -> ReplayError {
         ReplayError::reading(&self.name, self.lines, error)
     }
@@ -181,7 +180,7 @@ mod tests {
 
     type Lines = Vec<(usize, u64, String)>;
 
-    /// All lines with their log and number, where a line says when it was.
+    /// All lines with their log and number, where each line says when it was.
     fn of(logs: impl IntoIterator<Item = Vec<u8>>) -> Lines {
         let logs = logs.into_iter().map(|log| ("log".to_owned(), Box::new(Cursor::new(log)) as _));
         let mut batches = Batches::new(logs.collect()).unwrap();
@@ -244,7 +243,7 @@ mod tests {
         let log = |lines: std::ops::Range<u64>| -> Vec<u8> {
             lines.map(|line| format!("{line:06}\n")).collect::<String>().into_bytes()
         };
-        // The newest one first, as a shell lists them, and an empty one.
+        // The newest log comes first, as a shell lists them, and one is empty.
         let lines = of([log(80_000..90_000), Vec::new(), log(0..50_000), log(50_000..80_000)]);
         assert!(lines.iter().map(|(.., line)| line).is_sorted() && lines.len() == 90_000);
         assert_eq!((lines[0].0, lines[0].1), (2, 1));

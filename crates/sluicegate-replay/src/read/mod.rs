@@ -1,4 +1,4 @@
-//! From the bytes of logs to requests with what each rule asks of them: [`Reader`], by several threads.
+//! From the bytes of logs to requests and their asks: [`Reader`], by several threads.
 
 mod brought;
 mod format;

@@ -1,12 +1,12 @@
-//! Lines are read by one thread, taken apart by several, and decided by the one that asked: in the order of the log.
+//! One thread reads lines, several take them apart, and the caller's thread decides them in the order of the log.
 //!
 //! ```text
 //! reads (gzip, lines) --batch--> takes apart (1 to n threads) --asks--> decides and counts (the caller's thread)
 //! ```
 //!
 //! Batches go to the readers in turn, and are taken from them in the same turn: so the requests stay in the order of the log without a
-//! number to sort by, and figures do not depend on how many threads there are. Each channel holds [`AHEAD`] batches, so that memory is
-//! bounded and a thread that is slow holds up those before it.
+//! number to sort by, and figures do not depend on the number of threads. Each channel holds [`AHEAD`] batches, so that memory is bounded
+//! and a slow thread holds up those before it.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -16,15 +16,15 @@ use crate::error::ReplayError;
 use crate::read::lines::{Batch, Batches};
 use crate::read::reader::{Reader, Taken};
 
-/// How many batches each thread may be ahead.
+/// The number of batches that each thread may be ahead.
 const AHEAD: usize = 2;
 
-/// Takes all batches apart, of which this says when a line was, and hands on what each asks, in their order.
+/// Takes all batches apart and hands on what each asks, in their order. `when` gives the time of a line.
 ///
-/// `each` is called on this thread. There is one reader at least, and each has a thread of its own beside the one that reads the logs.
+/// `each` is called on this thread. There is at least one reader, and each has a thread of its own beside the one that reads the logs.
 ///
 /// # Errors
-/// When a log cannot be read: what stands before the fault was handed on by then, and the caller drops it.
+/// When a log cannot be read: everything before the fault was handed on by then, and the caller drops it.
 ///
 /// # Panics
 /// When a reader or the reading of a log panics.
@@ -52,7 +52,7 @@ pub(crate) fn take_apart(
             }
             Ok(())
         });
-        // Batches go round, so the first reader that has nothing more has come to the end.
+        // Batches go round, so the first reader without more has come to the end.
         for reader in from_readers.iter().cycle() {
             match reader.recv() {
                 Ok(taken) => each(taken),
@@ -65,12 +65,12 @@ pub(crate) fn take_apart(
     })
 }
 
-/// The result of a thread. If it panics, so does the replay: its figures would lack what that thread had taken.
+/// The result of a thread. If it panics, so does the replay: its figures would lack the part of that thread.
 fn ended<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The work of one reader, until there are no more batches or nobody wants what it reads.
+/// The work of one reader, until there are no more batches or nobody wants its results.
 fn read(mut reader: Reader, batches: &Receiver<(u64, Batch)>, asked: &SyncSender<Taken>) -> Counts {
     while let Ok((number, batch)) = batches.recv() {
         if asked.send(reader.batch(number, &batch)).is_err() {
@@ -95,7 +95,7 @@ mod tests {
     use crate::read::reader::Span;
     use crate::read::rows::Rows;
 
-    /// The figures were once those of the other threads.
+    /// A panicking reader once left figures that came only from the other threads.
     #[test]
     fn a_reader_that_panics_ends_the_replay() {
         let limiter = Policy::gcra("p", "1/s").on(MemoryStore::new()).unwrap();

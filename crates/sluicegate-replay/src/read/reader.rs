@@ -1,7 +1,7 @@
-//! From lines to asks: what each line asks of the limits, before any of it is decided.
+//! From lines to asks: what each line asks of the limits, before any ask is decided.
 //!
-//! The limits of the service find out what a line asks, with its own conditions, tiers and keys. It does not depend on what other
-//! lines have spent, so it is done by several threads; what is decided of it does, so that is done by one.
+//! The limits of the service find out what a line asks, with their own conditions, tiers and keys. This does not depend on what other lines
+//! have spent, so several threads do it; decisions do depend on it, so one thread makes them.
 //!
 //! # What becomes of a line
 //! | a line | counts as |
@@ -27,7 +27,7 @@ use crate::read::lines::{Batch, LONGEST};
 use crate::read::request::Head;
 use crate::read::rows::{Enforced, Rows};
 
-/// When a request came.
+/// The moment when a request came, and the status of its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Came {
     pub(crate) at_us: u64,
@@ -37,19 +37,18 @@ pub(crate) struct Came {
     pub(crate) status: Option<u16>,
 }
 
-/// The requests of a batch, and what they ask: one list of each, and keys one behind the other, since a batch goes from one thread
-/// to another.
+/// The requests of a batch, and their asks: one list of each, and the keys in one buffer, because a batch goes from one thread to another.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// Also those that ask nothing: they have their place in a second over which requests are spread.
+    /// All requests, also those that ask nothing: they have their place in a second over which requests are spread.
     requests: Vec<Asked>,
-    /// Of all requests, one behind the other.
+    /// The asks of all requests, one after the other.
     asks: Vec<Wanted>,
-    /// The bytes of the keys of all asks, one behind the other.
+    /// The bytes of the keys of all asks, one after the other.
     keys: Vec<u8>,
 }
 
-/// A request, and how many asks it has.
+/// A request, and its number of asks.
 #[derive(Debug)]
 struct Asked {
     came: Came,
@@ -64,7 +63,7 @@ pub(crate) struct Wanted {
     pub(crate) kind: KeyKind,
     /// The number of its key's quotas.
     pub(crate) quotas: u32,
-    /// How many bytes of the list are its key.
+    /// The number of bytes of `keys` that are its key.
     key: usize,
     pub(crate) cost: u64,
 }
@@ -77,7 +76,7 @@ impl Taken {
         self.keys.extend_from_slice(bytes);
     }
 
-    /// Each request, and how many asks it has.
+    /// Each request, and its number of asks.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (Came, usize)> {
         self.requests.iter().map(|asked| (asked.came, asked.asks))
     }
@@ -93,29 +92,29 @@ impl Taken {
     }
 }
 
-/// Which lines are read, and how much of them is shown.
+/// Says which lines are read, and how much of them is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Span {
-    /// From when, in microseconds.
+    /// The earliest moment that is read, in microseconds.
     pub(crate) since_us: Option<u64>,
-    /// Until before when.
+    /// The moment before which reading ends.
     pub(crate) until_us: Option<u64>,
-    /// A later time cannot be true.
+    /// The latest time that can be true.
     pub(crate) latest_us: Option<u64>,
-    /// Whether lines that are not understood are told by their number alone.
+    /// Whether lines that are not understood are shown by their number alone.
     pub(crate) hides_lines: bool,
 }
 
-/// How much is shown of each line that was not understood.
+/// The number of characters that are shown of each line that was not understood.
 const SHOWN_CHARS: usize = 160;
 
 /// Reads lines in one format.
 pub(crate) struct Reader {
     format: Format,
-    /// With the limits of the file. They are shared by all threads, and only read.
+    /// The rows and the limits of the file. All threads share them, and only read them.
     rows: Rows,
     span: Span,
-    /// The last request, in whose place the next one is made.
+    /// The last request, which the next one replaces.
     head: Head,
     /// Knows the time of the last line.
     clock: Clock,
@@ -123,18 +122,18 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// A reader of lines in this format that has seen none.
+    /// A reader of lines in this format that has read none yet.
     pub(crate) fn new(format: Format, rows: Rows, span: Span) -> Self {
         let (head, clock, counts) = Default::default();
         Self { format, rows, span, head, clock, counts }
     }
 
-    /// The asks of the lines of a batch: none where they are outside of the time, or not understood.
+    /// The asks of the lines of a batch. Lines outside of the time and lines that are not understood have none.
     pub(crate) fn batch(&mut self, number: u64, batch: &Batch) -> Taken {
         let lines = batch.bytes.len() / 128;
         let (requests, asks, keys) = (Vec::with_capacity(lines), Vec::with_capacity(lines), Vec::new());
         let mut taken = Taken { requests, asks, keys };
-        // One look at all of the text, and one at each line only if that is none.
+        // The whole text is checked at once, and line by line only if that fails.
         let whole = std::str::from_utf8(&batch.bytes);
         for (line, place) in batch.lines() {
             self.counts.read += 1;
@@ -155,11 +154,11 @@ impl Reader {
         taken
     }
 
-    /// Counts a line that is none, and keeps it if it is among the first ten of this reader.
+    /// Counts a line that is not understood, and keeps it if it is among the first ten of this reader.
     fn not_understood(&mut self, (batch, log, line): (u64, usize, u64), reason: &'static str, text: &str) {
         self.counts.not_understood += 1;
         if self.counts.shown.len() < SHOWN {
-            // A log holds what clients write: none of it may reach a terminal as it is.
+            // A log holds what clients write: none of it may reach a terminal unescaped.
             let begins = || text.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
             let begins = (!self.span.hides_lines).then(begins);
             self.counts.shown.push(Puzzle { batch, log, line, reason, begins });

@@ -1,8 +1,7 @@
-//! A request as the service would have seen it, made of a line.
+//! A request as the service would have seen it, made from a line.
 //!
-//! Nothing of it is copied: method, URL and header fields point into the batch that the line was read in, and the map of header fields
-//! and the extensions are those of the line before, emptied. A new request for each line would be
-//! several allocations for each.
+//! Nothing is copied: method, URL and header fields point into the batch that the line was read in, and the map of header fields and the
+//! extensions are reused after they are emptied. A new request for each line would take several allocations.
 
 use std::borrow::Cow;
 use std::mem;
@@ -19,12 +18,12 @@ use crate::read::format::entry::Entry;
 pub(super) struct Head(Request<()>);
 
 impl Head {
-    /// The request of a line, or why no server would have taken it. The line stands in these bytes, which the request shares, and its
-    /// entry is used up.
+    /// The request of a line, or the reason why no server would have taken it. The line stands in these bytes, which the request shares,
+    /// and its entry is used up.
     ///
     /// # Errors
-    /// For a method or a URL that HTTP does not have. A header field with bytes that none may have is left out: a server would have refused
-    /// the request, and a log that escapes them otherwise says nothing about it.
+    /// When HTTP does not have the method or the URL. A header field with bytes that no field may have is left out: a server would have
+    /// refused the request, and a log that escapes the bytes in another way says nothing about it.
     pub(super) fn of(&mut self, entry: &mut Entry<'_>, bytes: &Bytes) -> Result<&Request<()>, &'static str> {
         let shared = |text: Cow<'_, str>| match text {
             Cow::Borrowed(text) => bytes.slice_ref(text.as_bytes()),

@@ -1,7 +1,7 @@
 //! The rows that are counted, one for each policy of each rule: [`Rows`].
 //!
-//! A rule may spend from several policies, by tier; a policy may be spent from by several rules. A row is one of each: what a rule asks
-//! of a policy. Figures are told by row, and buckets belong to policies.
+//! A rule may spend from several policies, by tier; several rules may spend from one policy. A row is one rule with one policy. Figures are
+//! shown by row, and buckets belong to policies.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ pub(crate) struct Rows {
 
 /// A limiter of a limit.
 pub(crate) struct Row {
-    /// To be recognized by: what it counts in the service is not touched.
+    /// Identifies the limiter; its counts in the service are not touched.
     limiter: RateLimiter,
     /// Its place among all limiters, also of limits that are not replayed.
     place: usize,
-    /// How many its policy has.
+    /// The number of quotas of its policy.
     quotas: usize,
-    /// None if only other rules are replayed.
+    /// The number of the row; `None` if only other rules are replayed.
     pub(crate) row: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) type Named = (String, usize, RateLimiter);
 impl Rows {
     /// The rows of these limits, and those that are to be counted: all, or those of the rules with these names.
     ///
-    /// Rows of other rules are known too, because a request that a service answers with 500 is found by all that it asks.
+    /// Rows of other rules are known too, because whether a service answers a request with 500 depends on everything that it asks.
     pub(crate) fn of(limits: Limits, only: &[String]) -> (Self, Vec<Named>) {
         let mut named: Vec<Named> = Vec::new();
         let mut of_limit = Vec::new();
@@ -65,7 +65,7 @@ impl Rows {
         (Self { limits, of_limit: of_limit.into(), limit_of, brought: Brought::default() }, named)
     }
 
-    /// The row of this limiter of a limit: of several tiers of one policy, that of its quotas.
+    /// The row of this limiter of a limit; if several tiers share a policy, the row with the limiter's quotas.
     pub(crate) fn row(&self, limit: usize, limiter: &RateLimiter) -> Option<&Row> {
         let rows = &self.of_limit[limit];
         let of_policy = || rows.iter().find(|row| row.limiter.is(limiter));
@@ -77,32 +77,32 @@ impl Rows {
         self.brought.number(&row.limiter, limiter)
     }
 
-    /// Whether requests that this limit cannot be asked about are to be told.
+    /// Whether requests that this limit cannot be asked about are reported.
     pub(super) fn is_replayed(&self, limit: usize) -> bool {
         self.of_limit[limit].iter().any(|row| row.row.is_some())
     }
 }
 
-/// A request's asks of policies that are enforced, as far as a service answers it with 500.
+/// A request's asks of enforced policies, to find requests that a service answers with 500.
 #[derive(Default)]
 pub(super) struct Enforced {
-    /// Those of the limiters that were asked so far.
+    /// The places of the limiters that were asked so far.
     places: SmallVec<[usize; 4]>,
     quotas: usize,
-    /// Whether one of them was asked before.
+    /// Whether one of them was asked twice.
     is_twice: bool,
 }
 
 impl Enforced {
-    /// The request asks this row, and is refused if the row has no room.
+    /// Adds an ask of this row, by which the request is refused if the row has no room.
     pub(crate) fn add(&mut self, row: &Row) {
         self.is_twice |= self.places.contains(&row.place);
         self.places.push(row.place);
         self.quotas += row.quotas;
     }
 
-    /// The reason for which the service answers 500, if it does. It answers so before anything is spent, so the request is left out here, and
-    /// told.
+    /// The reason for which the service answers 500, if it does. It does so before anything is spent, so the request is left out here, and
+    /// reported.
     pub(super) fn mistake(&self) -> Option<&'static str> {
         match () {
             () if self.is_twice => Some(TWICE),
@@ -112,7 +112,7 @@ impl Enforced {
     }
 }
 
-/// How many quotas a store decides together.
+/// The most quotas that a store decides together.
 const MOST_QUOTAS: usize = 16;
 
 const TWICE: &str = "the request asks one policy twice, which the service answers with 500";

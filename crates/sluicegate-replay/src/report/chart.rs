@@ -1,8 +1,9 @@
-//! Drawings of the page: bars over time, a scale with marks, bars side by side. Floats only draw; nothing is decided by them.
+//! Drawings of the page: bars over time, a scale with marks, bars side by side. Floats only draw; they decide nothing.
 //!
 //! # Bars over time
-//! A bar is as many whole minutes as keep their number at 180 or less, the same for all, and begins with the first minute that has a
-//! request. Heights are relative to the highest bar, whose count is told in words, because an axis of numbers would not fit 390 px.
+//! Each bar covers the same number of whole minutes, the least that keeps the number of bars at 180 or less, and the first bar begins with
+//! the first minute that has a request. Heights are relative to the highest bar, whose count is written in words, because an axis of
+//! numbers would not fit 390 px.
 
 use std::fmt::Write as _;
 
@@ -11,24 +12,24 @@ use maud::{Markup, html};
 use crate::judge::{MINUTE_US, Minute};
 use crate::read::time::shown;
 
-/// In units of the drawing, which a page scales to its width.
+/// The width in units of the drawing, which a page scales to its own width.
 pub(super) const WIDTH: u64 = 720;
 const HEIGHT: u64 = 120;
-/// The most bars that are told apart at this width.
+/// The most bars that can be told apart at this width.
 const BARS: u64 = 180;
 
 /// Requests over time, those that were rejected on top of the others.
 pub(super) struct Bars {
-    /// The outline of all bars in one path: a thousand elements would take a browser longer than one.
+    /// The outline of all bars in one path, because a browser draws one path faster than a thousand elements.
     pub(super) allowed: String,
     pub(super) rejected: String,
-    /// How many requests the highest bar has, and in how many minutes.
+    /// The number of requests of the highest bar; `minutes` is the number of minutes that it covers.
     highest: u64,
     minutes: u64,
 }
 
 impl Bars {
-    /// Bars of these minutes, this high; nothing if there is none.
+    /// Bars of these minutes, this high; `None` if there is none.
     pub(super) fn of(minutes: &[Minute], tall: u64) -> Option<Self> {
         let (first, last) = (minutes.first()?, minutes.last()?);
         let all = (last.at_us - first.at_us) / MINUTE_US + 1;
@@ -54,7 +55,7 @@ impl Bars {
         Some(Self { allowed, rejected, highest, minutes: per_bar })
     }
 
-    /// How high the highest one is.
+    /// The height of the highest bar, in words.
     pub(super) fn scale(&self) -> String {
         let unit =
             if self.minutes == 1 { "a minute".to_owned() } else { format!("{} minutes", self.minutes) };
@@ -80,13 +81,13 @@ pub(super) fn over_time(minutes: &[Minute], title: &str) -> Markup {
     }
 }
 
-/// A bar between two heights above the ground of a drawing this tall; the other numbers are tenths.
+/// Adds a bar between two heights above the ground of a drawing this tall; the other numbers are tenths.
 fn bar(path: &mut String, (left, right): (u64, u64), (low, high): (u64, u64), tall: u64) {
     if high <= low {
         return;
     }
     let tenths = |number: u64| format!("{}.{}", number / 10, number % 10);
-    // A bar that is there is seen.
+    // A bar with requests is always visible.
     let (bottom, top) = (tall * 10 - low, (tall * 10).saturating_sub(high.max(low + 10)));
     let [left, right, bottom, top] = [left, right, bottom, top].map(tenths);
     _ = write!(path, "M{left} {bottom}V{top}H{right}V{bottom}z");

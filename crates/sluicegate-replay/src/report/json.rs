@@ -1,6 +1,6 @@
 //! The outcome as one object for programs.
 //!
-//! Every name is a promise to scripts: see [`VERSION`]. The order of names is that of the alphabet, which the JSON library keeps.
+//! Every name is a promise to scripts: see [`VERSION`]. Names are in alphabetical order, which the JSON library keeps.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::judge::RuleFigures;
 use crate::outcome::Outcome;
 use crate::read::time::rfc3339;
 
-/// Rises when a name changes its meaning or goes; names may be added.
+/// The version rises when a name changes its meaning or goes; names may be added.
 const VERSION: u64 = 1;
 
 impl Outcome {
@@ -29,7 +29,7 @@ impl Outcome {
     /// | `span` | `from` and `to`; null if nothing was replayed |
     /// | `rules` | a list: `name`, `policy`, `quota`, `algorithm`, `mode`, `asked`, `rejected`, `rejected_otherwise`, `keys`, `rejected_keys`, `worst` (`at`, `per_minute`), `shortest_wait_seconds`, `longest_wait_seconds`, `per_key_and_minute` (`p50`, `p90`, `p99`, `max`), `top` (`key`, `asked`, `rejected`), `compared` (`algorithm`, `rejected`, `reason`, `drops_burst`), `suggestion` (`limit`, `quota`, `share`, `rejected`, `rejected_keys`, `uncertainty`, `step`, `rejected_together`), `no_suggestion` |
     ///
-    /// All names are always there; what does not apply is null or an empty list.
+    /// All names are always there; a value that does not apply is null or an empty list.
     pub fn to_json(&self) -> String {
         let lines = &self.lines;
         let shown = lines
@@ -63,7 +63,7 @@ impl Outcome {
         format!("{value:#}")
     }
 
-    /// Whether requests were replayed at the time of their arrival, not that of the log.
+    /// Whether requests were replayed at the time of their arrival, and not at the logged time.
     pub(super) fn knows_arrival(&self) -> bool {
         self.format.is_some() && !self.is_as_logged
     }

@@ -14,11 +14,11 @@ use crate::report::table::{counted, wait};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Nothing is loaded and nothing runs, whatever a log holds.
+/// The content security policy: nothing is loaded and nothing runs, whatever a log holds.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 impl Outcome {
-    /// One page with all of it, drawn, which needs no other file and no script. Texts of the log stand in it as text.
+    /// Writes all of it as one page, drawn, which needs no other file and no script. Texts of the log stand in it as text.
     ///
     /// It may be sent by mail or kept with a build: it loads nothing, runs nothing, reads well at 390 px and in the dark, and forbids a
     /// browser to do otherwise by its `Content-Security-Policy`. Its size grows with the rules, not with the lines.
@@ -143,15 +143,15 @@ fn worst(rule: &RuleFigures) -> String {
     )
 }
 
-/// Half an hour before and after a moment.
+/// The minutes within half an hour before and after a moment.
 ///
-/// Over days a bar is many minutes; here each minute has one, so that a burst is seen as it was.
+/// Over days a bar covers many minutes; here each minute has one, so that a burst keeps its shape.
 fn around(minutes: &[Minute], at_us: u64) -> Vec<Minute> {
     let near = |minute: &&Minute| minute.at_us.abs_diff(at_us) <= 30 * MINUTE_US;
     minutes.iter().filter(near).copied().collect()
 }
 
-/// How often keys come, and how often they may on average.
+/// Marks for how often keys come, and how often they may come on average.
 fn marks(rule: &RuleFigures) -> Vec<(String, u64)> {
     let per = &rule.per_minute;
     let mut marks: Vec<(String, u64)> =

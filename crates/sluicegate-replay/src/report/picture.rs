@@ -1,4 +1,4 @@
-//! The picture: the drawings of the page without the page, for a document.
+//! The picture: the drawings of the page alone, for a document.
 //!
 //! It has the bars of the rules and the comparison of algorithms, with the colours of both grounds in it, so that the same file serves a
 //! light and a dark page.
@@ -19,18 +19,18 @@ const STYLE: &str = "text{font:13px system-ui,'Segoe UI','DejaVu Sans',sans-seri
 .ground{fill:#0f1419}.line{stroke:#6b7683}}";
 
 const MARGIN: u64 = 16;
-/// How tall the bars of a rule are.
+/// The height of the bars of a rule.
 const TALL: u64 = 64;
-/// From one line of text to the next.
+/// The distance from one line of text to the next.
 const LINE: u64 = 20;
-/// Where the bars of a comparison begin.
+/// The place where the bars of a comparison begin.
 const COMPARED_AT: u64 = 240;
 
 impl Outcome {
     /// A picture of all rules, as SVG, for light and dark ground: requests over time, and what was compared and suggested. Texts
     /// stand in it as text, and it loads nothing.
     ///
-    /// For a README or a slide, where a page cannot stand. A viewer that knows `prefers-color-scheme` shows it light or dark.
+    /// Use it in a README or a slide, where a page cannot stand. A viewer that knows `prefers-color-scheme` shows it light or dark.
     pub fn to_svg(&self) -> String {
         let mut below = MARGIN;
         let mut rules = Vec::new();
@@ -87,13 +87,13 @@ impl Outcome {
     }
 }
 
-/// How tall the drawing of a rule is, with room below.
+/// The height of the drawing of a rule, with room below.
 fn height(rule: &RuleFigures) -> u64 {
     let lines = rule.compared.len() as u64 + u64::from(rule.suggestion.is_some());
     TALL + 2 * LINE + heading(rule) + lines * LINE
 }
 
-/// How tall the line above the bars of a comparison is.
+/// The height of the line above the bars of a comparison.
 fn heading(rule: &RuleFigures) -> u64 {
     if rule.compared.is_empty() { 0 } else { LINE }
 }

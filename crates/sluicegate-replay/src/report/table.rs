@@ -10,7 +10,7 @@ use crate::outcome::{NotUnderstood, Outcome};
 use crate::read::time::shown;
 use crate::report::json::{quota, quotas};
 
-/// The first is to the left, numbers are to the right.
+/// The first column is aligned to the left, numbers to the right.
 const HEAD: [&str; 8] =
     ["rule/policy", "asked", "rejected", "keys", "rejected keys", "worst minute", "shortest wait", "longest"];
 
@@ -81,7 +81,7 @@ impl Outcome {
         remarks
     }
 
-    /// Where a line stands: in which log, if there are several.
+    /// The place of a line, with its log if there are several.
     pub(super) fn place(&self, line: &NotUnderstood) -> String {
         match self.logs.len() {
             0 | 1 => format!("line {}", line.line),
@@ -105,7 +105,7 @@ impl Outcome {
         ]
     }
 
-    /// How many, and how many with whole seconds taken the other way.
+    /// The number of rejections, and their number with whole seconds taken the other way.
     pub(super) fn rejected(&self, rule: &RuleFigures) -> String {
         let other = self.within_second.other().as_str();
         match rule.rejected_otherwise {
@@ -161,7 +161,7 @@ pub(super) fn suggestion(found: &crate::Suggestion) -> String {
     text
 }
 
-/// A number of things, as one reads it.
+/// A number of things, in words.
 pub(super) fn counted(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
@@ -179,7 +179,7 @@ pub(super) fn wait(wait: Option<Duration>) -> String {
     wait.map_or_else(|| "-".to_owned(), |wait| format!("{:.1} s", wait.as_secs_f64()))
 }
 
-/// Names to the left, numbers to the right.
+/// Writes names to the left, numbers to the right.
 fn write_row(f: &mut fmt::Formatter<'_>, row: &[String; 8], widths: &[usize]) -> fmt::Result {
     for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
         match column {

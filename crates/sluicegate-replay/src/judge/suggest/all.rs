@@ -1,7 +1,7 @@
 //! A limit for each row, and all of them replayed together.
 //!
-//! Each suggestion is found alone. In the service rules stand beside each other, and one that refuses a request keeps the others from
-//! spending: so what all suggestions together would have rejected is replayed once more, and told beside each.
+//! Each suggestion is found alone. In the service, rules apply beside each other, and one that refuses a request keeps the others from
+//! spending. So all suggestions are replayed together once more, and the result is shown beside each.
 
 use sluicegate_core::Policy;
 use sluicegate_core::policy::PolicyMode;
@@ -13,7 +13,7 @@ use crate::judge::figures::RuleFigures;
 use crate::judge::keys::Keys;
 use crate::share::Share;
 
-/// Why a row has no suggestion.
+/// The reason why a row has no suggestion.
 const TOO_LARGE: &str =
     "the log is too large to keep what a limit is looked for in: use --only, --since and --until";
 const NONE_IS_ENOUGH: &str = "no limit that the policy can have rejects as little";
@@ -25,7 +25,7 @@ pub(in crate::judge) fn suggest_all(
     share: Share,
     rules: &mut [RuleFigures],
 ) {
-    // As they were asked, before they are put together by key.
+    // Kept in the order in which they were asked, before they are grouped by key.
     let mut asked: Vec<(u32, usize, Event)> = Vec::new();
     if record.is_whole {
         for (row, kept) in record.rows.iter().enumerate() {
@@ -50,7 +50,7 @@ pub(in crate::judge) fn suggest_all(
         None => rule.policy.clone(),
     });
     let policies: Vec<Policy> = policies.collect();
-    // Rows of one policy may be told different limits; they share no bucket then, so there is nothing to replay together.
+    // Rows of one policy may get different limits; then they share no bucket, so there is nothing to replay together.
     let Ok(court) = Court::new(&policies) else { return };
     let gives_back = |row: usize| record.rows[row].events.iter().any(|event| event.gives_back);
     (0..rules.len()).filter(|row| gives_back(*row)).for_each(|row| court.keep_accounts(row));

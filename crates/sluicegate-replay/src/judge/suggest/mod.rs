@@ -1,7 +1,7 @@
-//! Limits that reject no more than a share: what is kept of a log, and what is looked for in it.
+//! Limits that reject no more than a share: the kept part of a log, and the search in it.
 //!
 //! While the log is read, a [`Record`] keeps which key asked when, as far as there is room. At the end the least limit of each row is
-//! searched in it, by itself, and then all that were found are replayed together.
+//! searched in it, by itself, and then all found limits are replayed together.
 
 mod all;
 mod record;

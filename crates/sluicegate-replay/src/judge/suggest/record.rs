@@ -1,11 +1,11 @@
-//! The part of a log that is kept to look for limits in: which key asked how much, and when.
+//! The part of a log in which limits are searched: which key asked how much, and when.
 //!
 //! # Sampling
-//! An event takes 24 bytes, and there is room for 256 MiB of them, that is eleven million. When it is used up, the row with the most
-//! events keeps those of its 10,000 heaviest keys and of half of the others, drawn by a hash of their number; next time of a quarter,
-//! and so on. Keys are drawn and not requests, because a limit sees whole keys: a key of which half of the requests are missing seems
-//! to need half of the limit. A plain sample of a sixteenth of all keys was off by 2 to 66 % where 33 % was true, since few heavy keys
-//! make most rejections; those are not drawn but kept.
+//! An event takes 24 bytes, and there is room for 256 MiB of them, that is eleven million. When it is used up, the row with the most events
+//! keeps those of its 10,000 heaviest keys and of half of the other keys, drawn by a hash of their number; next time of a quarter, and so
+//! on. Keys are drawn and not requests, because a limit sees whole keys: a key with half of its requests missing seems to need half of the
+//! limit. A plain sample of a sixteenth of all keys was off by 2 to 66 % where 33 % was true, because few heavy keys make most rejections;
+//! heavy keys are not drawn but kept.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,26 +22,26 @@ pub(in crate::judge) struct Event {
     pub(in crate::judge) at_us: u64,
 }
 
-/// How many of the heaviest keys of a row are kept whole when there is no room for all.
+/// The number of the heaviest keys of a row that are kept whole when there is no room for all.
 const HEAVIEST: usize = 10_000;
 
-/// With fewer keys that are drawn, a row says nothing certain of the others.
+/// With fewer drawn keys, a row says nothing certain about the others.
 const FEWEST_DRAWN: usize = 1_000;
 
 /// The record of one row.
 #[derive(Debug, Default)]
 pub(in crate::judge) struct Kept {
-    /// In the order of their requests, until they are put together by key.
+    /// Events in the order of their requests, until they are grouped by key.
     pub(super) events: Vec<Event>,
-    /// Of the keys that are not heavy, one in 2^level is kept.
+    /// One in 2^level of the keys that are not heavy is kept.
     level: u32,
     heavy: HashSet<u32>,
-    /// There was no room for as many keys as a limit can be looked for in; nothing is kept.
+    /// Whether there was no room for enough keys to search a limit in; then nothing is kept.
     pub(super) is_lost: bool,
 }
 
 impl Kept {
-    /// For how many keys of its kind this one stands.
+    /// The number of keys of its kind that this one stands for.
     pub(super) fn weight(&self, key: u32) -> u64 {
         if self.level == 0 || self.heavy.contains(&key) { 1 } else { 1 << self.level }
     }
@@ -80,7 +80,7 @@ fn heaviest(events: &[Event]) -> HashSet<u32> {
     keys.into_iter().map(|(key, _)| key).collect()
 }
 
-/// Numbers of keys come in the order of their first request; what is drawn shall not depend on that.
+/// Numbers of keys come in the order of their first request; the draw must not depend on that order.
 fn mixed(key: u32) -> u64 {
     let mut mixed = (u64::from(key) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -93,10 +93,10 @@ fn mixed(key: u32) -> u64 {
 pub(in crate::judge) struct Record {
     pub(in crate::judge) rows: Vec<Kept>,
     requests: u32,
-    /// How many events there is room for.
+    /// The number of events that there is room for.
     most: usize,
     kept: usize,
-    /// Whether all of the log is here.
+    /// Whether the whole log is here.
     pub(in crate::judge) is_whole: bool,
 }
 
@@ -118,7 +118,7 @@ impl Record {
         self.requests
     }
 
-    /// Keeps an ask of this row, if its key is one that is kept; the largest row gives up half of its drawn keys when there is no room.
+    /// Keeps an ask of this row, if its key is kept; the largest row gives up half of its drawn keys when there is no room.
     pub(in crate::judge) fn keep(&mut self, row: usize, event: Event) {
         let kept = &mut self.rows[row];
         if kept.is_lost || !kept.keeps(event.key) {
@@ -140,7 +140,7 @@ impl Record {
 mod tests {
     use super::*;
 
-    /// Keeps these events of a row, in room for as many.
+    /// Keeps these events of a row, in room for that many.
     fn keep(record: &mut Record, row: usize, keys: impl Iterator<Item = u32>) {
         for key in keys {
             let event = Event { key, cost: 1, request: 0, gives_back: false, at_us: 0 };

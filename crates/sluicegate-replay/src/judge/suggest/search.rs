@@ -1,22 +1,22 @@
-//! The limit to set: the least above which none rejects more than a share.
+//! The limit to set: the least one above which no limit rejects more than a share.
 //!
-//! Where costs differ, rejections may rise with the limit: a larger request that passes takes the room of several smaller
-//! ones. So the search comes from above, from a limit that rejects nothing. One thing is certain on the way: a limit that
-//! rejects nothing of a key rejects nothing of it above either.
+//! Where costs differ, rejections may rise with the limit: a larger request that passes takes the room of several smaller ones. So the
+//! search comes from above, from a limit that rejects nothing. One thing is certain: if a limit rejects nothing of a key, no higher limit
+//! rejects anything of it.
 //!
 //! # How it goes
-//! 1. For each key the least limit that rejects nothing of it is found by bisection, which is right for one key: see above.
-//! 2. From the highest of these down, keys are given up one after the other as long as all of their requests together are no more than
-//!    the share. That is a limit that is certainly enough.
-//! 3. From there down, limit by limit, the keys that need more are replayed, until the share is exceeded: few keys, because most need
-//!    less. Above 512 it goes in steps of a 512th, and one by one where the share is crossed.
+//! 1. For each key, bisection finds the least limit that rejects nothing of it. Bisection is right for one key: see above.
+//! 2. From the highest of these down, keys are given up one after the other as long as all of their requests together are no more than the
+//!    share. The limit that is reached is certainly enough.
+//! 3. From there down, limit by limit, the keys that need more are replayed, until the share is exceeded: few keys, because most need less.
+//!    Above 512 it goes in steps of a 512th, and one by one where the share is crossed.
 //!
 //! # Source
-//! It is a search of our own; each key's bound is found by plain bisection. The variance of a sum over drawn keys is that of Horvitz and
-//! Thompson (1952) for draws that do not depend on each other: `w (w - 1) r^2` for a key that stands for `w` and has `r` rejections.
+//! The search is our own; each key's bound is found by plain bisection. The variance of a sum over drawn keys is that of Horvitz and
+//! Thompson (1952) for independent draws: `w (w - 1) r^2` for a key that stands for `w` and has `r` rejections.
 //!
 //! # Cost
-//! For each key as many replays of it as twice the binary logarithm of its bound, and then one of the few heavy keys for each limit that is looked at.
+//! Each key is replayed as often as twice the binary logarithm of its bound, and then the few heavy keys once for each limit that is tried.
 
 use std::collections::BTreeMap;
 
@@ -31,21 +31,21 @@ use crate::settings::WithinSecond;
 use crate::share::Share;
 use crate::suggestion::Suggestion;
 
-/// Up to this limit each one is looked at, and above it steps of one part in that many.
+/// Up to this limit each one is tried; above it, steps are one part in this many.
 const FINE: u64 = 512;
 /// Each key is decided by itself, and forgotten before the next one.
 const AT_ONCE: usize = 16;
-/// No higher limit is looked for.
-/// A policy that rejects even there rejects for another reason than its limit, such as a cost above its burst that cannot grow.
+/// The highest limit that is tried. A policy that rejects even there rejects for another reason than its limit, such as a cost above its
+/// burst that cannot grow.
 const HIGHEST: u64 = 1 << 40;
 
-/// Finds the limit of a policy for what was kept of its row; nothing if no limit that it can have is enough.
+/// Finds the limit of a policy for the kept events of its row; `None` if no limit that it can have is enough.
 pub(in crate::judge) fn suggest(policy: &Policy, kept: &Kept, share: Share) -> Option<Suggestion> {
     let search = Search::new(policy, kept);
     let asked: u64 = search.keys.iter().map(|key| key.weight * key.events.len() as u64).sum();
     let keys: u64 = search.keys.iter().map(|key| key.weight).sum();
     let needs = search.needs()?;
-    // Rejected are no more than all requests of keys that are rejected at all.
+    // The rejected requests are at most all requests of keys that are rejected at all.
     let mut needed: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for (need, key) in needs.iter().zip(&search.keys) {
         let (requests, weight) = needed.entry(*need).or_default();
@@ -83,9 +83,9 @@ pub(in crate::judge) fn suggest(policy: &Policy, kept: &Kept, share: Share) -> O
     })
 }
 
-/// The policy with another limit of its first quota, and all else in proportion.
+/// The policy with another limit of its first quota, and everything else in proportion.
 ///
-/// Units are rounded up, so that no burst and no further limit becomes 0. Nothing where the algorithm cannot keep the quotas then.
+/// Units are rounded up, so that no burst and no further limit becomes 0. Returns `None` if the algorithm cannot keep these quotas.
 pub(in crate::judge) fn at(policy: &Policy, limit: u64) -> Option<Policy> {
     let first = policy.quotas().first()?.quota().limit();
     let part = |units: u64| {
@@ -106,10 +106,10 @@ pub(in crate::judge) fn at(policy: &Policy, limit: u64) -> Option<Policy> {
     policy.with_quotas(&quotas).ok()
 }
 
-/// The events of one key, in order, and for how many keys it stands.
+/// The events of one key, in order, and the number of keys that it stands for.
 struct OfKey<'a> {
     events: &'a [Event],
-    /// 1 for a key that is kept whole.
+    /// The value is 1 for a key that is kept whole.
     weight: u64,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Search<'a> {
         Self { policy, keys, gives_back }
     }
 
-    /// How many requests of each of these keys a limit rejects.
+    /// The number of requests of each of these keys that a limit rejects.
     fn rejected(&self, limit: u64, keys: &[usize]) -> Option<Vec<u64>> {
         let policy = at(self.policy, limit)?;
         if let Some(mut books) = Books::of([&policy]).filter(|_| !self.gives_back) {
@@ -166,7 +166,7 @@ impl<'a> Search<'a> {
 
     /// The least limit for each key that rejects nothing of it.
     fn needs(&self) -> Option<Vec<u64>> {
-        // Between a limit that is too low and one that is enough, each key by itself; keys at the same limit together.
+        // Bisects between a limit that is too low and one that is enough, each key by itself; keys at the same limit are decided together.
         let mut bounds: Vec<(u64, Option<u64>)> = vec![(0, None); self.keys.len()];
         loop {
             let mut next: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
@@ -196,8 +196,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The rejections of a limit over all keys, estimated for those that were drawn: each stands for as many as its weight, and the variance of
-    /// the sum is that of a draw of each key by itself.
+    /// The rejections of a limit over all keys, estimated for drawn keys: each stands for as many as its weight, and the variance of the
+    /// sum is that of drawing each key by itself.
     fn count(&self, limit: u64, needs: &[u64]) -> Option<Counted> {
         let keys: Vec<usize> = (0..needs.len()).filter(|place| needs[*place] > limit).collect();
         let (mut counted, mut variance) = (Counted::default(), 0_u128);
@@ -208,7 +208,7 @@ impl<'a> Search<'a> {
             variance += u128::from(weight * (weight - 1)) * u128::from(rejected) * u128::from(rejected);
         }
         counted.uncertainty = u64::try_from(variance.isqrt() * 196 / 100).unwrap_or(u64::MAX);
-        // If none of the keys that were drawn is rejected, up to three times as many may be as each stands for.
+        // If no drawn key is rejected, up to three times as many may be as each stands for.
         let weight = self.keys.iter().map(|key| key.weight).max().unwrap_or(1);
         if weight > 1 {
             counted.uncertainty = counted.uncertainty.max(3 * weight);
@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
         Some(counted)
     }
 
-    /// The least limit above which all are enough, from one that is, and how far below it the next one was looked at.
+    /// The least limit above which all are enough, from one that is enough, and how far below it the next one was tried.
     fn down_from(&self, enough: u64, needs: &[u64], is_enough: impl Fn(u64) -> bool) -> Option<(u64, u64)> {
         let is_enough = |limit: u64| Some(is_enough(self.count(limit, needs)?.rejected));
         let (mut enough, mut step) = (enough, 1);
@@ -224,7 +224,7 @@ impl<'a> Search<'a> {
             step = (enough / FINE).max(1);
             let next = enough - step;
             if !is_enough(next)? {
-                // Between the two one by one, again from above.
+                // Goes on one by one between the two, again from above.
                 while enough - 1 > next && is_enough(enough - 1)? {
                     enough -= 1;
                 }
@@ -237,7 +237,7 @@ impl<'a> Search<'a> {
 }
 
 impl Books {
-    /// How many of these requests the only row rejects; what the key has spent is forgotten then.
+    /// The number of these requests that the only row rejects. What the key has spent is forgotten then.
     fn rejected(&mut self, events: &[Event]) -> u64 {
         let is_rejected = |event: &&Event| {
             let ask = Asks { row: 0, key: 0, cost: event.cost.into(), is_enforced: true, quotas: OWN_OF_ROW };
@@ -253,7 +253,7 @@ impl Books {
 }
 
 impl Kept {
-    /// Puts the events of each key together, in their order.
+    /// Groups the events by key, in their order.
     pub(super) fn by_key(&mut self) {
         self.events.sort_by_key(|event| event.key);
     }

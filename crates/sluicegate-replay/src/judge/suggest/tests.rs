@@ -7,14 +7,14 @@ use crate::judge::suggest::record::Record;
 const MINUTE_US: u64 = 60_000_000;
 const KEYS: u32 = 25_000;
 
-/// Logs that do not know of each other.
+/// Independent logs.
 const LOGS: u32 = 44;
 
 /// A log of a minute: which key comes when. Most keys come a few times, some often.
 fn log(seed: u32) -> Vec<Event> {
     let mut random = Random(seed.into());
     let mut events = Vec::new();
-    // Other numbers in each log, so that each sample is another one.
+    // Each log has other numbers, so that each sample is another one.
     for key in seed * KEYS..(seed + 1) * KEYS {
         let most = if random.below(20) == 0 { 60 } else { 9 };
         for _ in 0..=random.below(most) {
@@ -35,7 +35,7 @@ fn kept(events: &[Event], room: usize) -> Kept {
     kept
 }
 
-/// How many requests of each key there are. A window of the whole log rejects all of them that are above its limit.
+/// The number of requests of each key. A window of the whole log rejects all of them that are above its limit.
 fn asked(events: &[Event]) -> Vec<u64> {
     let mut asked = vec![0; KEYS as usize];
     events.iter().for_each(|event| asked[(event.key % KEYS) as usize] += 1);
@@ -66,7 +66,7 @@ fn the_interval_of_a_sample_covers_the_truth_as_often_as_it_says() {
         cases += 1;
     }
     println!("{covered} of {cases}");
-    // 42 in the mean; at least 39 with a probability of 97 %, if the intervals are what they say.
+    // The mean is 42; it is at least 39 with a probability of 97 %, if the intervals are right.
     assert!(covered >= 39, "{covered} of {cases}");
 }
 

@@ -1,7 +1,7 @@
 //! The contents of a line: [`Entry`].
 //!
-//! Its texts are borrowed from the line wherever the line has them as they are, which is nearly always: only escapes and JSON make
-//! texts of their own.
+//! Its texts are borrowed from the line wherever the line has them unescaped, which is nearly always: only escapes and JSON make texts of
+//! their own.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -14,19 +14,19 @@ use super::time::Moment;
 /// A request as a line has it.
 #[derive(Debug, Default)]
 pub(in crate::read) struct Entry<'a> {
-    /// As it was logged, of the beginning or of the end.
+    /// The moment as it was logged, of the beginning or of the end.
     pub(in crate::read) moment: Option<Moment>,
-    /// How long it took, in microseconds.
+    /// The time that it took, in microseconds.
     pub(super) took_us: Option<u64>,
-    /// Whether the moment is that of the end of the request, as far as that is known.
+    /// Whether the moment is known to be the end of the request.
     pub(super) is_end: bool,
     /// Empty if the format has none.
     pub(in crate::read) method: Cow<'a, str>,
     /// The URL as the client has sent it, mostly a path with a query.
     pub(in crate::read) target: Cow<'a, str>,
-    /// The query, where the target has none.
+    /// The query, if the target has none.
     pub(in crate::read) query: Option<Cow<'a, str>>,
-    /// The address from which the connection came; none for one over a Unix socket.
+    /// The address from which the connection came; `None` for a connection over a Unix socket.
     pub(in crate::read) peer: Option<IpAddr>,
     /// The status that the client was sent.
     pub(in crate::read) status: Option<u16>,
@@ -34,7 +34,7 @@ pub(in crate::read) struct Entry<'a> {
     pub(in crate::read) headers: SmallVec<[(HeaderName, Cow<'a, str>); 4]>,
 }
 
-/// The longest that a request may have taken, in microseconds: a line that says more is wrong about it.
+/// The longest that a request may have taken, in microseconds; a line with a longer time must be wrong.
 const LONGEST_US: u64 = 30 * 86_400 * 1_000_000;
 
 impl<'a> Entry<'a> {
@@ -61,14 +61,14 @@ impl<'a> Entry<'a> {
         Ok(())
     }
 
-    /// The address of the peer. One of a Unix socket has none.
+    /// Reads the address of the peer. A Unix socket has none.
     pub(in crate::read) fn peer(&mut self, text: &str) -> Result<(), &'static str> {
         self.peer = match text.parse() {
             Ok(address) => Some(address),
             Err(_) if text.starts_with("unix:") => None,
             Err(_) => {
                 let bare = text.strip_prefix('[').and_then(|text| text.split(']').next()).unwrap_or(text);
-                // Some logs add the port; a name was looked up, and is no address any more.
+                // Some logs add the port; a name was looked up, and is not an address.
                 let address =
                     bare.parse().or_else(|_| text.parse().map(|address: std::net::SocketAddr| address.ip()));
                 Some(address.map_err(|_| "the client is not an address")?)
@@ -77,29 +77,29 @@ impl<'a> Entry<'a> {
         Ok(())
     }
 
-    /// A status up to 999; 499, which nginx invents for clients that hung up, is one.
+    /// Reads a status up to 999; 499, which nginx invents for clients that hung up, is one.
     pub(in crate::read) fn status(&mut self, text: &str) -> Result<(), &'static str> {
         let status = text.parse().ok().filter(|status| (0..=999).contains(status));
         self.status = Some(status.ok_or("the status is not a number of three digits")?);
         Ok(())
     }
 
-    /// How long the request took, in seconds with a fraction.
+    /// Reads the time that the request took, in seconds with a fraction.
     pub(super) fn took(&mut self, text: &str) -> Result<(), &'static str> {
         let took = super::time::seconds(text).filter(|took| *took <= LONGEST_US);
         self.took_us = Some(took.ok_or("the time that it took is not one of 0 s to 30 days")?);
         Ok(())
     }
 
-    /// Whether its beginning is known from its end and from how long it took.
+    /// Whether the beginning is known, from the end and the time that the request took.
     pub(in crate::read) fn knows_arrival(&self) -> bool {
         self.is_end && self.took_us.is_some()
     }
 
-    /// When it came.
+    /// The moment when the request came.
     ///
     /// # Errors
-    /// If the line has no time, or a request that took longer than the time since 1970.
+    /// When the line has no time, or the request took longer than the time since 1970.
     pub(in crate::read) fn arrival(&self) -> Result<Moment, &'static str> {
         let moment = self.moment.ok_or("it has no time")?;
         match self.took_us.filter(|_| self.is_end) {

@@ -1,8 +1,8 @@
 //! Lines that are objects of JSON, with the names that nginx, Caddy, Traefik and others give.
 //!
 //! # Names
-//! There is no standard for such logs, so each part is looked for under the names that servers are known to give it, the more exact one
-//! first: `msec` has milliseconds where `time_local` has seconds. A line is read by itself; a log may change its names in the middle.
+//! There is no standard for such logs, so each part is searched under the names that servers are known to give it, the more exact one
+//! first: `msec` has milliseconds where `time_local` has seconds. Each line is read by itself; a log may change its names in the middle.
 //!
 //! # Cost
 //! A line is read into a map before its parts are taken out, which takes several times as long as a line of fields.
@@ -27,7 +27,7 @@ const STATUSES: [&str; 5] = ["status", "status_code", "DownstreamStatus", "respo
 /// The first part that is missing or cannot be read: the time, the method, the URL, the client's address, the status.
 pub(in crate::read) fn parse(line: &str) -> Result<Entry<'_>, &'static str> {
     let object: Map<String, Value> = serde_json::from_str(line).map_err(|_| "it is not an object of JSON")?;
-    // Caddy has most of it in an object of its own.
+    // Caddy has most parts in an object of their own.
     let inner = object.get("request").and_then(Value::as_object);
     let find = |names: &[&str]| {
         let of = |object: &Map<String, Value>| names.iter().find_map(|name| object.get(*name).cloned());
@@ -59,7 +59,7 @@ pub(in crate::read) fn parse(line: &str) -> Result<Entry<'_>, &'static str> {
     Ok(entry)
 }
 
-/// Header fields: `http_user_agent`, `host`, and an object of `headers`, each a text or a list.
+/// Reads header fields: `http_user_agent`, `host`, and an object of `headers`, each a text or a list.
 fn headers(object: &Map<String, Value>, entry: &mut Entry<'_>) {
     let named = object.iter().filter_map(|(name, value)| match &**name {
         "host" => Some(("host".to_owned(), value)),
@@ -78,7 +78,7 @@ fn headers(object: &Map<String, Value>, entry: &mut Entry<'_>) {
     }
 }
 
-/// A number is taken as it is written: servers differ about quotes.
+/// Reads a number as it is written, because servers differ about quotes.
 fn text(value: Value) -> String {
     match value {
         Value::String(text) => text,
@@ -86,7 +86,7 @@ fn text(value: Value) -> String {
     }
 }
 
-/// In whatever of the three ways the time is written.
+/// Reads a time in any of the three forms.
 fn moment(text: &str) -> Option<Moment> {
     time::unix(text).or_else(|| time::iso(text)).or_else(|| time::local(text))
 }

@@ -1,4 +1,4 @@
-//! How the lines of a log are written: [`Format`].
+//! The format of the lines of a log: [`Format`].
 
 pub(in crate::read) mod entry;
 mod json;
@@ -14,7 +14,7 @@ use self::entry::Entry;
 use self::template::{COMBINED, COMMON, Template};
 use self::time::Clock;
 
-/// How the lines of a log are written. Reads `combined`, `common`, `json`, or an nginx `log_format`.
+/// The format of the lines of a log. It is read from `combined`, `common`, `json`, or an nginx `log_format`.
 ///
 /// ```
 /// use sluicegate_replay::Format;
@@ -31,17 +31,17 @@ use self::time::Clock;
 /// | `$msec`, `$time_iso8601`, `$time_local` | the time; the finest of those that are there counts |
 /// | `$request_time` | seconds that it took, which are taken off `$msec` |
 /// | `$request` | method, URL and version |
-/// | `$request_method`, `$request_uri`, `$uri`, `$document_uri` | the same in parts |
+/// | `$request_method`, `$request_uri`, `$uri`, `$document_uri` | the parts of `$request` |
 /// | `$args`, `$query_string` | the query, where the URL has none |
 /// | `$status` | the status of the response |
 /// | `$host`, `$http_NAME` | a header field, `-` if it was not there |
 /// | any other | is passed over |
 ///
-/// Between two variables there has to be some text; a variable in quotes ends at the first quote that is not escaped.
+/// There must be some text between two variables; a variable in quotes ends at the first quote that is not escaped.
 ///
-/// Lines of `json` are objects with the names that nginx, Caddy, Traefik and others give to the same: `msec`, `ts`, `time`,
+/// Lines of `json` are objects with the names that nginx, Caddy, Traefik and others give to these parts: `msec`, `ts`, `time`,
 /// `@timestamp`; `remote_addr`, `remote_ip`, `client_ip`; `request`, or `method` and `uri`; `status`; `http_NAME`, or an object of
-/// `headers`. Those of an inner object `request` count where the outer one has none.
+/// `headers`. Names of an inner object `request` count where the outer one has none.
 #[derive(Clone, Debug)]
 pub struct Format(Kind);
 
@@ -52,7 +52,7 @@ enum Kind {
 }
 
 impl Format {
-    /// The format of which most of these lines are, if any is.
+    /// The format that fits most of these lines, if any fits.
     pub(crate) fn guess<'a>(lines: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
         let known = ["common", "combined", "json"].iter().filter_map(|name| name.parse::<Self>().ok());
         let mut clock = Clock::default();
@@ -63,7 +63,7 @@ impl Format {
         (count > 0).then_some(format)
     }
 
-    /// The same, but header fields of these names are not looked at.
+    /// Returns the format without a look at header fields of these names.
     pub(crate) fn without(self, unread: &[HeaderName]) -> Self {
         Self(match self.0 {
             Kind::Template(name, template) => Kind::Template(name, template.without(unread)),
@@ -81,7 +81,7 @@ impl Format {
         self.fill(&mut entry, line, clock).map(|()| entry)
     }
 
-    /// The same, into a new entry where it is to stay: an entry is large, and was copied twice for each line.
+    /// Takes a line apart into a new entry in place: an entry is large, and returning it copied it twice for each line.
     #[inline]
     pub(in crate::read) fn fill<'a>(
         &self,
@@ -95,15 +95,15 @@ impl Format {
         }
     }
 
-    /// When the request of a line came, in microseconds; nothing of a line that is not understood.
+    /// The moment when the request of a line came, in microseconds; `None` for a line that is not understood.
     pub(crate) fn when(&self, line: &[u8]) -> Option<u64> {
         let entry = self.parse(std::str::from_utf8(line).ok()?, &mut Clock::default()).ok()?;
         entry.arrival().ok().map(|moment| moment.us)
     }
 
-    /// Whether the beginning of a request is known from the time of its end and how long it took. Otherwise it is replayed at the
-    /// time that is logged: for nginx that is its end, for Apache its beginning. Of `json` each line tells, and the outcome says whether
-    /// all have.
+    /// Whether the beginning of a request is known, from the time of its end and the time that it took. Otherwise it is replayed at the
+    /// logged time, which is the end for nginx and the beginning for Apache. With `json` this differs by line, and the outcome says whether
+    /// all lines have known beginnings.
     pub fn knows_arrival(&self) -> bool {
         match &self.0 {
             Kind::Template(_, template) => template.knows_arrival(),

@@ -1,9 +1,9 @@
 //! Lines of fields between fixed texts, in the words of nginx's `log_format`: [`Template`].
 //!
 //! # How a line is taken apart
-//! A field ends where the text behind it in the format begins for the first time. That is what makes a format without a text between two
-//! fields ambiguous, so it is refused. In quotes a client's text may hold anything but a quote: servers escape those, nginx as `\x22` and
-//! Apache as `\"`, and both are undone when the value is used. A line that has all fields and something more is not understood, because
+//! A field ends at the first place where the text behind it in the format begins. A format without a text between two fields would
+//! therefore be ambiguous, and is refused. In quotes a client's text may hold anything but a quote: servers escape quotes, nginx as `\x22`
+//! and Apache as `\"`, and both are undone when the value is used. A line that has all fields and something more is not understood, because
 //! it may be of another format that begins alike.
 
 use std::borrow::Cow;
@@ -25,11 +25,11 @@ pub(in crate::read) struct Template {
 #[derive(Clone, Debug)]
 struct Field {
     what: What,
-    /// Whether it stands in quotes, where quotes of its own are escaped.
+    /// Whether the field stands in quotes, where quotes of its own are escaped.
     is_quoted: bool,
 }
 
-/// The meaning of a field. Names that are not known are passed over, since a format may have more than a replay needs.
+/// The meaning of a field. Unknown names are skipped, because a format may have more than a replay needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Peer,
@@ -91,7 +91,7 @@ impl Template {
         Ok(template)
     }
 
-    /// The same without what clients say of themselves, where nothing reads it.
+    /// Returns the template without fields that clients write about themselves and nothing reads.
     pub(in crate::read) fn without(mut self, unread: &[HeaderName]) -> Self {
         for (field, _) in &mut self.fields {
             if matches!(&field.what, What::Header(name) if unread.contains(name)) {
@@ -118,14 +118,14 @@ impl Template {
         let mut rest = line.strip_prefix(&*self.before).ok_or(SHORT)?;
         for (field, after) in &self.fields {
             let end = match (after.is_empty(), field.is_quoted) {
-                // The last one ends with the line; only texts of clients have spaces.
+                // The last field ends with the line; only texts of clients have spaces.
                 (true, _) if matches!(field.what, What::Header(_) | What::Unread) => Some(rest.len()),
                 (true, _) => Some(memchr::memchr(b' ', rest.as_bytes()).unwrap_or(rest.len())),
                 (false, true) => quote(rest),
                 (false, false) => end(rest, after),
             };
             let (value, behind) = rest.split_at(end.ok_or(SHORT)?);
-            // Where the text behind a field was looked for, it is there.
+            // Where the text behind a field was searched, it is there.
             if field.is_quoted && !begins(behind.as_bytes(), after.as_bytes()) {
                 return Err(SHORT);
             }
@@ -139,7 +139,7 @@ impl Template {
     }
 }
 
-/// Where the text behind a field begins.
+/// The place where the text behind a field begins.
 fn end(rest: &str, after: &str) -> Option<usize> {
     let (first, rest) = (*after.as_bytes().first()?, rest.as_bytes());
     memchr::memchr_iter(first, rest).find(|place| begins(&rest[*place..], after.as_bytes()))
@@ -151,7 +151,7 @@ fn begins(text: &[u8], with: &[u8]) -> bool {
     text.len() >= with.len() && text.iter().zip(with).all(|(one, other)| one == other)
 }
 
-/// Where the quote that ends a field is: the first one that is not escaped.
+/// The place of the quote that ends a field: the first one that is not escaped.
 fn quote(text: &str) -> Option<usize> {
     let (bytes, mut from) = (text.as_bytes(), 0);
     loop {
@@ -221,7 +221,7 @@ impl Field {
     }
 }
 
-/// A value without the escapes that nginx (`\x22`) and Apache (`\"`, `\\`, `\t`) write.
+/// Removes the escapes that nginx (`\x22`) and Apache (`\"`, `\\`, `\t`) write.
 fn plain(value: &str) -> Cow<'_, str> {
     let Some(first) = memchr::memchr(b'\\', value.as_bytes()) else { return Cow::Borrowed(value) };
     let mut bytes = value.as_bytes()[..first].to_vec();

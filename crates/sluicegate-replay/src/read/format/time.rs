@@ -1,8 +1,8 @@
 //! Times as logs write them, in microseconds since the Unix epoch.
 //!
-//! Texts are cut up by hand, because the few forms that logs have are read in a few comparisons each, and every line has one of them; the
-//! calendar is jiff's. Dates are those of the Gregorian calendar from 1970 to 9999. Leap seconds do not exist in Unix time, and one
-//! that is written counts as the second after it. A date that does not exist, such as the 30th of February, is no time.
+//! Texts are cut up by hand, because the few forms in logs are read by a few comparisons each, and every line has one of them; the calendar
+//! is jiff's. Dates are those of the Gregorian calendar from 1970 to 9999. Leap seconds do not exist in Unix time, and a written one counts
+//! as the second after it. A date that does not exist, such as the 30th of February, is no time.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
@@ -19,20 +19,20 @@ pub(in crate::read) struct Moment {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Reads times, most of which are those of the line before.
+/// Reads times. Most of them equal the time of the line before.
 ///
-/// Servers write the same second for many lines, and to compare 26 bytes takes less time than to read them.
+/// Servers write the same second for many lines, and comparing 26 bytes takes less time than reading them.
 #[derive(Debug, Default)]
 pub(in crate::read) struct Clock {
     /// The last text of [`local`], and its moment.
     last: Option<([u8; LOCAL], Moment)>,
 }
 
-/// How long `17/May/2015:10:05:03 +0200` is.
+/// The length of `17/May/2015:10:05:03 +0200`.
 const LOCAL: usize = 26;
 
 impl Clock {
-    /// As [`local`].
+    /// Does what [`local`] does.
     pub(super) fn local(&mut self, text: &str) -> Option<Moment> {
         match (&self.last, <[u8; LOCAL]>::try_from(text.as_bytes())) {
             (Some((last, moment)), Ok(bytes)) if *last == bytes => Some(*moment),
@@ -46,7 +46,7 @@ impl Clock {
     }
 }
 
-/// As Apache and nginx write it: `17/May/2015:10:05:03 +0200`.
+/// Reads a time as Apache and nginx write it: `17/May/2015:10:05:03 +0200`.
 pub(super) fn local(text: &str) -> Option<Moment> {
     let (date, zone) = text.split_once(' ')?;
     let mut parts = date.splitn(4, ['/', ':']);
@@ -55,7 +55,7 @@ pub(super) fn local(text: &str) -> Option<Moment> {
     moment((number(year, 4)?, month, number(day, 2)?), clock, zone)
 }
 
-/// As RFC 3339 has it: `2015-05-17T10:05:03.250Z`, `2015-05-17T10:05:03+02:00`.
+/// Reads a time as RFC 3339 has it: `2015-05-17T10:05:03.250Z`, `2015-05-17T10:05:03+02:00`.
 pub(super) fn iso(text: &str) -> Option<Moment> {
     let (date, rest) = text.split_at_checked(10)?;
     let rest = rest.strip_prefix(['T', 't', ' '])?;
@@ -64,7 +64,7 @@ pub(super) fn iso(text: &str) -> Option<Moment> {
     moment(calendar(date)?, clock, zone.trim_start_matches(['Z', 'z']))
 }
 
-/// As people write it: a day, a minute or a second, in UTC unless it names a zone.
+/// Reads a time as people write it: a day, a minute or a second, in UTC unless it names a zone.
 pub(crate) fn written(text: &str) -> Option<u64> {
     let full = match text.len() {
         10 => format!("{text}T00:00:00Z"),
@@ -75,24 +75,24 @@ pub(crate) fn written(text: &str) -> Option<u64> {
     iso(&full).map(|moment| moment.us)
 }
 
-/// The last moment that can be shown as a date, in the last days of the year 9999. A replay adds up to a second to a moment, and has
-/// room for that behind this one.
+/// The last moment that can be shown as a date, in the last days of the year 9999. A replay adds up to a second to a moment, and has room
+/// for it after this one.
 const LAST_US: u64 = 253_402_207_200_999_999;
 
-/// Seconds since the epoch, as `1431857103.250`.
+/// Reads seconds since the epoch, as `1431857103.250`.
 pub(super) fn unix(text: &str) -> Option<Moment> {
     let us = seconds(text).filter(|us| *us <= LAST_US)?;
     Some(Moment { us, is_whole: !text.contains('.') })
 }
 
-/// Seconds with up to six digits behind the point that count, in microseconds.
+/// Reads seconds as microseconds; up to six digits after the point count.
 pub(in crate::read) fn seconds(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let whole: u64 = digits(whole)?.parse().ok()?;
     whole.checked_mul(1_000_000)?.checked_add(micros(fraction)?)
 }
 
-/// The fraction of a second behind the point.
+/// Reads the fraction of a second after the point.
 fn micros(fraction: &str) -> Option<u64> {
     if fraction.is_empty() {
         return Some(0);
@@ -102,12 +102,12 @@ fn micros(fraction: &str) -> Option<u64> {
     Some(digits.parse::<u64>().ok()? * scale)
 }
 
-/// A date, a time of day with a fraction, and a zone. A leap second is taken as the second after it.
+/// Reads a date, a time of day with a fraction, and a zone. A leap second counts as the second after it.
 fn moment((year, month, day): (u64, u64, u64), clock: &str, zone: &str) -> Option<Moment> {
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
     let mut parts = clock.splitn(3, ':').map(|part| number(part, 2));
     let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
-    // A leap second counts as the one after it.
+    // A leap second counts as the second after it.
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -117,7 +117,7 @@ fn moment((year, month, day): (u64, u64, u64), clock: &str, zone: &str) -> Optio
     Some(Moment { us, is_whole: fraction.is_empty() })
 }
 
-/// Seconds that a zone is ahead of UTC: `+0200`, `+02:00`, or nothing for UTC.
+/// The seconds that a zone is ahead of UTC: `+0200`, `+02:00`, or nothing for UTC.
 fn offset(zone: &str) -> Option<i64> {
     if zone.is_empty() {
         return Some(0);
@@ -134,13 +134,13 @@ fn offset(zone: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(ahead * seconds)
 }
 
-/// Year, month and day of `2015-05-17`.
+/// The year, month and day of `2015-05-17`.
 fn calendar(date: &str) -> Option<(u64, u64, u64)> {
     let mut parts = date.splitn(3, '-');
     Some((number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?))
 }
 
-/// Seconds from the epoch to the beginning, in UTC, of a date that exists.
+/// The seconds from the epoch to the beginning, in UTC, of a date that exists.
 fn midnight(year: u64, month: u64, day: u64) -> Option<u64> {
     let date =
         Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
@@ -158,19 +158,19 @@ fn digits(text: &str) -> Option<&str> {
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
 }
 
-/// `2015-05-17 10:05` in UTC, for people.
+/// Writes `2015-05-17 10:05` in UTC, for people.
 pub(crate) fn shown(us: u64, with_seconds: bool) -> String {
     let format = if with_seconds { "%F %H:%M:%S" } else { "%F %H:%M" };
     timestamp(us).strftime(format).to_string()
 }
 
-/// A moment as RFC 3339 has it.
+/// Writes a moment as RFC 3339 has it.
 pub(crate) fn rfc3339(us: u64) -> String {
     let at = timestamp(us);
     if us.is_multiple_of(1_000_000) { format!("{at:.0}") } else { format!("{at:.6}") }
 }
 
-/// A moment behind the year 9999, which no log can have, is the last one there is.
+/// A moment after the year 9999, which no log can have, becomes the last moment there is.
 fn timestamp(us: u64) -> Timestamp {
     i64::try_from(us).ok().and_then(|us| Timestamp::from_microsecond(us).ok()).unwrap_or(Timestamp::MAX)
 }
@@ -189,7 +189,7 @@ mod tests {
         for text in ["2015-05-17T10:05:03Z", "2015-05-17T12:05:03+02:00", "2015-05-17 05:35:03-0430"] {
             assert_eq!(iso(text), Some(moment), "{text}");
         }
-        // The hour that comes twice when summer time ends.
+        // This hour comes twice when summer time ends.
         let (first, second) = ("25/Oct/2026:02:30:00 +0200", "25/Oct/2026:02:30:00 +0100");
         assert_eq!(local(second).unwrap().us - local(first).unwrap().us, 3_600_000_000);
     }
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Once a moment close to 2^64 microseconds was a time, and its place within its second was beyond that.
+    /// A moment close to 2^64 microseconds was once a time, and its place within its second was beyond that.
     #[test]
     fn no_moment_in_seconds_is_behind_the_year_9999() {
         assert_eq!(timestamp(LAST_US + 1), Timestamp::MAX);
