@@ -79,7 +79,7 @@ impl Key {
     }
 }
 
-/// How a type is a key: borrowed for a question, and kept.
+/// Implements `AsKey` for types that borrow or make one part.
 macro_rules! keys {
     ($([$($generic:tt)*] $name:ty: |$value:ident, $ask:ident| $with:expr;)+) => {$(
         impl<$($generic)*> sealed::Sealed for $name {}
@@ -95,7 +95,7 @@ macro_rules! keys {
 }
 
 keys! {
-    // As `decode` has it: longer text is never the fast path.
+    // As in `decode`: longer text never takes the fast path.
     [] [u8]: |bytes, ask| {
         let long;
         // One call, so that it is inlined.
@@ -111,7 +111,7 @@ keys! {
     [] str: |text, ask| text.as_bytes().with_key(ask);
     [] String: |text, ask| text.as_bytes().with_key(ask);
     [] Cow<'_, str>: |text, ask| text.as_bytes().with_key(ask);
-    // As the address stands; an IPv4-mapped one is the IPv4 address that it maps.
+    // An IPv4-mapped address is the IPv4 address that it maps.
     [] IpAddr: |address, ask| {
         let (four, sixteen);
         ask(match address.to_canonical() {
@@ -147,7 +147,7 @@ keys! {
     [] isize: |number, ask| (*number as i128).with_key(ask);
 }
 
-/// Several keys are one, part by part.
+/// Makes a tuple of keys one key, part by part.
 macro_rules! tuples {
     ($(($first:ident $(, $other:ident)+))+) => {$(
         impl<$first: AsKey, $($other: AsKey),+> AsKey for ($first, $($other),+) {

@@ -9,13 +9,13 @@ use smallvec::SmallVec;
 
 use super::kind::KeyKind;
 
-/// Whose bucket a request spends from: an address, a user, an API key, or several of these together.
+/// The name of the bucket that a request spends from: an address, a user, an API key, or several of these together.
 ///
 /// A key is a sequence of typed parts. Each part carries its type and length, so no two different sequences have
 /// the same bytes, whatever a client writes into them: `("a_b", "c")` is not `("a", "b_c")`, the text `"1"` is not the
 /// number `1`. Up to 51 bytes of text fit without an allocation.
 ///
-/// Keys may be secrets, which their [kind](Self::kind) says. `Debug` shows a hash that is good within this process only.
+/// Keys may be secrets: their [kind](Self::kind) says so. `Debug` shows a hash that is good within this process only.
 ///
 /// ```
 /// use sluicegate_core::Key;
@@ -46,7 +46,7 @@ pub(super) enum Tag {
 }
 
 impl Key {
-    /// The bucket of everyone whose own key could not be found: a part that no client can write.
+    /// The key of all requests whose own key could not be found: a part that no client can write.
     ///
     /// ```
     /// use sluicegate_core::Key;
@@ -58,8 +58,8 @@ impl Key {
         KeyRef::part(Tag::Shared, &[]).to_key()
     }
 
-    /// The key that is known by a digest of it: of a secret, or of a subject with its issuer. The bytes are shown to nobody, whatever
-    /// [kind](Self::kind) of key it is.
+    /// A key that is known by its digest only, such as that of a secret, or of a subject with its issuer. The bytes are never shown,
+    /// whatever the [kind](Self::kind) of the key.
     ///
     /// ```
     /// use sluicegate_core::Key;
@@ -91,7 +91,7 @@ impl Key {
         self.bytes.get(1..).unwrap_or_default()
     }
 
-    /// The same key, of which its owner says what it is.
+    /// This key with another kind: its owner knows what it is.
     #[inline]
     #[must_use]
     pub fn of_kind(mut self, kind: KeyKind) -> Self {
@@ -99,7 +99,7 @@ impl Key {
         self
     }
 
-    /// [`of_kind`](Self::of_kind), where the key is.
+    /// Sets the kind in place; see [`of_kind`](Self::of_kind).
     #[inline]
     pub fn set_kind(&mut self, kind: KeyKind) {
         // Every key begins with its kind.
@@ -129,9 +129,9 @@ impl Key {
     }
 }
 
-/// A key that is borrowed from where it is: what stores are asked about.
+/// A borrowed key: the form in which stores are asked about it.
 ///
-/// It hashes as the [`Key`] that [`to_key`](Self::to_key) makes of it, so that a check by `&str`
+/// It hashes as [`Key::as_ref`] of the [`Key`] that [`to_key`](Self::to_key) makes, so that a check by `&str`
 /// allocates nothing and finds the same bucket.
 #[derive(Clone, Copy)]
 pub struct KeyRef<'a> {
@@ -190,7 +190,7 @@ impl<'a> KeyRef<'a> {
         (self.tag, self.bytes)
     }
 
-    /// Whether it is one address, and nothing beside it.
+    /// Whether the key is one address and nothing else.
     pub(crate) fn is_address(&self) -> bool {
         self.tag == Tag::Ipv4 as u8 || self.tag == Tag::Ipv6 as u8
     }
@@ -204,7 +204,7 @@ impl<'a> KeyRef<'a> {
         hasher.finish()
     }
 
-    /// Cuts the key to this many bytes, beside its tag and length, and says whether that is all of it. For stores that show keys.
+    /// Cuts the key to this many bytes, not counting its tag and length, and says whether that is the whole key. For stores that show keys.
     pub fn begin(&self, bytes: usize) -> (Key, bool) {
         let whole = self.bytes.len() <= bytes;
         let begin = self.bytes.get(..bytes).filter(|_| !whole).unwrap_or(self.bytes);
@@ -243,7 +243,7 @@ impl<'a> KeyRef<'a> {
     }
 }
 
-/// Equal where the [`Key`]s are.
+/// Equal if the [`Key`]s are equal.
 impl PartialEq for KeyRef<'_> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
@@ -253,8 +253,8 @@ impl PartialEq for KeyRef<'_> {
 
 impl Eq for KeyRef<'_> {}
 
-/// Without an allocation, whatever the key: for stores that keep a table. A [`Key`] hashes otherwise; its
-/// [`as_ref`](Key::as_ref) hashes as this.
+/// Hashes without an allocation, whatever the key, for stores that keep a table. A [`Key`] hashes differently; its
+/// [`as_ref`](Key::as_ref) hashes like this.
 impl Hash for KeyRef<'_> {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {

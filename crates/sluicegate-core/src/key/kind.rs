@@ -3,8 +3,8 @@
 /// The kind of a key, from the least to the most secret: it decides how much logs, status pages and explanations show of it.
 ///
 /// A key carries its kind with it, and requests of the same key spend from the same bucket whatever its kind. An address is an
-/// [`Address`](Self::Address); everything else is a [`Secret`](Self::Secret) unless its owner says what it is. Of several parts
-/// the most secret one counts.
+/// [`Address`](Self::Address); everything else is a [`Secret`](Self::Secret) unless its owner says what it is. A key of several
+/// parts has the kind of the most secret one.
 ///
 /// ```
 /// use std::net::Ipv4Addr;

@@ -1,6 +1,6 @@
-//! Whose bucket it is.
+//! The keys by which buckets are told apart.
 //!
-//! Limiters take as a key whatever [`AsKey`] is implemented for: text, numbers, addresses, and
+//! Limiters take any [`AsKey`] as a key: text, numbers, addresses, and
 //! tuples of them. A [`Key`] is the form in which it is kept. Requests of the same key spend from
 //! the same bucket, and requests of different keys never do.
 //!

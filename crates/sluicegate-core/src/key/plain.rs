@@ -1,4 +1,4 @@
-//! A key as people read it.
+//! Keys as text for people.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ impl Key {
         let (mut plain, mut rest) = (String::new(), self.as_bytes());
         while !rest.is_empty() {
             let separator = if plain.is_empty() { "" } else { " " };
-            // Of a key that was cut, the last part may be a piece.
+            // The last part of a key that was cut may be incomplete.
             let (text, length) = part(rest).unwrap_or_else(|| ("…".to_owned(), rest.len()));
             // Writing to a string does not fail.
             _ = write!(plain, "{separator}{text}");
@@ -27,8 +27,8 @@ impl Key {
         plain
     }
 
-    /// The key as it may be shown to those who run the service: [`plain`](Self::plain), or what `Debug` says of a secret and of a
-    /// key with a [digest](Self::of_digest) in it.
+    /// The key as it may be shown to those who run the service: [`plain`](Self::plain), or the output of `Debug` for a secret and
+    /// for a key with a [digest](Self::of_digest) in it.
     pub fn shown(&self) -> String {
         self.in_clear().unwrap_or_else(|| format!("{self:?}"))
     }
@@ -44,7 +44,7 @@ impl Key {
             if *tag == Tag::Digest as u8 {
                 return true;
             }
-            // Of a key that was cut, the last part may be a piece.
+            // The last part of a key that was cut may be incomplete.
             let length = part(rest).map_or(rest.len(), |(_, length)| length);
             rest = &rest[length..];
         }
@@ -52,7 +52,7 @@ impl Key {
     }
 }
 
-/// The first part, and how many bytes it takes.
+/// The first part, and the number of bytes that it takes.
 fn part(encoded: &[u8]) -> Option<(String, usize)> {
     let (&tag, rest) = encoded.split_first()?;
     Some(match tag {
@@ -77,7 +77,7 @@ fn part(encoded: &[u8]) -> Option<(String, usize)> {
     })
 }
 
-/// A length as it is written before text, and how many bytes that takes.
+/// The length that is written before text, and the number of bytes that it takes.
 fn length(encoded: &[u8]) -> Option<(usize, usize)> {
     let bytes = encoded.iter().position(|byte| byte & 0x80 == 0)? + 1;
     let mut digits = encoded[..bytes].iter().rev();

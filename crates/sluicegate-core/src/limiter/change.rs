@@ -16,7 +16,7 @@ use crate::store::{Ask, DecisionFuture, Mode};
 /// [`change_all`](super::change_all) makes several in one call. The decision says where the key stands after it.
 ///
 /// # Errors
-/// When the store gave no answer, whatever the policy says of outages: then nobody knows whether the change was made
+/// When the store gave no answer, whatever the policy says about outages: it is then unknown whether the change was made
 /// ([`StoreError::may_have_spent`]). A `Resilient` store keeps account of charges and pays them later.
 ///
 /// # Cancel safety
@@ -55,7 +55,7 @@ impl RateLimiter {
         Change { limiter: self, key, cost, mode: Mode::Charge, receipt: None }
     }
 
-    /// Gives units back: those of a receipt ([`Change::of`]), or units of which nobody knows when they were spent.
+    /// Gives units back: those of a receipt ([`Change::of`]), or units whose time of spending is unknown.
     ///
     /// Without a receipt they count as spent just now. Units that have drained since are then given back a second time, so this is
     /// for units that were spent a moment ago, or by hand, for a customer. A key never gets better than at rest.
@@ -84,8 +84,8 @@ impl RateLimiter {
 }
 
 impl<'a, K> Change<'a, K> {
-    /// Gives back units of what a decision has spent ([`Decision::take_receipt`]), as far as they still count: a unit of a window
-    /// that has ended, or one that has leaked out of its bucket, is history, and giving it back would admit more than the policy
+    /// Gives back units that a decision has spent ([`Decision::take_receipt`]), as far as they still count: a unit of a window
+    /// that has ended, or one that has leaked out of its bucket, is gone, and giving it back would admit more than the policy
     /// allows. The receipt loses the units when the change is made.
     ///
     /// Under a policy with [`refunds`](crate::policy::PolicyBuilder::refunds) all units come back that have not drained, in the
@@ -140,7 +140,7 @@ impl<K: AsKey> Change<'_, K> {
     /// # Cancel safety
     /// The change is made, whether the future is polled or dropped.
     pub fn start(self) -> DecisionFuture {
-        // What was spent by a receipt is given back to whatever has the keys now.
+        // A receipt gives its units back to the policy that has the keys now.
         let opened = if self.receipt.is_some() { self.limiter.newest() } else { self.limiter.opened() };
         let answer = self.key.with_key(|key| {
             self.limiter.decide(&[self.ask(Ask::new(opened.as_opened(), key, self.cost, self.mode))])

@@ -41,7 +41,7 @@ pub struct Check<'a, K> {
     pub(super) limiter: &'a RateLimiter,
     pub(super) key: K,
     pub(super) cost: u64,
-    /// As the policy spends, if it is not said.
+    /// `None` spends in the way of the policy.
     pub(super) mode: Option<Mode>,
 }
 
@@ -100,8 +100,8 @@ impl<K: AsKey> Check<'_, K> {
 
     /// Spends as many units as there are, up to `most`; [`Decision::granted`] says how many it spent.
     ///
-    /// It is refused if there is not one, and where it would have to wait, as behind others in a queue. For a batch that is cut to
-    /// the room that there is: rows to send, pages to fetch, bytes to read.
+    /// The check is refused if no unit is left, or if it would have to wait, such as behind others in a queue. For a batch that is cut
+    /// to the room that is left: rows to send, pages to fetch, bytes to read.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -174,7 +174,7 @@ impl<K: AsKey> Check<'_, K> {
 }
 
 impl<K> Check<'_, K> {
-    /// The ask of this check, under a policy that is open and a key that is lent.
+    /// The ask of this check, with an open policy and a borrowed key.
     pub(super) fn ask<'b>(&self, opened: &'b PreparedPolicy, key: KeyRef<'b>) -> Ask<'b> {
         Ask::new(opened, key, self.cost, self.mode.unwrap_or_else(|| opened.spends()))
     }
@@ -216,7 +216,7 @@ fn decide(
         Some(short) if mode.is_none() => {
             short.spend(key, cost, &|| by_ask(limiter, opened, key, (cost, mode)))
         }
-        // Here, and not by a call: what is copied from memory just after it was written there waits for it.
+        // Not by a call: copying words that were just written stalls on store forwarding.
         _ => limiter.decide(&[Ask::new(opened, *key, cost, mode.unwrap_or_else(|| opened.spends()))]),
     }
 }

@@ -1,5 +1,5 @@
-//! From asks to a decision: policies that are off ask nobody, those that suspend keys ask more, and an outage is decided by the
-//! policies.
+//! Makes a decision of asks: policies that are off skip the store, policies that suspend keys ask it for more, and in an outage
+//! the policies decide.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::suspension::{self, suspends};
 use crate::wrap::{assumed, or_by_policy};
 
 impl RateLimiter {
-    /// Asks the store, of which all asks are.
+    /// Asks the store that all asks belong to.
     #[inline]
     pub(super) fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        // One look for all that is rare. A decision is large, and even to look at an answer costs a copy of it: a tenth of a
+        // One test rules out all rare cases. A decision is large, and even to inspect an answer would copy it, which takes a tenth of a
         // decision in memory.
         if self.0.always_answers && asks.iter().all(|ask| ask.policy().is_plain()) {
             return self.0.store.decide(asks);
@@ -25,7 +25,7 @@ impl RateLimiter {
         self.decide_with_care(asks)
     }
 
-    /// Decides where a policy is off, or suspends keys, and where there may be no answer.
+    /// Decides when a policy is off or suspends keys, or when the store may not answer.
     #[inline(never)]
     fn decide_with_care(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         match () {
@@ -50,7 +50,7 @@ impl RateLimiter {
         });
     }
 
-    /// Decides without those that are off: they spend nothing, and beside others they have no numbers.
+    /// Decides without the asks whose policies are off: they spend nothing, and have no numbers when other asks do.
     #[cold]
     fn decide_without_off(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let (mut places, mut rest) = (SmallVec::<[u8; 4]>::new(), SmallVec::<[Ask<'_>; 4]>::new());
@@ -67,13 +67,13 @@ impl RateLimiter {
     }
 }
 
-/// Whether the ask passes without a store, because its policy is off. Units spent before are the store's to give back.
+/// Whether the ask passes without a store, because its policy is off. Only the store can give back units that were spent before.
 #[inline]
 fn is_off(ask: &Ask<'_>) -> bool {
     ask.policy().policy().mode() == PolicyMode::Off && (ask.mode().asks() || ask.mode() == Mode::Charge)
 }
 
-/// Asks a store, whoever may be suspended.
+/// Asks a store without regard to suspensions.
 pub(super) fn decide_plainly(store: &dyn Store, asks: &[Ask<'_>]) -> DecisionFuture {
     or_by_policy(store.decide(asks), asks)
 }

@@ -13,10 +13,10 @@ use super::quotas::{OwnNumbers, Owned};
 use crate::policy::{Override, Policy};
 use crate::store::{PreparedPolicy, Store};
 
-/// A policy on a store: what services ask before they do something.
+/// A policy on a store, which services ask before they do something.
 ///
-/// One type for every store, cheap to clone. There is one handle per policy name and store: whoever opens the name again
-/// gets a clone, with the same buckets and queues, and sees a [`replace`](Self::replace) at once.
+/// One type for every store, cheap to clone. There is one handle per policy name and store: opening the name again gives a
+/// clone, which has the same buckets and queues, and sees a [`replace`](Self::replace) at once.
 ///
 /// It is no layer: on axum's routes `.rate_limit(limiter)` is one, and in a tower stack `RateLimitLayer::new(limiter)`.
 ///
@@ -51,12 +51,12 @@ pub(super) struct Handle {
     pub(super) store: Arc<dyn Store>,
     pub(super) always_answers: bool,
     pub(super) first: PreparedPolicy,
-    /// Where it was opened. The policy of a file of rules stands in for whatever code has under this name.
+    /// The place that opened the name. A policy of a file of rules takes precedence over the policy that code has under its name.
     pub(super) opened_at: OpenedAt,
     /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
     pub(super) current: ArcSwap<InForce>,
     pub(super) replacements: AtomicU64,
-    /// Locked by whoever replaces the policy.
+    /// Locked while the policy is replaced.
     pub(super) own: Mutex<Own>,
     /// Limiters of keys with quotas of their own, by these quotas.
     pub(super) owned: Owned,
@@ -66,15 +66,15 @@ pub(super) struct Handle {
     pub(super) waiting: AtomicUsize,
 }
 
-/// The policy that decides, and the override that has made it what it is.
+/// The policy that decides, and the override that has changed it, if there is one.
 pub(super) struct InForce {
     pub(super) prepared: PreparedPolicy,
     pub(super) over: Option<Arc<Override>>,
-    /// How often policies were replaced [with](RateLimiter::replace_all_with) rules before.
+    /// The number of times that policies were replaced [with](RateLimiter::replace_all_with) rules before.
     pub(super) epoch: u64,
 }
 
-/// The policy that a limiter keeps: when it is replaced together with rules, for requests that began under it; and for keys with
+/// The policy that a limiter keeps: for requests that began under it, when it is replaced together with rules; and for keys with
 /// quotas of their own.
 pub(super) struct Pinned {
     pub(super) prepared: PreparedPolicy,
@@ -82,13 +82,13 @@ pub(super) struct Pinned {
     pub(super) own: Arc<Policy>,
     /// The rules that it belongs to; none if it follows every replacement.
     pub(super) epoch: Option<u64>,
-    /// As long as there are as many, nothing has been replaced since; none if its time may be over.
+    /// The count of replacements at which this policy is current; `u64::MAX` if an override may end, so that it has to be looked up.
     pub(super) replacements: u64,
     /// The quotas of its keys, if these have their own.
     pub(super) quotas: Option<OwnNumbers>,
 }
 
-/// The policy as code has put it in force, whatever an operator makes of it.
+/// The policy as code has put it in force, without overrides.
 pub(super) struct Own {
     pub(super) policy: Arc<Policy>,
     /// The version of the last override that could not be kept here.
@@ -125,8 +125,8 @@ impl RateLimiter {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether both are the same handle, for keys with the same [quotas of their own](Self::with_quotas) if they have any: for what is
-    /// derived from [`policy`](Self::policy) and kept. Two that were made of equal quotas at different times may be told apart.
+    /// Whether both are the same handle, for keys with the same [quotas of their own](Self::with_quotas) if they have any. For caches of
+    /// values that are derived from [`policy`](Self::policy). Two limiters that were made of equal quotas at different times may differ.
     #[inline]
     pub fn decides_like(&self, other: &Self) -> bool {
         self.is(other) && self.1.as_ref().map(Arc::as_ptr) == other.1.as_ref().map(Arc::as_ptr)
@@ -138,7 +138,7 @@ impl RateLimiter {
         self.with_opened(|opened| Arc::clone(opened.numbers()))
     }
 
-    /// Reads the policy in force where it is: cheaper than a [`policy`](Self::policy) of one's own.
+    /// Reads the policy in force in place, which is cheaper than [`policy`](Self::policy).
     #[inline]
     pub fn with_policy<T>(&self, read: impl FnOnce(&Policy) -> T) -> T {
         self.with_opened(|opened| read(opened.numbers()))
@@ -176,7 +176,7 @@ impl RateLimiter {
             && self.with_opened(|opened| crate::suspension::may_close(&*self.0.store, opened))
     }
 
-    /// How often the policy was replaced: what was derived from [`policy`](Self::policy) is out of date when this
+    /// The number of times that the policy was replaced: values derived from [`policy`](Self::policy) are out of date when it
     /// has changed.
     ///
     /// Use it to keep something that is costly to derive, such as header values, beside the handle:
@@ -205,7 +205,7 @@ impl RateLimiter {
         }
     }
 
-    /// The policy that decides on what asks now.
+    /// The policy that decides about an ask now.
     #[inline]
     pub(super) fn opened(&self) -> Current<'_> {
         self.kept().map_or_else(|| self.late(), Current::Kept)

@@ -34,7 +34,7 @@ pub(super) fn find(handles: &HashMap<String, Held>, name: &str) -> Option<RateLi
     handles.get(name).and_then(limiter)
 }
 
-/// Takes note of a new handle, and sweeps those that are gone now and then.
+/// Registers a new handle, and now and then removes handles that are gone.
 pub(super) fn insert(handles: &mut HashMap<String, Held>, limiter: &RateLimiter) {
     make_room(handles, |handle| handle.strong_count() > 0);
     let handle: Weak<Handle> = Arc::downgrade(&limiter.0);
@@ -45,7 +45,7 @@ impl PolicyBuilder {
     /// Builds the policy and puts it on a store: the last step to a [`RateLimiter`].
     ///
     /// # Errors
-    /// As [`build`](Self::build), and whatever the store cannot keep.
+    /// As [`build`](Self::build), and when the store cannot keep the policy.
     ///
     /// A store is given by reference or by value; both are handles to the same store.
     ///

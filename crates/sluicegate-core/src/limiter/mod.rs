@@ -5,7 +5,7 @@
 //! | [`check`](RateLimiter::check) | the cost, if allowed | now |
 //! | `check(..)`[`.up_to(..)`](Check::up_to) | as much of a cost as there is | now |
 //! | `check(..)`[`.reserve(..)`](Check::reserve) | the cost, or a turn in the future | now, with the delay to be kept |
-//! | `check(..).acquire(..)` (feature `tokio`) | the cost | when it is the caller's turn, or at once that this is too far away |
+//! | `check(..).acquire(..)` (feature `tokio`) | the cost | when the caller's turn has come, or at once if it is too far away |
 //! | [`check_all`], [`check_many`](RateLimiter::check_many) | all of several checks or none; each on its own | now |
 //! | [`peek`](RateLimiter::peek) | nothing | now |
 //! | [`charge`](RateLimiter::charge) | the cost, into debt if it does not fit | now |
@@ -44,12 +44,12 @@
 //!
 //! # When not to use it
 //! Around an HTTP service use the layer, which finds the key, writes the header fields and keeps
-//! the delays. For work that is limited by how much of it goes on at once, use
+//! the delays. For work that is limited by how much of it is under way at once, use
 //! [`in_flight`](crate::in_flight).
 //!
 //! # An outage
-//! A question (`check`, `peek`) that the store does not answer becomes a
-//! decision by what the policy [says of an outage](crate::OnOutage). A report (`charge`, `refund`,
+//! When the store does not answer a question (`check`, `peek`), the policy [says](crate::OnOutage) what
+//! the decision is. A report (`charge`, `refund`,
 //! `reset`) stays an error, because it may or may not have happened:
 //! [`StoreError::may_have_spent`](crate::StoreError::may_have_spent) tells.
 

@@ -1,8 +1,8 @@
 //! Putting policies on a store, and replacing them there: one or several, all or none.
 //!
 //! Each step that can fail comes before the first one that takes effect. The store's list of
-//! handles is locked first, then the replacements of each handle, and listeners are told when all
-//! locks are open again.
+//! handles is locked first, then the replacements of each handle, and listeners are told after all
+//! locks are released.
 
 use std::collections::HashSet;
 use std::panic::Location;
@@ -27,8 +27,8 @@ impl RateLimiter {
     /// When the store cannot keep the policy exactly, or its name is in use there for a different one.
     ///
     /// # Sharing
-    /// Limits that are meant to share buckets clone one limiter. A name that another line of code has opened before is told once in the
-    /// log, at debug level, with both lines: two routes that name their policy alike share its buckets, which may not be meant.
+    /// Limits that are meant to share buckets clone one limiter. If another line of code opens a name again, the log says so once, at
+    /// debug level, with both lines: two routes that give their policies one name share its buckets, which may not be intended.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy, RateLimiter};
@@ -64,8 +64,8 @@ impl RateLimiter {
     }
 
     /// Puts several policies on a store, all or none of them: a name that is not open is opened, and the policy of one that is
-    /// open is replaced, as [`replace`](Self::replace) does. For a file of rules that is read again: whoever puts a policy of
-    /// such a name on the store afterwards gets the handle that is there, whatever quotas that policy has.
+    /// open is replaced, as [`replace`](Self::replace) does. For a file of rules that is read again: code that puts a policy of
+    /// such a name on the store afterwards gets the open handle, whatever quotas its policy has.
     ///
     /// ```
     /// use sluicegate_core::limiter::Inherit;
@@ -126,7 +126,7 @@ impl RateLimiter {
     /// As [`replace_all`](Self::replace_all), and the error of `build`.
     ///
     /// # Blocking
-    /// A name whose last limiter is being dropped by another thread is waited for, up to a second.
+    /// Waits up to a second for a name whose last limiter is being dropped by another thread.
     ///
     /// # Deadlocks
     /// `build` must neither open nor replace policies on this store: it would wait for itself.
@@ -139,8 +139,8 @@ impl RateLimiter {
         Ok(put(&store.into(), policies.into_iter().collect(), How::ReplaceWith(inherit), build)?.1)
     }
 
-    /// Replaces the policy for every handle that names it on this store; `inherit` says how keys start under the new one. By an
-    /// equal policy it changes nothing, unless all keys are to start afresh. Accounts that are
+    /// Replaces the policy for every handle that names it on this store; `inherit` says how keys start under the new one. An
+    /// equal policy changes nothing, unless all keys are to start afresh. Accounts that are
     /// [kept](Self::keep_accounts) stay kept. An [override](super::Overrides) of the policy applies to the new one, as
     /// long as it stands; a policy that is made from the present one is best made from [`own_policy`](Self::own_policy), which no
     /// override has changed.
@@ -149,8 +149,8 @@ impl RateLimiter {
     /// When the new policy has another name, or the store cannot keep it; the old one then stays in force.
     ///
     /// It takes effect for requests that are decided from now on. Turns that were given out stay,
-    /// and requests that wait keep their place. The old policy's memory is let go of when none of
-    /// its keys matters any more.
+    /// and requests that wait keep their place. The old policy's memory is freed when none of its keys
+    /// matters any more.
     ///
     /// ```
     /// use sluicegate_core::limiter::Inherit;
@@ -179,8 +179,8 @@ impl RateLimiter {
     ///
     /// # On a store that several instances share
     /// Redis is told nothing. When this instance first decides about a key after the reset, it forgets all that the key has there,
-    /// with what other instances have spent on it since the reset; until then they find the key as it was. On each of N
-    /// instances in turn, it may give a key N bursts. When this instance restarts, keys that it has not decided about in
+    /// with what other instances have spent on it since the reset; until then they find the key as it was. A reset on each of N
+    /// instances in turn may give a key N bursts. When this instance restarts, keys that it has not decided about in
     /// between are as they were. To reset a fleet exactly once, [replace](Self::replace) the policy on all instances by one of a
     /// higher [version](crate::policy::PolicyBuilder::version), with [`Inherit::Reset`].
     ///
@@ -239,8 +239,8 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Prepares a replacement of the policy as code has it, of which nobody sees anything before it is committed. None if there
-    /// is nothing to replace.
+    /// Prepares a replacement of the policy as code has it, which has no effect before it is committed. `None` if there is
+    /// nothing to replace.
     fn replacement(
         &self,
         policy: impl FnOnce(&Policy) -> Policy,
@@ -252,8 +252,8 @@ impl RateLimiter {
         Replacement::prepare(self, own, policy, inherit)
     }
 
-    /// The replacement by which this handle serves everybody that puts this policy on the store: nothing if it was opened by
-    /// that policy, or is replaced by it.
+    /// The replacement by which this handle also serves code that puts `policy` on the store. `None` if the handle does so
+    /// already.
     fn joined_by(&self, policy: Policy) -> Result<Option<Replacement<'_>>, ConfigError> {
         let own = self.own_policy();
         if !self.0.opened_at.is_rules() && !policy.is_like(self.0.first.policy()) && !policy.is_like(&own) {
@@ -267,10 +267,10 @@ impl RateLimiter {
     }
 }
 
-/// The fate of a policy that is open under a name that is put.
+/// What to do with an open policy when its name is put on the store again.
 #[derive(Clone, Copy)]
 enum How {
-    /// It stays; it is to be the same. From this line of code.
+    /// It stays, and has to be the same policy. Put by this line of code.
     Open(&'static Location<'static>),
     Replace(Inherit),
     /// It stays for limiters that are pinned to it.
@@ -279,7 +279,7 @@ enum How {
 
 /// How one of several policies gets its handle.
 enum Step<'a> {
-    /// A new one, of which nobody knows yet.
+    /// A new handle, which is not listed yet.
     Open(RateLimiter),
     Join(&'a RateLimiter, Option<Replacement<'a>>),
 }
@@ -295,8 +295,8 @@ impl Step<'_> {
     }
 }
 
-/// Puts policies on a store, all or none: first all that can fail, with what stands on them, then what takes effect for
-/// everybody.
+/// Puts policies on a store, all or none: first every step that can fail, `build` among them, then the steps that take
+/// effect.
 fn put<T>(
     store: &Arc<dyn Store>,
     policies: Vec<Policy>,
@@ -378,8 +378,8 @@ impl From<ConfigError> for Refused {
     }
 }
 
-/// How often a name that is held without a handle is asked for again, a millisecond apart and without the lock of all limiters:
-/// for as long as a thread that decides by it may wait for a processor where there are too few of them.
+/// Attempts to open a name that is held without a handle, a millisecond apart and without the lock of all limiters. A thread
+/// that decides by the name may have to wait this long for a processor.
 const TRIES: usize = 1_000;
 
 /// Opens a policy whose name has no handle.

@@ -1,11 +1,11 @@
-//! The line of code that opened a name, to tell of two that share its buckets unasked: [`OpenedAt`].
+//! The line of code that opened a name, to report another line that shares its buckets by accident: [`OpenedAt`].
 
 use std::panic::Location;
 use std::sync::Once;
 
 type Place = &'static Location<'static>;
 
-/// Where a name was opened, if that was in code: a file of rules has each name once.
+/// The line of code that opened a name. A file of rules has each name once, and needs none.
 pub(super) struct OpenedAt {
     place: Option<Place>,
     told: Once,
@@ -24,7 +24,7 @@ impl OpenedAt {
         self.place.is_none()
     }
 
-    /// Says once that another line of code opens the name, too. One line that runs several times is meant.
+    /// Says once that another line of code opens the name, too. A line that runs several times is not reported.
     pub(super) fn tell_of(&self, again: Place, policy: &str) {
         if let Some(first) = self.place.filter(|first| *first != again) {
             self.told.call_once(|| log(policy, first, again));

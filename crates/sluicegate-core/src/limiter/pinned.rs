@@ -1,8 +1,8 @@
 //! Limiters that keep their policy when it is replaced together with something else: [`RateLimiter::replace_all_with`].
 //!
 //! A request that began under old rules is decided by the policies of these rules, though others may be in force a moment
-//! later. So rules hold limiters that are pinned, and are swapped as one value. Overrides of operators, and what code replaces by
-//! itself, are for pinned limiters as for others; reports (a charge, a refund, a turn that is given up) go to whatever has the
+//! later. So rules hold limiters that are pinned, and are swapped as one value. Overrides of operators, and replacements by code
+//! alone, apply to pinned limiters, too; reports (a charge, a refund, a turn that is given up) go to the policy that has the
 //! keys by then.
 
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use super::handle::{InForce, Pinned, RateLimiter};
 use crate::policy::Policy;
 
 impl RateLimiter {
-    /// The same limiter, pinned to what is in force now.
+    /// This limiter, pinned to the policy that is in force now.
     pub(super) fn pinned_now(&self, own: &Arc<Policy>) -> Self {
-        // Counted first: a replacement in between makes it look again.
+        // Read first: a replacement in between makes the limiter look again.
         let replacements = self.replacements();
         self.pinned_to(&self.0.current.load(), own, replacements)
     }

@@ -27,11 +27,11 @@ use crate::store::{Event, OwnQuotas, PreparedPolicy, Subject};
 /// Limiters that are kept by their quotas: fewer than a store has room for, which may then free the quotas that nobody brings any more.
 const MOST: usize = 16_384;
 
-/// The limiters of keys with quotas of their own, by these quotas: what is made of them once is found again.
+/// The limiters of keys with quotas of their own, by these quotas: each is made once and found again.
 #[derive(Default)]
 pub(super) struct Owned(RwLock<HashMap<Quotas, Arc<Pinned>>>);
 
-/// The quotas of some keys, and the policy that they have made of the one in force.
+/// The quotas of some keys, and the policy in force with these quotas.
 pub(super) struct OwnNumbers {
     quotas: Quotas,
     /// After a replacement: the policy in force then, and what these quotas make of it.
@@ -39,15 +39,15 @@ pub(super) struct OwnNumbers {
 }
 
 impl RateLimiter {
-    /// The limiter for a key that has quotas of its own, such as those of a customer's plan: all that is asked of it is decided by
-    /// these quotas in the place of the policy's.
+    /// The limiter for a key that has quotas of its own, such as those of a customer's plan: it decides by these quotas in place of
+    /// the policy's.
     ///
     /// Keys, queues, refunds and overrides of the mode are those of this limiter. When a key comes with other quotas than before, the
     /// units that it has spent count on under the new ones. A limiter of some quotas can be kept and shared by all keys that have
-    /// them; to make it again of [`Quotas`] that are kept, or of clones of them, takes some nanoseconds, and of others a look into a map.
+    /// them. To make it again takes some nanoseconds for [`Quotas`] that are kept, or clones of them, and a look into a map for others.
     ///
-    /// After a [replacement](Self::replace) the quotas take the place of those of the new policy; where that policy cannot have them,
-    /// its own decide, which is said in the log.
+    /// After a [replacement](Self::replace) the quotas take the place of those of the new policy; if that policy cannot have them,
+    /// its own quotas decide, and the log says so.
     ///
     /// # Memory
     /// A policy takes quotas of keys from the first call on, or from when [`take_quotas`](Self::take_quotas) says so: then a key
@@ -166,7 +166,7 @@ impl Owned {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(quotas).cloned()
     }
 
-    /// Keeps a limiter. Where there is no room, all others are let go, and made again when they are asked for.
+    /// Keeps a limiter. If there is no room, all others are dropped, and made again when they are asked for.
     fn put(&self, quotas: Quotas, pinned: &Arc<Pinned>) {
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MOST {

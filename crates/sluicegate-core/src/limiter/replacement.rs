@@ -1,12 +1,12 @@
-//! A policy in the place of another one, as code says and as an override has it: [`Replacement`].
+//! Replaces a policy by that of code, as an override changes it: [`Replacement`].
 //!
 //! A handle has two policies: its own, which code has put in force, and the one that decides, which an override may have changed.
-//! Everything that replaces one, code, a file, an operator, the end of an override, goes this one way: prepare, which can fail and
-//! which nobody sees; commit, which cannot; and tell, outside of all locks.
+//! Every replacement, by code, a file, an operator or the end of an override, has three steps: prepare, which can fail and has no
+//! effect; commit, which cannot fail; and tell, outside of all locks.
 //!
 //! # Locks
-//! The lock of a handle's own policy is held from prepare to commit, so that replacements follow each other. Whoever holds those
-//! of several handles has taken them in the order in which the policies were given, under the lock of the store's handles.
+//! The lock of a handle's own policy is held from prepare to commit, so that replacements follow each other. The locks of several
+//! handles are taken in the order in which the policies were given, under the lock of the store's handles.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
@@ -38,7 +38,7 @@ pub(super) struct Replaced {
 }
 
 impl<'a> Replacement<'a> {
-    /// Prepares what code says, with what an override makes of it; None if that is in force.
+    /// Prepares the policy of code, as an override changes it if one stands; `None` if that is in force already.
     ///
     /// # Errors
     /// When the store cannot keep the policy. An override that it cannot keep is left out.
@@ -53,14 +53,14 @@ impl<'a> Replacement<'a> {
         let is_new = policy != *own.policy;
         let over = limiter.standing_override().filter(|over| is_new || over.version() != own.refused);
         if over.is_some() && is_new {
-            // It has to be one that the store can keep when the override is over.
+            // The store must be able to keep the policy when the override is over.
             limiter.open_for(policy.clone(), &old, inherit)?;
         }
         let changed = over.as_ref().map(|over| limiter.open_under(over, &policy, &old, inherit));
         let new = match (over, changed) {
             (Some(over), Some(Ok(prepared))) => InForce { prepared, over: Some(over), epoch },
             (Some(over), Some(Err(error))) => {
-                // Code goes on as it says. It is reported once.
+                // The policy of code applies unchanged. The override is reported once.
                 own.refused = over.version();
                 warn(&over, &error);
                 InForce { prepared: limiter.open_for(policy.clone(), &old, inherit)?, over: None, epoch }
@@ -74,13 +74,13 @@ impl<'a> Replacement<'a> {
         Ok(Some(Self { limiter, own, policy: Arc::new(policy), old, new, inherit }))
     }
 
-    /// The same, with something else that takes effect with it: limiters that are pinned to what was before do not follow.
+    /// This replacement as part of another change that takes effect with it: limiters that are pinned to the policy before do not follow.
     pub(super) fn with_epoch(mut self) -> Self {
         self.new.epoch += 1;
         self
     }
 
-    /// The limiter as it will be when this has taken effect, for whoever is not to wait for that.
+    /// The limiter as it will be after the commit, for code that runs before it.
     pub(super) fn pinned(&self) -> RateLimiter {
         let replacements = self.limiter.replacements().saturating_add(1);
         self.limiter.pinned_to(&self.new, &self.policy, replacements)
@@ -93,11 +93,11 @@ impl<'a> Replacement<'a> {
         let prepared = new.prepared.clone();
         let over = limiter.changed_by(&old, &new);
         if !prepared.is(&old.prepared) {
-            // Before the first who asks the new one: whoever asks the old one after that finds what was spent.
+            // Before the first ask under the new policy, so that a later ask under the old one finds what was spent.
             suspension::replaced(&*limiter.0.store, &old.prepared, &prepared, inherit);
         }
         limiter.0.current.store(Arc::new(new));
-        // Release: whoever sees the count also sees the new policy.
+        // Release: a thread that sees the count also sees the new policy.
         limiter.0.replacements.fetch_add(1, Ordering::Release);
         Replaced { old, new: prepared, inherit, over }
     }
@@ -129,15 +129,15 @@ impl Replaced {
 }
 
 impl RateLimiter {
-    /// The policy as code has put it in force, by opening or [replacing](Self::replace) it: what holds again when the override
-    /// is over that stands now. For a key with [quotas of its own](Self::with_quotas), it has these.
+    /// The policy as code has put it in force, by opening or [replacing](Self::replace) it: the one that applies again when the
+    /// present override is over. For a key with [quotas of its own](Self::with_quotas), it has these.
     pub fn own_policy(&self) -> Arc<Policy> {
         let own = match self.1.as_ref().filter(|pinned| pinned.epoch.is_some()) {
             Some(pinned) => Arc::clone(&pinned.own),
             None => Arc::clone(&self.0.own.lock().unwrap_or_else(PoisonError::into_inner).policy),
         };
         let quotas = self.1.as_ref().and_then(|pinned| pinned.quotas.as_ref());
-        // Where it cannot have them, its own decide.
+        // If the policy cannot have these quotas, its own decide.
         quotas.and_then(|own_numbers| own.under(own_numbers.quotas()).ok()).map_or(own, Arc::new)
     }
 
@@ -146,13 +146,13 @@ impl RateLimiter {
         self.in_force().over.clone()
     }
 
-    /// Brings the policy in force to what the overrides say that are known here.
+    /// Updates the policy in force by the overrides that are known here.
     pub(super) fn follow(&self) -> Option<Replaced> {
         let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
         self.follow_by(own)
     }
 
-    /// Ends an override whose time is over, unless somebody else is about to.
+    /// Ends an override whose time is over, unless another thread is about to.
     pub(super) fn end_override(&self) {
         let own = match self.0.own.try_lock() {
             Ok(own) => own,

@@ -43,7 +43,7 @@ impl RateLimiter {
 }
 
 impl<'a> Suspensions<'a> {
-    /// Names the operator who makes the changes: logs, events and pages say it.
+    /// Names the operator who makes the changes, for logs, events and pages.
     #[must_use]
     pub fn by(self, operator: &'a str) -> Self {
         Self { operator: Some(operator), ..self }
@@ -72,10 +72,10 @@ impl<'a> Suspensions<'a> {
     /// is suspended [everywhere](crate::policy::PolicyBuilder::everywhere) is released everywhere.
     ///
     /// # Errors
-    /// As those of [`suspend`](Self::suspend).
+    /// As [`suspend`](Self::suspend).
     ///
     /// # Cancel safety
-    /// As that of [`suspend`](Self::suspend).
+    /// As [`suspend`](Self::suspend).
     pub fn release(&self, key: impl AsKey) -> DecisionFuture {
         self.change(key, None)
     }
@@ -101,7 +101,7 @@ impl<'a> Suspensions<'a> {
     /// When the store gave no answer.
     ///
     /// # Cancel safety
-    /// It only looks.
+    /// The call changes nothing.
     pub async fn strikes(&self, key: impl AsKey) -> Result<Option<Strikes>, StoreError> {
         let (policy, key) = (self.limiter.with_opened(Clone::clone), key.with_key(|key| key.to_key()));
         strikes(self.limiter.store(), &policy, &key, decide_plainly).await

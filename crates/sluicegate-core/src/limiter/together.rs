@@ -1,4 +1,4 @@
-//! Several limiters in one call: all spend or none does; and what becomes of that afterwards.
+//! Several limiters in one call, where all spend or none does, and reports about their turns.
 //!
 //! One call is one decision of the store, so nothing can come between the limiters, and a refusal
 //! by one costs nothing under the others. On a Redis Cluster the limits of one request may live on
@@ -85,7 +85,7 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
 /// round trip. Receipts lose their units when this is called.
 ///
 /// # Errors
-/// As [`Change`] has them, and as [`check_all`] for limiters that do not belong together.
+/// As [`Change`], and as [`check_all`] for limiters of different stores.
 ///
 /// # Cancel safety
 /// The store is told when this is called, whether the future is polled or not.
@@ -103,7 +103,7 @@ pub fn change_all<'a, K: AsKey + 'a>(changes: impl IntoIterator<Item = Change<'a
     answer
 }
 
-/// Reports what has become of turns: [given up](Mode::Return), or [come](Mode::Depart).
+/// Reports turns that were [given up](Mode::Return) or have [come](Mode::Depart).
 #[cfg(feature = "tokio")]
 pub(super) fn report<'a>(
     turns: impl IntoIterator<Item = (&'a RateLimiter, &'a Key, &'a Receipt)>,

@@ -20,7 +20,7 @@ use crate::key::{AsKey, Key};
 use crate::store::{DecisionFuture, Mode, spawn};
 use crate::wait::{Costs, Line, Place, Queues, Receipts, Under};
 
-/// How long answers about turns are left alone before they are looked for again.
+/// The pause between two looks for the store's answers about turns that were given up.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// A reserved turn: a future that is ready when the turn has come, with the decision as it stands then.
@@ -94,14 +94,14 @@ impl Turn {
     }
 }
 
-/// One request that waits: for what, and where.
+/// One request that waits, with its limits and its place.
 struct Waiting {
     limits: Limits,
     place: Place,
     _counted: Counted,
 }
 
-/// One of those that wait under a limiter.
+/// Counts one request that waits under a limiter, until it is dropped.
 struct Counted(RateLimiter);
 
 impl Counted {
@@ -190,8 +190,8 @@ impl Under for Limits {
     }
 }
 
-/// Waits for the store's answers about turns that were given up: each that is taken back may free the one before it, and
-/// nobody may come any more that would look.
+/// Waits for the store's answers about turns that were given up: each turn that is taken back may free the one before it, and
+/// no other request may come that would look.
 struct Returns {
     limits: Limits,
     number: u64,
@@ -267,16 +267,16 @@ impl fmt::Debug for Turn {
 }
 
 impl RateLimiter {
-    /// How many requests wait for their turn now, with this limiter as the first of theirs.
+    /// The number of requests that wait for a turn now and have this limiter as their first.
     pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// Waits until the store has answered about all turns that were given up, with this limiter as the first of theirs; at most for
-    /// `within`. False if it has not.
+    /// Waits for up to `within` until the store has answered about all turns that were given up by requests with this limiter as their
+    /// first. Returns `false` if it has not.
     ///
-    /// For the end of a process: a turn that is dropped goes back in the background, and a runtime that ends takes it along.
-    /// Then nobody goes at it, and requests of other instances wait behind it in vain.
+    /// For the end of a process: a turn that is dropped goes back in the background, and is lost if the runtime ends before. Then the
+    /// turn stays unused, and requests of other instances wait behind it in vain.
     ///
     /// ```
     /// use std::time::Duration;
@@ -300,7 +300,7 @@ impl RateLimiter {
     /// Outside of a tokio runtime with its timer.
     ///
     /// # Cancel safety
-    /// It changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn turns_returned(&self, within: Duration) -> bool {
         let until = after(within);
         while self.queues().are_returning() {
@@ -317,10 +317,10 @@ impl RateLimiter {
 impl<K: AsKey> Check<'_, K> {
     /// Spends the cost now, or waits its turn for up to `longest`. First come, first served, without polling.
     ///
-    /// A decision that is not allowed comes at once: its turn would have come too late, or never. One that is allowed comes when its
-    /// turn has. It is the call for workers: no loop, one reservation per job. Jobs of one key go in the order of arrival; across
+    /// A decision that is not allowed comes at once: its turn would have come too late, or never. An allowed decision comes when its
+    /// turn has come. It is the call for workers: no loop, one reservation per job. Jobs of one key go in the order of arrival; across
     /// instances on one store, in the order in which the store has given out their turns. A task that checks again and again instead
-    /// may be overtaken for ever.
+    /// may be overtaken forever.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -341,8 +341,8 @@ impl<K: AsKey> Check<'_, K> {
     /// When the store gave no answer.
     ///
     /// # Cancel safety
-    /// Dropping the future while it waits gives the turn back; see [`Turn`]. Dropped before the store has answered, it may have
-    /// spent a turn that nobody goes at.
+    /// Dropping the future while it waits gives the turn back; see [`Turn`]. If it is dropped before the store has answered, a turn may
+    /// be spent and stay unused.
     ///
     /// # Panics
     /// When it has to wait outside of a tokio runtime that has its timer enabled.

@@ -1,14 +1,14 @@
-//! Which of a key's buckets it is, and how much was given back to it.
+//! The account of a bucket: which of a key's buckets it is, and how much was given back to it.
 //!
 //! A refund names what it gives back by the bucket's birth and by how full the bucket was. Without
 //! the birth, a receipt of yesterday could lift the bucket of today; without the sum of what was
 //! given back since, two refunds could give back the same drained unit.
 
-/// The account of a bucket, in one word, for policies that give back: its birth in the high 20 bits, and in the others how
-/// much was given back to it since, in the measure of its rule's level.
+/// The account of a bucket, in one word, for policies that give back: its birth in the high 20 bits, and in the others the
+/// amount that was given back to it since, in the measure of its rule's level.
 ///
-/// A bucket is born when it leaves rest. When the sum would not fit any more, the bucket counts as born again: what is
-/// known of the one before gives nothing back, rather than too much.
+/// A bucket is born when it leaves rest. When the sum would not fit any more, the bucket counts as born again: a receipt
+/// of the bucket before gives nothing back, rather than too much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Account(u64);
 

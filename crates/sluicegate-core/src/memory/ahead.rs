@@ -1,4 +1,4 @@
-//! Turns that are out: what was spent before them does not come back while they are.
+//! Reserved turns: units that were spent before a turn do not come back until it has come.
 //!
 //! Kept for all keys of a bucket together, in three words. That is coarse: a request that
 //! waits for another limit, or in a queue, stops the refunds of other keys for as long as it waits.
@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::algorithm::{Rule, State};
 
-/// How far ahead turns of any key of a bucket were given out.
+/// The latest turns that were reserved for any key of a bucket.
 ///
-/// A level drains to nothing at most, and a window knows nothing of the one before. Units that a request gives back leave a hole
-/// before the turns that were given out when it was there; given to a request that came after them, it would let that one
-/// go at the time of the last.
+/// A level drains to nothing at most, and a window knows nothing of the one before. Units that a request gives back leave a gap
+/// before the turns that were reserved after it; a new request that got the gap would go at the time of the last of these
+/// turns.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     /// The latest turn that waits for this bucket: until then, the bucket is more than full.
     own_us: AtomicU64,
-    /// The latest one that waits for another bucket, or in a queue: until then, it may be anything.
+    /// The latest turn that waits for another bucket, or in a queue: until then, this bucket may be at any level.
     other_us: AtomicU64,
-    /// The latest departure of all, of those that only hold units, too.
+    /// The latest departure of all turns, including those that only hold units.
     latest_us: AtomicU64,
 }
 
@@ -28,7 +28,7 @@ impl Ahead {
     pub(super) fn add(&self, rule: &Rule, state: State, now_us: u64, at_us: u64, cost: u64) {
         let is_own = !rule.is_queue() && rule.slot(state, now_us, cost).departs_us >= at_us;
         let turns = if is_own { &self.own_us } else { &self.other_us };
-        // Relaxed, as below: whoever has seen the state of the key has had the lock of its set.
+        // Relaxed, as below: a thread that has seen the state of the key has held the lock of its set.
         turns.fetch_max(at_us, Ordering::Relaxed);
         self.note(at_us);
     }
@@ -49,7 +49,7 @@ impl Ahead {
         self.note(from.latest_us());
     }
 
-    /// Whether a turn of a key in this state may be out that was reckoned with what is given back.
+    /// Whether a turn of a key in this state may be reserved that depends on the units to be given back.
     pub(super) fn may_depend(&self, rule: &Rule, state: State, now_us: u64) -> bool {
         let waits_here = || rule.outstanding(state, now_us) > rule.capacity();
         self.other_us.load(Ordering::Relaxed) > now_us

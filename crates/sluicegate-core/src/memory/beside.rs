@@ -1,4 +1,4 @@
-//! Facts about few keys of a bucket at a time, beside its table: [`Beside`].
+//! Facts about a few keys of a bucket at a time, kept apart from its table: [`Beside`].
 //!
 //! A map that is empty most of the time. An atomic count of its keys spares everyone else the lock.
 //! Its mutex is taken while the key's set is locked, and never the other way round.
@@ -8,9 +8,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Something for each of a few keys of one bucket. The set or shard of a key is locked by who asks about it here.
+/// A value for each of a few keys of one bucket. Callers hold the lock of the key's set or shard.
 pub(super) struct Beside<T> {
-    /// Keys that have something. A decision looks no further while there is none.
+    /// The number of keys that have a value. A decision looks no further while it is 0.
     keys: AtomicUsize,
     most: usize,
     all: Mutex<All<T>>,
@@ -27,11 +27,11 @@ struct All<T> {
 /// The fewest keys that are worth a sweep.
 const SWEPT: usize = 64;
 
-/// How long a map that is full stays so, before it is looked through again.
+/// The time after which a map that is full is searched again for values that are over.
 const FULL_FOR_US: u64 = 1_000_000;
 
 impl<T: Clone + Default> Beside<T> {
-    /// For at most `most` keys.
+    /// A map for at most `most` keys.
     pub(super) fn new(most: usize) -> Self {
         Self {
             keys: AtomicUsize::new(0),
@@ -40,14 +40,14 @@ impl<T: Clone + Default> Beside<T> {
         }
     }
 
-    /// Whether any key may have something. To be asked under the lock of the key's set.
+    /// Whether any key may have a value. To be asked under the lock of the key's set.
     #[inline]
     pub(super) fn any(&self) -> bool {
         // Relaxed: what was noted of the same key before was written under the lock of the key's set.
         self.keys.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a key that has nothing yet could.
+    /// Whether there is room for a key that has no value yet.
     pub(super) fn has_room(&self, now_us: u64, is_over: impl Fn(&T) -> bool) -> bool {
         if self.keys.load(Ordering::Relaxed) < self.most {
             return true;
@@ -66,7 +66,7 @@ impl<T: Clone + Default> Beside<T> {
         if self.any() { self.lock().of.get(&key).cloned().unwrap_or_default() } else { T::default() }
     }
 
-    /// Changes what a key has, which may be nothing yet. Of other keys, now and then, throws out what is over.
+    /// Changes a key's value, the default if it has none. Now and then removes values of other keys that are over.
     pub(super) fn add(&self, key: u64, add: impl FnOnce(&mut T), is_over: impl Fn(&T) -> bool) {
         let mut all = self.lock();
         if all.of.len() >= all.sweep_at.max(SWEPT) {
@@ -77,7 +77,7 @@ impl<T: Clone + Default> Beside<T> {
         self.count(&all);
     }
 
-    /// Changes what a key has, if it has something, and takes it out if it is over then.
+    /// Changes a key's value, if it has one, and removes the value if it is over then.
     pub(super) fn change<R>(
         &self,
         key: u64,
@@ -97,7 +97,7 @@ impl<T: Clone + Default> Beside<T> {
         result
     }
 
-    /// Gives a key what it had; `None` for nothing.
+    /// Gives a key the value that it had; `None` removes the value.
     pub(super) fn restore(&self, key: u64, own: Option<T>) {
         let mut all = self.lock();
         match own {
@@ -116,7 +116,7 @@ impl<T: Clone + Default> Beside<T> {
     }
 }
 
-/// The keys of a map that are hashes already.
+/// A hasher for keys that are hashes already.
 #[derive(Default)]
 pub(super) struct Identity(u64);
 

@@ -29,7 +29,7 @@ pub(super) struct Buckets {
     pub(super) each: Box<[Arc<Bucket>]>,
     /// Whether there is a replaced policy whose keys may still matter.
     has_older: AtomicBool,
-    /// The replacements that keys may have slept through, the youngest first.
+    /// The replacements after which keys may still have to be handed over, the youngest first.
     older: ArcSwap<Vec<Arc<Replacement>>>,
 }
 
@@ -38,26 +38,26 @@ pub(super) struct Bucket {
     pub(super) rules: Rules,
     /// Units that pass at once from rest.
     pub(super) capacity: u64,
-    /// The table, and what it was made for: made for the first request that asks.
+    /// The table, and its shape: made for the first request that asks.
     made: OnceLock<Made>,
-    /// What the table is to be made for; none once it is made.
+    /// The shape that the table is to have; `None` once it is made.
     shape: Mutex<Option<Shape>>,
     ground: Arc<Ground>,
-    /// Where it comes in the order in which several are locked.
+    /// The bucket's place in the order in which several are locked.
     pub(super) number: u64,
     /// Mixed into every key's hash.
     pub(super) salt: u64,
-    /// How many keys it is made for.
+    /// The number of keys that the table is made for.
     keys: usize,
     on_full: OnFull,
     pub(super) holds: Holds,
     pub(super) floors: Floors,
     pub(super) ahead: Ahead,
     births: AtomicU64,
-    /// Units that were spent before this moment were never spent from this bucket, or drained by another rule; 0 if it has always
-    /// been.
+    /// Units that were spent before this moment were not spent from this bucket, or have drained by another rule; 0 if there is no
+    /// such moment.
     began_us: u64,
-    /// When a key was last reset, or the last turn came that was out then.
+    /// The moment of the last reset of a key, or of the last turn that was reserved then.
     reset_us: AtomicU64,
     /// The latest moment to which a debt or a reserved turn of any key reaches.
     furthest_us: AtomicU64,
@@ -80,20 +80,20 @@ pub(super) struct Replacement {
     replaced_us: u64,
 }
 
-/// A bucket, and those of the policy before, of which it follows the most spent.
+/// A bucket, and the buckets of the policy before that it continues: the most spent of them counts.
 pub(super) struct Heir {
     pub(super) bucket: Arc<Bucket>,
     pub(super) follows: Vec<Arc<Bucket>>,
 }
 
-/// Replacements that a key may sleep through within the time in which its state matters; of one that slept longer,
-/// the state is forgotten. Each that still matters costs a decision one more set to lock.
+/// The most replacements after which a key that has made no request in between is still handed over; after more, its state is
+/// forgotten. Each replacement that still matters costs a decision one more set to lock.
 const GENERATIONS: usize = 32;
 
 /// The numbers that fit beside the time of a state of one word in a table with plans.
 const NARROW_AUX: u64 = 1 << 20;
 
-/// For how long a bucket is not idle after its last debt is over.
+/// The time for which a bucket is not idle after its last debt is over.
 const IDLE_AFTER_US: u64 = 60_000_000;
 
 impl Buckets {
@@ -113,7 +113,7 @@ impl Buckets {
             [old] if uses(old) == 1 && from.each[old].serves(ground, policy, quota.rule()) => {
                 Ok(Arc::clone(&from.each[old]))
             }
-            // By the same rule, what was spent there drains as if it had been here.
+            // Under the same rule, units that were spent there drain as if they had been spent here.
             [old] if from.each[old].rules.own == *quota.rule() => {
                 let since_us = from.each[old].since_us();
                 Ok(Arc::new(Bucket::new(ground, policy, *quota.rule(), since_us)?))
@@ -214,7 +214,7 @@ impl Buckets {
     }
 
     /// From now on keys are handed over in both directions: a request that began under this policy, and is decided by it only
-    /// now, finds what was spent under the one that has replaced it.
+    /// now, finds the units that were spent under the one that has replaced it.
     pub(super) fn is_replaced_by(&self, new: &Self, now_us: u64) {
         let newer = new.older.load();
         let follows = |old: &Arc<Bucket>| {
@@ -246,12 +246,12 @@ impl Buckets {
         self.policy.name()
     }
 
-    /// How many different quotas of keys are in use, of the quota that has the most.
+    /// The number of different quotas of keys in use, for the quota of the policy that has the most.
     pub(super) fn quotas_in_use(&self) -> usize {
         self.each.iter().map(|bucket| bucket.rules.in_use()).max().unwrap_or(0)
     }
 
-    /// Whether no key was ever in debt, or the last debt is over. Of keys that owe no more than a burst nothing is noted: this is
+    /// Whether no key was ever in debt, or the last debt is over. Keys that owe no more than a burst are not noted: this is
     /// for buckets that are only [charged](Bucket::reaches).
     #[inline]
     pub(super) fn are_idle(&self, clock: &Time) -> bool {
@@ -282,14 +282,14 @@ impl Buckets {
         self.older.rcu(|older| alive(older, now_us).to_vec());
         if count == 0 {
             self.has_older.store(false, Ordering::Relaxed);
-            // It may have come just before that.
+            // A replacement may have been added just before that.
             let is_empty = self.older.load().is_empty();
             self.has_older.store(!is_empty, Ordering::Relaxed);
         }
         Arc::new(older[..count].to_vec())
     }
 
-    /// Its buckets, and those of other policies that are still needed. Lets go of the others.
+    /// The policy's buckets, and those of former policies that are still needed. Drops the others.
     pub(super) fn all(&self, now_us: u64) -> impl Iterator<Item = Arc<Bucket>> {
         let older = self.older(now_us);
         let older: Vec<_> =
@@ -298,7 +298,7 @@ impl Buckets {
     }
 }
 
-/// Those of the replacements of which a key may still have something to hand over.
+/// The replacements from which a key may still have to be handed over.
 ///
 /// An older one stays as long as a younger one matters, because a key is handed over step by step.
 fn alive(older: &[Arc<Replacement>], now_us: u64) -> &[Arc<Replacement>] {
@@ -315,14 +315,14 @@ impl Replacement {
 }
 
 impl Heir {
-    /// Whether it is the bucket that it follows.
+    /// Whether the bucket is the one that it continues.
     fn keeps(&self) -> bool {
         matches!(&self.follows[..], [old] if Arc::ptr_eq(old, &self.bucket))
     }
 }
 
-/// Which quotas of the old policy each quota of the new one follows: the one with the same rule, else the one with the same
-/// id, else all, of which it follows the most spent.
+/// The quotas of the old policy that each quota of the new one continues: the one with the same rule, else the one with the
+/// same id, else all, of which the most spent counts.
 fn following(old: &Policy, new: &Policy) -> Vec<Vec<usize>> {
     let (old, mut taken) = (old.quotas(), vec![false; old.quotas().len()]);
     let mut same = |quota: &crate::policy::PolicyQuota| {
@@ -366,7 +366,7 @@ impl Bucket {
         })
     }
 
-    /// Whether it is what a quota with that rule would get. As long as no request has asked, it can still be made for more.
+    /// Whether this bucket serves a quota with that rule. Before the first request, its table can still be made for more.
     fn serves(&self, ground: &Ground, policy: &Policy, rule: &Rule) -> bool {
         if (&self.rules.own, self.keys, self.on_full) != (rule, ground.keys_of(policy), policy.on_full()) {
             return false;
@@ -381,7 +381,7 @@ impl Bucket {
         }
     }
 
-    /// The table of the keys. The first request of all has it made, so that a policy that nobody asks takes no memory.
+    /// The table of the keys. The first request has it made, so that an unused policy takes no memory.
     #[inline]
     pub(super) fn home(&self) -> &Home {
         &self.made().home
@@ -428,7 +428,7 @@ impl Bucket {
         Ok(Some(plan))
     }
 
-    /// How far ahead a state can reach that comes from spending alone, by any rule that was asked for.
+    /// The furthest ahead that a state can reach by spending alone, under any rule that was asked for.
     pub(super) fn longest_us(&self) -> u64 {
         // Relaxed: it only grows, before the first spend by that rule.
         self.longest_us.load(Ordering::Relaxed)
@@ -443,16 +443,16 @@ impl Bucket {
         Account::born(self.births.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The account of a key that is spent from at this moment: a new one if the key is at rest, or inherits its state. One that is
-    /// known and full is at rest, too: if the clock stepped back, what was spent before would be taken from what comes now.
+    /// The account of a key that spends at this moment: a new one if the key is at rest, or inherits its state. A key that is
+    /// known and full is at rest, too: otherwise, after a step back of the clock, refunds of old units would take new ones back.
     pub(super) fn account_of(&self, rule: &Rule, kept: &Kept, at_us: u64) -> Account {
         let is_full = || rule.begins() && rule.reset_after_us(kept.state, at_us) == 0;
         let is_born = kept.state.until_us <= at_us || kept.account.birth() == 0 || is_full();
         if is_born { self.new_account() } else { kept.account }
     }
 
-    /// Whether what an ask gives back may have been spent before this bucket began, or before the key was reset: which key
-    /// that was is not known.
+    /// Whether the units that an ask gives back may have been spent before this bucket began, or before the key was reset. It is
+    /// not known which key was reset.
     ///
     /// It errs to the safe side: such a refund gives nothing back.
     pub(super) fn never_had(&self, ask: &Ask<'_>) -> bool {
@@ -461,7 +461,7 @@ impl Bucket {
     }
 
     fn since_us(&self) -> u64 {
-        // Relaxed: whoever finds a key reset has had the lock of its set.
+        // Relaxed: a thread that finds a key reset has held the lock of its set.
         self.began_us.max(self.reset_us.load(Ordering::Relaxed))
     }
 
@@ -478,12 +478,12 @@ impl Bucket {
 
     #[inline]
     fn is_idle(&self, clock: &Time) -> bool {
-        // Relaxed: whoever was told of a charge sees what it noted.
+        // Relaxed: a thread that was told of a charge sees what the charge noted.
         let furthest_us = self.furthest_us.load(Ordering::Relaxed);
         furthest_us == 0 || self.is_over(furthest_us, clock)
     }
 
-    /// Whether the last debt is over, for a while already: a clock that is set back a little would find it again.
+    /// Whether the last debt has been over for a while: a clock that is set back a little would find it again.
     #[cold]
     fn is_over(&self, furthest_us: u64, clock: &Time) -> bool {
         let is_over = furthest_us.saturating_add(IDLE_AFTER_US) <= clock.now_us();

@@ -23,8 +23,8 @@ impl MemoryStore {
 }
 
 impl MemoryStoreBuilder {
-    /// How many keys of each policy can be in debt at once, unless the policy says otherwise. Default: 100,000 (2.4 MB for each
-    /// quota; 4.8 MB for those of two words). This bounds the memory of a policy; see [`MemoryStore`].
+    /// Sets how many keys of each policy can be in debt at once, unless the policy says otherwise. Default: 100,000 (2.4 MB for each
+    /// quota; 4.8 MB for a quota with states of two words). This bounds the memory of a policy; see [`MemoryStore`].
     ///
     /// A key counts while it is in debt, which for most keys is for one period after its last
     /// request. So the number to give is that of clients per period, with a margin for floods.
@@ -45,7 +45,7 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// How many entries the sliding logs of each quota have together. Default: 262,144 (4 MB). A sixteenth of them is the
+    /// Sets how many entries the sliding logs of each quota have together. Default: 262,144 (4 MB). A sixteenth of them is the
     /// highest limit that a sliding log on this store can have.
     ///
     /// ```
@@ -61,7 +61,7 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// Where the time comes from. Default: [`SystemClock`].
+    /// Sets the source of time. Default: [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Box::new(clock));
         self

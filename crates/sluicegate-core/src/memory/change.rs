@@ -23,8 +23,8 @@ pub(super) struct Effect {
 impl Place<'_> {
     /// Whether the turn of the ask's receipt can be given up: it has not come, and no later one depends on it.
     ///
-    /// A hold can always be given up, an entry of a log too, since it is found by its moment. Of a
-    /// level only the last turn can: those behind it were reckoned with it.
+    /// A hold can always be given up, and so can an entry of a log, which is found by its moment. Under a
+    /// level only the last turn can, because the turns behind it depend on it.
     pub(super) fn can_return(&mut self, cell: &Cell<'_>, now_us: u64) -> bool {
         let Some((receipt, trace, cost)) = returned(cell) else { return false };
         if cost == 0 {
@@ -42,7 +42,7 @@ impl Place<'_> {
         }
     }
 
-    /// Does what the ask wants; what it spends departs at `at_us`.
+    /// Carries out the ask; units that it spends depart at `at_us`.
     pub(super) fn change(&mut self, cell: &Cell<'_>, now_us: u64, at_us: u64) -> Effect {
         let (Cell { bucket, hash, ask, .. }, cost) = (*cell, cell.ask.cost());
         match ask.mode() {
@@ -107,7 +107,7 @@ impl Place<'_> {
         }
     }
 
-    /// Spends what was refused, as far as the capacity goes. A log keeps the newest units.
+    /// Spends a refused cost, up to the capacity. A log keeps the newest units.
     pub(super) fn count_rejected(&mut self, cell: &Cell<'_>, now_us: u64) {
         let (rule, cost) = (&cell.by.rule, cell.ask.cost());
         match self {
@@ -124,7 +124,7 @@ impl Place<'_> {
         }
     }
 
-    /// Stores the state after a spend, and says what there is to know of it.
+    /// Stores the state after a spend, and returns its trace.
     pub(super) fn spent(
         &mut self,
         cell: &Cell<'_>,
@@ -134,7 +134,7 @@ impl Place<'_> {
         at_us: u64,
     ) -> Trace {
         let Cell { bucket, hash, by, .. } = *cell;
-        // A cost of nothing changes nothing, and another one also by which quotas the key is counted.
+        // A cost of 0 changes nothing. Another cost also changes the quotas that the key is counted by.
         let is_other = self.entry(hash).plan != by.plan;
         let changes = if is_other { cell.ask.cost() > 0 } else { after != before.state };
         let after = if !changes {
@@ -163,7 +163,7 @@ impl Place<'_> {
         let is_turn = trace.is_some() && receipt.at_us() > now_us;
         match (own, self) {
             (Some(trace), place) if is_turn => place.leave(cell, trace, cost, now_us),
-            // It is no longer known here.
+            // The turn is no longer known here.
             (None, _) if is_turn || trace.is_some_and(|trace| !trace.held) => {}
             (Some(trace), Place::Log(shard)) => shard.give_back(cell.in_log(), entered(trace), cost, now_us),
             (Some(trace), place) if trace.floor.is_some() => {
@@ -223,7 +223,7 @@ impl Place<'_> {
         }
     }
 
-    /// Gives `cost` units of a turn back that has not come, if no later one depends on it.
+    /// Gives back `cost` units of a turn that has not come, if no later turn depends on it.
     fn leave(&mut self, cell: &Cell<'_>, trace: &Trace, cost: u64, now_us: u64) {
         let rule = &cell.by.rule;
         match self {
@@ -231,7 +231,7 @@ impl Place<'_> {
             place => {
                 let Some(state) = place.without_turn(cell, cost, now_us) else { return };
                 let kept = Kept { state, ..place.kept(cell, now_us) };
-                // A count forgets the order: those who came later may have found it.
+                // A count does not keep the order: later spends may have found these units.
                 let given = if rule.is_level() { 0 } else { cost };
                 place.given(cell, kept, given, now_us);
             }
@@ -242,7 +242,7 @@ impl Place<'_> {
     fn without_turn(&self, cell: &Cell<'_>, cost: u64, now_us: u64) -> Option<State> {
         let (receipt, trace, whole) = returned(cell)?;
         let is_whole = cost == whole || !cell.by.rule.is_level();
-        // At rest, others have given its units back before it.
+        // If the key is at rest, others have given the turn's units back before.
         let state = self.state(cell, now_us);
         let is_known = state.until_us > now_us && trace.birth == named(cell.bucket, self.birth(cell.hash));
         if receipt.at_us() <= now_us || !is_whole || !is_known {
@@ -263,7 +263,7 @@ impl Place<'_> {
     }
 }
 
-/// The facts about a spend from the bucket that is known by this birth.
+/// The trace of a spend from the bucket of this birth.
 #[inline]
 pub(super) fn trace(
     (bucket, rule): (&Bucket, &Rule),
@@ -283,7 +283,7 @@ pub(super) fn trace(
     }
 }
 
-/// Which of all buckets of all keys this is, as far as that can be told.
+/// Names the bucket among all buckets of all keys, as far as they can be told apart.
 pub(super) fn named(bucket: &Bucket, birth: u64) -> u64 {
     bucket.number << 32 | birth
 }
@@ -293,7 +293,7 @@ fn is_of(bucket: &Bucket, trace: &Trace) -> bool {
     trace.birth >> 32 == bucket.number
 }
 
-/// The statement of the ask's receipt about the turn in this bucket, and its units.
+/// The ask's receipt, its trace of the turn in this bucket, and the turn's units.
 fn returned<'a>(cell: &Cell<'a>) -> Option<(&'a Receipt, &'a Trace, u64)> {
     let receipt = cell.ask.receipt()?;
     Some((receipt, receipt.trace(cell.at.1)?, receipt.cost_of(cell.at.1)))
@@ -313,7 +313,7 @@ fn entering(cell: &Cell<'_>, shard: &mut Shard, now_us: u64, at_us: u64, cost: u
     Effect { spent: cost, trace: Trace { birth: named(bucket, birth.into()), after, ..Trace::default() } }
 }
 
-/// Where a log of this bucket has what the trace is about.
+/// The entry of a trace in a log of this bucket.
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is the birth")]
 fn entered(trace: &Trace) -> Entered {
     Entered { at_us: trace.after.until_us, birth: trace.birth as u32 }

@@ -15,11 +15,11 @@ pub struct OverrideError(Problem);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OverrideErrorKind {
-    /// No policy of this name is open on this store, or the store cannot keep what it would be, or the override itself cannot be.
+    /// No policy of this name is open on this store, or the store cannot keep the changed policy, or the override itself is invalid.
     Invalid,
-    /// Another override stands than the operator has seen; or none, where there was to be one.
+    /// The override that stands is not the one that the operator has seen, or there is none.
     OutOfDate,
-    /// The store that instances share did not answer: whether it has taken the override is not known.
+    /// The store that instances share did not answer; it is unknown whether it has taken the override.
     Store,
 }
 

@@ -1,4 +1,4 @@
-//! How the handles of a store come to know of overrides: what the store shares is merged with what is known here.
+//! Handles learn of overrides here: values that the store shares are merged with those that this instance knows.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::policy::Board;
 use crate::store::{Event, Listener, SharedFuture, Store, Write};
 
-/// From now on the handles of this store follow what is written by the store that is shared, by any instance.
+/// From now on the handles of this store follow the overrides that any instance writes to the shared store.
 pub(crate) fn follow(store: &Arc<dyn Store>) {
-    // A store that shares nothing never tells of it, and a listener has its price.
+    // A store that shares nothing has no such events, and a listener has its price.
     if store.shared().is_some() && store.limiters().is_first_to_follow() {
-        // Weak: what listens is kept by the store.
+        // Weak, because the store keeps its listeners.
         store.listen(Arc::new(Follower(Arc::downgrade(store))));
     }
 }
@@ -25,8 +25,8 @@ impl Listener for Follower {
     }
 }
 
-/// Learns what was read, and brings the policies in force to that. An override that is known here and that the store has lost is written again: the
-/// store was flushed, started anew, or is a replica that had not heard of it.
+/// Merges the value that was read, and updates the policies in force. An override that is known here and missing in the store is
+/// written again: the store was flushed or restarted, or is a replica that had not received it.
 pub(super) fn learn(store: &Arc<dyn Store>, bytes: &[u8]) {
     let read = Board::read(bytes);
     let now_us = store.now_us();
@@ -40,7 +40,7 @@ pub(super) fn learn(store: &Arc<dyn Store>, bytes: &[u8]) {
     if let Some(shared) = store.shared()
         && board.is_news_to(&read)
     {
-        // Nobody waits for it: who has been quicker is heard of in a moment.
+        // Not awaited: if another instance was quicker, its write arrives in a moment.
         drop(shared.exchange(Some(written(&board, &board.bytes(), bytes, now_us))));
     }
     if has_changed {
@@ -48,7 +48,7 @@ pub(super) fn learn(store: &Arc<dyn Store>, bytes: &[u8]) {
     }
 }
 
-/// Brings the policies in force to what is known here.
+/// Updates the policies in force by the overrides that are known here.
 pub(super) fn follow_all(store: &Arc<dyn Store>) {
     let replaced = store.limiters().all().into_iter().filter_map(|limiter| limiter.follow());
     // Each by itself, and told outside of all locks.
@@ -60,8 +60,8 @@ fn written<'a>(board: &Board, bytes: &'a [u8], over: &'a [u8], now_us: u64) -> W
     Write { over, bytes, keep: Duration::from_micros(board.kept_us().saturating_sub(now_us)) }
 }
 
-/// Writes a board over what was read, if that is still there, and says what is there then; without a board, it only reads. A
-/// store that shares nothing keeps it for this instance.
+/// Writes a board if the store still has the value that was read, and returns the value that it has then; without a board, it only
+/// reads. A store that shares nothing keeps the board for this instance.
 pub(super) fn exchange(store: &Arc<dyn Store>, write: Option<(&Board, &[u8])>, now_us: u64) -> SharedFuture {
     let bytes = write.map_or_else(Vec::new, |(board, _)| board.bytes());
     let Some(shared) = store.shared() else {

@@ -15,21 +15,21 @@ use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::policy::{Board, Override, OverrideBuilder};
 use crate::store::{IntoStore, Store};
 
-/// Policies that have an override, or had one of late, on one store.
+/// The most policies of one store that have an override, or had one of late.
 const MOST: usize = 1_000;
 
-/// How often somebody else may write in between.
+/// Attempts to write while others write in between.
 const ATTEMPTS: usize = 16;
 
 /// The overrides of a store: an operator changes the quotas or the mode of a policy for a time, on all instances of the service, and without a deploy.
 ///
-/// An [`Override`] changes the policy in force in one step for all who name it, and what was spent counts; when its time is over,
-/// the policy of the code is back. It says who has put it. By its version, of two operators who act at once the second sees
-/// what the first has done, instead of undoing it.
+/// An [`Override`] changes the policy in force in one step for all limiters that name it, and units that were spent count; when its
+/// time is over, the policy of the code is back. It names its operator. Each override has a version: when two operators act at
+/// once, the second sees what the first has done, instead of undoing it.
 ///
-/// On a store that instances [share](Self::are_shared), as Redis is, each of them has it within 5 s, and one that starts has it at once. What
-/// the store loses, by a restart or a flush, the instances that know of it write again. While the store is away, overrides
-/// stand to their ends, and none can be put. On a store in memory they are those of this instance only.
+/// On a store that instances [share](Self::are_shared), such as Redis, each instance has an override within 5 s, and a new instance
+/// has it at once. When the store loses overrides, by a restart or a flush, the instances that know them write them again. While the
+/// store is away, overrides stand until they end, and none can be put. On a store in memory they are those of this instance only.
 ///
 /// ```
 /// use std::time::Duration;
@@ -69,31 +69,31 @@ const ATTEMPTS: usize = 16;
 pub struct Overrides(Arc<dyn Store>);
 
 impl Overrides {
-    /// The overrides of this store: of the one that the policies were put on, with all that is around it.
+    /// The overrides of this store, which is the one that the policies were put on, with everything around it.
     pub fn of(store: impl IntoStore) -> Self {
         let store = store.into();
         follow(&store);
         Self(store)
     }
 
-    /// Whether other instances have them, too; otherwise they hold on this instance only.
+    /// Whether other instances get the overrides, too; otherwise they hold on this instance only.
     pub fn are_shared(&self) -> bool {
         self.0.shared().is_some()
     }
 
-    /// Those that are in force, as far as this instance knows, by the names of their policies.
+    /// The overrides in force, as far as this instance knows, by the names of their policies.
     pub fn list(&self) -> Vec<Arc<Override>> {
         let now_us = self.0.now_us();
         self.0.limiters().overrides().all_standing(now_us).cloned().collect()
     }
 
-    /// Reads them anew where they are shared, and returns those that are in force.
+    /// Reads shared overrides anew, and returns those that are in force.
     ///
     /// # Errors
-    /// When the store does not answer. Those that are known stand nevertheless.
+    /// When the store does not answer. The overrides that are known stand nevertheless.
     ///
     /// # Cancel safety
-    /// Dropped, it has changed nothing here, and the next call reads again.
+    /// Dropping the future changes nothing here, and the next call reads again.
     pub async fn read(&self) -> Result<Vec<Arc<Override>>, StoreError> {
         let read = exchange(&self.0, None, self.0.now_us()).await?;
         learn(&self.0, &read);
@@ -103,13 +103,13 @@ impl Overrides {
     /// Puts an override, which is in force here when this returns.
     ///
     /// # Errors
-    /// [`OverrideErrorKind::Invalid`] when no policy of this name is open here, when the store cannot keep what it would be, or
-    /// when the override says nothing or is for no time. [`OverrideErrorKind::OutOfDate`] when another one stands than it is to
-    /// [replace](OverrideBuilder::replacing). Then nothing has changed. [`OverrideErrorKind::Store`] when the store has not
+    /// [`OverrideErrorKind::Invalid`] when no policy of this name is open here, when the store cannot keep the changed policy, or
+    /// when the override says nothing or is for no time. [`OverrideErrorKind::OutOfDate`] when the override that stands is not the one
+    /// to [replace](OverrideBuilder::replacing). Then nothing has changed. [`OverrideErrorKind::Store`] when the store has not
     /// answered.
     ///
     /// # Cancel safety
-    /// Dropped, it may have been put or not.
+    /// If the future is dropped, the override may have been put or not.
     #[expect(clippy::missing_panics_doc, reason = "one change is put, so one override comes back")]
     pub async fn put(&self, change: OverrideBuilder) -> Result<Arc<Override>, OverrideError> {
         let all = self.put_all([change]).await?;
@@ -119,10 +119,10 @@ impl Overrides {
     /// Puts several overrides, all or none of them.
     ///
     /// # Errors
-    /// As [`put`](Self::put), when one of them cannot be put, and for two of one policy.
+    /// As [`put`](Self::put), when one of them cannot be put, and for two overrides of one policy.
     ///
     /// # Cancel safety
-    /// Dropped, they may have been put or not.
+    /// If the future is dropped, the overrides may have been put or not.
     pub async fn put_all(
         &self,
         changes: impl IntoIterator<Item = OverrideBuilder>,
@@ -148,11 +148,11 @@ impl Overrides {
     /// Ends the override of this version, by this operator; the policy of the code is back here when this returns.
     ///
     /// # Errors
-    /// [`OverrideErrorKind::OutOfDate`] when another one stands, or none; [`OverrideErrorKind::Store`] when the store has not
+    /// [`OverrideErrorKind::OutOfDate`] when another override stands, or none; [`OverrideErrorKind::Store`] when the store has not
     /// answered.
     ///
     /// # Cancel safety
-    /// Dropped, it may be withdrawn or not.
+    /// If the future is dropped, the override may be withdrawn or not.
     pub async fn withdraw(&self, policy: &str, version: u64, by: &str) -> Result<(), OverrideError> {
         self.write(|board, now_us| {
             let withdrawal = Override::withdrawal(policy, by, now_us)?;
@@ -163,7 +163,7 @@ impl Overrides {
         .await
     }
 
-    /// Changes what is written, once more if somebody else has done so in between.
+    /// Changes the value that is shared, and tries again if another operator has written in between.
     async fn write<T>(
         &self,
         change: impl Fn(&mut Board, u64) -> Result<T, OverrideError>,

@@ -1,7 +1,7 @@
-//! A policy of one quota, of which one key at a time is asked: the shortest way of all, which the limiter keeps.
+//! One key under a policy of one quota: the shortest way of all, which the limiter keeps.
 //!
-//! An ask would have to look for things that are known since the policy was opened: that it has one bucket, and spends at once or not at
-//! all. If one look at the state does not tell all, it is left to the other ways, before anything has changed.
+//! It skips questions whose answers are known since the policy was opened: that there is one bucket, and that the policy spends at once
+//! or not at all. If one look at the state is not enough, the other ways decide, before anything has changed.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ pub(in crate::memory) struct Alone {
     rule: Rule,
     plan: Option<Arc<Plan>>,
     buckets: Arc<Buckets>,
-    /// Those that say which keys are suspended. While one of them may say so of any key, it is left to the other ways.
+    /// The buckets that say which keys are suspended. While one of them may hold a suspension, the other ways decide.
     suspensions: Box<[Arc<Buckets>]>,
-    /// Whether a refusal spends, or counts as one of too many, which is left to the other ways.
+    /// Whether a refusal spends, or counts towards a suspension, so that the other ways decide.
     counts_rejected: bool,
 }
 
@@ -59,8 +59,8 @@ impl Alone {
             || !self.suspensions.iter().all(|suspension| suspension.are_idle(&self.ground.clock))
     }
 
-    /// Spends from a table, and says when that was and where the key stands.
-    // Always, as the next one: there is a function for each kind of home, in which all sizes are known.
+    /// Spends from a table; returns the moment, and where the key stands then.
+    // Inlined always, like the next function: each kind of home has its own copy, in which all sizes are known.
     #[inline(always)]
     fn spend_in<const SLOTS: usize, const WORDS: usize, const OWN: usize>(
         &self,
@@ -69,7 +69,7 @@ impl Alone {
     ) -> Option<(u64, Looked)> {
         let bucket = &*self.bucket;
         let hash = self.ground.hash(bucket.salt, *key);
-        // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
+        // Read before the lock, to hold it for less time; but a window must not begin after a moment that is counted in it.
         let is_level = const { state_words::<WORDS, false>() == 1 };
         let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
         let set = table.lock(table.set_of(hash));
@@ -96,7 +96,7 @@ impl Alone {
         if self.bucket.holds.any() {
             return None;
         }
-        // Behind the lock, as in the general case.
+        // Read under the lock, as in the general case.
         let now_us = self.ground.clock.now_us();
         let (passed, left) = shard.spend_now(hash, now_us, cost)?;
         (passed || !self.counts_rejected).then_some((now_us, Looked { passed, state: State::REST, left }))

@@ -1,12 +1,12 @@
-//! One key each in two to four buckets, as most requests with several limits or quotas are: without
-//! lists.
+//! One key each in two to four buckets, without lists: most requests with several limits or quotas are
+//! of this kind.
 //!
-//! Each state is looked at once ([`Rule::spend_now`](crate::algorithm::Rule::spend_now)), and what does not fit into
-//! that look is left to the general way: turns, costs that never fit, logs, accounts, replaced policies. Locks are
+//! Each state is looked at once ([`Rule::spend_now`](crate::algorithm::Rule::spend_now)). Cases that this look cannot
+//! decide are left to the general way: turns, costs that never fit, logs, accounts, replaced policies. Locks are
 //! taken in the order of the buckets' numbers, as everywhere. Two asks of one bucket would need one lock for both and
 //! have to see each other, so they are left to the general way, too.
 //!
-//! All that is known of a bucket is written where it stays: a copy of words just written waits for the store.
+//! Results are written in place: copying words just written stalls on store forwarding.
 
 use super::single::status_after;
 use super::{buckets_of, counts_rejected};
@@ -31,7 +31,7 @@ struct Asked<'a> {
     cost: u64,
     /// The place of the ask, and that of the quota in its policy.
     at: (u8, u8),
-    /// Where the key is in its set.
+    /// The key's slot in its set.
     slot: Option<usize>,
     spent: Looked,
 }
@@ -42,7 +42,7 @@ impl Inner {
         let mut all = [const { None }; MOST];
         let is_few = self.gather(asks, &mut all).is_some();
         match &mut all {
-            // A copy of its own, of which the compiler unrolls all loops.
+            // Has its own copy, in which the compiler unrolls all loops.
             [Some(a), Some(b), None, None] if is_few => self.decide_several(asks, &mut [a, b]),
             [Some(a), Some(b), Some(c), rest] if is_few => match rest {
                 None => self.decide_more(asks, &mut [a, b, c]),
@@ -82,7 +82,7 @@ impl Inner {
     }
 
     /// Decides the asks, which are about these buckets.
-    // Always, as all that it is made of: how many there are is known where it is called.
+    // Inlined always, like its parts: the callers know the number of buckets.
     #[inline(always)]
     fn decide_several(&self, asks: &[Ask<'_>], few: &mut [&mut Asked<'_>]) -> DecisionFuture {
         let is_in_order = (1..few.len()).all(|next| few[next - 1].bucket.number < few[next].bucket.number);
@@ -106,7 +106,7 @@ impl Inner {
         DecisionFuture::ready(Ok(Decision::of(now_us, 0, few.iter().map(|asked| asked.status()))))
     }
 
-    /// Spends from all buckets or from none, and says when that is; `None` if it is for the general way.
+    /// Spends from all buckets or from none, and returns the moment; `None` leaves the asks to the general way.
     #[inline(always)]
     fn spend_several(&self, few: &mut [&mut Asked<'_>]) -> Option<u64> {
         let mut places = [const { None }; MOST];
@@ -117,14 +117,14 @@ impl Inner {
                 _ => return None,
             }
         }
-        // Behind the locks: a window must not begin after a moment that is counted in it.
+        // Read under the locks: a window must not begin after a moment that is counted in it.
         spend(few, places, || self.ground.clock.now_us())
     }
 
-    /// The same of levels that are spans of time, as most are: of which it is known where they live.
+    /// [`spend_several`](Self::spend_several) for levels that are spans of time, as most are: their tables are of one kind.
     #[inline(always)]
     fn spend_levels(&self, few: &mut [&mut Asked<'_>]) -> Option<u64> {
-        // Before the locks: no window begins here.
+        // Read before the locks: no window begins here.
         let now_us = self.ground.clock.now_us();
         let mut sets = [const { None }; MOST];
         for (asked, set) in few.iter().zip(&mut sets) {
@@ -135,7 +135,7 @@ impl Inner {
     }
 }
 
-/// A locked set of a table that is known, or one of any.
+/// A locked set, of a table of one kind or of any.
 trait Spot {
     fn look(&self, hash: u64) -> (Option<usize>, Kept);
     fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64);
@@ -165,7 +165,7 @@ impl<const SLOTS: usize, const WORDS: usize> Spot for Locked<'_, SLOTS, WORDS, f
     }
 }
 
-/// Spends in these sets, in which the keys of the buckets are, in all or in none.
+/// Spends in the sets of all keys, or in none.
 #[inline(always)]
 fn spend<S: Spot>(
     few: &mut [&mut Asked<'_>],
@@ -198,7 +198,7 @@ fn spend<S: Spot>(
 }
 
 impl Asked<'_> {
-    /// Of a quota that has room, and of which nothing is spent, where it stands: as after a cost of nothing.
+    /// Repeats the look with a cost of 0 if the quota had room: another quota has refused, or the ask only looks.
     #[cold]
     fn spend_nothing(&mut self, state: State, now_us: u64) {
         if self.spent.passed {
@@ -207,10 +207,10 @@ impl Asked<'_> {
         }
     }
 
-    /// One look at its state. `None` if that does not tell.
+    /// Decides from one look at the state; `None` if that is not enough.
     #[inline(always)]
     fn spend_now(&mut self, state: State, now_us: u64) -> Option<()> {
-        // First what most are, so that it goes from registers to where it stays.
+        // The most common kind comes first, so that its result goes from registers to its place.
         match self.bucket.rules.own.spend_plainly_now(state, now_us, self.cost) {
             Some(spent) => self.spent = spent,
             None => self.spend_other_now(state, now_us)?,

@@ -3,7 +3,7 @@
 //! In this order, all of it under the locks of all sets: hand over keys of replaced policies, spend
 //! what was held for departed requests, let keys that are not known begin with less than a burst, judge each ask as if those before it had been carried out,
 //! and then change all states or none. A decision departs as one: when the last of its turns has
-//! come. Leases come last: they are what all others leave.
+//! come. Leases come last: they take what all other asks leave.
 
 use smallvec::SmallVec;
 
@@ -109,8 +109,8 @@ impl Inner {
     }
 }
 
-/// Lets keys that are not known begin with less than a burst. That is written whatever becomes of the ask, and so are the key's other
-/// quotas, as the ask counts them.
+/// Lets keys that are not known begin with less than a burst. Their states are written whether the ask passes or not, and so are the
+/// key's other quotas, as the ask counts them.
 fn begin_all(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) {
     for asked in cells.chunk_by(|one, other| one.at.0 == other.at.0) {
         let begins = |count, cell: &Cell<'_>| count + usize::from(places[cell.place].begin(cell, now_us));
@@ -124,8 +124,8 @@ fn begin_all(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) {
     }
 }
 
-/// Counts reports of what has become of units that were spent as their keys were counted last, if these owe anything. A log counts by all
-/// rules.
+/// Counts reports about units (refunds, returns, departures) by the quotas that their keys were counted by last, if the keys owe
+/// anything. A log counts by all rules.
 fn count_reports(cells: &mut Cells<'_>, places: &Places<'_>, now_us: u64) {
     for asked in cells.chunk_by_mut(|one, other| one.at.0 == other.at.0) {
         let mode = asked[0].ask.mode();
@@ -161,8 +161,8 @@ fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Place
     few(spots.iter().map(|((_, index), home)| home.lock(*index)))
 }
 
-/// Makes of each ask for as much as there is the spend that it comes to: what all quotas of its policy have left beside the
-/// spends before it.
+/// Resolves each `Take` to a `Spend` of the units that all quotas of its policy have left after the spends
+/// before it.
 fn grant(cells: &mut [Cell<'_>], places: &mut Places<'_>, now_us: u64) {
     for index in 0..cells.len() {
         let Cell { ask, at, .. } = cells[index];
@@ -184,7 +184,7 @@ fn grant(cells: &mut [Cell<'_>], places: &mut Places<'_>, now_us: u64) {
     }
 }
 
-/// Leases what all other asks have left, one ask after the other, of each the least that a quota of its policy has.
+/// Leases the units that all other asks have left, one ask after the other: each gets the least that a quota of its policy has.
 fn lease(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64, effects: &mut [Effect]) {
     for asked in cells.chunk_by(|one, other| one.at.0 == other.at.0) {
         if asked[0].ask.mode() != Mode::Lease {
@@ -198,7 +198,7 @@ fn lease(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64, effects: &mut
     }
 }
 
-/// Spends what is refused of the policies that count it; where there is no room, the same ask passes after that.
+/// Spends refused costs under the policies that count them, and judges the refused asks again, because their waits have changed.
 fn count_rejected(cells: &[Cell<'_>], places: &mut Places<'_>, judged: &mut [Judged], now_us: u64) {
     let mut counted = cells.iter().filter(|cell| counts_rejected(&cell.ask)).peekable();
     if counted.peek().is_none() {

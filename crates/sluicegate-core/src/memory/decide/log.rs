@@ -19,7 +19,7 @@ impl Inner {
         let (hash, cost) = (self.ground.hash(bucket.salt, ask.key()), ask.cost());
         let mut shard = logs.lock(Logs::shard_of(hash));
         let is_held = bucket.holds.any();
-        // Behind the lock, as in the general case.
+        // Read under the lock, as in the general case.
         let now_us = self.ground.clock.now_us();
         let spent = if is_held { None } else { shard.spend_now(hash, now_us, cost) };
         drop(shard);

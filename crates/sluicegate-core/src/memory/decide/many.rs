@@ -11,7 +11,7 @@ use crate::memory::store::Inner;
 use crate::memory::table::Table;
 use crate::store::{Ask, DecisionFuture};
 
-/// How many lines are asked for at once: about as many as a core can wait for.
+/// The number of lines that are asked for at once: about as many as a core can wait for.
 const AHEAD: usize = 16;
 
 /// A level in a table, and the hash of its key.

@@ -64,7 +64,7 @@ fn alone<'a>(ask: &Ask<'a>) -> Option<&'a Bucket> {
     let buckets = buckets_of(ask).ok()?;
     let [bucket] = &*buckets.each else { return None };
     let mode = ask.mode();
-    // Almost all spend, and are asked no more than that.
+    // Almost all asks spend, and need no other comparison.
     let is_question = mode == Mode::Spend || mode.asks() && !matches!(mode, Mode::Take | Mode::Lease);
     (is_question && !buckets.has_older() && ask.own().is_none()).then_some(bucket)
 }
