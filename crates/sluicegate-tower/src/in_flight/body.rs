@@ -11,19 +11,19 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use sluicegate_core::in_flight::Permit;
 
-/// The most bytes that go to the server in one piece. A server that copies what it sends, as one with TLS may, copies
-/// what it was given: of a body in one piece that is all of it, and nothing would be left to hold the permit.
+/// The most bytes that go to the server in one piece. A server may copy the pieces that it sends, for example with TLS: it would
+/// copy a body in one piece at once, and no data would be left to hold the permit.
 const PIECE: usize = 64 * 1024;
 
 pin_project! {
     /// The body of a response that counts as in flight until it has ended, has failed or is dropped, and until the server
     /// has let go of its data: see [`InFlightLayer`](crate::in_flight::InFlightLayer).
     ///
-    /// In all else it is the body inside. Its data comes in pieces of at most 64 KiB; data of another type than
+    /// Otherwise it behaves as the body inside. Its data comes in pieces of at most 64 KiB; data of another type than
     /// [`Bytes`] is copied.
     ///
     /// # Cancel safety
-    /// Dropping it gives the permit back, unless data that it has handed out is still on its way.
+    /// Dropping the body gives the permit back, unless data from it is still being sent.
     #[derive(Debug, Default)]
     pub struct PermitBody<B> {
         #[pin]
@@ -41,14 +41,14 @@ struct Data {
     permit: HeldPermit,
 }
 
-/// The permit of a request, for what goes on after its response: it is held until the last clone is dropped.
+/// The permit of a request, for work that continues after its response: it is held until the last clone is dropped.
 ///
 /// The extensions of requests that ask for an upgrade (`Upgrade`, `CONNECT`) carry one. The code that takes over the
 /// connection keeps a clone for as long as the connection lives; see [`InFlightLayer`](crate::in_flight::InFlightLayer).
 #[derive(Clone)]
 pub struct HeldPermit {
     permit: Arc<Permit>,
-    /// That of another limit or layer, to be held as well.
+    /// The permit of another limit or layer, held as well.
     other: Option<Arc<Self>>,
 }
 
@@ -57,7 +57,7 @@ impl<B> PermitBody<B> {
         Self { body, rest: Bytes::new(), permit }
     }
 
-    /// Whether it still holds its permit. Data that it has handed out holds it as well.
+    /// Whether the body still holds its permit. Data from the body holds the permit as well.
     pub fn is_holding(&self) -> bool {
         self.permit.is_some()
     }
@@ -137,7 +137,7 @@ impl HeldPermit {
         Self { permit: Arc::new(permit), other: other.map(Arc::new) }
     }
 
-    /// Puts it into extensions, together with that of another layer.
+    /// Puts the permit into extensions, joined with the permit of another layer.
     pub(crate) fn enter(self, extensions: &mut Extensions) {
         let outer = extensions.remove::<Self>();
         extensions.insert(match outer {
@@ -146,7 +146,7 @@ impl HeldPermit {
         });
     }
 
-    /// This and all that it holds, and behind them that one.
+    /// This permit and all that it holds, followed by `last`.
     fn with(self, last: Self) -> Self {
         let other = match self.other {
             Some(other) => Self::clone(&other).with(last),

@@ -1,4 +1,4 @@
-//! Which permit a request needs, and whose: [`InFlightExplained`].
+//! Explains which permit a request needs: [`InFlightExplained`].
 
 use std::fmt;
 use std::time::Duration;
@@ -17,27 +17,27 @@ use crate::key::missing::Keyed;
 pub struct InFlightExplained {
     /// The name of the [`InFlight`](sluicegate_core::in_flight::InFlight).
     pub name: String,
-    /// How many permits each key has.
+    /// The number of permits of each key.
     pub permits: u64,
-    /// How long the request waits for one at most; not at all if nothing is said.
+    /// The longest wait of the request for a permit; `None` if it does not wait.
     pub longest_wait: Option<Duration>,
-    /// Whose permit it is, or why it needs none or is refused without one.
+    /// The permit that the request needs, or the reason why it needs none or is refused without one.
     pub asks: Result<PermitExplained, String>,
 }
 
-/// Whose permit a request needs.
+/// The key and the free permits of a request that needs a permit.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PermitExplained {
     /// The key. [`shown`](Key::shown) shows as much of it as operators may see.
     pub key: Key,
-    /// How many permits of this key nobody holds.
+    /// The number of free permits of this key.
     pub remaining: u64,
 }
 
 impl InFlightLimit {
-    /// Says which permit a request needs and takes none; nothing if this limit does not apply to it. The key is looked up as for
-    /// a permit, and what is logged once about a missing one may be logged here.
+    /// Tells which permit a request needs, and takes none; `None` if this limit does not apply to the request. The key is looked up
+    /// as for a permit, and warnings about a missing key may be logged here.
     ///
     /// ```
     /// use http::Request;
@@ -57,7 +57,7 @@ impl InFlightLimit {
     /// ```
     ///
     /// # Cancel safety
-    /// Dropping it undoes nothing, because nothing is done.
+    /// It changes nothing, so dropping it has no effect.
     pub async fn explain<'a>(&self, request: impl Into<RequestView<'a>>) -> Option<InFlightExplained> {
         let request = request.into();
         if !self.applies_to(request) {

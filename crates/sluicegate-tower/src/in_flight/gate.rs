@@ -1,9 +1,9 @@
-//! The way of a request to its permits.
+//! Takes a request to its permits.
 //!
-//! From limit to limit, in the order of the layer: first its key, which may have to be looked up in
+//! The request goes from limit to limit, in the order of the layer: first it gets its key, which may have to be looked up in
 //! the layer's queue; then a permit, at once or in the queue of the `InFlight`. The two queues are
-//! apart, so that slow look-ups take no place from those who wait for permits. All requests take
-//! their permits in the same order, so that no two of them wait for each other.
+//! separate, so that slow look-ups take no place from requests that wait for permits. All requests take
+//! their permits in the same order, so that no two requests wait for each other.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
 use std::future::Future;
@@ -36,8 +36,8 @@ pub struct Wait {
     on: On,
 }
 
-/// The key's wait has a bound in time and in places, the permit's is bounded by the limit's longest wait and the queue of
-/// the `InFlight`.
+/// The layer bounds the time and the places of a wait for a key. The limit's longest wait and the queue of the `InFlight` bound
+/// the wait for a permit.
 #[derive(Debug)]
 enum On {
     Key(Lookup<Extraction>),
@@ -48,11 +48,11 @@ enum On {
 #[derive(Debug)]
 struct Way {
     limits: Arc<InFlightLimits>,
-    /// The places of those that may apply to it.
+    /// The places of the limits that may apply to the request.
     places: Places,
     next: usize,
     held: Option<HeldPermit>,
-    /// By which limits, and for which keys.
+    /// The limits of the permits, with the keys.
     keys: SmallVec<[(usize, Key); 1]>,
 }
 
@@ -61,7 +61,7 @@ struct Way {
 pub struct Entered {
     held: Option<HeldPermit>,
     headers: HeaderFields,
-    /// Those that it has met.
+    /// The limits that it has met.
     limits: Arc<InFlightLimits>,
 }
 
@@ -71,7 +71,7 @@ type Led<B, E> = Step<Entered, Box<Wait>, Result<Response<PermitBody<B>>, E>>;
 type OnTheWay<B, E> = ControlFlow<Led<B, E>, Way>;
 
 impl Way {
-    /// A request that has a permit of the same number for the same key already does not wait for itself.
+    /// Whether the request has a permit of the same [`InFlight`] for the same key already, so that it does not wait for itself.
     fn has(&self, key: &Key) -> bool {
         let Some(limit) = self.limit(self.next) else { return false };
         let is_same =
@@ -79,14 +79,14 @@ impl Way {
         self.keys.iter().any(|(other, held)| held == key && is_same(*other))
     }
 
-    /// The limit that it comes to at this step.
+    /// The limit at this step.
     fn limit(&self, step: usize) -> Option<&InFlightLimit> {
         self.limits.each.get(usize::try_from(*self.places.get(step)?).ok()?)
     }
 }
 
 impl<R> Shared<R> {
-    /// From limit to limit, until something has to be waited for.
+    /// Goes from limit to limit, until the request has to wait.
     fn go_on<B, E>(&self, mut way: Way, request: RequestView<'_>) -> Led<B, E>
     where
         R: Respond<B>,
@@ -112,7 +112,7 @@ impl<R> Shared<R> {
         Step::Go(Entered { held: way.held, headers, limits: way.limits })
     }
 
-    /// With its key, on to a permit.
+    /// Continues with the key: takes a permit, or waits for one.
     fn keyed<B, E>(
         &self,
         mut way: Way,
@@ -179,7 +179,7 @@ impl<R> Shared<R> {
         ControlFlow::Continue(way)
     }
 
-    /// The fields of responses: as the limits say, or else as the layer does.
+    /// The fields of responses: those that the limits name, or else the layer's.
     fn headers_of(&self, way: &Way) -> HeaderFields {
         way.limits.headers.unwrap_or(self.headers)
     }
@@ -239,7 +239,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                 Err(not_found) => ControlFlow::Break(shared.refuse(way, not_found.into(), request)),
             },
             On::Permit(key, acquire, sleep) => {
-                // The permit first: one that comes with the last moment is not refused.
+                // The permit is polled first, so that a permit which comes at the last moment is taken.
                 if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
                     shared.acquired(begun(way), key.clone(), result, request)
                 } else {
@@ -267,7 +267,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
         }
         let upgrades = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
         if let Some(held) = pass.held.as_ref().filter(|_| upgrades) {
-            // For whoever will have the connection.
+            // For the code that will own the connection.
             held.clone().enter(request.extensions_mut());
         }
     }
@@ -286,7 +286,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                 );
             }
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                // For layers and servers that carry on with the connection themselves.
+                // For layers and servers that continue to use the connection themselves.
                 held.clone().enter(response.extensions_mut());
             }
         }
@@ -298,7 +298,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     }
 }
 
-/// Few requests wait, so all others carry no more than a pointer for it.
+/// Boxes the wait: few requests wait, so all others carry only a pointer for it.
 fn waiting<B, E>(way: Way, on: On) -> Led<B, E> {
     Step::Wait(Box::new(Wait { way, on }))
 }

@@ -7,11 +7,11 @@ use arc_swap::ArcSwap;
 
 use crate::in_flight::{InFlightLimit, InFlightLimits};
 
-/// The limits of an [`InFlightLayer`](crate::in_flight::InFlightLayer), to be swapped as a whole. Clones are about the same layer.
+/// The limits of an [`InFlightLayer`](crate::in_flight::InFlightLayer), to swap them as a whole. Clones refer to the same layer.
 ///
 /// A request keeps the limits that it began with, and its permits. Requests that begin after a swap meet the new limits.
-/// Permits are counted by the [`InFlight`](sluicegate_core::in_flight::InFlight), so one that is in the old limits and in the new
-/// ones goes on counting.
+/// The [`InFlight`](sluicegate_core::in_flight::InFlight) counts the permits, so an `InFlight` in both the old and the new limits
+/// goes on counting.
 ///
 /// ```
 /// use sluicegate_core::in_flight::InFlight;
@@ -35,12 +35,12 @@ impl InFlightHandle {
         Self(Arc::new(ArcSwap::from_pointee(InFlightLimits::new(limits))))
     }
 
-    /// Puts these limits in the place of those that are there.
+    /// Replaces the limits.
     pub fn swap(&self, limits: impl IntoIterator<Item = InFlightLimit>) {
         self.swap_with(InFlightLimits::new(limits));
     }
 
-    /// Puts these limits in the place of those that are there, with what is known of them together.
+    /// Replaces the limits, together with their common settings.
     pub fn swap_with(&self, limits: InFlightLimits) {
         self.0.store(Arc::new(limits));
     }

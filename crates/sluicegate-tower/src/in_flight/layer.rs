@@ -21,9 +21,9 @@ use crate::respond::{HeaderFields, ProblemJson};
 ///
 /// A request is under way until the body of its response has ended or is dropped, and until the server has let go of its
 /// data: slow downloads and streams of events count for as long as they last, and so does a file in memory that is
-/// handed over at once. One too many is refused with 429, or waits if [`wait_up_to`](Self::wait_up_to) says so.
-/// Responses say where the key stands in the fields of the rate limit draft, with the unit `concurrent-requests`; what is
-/// there already stays.
+/// handed over at once. A request above the limit is refused with 429, or waits if [`wait_up_to`](Self::wait_up_to) says so.
+/// Responses show the state of the key in the fields of the rate limit draft, with the unit `concurrent-requests`, beside fields
+/// that are there already.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -53,30 +53,30 @@ use crate::respond::{HeaderFields, ProblemJson};
 /// ```
 ///
 /// # Where to put it
-/// Around a [`RateLimitLayer`](crate::RateLimitLayer), so that what is refused here is not asked there. Inside of one it works
-/// as well: what the limits around it have spent is given back.
+/// Put it around a [`RateLimitLayer`](crate::RateLimitLayer), so that requests which it refuses spend nothing there. It also works
+/// inside of one: the limits around it get their units back.
 ///
-/// Inside of a cache: each piece of data holds the permit, so a layer around this one that keeps the data of responses
-/// keeps their permits. One that copies them, as compression does, lets go of them early.
+/// Take care inside of a cache: each piece of data holds the permit, so a layer around this one that keeps the data of
+/// responses keeps their permits. A layer that copies the data, as compression does, frees the permits early.
 ///
 /// # Upgrades
 /// The body of a response that switches protocols ends at once, and this layer cannot see the connection after that.
 /// So requests that ask for an upgrade carry a [`HeldPermit`](crate::in_flight::HeldPermit) in their extensions, and the request is under way until the
 /// last clone of it is dropped. A task that owns the request until the connection closes, as in
-/// `hyper::upgrade::on(&mut request)`, holds it without doing anything; an axum handler takes
-/// `Option<Extension<HeldPermit>>` and moves it into the closure for `on_upgrade`. Where nobody keeps one, the permit
+/// `hyper::upgrade::on(&mut request)`, holds it by itself; an axum handler takes
+/// `Option<Extension<HeldPermit>>` and moves it into the closure for `on_upgrade`. If no clone is kept, the permit
 /// comes back with the response.
 ///
 /// # Cancel safety
-/// A request that is dropped leaves the queue, or gives its permit back, whenever that is.
+/// A request that is dropped leaves the queue, or gives its permit back, at any time.
 pub struct InFlightLayer<R = ProblemJson> {
     limits: InFlightHandle,
     pub(super) shared: Arc<Shared<R>>,
 }
 
-/// State that all clones of a layer share, whatever its limits are.
+/// State that all clones of a layer share, apart from the limits.
 pub(super) struct Shared<R> {
-    /// For keys; permits are waited for in the queue of the `InFlight`.
+    /// The bounds on waits for keys; waits for permits are in the queue of the `InFlight`.
     pub(super) waits: Waits,
     pub(super) respond: Arc<R>,
     pub(super) headers: HeaderFields,
@@ -90,13 +90,13 @@ impl InFlightLayer {
 }
 
 impl<R> InFlightLayer<R> {
-    /// Adds a limit behind those that are there. A request that several count has a permit of each; it takes them in this
-    /// order, and one that it does not get gives the others back.
+    /// Adds a limit behind the existing ones. A request that several limits count needs a permit of each; it takes them in this
+    /// order, and gives all back if one is refused.
     ///
-    /// As with all settings of a layer, it has limits of its own from then on: a handle that it was made of swaps those of other
-    /// layers, and [`limits_handle`](Self::limits_handle) is its new one. The [choice](InFlightLimits::select) among the
-    /// limits that are there stays, and so do the limits of a rate that [follow](InFlightLimits::before). The added limit applies to
-    /// every request that it names [itself](InFlightLimit::only_if).
+    /// As with all settings of a layer, the layer has limits of its own from then on: the handle that it was made from no longer swaps
+    /// them, and [`limits_handle`](Self::limits_handle) returns its new one. The [choice](InFlightLimits::select) among the
+    /// existing limits stays, and so do the limits of a rate that [follow](InFlightLimits::before). The added limit applies to
+    /// every request for which its [conditions](InFlightLimit::only_if) hold.
     #[must_use]
     pub fn and(self, limit: impl Into<InFlightLimit>) -> Self {
         self.with(|limits| limits.push(limit.into()))
@@ -143,8 +143,8 @@ impl<R> InFlightLayer<R> {
         self.limits.limits()
     }
 
-    /// How long a request may wait for a key that has to be looked up, as with
-    /// [`Extraction::pending`](crate::key::Extraction::pending). After that it is refused with 503, and so is one that comes when
+    /// Sets how long a request may wait for a key that has to be looked up, as with
+    /// [`Extraction::pending`](crate::key::Extraction::pending). After that it is refused with 503, as is a request that comes when
     /// 10,000 wait for their keys. Default: 5 s.
     #[must_use]
     pub fn longest_lookup(mut self, longest: Duration) -> Self {
@@ -152,16 +152,16 @@ impl<R> InFlightLayer<R> {
         self
     }
 
-    /// Whether responses carry the fields of the draft; there are no others for this. Limits that say it
-    /// [themselves](InFlightLimits::headers) go before it. Default: [`HeaderFields::Ietf`].
+    /// Sets whether responses carry the fields of the draft, the only fields for this kind of limit. Limits with
+    /// [fields of their own](InFlightLimits::headers) take precedence. Default: [`HeaderFields::Ietf`].
     #[must_use]
     pub fn headers(mut self, headers: HeaderFields) -> Self {
         Arc::make_mut(&mut self.shared).headers = headers;
         self
     }
 
-    /// Sets the responder for refused requests, which is told that it
-    /// [has exceeded](RefusalReason::ConcurrencyExceeded) the [`InFlight`]. Default: [`ProblemJson`].
+    /// Sets the responder for refused requests, whose reason is
+    /// [`ConcurrencyExceeded`](RefusalReason::ConcurrencyExceeded) with the [`InFlight`]. Default: [`ProblemJson`].
     #[must_use]
     pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {
         let Shared { waits, respond: _, headers } = Arc::unwrap_or_clone(self.shared);

@@ -1,4 +1,4 @@
-//! One number of requests at once, and whose they are: [`InFlightLimit`].
+//! A limit on concurrent requests of a key: [`InFlightLimit`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct InFlightLimit {
     pub(super) key: Arc<dyn KeyExtractor>,
     pub(super) longest: Option<Duration>,
     pub(super) when_missing: WhenMissing,
-    /// All must hold.
+    /// The conditions, which must all hold.
     only_if: Vec<Applies>,
 }
 
@@ -52,19 +52,19 @@ impl InFlightLimit {
         }
     }
 
-    /// Whose requests are counted together. Default: [`PeerIp`].
+    /// Sets the key by which requests are counted. Default: [`PeerIp`].
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = Arc::new(key);
         self
     }
 
-    /// Says how to treat a request whose key is missing. Default: as of [`Limit`](crate::Limit::on_missing_key).
+    /// Sets how to treat a request whose key is missing. Default: that of [`Limit`](crate::Limit::on_missing_key).
     pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
         self.when_missing.chosen = Some(action);
         self
     }
 
-    /// Makes a request that would be one too many wait for up to `longest`, first come, first served, in the bounded
+    /// Makes a request above the limit wait for up to `longest`, first come, first served, in the bounded
     /// queue of the [`InFlight`]. Default: it is refused at once.
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
         self.longest = Some(longest);

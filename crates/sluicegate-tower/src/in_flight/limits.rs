@@ -12,7 +12,7 @@ use crate::key::RequestView;
 use crate::limits::{LimitsHandle, Select};
 use crate::respond::HeaderFields;
 
-/// Limits with what is known of them together: which apply to a request, and which limits of a rate follow. For
+/// Limits with common settings: the choice of limits for a request, and the rate limits that follow. For
 /// [`InFlightHandle::swap_with`](crate::in_flight::InFlightHandle::swap_with).
 ///
 /// ```
@@ -42,10 +42,10 @@ use crate::respond::HeaderFields;
 pub struct InFlightLimits {
     pub(super) each: Vec<InFlightLimit>,
     select: Option<Arc<dyn Select>>,
-    /// How many of them `select` knows: those behind them may apply to any request.
+    /// The number of limits that `select` knows; the limits behind them may apply to any request.
     selected: usize,
     pub(super) then: Option<Kept>,
-    /// None as the layer says.
+    /// The fields, if they are not the layer's.
     pub(super) headers: Option<HeaderFields>,
 }
 
@@ -53,12 +53,12 @@ pub struct InFlightLimits {
 pub(super) type Places = SmallVec<[u32; 6]>;
 
 impl InFlightLimits {
-    /// Limits that each say by themselves to which requests they apply.
+    /// Limits that apply to requests by their own conditions.
     pub fn new(limits: impl IntoIterator<Item = InFlightLimit>) -> Self {
         Self { each: limits.into_iter().collect(), select: None, selected: 0, then: None, headers: None }
     }
 
-    /// Finds out for all of them at once which may apply to a request: of a thousand limits none has to be asked by itself. Places
+    /// Finds all limits that may apply to a request at once, so that a thousand limits need not be asked one by one. Places
     /// count from 0. The conditions of each limit ([`only_if`](InFlightLimit::only_if)) have to hold, too.
     pub fn select(mut self, select: impl Select) -> Self {
         self.select = Some(Arc::new(select));
@@ -66,17 +66,17 @@ impl InFlightLimits {
         self
     }
 
-    /// A request that has met these limits meets those that are in the handle now, in every layer that is made of it, however long it
-    /// waits for a permit: all of its limits are of one time. Without limits at once there is nothing to wait for, and a request
-    /// meets those that are in the handle then.
+    /// Pins the rate limits for requests that have met these limits: in every layer made from the handle they meet the limits that it
+    /// has now, however long they wait for a permit, so all limits of a request are of the same time. Without limits here there is no
+    /// wait, and a request meets the handle's current limits.
     pub fn before(mut self, limits: &LimitsHandle) -> Self {
         self.then = Some(limits.keep()).filter(|_| !self.each.is_empty());
         self
     }
 
-    /// Which fields responses carry that tell where these limits stand, instead of those that the
-    /// [layer](crate::in_flight::InFlightLayer::headers) says: they change with the limits then. Of all choices only those with the
-    /// fields of the draft have any. Default: as the layer says.
+    /// Sets the fields of responses for these limits in place of the
+    /// [layer's](crate::in_flight::InFlightLayer::headers), so that they are swapped with the limits. Only choices with the
+    /// fields of the draft show these limits. Default: the layer's fields.
     ///
     /// ```
     /// use sluicegate_core::in_flight::InFlight;
@@ -97,7 +97,7 @@ impl InFlightLimits {
         self
     }
 
-    /// The same with its list changed; limits that are added come last.
+    /// A copy with a changed list; added limits come last.
     pub(super) fn with(&self, change: impl FnOnce(&mut Vec<InFlightLimit>)) -> Self {
         let mut each = self.each.clone();
         change(&mut each);
@@ -105,7 +105,7 @@ impl InFlightLimits {
         Self { each, select: self.select.clone(), selected, then: self.then.clone(), headers }
     }
 
-    /// Those that may apply.
+    /// The limits that may apply.
     pub(super) fn applying(&self, request: RequestView<'_>) -> Places {
         match &self.select {
             _ if self.each.is_empty() => Places::new(),

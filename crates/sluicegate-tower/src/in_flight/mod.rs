@@ -1,6 +1,6 @@
-//! How many requests of a key are under way at once: [`InFlightLayer`].
+//! Limits on how many requests of a key are under way at once: [`InFlightLayer`].
 //!
-//! For requests that take long: uploads, downloads, streams, reports. A rate limits how often they begin, and does not see how
+//! They are for requests that take long: uploads, downloads, streams, reports. A rate limits how often requests begin, but not how
 //! long they last; for many short requests it is the better limit.
 //!
 //! ```
@@ -35,7 +35,7 @@
 //! # When not to use it
 //! - For a bound over all instances of a service: permits are counted per process.
 //! - For work that goes on after the response, unless a [`HeldPermit`] is kept for it.
-//! - For many short requests, where a rate says what is meant.
+//! - For many short requests, where a rate is the right limit.
 
 mod body;
 mod explain;

@@ -1,7 +1,7 @@
 //! The question to an extractor, and its answer: [`RequestView`] and [`Extraction`].
 //!
-//! Nothing is moved out of a request and put back, so a body of any type works, and looking costs a few pointers. The answer
-//! is a key, none, or one that has to be waited for.
+//! Extractors borrow from the request, so a body of any type works, and a view costs a few pointers. The answer
+//! is a key, none, or a key that has to be waited for.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -36,15 +36,15 @@ use crate::key::missing::MissingKey;
 pub struct RequestView<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The URI as it is at this place: a nested axum router has cut off its prefix; see [`path`](Self::path).
+    /// The current URI: a nested axum router has cut off its prefix; see [`path`](Self::path).
     pub uri: &'a Uri,
     /// The version of HTTP.
     pub version: Version,
     /// The header fields.
     pub headers: &'a HeaderMap,
-    /// Values that servers and middleware in front have left for those behind them.
+    /// Values that the server and outer middleware have added.
     pub extensions: &'a Extensions,
-    /// What the question is for: conditions on paths decide doubts by it.
+    /// The purpose of the question, by which conditions on paths decide doubts.
     purpose: Purpose,
 }
 
@@ -69,7 +69,7 @@ impl<'a> RequestView<'a> {
         None
     }
 
-    /// The same request, asked about for this purpose.
+    /// The request, viewed for this purpose.
     #[inline]
     pub(crate) const fn asked_for(self, purpose: Purpose) -> Self {
         Self { purpose, ..self }
@@ -113,7 +113,7 @@ impl<'a> From<&'a Parts> for RequestView<'a> {
     }
 }
 
-/// Why it is asked whether a path matches: a doubt is decided by it.
+/// The reason why a path is matched, by which doubts are decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "rules files have these three sections")]
 pub enum Purpose {
@@ -158,7 +158,7 @@ impl Extraction {
         Self(Found::Ready(Err(MissingKey::new(reason))))
     }
 
-    /// A key that has to be waited for. A layer waits for as long as its `longest_lookup` says, and then refuses the
+    /// A key that has to be waited for. A layer waits up to its `longest_lookup`, and then refuses the
     /// request with 503.
     pub fn pending(future: impl Future<Output = Result<Key, MissingKey>> + Send + 'static) -> Self {
         Self(Found::Pending(Box::pin(future)))
@@ -222,7 +222,7 @@ impl From<MissingKey> for Extraction {
     }
 }
 
-/// Both keys, or why one is missing: a reason to refuse the request counts before one that its limit may overlook.
+/// Both keys, or the reason why one is missing: a reason to refuse the request takes precedence over one that the limit may ignore.
 fn together(first: Result<Key, MissingKey>, second: Result<Key, MissingKey>) -> Result<Key, MissingKey> {
     match (first, second) {
         (Ok(first), Ok(second)) => Ok(first.and(second)),

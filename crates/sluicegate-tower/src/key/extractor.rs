@@ -8,11 +8,11 @@ use sluicegate_core::key::KeyKind;
 use crate::key::extraction::{Extraction, RequestView};
 use crate::key::form::KeyForm;
 
-/// Finds out whose bucket a request spends from.
+/// Finds the key of the bucket that a request spends from.
 ///
-/// Object-safe, and synchronous where it can be: an extractor that has to wait copies what it needs from the request
-/// and returns [`Extraction::pending`]. Never trust what a client wrote here: a key taken from a header
-/// lets each client choose its bucket, so combine it with something that it cannot choose, or verify it.
+/// It is object-safe, and synchronous if possible: an extractor that has to wait copies what it needs from the request
+/// and returns [`Extraction::pending`]. Never trust text from a client here: a key taken from a header
+/// lets each client choose its bucket, so verify the key, or combine it with something that clients cannot choose.
 ///
 /// ```
 /// use sluicegate_tower::KeyExtractor;
@@ -40,7 +40,7 @@ use crate::key::form::KeyForm;
     note = "one bucket for all requests together is `Key::from(\"all\")`"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// The key of a request, or why it has none.
+    /// The key of a request, or the reason why it has none.
     fn extract(&self, request: RequestView<'_>) -> Extraction;
 
     /// The kind of its keys, which says how much of them is shown. Default: [`KeyKind::Secret`]. A layer puts it on each key that it finds.
@@ -57,8 +57,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         KeyKind::Secret
     }
 
-    /// Whether clients can make up as many of its keys as they like, as those of a header that nobody has verified. A layer whose limits
-    /// all have such keys limits nobody, and says so in the log when it is built. Default: no.
+    /// Whether clients can make up any number of keys, as with an unverified header. A layer whose limits
+    /// all have such keys limits no client, and logs a warning when it is built. Default: no.
     fn is_invented(&self) -> bool {
         false
     }
@@ -68,8 +68,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         vec![KeyForm::text()]
     }
 
-    /// This extractor for requests whose key `is_good` accepts. In others it finds nothing, so that [`or`](Self::or) goes on to
-    /// another key.
+    /// This extractor, only with keys that `is_good` accepts. Other requests have no key, so that [`or`](Self::or) goes on to
+    /// another extractor.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -95,8 +95,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         })
     }
 
-    /// This extractor, whose keys something in front has verified: an authentication layer, or a proxy that overwrites the header. It
-    /// changes nothing but what the log says when a layer is [built](Self::is_invented).
+    /// This extractor, with keys that are verified already, by an authentication layer or by a proxy that overwrites the header. It
+    /// only turns off the warning when a layer is [built](Self::is_invented).
     fn verified_before(self) -> impl KeyExtractor + Clone
     where
         Self: Sized,
@@ -104,7 +104,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Closure::new(self.kind(), false, self.forms(), move |request| self.extract(request))
     }
 
-    /// This extractor, with keys of which its owner says what they are.
+    /// This extractor, with keys of this kind.
     ///
     /// ```
     /// use sluicegate_tower::KeyExtractor;
@@ -123,8 +123,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Closure::new(kind, self.is_invented(), self.forms(), move |request| self.extract(request))
     }
 
-    /// This extractor, or another one for requests in which it finds nothing. Its [kind](Self::kind) is the more secret one
-    /// of both.
+    /// This extractor, or `other` for requests in which this one finds no key. The [kind](Self::kind) is the more secret of the
+    /// two.
     fn or<E: KeyExtractor>(self, other: E) -> impl KeyExtractor + Clone
     where
         Self: Sized,
@@ -226,8 +226,8 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, 
     }
 }
 
-/// An extractor that is a closure, with what its keys are: all that are made by functions. Clones share the closure, which
-/// need not be `Clone` for that.
+/// An extractor that is a closure, with the kind of its keys. Clones share the closure, which
+/// need not be `Clone`.
 pub(super) struct Closure<F> {
     kind: KeyKind,
     is_invented: bool,
@@ -273,7 +273,7 @@ fn either(first: &impl KeyExtractor, second: &impl KeyExtractor, request: Reques
         Ok(Err(missing)) if missing.reject().is_some() => missing.into(),
         Ok(Err(_)) => second.extract(request),
         Err(pending) => {
-            // The request cannot be kept until the first is known, so the second looks at it now.
+            // The request cannot be kept until the first key is known, so the second extractor runs now.
             let second = second.extract(request);
             Extraction::pending(async move {
                 match pending.await {

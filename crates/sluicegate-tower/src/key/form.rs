@@ -1,12 +1,12 @@
-//! How a key is written by hand: [`KeyForm`].
+//! The form in which operators write a key: [`KeyForm`].
 
 use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::Key;
 
-/// A form in which an operator writes a key of an [extractor](crate::KeyExtractor::forms): where somebody asks about a key, there is no
-/// request to find it in.
+/// A form in which an operator writes a key of an [extractor](crate::KeyExtractor::forms), to look the key up without a
+/// request.
 ///
 /// ```
 /// use sluicegate_core::Key;
@@ -42,24 +42,24 @@ impl KeyForm {
         Self::new("text", "text", |text, _| Some(text.into()))
     }
 
-    /// A secret, of which the key is a digest.
+    /// A secret, whose digest is the key.
     #[cfg(feature = "secrets")]
     pub(super) fn secret(name: &'static str, key_of: impl Fn(&str) -> Key + Send + Sync + 'static) -> Self {
         Self::new("secret", name, move |text, _| Some(key_of(text)))
     }
 
-    /// Several keys together, which no text names.
+    /// Several keys together, which cannot be written as one text.
     pub fn several() -> Self {
         Self::new("several", "several parts, which only a request has together", |_, _| None)
     }
 
-    /// The word for it: `address`, `text`, `secret`, `subject` for that of a token and its issuer, `all` for the one bucket of all
-    /// requests, or `several` for keys of several parts, which no text names.
+    /// The name of the form: `address`, `text`, `secret`, `subject` for the subject of a token and its issuer, `all` for the one bucket
+    /// of all requests, or `several` for keys of several parts.
     pub fn word(&self) -> &'static str {
         self.word
     }
 
-    /// The key of this text, and of this issuer if it is a subject's. None if the text has not this form, or the issuer is missing.
+    /// The key of this text, with this issuer if the text is a subject. `None` if the text does not have this form, or the issuer is missing.
     pub fn key(&self, text: &str, issuer: Option<&str>) -> Option<Key> {
         (self.read)(text, issuer)
     }

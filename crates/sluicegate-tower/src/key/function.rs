@@ -9,7 +9,7 @@ use crate::key::extraction::{Extraction, RequestView};
 use crate::key::extractor::{Closure, KeyExtractor};
 use crate::key::form::KeyForm;
 
-/// An extractor from a closure that says itself why there is no key, or that has to look the key up.
+/// An extractor from a closure that gives the reason for a missing key itself, or that has to look the key up.
 ///
 /// Its keys are [secrets](KeyKind::Secret), unless [`of_kind`](KeyExtractor::of_kind) says otherwise, as with all
 /// extractors from closures.
@@ -69,7 +69,7 @@ where
     })
 }
 
-/// One bucket per value found in a request extension, such as the user that an authentication layer put there.
+/// One bucket per value in a request extension, such as the user from an authentication layer.
 ///
 /// ```
 /// use sluicegate_tower::key::key_from_extension;

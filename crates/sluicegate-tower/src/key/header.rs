@@ -1,4 +1,4 @@
-//! The value of a header, as it is: [`HeaderKey`].
+//! The unchanged value of a header: [`HeaderKey`].
 
 use http::header::{HeaderMap, HeaderName};
 use sluicegate_core::ConfigError;
@@ -9,11 +9,11 @@ use crate::key::{Extraction, KeyExtractor, KeyForm, RequestView};
 /// One bucket per value of a header. Clients choose what they send: see [`KeyExtractor`].
 ///
 /// An empty or blank value counts as missing; of several lines the first counts. Values are compared byte by byte; all
-/// that are longer than 8 KiB share one bucket. For secrets there is [`ApiKey`](crate::key::ApiKey).
+/// values longer than 8 KiB share one bucket. For secrets there is [`ApiKey`](crate::key::ApiKey).
 ///
 /// # When not to use it
-/// For headers that clients may set themselves: whoever sends another value has another bucket. Use
-/// it for what a proxy of yours writes and overwrites.
+/// For headers that clients may set themselves: a client that sends another value has another bucket. Use
+/// it for headers that a proxy of yours sets and overwrites.
 #[derive(Clone, Debug)]
 pub struct HeaderKey(HeaderName);
 

@@ -1,4 +1,4 @@
-//! Requests without a key: [`MissingKey`] says why, [`OnMissingKey`] what happens to them.
+//! Requests without a key: [`MissingKey`] is the reason, [`OnMissingKey`] the treatment.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use http::StatusCode;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
-/// Why a request has no key: what was looked for, for logs and for the body of a refusal.
+/// The reason why a request has no key, for logs and for the body of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingKey {
     reason: Cow<'static, str>,
@@ -20,25 +20,25 @@ pub struct MissingKey {
 }
 
 impl MissingKey {
-    /// `reason` says what was looked for. It may reach the client, so it must not repeat what the client sent.
+    /// `reason` names the key that was looked for. It may reach the client, so it must not repeat input from the client.
     pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
         Self { reason: reason.into(), reject: None, is_mistake: false }
     }
 
-    /// A key that no request could have, because the server is wired up wrongly. `reason` says what to write.
+    /// A key that no request could have, because the server is wired up wrongly. `reason` tells how to fix it.
     pub(crate) fn mistake(reason: &'static str) -> Self {
         Self { is_mistake: true, ..Self::new(reason) }
     }
 
-    /// A request that is to be refused with this status, whatever its limit does with those whose key is merely
-    /// missing. An extractor after it, behind an `or`, is not asked.
+    /// Refuses the request with this status, whatever its limit does with requests whose key is merely
+    /// missing. An extractor behind an `or` is not asked.
     #[must_use]
     pub fn rejecting(mut self, status: StatusCode) -> Self {
         self.reject = Some(status);
         self
     }
 
-    /// The status with which the request is to be refused in any case.
+    /// The status of [`rejecting`](Self::rejecting), if it was set.
     pub fn reject(&self) -> Option<StatusCode> {
         self.reject
     }
@@ -48,7 +48,7 @@ impl MissingKey {
         &self.reason
     }
 
-    /// Whether it is more than a key that happens not to be there.
+    /// Whether the key is not merely absent: the request must be refused, or the server is wired up wrongly.
     pub(super) fn is_grave(&self) -> bool {
         self.reject.is_some() || self.is_mistake
     }
@@ -58,7 +58,7 @@ impl MissingKey {
         self.is_mistake
     }
 
-    /// The reason as clients are told it: how this server is built is for its developers only.
+    /// The reason as clients see it: details of how the server is built are for its developers only.
     pub(crate) fn told(&self, is_debug_build: bool) -> &str {
         if self.is_mistake && !is_debug_build {
             "this server does not know who is asking"
@@ -76,7 +76,7 @@ impl fmt::Display for MissingKey {
 
 impl std::error::Error for MissingKey {}
 
-/// The treatment of a request whose key is missing. Written `share`, `skip`, or the status to refuse it with: `401`.
+/// The treatment of a request whose key is missing. Written as `share`, `skip`, or the status of the refusal, such as `401`.
 ///
 /// | | the request | take it when |
 /// |---|---|---|
@@ -128,11 +128,11 @@ impl FromStr for OnMissingKey {
     }
 }
 
-/// The choice that was made for a limit, if any, and whether anything was logged. Clones log once together.
+/// The chosen treatment of a limit, if any, and whether the warning was logged. Clones log once together.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WhenMissing {
-    /// The choice, if one was made.
+    /// The chosen treatment, if any.
     pub chosen: Option<OnMissingKey>,
     logged: Arc<AtomicBool>,
 }
@@ -141,7 +141,7 @@ pub struct WhenMissing {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Keyed {
-    /// Whose bucket it is.
+    /// The key.
     Key(Key),
     /// The limit does not apply, because the key is missing.
     Skipped(MissingKey),
@@ -166,7 +166,7 @@ impl WhenMissing {
         }
     }
 
-    /// The action for a request without this key: the one that its extractor asks for, then the one that was chosen for
+    /// The treatment of a request without this key: the one that the extractor asks for, or else the one chosen for
     /// the limit of this name.
     fn action(&self, missing: &MissingKey, name: impl FnOnce() -> String) -> OnMissingKey {
         if let Some(status) = missing.reject() {

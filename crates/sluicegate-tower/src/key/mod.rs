@@ -10,7 +10,7 @@
 //! | what it asks for | `Route`, [`RequestMethod`], [`RequestPath`] | none: no key of a client |
 //! | any header | [`HeaderKey`] | whoever sets the header |
 //!
-//! Three ways to combine: a tuple (a bucket per combination), [`or`](KeyExtractor::or) (the next
+//! Keys combine in three ways: a tuple (a bucket per combination), [`or`](KeyExtractor::or) (the next
 //! one where the first finds nothing), and several limits (each with a bucket of its own, all must
 //! have room).
 //!
@@ -36,12 +36,12 @@
 //! ```
 //!
 //! # When not to use it
-//! A key says whose bucket it is, and not that the client may have it: an extractor is no authentication. Where each value is
-//! a client's choice, as a header is that no proxy sets, each value has a bucket of its own, and the limit limits nobody.
+//! A key names a bucket, and does not prove that the client may use it: an extractor is not authentication. If clients choose the
+//! value, as in a header that no proxy sets, each value has a bucket of its own, and the limit limits no client.
 //!
 //! # When a key is missing
-//! [`OnMissingKey`] says whether such requests are refused, pass, or share one bucket. A bucket
-//! that all strangers share lets one of them shut out the others, so prefer a status where every
+//! [`OnMissingKey`] sets whether such requests are refused, pass, or share one bucket. In a shared
+//! bucket, one unknown client can shut out the others, so prefer a status if every
 //! honest client has a key.
 
 pub(crate) mod extraction;

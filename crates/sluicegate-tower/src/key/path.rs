@@ -1,12 +1,12 @@
-//! The path that a client wrote, in one of its many spellings: [`RequestPath`].
+//! The path of a request in a normal form: [`RequestPath`].
 
 use crate::key::text::{bounded, hex};
 use crate::key::{Extraction, KeyExtractor, RequestView};
 
 /// One bucket per path, for services without a router that names its routes. Where there is one, use `Route`.
 ///
-/// A server may take many spellings for one path, and whoever finds one that it does take and this does not, has another
-/// bucket. So a path is put into a normal form first:
+/// A server may accept many spellings of one path, and each spelling that is not recognised here would have a bucket of its
+/// own. So a path is put into a normal form first:
 ///
 /// | spelling | normal form |
 /// |---|---|
@@ -18,8 +18,8 @@ use crate::key::{Extraction, KeyExtractor, RequestView};
 /// | `/LOGIN` | `/LOGIN`, unless [`lowercase`](Self::lowercase) |
 /// | `/login?x`, `http://host/login` | `/login`: query, scheme and host are no part of it |
 ///
-/// Clients choose paths, and so have as many buckets as they want: combine it with a limit that they cannot choose. A path may hold a
-/// token, as links that reset a password do, so it counts as a [secret](crate::key::KeyKind::Secret).
+/// Clients choose paths, and so can have any number of buckets: combine it with a limit by a key that they cannot choose. A path may
+/// hold a token, for example in a link that resets a password, so it counts as a [secret](crate::key::KeyKind::Secret).
 ///
 /// ```
 /// use http::Request;
@@ -45,21 +45,21 @@ impl RequestPath {
         Self { lowercase: false, keep_trailing_slash: false }
     }
 
-    /// Takes ASCII letters in any case for the same, for servers that do. Default: they differ.
+    /// Ignores the case of ASCII letters, for servers that do so. Default: case matters.
     #[must_use]
     pub const fn lowercase(mut self) -> Self {
         self.lowercase = true;
         self
     }
 
-    /// Tells `/login/` from `/login`, for servers that do. Default: they are the same.
+    /// Tells `/login/` from `/login`, for servers that do so. Default: they are the same.
     #[must_use]
     pub const fn keep_trailing_slash(mut self) -> Self {
         self.keep_trailing_slash = true;
         self
     }
 
-    /// The path in its normal form, which is itself in normal form.
+    /// The path in its normal form; normalising twice changes nothing.
     fn normal(self, path: &str) -> Vec<u8> {
         let Some(path) = path.strip_prefix('/') else { return path.into() };
         let mut normal = Vec::with_capacity(path.len() + 1);
@@ -93,7 +93,7 @@ impl KeyExtractor for RequestPath {
     }
 }
 
-/// RFC 3986, section 6.2.2: what may be written as it is, is; all else has its digits in upper case.
+/// RFC 3986, section 6.2.2: decodes unreserved characters; all other escapes get digits in upper case.
 fn decode_unreserved(segment: &str, into: &mut Vec<u8>) {
     let mut rest = segment.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -104,7 +104,7 @@ fn decode_unreserved(segment: &str, into: &mut Vec<u8>) {
         };
         let Some(decoded) = decoded else {
             match byte {
-                // It encodes nothing, and must not seem to once what comes after it is decoded.
+                // This `%` begins no escape, and must not seem to when the text after it is decoded.
                 b'%' => into.extend(b"%25"),
                 _ => into.push(byte),
             }

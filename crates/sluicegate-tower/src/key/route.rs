@@ -1,4 +1,4 @@
-//! Keys by the purpose of a request: [`Route`] and [`RequestMethod`].
+//! Keys by what a request is for: [`Route`] and [`RequestMethod`].
 
 use http::Method;
 
@@ -6,10 +6,10 @@ use crate::key::{Extraction, KeyExtractor, KeyKind, RequestView};
 
 /// One bucket per route of an axum router, such as `/users/{id}`: its name, not the path that the client wrote.
 ///
-/// That is the way to key by path, for there is no second spelling of a route: `//login`, `/%6cogin` and `/LOGIN` are that
-/// route or none. Requests without a route, those that get 404, have no key.
+/// Prefer it to keys by path, because a route has only one spelling: `//login`, `/%6cogin` and `/LOGIN` match the
+/// route or none. Requests without a route, which get 404, have no key.
 ///
-/// The router sets it, so the limit has to be on the router or on a route, not around the router.
+/// The router sets the route, so the limit has to be on the router or on a route, not around the router.
 ///
 /// ```
 /// use sluicegate_tower::PeerIp;
@@ -41,10 +41,10 @@ impl KeyExtractor for Route {
     }
 }
 
-/// One bucket per method. `HEAD` counts as `GET`, which it costs as much as; methods that HTTP does not define all
+/// One bucket per method. `HEAD` counts as `GET`, because it costs as much; all methods that HTTP does not define
 /// count as one.
 ///
-/// Alone it is one bucket for all clients; combine it: `(PeerIp::new(), RequestMethod)`.
+/// Alone it has one bucket for all clients; combine it: `(PeerIp::new(), RequestMethod)`.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "there is nothing to set")]
 pub struct RequestMethod;

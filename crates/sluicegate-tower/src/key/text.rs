@@ -1,21 +1,21 @@
 //! Text that clients and operators write: bounded, decoded, checked.
 //!
-//! Two texts must never become one key because of a bound: what is too long is not cut off but
-//! shares one bucket with all else that is too long.
+//! Cutting text off could make two texts one key. So text that is too long is not cut off, but
+//! shares one bucket with all other text that is too long.
 
 use http::header::HeaderName;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
-/// Longer values are not worth a bucket of their own: they all share one.
+/// The longest value with a bucket of its own: all longer values share one.
 pub(super) const MAX_LENGTH: usize = 8 * 1024;
 
-/// Text that a client chose, as a key. Never cut off, because then two of them would meet.
+/// Makes a key of text from a client. It is never cut off, because then two texts could collide.
 pub(super) fn bounded(value: &[u8]) -> Key {
     if value.len() > MAX_LENGTH { Key::shared().and("oversize") } else { value.into() }
 }
 
-/// The number that a hexadecimal digit stands for.
+/// The value of a hexadecimal digit.
 pub(crate) fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }

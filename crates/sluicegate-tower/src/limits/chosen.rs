@@ -1,8 +1,8 @@
 //! Policies that are chosen per request, and kept open for the next one: [`Chosen`].
 //!
-//! Opening a policy takes memory and a lock, so policies that were chosen stay open, up to a bound. A store that keeps the state of
-//! keys with their policy would forget it when that is closed, so a policy under which keys owe is not closed. A name is a bucket:
-//! when it comes with other quotas, what was spent counts on.
+//! Opening a policy takes memory and a lock, so chosen policies stay open, up to a bound. Closing a policy may make the store
+//! forget the state of its keys, so a policy whose keys are not at rest is not closed. A name is a bucket:
+//! when it comes with other quotas, spent units still count.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -19,19 +19,19 @@ use sluicegate_core::{ConfigError, Policy, Quota, RateLimiter, Store};
 use crate::guard::once::Seldom;
 use crate::limits::pick::{Pick, Which};
 
-/// How many chosen policies stay open unless [`Limit::open_at_most`](crate::Limit::open_at_most) says another number.
+/// The number of chosen policies that stay open, unless [`Limit::open_at_most`](crate::Limit::open_at_most) sets another.
 const OPEN_AT_MOST: usize = 100;
 
-/// How many times as many stay open as long as keys owe under them.
+/// The factor by which more policies stay open while keys owe under them.
 const STRETCH: usize = 10;
 
-/// How many policies are looked at when one has to be closed: more than are opened, so that what is at rest is closed in time.
+/// The number of policies to look at when one has to be closed: more than are opened, so that policies at rest are closed in time.
 const LOOKS: usize = 4;
 
 /// The choice of [`Limit::by`](crate::Limit::by) for a request.
 ///
-/// A [`Policy`], a [`PolicyBuilder`] and a [`RateLimiter`] are turned into one, and so is a `Result` of these: a request
-/// whose policy is wrong is refused with 500, and the error is logged.
+/// A [`Policy`], a [`PolicyBuilder`] and a [`RateLimiter`] convert into it, and so does a `Result` of these: a request
+/// whose policy is invalid is refused with 500, and the error is logged.
 ///
 /// ```
 /// use sluicegate_core::Policy;
@@ -54,7 +54,7 @@ pub enum Chosen {
     Unlimited,
     /// The request is refused with this status.
     Refuse(StatusCode),
-    /// No policy could be made for it: the request is refused with 500.
+    /// The policy is invalid: the request is refused with 500.
     Mistake(ConfigError),
 }
 
@@ -88,7 +88,7 @@ impl<C: Into<Self>> From<Result<C, ConfigError>> for Chosen {
     }
 }
 
-/// The policies that were chosen lately, open on one store.
+/// Recently chosen policies, open on one store.
 pub(crate) struct OpenPolicies {
     store: Arc<dyn Store>,
     at_most: AtomicUsize,
@@ -100,7 +100,7 @@ pub(crate) struct OpenPolicies {
 #[derive(Default)]
 struct Open {
     by_name: HashMap<Arc<str>, Used>,
-    /// Each of them once, with the use that it was looked at after: the first is looked at next when one has to be closed.
+    /// Each policy once, with the number of uses at the last look at it. The first is looked at next when one has to be closed.
     queue: VecDeque<(Arc<str>, u64)>,
     /// Counts the uses.
     uses: u64,
@@ -139,7 +139,7 @@ impl OpenPolicies {
         self.at_most.store(policies.max(1), Ordering::Relaxed);
     }
 
-    /// From now on refunds of whatever is chosen are exact.
+    /// Makes refunds exact, also for policies that are chosen later.
     pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
         self.keeps_accounts.store(true, Ordering::Relaxed);
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +200,7 @@ impl OpenPolicies {
         Ok(limiter)
     }
 
-    /// More policies are open than were meant to be.
+    /// Warns that more policies are open than were meant to be.
     fn report_crowd(&self, limiter: &RateLimiter, open: usize, at_most: usize) {
         let policy = limiter.policy();
         self.store.notice(&Event::PolicyKeptOpen { subject: Subject::of(policy.name()), open });
@@ -224,7 +224,7 @@ impl OpenPolicies {
 }
 
 impl Used {
-    /// The limiter of a policy of this name. Where only quotas differ, these are its keys' own; another policy replaces what is open.
+    /// The limiter of a policy of this name. If only quotas differ, the key has quotas of its own; any other policy replaces the open one.
     fn limiter_for(&mut self, policy: Arc<Policy>) -> Result<RateLimiter, ConfigError> {
         if policy == self.policy {
             return Ok(self.limiter.clone());
@@ -240,7 +240,7 @@ impl Used {
 }
 
 impl Open {
-    /// Closes a few of the policies that were not chosen for longest, as far as nothing is forgotten by it.
+    /// Closes a few of the least recently chosen policies, as far as no state is lost.
     fn close_some(&mut self, at_most: usize) {
         for _ in 0..LOOKS {
             let Some((name, looked_at)) = self.queue.pop_front() else { return };
@@ -257,7 +257,7 @@ impl Open {
     }
 }
 
-/// A policy cannot be opened, because too many are.
+/// The error that too many policies are open for another one.
 fn crowded(policy: &Policy, open: usize) -> ConfigError {
     let problem = format!(
         "{open} policies that requests have chosen are open, and keys owe under each of them: none can be closed for this one without forgetting that; let requests bring quotas by Limit::quota_by where policies differ only in numbers, or raise Limit::open_at_most"

@@ -1,7 +1,7 @@
-//! Which requests do not come to the limits at all.
+//! Decides which requests do not come to the limits at all.
 //!
-//! First all conditions that are known at once, then those that have to be looked up, then the
-//! denials: what is exempt is never denied.
+//! First come all conditions that are known at once, then conditions that have to be looked up, then the
+//! denials: an exempt request is never denied.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ pub(crate) type LaterPredicate = Box<dyn Fn(RequestView<'_>) -> Answer + Send + 
 /// An answer that has not come.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// Says the status with which a request is denied, if it is.
+/// Returns the status with which a request is denied, if it is.
 pub(crate) type Denial = Box<dyn Fn(RequestView<'_>) -> Option<StatusCode> + Send + Sync>;
 
 /// The conditions under which requests pass the limits, or are refused before them.
@@ -34,7 +34,7 @@ pub(crate) enum Entry {
     ToTheLimits,
     PastTheLimits,
     Refused(StatusCode),
-    /// To be known when this is: it holds for requests that are exempt.
+    /// Not known yet: the answer is true if the request is exempt.
     Asking(Answer),
 }
 
@@ -59,7 +59,7 @@ impl Door {
         }))
     }
 
-    /// The way of a request of which it is known whether it is exempt.
+    /// The treatment of a request once it is known whether it is exempt.
     pub(crate) fn entry_of(&self, is_exempt: bool, request: RequestView<'_>) -> Entry {
         if is_exempt {
             return Entry::PastTheLimits;

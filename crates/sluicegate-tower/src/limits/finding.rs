@@ -1,4 +1,4 @@
-//! The ask of one limit for a request, or why it has none.
+//! The ask of one limit for a request, or the reason why it has none.
 
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Key, RateLimiter};
@@ -10,10 +10,10 @@ use crate::limits::pick::Which;
 use crate::limits::plan::Plan;
 use crate::respond::stop::Stop;
 
-/// Whose bucket of which limiter of a limit, and for how much.
+/// The ask of a limit: its limiter, the key and the cost.
 ///
-/// It names the limiter by its place in the plan, so that nothing is cloned for a request that is
-/// decided at once.
+/// It names the limiter by its place in the plan, so that a request which is decided at once
+/// clones nothing.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// The place of the limit.
@@ -23,35 +23,35 @@ pub(crate) struct Asked {
     pub(crate) cost: u64,
 }
 
-/// The ask of the limit in this place for a request.
+/// The finding of the limit in this place for a request.
 pub(crate) struct Found {
     pub(crate) limit: usize,
     pub(crate) finding: Finding,
 }
 
 pub(crate) enum Finding {
-    /// So much, of this limiter and key; and whether the answer is enforced, or only tried out.
+    /// The limit asks for these units of this limiter and key; the answer is enforced or in shadow.
     Asks { which: Which, key: Key, cost: u64, is_enforced: bool },
-    /// Nothing, and why.
+    /// The limit asks nothing, for this reason.
     Nothing(WhyNot),
     /// The request is refused.
     Refuses(Box<Stop>),
 }
 
-/// Why a limit asks nothing.
+/// The reason why a limit asks nothing.
 #[derive(Debug)]
 pub(crate) enum WhyNot {
     /// One of its conditions does not hold.
     Condition,
     /// The request costs 0.
     Free,
-    /// Its tier, or what was chosen for it, is unlimited.
+    /// Its tier or its chosen policy is unlimited.
     Unlimited,
     /// Its policy is off.
     Off,
     /// Its key is missing, and such requests are let through.
     NoKey(MissingKey),
-    /// It cannot be asked, and refuses no request for that, because it is only tried out.
+    /// It cannot be asked, but does not refuse the request, because it is in shadow.
     TriedOut(Box<Stop>),
 }
 
@@ -63,7 +63,7 @@ impl Asked {
 }
 
 impl Finding {
-    /// The ask of the limit, now that its key was looked for.
+    /// The finding of the limit after the look for its key.
     #[inline]
     pub(super) fn with_key(
         (limit, mode): (&Limit, PolicyMode),
@@ -87,7 +87,7 @@ impl Finding {
         Self::Asks { which, key, cost, is_enforced: mode == PolicyMode::Enforce }
     }
 
-    /// Only a limit that is enforced refuses a request.
+    /// A refusal, if the limit is enforced.
     pub(super) fn refusing(mode: PolicyMode, why: Stop) -> Self {
         match mode {
             PolicyMode::Enforce => Self::Refuses(Box::new(why)),

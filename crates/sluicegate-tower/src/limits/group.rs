@@ -12,8 +12,8 @@ use crate::limits::select::Select;
 
 /// How a [`Group`] chooses among its members.
 ///
-/// The question is asked at each member in order, and conditions of limits behind the first match
-/// are not even evaluated under [`First`](Self::First).
+/// Members are checked in order. Under [`First`](Self::First), conditions of limits behind the first match
+/// are not evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Choose {
@@ -23,10 +23,10 @@ pub enum Choose {
     First,
 }
 
-/// Limits of which all apply, or only the first that matches; groups may stand in groups.
+/// Limits that all apply, or only the first that matches; groups can be nested.
 ///
-/// Whether a limit matches is said by its [`only_if`](Limit::only_if) alone: one that matches and then asks nothing, because
-/// its tier is unlimited say, is still the first.
+/// Only [`only_if`](Limit::only_if) decides whether a limit matches: a limit that matches and then asks nothing, for example
+/// because its tier is unlimited, is still the first.
 ///
 /// ```
 /// use http::Method;
@@ -52,7 +52,7 @@ pub struct Group {
     pub(super) members: Vec<Member>,
 }
 
-/// How members are chosen.
+/// The way in which members are chosen.
 pub(super) enum By {
     Conditions(Choose),
     Function(Box<dyn Select>),
@@ -69,8 +69,8 @@ impl Group {
         Self::by(By::Conditions(choose))
     }
 
-    /// A group whose members are chosen by one function: instead of asking each limit about its conditions, the function names
-    /// the places of those that apply, all of them at once. Conditions of the members hold besides.
+    /// A group whose members are chosen by one function: the function returns the places of all members that apply at once, instead of
+    /// a check of each limit's conditions. Conditions of the members have to hold as well.
     pub fn select(select: impl Select) -> Self {
         Self::by(By::Function(Box::new(select)))
     }
@@ -79,7 +79,7 @@ impl Group {
         Self { choose, only_if: Vec::new(), members: Vec::new() }
     }
 
-    /// Adds a limit or a group behind those that are there.
+    /// Adds a limit or a group behind the existing members.
     pub fn and(mut self, member: impl IntoGroup) -> Self {
         let mut member = member.into_group();
         let member = match member.members.pop() {
@@ -99,7 +99,7 @@ impl Group {
         self
     }
 
-    /// Whether it is nothing more than its only member. Of a group in it that may not match, one of which all apply always does.
+    /// Whether the group is equivalent to its only member. A nested group may fail to match; a group with `All` never does.
     fn is_as(&self, only: &Member) -> bool {
         let matches_alike = match self.choose {
             By::Conditions(Choose::First) => true,

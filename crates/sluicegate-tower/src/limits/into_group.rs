@@ -1,4 +1,4 @@
-//! Types that are one limit already, [`IntoLimit`], or several of them, [`IntoGroup`].
+//! Types that convert into one limit, [`IntoLimit`], or into several, [`IntoGroup`].
 
 use crate::limits::{Group, Limit};
 

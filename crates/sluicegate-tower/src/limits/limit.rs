@@ -1,4 +1,4 @@
-//! One limit of a layer: a limiter, whose bucket, and how much a request costs.
+//! One limit of a layer: a limiter, a key, and the cost of a request.
 
 use std::fmt;
 use std::future::Future;
@@ -42,16 +42,16 @@ pub struct Limit {
     /// The kind of its keys.
     pub(crate) kind: KeyKind,
     cost: u64,
-    /// Finds the cost of a request, if it is not the same for all.
+    /// Computes the cost of a request, if costs differ.
     cost_of: Option<CostOf>,
-    /// All must hold.
+    /// The conditions, which must all hold.
     only_if: Vec<Predicate>,
     pub(crate) when_missing: WhenMissing,
     pub(crate) refund_if: Option<RefundIf>,
     pub(crate) name: Option<Arc<str>>,
 }
 
-/// The ask of every request of a limit that asks the same of all of them.
+/// The ask of a limit that asks the same for all requests.
 #[derive(Debug)]
 pub(crate) struct Plain {
     pub(crate) limiter: RateLimiter,
@@ -60,24 +60,24 @@ pub(crate) struct Plain {
 
 type CostOf = Box<dyn Fn(RequestView<'_>) -> u64 + Send + Sync>;
 
-/// Says by the head of a response whether a request gets its units back.
+/// Decides by the head of a response whether a request gets its units back.
 pub(crate) type RefundIf = Box<dyn Fn(&response::Parts) -> bool + Send + Sync>;
 
 impl Limit {
     /// The limiter, with one unit per request from the bucket of its peer address.
     ///
-    /// Behind a proxy the peer is the proxy, and all clients would share one bucket: then say who
-    /// is asking by [`ClientIp`](crate::ClientIp).
+    /// Behind a proxy the peer is the proxy, and all clients would share one bucket: then use
+    /// [`ClientIp`](crate::ClientIp) as the key.
     pub fn new(limiter: RateLimiter) -> Self {
         Self::of(Source::one(limiter))
     }
 
     /// One of several limiters, chosen per request by the name of its tier; see [`Tiers`].
     ///
-    /// A request that `choose` names no tier for, or one that is not among the tiers, gets what the tiers say of such
+    /// A request for which `choose` names no tier, or an unknown one, is treated as the tiers say for such
     /// requests.
     ///
-    /// `choose` is a function, or a closure that is written in its place here: only there the compiler sees that the name
+    /// `choose` is a function, or a closure that is written directly in the call: only then the compiler infers that the name
     /// may be borrowed from the request.
     ///
     /// ```
@@ -106,7 +106,7 @@ impl Limit {
         Self::of(Source::tiers(tiers, choose))
     }
 
-    /// As [`tiered`](Self::tiered), where the tier has to be looked up: `choose` takes what it needs from the request
+    /// As [`tiered`](Self::tiered), for tiers that have to be looked up: `choose` takes what it needs from the request
     /// and returns a future. The request waits for it, for as long as
     /// [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup) says.
     pub fn tiered_async<F, T, N>(tiers: Tiers, choose: F) -> Self
@@ -118,24 +118,24 @@ impl Limit {
         Self::of(Source::tiers_later(tiers, choose))
     }
 
-    /// A limit whose policy is chosen per request, where policies differ in more than their numbers: those of a customer are
-    /// [`quota_by`](Self::quota_by)'s. `choose` returns a [`Chosen`] or
-    /// whatever is turned into one: a policy, its builder, a limiter on this store, or a `Result` of these.
+    /// A limit whose policy is chosen per request, for policies that differ in more than their numbers; for a customer's numbers use
+    /// [`quota_by`](Self::quota_by). `choose` returns a [`Chosen`] or
+    /// a value that converts into it: a policy, its builder, a limiter on this store, or a `Result` of these.
     ///
     /// # Which policies are open
-    /// A policy is opened when it is first chosen, and 100 stay open, or [as many as you say](Self::open_at_most). For one more, those
-    /// that were not chosen for longest are closed. A [`MemoryStore`](sluicegate_core::MemoryStore) has a table for each open policy,
-    /// of the policy's [room for keys](sluicegate_core::policy::PolicyBuilder::table_size), and would forget it with the policy: so it stays
-    /// open while any of its keys owes. Redis forgets nothing.
+    /// A policy is opened when it is first chosen, and 100 stay open, or [another number](Self::open_at_most). To open one more, the
+    /// least recently chosen are closed. A [`MemoryStore`](sluicegate_core::MemoryStore) has a table for each open policy,
+    /// with the policy's [room for keys](sluicegate_core::policy::PolicyBuilder::table_size), and would lose it with the policy: so a
+    /// policy stays open while any of its keys owes. Redis loses nothing.
     ///
-    /// Where all that are open have to stay, up to ten times as many are opened. That is logged once a minute, shown on the status page
-    /// and counted as `rate_limit_policies_kept_open_total`. Beyond, a request that chooses another policy is refused with 500, and the
-    /// reason is logged. A table for 100,000 keys takes 2.4 MB, and one for a single key 2 to 3 kB: say how many keys such a policy has.
+    /// If all open policies have to stay, up to ten times as many are opened. That is logged once a minute, shown on the status page
+    /// and counted as `rate_limit_policies_kept_open_total`. Beyond that, a request that chooses another policy is refused with 500, and the
+    /// reason is logged. A table for 100,000 keys takes 2.4 MB, and one for a single key 2 to 3 kB: so set the table size of such policies.
     ///
     /// Policies of one name that differ only in quotas are one policy, whose keys have
-    /// [quotas of their own](sluicegate_core::RateLimiter::with_quotas). One that differs in more replaces the open one for all keys. Either
-    /// way the units that were spent count: a plan that grows in the database grows here with the next request. In metrics each name is
-    /// one of its own, up to 256, unless the policies say that they are
+    /// [quotas of their own](sluicegate_core::RateLimiter::with_quotas). A policy that differs in more replaces the open one for all keys.
+    /// Either way spent units still count: a plan that grows in the database grows here with the next request. Metrics show each name
+    /// by itself, up to 256, unless the policies are
     /// [counted as](sluicegate_core::policy::PolicyBuilder::counted_as) one.
     ///
     /// ```
@@ -163,7 +163,7 @@ impl Limit {
         Self::of(Source::chosen(store.into(), choose))
     }
 
-    /// As [`by`](Self::by), where the policy has to be looked up: `choose` takes what it needs from the request and returns
+    /// As [`by`](Self::by), for policies that have to be looked up: `choose` takes what it needs from the request and returns
     /// a future. The request waits for it, for as long as [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup)
     /// says.
     pub fn by_async<F, T, C>(store: impl IntoStore, choose: F) -> Self
@@ -175,16 +175,16 @@ impl Limit {
         Self::of(Source::chosen_later(store.into(), choose))
     }
 
-    /// The quotas of a request's key, where they are not those of the policy: a customer's plan, out of an extension, a claim or a
+    /// Gives the key of a request quotas of its own in place of the policy's: a customer's plan, from an extension, a claim or a
     /// cached row. `choose` returns an `Option` of [`Quotas`](sluicegate_core::policy::Quotas) or of a
-    /// [`Quota`](sluicegate_core::Quota), or whatever else is turned into [`ChosenQuotas`]; `None` is the policy's own.
+    /// [`Quota`](sluicegate_core::Quota), or another value that converts into [`ChosenQuotas`]; `None` means the policy's own quotas.
     ///
-    /// All keys live in one table, or under one name in Redis, whatever quotas they bring, so customers whose numbers differ need no
-    /// policies of their own. Fields, bodies and decisions tell the key's own quota; metrics count the policy. When a plan changes, the
-    /// units that its key has spent count under the new one:
-    /// [`RateLimiter::with_quotas`](sluicegate_core::RateLimiter::with_quotas) has the rule.
+    /// All keys live in one table, or under one name in Redis, whatever their quotas, so customers with different numbers need no
+    /// policies of their own. Fields, bodies and decisions show the key's own quota; metrics count the policy. When a plan changes, the
+    /// units that its key has spent count under the new plan; see
+    /// [`RateLimiter::with_quotas`](sluicegate_core::RateLimiter::with_quotas) for the rule.
     ///
-    /// A request whose quota the policy cannot have is refused with 500, and the error is logged.
+    /// A request whose quota is invalid for the policy is refused with 500, and the error is logged.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy, Quota};
@@ -212,7 +212,7 @@ impl Limit {
         self
     }
 
-    /// As [`quota_by`](Self::quota_by), where the quotas have to be looked up: `choose` takes what it needs from the request and returns
+    /// As [`quota_by`](Self::quota_by), for quotas that have to be looked up: `choose` takes what it needs from the request and returns
     /// a future. The request waits for it, for as long as
     /// [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup) says.
     pub fn quota_by_async<F, T, C>(mut self, choose: F) -> Self
@@ -225,8 +225,8 @@ impl Limit {
         self
     }
 
-    /// How many policies of [`by`](Self::by) stay open, whether their keys owe or not; at least one does. Up to ten times as many stay
-    /// open while their keys owe. Default: 100. Other limits ignore it.
+    /// Sets the number of policies of [`by`](Self::by) that stay open even if none of their keys owes: at least 1. Up to ten times as many
+    /// stay open while their keys owe. Default: 100. Other limits ignore it.
     pub fn open_at_most(self, policies: usize) -> Self {
         self.source.open().into_iter().for_each(|open: &OpenPolicies| open.set_at_most(policies));
         self
@@ -246,24 +246,24 @@ impl Limit {
         }
     }
 
-    /// Whether what a request has spent may be given back by its response.
+    /// Whether a response may give back the units of its request.
     pub(crate) fn gives_back(&self) -> bool {
         self.refund_if.is_some()
     }
 
-    /// Makes room for the quotas that requests bring, if they may.
+    /// Makes room in the store for the quotas that requests bring, if they may bring any.
     pub(crate) fn take_quotas(&self) -> Result<(), ConfigError> {
         self.source.take_quotas()
     }
 
-    /// From now on what this limit gives back is exact.
+    /// Makes the refunds of this limit exact.
     pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
         self.source.keep_accounts()
     }
 
-    /// Whose bucket a request spends from. Default: [`PeerIp`].
+    /// Sets the key of the bucket that a request spends from. Default: [`PeerIp`].
     ///
-    /// The [crate](crate#whose-bucket) lists the extractors. A tuple of them is a bucket per
+    /// The [crate](crate#whose-bucket) lists the extractors. A tuple of extractors has a bucket per
     /// combination.
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.kind = key.kind();
@@ -271,14 +271,15 @@ impl Limit {
         self
     }
 
-    /// Units that a request spends. Default: 1.
+    /// Sets the units that a request spends. Default: 1.
     ///
     /// # Errors
-    /// When the cost is 0, which would limit nothing, or above what a quota of the policy ever lets pass at once: such a limit would refuse everything.
+    /// When the cost is 0, which would limit nothing, or above what a quota of the policy ever lets pass at once, which would refuse
+    /// all requests.
     pub fn cost(mut self, cost: u64) -> Result<Self, ConfigError> {
         let fail = |message: String| Err(ConfigError::new(ConfigErrorKind::Layer, message));
         for limiter in self.source.known() {
-            // An override of an operator is met request by request.
+            // The policy without an operator's override, which is checked request by request.
             let policy = limiter.own_policy();
             let name = policy.name();
             if cost == 0 {
@@ -298,8 +299,8 @@ impl Limit {
         Ok(self)
     }
 
-    /// Units that a request spends, found out from the request. A cost of 0 means that this limit does not apply to
-    /// it. A cost above what a quota ever lets pass at once is refused with 403, for no wait helps.
+    /// Computes the units that a request spends from the request. With a cost of 0 this limit does not apply to
+    /// the request. A cost above what a quota ever lets pass at once is refused with 403, because no wait helps.
     ///
     /// Clients may choose the cost here, so a closure that reads a header should have a bound of its own.
     ///
@@ -339,9 +340,9 @@ impl Limit {
         self
     }
 
-    /// Gives a request its units back when `refund` is true for the head of its response: a login that went well, an error that
-    /// is the server's own. The fields of the response then show what is left after that, if the
-    /// store answers at once, as memory does. An error of the service is no response, and gives nothing back.
+    /// Gives a request its units back if `refund` is true for the head of its response: a successful login, or an error of the
+    /// server. The fields of the response then show the state after the refund, if the
+    /// store answers at once, as memory does. An error of the service is not a response, and gives nothing back.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -357,16 +358,16 @@ impl Limit {
         self
     }
 
-    /// The name by which a [`Meter`](crate::Meter) finds this limit. Default: the name of the policy that was asked,
-    /// which with tiers differs from request to request.
+    /// Sets the name by which a [`Meter`](crate::Meter) finds this limit. Default: the name of the policy that was asked,
+    /// which differs from request to request with tiers.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into().into());
         self
     }
 
-    /// Says how to treat a request whose key is missing. Default: [`OnMissingKey::Share`]; but a request whose peer address
-    /// is not known at all is refused with 500, and an error that says what to write is logged once. Such a server does
-    /// not pass on who connects, and one bucket for all clients is hardly meant, unless it is chosen here.
+    /// Sets how to treat a request whose key is missing. Default: [`OnMissingKey::Share`]; but a request whose peer address
+    /// is unknown is refused with 500, and an error that tells how to fix it is logged once. Such a server does not
+    /// tell who connects, and one bucket for all clients is unlikely to be meant, unless it is chosen here.
     pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
         self.when_missing.chosen = Some(action);
         self
@@ -394,7 +395,7 @@ impl Limit {
         self.cost_of.as_ref().map_or(self.cost, |cost_of| cost_of(request))
     }
 
-    /// How far the policy of this limiter is enforced; if it is not known which, that of the limit's strictest one.
+    /// The mode of this limiter's policy; if the limiter is unknown, the strictest mode of the limit's policies.
     #[inline]
     pub(crate) fn mode(&self, which: Option<&Which>) -> PolicyMode {
         let mode = |limiter: &RateLimiter| limiter.with_policy(Policy::mode);
@@ -404,7 +405,7 @@ impl Limit {
         }
     }
 
-    /// Whether nothing has to be looked for, because all policies that could be found are off.
+    /// Whether the limit can be skipped, because all its policies are off.
     #[inline]
     pub(crate) fn is_off(&self) -> bool {
         let is_off = |limiter: &RateLimiter| limiter.with_policy(Policy::mode) == PolicyMode::Off;
@@ -412,7 +413,7 @@ impl Limit {
         self.source.chooses() && !known.is_empty() && known.iter().all(is_off)
     }
 
-    /// A name for logs and errors: its own, or that of its first policy.
+    /// The name for logs and errors: the limit's own, or that of its first policy.
     pub(crate) fn title(&self) -> String {
         let of_policy = || self.source.known().first().map(|limiter| limiter.policy().name().to_owned());
         let own = self.name.as_deref().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Which limits a request is subject to, and deciding by them: [`Limit`], [`Tiers`], [`Group`], [`Limits`].
+//! Limits, and decisions by them without a service: [`Limit`], [`Tiers`], [`Group`], [`Limits`].
 //!
 //! ```
 //! use http::Request;
@@ -22,8 +22,8 @@
 //! ```
 //!
 //! # When not to use it
-//! Limits decide and count; no service is called, and no response is made. Around a service put a [`RateLimitLayer`](crate::RateLimitLayer),
-//! and for one key without a request ask the [`RateLimiter`](sluicegate_core::RateLimiter) itself.
+//! Limits decide and count; they call no service, and make no response. Around a service, put a [`RateLimitLayer`](crate::RateLimitLayer);
+//! for one key without a request, ask the [`RateLimiter`](sluicegate_core::RateLimiter) itself.
 //!
 //! # Which to use
 //! | you want | write |

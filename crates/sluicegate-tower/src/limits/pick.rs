@@ -1,4 +1,4 @@
-//! The limiter found for a request, or why there is none.
+//! The limiter found for a request, or the reason why there is none.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,10 +6,10 @@ use std::pin::Pin;
 use http::StatusCode;
 use sluicegate_core::{ConfigError, RateLimiter};
 
-/// Which limiter of a limit is asked.
+/// The limiter of a limit that is asked.
 #[derive(Clone, Debug)]
 pub(crate) enum Which {
-    /// The one in this place of those that are known.
+    /// The known limiter in this place.
     Known(usize),
     Chosen(RateLimiter),
 }

@@ -15,16 +15,16 @@ use crate::limits::select::Select;
 pub(crate) struct Plan {
     pub(crate) limits: Box<[Limit]>,
     pub(crate) steps: Box<[Step]>,
-    /// If there is a single limit, of which requests differ in nothing but their keys.
+    /// Set if there is a single limit, and requests to it differ only in their keys.
     pub(crate) plain: Option<Plain>,
 }
 
-/// A limit or the conditions of a group, and where a request goes from there.
+/// A limit or the conditions of a group, and the next steps.
 pub(crate) struct Step {
     pub(crate) what: What,
     /// The next step if the conditions hold.
     pub(crate) matched: usize,
-    /// The next step if they do not.
+    /// The next step if the conditions do not hold.
     pub(crate) missed: usize,
 }
 
@@ -34,18 +34,18 @@ pub(crate) enum What {
     Gate(Vec<Predicate>),
     /// A function chooses among these members.
     Select(Box<dyn Select>, Box<[Laid]>),
-    /// To the next member that was chosen in that step.
+    /// Goes on to the next member that was chosen in that step.
     Next(usize),
 }
 
-/// Where a member is.
+/// The place of a member.
 pub(crate) struct Laid {
     /// Its first step.
     pub(crate) begin: usize,
     pub(crate) limits: Range<usize>,
 }
 
-/// The exit of a step whose group matches, and of one whose group does not, for as long as it is open where they lead.
+/// Placeholders for the exits of steps whose group matches, and whose group does not, until their targets are known.
 const MATCHED: usize = usize::MAX;
 const MISSED: usize = usize::MAX - 1;
 
@@ -70,7 +70,7 @@ impl Step {
 }
 
 impl Group {
-    /// Puts the steps of this group behind those that are there. Exits that its surroundings decide on are left as
+    /// Appends the steps of this group. Exits that lead out of the group stay
     /// [`MATCHED`] and [`MISSED`].
     fn lay(self, limits: &mut Vec<Limit>, steps: &mut Vec<Step>) {
         if !self.only_if.is_empty() {
@@ -103,7 +103,7 @@ impl Member {
     }
 }
 
-/// Members that are asked one after the other.
+/// Appends members that are checked one after the other.
 fn lay_in_turn(choose: Choose, members: Vec<Member>, limits: &mut Vec<Limit>, steps: &mut Vec<Step>) {
     let mut members = members.into_iter().filter(|member| !member.is_empty()).peekable();
     while let Some(member) = members.next() {
@@ -121,8 +121,8 @@ fn lay_in_turn(choose: Choose, members: Vec<Member>, limits: &mut Vec<Limit>, st
     }
 }
 
-/// Members that a function chooses: a step that chooses, then all members, each with its exits to the last step, which leads to
-/// the next member that was chosen.
+/// Appends members that a function chooses: a step that chooses, then all members, each with exits to the last step, which goes on
+/// to the next chosen member.
 fn lay_selected(
     select: Box<dyn Select>,
     members: Vec<Member>,

@@ -1,4 +1,4 @@
-//! Which requests something applies to: questions about a request, ready to be used with
+//! Predicates on requests, for
 //! [`exempt`](crate::rate_limit::RateLimitLayerBuilder::exempt), [`deny`](crate::rate_limit::RateLimitLayerBuilder::deny) and
 //! [`Limit::only_if`](crate::Limit::only_if).
 
@@ -7,7 +7,7 @@ use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 
 use crate::key::RequestView;
 
-/// A question about a request.
+/// A condition on a request.
 pub(crate) type Predicate = Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
 
 /// Whether the method of a request is one of these.
@@ -28,11 +28,11 @@ pub fn method_in(
     move |request: RequestView<'_>| methods.contains(request.method)
 }
 
-/// Whether a request is a browser's question whether it may ask: `OPTIONS` with `Origin` and
+/// Whether a request is a CORS preflight: `OPTIONS` with `Origin` and
 /// `Access-Control-Request-Method`.
 ///
 /// Usually the CORS layer is outside of the limits and answers it. Where it is not, exempting such requests keeps them
-/// from spending the quota of the request that follows. Anybody can send them, so what answers them should be cheap.
+/// from spending the quota of the request that follows. Any client can send them, so answering them should be cheap.
 pub fn preflight() -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
     |request: RequestView<'_>| {
         request.method == Method::OPTIONS

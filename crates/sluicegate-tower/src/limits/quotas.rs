@@ -12,8 +12,8 @@ use crate::limits::pick::{Pick, Which};
 
 /// The choice of [`Limit::quota_by`](crate::Limit::quota_by) for a request.
 ///
-/// [`Quotas`], a [`Quota`], an `Option` and a `Result` of these are turned into one: `None` is the quota of the policy, and a request whose
-/// quota is wrong is refused with 500, and the error is logged.
+/// [`Quotas`], a [`Quota`], an `Option` and a `Result` of these convert into it: `None` is the quota of the policy, and a request whose
+/// quota is invalid is refused with 500, and the error is logged.
 ///
 /// ```
 /// use sluicegate_core::Quota;
@@ -29,13 +29,13 @@ use crate::limits::pick::{Pick, Which};
 pub enum ChosenQuotas {
     /// The quotas of the policy.
     Default,
-    /// These take the place of the policy's.
+    /// Quotas in place of the policy's.
     Quotas(Quotas),
     /// The limit does not apply to this request.
     Unlimited,
     /// The request is refused with this status.
     Refuse(StatusCode),
-    /// No quotas could be made for it: the request is refused with 500.
+    /// The quotas are invalid: the request is refused with 500.
     Mistake(ConfigError),
 }
 
@@ -63,7 +63,7 @@ impl<C: Into<Self>> From<Result<C, ConfigError>> for ChosenQuotas {
     }
 }
 
-/// How the quotas of a request are found.
+/// The function that finds the quotas of a request.
 pub(super) enum ByQuotas {
     AtOnce(Box<dyn Fn(RequestView<'_>) -> ChosenQuotas + Send + Sync>),
     Later(Box<dyn Fn(RequestView<'_>) -> Choosing + Send + Sync>),
@@ -73,7 +73,7 @@ pub(super) enum ByQuotas {
 pub(super) type Choosing = Pin<Box<dyn Future<Output = ChosenQuotas> + Send>>;
 
 impl ByQuotas {
-    /// The quotas of a request, as far as they are known at once.
+    /// The quotas of a request, or the future that finds them.
     pub(super) fn choose(&self, request: RequestView<'_>) -> Result<ChosenQuotas, Choosing> {
         match self {
             Self::AtOnce(choose) => Ok(choose(request)),
@@ -94,7 +94,7 @@ impl ByQuotas {
     }
 }
 
-/// The limiter that was picked, for a key with these quotas. It is one of those that are `known`, or was chosen for the request.
+/// The picked limiter with these quotas for the key. The limiter is one of `known`, or was chosen for the request.
 pub(super) fn with_quotas(pick: Pick, known: &[RateLimiter], chosen: ChosenQuotas) -> Pick {
     let Pick::Limiter(which) = pick else { return pick };
     let quotas = match chosen {

@@ -1,7 +1,7 @@
 //! Members of a group that are chosen by one function: [`Select`].
 //!
-//! A condition at each limit is asked one after the other, so a thousand limits are a thousand questions. One function that knows
-//! all conditions, as a router knows all routes, finds those that apply without asking about the others.
+//! Conditions of limits are checked one after the other, so a thousand limits need a thousand checks. One function that knows
+//! all conditions, as a router knows all routes, finds the limits that apply without a check of the others.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 
 use crate::key::RequestView;
 
-/// Which members of a [`Group`](crate::limits::Group) apply to a request, found out for all of them at once; a closure that
-/// returns [`Selected`], or anything that is turned into it, is one.
+/// Finds all members of a [`Group`](crate::limits::Group) that apply to a request at once. Implemented by closures that
+/// return [`Selected`], or anything that converts into it.
 ///
-/// Members are known by their places, from 0 in the order in which they were added.
+/// Members are named by their places, from 0 in the order in which they were added.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -33,14 +33,14 @@ pub trait Select: Send + Sync + 'static {
     /// The members that apply.
     fn select(&self, request: RequestView<'_>) -> Selected;
 
-    /// Why a member does not apply, for [explanations](crate::limits::Limits::explain): it is asked of each, and says nothing of
-    /// those that do apply. By default it says nothing of any.
+    /// The reason why a member does not apply, for [explanations](crate::limits::Limits::explain). It is called for each member, and
+    /// returns `None` for members that apply. Default: always `None`.
     fn why_not(&self, request: RequestView<'_>, member: usize) -> Option<String> {
         _ = (request, member);
         None
     }
 
-    /// Whether a member applies to every request: then more can be checked before the first one comes. By default none does.
+    /// Whether a member applies to every request, so that more can be checked before the first one comes. Default: false.
     fn is_certain(&self, member: usize) -> bool {
         _ = member;
         false
@@ -57,7 +57,7 @@ where
     }
 }
 
-/// A choice that others use, too: to explain it in their own words.
+/// For a selector that other code shares, for example to explain its choices.
 impl<S: Select + ?Sized> Select for Arc<S> {
     fn select(&self, request: RequestView<'_>) -> Selected {
         (**self).select(request)
@@ -72,8 +72,8 @@ impl<S: Select + ?Sized> Select for Arc<S> {
     }
 }
 
-/// Places of members that apply to a request. They apply in the order of the group, each once; a place without a member is
-/// left out.
+/// The places of members that apply to a request. Members apply in the order of the group, each once; places without a member are
+/// ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selected(SmallVec<[u32; 6]>);
 

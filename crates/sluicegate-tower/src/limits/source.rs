@@ -1,4 +1,4 @@
-//! Which limiter a limit asks for a request: its only one, that of a tier, or one that was chosen for this request.
+//! Finds the limiter that a limit asks for a request: its only one, that of a tier, or one that is chosen for the request.
 
 use std::fmt;
 use std::future::Future;
@@ -13,15 +13,15 @@ use crate::limits::pick::{Pick, Picking, Which};
 use crate::limits::quotas::{ByQuotas, with_quotas};
 use crate::limits::tiers::Tiers;
 
-/// The limiters of a limit, of which a request is asked of one.
+/// The limiters of a limit, one of which decides on a request.
 ///
-/// A question that is answered at once is a plain call; one that has to be looked up is a future,
+/// A choice that is known at once is a plain call; a choice that has to be looked up is a future,
 /// which takes a place in the queue while it waits.
 pub(crate) struct Source {
     limiters: Limiters,
-    /// How one of several is found.
+    /// Finds one of several limiters.
     choose: Option<Choose>,
-    /// How the quotas of a request are found, if it may bring its own.
+    /// Finds the quotas of a request, if requests may bring their own.
     quotas: Option<ByQuotas>,
 }
 
@@ -90,13 +90,13 @@ impl Source {
         Self { limiters, choose: Some(choose), quotas: None }
     }
 
-    /// Whether one of several limiters is looked for.
+    /// Whether the limiter is one of several.
     #[inline]
     pub(super) fn chooses(&self) -> bool {
         self.choose.is_some() || self.quotas.is_some()
     }
 
-    /// The limiter for a request, as far as it is known at once.
+    /// The limiter for a request, or the future that finds it.
     #[inline]
     pub(super) fn pick(&self, request: RequestView<'_>) -> Result<Pick, Picking> {
         let picked = match &self.choose {
@@ -135,18 +135,18 @@ impl Source {
         }
     }
 
-    /// From now on requests may bring quotas of their own.
+    /// Lets requests bring quotas of their own.
     pub(super) fn set_quotas(&mut self, quotas: ByQuotas) {
         self.quotas = Some(quotas);
     }
 
-    /// Has the stores of the limiters that are known make room for the quotas that requests bring.
+    /// Makes the stores of the known limiters reserve room for the quotas that requests bring.
     pub(crate) fn take_quotas(&self) -> Result<(), ConfigError> {
         let known = if self.quotas.is_some() { self.known() } else { &[] };
         known.iter().try_for_each(RateLimiter::take_quotas)
     }
 
-    /// The limiters that are known before any request: none of those that are chosen.
+    /// The limiters that are known before any request; chosen limiters are not among them.
     #[inline]
     pub(crate) fn known(&self) -> &[RateLimiter] {
         match &self.limiters {
@@ -164,7 +164,7 @@ impl Source {
         }
     }
 
-    /// The name of the tier whose limiter it is.
+    /// The name of the tier with this limiter.
     pub(crate) fn tier(&self, which: &Which) -> Option<&str> {
         match (&self.limiters, which) {
             (Limiters::Tiers(tiers), Which::Known(place)) => tiers.name_of(*place),
@@ -172,7 +172,7 @@ impl Source {
         }
     }
 
-    /// Whether requests may be asked of this policy, as far as that is known now.
+    /// Whether requests may ask this policy, as far as is known now.
     pub(crate) fn asks(&self, policy: &str) -> bool {
         let is_it = |limiter: &RateLimiter| limiter.with_policy(|known| known.name() == policy);
         self.known().iter().any(is_it) || self.open().is_some_and(|open| open.has(policy))
@@ -186,7 +186,7 @@ impl Source {
         }
     }
 
-    /// From now on refunds are exact, for limiters that are chosen later as well.
+    /// Makes refunds exact, also for limiters that are chosen later.
     pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
         match &self.limiters {
             Limiters::Open(open) => open.keep_accounts(),
@@ -194,7 +194,7 @@ impl Source {
         }
     }
 
-    /// Where policies that are chosen are open.
+    /// The open policies, if policies are chosen per request.
     pub(super) fn open(&self) -> Option<&OpenPolicies> {
         match &self.limiters {
             Limiters::Open(open) => Some(open),

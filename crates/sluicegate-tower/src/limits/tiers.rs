@@ -10,16 +10,15 @@ use sluicegate_core::{ConfigError, Quota, RateLimiter};
 
 use crate::limits::pick::{Pick, Which};
 
-/// Named sizes of one limit, such as the plans of a service: for each tier its quotas, or none.
+/// Named sizes of one limit, such as the plans of a service: each tier has quotas, or is unlimited.
 ///
 /// [`Limit::tiered`](crate::Limit::tiered) says which tier a request is in. The tiers are sizes of one policy, so a key that changes its
-/// tier keeps what it has spent, as [`RateLimiter::with_quotas`] describes. Cheap to clone; clones share the same buckets. Limits in
-/// several layers may use the same tiers, and then spend from the same buckets; an endpoint that is to have a part of each plan takes
+/// tier keeps its spent units, as [`RateLimiter::with_quotas`] describes. Cheap to clone; clones share the same buckets. Limits in
+/// several layers may use the same tiers, and then spend from the same buckets; for an endpoint that gets a part of each plan, use
 /// a [`share`](Self::share).
 ///
 /// # When not to use it
-/// Where each key has numbers of its own, such as a row of a database: [`Limit::quota_by`](crate::Limit::quota_by) takes them as
-/// they come.
+/// If each key has numbers of its own, such as a row of a database, use [`Limit::quota_by`](crate::Limit::quota_by).
 #[derive(Clone)]
 pub struct Tiers(Arc<Inner>);
 
@@ -40,17 +39,17 @@ enum Unknown {
 }
 
 impl Tiers {
-    /// Begins tiers whose keys are those of this limiter.
+    /// Begins tiers that share the keys and buckets of this limiter.
     pub fn builder(limiter: &RateLimiter) -> TiersBuilder {
         TiersBuilder { base: limiter.clone(), tiers: Vec::new(), unknown: None }
     }
 
-    /// The same tiers with `parts` of `whole` of each limit and burst, in buckets of their own: what one costly
-    /// endpoint gets of every plan. The policy `api` becomes `api.<suffix>`; the tiers keep their names, and what is
-    /// unlimited stays so.
+    /// A copy of the tiers with `parts` of `whole` of each limit and burst, in buckets of their own: the share of a costly
+    /// endpoint in every plan. The policy `api` becomes `api.<suffix>`; the tiers keep their names, and unlimited tiers
+    /// stay unlimited.
     ///
     /// # Errors
-    /// As [`Policy::share`](sluicegate_core::Policy::share), and whatever the store cannot keep.
+    /// As [`Policy::share`](sluicegate_core::Policy::share), and when the store does not support a shared policy.
     pub fn share(&self, parts: u64, whole: u64, suffix: &str) -> Result<Self, ConfigError> {
         let Inner { base, limiters, tiers, unknown } = &*self.0;
         let share = |limiter: &RateLimiter| {
@@ -90,7 +89,7 @@ impl Tiers {
         self.0.tiers.iter().find(|(_, limiter)| *limiter == Some(place)).map(|(name, _)| &**name)
     }
 
-    /// The limiter of the tier of this name, or what is said of unknown ones.
+    /// The limiter of the tier of this name, or the treatment of unknown tiers.
     pub(crate) fn find(&self, name: Option<&str>) -> Pick {
         let Inner { tiers, unknown, .. } = &*self.0;
         let found = name.and_then(|name| tiers.iter().position(|(tier, _)| tier == name));
@@ -116,7 +115,7 @@ impl fmt::Debug for Tiers {
     }
 }
 
-/// Collects what [`Tiers`] are made of; mistakes are reported by [`build`](Self::build).
+/// Collects the parts of [`Tiers`]; [`build`](Self::build) reports mistakes.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct TiersBuilder {
@@ -144,8 +143,8 @@ impl TiersBuilder {
         self
     }
 
-    /// Adds a tier with a policy of its own on the same store: one with another algorithm, say. Its keys are others: who comes to such a
-    /// tier begins anew.
+    /// Adds a tier with a policy of its own on the same store, for example with another algorithm. It has separate keys: a client that
+    /// moves to such a tier begins anew.
     pub fn tier_with(mut self, name: impl Into<String>, limiter: RateLimiter) -> Self {
         self.tiers.push((name.into(), Ok(Some(limiter))));
         self
@@ -157,13 +156,13 @@ impl TiersBuilder {
         self
     }
 
-    /// The tier of requests whose own is not known.
+    /// Sets the tier of requests whose tier is unknown.
     pub fn default_tier(mut self, name: impl Into<String>) -> Self {
         self.unknown = Some(Otherwise::Is(name.into()));
         self
     }
 
-    /// Refuses requests whose tier is not known, with this status.
+    /// Refuses requests whose tier is unknown, with this status.
     pub fn reject_unknown(mut self, status: StatusCode) -> Self {
         self.unknown = Some(Otherwise::Refused(status));
         self
@@ -229,7 +228,7 @@ impl TiersBuilder {
     }
 }
 
-/// Two tiers of which each counts refusals by itself.
+/// Two tiers that count refusals separately.
 fn suspended_apart(limiters: &[RateLimiter]) -> Option<(&RateLimiter, &RateLimiter)> {
     let suspends = |limiter: &&RateLimiter| {
         limiter

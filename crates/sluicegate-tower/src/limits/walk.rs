@@ -1,5 +1,5 @@
-//! The way through the limits: which of them apply to a request, and what each of them asks. To decide and to explain are
-//! two uses of this one walk.
+//! The walk of a request through the limits: which limits apply, and what each asks. Decisions and explanations share
+//! this walk.
 
 use std::task::{Context, Poll, ready};
 
@@ -16,19 +16,19 @@ use crate::limits::pick::{Pick, Picking, Which};
 use crate::limits::plan::{Plan, Step, What};
 use crate::respond::stop::Stop;
 
-/// How far a request has come.
+/// The progress of a request through the limits.
 ///
-/// It goes on where it stopped when a look-up comes, and never asks a limit twice.
+/// It continues where it stopped when a look-up comes, and never asks a limit twice.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     next: usize,
-    /// The members that functions have chosen and that are still to come, the next one last; those of a group above [`END`].
+    /// The chosen members that are still to come, the next one last; the members of each group are above an [`END`].
     chosen: SmallVec<[u32; 6]>,
-    /// A key or a limiter of a limit before that.
+    /// The pending key or limiter of the limit before.
     lookup: Option<Box<Pending>>,
 }
 
-/// No member comes after it.
+/// Marks the end of a group's members.
 const END: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -37,16 +37,16 @@ enum Pending {
     Key(usize, Lookup<Extraction>, Which, u64),
 }
 
-/// The next thing that is known of a walk.
+/// The next result of a walk.
 pub(crate) enum Next {
     Found(Found),
-    /// It has to be waited for.
+    /// The walk has to wait.
     Waits,
     End,
 }
 
 impl Walk {
-    /// Behind a plan's only limit, whose key is missing or has to be waited for.
+    /// A walk behind the only limit of a plan, whose key is missing or has to be waited for.
     pub(crate) fn behind_plain(
         plan: &Plan,
         cost: u64,
@@ -58,7 +58,7 @@ impl Walk {
         (walk, next)
     }
 
-    /// The next limit, as far as it is known at once.
+    /// The next limit, if it is known at once.
     #[inline]
     pub(crate) fn next(&mut self, plan: &Plan, request: RequestView<'_>) -> Next {
         while let Some(step) = plan.steps.get(self.next) {
@@ -101,7 +101,7 @@ impl Walk {
         }
     }
 
-    /// Takes note of the members that were chosen, and says where to go from there.
+    /// Records the chosen members, and returns the next step.
     fn choose(&mut self, members: &[u32], count: usize, step: &Step) -> usize {
         let are_there = |member: &&u32| usize::try_from(**member).is_ok_and(|member| member < count);
         let before = self.chosen.len();
@@ -137,7 +137,7 @@ impl Walk {
         self.next >= plan.steps.len()
     }
 
-    /// Waits for the limit whose key or limiter is being looked up, and is then the same.
+    /// Waits for the limit whose key or limiter is being looked up.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -177,7 +177,7 @@ impl Walk {
         Poll::Ready(next)
     }
 
-    /// With the limiter, on to the key.
+    /// Continues with the limiter: extracts the key.
     #[inline]
     fn picked(
         &mut self,
@@ -201,7 +201,7 @@ impl Walk {
         found(index, finding)
     }
 
-    /// With the extractor's answer, to the ask.
+    /// Continues with the extractor's answer: makes the ask.
     fn extracted(
         &mut self,
         (index, limit, mode): (usize, &Limit, PolicyMode),

@@ -1,4 +1,4 @@
-//! Addresses as text and as keys: one form for every way of writing the same address.
+//! Addresses as text and as keys, in one form for all spellings of an address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,10 +7,10 @@ use sluicegate_core::{ConfigError, Key};
 
 use crate::key::KeyForm;
 
-/// Longer than any address with brackets, zone and port.
+/// The longest text that is read: longer than any address with brackets, zone and port.
 const MAX_LENGTH: usize = 100;
 
-/// Which addresses count as one.
+/// The rule by which addresses count as one.
 ///
 /// An IPv4 address counts whole. An IPv6 client owns a network and can use any address of it, so
 /// its prefix counts, /64 unless set otherwise.
@@ -34,7 +34,7 @@ impl Grouping {
         Self { nat64: true, ..self }
     }
 
-    /// The whole address, in its one form.
+    /// The whole address, in canonical form.
     #[inline]
     pub(super) fn address(self, ip: IpAddr) -> IpAddr {
         match ip.to_canonical() {
@@ -43,7 +43,7 @@ impl Grouping {
         }
     }
 
-    /// How an address is written by hand: any address of a network means the network.
+    /// The form in which operators write an address: any address of a network means the network.
     pub(super) fn form(self) -> KeyForm {
         KeyForm::new("address", "an address", move |text, _| Some(self.key(read(text.as_bytes())?)))
     }
@@ -70,7 +70,7 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
 }
 
 /// Reads what proxies write: `IPv4`, `IPv4:port`, `IPv6`, `[IPv6]` and `[IPv6]:port`, the latter three with a zone or
-/// without. An unspecified address is nobody's.
+/// without. An unspecified address counts as none.
 pub(super) fn read(text: &[u8]) -> Option<IpAddr> {
     if text.len() > MAX_LENGTH {
         return None;
@@ -94,7 +94,7 @@ pub(super) fn read(text: &[u8]) -> Option<IpAddr> {
     (!ip.is_unspecified()).then_some(ip)
 }
 
-/// A zone means something on the machine that wrote it only.
+/// Cuts off the zone, which has a meaning only on the machine that wrote it.
 fn without_zone(text: &str) -> Option<&str> {
     match text.split_once('%') {
         Some((_, "")) => None,
@@ -103,7 +103,7 @@ fn without_zone(text: &str) -> Option<&str> {
     }
 }
 
-/// By hand, because `u16` would also read `+80`.
+/// Whether the text is a port; not parsed as `u16`, which also accepts `+80`.
 fn is_port(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }

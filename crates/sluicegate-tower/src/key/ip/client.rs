@@ -21,20 +21,20 @@ use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, Request
 
 /// One bucket per client address, behind proxies that are named.
 ///
-/// Each proxy appends the address that connected to it to `X-Forwarded-For`, behind whatever the client wrote there. So
-/// the list is read from the right, all its lines together, over the addresses of named proxies, to the first that is
-/// none of them. Elements to the left of that are the client's own fiction and are never looked at. A request whose peer is not
-/// a named proxy is the peer's own, whatever its headers say.
+/// Each proxy appends the address that connected to it to `X-Forwarded-For`, behind any text of the client. So
+/// the list is read from the right, all its lines together, over the addresses of named proxies, to the first other
+/// address. Elements to the left of it may be made up by the client, and are never read. A request whose peer is not
+/// a named proxy counts for the peer, whatever its headers say.
 ///
-/// Exactly one header is read, for a client can send those that the proxies do not overwrite: set
+/// Exactly one header is read, because a client can send headers that the proxies do not overwrite: set
 /// [`forwarded`](Self::forwarded) or [`header`](Self::header) if yours do not use `X-Forwarded-For`.
 ///
-/// An element that is not an address ends the walk, at the last proxy that could be believed: its clients then share that
-/// proxy's bucket, and [`faults`](Self::faults) counts it. At most 32 elements and 2 KiB are looked at. A peer that is none
-/// of the named proxies and sends the header all the same is logged once, if it is among the first 1,000 such requests.
+/// An element that is not an address ends the walk at the last trusted proxy: its clients then share that
+/// proxy's bucket, and [`faults`](Self::faults) counts the fault. At most 32 elements and 2 KiB are read. A peer that is not a
+/// named proxy but sends the header is logged once, if it is among the first 1,000 such requests.
 ///
 /// IPv6 clients own whole networks, so their addresses count by prefix, /64 unless set otherwise; an IPv4-mapped address
-/// is the IPv4 address that it is; zones and ports are dropped.
+/// counts as its IPv4 address; zones and ports are dropped.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -79,7 +79,7 @@ pub struct ClientIp {
     faults: Arc<Faults>,
 }
 
-/// How the header is read.
+/// The syntax of the header.
 #[derive(Clone, Copy, Debug)]
 enum Syntax {
     Addresses,
@@ -91,17 +91,17 @@ enum Syntax {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMalformed {
-    /// It counts as the request of the last proxy that could be believed.
+    /// The request counts for the last trusted proxy.
     UseHop,
-    /// It is refused with 400.
+    /// The request is refused with 400.
     Reject,
 }
 
 impl ClientIp {
-    /// Clients behind proxies in these networks, told by `X-Forwarded-For`.
+    /// Clients behind proxies in these networks, as `X-Forwarded-For` names them.
     ///
-    /// They are one network or several, as text or anything that prints as a network or an address. Name the proxies and nothing
-    /// else: a peer in one of these networks is believed about the client in front of it.
+    /// Give one network or several, as text or anything that prints as a network or an address. Name the proxies and nothing
+    /// else: a peer in one of these networks is trusted about the client in front of it.
     ///
     /// # Errors
     /// For something that is not a network; for none at all; and for one that holds all addresses, which would let each
@@ -120,9 +120,9 @@ impl ClientIp {
         Ok(Self::told_by(Proxies::Named(Arc::new(networks))))
     }
 
-    /// Clients behind `proxies` proxies, whose addresses are not known: the `proxies`-th element from the right.
+    /// Clients behind `proxies` proxies with unknown addresses: the `proxies`-th element from the right.
     ///
-    /// Only for servers that nobody can reach past the proxies. A request with fewer elements is the peer's own.
+    /// Use it only for servers that cannot be reached past the proxies. A request with fewer elements counts for the peer.
     ///
     /// # Errors
     /// For 0 proxies, and for more than 32.
@@ -133,10 +133,10 @@ impl ClientIp {
         Err(config_error(format!("{proxies} proxies in front: use 1 to 32, or PeerIp where there are none")))
     }
 
-    /// Believes whoever connects, also over a Unix socket, and every address in the list.
+    /// Trusts every peer, also over a Unix socket, and every address in the list.
     ///
-    /// With [`header`](Self::header), for servers that can only be reached through a proxy that overwrites it. With a
-    /// list, the leftmost element counts, which clients choose: they can then have as many buckets as they want.
+    /// With [`header`](Self::header), it is for servers that can only be reached through a proxy that overwrites the header. With a
+    /// list, the leftmost element counts, which clients choose: each client can then have any number of buckets.
     pub fn insecure_behind_anyone() -> Self {
         Self::told_by(Proxies::Anyone)
     }
@@ -187,7 +187,7 @@ impl ClientIp {
         self
     }
 
-    /// How many bits of an IPv6 address tell clients apart: 1 to 128. Default: 64.
+    /// Sets the number of bits of an IPv6 address that tell clients apart: 1 to 128. Default: 64.
     ///
     /// # Errors
     /// For a prefix of 0, which would put all clients into one bucket, or above 128.
@@ -196,7 +196,7 @@ impl ClientIp {
         Ok(self)
     }
 
-    /// Takes an address in `64:ff9b::/96` for the IPv4 address inside it. Default: it counts by prefix, as all others.
+    /// Counts an address in `64:ff9b::/96` as the IPv4 address inside it. Default: it counts by prefix, as all others.
     #[must_use]
     pub fn nat64(mut self) -> Self {
         self.grouping = self.grouping.nat64();
@@ -206,7 +206,7 @@ impl ClientIp {
     /// The client's address in canonical form, whole: for handlers, logs and lists.
     ///
     /// `None` if the peer is unknown, or if the request is refused for its header. With [`OnMalformed::UseHop`] it is the
-    /// proxy's where the header does not lead to a client; [`within`](Self::within) and [`outside`](Self::outside) tell
+    /// proxy's address if the header does not lead to a client; [`within`](Self::within) and [`outside`](Self::outside) tell
     /// the two apart.
     pub fn address<'a>(&self, request: impl Into<RequestView<'a>>) -> Option<IpAddr> {
         let end = self.find(request.into());
@@ -214,15 +214,15 @@ impl ClientIp {
         ip.map(|ip| self.grouping.address(ip))
     }
 
-    /// How often the header of a trusted proxy did not lead to a client, since this extractor was made.
+    /// The number of requests in which the header of a trusted proxy did not lead to a client, since this extractor was made.
     ///
-    /// Clones count together, each for every key that it was asked for. The first fault of each kind is also logged.
+    /// Clones count together, once for every extracted key. The first fault of each kind is also logged.
     pub fn faults(&self) -> ForwardedFaults {
         self.faults.snapshot()
     }
 
-    /// From now on this listener hears of each fault, as an [`Event::ForwardedFault`](sluicegate_core::store::Event::ForwardedFault):
-    /// of this extractor and its clones, for an extractor is on no store.
+    /// Adds a listener for faults of this extractor and its clones. It gets each as an
+    /// [`Event::ForwardedFault`](sluicegate_core::store::Event::ForwardedFault), because an extractor is on no store.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         self.faults.listeners.add(listener);
     }
@@ -246,7 +246,7 @@ impl ClientIp {
         }
     }
 
-    /// Why the request is to be refused, if it is.
+    /// The reason to refuse the request, if there is one.
     fn refusal(&self, end: &End) -> Option<&'static str> {
         let reject = self.on_malformed == OnMalformed::Reject;
         end.fault.filter(|fault| reject && is_malformed(*fault)).map(describe)
@@ -265,7 +265,7 @@ impl KeyExtractor for ClientIp {
         }
         match (end.ip, end.fault) {
             (Some(ip), _) => Extraction::found(self.grouping.key(ip)),
-            // An extractor that believes every peer needs none, and behind a Unix socket there is none.
+            // An extractor that trusts every peer needs no peer address, and a Unix socket has none.
             (None, Some(fault)) => Extraction::missing(describe(fault)),
             (None, None) => MissingKey::mistake(NO_PEER).into(),
         }

@@ -1,8 +1,8 @@
-//! A list header from the right, no further than anybody has to look.
+//! Reads a list header from the right, up to a bound.
 
 use http::header::{HeaderValue, ValueIter};
 
-/// More proxies than that are in nobody's way.
+/// The most elements that are read; no chain of proxies is longer.
 const MAX_ELEMENTS: usize = 32;
 
 /// Room for 32 elements with ports, brackets and parameters, and to spare.
@@ -10,11 +10,11 @@ const MAX_BYTES: usize = 2 * 1024;
 
 /// The elements of all lines of a header, the last one first.
 ///
-/// From the right: a proxy appends its elements behind those that the client sent, so that nothing a client writes can
+/// The order is from the right: a proxy appends its elements behind those that the client sent, so text of a client cannot
 /// change how the proxies' elements are read.
 ///
-/// At most 32 elements and 2 KiB are looked at, so that a header of megabytes costs no more than
-/// one of a line.
+/// At most 32 elements and 2 KiB are read, so that a header of megabytes costs no more than
+/// a header of one line.
 #[derive(Debug)]
 pub(super) struct FromTheRight<'a> {
     lines: ValueIter<'a, HeaderValue>,
@@ -25,12 +25,12 @@ pub(super) struct FromTheRight<'a> {
     bytes: usize,
 }
 
-/// There is more to the left than is looked at.
+/// The header goes on to the left beyond the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
 impl<'a> FromTheRight<'a> {
-    /// Elements in which a comma has no other meaning.
+    /// Elements without quoted strings: each comma separates.
     pub(super) fn plain(lines: ValueIter<'a, HeaderValue>) -> Self {
         Self::new(lines, |line| line.iter().rposition(|&byte| byte == b','))
     }
@@ -67,8 +67,7 @@ impl<'a> Iterator for FromTheRight<'a> {
 }
 
 /// From the right, the first quote closes, and the next one that has no backslash before it opens: an opening quote
-/// comes after a `=`. What turns out to be no quoted string when read from the left, is refused by whoever reads the
-/// element.
+/// comes after a `=`. Malformed quoted strings are rejected later, by the element parser.
 fn last_comma_outside_quotes(line: &[u8]) -> Option<usize> {
     let mut quoted = false;
     line.iter().enumerate().rev().find_map(|(at, byte)| match byte {
@@ -95,7 +94,7 @@ mod tests {
         let values = headers.get_all("x").iter();
         let elements = if quoted { FromTheRight::quoted(values) } else { FromTheRight::plain(values) };
         let text = |element: &[u8]| String::from_utf8(element.to_vec()).unwrap();
-        // One more than there may be, for an iterator that ran over its bounds has no end.
+        // One more than allowed, because an iterator that ran over its bounds would not end.
         elements.map(|element| element.map(text)).take(MAX_ELEMENTS + 1).collect()
     }
 

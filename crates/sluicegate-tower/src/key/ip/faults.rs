@@ -1,4 +1,4 @@
-//! Faults of forwarded headers: counters, and one warning of each kind.
+//! Faults in forwarded headers: counters, and one warning for each kind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use sluicegate_core::store::{Event, ForwardedFault, Listeners};
 
 use super::peer::Looks;
 
-/// A missing header is not the client's doing: a health check of the proxy's own looks like that.
+/// Whether the header is there and wrong. A missing header does not count: a health check by the proxy itself has none.
 pub(super) fn is_malformed(fault: ForwardedFault) -> bool {
     fault != ForwardedFault::Missing
 }
@@ -20,19 +20,19 @@ pub(super) fn describe(fault: ForwardedFault) -> &'static str {
     }
 }
 
-/// How often each of them came up.
+/// The number of faults of each kind.
 ///
-/// Counted per extractor, logged once per kind: a flood of garbage must not become a flood of
+/// They are counted per extractor, and logged once per kind: a flood of garbage must not become a flood of
 /// lines.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     counts: [AtomicU64; ForwardedFault::ALL.len()],
     pub(super) listeners: Listeners,
-    /// At requests of peers that are none of the proxies.
+    /// The looks at requests of peers that are not named proxies.
     pub(super) strangers: Looks,
 }
 
-/// How often a forwarded header from a trusted proxy did not lead to a client; see [`ClientIp::faults`].
+/// Counts of forwarded headers from trusted proxies that did not lead to a client; see [`ClientIp::faults`].
 ///
 /// [`ClientIp::faults`]: crate::ClientIp::faults
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct ForwardedFaults {
     pub missing: u64,
     /// An element was not an address: empty, `unknown`, hidden, or garbage.
     pub unreadable: u64,
-    /// More than 32 elements or 2 KiB would have had to be looked at.
+    /// More than 32 elements or 2 KiB would have had to be read.
     pub too_long: u64,
     /// A header that has a single value was there more than once.
     pub repeated: u64,
@@ -50,7 +50,7 @@ pub struct ForwardedFaults {
 
 impl Faults {
     pub(super) fn count(&self, fault: ForwardedFault, header: &str) {
-        // Relaxed: each counter stands for itself.
+        // Relaxed: the counters are independent.
         if self.counts[fault as usize].fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::warn!(
                 header,

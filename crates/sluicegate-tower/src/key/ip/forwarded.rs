@@ -1,6 +1,6 @@
 //! An element of `Forwarded` (RFC 7239, section 4).
 //!
-//! Strict: an element that is not exactly as the RFC says names nobody, since two readers could
+//! The parser is strict: an element that is not exactly as the RFC says names no client, since two readers could
 //! read it in two ways.
 
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ pub(super) fn read(element: &[u8]) -> Option<IpAddr> {
             && name.eq_ignore_ascii_case(b"for")
             && node.replace(value).is_some()
         {
-            // Two of them may mean different clients to different readers.
+            // With two of them, different readers may see different clients.
             return None;
         }
         match after.split_first() {

@@ -1,4 +1,4 @@
-//! Lists of networks as predicates, for clients that are exempt or kept out.
+//! Lists of networks as predicates, to exempt clients or to keep them out.
 
 use std::net::IpAddr;
 
@@ -9,11 +9,11 @@ use super::walk::End;
 use crate::key::RequestView;
 
 impl ClientIp {
-    /// Whether a request's client is in one of these networks: not so if its address is unknown.
+    /// Whether a request's client is in one of these networks; false if its address is unknown.
     ///
-    /// An address is unknown if no peer is known, and whenever the header of a trusted proxy has a
-    /// [fault](crate::key::ForwardedFaults): missing, unreadable, too long, there twice. The proxy's address then stands in for the
-    /// client's as a key, but it is on no list: [`outside`](Self::outside) does not hold for it either.
+    /// An address is unknown if no peer is known, and if the header of a trusted proxy has a
+    /// [fault](crate::key::ForwardedFaults): it is missing, unreadable, too long, or there twice. The proxy's address is then the
+    /// key, but it is on no list: [`outside`](Self::outside) does not hold for it either.
     ///
     /// ```
     /// use sluicegate_tower::ClientIp;
@@ -33,10 +33,10 @@ impl ClientIp {
         move |request| this.certain(request).is_some_and(|ip| networks.contains(ip))
     }
 
-    /// Whether a request's client is in none of these networks: not so if its address is unknown, as
+    /// Whether a request's client is in none of these networks; false if its address is unknown, as
     /// [`within`](Self::within) says.
     ///
-    /// Where a request of unknown origin has to be kept out or limited as well, write `!within(request)`:
+    /// To keep out or limit requests of unknown origin as well, write `!within(request)`:
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -57,7 +57,7 @@ impl ClientIp {
         move |request| this.certain(request).is_some_and(|ip| !networks.contains(ip))
     }
 
-    /// The client's address if nothing else stands in for it.
+    /// The client's address; `None` if it is unknown and a proxy's address stands in for it.
     fn certain(&self, request: RequestView<'_>) -> Option<IpAddr> {
         let End { ip, fault } = self.find(request);
         ip.filter(|_| fault.is_none()).map(|ip| self.grouping.address(ip))
@@ -65,7 +65,7 @@ impl ClientIp {
 }
 
 impl PeerIp {
-    /// Whether a request comes from one of these networks: not so if its peer is unknown.
+    /// Whether a request comes from one of these networks; false if its peer is unknown.
     pub fn within(
         &self,
         networks: Networks,
@@ -74,7 +74,7 @@ impl PeerIp {
         move |request| this.address(request).is_some_and(|ip| networks.contains(ip))
     }
 
-    /// Whether a request comes from none of these networks: not so if its peer is unknown.
+    /// Whether a request comes from none of these networks; false if its peer is unknown.
     pub fn outside(
         &self,
         networks: Networks,

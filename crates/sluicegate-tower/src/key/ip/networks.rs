@@ -30,11 +30,11 @@ impl<I: IntoIterator<Item: fmt::Display>> IntoNetworks<true> for I {
     }
 }
 
-/// A set of networks, for lists of who is exempt or kept out.
+/// A set of networks, for lists of clients that are exempt or kept out.
 ///
-/// Written as text, or as anything that prints as a network or an address: `10.0.0.0/8`, `2001:db8::/32`, and
-/// `192.0.2.1` for a single address. An IPv4-mapped IPv6 address is the IPv4 address that it maps, in the list and when it
-/// is looked for. A look-up takes a few comparisons, however long the list.
+/// They are written as text, or as anything that prints as a network or an address: `10.0.0.0/8`, `2001:db8::/32`, and
+/// `192.0.2.1` for a single address. An IPv4-mapped IPv6 address counts as its IPv4 address, in the list and in a
+/// look-up. A look-up takes a few comparisons, however long the list.
 ///
 /// ```
 /// use sluicegate_tower::key::Networks;
@@ -50,7 +50,7 @@ impl<I: IntoIterator<Item: fmt::Display>> IntoNetworks<true> for I {
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Networks {
-    /// First and last address of networks that lie apart from each other, in order.
+    /// The first and last addresses of disjoint networks, in order.
     v4: Box<[(u32, u32)]>,
     /// As `v4`.
     v6: Box<[(u128, u128)]>,
@@ -59,7 +59,7 @@ pub struct Networks {
 impl Networks {
     /// The set of these networks.
     ///
-    /// One that has bits set behind its prefix, like `10.0.0.1/8`, is taken as the network around it, and a warning is
+    /// A text with bits set behind its prefix, like `10.0.0.1/8`, counts as the network around it, and a warning is
     /// logged.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl fmt::Debug for Networks {
     }
 }
 
-/// The last network that begins at or before the address is the only one that can hold it.
+/// Only the last network that begins at or before the address can hold it.
 #[inline]
 fn holds<A: Copy + Ord>(networks: &[(A, A)], ip: A) -> bool {
     let after = networks.partition_point(|&(first, _)| first <= ip);
@@ -146,7 +146,7 @@ fn read(text: &str) -> Result<IpNet, ConfigError> {
     Ok(canonical(network.trunc()))
 }
 
-/// Addresses are looked for in their canonical form, so networks have to be in it too.
+/// The network in canonical form, because addresses are looked up in that form.
 fn canonical(network: IpNet) -> IpNet {
     match (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) {
         (IpAddr::V4(ip), Some(bits)) if matches!(network, IpNet::V6(_)) => {

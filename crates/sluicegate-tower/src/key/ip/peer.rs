@@ -1,4 +1,4 @@
-//! The other end of the connection: [`PeerAddr`] and [`PeerIp`], and one line in the log where that end is probably a proxy.
+//! The other end of the connection: [`PeerAddr`] and [`PeerIp`], and one warning if that end is probably a proxy.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,9 +9,9 @@ use sluicegate_core::ConfigError;
 use super::address::Grouping;
 use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
-/// The address that the connection came from, for servers that put it into the request's extensions.
+/// The peer address of the connection, for servers that put it into the request's extensions.
 ///
-/// With axum's `into_make_service_with_connect_info::<SocketAddr>()` there is nothing to do.
+/// With axum's `into_make_service_with_connect_info::<SocketAddr>()` it is not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is a name for an address, made by servers")]
 pub struct PeerAddr(pub SocketAddr);
@@ -19,11 +19,11 @@ pub struct PeerAddr(pub SocketAddr);
 /// One bucket per peer address: the other end of the connection, whatever headers say.
 ///
 /// Behind a proxy, that is the proxy: see [`ClientIp`](crate::ClientIp). IPv6 clients own whole networks, so their addresses
-/// count by prefix, /64 unless set otherwise; an IPv4-mapped address is the IPv4 address that it is.
+/// count by prefix, /64 unless set otherwise; an IPv4-mapped address counts as its IPv4 address.
 ///
 /// The address comes from [`PeerAddr`] or, with the feature `axum`, from axum's `ConnectInfo<SocketAddr>` or a test's
-/// `MockConnectInfo<SocketAddr>`; and where neither is there, from a bare `SocketAddr` among the extensions, which some servers leave
-/// there. Where there is none, the server does not pass on who connects: see
+/// `MockConnectInfo<SocketAddr>`, or else from a bare `SocketAddr` in the extensions, which some servers add.
+/// If there is none, the server does not tell who connects: see
 /// [`on_missing_key`](crate::Limit::on_missing_key).
 ///
 /// A warning is logged once per process if `X-Forwarded-For` or `Forwarded` is in one of the first 1,000 requests.
@@ -38,7 +38,7 @@ impl PeerIp {
         Self { grouping: Grouping::DEFAULT }
     }
 
-    /// How many bits of an IPv6 address tell clients apart: 1 to 128. Default: 64.
+    /// Sets the number of bits of an IPv6 address that tell clients apart: 1 to 128. Default: 64.
     ///
     /// # Errors
     /// For a prefix of 0, which would put all clients into one bucket, or above 128.
@@ -46,9 +46,9 @@ impl PeerIp {
         Ok(Self { grouping: self.grouping.ipv6_prefix(bits)? })
     }
 
-    /// Takes an address in `64:ff9b::/96` for the IPv4 address inside it. Default: it counts by prefix, as all others.
+    /// Counts an address in `64:ff9b::/96` as the IPv4 address inside it. Default: it counts by prefix, as all others.
     ///
-    /// For servers that IPv4 clients reach through a NAT64 gateway, which would all share one bucket otherwise.
+    /// Use it for servers that IPv4 clients reach through a NAT64 gateway; otherwise these clients would share one bucket.
     #[must_use]
     pub const fn nat64(self) -> Self {
         Self { grouping: self.grouping.nat64() }
@@ -89,7 +89,7 @@ impl KeyExtractor for PeerIp {
 
 pub(super) const NO_PEER: &str = "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), or put a PeerAddr into the request's extensions, or choose OnMissingKey::Share";
 
-/// The peer's address, if the server says it; an unspecified one says nothing.
+/// The peer's address, if the server tells it; an unspecified address counts as unknown.
 #[inline]
 pub(super) fn peer(request: RequestView<'_>) -> Option<IpAddr> {
     fn known(address: &SocketAddr) -> Option<IpAddr> {
@@ -106,7 +106,7 @@ pub(super) fn peer(request: RequestView<'_>) -> Option<IpAddr> {
     if let Some(axum::extract::connect_info::MockConnectInfo::<SocketAddr>(address)) =
         request.extensions.get()
     {
-        // Whatever a test calls its peer, axum's own example 0.0.0.0.
+        // Tests may use any peer address; axum's own example uses 0.0.0.0.
         return Some(address.ip());
     }
     request.extensions.get().and_then(known)
@@ -114,15 +114,15 @@ pub(super) fn peer(request: RequestView<'_>) -> Option<IpAddr> {
 
 pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Requests that are looked at. A proxy in front is seen in the first one; to look at all of them would cost each of them
-/// its part for nothing.
+/// The number of requests that are looked at. A proxy in front shows in the first request; looking at every request would
+/// cost time for nothing.
 const LOOKS: u32 = 1_000;
 
-/// How often it is still looked; 0 once something was found.
+/// The remaining looks; 0 once a header was found.
 #[derive(Debug)]
 pub(super) struct Looks(AtomicU32);
 
-/// All [`PeerIp`]s of this process, which have no state of their own.
+/// Shared by all [`PeerIp`]s of this process, which have no state of their own.
 static AT_PEERS: Looks = Looks(AtomicU32::new(LOOKS));
 
 impl Default for Looks {
@@ -149,7 +149,7 @@ impl Looks {
         false
     }
 
-    /// A peer that is none of the named proxies sends the header that they send.
+    /// Warns if a peer that is not a named proxy sends the proxies' header.
     #[inline]
     pub(super) fn at_a_stranger(&self, headers: &HeaderMap, header: &HeaderName) {
         if self.find(headers, &[header]) {
@@ -162,7 +162,7 @@ impl Looks {
     }
 }
 
-/// A request that counts as its peer's has a forwarded address.
+/// Warns if a request that counts for its peer has a forwarded address.
 #[inline]
 pub(super) fn at_a_peer(headers: &HeaderMap) {
     if AT_PEERS.find(headers, &[&X_FORWARDED_FOR, &FORWARDED]) {

@@ -1,8 +1,8 @@
-//! From the proxy that connected to the client that it connected for.
+//! Walks from the proxy that connected to the client behind it.
 //!
-//! Right to left, as long as the element at hand is a proxy that is believed. The first that is not
-//! is the client, and nothing to the left of it is looked at. Garbage ends the walk where it
-//! stands, never one step further: skipping it would land on what the client wrote.
+//! The walk goes from right to left, as long as the element is a trusted proxy. The first other element
+//! is the client, and nothing to the left of it is read. Garbage ends the walk at once: skipping it would
+//! lead to text that the client wrote.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) enum Proxies {
 }
 
 impl Proxies {
-    /// Whether what the peer sends is worth reading.
+    /// Whether the peer's header is trusted.
     #[inline]
     pub(super) fn trust(&self, peer: Option<IpAddr>) -> bool {
         match self {
@@ -32,7 +32,7 @@ impl Proxies {
         }
     }
 
-    /// Whether the element at this place from the right is a proxy, so that the one before it is to be believed.
+    /// Whether the element at this place from the right is a proxy, so that the element before it is trusted.
     fn include(&self, place: usize, ip: IpAddr) -> bool {
         match self {
             Self::Named(networks) => networks.contains(ip),
@@ -42,7 +42,7 @@ impl Proxies {
     }
 }
 
-/// Where a walk ended. With a fault, at the last proxy that could be believed.
+/// The end of a walk: the client, or with a fault the last trusted proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) ip: Option<IpAddr>,
@@ -59,7 +59,7 @@ impl End {
     }
 }
 
-/// Walks over the proxies to the first address that is none of them: the client.
+/// Walks over the proxies to the first other address: the client.
 pub(super) fn walk(
     peer: Option<IpAddr>,
     proxies: &Proxies,
@@ -70,7 +70,7 @@ pub(super) fn walk(
     let mut place = 0;
     for element in elements {
         let Ok(element) = element else { return End::stopped(hop, Fault::TooLong) };
-        // Never skipped: nobody vouched for what is to the left of it.
+        // Never skipped: no trusted proxy wrote the elements to the left of it.
         let Some(ip) = read(element) else { return End::stopped(hop, Fault::Unreadable) };
         if !proxies.include(place, ip) {
             return End::at(Some(ip));
@@ -81,7 +81,7 @@ pub(super) fn walk(
     match proxies {
         Proxies::Hops(_) => End::stopped(peer, Fault::Missing),
         _ if place == 0 => End::stopped(peer, Fault::Missing),
-        // All of them are proxies: the leftmost asks for itself.
+        // All elements are proxies: the leftmost is the client.
         _ => End::at(hop),
     }
 }

@@ -9,11 +9,11 @@ use super::digest::{Digest, TOKEN, one_of, only};
 use crate::key::text::header_name;
 use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 
-/// One bucket per API key in a header. Nobody has verified the key: whoever invents keys gets a fresh bucket for each, so put a limit on
-/// the address beside it, as below, or accept known keys only, by [`verified_by`](KeyExtractor::verified_by).
+/// One bucket per API key in a header. The key is not verified: a client that invents keys gets a fresh bucket for each, so add a
+/// limit by address, as below, or accept known keys only, by [`verified_by`](KeyExtractor::verified_by).
 ///
 /// Keys are compared byte by byte and kept as a digest only. A blank value counts as missing; keys longer than 8 KiB share one bucket;
-/// a request with two different keys is refused with 400, because it is not known which of them the application will read.
+/// a request with two different keys is refused with 400, because it is unknown which one the application reads.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -41,7 +41,7 @@ impl ApiKey {
         Ok(Self { name: header_name(name)?, digest: Digest::of(TOKEN, "") })
     }
 
-    /// The bucket of an API key: to peek at it or to reset it. The same as that of a [`Bearer`](super::Bearer) token.
+    /// The bucket of an API key, to peek at it or to reset it. A [`Bearer`](super::Bearer) token with this text has the same bucket.
     pub fn key_of(&self, api_key: impl AsRef<[u8]>) -> Key {
         self.digest.key(api_key.as_ref())
     }

@@ -10,8 +10,8 @@ use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 
 /// One bucket per bearer token in `Authorization` (RFC 6750), whatever is in it.
 ///
-/// The scheme's name may be in any case. Other schemes, and tokens that are none by the RFC, count as missing. For the rest, see
-/// [`ApiKey`](super::ApiKey): tokens are not verified here, and a client that is given a new token gets a new bucket.
+/// The scheme's name may be in any case. Other schemes, and tokens with invalid syntax, count as missing. For the rest, see
+/// [`ApiKey`](super::ApiKey): tokens are not verified here, and a client with a new token gets a new bucket.
 ///
 /// # When not to use it
 /// For JSON Web Tokens, which are issued anew every few minutes: `BearerJwt` (feature `jwt`) counts
@@ -27,7 +27,7 @@ impl Bearer {
         Self { digest: Digest::of(TOKEN, "") }
     }
 
-    /// The bucket of a token: to peek at it or to reset it. The same as that of an [`ApiKey`](super::ApiKey).
+    /// The bucket of a token, to peek at it or to reset it. An [`ApiKey`](super::ApiKey) with this text has the same bucket.
     pub fn key_of(&self, token: impl AsRef<[u8]>) -> Key {
         self.digest.key(token.as_ref())
     }

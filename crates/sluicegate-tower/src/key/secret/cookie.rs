@@ -12,14 +12,14 @@ use super::digest::{Digest, one_of};
 use crate::key::text::hex;
 use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 
-/// Browsers keep less than 200 for a site.
+/// The most cookies that are read; browsers keep fewer than 200 for a site.
 const MAX_COOKIES: usize = 512;
 
 /// One bucket per value of a cookie, such as a session's.
 ///
-/// A value has one bucket however it is spelled: frameworks read `s%31` and `"s1"` as `s1`, and names likewise. An empty
+/// A value has one bucket, however it is spelled: frameworks read `s%31` and `"s1"` as `s1`, and names likewise. An empty
 /// value counts as missing. A request with two different values is refused with 400, because some frameworks read the first
-/// of them and axum's the last: see [`first_of_several`](Self::first_of_several). A request with more than 512 cookies is
+/// one and axum's the last: see [`first_of_several`](Self::first_of_several). A request with more than 512 cookies is
 /// refused with 400 as well, so that reading them stays cheap. For the rest, see [`ApiKey`](super::ApiKey): a client that throws cookies away gets a new bucket
 /// with each new session.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// The cookie called `name`, exactly so.
+    /// The cookie with exactly this name.
     ///
     /// # Errors
     /// When `name` cannot be the name of a cookie.
@@ -48,7 +48,7 @@ impl Cookie {
         Ok(Self { name: name.into(), digest: Digest::of("cookie", name), takes_first: false })
     }
 
-    /// Takes the first of several different values instead of refusing the request. Only for applications that read the
+    /// Uses the first of several different values instead of refusing the request. It is only for applications that read the
     /// first as well: otherwise a client gets a new bucket with each value that it puts in front of its session's.
     #[must_use]
     pub fn first_of_several(mut self) -> Self {
@@ -56,7 +56,7 @@ impl Cookie {
         self
     }
 
-    /// The bucket of a value of this cookie: to peek at it or to reset it.
+    /// The bucket of a value of this cookie, to peek at it or to reset it.
     pub fn key_of(&self, value: impl AsRef<[u8]>) -> Key {
         self.digest.key(&plain(value.as_ref()))
     }
@@ -84,7 +84,7 @@ impl Cookie {
                 Some(_) => return Err(self.refused("is there with different values".into())),
             }
         }
-        // Cookies that are not looked at must not hide a session, nor a second value.
+        // Cookies that are not read could hide a session, or a second value.
         if cookies.next().is_some() {
             return Err(self.refused(format!("comes with too many others: send at most {MAX_COOKIES}")));
         }
@@ -121,8 +121,8 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// A value in its one spelling. Quotes are taken off here, once for each value: a value of nothing but quotes that was
-/// unquoted for each comparison took seconds.
+/// A value in canonical spelling. Quotes are taken off here, once for each value: unquoting a value of many quotes for
+/// each comparison took seconds.
 fn plain(value: &[u8]) -> Cow<'_, [u8]> {
     match decoded(value) {
         Cow::Borrowed(value) => Cow::Borrowed(unquoted(value)),
@@ -130,8 +130,8 @@ fn plain(value: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Text with nothing percent-encoded in it, be it once or several times: whether an application decodes is not known, and
-/// who does not know a secret cannot spell it either way.
+/// Text with all percent-encoding removed, also repeated encoding. It is unknown whether the application decodes, and a
+/// client that does not know a secret cannot spell it either way.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'%') {
         return Cow::Borrowed(text);

@@ -9,23 +9,23 @@ use sluicegate_core::Key;
 use crate::key::text::{MAX_LENGTH, bounded};
 use crate::key::{KeyForm, MissingKey, RequestView};
 
-/// The common part of API keys and bearer tokens: a secret has one bucket, in whichever of the two places it is shown.
+/// The kind that API keys and bearer tokens share: a secret has the same bucket in both places.
 pub(super) const TOKEN: &str = "token";
 
-/// Makes keys of secrets: 128 bits, from which nothing can be read back.
+/// Makes keys from secrets: 128 bits, from which the secret cannot be recovered.
 ///
-/// The same for every instance of a service, so that they can share a store.
+/// Every instance of a service makes the same keys, so that the instances can share a store.
 #[derive(Clone)]
 pub(super) struct Digest([u8; 32]);
 
 impl Digest {
-    /// Different for every kind of secret and its name, so that no two of them meet.
+    /// A different digest for every kind and name of a secret, so that no two collide.
     pub(super) fn of(kind: &str, name: &str) -> Self {
         let material = [kind.as_bytes(), b"\0", name.as_bytes()].concat();
         Self(blake3::derive_key("sluicegate 2026-11-21 credentials as keys", &material))
     }
 
-    /// How an API key or a token is written by hand.
+    /// The form in which operators write an API key or a token.
     pub(super) fn form(&self) -> KeyForm {
         let this = self.clone();
         KeyForm::secret("an API key or token", move |text| this.key(text.trim().as_bytes()))
@@ -43,8 +43,8 @@ impl Digest {
 
 /// The value of a header that must not be there with two different values; `None` if it is blank.
 ///
-/// The next reader of such a request may choose the other one, so that one client would have two buckets, or spend from
-/// somebody else's.
+/// The next reader of such a request may choose the other value, so one client would have two buckets, or spend from
+/// another client's.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, MissingKey> {
     let mut lines = headers.get_all(name).iter().map(|line| line.as_bytes().trim_ascii());
     let Some(first) = lines.next() else { return Ok(None) };

@@ -14,7 +14,7 @@ use super::digest::Digest;
 use crate::key::text::MAX_LENGTH;
 use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
-/// Nothing is decoded of a longer token.
+/// The longest token that is decoded.
 const MAX_TOKEN: usize = 16 * 1024;
 
 /// The shortest key that RFC 7518 (section 3.2) allows for HS256.
@@ -29,14 +29,14 @@ const MAX_LEEWAY: Duration = Duration::from_secs(3_600);
 /// set. A token that fails counts as missing, so that an `.or(..)` can stand in: an unverified claim is never a key. Subjects of
 /// different issuers are different, and only a digest of them is kept.
 ///
-/// Verifying takes its time, microseconds with HS256 and up to a millisecond with the others, for every token that
-/// somebody makes up. Put a limit by address in front, in a layer of its own, and let the limit with this key reject
-/// requests without a key: their units stay spent in the outer layer. A refusal for want of units gives those back, and so bounds nothing.
+/// Verifying takes microseconds with HS256 and up to a millisecond with the others, also for made-up tokens. So put a limit by
+/// address in front, in a layer of its own, and let the limit with this key reject requests without a key: their units stay
+/// spent in the outer layer. A refusal for lack of units gives the units back, and so bounds nothing.
 ///
-/// Keys that change are several extractors: `BearerJwt::rs256(new)?.or(BearerJwt::rs256(old)?)`.
+/// For keys that change, combine several extractors: `BearerJwt::rs256(new)?.or(BearerJwt::rs256(old)?)`.
 ///
 /// # Crypto backend
-/// `jsonwebtoken` wants the application to choose one, and exactly one: enable `rust_crypto` or `aws_lc_rs` of `jsonwebtoken`
+/// `jsonwebtoken` needs the application to choose exactly one: enable `rust_crypto` or `aws_lc_rs` of `jsonwebtoken`
 /// 11 in your own manifest, or install a `CryptoProvider` before the first `BearerJwt` is made.
 ///
 /// ```
@@ -100,16 +100,16 @@ impl BearerJwt {
         Ok(Self { key, validation, claim: "sub".into(), digest: Digest::of("jwt", "sub") })
     }
 
-    /// Accepts tokens for this audience only, or for one of several, if it is called again. Default: those that name none.
+    /// Accepts tokens for this audience only, or for one of several if it is called again. Default: only tokens without an audience.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.validation.aud.get_or_insert_default().insert(audience.into());
-        // A claim that is checked only where it is there would not be checked where it is missing.
+        // Required as well, because otherwise a token without the claim would not be checked.
         self.validation.required_spec_claims.insert("aud".into());
         self
     }
 
-    /// Accepts tokens from this issuer only, or from one of several, if it is called again. Default: from any that has the key.
+    /// Accepts tokens from this issuer only, or from one of several if it is called again. Default: any issuer that has the key.
     #[must_use]
     pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
         self.validation.iss.get_or_insert_default().insert(issuer.into());
@@ -117,7 +117,7 @@ impl BearerJwt {
         self
     }
 
-    /// How much the issuer's clock may differ from ours, in whole seconds. Default: 60 s.
+    /// Sets how far the issuer's clock may be off from ours, in whole seconds. Default: 60 s.
     ///
     /// # Errors
     /// For more than an hour.
@@ -129,7 +129,7 @@ impl BearerJwt {
         Ok(self)
     }
 
-    /// The claim that makes the key, a text. Default: `sub`.
+    /// Sets the claim that makes the key, which must be text. Default: `sub`.
     #[must_use]
     pub fn claim(mut self, name: &str) -> Self {
         self.claim = name.into();
@@ -137,7 +137,7 @@ impl BearerJwt {
         self
     }
 
-    /// The bucket of a subject of this issuer, empty if its tokens name none: to peek at it or to reset it.
+    /// The bucket of a subject of this issuer, to peek at it or to reset it. The issuer is empty if tokens name none.
     pub fn key_of(&self, issuer: &str, subject: &str) -> Key {
         key_of(&self.digest, issuer, subject)
     }
@@ -145,17 +145,17 @@ impl BearerJwt {
     /// The claims of the request's token, if it is verified: for plans and roles.
     ///
     /// # Errors
-    /// When there is no token or it is not good. One with two different tokens is to be refused with 400.
+    /// When there is no token, or it is not valid. A request with two different tokens is to be refused with 400.
     pub fn verify<'a>(&self, request: impl Into<RequestView<'a>>) -> Result<Claims, MissingKey> {
         let token = bearer::token(request.into())?;
         if token.len() > MAX_TOKEN {
             return Err(MissingKey::new("the token is too long"));
         }
-        // The reasons of the library may repeat parts of the token.
+        // The library's error messages may repeat parts of the token.
         let token = decode(token, &self.key, &self.validation);
         let token = token.map_err(|_| MissingKey::new("the token is not valid"))?;
         if token.header.crit.is_some() {
-            // RFC 7515, section 4.1.11: what has to be understood is not.
+            // RFC 7515, section 4.1.11: a token with `crit` extensions that are not understood is invalid.
             return Err(MissingKey::new("the token is not valid"));
         }
         Ok(Claims(token.claims))
@@ -174,7 +174,7 @@ impl KeyExtractor for BearerJwt {
     }
 
     fn kind(&self) -> KeyKind {
-        // The digest of a verified subject: it says whose the token is, and is no token.
+        // The digest of a verified subject names the owner of the token, and is not a secret.
         KeyKind::Name
     }
 
@@ -190,7 +190,7 @@ impl KeyExtractor for BearerJwt {
 }
 
 fn key_of(digest: &Digest, issuer: &str, subject: &str) -> Key {
-    // The length in front, so that no two pairs are written alike.
+    // The length in front makes different pairs encode differently.
     let length = (issuer.len() as u64).to_le_bytes();
     digest.key(&[&length, issuer.as_bytes(), subject.as_bytes()].concat())
 }
@@ -215,14 +215,14 @@ impl Claims {
         self.0.get(name)?.as_u64()
     }
 
-    /// The texts in a claim that is a list, such as roles; none if it is anything else.
+    /// The texts in a claim that is a list, such as roles; empty if it is anything else.
     pub fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.get(name).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
     }
 }
 
-/// Finds out what is missing while there is somebody to tell: `jsonwebtoken` panics at the first token if it has no
-/// backend, and only shows so when it is tried.
+/// Tries the backend early, to return an error: without a backend, `jsonwebtoken` would panic at the first
+/// token.
 fn try_backend(algorithm: Algorithm, key: &DecodingKey) -> Result<(), ConfigError> {
     match catch_unwind(AssertUnwindSafe(|| crypto::verify("", b"", key, algorithm))) {
         Ok(Ok(_)) => Ok(()),

@@ -1,9 +1,9 @@
-//! Secrets that clients show: keys are made of their digests, never of themselves.
+//! Secrets that clients show: keys are digests, never the secrets themselves.
 //!
 //! A digest is keyed by the kind of the secret and its name, so that the same text in a cookie and
-//! in a header are two keys, and 128 bits long, so that no store, log or memory dump gives a secret
-//! away. A secret that is there twice with different values is refused: the code behind might read
-//! the other one.
+//! in a header are two keys, and 128 bits long, so that no store, log or memory dump reveals a secret.
+//! A request with two different values is refused: the application might read the other
+//! one.
 
 mod api_key;
 mod bearer;

@@ -1,9 +1,9 @@
-//! The one language for paths, in code ([`path_in`]) and in rules files (`path`), and how a request's path is compared with it.
+//! The syntax for paths, in code ([`path_in`]) and in rules files (`path`), and its comparison with a request's path.
 //!
-//! For the rules of a file, which are compared as [`path_in`] compares; not for applications.
+//! It is public for rules files, which compare as [`path_in`] does; not for applications.
 //!
-//! A [`PathPattern`] is what an operator writes, [`spellings`] are what a client may have meant, and a [`Fold`] is what the two may
-//! differ in.
+//! An operator writes a [`PathPattern`], a request's path has [`spellings`], and a [`Fold`] tells which differences between the two
+//! are ignored.
 
 mod path_in;
 mod pattern;

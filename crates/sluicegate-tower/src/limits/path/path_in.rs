@@ -10,7 +10,7 @@ use super::spelling::{has_dots, spellings};
 use crate::key::RequestView;
 use crate::key::extraction::Purpose;
 
-/// Whether the path of a request matches one of these patterns, which rules files have too.
+/// Whether the path of a request matches one of these patterns, which rules files use as well.
 ///
 /// | pattern | matches |
 /// |---|---|
@@ -18,12 +18,12 @@ use crate::key::extraction::Purpose;
 /// | `/users/{id}/posts` | any one segment in place of `{id}`, as in axum |
 /// | `/files/*`, `/files/{*rest}` | everything below: `/files/a`, `/files/a/b` and `/files/` itself, but not `/files`. Axum's `{*rest}` does not take `/files/` |
 ///
-/// A path is compared in its normal form, without the query: `//login`, `/%6cogin` and `/login;x=1` are `/login`. A slash that is
-/// written `%2F` is no slash. Case and a slash at the end make a difference, unless a [`PathReading`] says otherwise. Inside of a nested axum
+/// A path is compared in its normal form, without the query: `//login`, `/%6cogin` and `/login;x=1` are `/login`. An encoded
+/// slash, `%2F`, does not separate. Case and a slash at the end make a difference, unless a [`PathReading`] says otherwise. In a nested axum
 /// router the path is the whole path that the client asked for, as [`RequestView::path`] has it.
 ///
 /// # Where in doubt
-/// Servers disagree where `/a/../b` leads. It depends on the place how such a path is compared:
+/// Servers disagree where `/a/../b` leads. The comparison depends on the place of the condition:
 ///
 /// | in | it matches |
 /// |---|---|
@@ -31,7 +31,7 @@ use crate::key::extraction::Purpose;
 /// | [`deny`](crate::limits::LimitsBuilder::deny) | also if a server reads it so that takes `%2F` or a backslash for a slash; case and a slash at the end are ignored |
 /// | [`exempt`](crate::limits::LimitsBuilder::exempt) | only if it does as it is written, and however a server reads it; never with dots |
 ///
-/// So a closure does not say "not" by `!`: [`path_not_in`] does it for all readings.
+/// So do not negate it with `!` in a closure: use [`path_not_in`], which is right for all readings.
 ///
 /// ```
 /// use http::Request;
@@ -60,7 +60,7 @@ pub fn path_in<P: Into<String>>(
 
 /// Whether the path of a request matches none of these patterns, written as for [`path_in`]: `not: { path: .. }` of a rules file.
 ///
-/// It is the opposite where in doubt, too: a path with dots is not in the list if one of its readings is not.
+/// In doubt it is the opposite, too: a path with dots is not in the list if one of its readings is not.
 ///
 /// ```
 /// use http::Request;
@@ -89,12 +89,12 @@ pub fn path_not_in<P: Into<String>>(
     PathReading::new().path_not_in(patterns)
 }
 
-/// How the service behind reads paths: in what they may differ and be the same nevertheless.
+/// How the service behind reads paths: which differences it ignores.
 ///
-/// Of a server that serves `/LOGIN` and `/login/` as `/login`, a limit on `/login` has to count all three. `paths` of a rules file says the
-/// same.
+/// If a server serves `/LOGIN` and `/login/` as `/login`, a limit on `/login` has to count all three. In a rules file, `paths` sets
+/// this.
 ///
-/// What is not said depends on the place: denials ignore case and a slash at the end, limits and exemptions do not.
+/// The default depends on the place: denials ignore case and a slash at the end, limits and exemptions do not.
 ///
 /// ```
 /// use http::Request;
@@ -113,24 +113,24 @@ pub struct PathReading {
 }
 
 impl PathReading {
-    /// Case and a slash at the end make a difference, but for denials.
+    /// Case and a slash at the end make a difference, except for denials.
     pub const fn new() -> Self {
         Self { ignores_case: None, ignores_trailing_slash: None }
     }
 
-    /// Takes ASCII letters in any case for the same, everywhere.
+    /// Ignores the case of ASCII letters everywhere.
     pub const fn ignore_case(mut self) -> Self {
         self.ignores_case = Some(true);
         self
     }
 
-    /// Tells letters apart by their case, also for denials.
+    /// Compares with case, also for denials.
     pub const fn keep_case(mut self) -> Self {
         self.ignores_case = Some(false);
         self
     }
 
-    /// Takes `/login/` and `/login` for the same, everywhere; then `/files/*` matches `/files` as well.
+    /// Treats `/login/` and `/login` as the same path everywhere; then `/files/*` matches `/files` as well.
     pub const fn ignore_trailing_slash(mut self) -> Self {
         self.ignores_trailing_slash = Some(true);
         self
@@ -166,7 +166,7 @@ impl PathReading {
         Ok(move |request: RequestView<'_>| list.holds(request))
     }
 
-    /// What is the same in a path and in patterns that it is, or is not, to match. Where nothing is said, a doubt denies, and exempts nobody.
+    /// The differences between paths and patterns that are ignored. By default, a path in doubt is denied and not exempt.
     #[doc(hidden)]
     pub fn fold(self, purpose: Purpose, sense: Sense) -> Fold {
         let in_doubt =
@@ -183,7 +183,7 @@ impl PathReading {
 struct List {
     reading: PathReading,
     sense: Sense,
-    /// Where there is no doubt, and where there is one.
+    /// The patterns for places without doubt, and for places in doubt.
     patterns: [Arc<[PathPattern]>; 2],
 }
 

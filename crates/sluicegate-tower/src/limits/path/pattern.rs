@@ -8,10 +8,10 @@ use sluicegate_core::error::ConfigErrorKind;
 use super::reading::Fold;
 use super::spelling::{has_dots, normal};
 
-/// A path as axum writes it, in segments. What is the same by its [`Fold`] is the same in it and in the paths that it is compared with.
+/// A path in axum's syntax, as segments. Its [`Fold`] has been applied to it, as to the paths that it is compared with.
 #[derive(Clone, Debug)]
 pub struct PathPattern {
-    /// As it was written.
+    /// The text as it was written.
     text: String,
     segments: Vec<PathSegment>,
     fold: Fold,
@@ -33,7 +33,7 @@ impl PathPattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// When no path would match it, or others than it seems. The message says what to write instead.
+    /// When no path would match it, or other paths than it seems. The message says what to write instead.
     pub fn new(text: &str, fold: Fold) -> Result<Self, ConfigError> {
         let segments = segments(text).map_err(|problem| {
             let shown: String = text.chars().take(64).collect();
@@ -54,7 +54,7 @@ impl PathPattern {
         Ok(Self { text: text.to_owned(), segments, fold })
     }
 
-    /// Its segments, of which only the last may be [`PathSegment::Rest`].
+    /// The segments. Only the last one may be [`PathSegment::Rest`].
     pub fn segments(&self) -> &[PathSegment] {
         &self.segments
     }
@@ -86,9 +86,9 @@ impl fmt::Display for PathPattern {
     }
 }
 
-/// The first segment, and those behind it.
+/// The first segment, and the rest of the path.
 pub fn split(text: &str) -> (&str, Option<&str>) {
-    // By bytes: segments are shorter than a search takes to begin.
+    // By bytes: segments are so short that the set-up of a search would cost more.
     let slash = text.bytes().position(|byte| byte == b'/');
     slash.map_or((text, None), |slash| (&text[..slash], Some(&text[slash + 1..])))
 }

@@ -1,4 +1,4 @@
-//! In what a path and a pattern may differ and be the same nevertheless: [`Fold`].
+//! The differences between a path and a pattern that are ignored: [`Fold`].
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub enum Sense {
     NotIn,
 }
 
-/// What is the same in a path that is compared and in a pattern, both of which it is applied to.
+/// The differences that are ignored when a path is compared with a pattern. It is applied to both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "two questions, each with its answer")]
 pub struct Fold {
@@ -24,7 +24,7 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// The path without what makes no difference.
+    /// The path without the ignored differences.
     pub fn apply<'a>(self, path: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
         let mut path = path.into();
         if self.trailing_slash && path.len() > 1 && path.ends_with('/') {

@@ -1,12 +1,12 @@
 //! The paths that a request may mean: servers disagree about some ways to write one.
 //!
 //! # One form
-//! `//login`, `/%6cogin` and `/login;x=1` are `/login`: doubled slashes are one, parameters are cut off, and what is written as `%..`
-//! is decoded, once. A slash and a semicolon that are written `%2F` and `%3B` stay a part of their segment, as they do for routers.
+//! `//login`, `/%6cogin` and `/login;x=1` are `/login`: doubled slashes count as one, parameters are cut off, and `%..` escapes
+//! are decoded, once. An encoded slash or semicolon, `%2F` or `%3B`, stays a part of its segment, as it does for routers.
 //!
 //! # Several readings
-//! A path with dots leads elsewhere if somebody resolves them, and some servers take `%2F` or a backslash for a slash. Nobody knows what
-//! the server behind does, so such a path is read both ways.
+//! A path with dots leads elsewhere if a server resolves them, and some servers take `%2F` or a backslash for a slash. It is unknown
+//! what the server behind does, so such a path is read both ways.
 
 use std::borrow::Cow;
 
@@ -18,8 +18,8 @@ use crate::key::hex;
 /// Paths that one request may mean, the first in its normal form; most requests have one.
 pub type Spellings<'a> = SmallVec<[Cow<'a, str>; 1]>;
 
-/// The paths that a request with this path may mean. For a limit that is its normal form and, if it has dots, where they lead. Doors
-/// also look at the path as it is written, and as the freest of servers reads it.
+/// The paths that a request with this path may mean: for a limit its normal form and, if it has dots, the resolved path. Doors
+/// also consider the path as it is written, and as the most permissive server reads it.
 pub fn spellings(path: &str, purpose: Purpose) -> Spellings<'_> {
     let mut all = Spellings::new();
     if is_plain(path) {
@@ -37,15 +37,15 @@ pub fn spellings(path: &str, purpose: Purpose) -> Spellings<'_> {
     all
 }
 
-/// Whether a path goes up or stands still somewhere, in whatever writing.
+/// Whether a path has a dot segment, in any spelling.
 pub fn has_dots(path: &str) -> bool {
     let decoded = || percent_decoded(path, |_| false);
     !is_plain(path) && decoded().split(['/', '\\']).map(without_parameters).any(is_dots)
 }
 
-/// Whether there is only one way to read a path, as for most; of some that are so it says no.
+/// Whether there is clearly one way to read a path, as for most. It may be false for some other such paths.
 fn is_plain(path: &str) -> bool {
-    // It looks at all bytes, since a loop with one end takes several of them at a time.
+    // This looks at all bytes: a loop without an early exit handles several bytes at a time.
     let bytes = path.as_bytes();
     let is_special = bytes.iter().fold(false, |any, byte| {
         any | (*byte == b'%') | (*byte == b'.') | (*byte == b';') | (*byte == b'\\')
@@ -80,7 +80,7 @@ fn written(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// Where a path leads for a server that decodes all of it, takes a backslash for a slash, cuts parameters off and resolves dots.
+/// The path as read by a server that decodes all of it, takes a backslash for a slash, cuts parameters off and resolves dots.
 fn freely_read(path: &str) -> String {
     let plain = percent_decoded(path, |_| false);
     let (mut segments, mut ends_in_slash) = (Vec::new(), false);
@@ -104,7 +104,7 @@ fn without_parameters(segment: &str) -> &str {
     segment.split(';').next().unwrap_or_default()
 }
 
-/// Without percent signs, but for bytes that stay encoded, with their digits in upper case.
+/// Decodes percent escapes, except for bytes that `kept` keeps encoded, with their digits in upper case.
 pub fn percent_decoded(text: &str, kept: impl Fn(u8) -> bool) -> String {
     let mut bytes: Vec<u8> = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
