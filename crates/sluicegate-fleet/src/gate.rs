@@ -1,27 +1,27 @@
-//! Waiting for what another request finds out: [`Gate`].
+//! Lets requests wait for the result of another one: [`Gate`].
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Opens once, for all who wait at it, in the order in which they came.
+/// Opens once, for all waiters, in the order in which they came.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(Arc<Semaphore>);
 
 impl Gate {
-    /// A gate at which everybody waits until somebody opens it.
+    /// A gate at which all callers wait until it is opened.
     pub(crate) fn closed() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
 
-    /// Lets all pass, those who come later too. To open it again does nothing.
+    /// Lets all waiters pass, also later ones. Opening it again does nothing.
     pub(crate) fn open(&self) {
         self.0.close();
     }
 
     /// Waits until it is open.
     pub(crate) async fn opened(self) {
-        // It has no permits, so that the only answer is that it is closed, which wakes in the order of arrival.
+        // The semaphore has no permits, so the only answer is that it is closed, which wakes in the order of arrival.
         _ = self.0.acquire().await;
     }
 }

@@ -5,9 +5,9 @@
 //! | store | what it saves |
 //! |---|---|
 //! | [`DenyCache`] | calls for keys that are refused |
-//! | [`Leased`] | calls for keys that are let pass |
+//! | [`Leased`] | calls for keys that may pass |
 //! | [`Sharded`] | the slot of a Cluster that one hot key fills |
-//! | [`Regional`] | the way to another region |
+//! | [`Regional`] | calls to another region |
 //!
 //! Each goes around any store and can be left out. Their order is fixed, from outside in: `Observed`, `DenyCache`, `Leased`,
 //! `Resilient`, `Sharded` or `Regional`. Another order is an error that prints it.
@@ -37,7 +37,7 @@
 //! # When not to use it
 //! - For one instance: a `MemoryStore` is the shared store already.
 //! - While one Redis is fast enough: each of these stores has states of its own, and its page says what they cost.
-//! - For limits of a few units: they cannot be leased or divided, and a look at a table is added to each call.
+//! - For limits of a few units: they cannot be leased or divided, and each call costs a table lookup more.
 
 mod apart;
 pub mod deny_cache;

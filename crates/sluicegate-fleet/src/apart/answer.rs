@@ -1,9 +1,8 @@
-//! From what became of the parts to one decision: [`merged`].
+//! Joins the outcomes of the parts into one decision: [`merged`].
 //!
 //! # Rounding
-//! Every number errs to the side of the client that asks too late rather than too early: what remains is the sum of the parts that
-//! were asked, which a part that was not asked can only raise; a wait is the longest of those that refuse, which another part can
-//! only shorten.
+//! Every number errs towards a client that asks too late rather than too early: the remaining units are the sum of the parts that were
+//! asked, which a part that was not asked can only raise; a wait is the longest of the refusing parts, which another part can only shorten.
 
 use std::sync::Arc;
 
@@ -14,23 +13,23 @@ use super::piece::{Came, Piece, Statuses};
 use super::request::Asked;
 use super::table::{Table, us};
 
-/// When a quota would let its cost pass, which it has refused.
+/// The moment when a quota that has refused a cost would let it pass.
 ///
-/// A refusal of one part says when that part has room for its piece, not when all parts together have room for the cost, so it is
-/// found out on its own.
+/// A refusal of one part says when that part has room for its piece, not when all parts together have room for the cost, so this wait is
+/// found separately.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wait {
-    /// Then, in microseconds since the answer.
+    /// The wait in microseconds since the answer.
     AfterUs(u64),
     /// The cost is above the capacity of all parts together: no wait helps.
     Never,
 }
 
-/// The outcome of a request: `came` of these pieces, `table` says of the other parts, and `waits` of what was refused, by ask and
-/// quota, where that is known.
+/// The outcome of a request: `came` of these pieces, `table` for the other parts, and `waits` of the refused asks, by ask and quota, where
+/// they are known.
 ///
-/// Remaining units are those of all parts that were asked or looked at. Of a spend that passed in the part that was asked first
-/// that is this part: the least number that is left.
+/// The remaining units are those of all parts that were asked or looked at. For a spend that passed in the first part, they are the units
+/// of this part: at least this number is left.
 pub(super) fn merged(
     asks: &[Asked<'_>],
     pieces: &[Piece<'_>],
@@ -55,10 +54,10 @@ pub(super) fn merged(
     judge(came.at_us, us(came.delay), statuses).by(came.by).with_pieces(receipts)
 }
 
-/// Where one quota of an ask stands: the sum of its parts, as one bucket would say it.
+/// The status of one quota of an ask: the sum of its parts, as one bucket would report it.
 ///
-/// A policy that is kept whole has one part, whose status is the answer. Otherwise parts that were asked count as they answered, and
-/// the others as they were looked at, if they were.
+/// A policy that is kept whole has one part, whose status is the answer. Otherwise parts that were asked count as they answered, and the
+/// others as they were looked at, if they were.
 fn of_quota(
     asked: &Asked<'_>,
     quota: usize,
@@ -99,13 +98,13 @@ fn of_quota(
         None => {}
     }
     let more = known.iter().map(|status| us(status.available_after())).filter(|wait_us| *wait_us > 0).min();
-    // One part that is empty says nothing of the others: they may have a unit now.
+    // One empty part says nothing about the others: they may have a unit now.
     let are_all_known = known.len() >= asked.opened.parts.len();
     let more_us = if remaining == capacity || !are_all_known { 0 } else { more.unwrap_or(0) };
     status.with_more_after_us(more_us).spending(spent)
 }
 
-/// A look at a bucket that is kept whole, as an answer to an ask that would wait, or take what there is.
+/// Turns a look at a bucket that is kept whole into an answer to an ask that would wait, or take what there is.
 fn looked_at(asked: &Asked<'_>, status: QuotaStatus) -> QuotaStatus {
     let passes = match asked.ask.mode() {
         Mode::Reserve { longest } => !status.is_impossible() && status.available_after() <= longest,

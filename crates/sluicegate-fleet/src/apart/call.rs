@@ -1,13 +1,12 @@
-//! Asking the stores about pieces: all of them together, or each of them on its own.
+//! Asks the stores about pieces: all of them together, or each of them on its own.
 //!
-//! A store decides all that is on it, or nothing of it. Where a request spends on several, it spends on one after the other, in
-//! their order, and what the first ones have spent is given back when a later one refuses or gives no answer. Between the two, for
-//! as long as a call takes, units are held that nobody spends: too few are admitted then, and never too many. Reports follow when
-//! all have granted.
+//! A store decides all of its pieces, or none. A request that spends on several stores spends on one after the other, in their order, and
+//! the units of the first ones are given back when a later one refuses or gives no answer. In between, for the length of a call, units are
+//! held that nobody spends: too few are admitted then, and never too many. Reports follow when all stores have granted.
 //!
 //! # Crashes and lost answers
-//! A process that dies between the first part and the last leaves units spent that nobody uses, until they drain or their window
-//! ends. The same holds of a part whose answer is lost: a second call might spend twice, so none is made.
+//! A process that dies between the first part and the last leaves units spent that nobody uses, until they drain or their window ends. The
+//! same holds for a part whose answer is lost: a second call might spend twice, so none is made.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use super::piece::{Came, Piece};
 /// Places of pieces.
 type Places = Vec<usize>;
 
-/// Looks at each piece; none of them keeps another one from being looked at.
+/// Looks at each piece, whatever the other looks find.
 ///
 /// # Errors
 /// When one of the stores gives no answer.
@@ -79,15 +78,15 @@ pub(super) async fn decide(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>]) -> R
     Ok(came)
 }
 
-/// Whether it happens in any case: such pieces need not be decided together.
+/// Whether the mode cannot be refused: such pieces need not be decided together.
 fn is_sure(mode: Mode) -> bool {
     !mode.asks() && mode != Mode::Return
 }
 
 /// Places of pieces in these modes that a store can decide in one call.
 ///
-/// A store decides at most [`MAX_QUOTAS`] quotas at a time, so pieces are put together up to that and no further. Pieces of other
-/// stores are never in one group.
+/// A store decides at most [`MAX_QUOTAS`] quotas at a time, so pieces are grouped up to that number. Pieces of different stores are never
+/// in one group.
 fn groups(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>], which: impl Fn(Mode) -> bool) -> Vec<Places> {
     let mut groups: Vec<Places> = Vec::new();
     for store in 0..stores.len() {
@@ -121,8 +120,8 @@ fn begin(
     begun.collect()
 }
 
-/// Asks one of this many stores. Where there are several, nothing waits for its turn, because their turns would come at several times.
-/// A reservation becomes a spend then: it passes now, or its part refuses it.
+/// Asks one of this many stores. With several stores nothing waits for a turn, because the turns would come at different times: a
+/// reservation becomes a spend, which passes now or is refused by its part.
 fn ask(store: &Arc<dyn Store>, pieces: &[Piece<'_>], places: &[usize], stores: usize) -> DecisionFuture {
     let asks = places.iter().map(|place| pieces[*place].ask()).map(|ask| match ask.mode() {
         Mode::Reserve { .. } if stores > 1 => ask.in_mode(Mode::Spend),
@@ -132,7 +131,7 @@ fn ask(store: &Arc<dyn Store>, pieces: &[Piece<'_>], places: &[usize], stores: u
     store.decide(&asks)
 }
 
-/// Gives back what pieces have spent. A refund that gets no answer is not sent again: too few units are admitted then.
+/// Gives back what pieces have spent. A refund without an answer is not sent again: too few units are admitted then.
 async fn give_back(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>], came: &Came) {
     let mut begun: SmallVec<[DecisionFuture; 4]> = SmallVec::new();
     for (piece, of) in pieces.iter().zip(&came.each) {

@@ -1,12 +1,12 @@
-//! The way of a request whose buckets are in several places.
+//! Decides a request whose buckets are in several places.
 //!
-//! 1. It asks one part of each policy for all of the cost: mostly that is all, in one call.
-//! 2. If that part refuses, all parts are looked at. The request goes to one that has room for all of it, or to several that have
+//! 1. It asks one part of each policy for the whole cost: mostly that is all, in one call.
+//! 2. If that part refuses, all parts are looked at. The request goes to one that has room for all of it, or to several that have room
 //!    together: all of them spend, or none does.
-//! 3. If they have no room together, the refusal stands, with the numbers of all parts. If others were faster, it goes round again,
-//!    a few times.
+//! 3. If they have no room together, the refusal stands, with the numbers of all parts. If other requests were faster, the parts are looked
+//!    at again, a few times.
 //!
-//! An ask for as much as there is, and a report that does not say where it was spent, look first.
+//! An ask for as much as there is, and a report that does not say where its units were spent, look first.
 
 use std::future::Future as _;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ use super::request::Asked;
 use super::spread::spread;
 use super::table::{Table, us};
 
-/// How often parts are looked at again that others were faster to spend from.
+/// The number of looks after which a request that others outran is refused.
 ///
-/// Each round costs a look and a call. A request that loses every time is refused although there may be room, as it would have been had
-/// it come a moment later: too few are admitted, never too many.
+/// Each round costs a look and a call. A request that loses every time is refused although there may be room, just as if it had come a
+/// moment later: too few are admitted, never too many.
 const TRIES: usize = 3;
 
 /// Begins a request; it is finished whether anybody waits for it or not.
 ///
-/// Outside of a runtime there is nobody to hand it to when it has to wait; then it goes on as long as it is polled.
+/// Without a runtime nothing else can poll a request that has to wait; it goes on only while the caller polls it.
 pub(super) fn begin<D: Divide>(divide: &Arc<D>, asks: &[Ask<'_>]) -> DecisionFuture {
     let (divide, asks) = (Arc::clone(divide), asks.iter().map(OwnedAsk::new).collect::<Vec<_>>());
     let work = async move { decide(&*divide, &asks).await };
@@ -58,7 +58,7 @@ async fn decide(divide: &dyn Divide, asks: &[OwnedAsk]) -> Result<Decision, Stor
         return Err(StoreError::new(StoreErrorKind::NothingAsked));
     }
     if !asks.iter().any(Asked::needs_look) {
-        // An ask about one bucket goes to one part: a lease to where its request has spent.
+        // An ask about one bucket goes to one part: a lease goes to the part where its request has spent.
         let firsts: Vec<usize> = asks.iter().map(|asked| divide.first(asked.opened.parts.len())).collect();
         let pieces = asks.iter().flat_map(|asked| asked.pieces(divide, firsts[asked.twin]));
         let pieces: Vec<Piece<'_>> = pieces.collect();
@@ -96,17 +96,17 @@ fn may_fit_elsewhere(asks: &[Asked<'_>], pieces: &[Piece<'_>], came: &Came) -> b
 /// Looks at all parts of these asks.
 ///
 /// # Errors
-/// When one of their stores gives no answer: a part that is not known cannot be planned with.
+/// When one of their stores gives no answer, because an unknown part cannot be planned with.
 async fn look(divide: &dyn Divide, asks: &[Asked<'_>]) -> Result<Table, StoreError> {
     let pieces: Vec<Piece<'_>> = asks.iter().flat_map(|asked| asked.looks(divide)).collect();
     let came = call::look(divide.stores(), &pieces).await?;
     Ok(Table::new(asks, &pieces, came))
 }
 
-/// When those that are refused would pass, by quota.
+/// The waits of the refused asks, by quota.
 ///
-/// A cost of one unit passes when the first part has it. Of more units each part is asked when it has its part of those that are
-/// missing: never too early, and too late by at most the time in which one part gets one unit.
+/// A cost of one unit passes when the first part has it. For more units, each part is asked when it has its part of the missing units:
+/// never too early, and too late by at most the time in which one part gets one unit.
 async fn waits(
     divide: &dyn Divide,
     asks: &[Asked<'_>],
@@ -146,7 +146,7 @@ async fn waits(
             }
         }
         if waits.len() == known {
-            // There is room, in more parts than are decided together.
+            // There is room, but in more parts than are decided together.
             let parts = 0..asked.opened.parts.len();
             let alone_us = parts.clone().filter_map(|part| table.alone_us(asked.place, part)).min();
             let reset_us = || {
@@ -174,7 +174,7 @@ async fn waits(
     Ok(shortened(asks, table, waits))
 }
 
-/// A reservation passes as much sooner as it may wait, in one part.
+/// Shortens the wait of a reservation by the time that it may wait in one part.
 fn shortened(
     asks: &[Asked<'_>],
     table: &Table,

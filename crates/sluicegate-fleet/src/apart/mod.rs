@@ -1,8 +1,8 @@
-//! One bucket in several places: what [`Sharded`](crate::Sharded) and [`Regional`](crate::Regional) have in common.
+//! One bucket in several places: the common part of [`Sharded`](crate::Sharded) and [`Regional`](crate::Regional).
 //!
-//! A policy is opened as several parts whose limits sum to its own ([`Policy::split`]), each on its store and under its key. So
-//! nothing that happens between the parts can admit more than the policy: whatever each of them lets pass, by itself, is in the
-//! sum. All the rest, which part is asked, in which order, and what is looked at, is about using all of it.
+//! A policy is opened as several parts whose limits sum to its own ([`Policy::split`]), each on its store and under its key. So nothing
+//! that happens between the parts can admit more than the policy: the sum covers whatever each part lets pass. The rest, such as which part
+//! is asked, in which order, and what is looked at, only serves to use all of the limit.
 
 mod answer;
 mod call;
@@ -38,15 +38,16 @@ pub(crate) struct Apart<D> {
 }
 
 impl<D: Divide> Apart<D> {
-    /// The store whose buckets are divided in this way.
+    /// A store whose buckets are divided in this way.
     pub(crate) fn new(divide: D) -> Self {
         Self { divide: Arc::new(divide), limiters: Limiters::default() }
     }
 
-    /// Opens the parts of a policy, each on its store; `old` is the policy that it replaces, whose division it keeps.
+    /// Opens the parts of a policy, each on its store. `old` is the policy that it replaces, whose division it keeps.
     ///
     /// # Errors
-    /// When a store cannot keep its part, and when all parts have more quotas than one call decides: a look at all of them has to be one.
+    /// When a store cannot keep its part, and when all parts have more quotas than one call decides, because one call must be able to look
+    /// at all of them.
     fn opened_parts(
         &self,
         policy: &Arc<Policy>,
@@ -73,7 +74,7 @@ impl<D: Divide> Apart<D> {
         Ok(Opened { parts: opened.collect::<Result<_, _>>()?, is_whole })
     }
 
-    /// Whether it holds of each part of a policy, in the store where that part is.
+    /// Whether a predicate holds for each part of a policy, in the store of that part.
     fn all_parts(
         &self,
         policy: &PreparedPolicy,
@@ -87,7 +88,7 @@ impl<D: Divide> Apart<D> {
         })
     }
 
-    /// The asks of the first store, if none of them is of a policy in parts.
+    /// The asks for the first store, or `None` if one of them is about a policy in parts.
     fn whole<'a>(asks: &[Ask<'a>]) -> Result<Option<SmallVec<[Ask<'a>; 4]>>, StoreError> {
         let mut whole = SmallVec::new();
         for ask in asks {

@@ -1,4 +1,4 @@
-//! A policy as it is open in its parts: [`Opened`].
+//! A policy that is open in its parts: [`Opened`].
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 
 use super::divide::Divide;
 
-/// A policy as it is open in its parts, or in one place as a whole.
+/// A policy that is open in its parts, or in one place as a whole.
 pub(super) struct Opened {
-    /// Each as its store has prepared it; one if the policy is kept whole.
+    /// The parts as their stores have prepared them; a single one if the policy is kept whole.
     pub(super) parts: SmallVec<[PreparedPolicy; 2]>,
-    /// Whether it is in no parts: its asks go to the first store as they are, under the key as it is.
+    /// Whether it is kept whole: its asks go to the first store unchanged, under their own key.
     pub(super) is_whole: bool,
 }
 
@@ -26,7 +26,7 @@ impl Opened {
         policy.prepared().ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))
     }
 
-    /// The parts for an ask: those of its policy, or with the quotas that its key brings.
+    /// The parts for an ask: those of its policy, or those with the quotas that its key brings.
     ///
     /// # Errors
     /// When the policy was opened on another store, or the quotas cannot be divided.
@@ -39,10 +39,10 @@ impl Opened {
         opened.map_err(|error| StoreError::with_source(StoreErrorKind::QuotasExhausted, error))
     }
 
-    /// The parts of this policy for a key that brings quotas of its own, which are divided as the policy's are. Made once.
+    /// The parts of this policy for a key that brings quotas of its own, divided as the policy is. They are made once.
     ///
     /// # Errors
-    /// When they cannot be.
+    /// When they cannot be divided.
     pub(super) fn under(
         &self,
         divide: &dyn Divide,
@@ -55,7 +55,7 @@ impl Opened {
     /// The parts, each with its part of these quotas.
     ///
     /// # Errors
-    /// When a part would have none.
+    /// When a part would have no unit.
     fn divided(&self, divide: &dyn Divide, own: &Arc<OwnQuotas>) -> Result<Self, ConfigError> {
         let parts = if self.is_whole { None } else { divide.parts(own.policy(), Some(true))? };
         let owns = parts.map_or_else(
@@ -66,7 +66,7 @@ impl Opened {
         Ok(Self { parts: parts.collect(), is_whole: self.is_whole })
     }
 
-    /// How many quotas the policy has.
+    /// The number of quotas of the policy.
     pub(super) fn quotas(&self) -> usize {
         self.parts[0].policy().quotas().len()
     }

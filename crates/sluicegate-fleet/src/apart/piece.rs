@@ -1,4 +1,4 @@
-//! Some units of an ask, in one part of its policy: [`Piece`]; and what became of some: [`Came`].
+//! Some units of an ask, in one part of its policy: [`Piece`]; and the outcome of pieces: [`Came`].
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use smallvec::SmallVec;
 /// One number per quota.
 pub(super) type Costs = SmallVec<[u64; 2]>;
 
-/// Where each quota of a part stands.
+/// The status of each quota of a part.
 pub(super) type Statuses = SmallVec<[QuotaStatus; 1]>;
 
 /// Some units of an ask, in one part of its policy.
 ///
-/// An ask comes to several of them when no part has room for all of it. Each is an ask of one store; together they are one request,
+/// An ask is cut into several pieces when no part has room for all of it. Each piece is an ask of one store; together they are one request,
 /// of which all pieces are spent or none.
 pub(super) struct Piece<'a> {
     /// The place of the ask in the request.
     pub(super) ask: usize,
     pub(super) part: usize,
-    /// The place of the store on which the part is.
+    /// The place of the store that holds the part.
     pub(super) store: usize,
     pub(super) policy: &'a PreparedPolicy,
     pub(super) key: Key,
-    /// That of its ask, but for an ask that takes what there is: how much that is was looked up before, so its pieces spend.
+    /// The mode of its ask. An ask that takes what there is becomes a spend, because a look has already found how much that is.
     pub(super) mode: Mode,
-    /// Of each quota in this part; those of all pieces of an ask sum to its costs.
+    /// The cost of each quota in this part; over all pieces of an ask they sum to its costs.
     pub(super) costs: Costs,
-    /// Of what is given back, if it was spent in this part.
+    /// The receipt of the units to give back, if they were spent in this part.
     pub(super) receipt: Option<&'a Receipt>,
 }
 
@@ -46,7 +46,7 @@ impl Piece<'_> {
         }
     }
 
-    /// How many quotas of a request it takes.
+    /// The number of quotas that it adds to a request.
     pub(super) fn quotas(&self) -> usize {
         self.policy.policy().quotas().len()
     }
@@ -54,7 +54,7 @@ impl Piece<'_> {
 
 /// The outcome of some pieces.
 pub(super) struct Came {
-    /// In the order of the pieces; nothing of one that was not asked for in the end.
+    /// In the order of the pieces; empty for one that was not asked in the end.
     pub(super) each: Vec<Of>,
     /// Whether all parts that were asked have let it pass.
     pub(super) is_allowed: bool,
@@ -62,16 +62,16 @@ pub(super) struct Came {
     pub(super) at_us: u64,
     /// The longest turn of all: a request goes on when its last part lets it.
     pub(super) delay: Duration,
-    /// The last of all who decided, in the order of [`DecidedBy`]: one answer of a fallback makes the whole one of a fallback.
+    /// The last of all deciders, in the order of [`DecidedBy`]: one answer of a fallback makes the whole answer one of a fallback.
     pub(super) by: DecidedBy,
 }
 
 /// The outcome of one piece.
 #[derive(Default)]
 pub(super) struct Of {
-    /// Empty as long as its store has not answered.
+    /// Empty until its store has answered.
     pub(super) statuses: Statuses,
-    /// By which its units are given back, if it has spent any.
+    /// The receipt that gives its units back, if it has spent any.
     pub(super) receipt: Option<Receipt>,
 }
 
@@ -83,13 +83,13 @@ impl Of {
 }
 
 impl Came {
-    /// Nothing has become of this many pieces so far.
+    /// No outcome yet, for this many pieces.
     pub(super) fn of(count: usize) -> Self {
         let each = (0..count).map(|_| Of::default()).collect();
         Self { each, is_allowed: true, at_us: 0, delay: Duration::ZERO, by: DecidedBy::Store }
     }
 
-    /// A store has decided those pieces together that are in these places.
+    /// Notes the decision of a store about the pieces at these places.
     pub(super) fn note(&mut self, places: &[usize], mut decision: Decision) {
         self.is_allowed &= decision.is_allowed();
         self.at_us = self.at_us.max(decision.at_us());

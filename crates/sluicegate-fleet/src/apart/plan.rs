@@ -1,9 +1,9 @@
-//! From where all parts stand to pieces that fit: [`Plan`].
+//! Cuts asks into pieces that fit, by the status of all parts: [`Plan`].
 //!
 //! # Order
-//! Asks are planned in the order of the request, and each takes its units off what the next one finds: two asks of one bucket do not
-//! count on the same unit. It is a plan and no decision. Others may be faster, and then a store refuses its piece, nothing is
-//! spent, and the parts are looked at again.
+//! Asks are planned in the order of the request, and each takes its units off what the next one finds: two asks about one bucket do not
+//! count on the same unit. A plan is not a decision. If another request is faster, a store refuses its piece, nothing is spent, and the
+//! parts are looked at again.
 
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::Mode;
@@ -14,7 +14,7 @@ use super::request::{Asked, now};
 use super::spread::{fill, spread};
 use super::table::{Table, us};
 
-/// The pieces that a request comes to, by what its parts have left.
+/// The pieces of a request, planned by what its parts have left.
 #[derive(Default)]
 pub(super) struct Plan<'a> {
     pub(super) pieces: Vec<Piece<'a>>,
@@ -22,11 +22,11 @@ pub(super) struct Plan<'a> {
     pub(super) refused: Vec<usize>,
 }
 
-/// The units left in each part, and of each quota in it, while asks are planned one after the other.
+/// The units left in each part, by quota, while asks are planned one after the other.
 type Left = Vec<Vec<u64>>;
 
 impl<'a> Plan<'a> {
-    /// One part that has room for all of an ask, or several that have together.
+    /// Plans each ask in one part that has room for all of it, or in several that have room together.
     pub(super) fn new(divide: &dyn Divide, asks: &'a [Asked<'_>], table: &Table) -> Self {
         let mut plan = Self::default();
         let mut left: Vec<Left> = asks.iter().map(|asked| left(asked, table)).collect();
@@ -45,11 +45,11 @@ impl<'a> Plan<'a> {
             }
         }
         if plan.is_too_much() {
-            // A lease may get nothing, and what is asked for beside it shall pass.
+            // A lease may get nothing, and the spend that it is asked beside must still pass.
             plan.pieces.retain(|piece| piece.mode != Mode::Lease);
         }
         if plan.is_too_much() {
-            // That many are not decided together. A request in fewer pieces passes when one part has room for all of it.
+            // This many are not decided together. A request in fewer pieces passes when one part has room for all of it.
             let pieces_of =
                 |asked: &&Asked<'_>| plan.pieces.iter().filter(|piece| piece.ask == asked.place).count();
             let is_cut = |asked: &&Asked<'_>| asked.ask.mode().asks() && pieces_of(asked) > 1;
@@ -58,7 +58,7 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    /// Whether it is more than is decided together.
+    /// Whether it has more quotas than are decided together.
     fn is_too_much(&self) -> bool {
         self.pieces.iter().map(Piece::quotas).sum::<usize>() > MAX_QUOTAS
     }
@@ -116,7 +116,7 @@ fn fit<'a>(
         Mode::Reserve { longest } => match within(&costs, &order, left) {
             Some(each) => (now(), each),
             None => {
-                // Of equal waits not always the same: all who look at one moment would stand in one queue.
+                // Among equal waits the choice varies: otherwise all requests that look at one moment would stand in one queue.
                 let first = if divide.is_in_order() { 0 } else { divide.first(order.len()) };
                 let behind = |part: usize| (part + order.len() - first) % order.len();
                 let waits = order
@@ -140,7 +140,7 @@ fn fit<'a>(
             };
         }
     }
-    // A spend that no part has made, as that of a unit that was leased before, is given back by its time.
+    // Units that no part has spent, such as a unit of an earlier lease, are given back by their time.
     let receipt = asked.ask.receipt().filter(|_| mode == Mode::Refund);
     let piece = |(part, costs)| Piece { receipt, ..asked.piece(divide, part, mode, costs) };
     Some(each.into_iter().map(piece).collect())
@@ -162,7 +162,7 @@ fn order(divide: &dyn Divide, left: &Left) -> Vec<usize> {
     order
 }
 
-/// The units of each part that these costs come to, if they fit: all of them in one part, or in several.
+/// The units of each part for these costs, if they fit: all of them in one part, or in several.
 fn within(costs: &Costs, order: &[usize], left: &Left) -> Option<Vec<(usize, Costs)>> {
     let has_room = |part: &&usize| costs.iter().zip(&left[**part]).all(|(cost, left)| cost <= left);
     if let Some(part) = order.iter().find(has_room) {
@@ -172,7 +172,7 @@ fn within(costs: &Costs, order: &[usize], left: &Left) -> Option<Vec<(usize, Cos
     rest.iter().all(|rest| *rest == 0).then(|| of_parts(order, &each))
 }
 
-/// The units of each part that these costs come to, with what does not fit.
+/// The units of each part for these costs, including those that do not fit.
 fn all_of(asked: &Asked<'_>, costs: &Costs, order: &[usize], left: &Left) -> Vec<(usize, Costs)> {
     let (mut each, rest) = filled(costs, order, left);
     for (quota, rest) in rest.into_iter().enumerate().filter(|(_, rest)| *rest > 0) {
@@ -183,7 +183,7 @@ fn all_of(asked: &Asked<'_>, costs: &Costs, order: &[usize], left: &Left) -> Vec
     of_parts(order, &each)
 }
 
-/// By quota, the units of each part in this order, and what does not fit.
+/// The units of each part in this order, by quota, and what does not fit.
 fn filled(costs: &Costs, order: &[usize], left: &Left) -> (Vec<Vec<u64>>, Costs) {
     let mut rest = costs.clone();
     let each = rest.iter_mut().enumerate();

@@ -1,4 +1,4 @@
-//! The asks of a request, and the pieces that each comes to: [`Asked`].
+//! The asks of a request, and the pieces of each: [`Asked`].
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::opened::Opened;
 use super::piece::{Costs, Piece};
 use sluicegate_core::limiter::Receipt;
 
-/// An ask of a request, of a policy that may be in parts.
+/// An ask of a request, about a policy that may be in parts.
 pub(super) struct Asked<'a> {
     pub(super) ask: Ask<'a>,
     /// Its place in the request.
@@ -26,7 +26,7 @@ impl<'a> Asked<'a> {
     /// The asks of a request.
     ///
     /// # Errors
-    /// When one of them is of another store.
+    /// When one of them belongs to another store.
     pub(super) fn each(divide: &dyn Divide, asks: &[Ask<'a>]) -> Result<Vec<Self>, StoreError> {
         let each = asks.iter().enumerate().map(|(place, ask)| {
             let opened = Opened::of(ask.policy())?;
@@ -45,10 +45,10 @@ impl<'a> Asked<'a> {
         (0_u8..).take(self.opened.quotas()).map(|quota| self.ask.cost_of(quota)).collect()
     }
 
-    /// Whether all parts have to be looked at before anything can be asked.
+    /// Whether all parts have to be looked at before any part can be asked.
     ///
-    /// A spend asks one part at once, since that part mostly has room. A peek wants the sum; an ask for what there is and a charge have to
-    /// know how much is where. A refund without its pieces does not say from where it was spent.
+    /// A spend asks one part at once, because that part mostly has room. A peek needs the sum; an ask for what there is and a charge need
+    /// to know how much is where. A refund without its pieces does not say where it was spent.
     pub(super) fn needs_look(&self) -> bool {
         let has_pieces = self.ask.receipt().is_some_and(Receipt::has_pieces);
         !self.opened.is_whole
@@ -59,7 +59,7 @@ impl<'a> Asked<'a> {
             }
     }
 
-    /// These units in that part.
+    /// A piece with these units in this part.
     pub(super) fn piece(&self, divide: &dyn Divide, part: usize, mode: Mode, costs: Costs) -> Piece<'_> {
         let key = self.ask.key();
         Piece {
@@ -87,8 +87,7 @@ impl<'a> Asked<'a> {
         parts.map(|part| self.piece(divide, part, Mode::Peek, costs.clone())).collect()
     }
 
-    /// The pieces that need no look: of what asks all of it in the part that is asked first, of what is known to be in several
-    /// parts each of them.
+    /// The pieces that need no look: the whole ask in the part that is asked first, or one piece for each part that is known to have spent.
     pub(super) fn pieces(&self, divide: &dyn Divide, first: usize) -> Vec<Piece<'_>> {
         let mode = self.ask.mode();
         match self.ask.receipt() {
@@ -113,7 +112,7 @@ impl<'a> Asked<'a> {
         match mode {
             _ if self.opened.is_whole => vec![self.piece(divide, 0, mode, self.costs())],
             Mode::Reset => (0..parts).map(|part| self.piece(divide, part, mode, self.costs())).collect(),
-            // Whether it has to wait is seen when all parts were looked at.
+            // Whether it has to wait is known once all parts were looked at.
             Mode::Reserve { .. } => {
                 vec![self.piece(divide, first, now(), self.costs())]
             }

@@ -1,6 +1,6 @@
-//! Units over several parts, by integers.
+//! Spreads units over several parts, in integers.
 
-/// Takes up to `cost` from these rooms, the first of them first; says how much of each, and leaves in `cost` what did not fit.
+/// Takes up to `cost` from these rooms, the first of them first; returns the units taken from each, and leaves in `cost` what did not fit.
 pub(super) fn fill(cost: &mut u64, rooms: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let taken = rooms.into_iter().map(|room| {
         let taken = room.min(*cost);
@@ -10,11 +10,11 @@ pub(super) fn fill(cost: &mut u64, rooms: impl IntoIterator<Item = u64>) -> Vec<
     taken.collect()
 }
 
-/// Units over parts by their weights, each at most its room; what is above that goes where there is room. The parts sum to
-/// `units`, or to all rooms.
+/// Spreads units over parts by their weights, each at most its room; the excess goes where there is room. The parts sum to `units`, or to
+/// all rooms.
 ///
-/// Each part is cut off at the rounded sum of all weights up to it, so the roundings do not add up: no part is off by a unit or more,
-/// and no unit is lost or made.
+/// Each part ends at the rounded sum of all weights up to it, so the roundings do not add up: no part is off by a unit or more, and no unit
+/// is lost or made.
 pub(super) fn spread(units: u64, weights: &[u64], rooms: &[u64]) -> Vec<u64> {
     let whole: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
     let (mut before, mut given) = (0, Vec::with_capacity(rooms.len()));

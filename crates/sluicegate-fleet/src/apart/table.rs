@@ -1,15 +1,15 @@
-//! Where all parts stand that some asks are about: [`Table`].
+//! The status of all parts of some asks: [`Table`].
 
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 
 use super::piece::{Came, Piece, Statuses};
 use super::request::Asked;
 
-/// Where all parts stand of each ask, as they were looked at.
+/// The status of all parts of each ask, as they were looked at.
 ///
-/// All that one call looks at is of one moment. Rows of several calls may be apart by as long as a call takes.
+/// Everything that one call looks at is of one moment. Rows of several calls may be apart by the length of a call.
 pub(super) struct Table {
-    /// By ask, then by part.
+    /// Statuses by ask, then by part.
     rows: Vec<Vec<Statuses>>,
     pub(super) at_us: u64,
     pub(super) by: DecidedBy,
@@ -26,7 +26,7 @@ impl Table {
         table
     }
 
-    /// Where the quotas of this part stand.
+    /// The statuses of the quotas of this part.
     pub(super) fn part(&self, ask: usize, part: usize) -> &[QuotaStatus] {
         &self.rows[ask][part]
     }
@@ -37,7 +37,7 @@ impl Table {
         each.collect()
     }
 
-    /// How long until this part lets the cost pass by itself, in microseconds; none if it never does.
+    /// The wait until this part lets the cost pass by itself, in microseconds; `None` if it never does.
     pub(super) fn alone_us(&self, ask: usize, part: usize) -> Option<u64> {
         let row = &self.rows[ask][part];
         let refused = row.iter().filter(|status| !status.passed());

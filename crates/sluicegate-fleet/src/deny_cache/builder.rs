@@ -45,7 +45,7 @@ pub struct DenyCacheBuilder {
     clock: Arc<dyn Clock>,
 }
 
-/// The longest that a refusal may be kept: a key that was reset on another instance is refused no longer.
+/// The longest that a refusal may be kept: after that, a reset on another instance is seen.
 const MOST: Duration = Duration::from_secs(5);
 const MOST_KEYS: usize = 1 << 31;
 
@@ -54,22 +54,22 @@ impl DenyCacheBuilder {
         Self { store, longest: Duration::from_secs(2), keys: 50_000, clock: Arc::new(SystemClock::new()) }
     }
 
-    /// How long a refusal is kept at most, however late its retry is. Default: 2 s. At most 5 s.
+    /// Sets the longest that a refusal is kept, however late its retry is. Default: 2 s. At most 5 s.
     ///
-    /// It is the time after which a refund, a reset or a replacement that another instance has made is seen here.
+    /// After this time, a refund, a reset or a replacement that another instance has made is seen here.
     pub fn longest(mut self, longest: Duration) -> Self {
         self.longest = longest;
         self
     }
 
-    /// How many keys are kept at most, each counted once per policy. Default: 50,000, in at most 14 MB: up to 280 bytes for a
-    /// policy of one quota, and 80 more for each further quota. When it is full, the refusal that ends soonest makes room.
+    /// Sets the most keys that are kept, each counted once per policy. Default: 50,000, in at most 14 MB: up to 280 bytes for a policy of
+    /// one quota, and 80 more for each further quota. When it is full, the refusal that ends soonest makes room.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys;
         self
     }
 
-    /// By what clock refusals end. Default: [`SystemClock`].
+    /// Sets the clock by which refusals end. Default: [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
@@ -96,7 +96,7 @@ impl DenyCacheBuilder {
         Err(ConfigError::new(ConfigErrorKind::Store, problem))
     }
 
-    /// The same around any store; the order is checked when a policy is opened.
+    /// Builds a cache around any store; the order of stores is checked when a policy is opened.
     pub(super) fn build_anywhere(self) -> DenyCache {
         let Self { store, longest, keys, clock } = self;
         let longest_us = micros(longest);

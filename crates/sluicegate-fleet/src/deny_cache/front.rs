@@ -1,10 +1,9 @@
-//! The way of a request through the cache.
+//! Decides requests, by kept refusals or by the store.
 //!
-//! 1. All asks are looked at before any call. If one of them is refused, so is the request: the others are not asked, and hold
-//!    nothing.
-//! 2. Where a refusal has just ended, one of all who ask is the probe, and the others wait for its answer, once.
-//! 3. The store is asked, and its answer kept, whether anybody waits for it or not: a client that hangs up at once would
-//!    otherwise cost a call each time.
+//! 1. All asks are looked at before any call. If one of them is refused, the whole request is: the others are not asked, and hold nothing.
+//! 2. Where a refusal has just ended, one request becomes the probe, and the others wait for its answer, once.
+//! 3. The store is asked, and its answer kept, whether anybody waits for it or not: a client that hangs up at once would otherwise cost a
+//!    call each time.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use super::refusal::{Keep, Refusal, Times};
 use super::table::{Known, Probe, Table};
 use crate::gate::Gate;
 
-/// The part that limiters hold: calls that have to wait take a share of the state along.
+/// The part that limiters hold. Calls that have to wait take a share of the state along.
 pub(super) struct Front(pub(super) Arc<State>);
 
 pub(super) struct State {
@@ -34,10 +33,10 @@ pub(super) struct State {
     pub(super) within: Within<Kept>,
     /// Shared with probes, which tell it when they are dropped.
     pub(super) table: Arc<Table>,
-    /// How many keys the table has room for, as it was configured.
+    /// The number of keys that the table has room for, as configured.
     pub(super) slots: usize,
     pub(super) keep: Keep,
-    /// The cache's own: refusals are kept by spans, so its epoch does not matter, and neither does that of the store.
+    /// The cache's own clock. Refusals are kept by spans, so neither its epoch nor that of the store matters.
     pub(super) clock: Arc<dyn Clock>,
     /// Requests that were refused here, without a call.
     pub(super) refused: AtomicU64,
@@ -47,14 +46,14 @@ pub(super) struct State {
 
 /// The state kept of a policy.
 pub(super) struct Kept {
-    /// By which its keys are told from those of other policies. A policy that is replaced by a different one has another.
+    /// Tells its keys from those of other policies. A policy that is replaced by a different one gets another number.
     version: u64,
 }
 
 type Questions = SmallVec<[Question; 2]>;
 type Probes = SmallVec<[Probe; 1]>;
 
-/// The place of an ask, that of a quota in its policy, and for how long its refusal is kept beyond the store's own wait.
+/// The place of an ask, the place of a quota in its policy, and the time for which its refusal is kept beyond the store's own wait.
 type Waits = SmallVec<[(usize, u8, u64); 1]>;
 
 impl Wrap for Front {
@@ -79,7 +78,7 @@ impl Wrap for Front {
     }
 
     fn hand_over(&self, _: &PreparedPolicy, _: &PreparedPolicy, _: Inherit) {
-        // It is rare, and what is forgotten costs a call for each key.
+        // This is rare; each forgotten key costs one call.
         self.0.table.clear();
     }
 
@@ -100,7 +99,7 @@ impl State {
         DenyCacheStatus { keys, slots: self.slots, evictions, refused, asked }
     }
 
-    /// Which quotas of its own the key of an ask brings: equal ones have the same number.
+    /// The number of the quotas that the key of an ask brings: equal quotas have the same number.
     fn quotas(&self, ask: &Ask<'_>) -> u64 {
         let number = |own: &Arc<OwnQuotas>| {
             let made = own.prepared(ask.policy(), || Ok::<_, Infallible>(self.table.version(own.policy())));
@@ -118,7 +117,7 @@ impl State {
         }
     }
 
-    /// One ask, as almost always: a refusal is told from where it is kept.
+    /// Decides one ask, the usual case: a refusal is answered from where it is kept.
     #[inline]
     fn decide_one(self: &Arc<Self>, ask: &Ask<'_>, may_wait: bool) -> DecisionFuture {
         let asks = std::slice::from_ref(ask);
@@ -181,7 +180,7 @@ impl State {
         self.ask_store(asks, questions, probes, now_us)
     }
 
-    /// Decides when the probe of another is over, once.
+    /// Decides when another request's probe is over, once.
     #[cold]
     fn wait(self: &Arc<Self>, asks: &[Ask<'_>], gate: Gate, runtime: &Handle) -> DecisionFuture {
         let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
@@ -206,9 +205,9 @@ impl State {
     ) -> DecisionFuture {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = self.within.decide(asks);
-        // Looked at where it is: a decision is large.
+        // Looked at in place: a decision is large.
         if let Some(result) = answer.known() {
-            // Out of units that are held, of which more are left, there is nothing to learn but that a probe is over.
+            // A lease with units to spare teaches the cache nothing, except that the probe has finished.
             if !probes.is_empty() || result.as_ref().map_or(true, |decision| self.is_of_the_store(decision)) {
                 let waits = self.keep(&questions, result, sent_us);
                 return if waits.is_empty() {
@@ -243,17 +242,17 @@ impl State {
         }
     }
 
-    /// Keeps what the store has said. Decisions of an outage are local already; one out of a lease says something if nothing is left.
-    /// Says which waits are longer here than the store has said.
+    /// Keeps what the store has answered, and returns the waits that are longer here than the store's. Decisions of an outage are local
+    /// already; one by a lease counts only if nothing is left of it.
     fn keep(&self, questions: &[Question], result: &Result<Decision, StoreError>, sent_us: u64) -> Waits {
         let mut waits = Waits::new();
         let times = Times { sent_us, received_us: self.clock.now_us() };
-        // Turns that are asked for together wait no longer than the least patient of them: what that says of one alone is not known.
+        // Joint turns are bounded by the shortest patience, so the answer says nothing about each turn alone.
         let spends = || questions.iter().filter(|question| !question.looks());
         let is_plain = spends().count() == 1 || spends().all(|question| question.patience_us() == 0);
         for (index, question) in questions.iter().enumerate() {
             let mut others = questions[..index].iter().chain(&questions[index + 1..]);
-            // Asks for one bucket see each other: what is too much after the first may fit alone.
+            // Asks about one bucket see each other: a cost that is too much after the first may fit alone.
             let is_alone = others.all(|other| other.id != question.id);
             let refusal = match result {
                 Ok(decision) if is_plain && is_alone && self.is_of_the_store(decision) => {
@@ -269,8 +268,7 @@ impl State {
         waits
     }
 
-    /// Whether a decision is the store's own word. Units of a lease that is used up are as good, where the cache is around leases:
-    /// the next unit costs a call.
+    /// Whether a decision comes from the store itself. Around leases, a used-up lease counts as well, because the next unit costs a call.
     fn is_of_the_store(&self, decision: &Decision) -> bool {
         match decision.decided_by() {
             DecidedBy::Store => true,
@@ -279,7 +277,7 @@ impl State {
         }
     }
 
-    /// The decision that follows from what is known of some of the questions. Of the others nothing is known, and nothing said.
+    /// The decision that follows from the known refusals of some questions. It says nothing about the others.
     fn refuse(
         &self,
         asks: &[Ask<'_>],
@@ -296,7 +294,7 @@ impl State {
         judge(at_us, 0, statuses).by(DecidedBy::Cache)
     }
 
-    /// Hands on what is reported, and forgets the keys that it is about: before, and again when it has happened, for what was
+    /// Forwards reports, and forgets the keys that they are about: before the call, and again when it is done, because questions that were
     /// asked in between may have been decided before it.
     fn report(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
         let (mut ids, mut looks) = (SmallVec::<[[Id; 2]; 1]>::new(), Questions::new());
@@ -307,7 +305,7 @@ impl State {
             };
             let both = [false, true].map(|together| self.table.id(version, ask.key(), together));
             if ask.mode() == Mode::Peek {
-                // The caller that counts a refusal hears that the key is suspended.
+                // The caller that counts a refusal is told that the key is suspended.
                 looks.extend(Question::new(place, ask, true, (both[0], self.quotas(ask)), self.table.mark()));
             } else {
                 ids.push(both);
@@ -345,7 +343,7 @@ impl State {
     fn questions(&self, asks: &[Ask<'_>]) -> Result<Questions, StoreError> {
         let mut questions = Questions::new();
         let spends = asks.iter().filter(|ask| ask.mode() != Mode::Peek).count();
-        // One limit alone may be decided by units that are held, where several go to the store.
+        // A single limit may be decided by held units, while a request with several goes to the store.
         let together = self.keep.in_lumps && spends > 1;
         for (place, ask) in (0..).zip(asks) {
             let kept = self.within.own(ask.policy())?;

@@ -1,7 +1,7 @@
-//! A store around a store that refuses by itself whoever the store has refused: [`DenyCache`].
+//! A store around a store that repeats its refusals without a call: [`DenyCache`].
 //!
-//! A limit that refuses 999 of 1,000 requests asks a shared store 1,000 times. With this, it asks as often as it admits, and about
-//! once in two seconds for each key that is refused.
+//! A limit that refuses 999 of 1,000 requests asks a shared store 1,000 times. With this cache, it asks as often as it admits, and about
+//! once in two seconds for each refused key.
 //!
 //! ```
 //! use sluicegate_core::store::DecidedBy;
@@ -24,63 +24,62 @@
 //! ```
 //!
 //! # Where it stands
-//! Around `Leased` and `Resilient`, within `Observed`; another order is refused ([`Place`](sluicegate_core::store::Place)). Refusals of a fallback and of
-//! an outage are not kept: they are local already, and end with the outage.
+//! It stands around `Leased` and `Resilient`, and within `Observed`; another order is refused ([`Place`](sluicegate_core::store::Place)).
+//! Refusals of a fallback and of an outage are not kept: they are local already, and end with the outage.
 //!
 //! # What is refused, and until when
 //! Each quota that refused an ask refuses it again until its own retry, and no longer than [`longest`](DenyCacheBuilder::longest): a
-//! refund, a reset or a replacement on another instance is seen after that. A quota that has let pass all that it had refuses the
-//! next ask until a unit is back, as its answer says. An answer that is
-//! [provisional](sluicegate_core::store::QuotaStatus::is_provisional) is not kept: units of the quota may be back in a moment.
+//! refund, a reset or a replacement on another instance is seen after that. A quota that has let its last unit pass refuses the next ask
+//! until a unit is back, as its answer says. An answer that is [provisional](sluicegate_core::store::QuotaStatus::is_provisional) is not
+//! kept: units of the quota may be back in a moment.
 //!
 //! | a later ask for the same key | is |
 //! |---|---|
 //! | of the same cost, or a higher one | refused here |
 //! | of a lower cost | asked |
-//! | that would wait for its turn, longer than the one that was refused | asked |
+//! | that would wait longer for its turn than the refused one | asked |
 //! | to take [as much as there is](sluicegate_core::limiter::Check::up_to) | refused here if one unit is |
 //! | peek | asked |
 //! | after a refund, a reset, a charge or a replacement through this store | asked |
 //!
-//! Of a request with several asks all are looked at before any call: one that is refused spares the store the whole request,
-//! which then holds nothing of the others. The decision has the quotas that are known to refuse, and no numbers of the others.
+//! All asks of a request are looked at before any call: one refused ask spares the store the whole request, which then holds nothing of the
+//! others. The decision has the quotas that are known to refuse, and no numbers of the others.
 //!
-//! When a refusal is over, one of the requests that ask is sent to the store. The others wait for its answer: if it is refused, so
-//! are they, without a call; if not, they ask. No request waits twice.
+//! When a refusal is over, one of the requests that ask is sent to the store. The others wait for its answer: if it is refused, they are
+//! refused without a call; if not, they ask. No request waits twice.
 //!
 //! # The numbers
-//! [`retry_after`](sluicegate_core::Decision::retry_after) is that of the answer, less the time since: exact for the same ask.
-//! For a higher cost it is exact to the microsecond, rounded up, where units come back one by one (GCRA, the greedy token bucket,
-//! the leaky meter), and elsewhere until all of the capacity is back, which is never too early. The remaining units are those of
-//! the answer that refused.
+//! [`retry_after`](sluicegate_core::Decision::retry_after) is that of the answer, less the time since: exact for the same ask. For a higher
+//! cost it is exact to the microsecond, rounded up, where units come back one by one (GCRA, the greedy token bucket, the leaky meter);
+//! elsewhere it lasts until the whole capacity is back, which is never too early. The remaining units are those of the answer that refused.
 //!
 //! # Around leases
-//! A key at its limit gets units back one by one, a thousand times a second under `1000/s`, and a call for each of them is no gain.
-//! So around [`Leased`](crate::Leased) a quota refuses at least for a twentieth of the time in which all of it comes back, under a
-//! sliding counter not beyond the end of its window. `retry_after` says so, also in the answer of the store: a client that waits as long,
-//! on whichever instance, and is alone meanwhile, passes. Once the store's own wait is over, other instances may have spent what has come
-//! back. From then on `retry_after` is that of a key that has just spent all it had, and its status is
-//! [provisional](sluicegate_core::store::QuotaStatus::is_provisional): an estimate. One call then leases all that has come back. Nothing
-//! is lost by that, because a bucket has room for those units; a request may be refused for that time although a unit is there. The
-//! last unit of a lease refuses those that come after it as well, except under a sliding counter, where a lease does not know when the
-//! next unit passes. Around other stores each retry is exact, and so it is for policies that cannot be leased, such as logs and queues.
+//! A key at its limit gets units back one by one, a thousand times a second under `1000/s`, and a call for each of them gains nothing. So
+//! around [`Leased`](crate::Leased) a quota refuses for at least a twentieth of the time in which all of it comes back; under a sliding
+//! counter, not beyond the end of its window. `retry_after` says so, also in the answer of the store: a client that waits that long, on any
+//! instance, and is alone meanwhile, passes. Once the store's own wait is over, other instances may have spent the units that came back.
+//! From then on `retry_after` is that of a key that has just spent everything, and its status is
+//! [provisional](sluicegate_core::store::QuotaStatus::is_provisional): an estimate. One call then leases everything that has come back. No
+//! units are lost by that, because the bucket has room for them; a request may be refused during that time although a unit is there. The
+//! last unit of a lease refuses the requests after it as well, except under a sliding counter, where a lease does not know when the next
+//! unit passes. Around other stores each retry is exact, and so it is for policies that cannot be leased, such as logs and queues.
 //!
 //! # Refusals that count
 //! A request that a policy with [`count_rejected`](sluicegate_core::policy::PolicyBuilder::count_rejected) takes part in is always asked, because its
 //! refusal spends.
 //!
-//! A policy with a [suspension](sluicegate_core::suspension) counts refusals in a call of its own, which still reaches the store,
-//! so no strike is lost: its flood costs a call per request until the key is suspended. From then on the suspension is known here as a
-//! refusal is, and no longer than [`longest`](DenyCacheBuilder::longest): a release by another instance is seen after that.
+//! A policy with a [suspension](sluicegate_core::suspension) counts refusals in a call of its own, which still reaches the store, so no
+//! strike is lost: its flood costs a call per request until the key is suspended. From then on the suspension is kept here like a refusal,
+//! and no longer than [`longest`](DenyCacheBuilder::longest): a release by another instance is seen after that.
 //!
 //! # What it admits
-//! Never more than the store does: it only refuses. It refuses no request later than [`longest`](DenyCacheBuilder::longest), or its retry if
-//! that is sooner, after the moment at which the store would admit it; around leases that is its retry or a twentieth of the reset,
-//! whichever is longer. An instance asks for a refused key at most once per `min(longest, retry)`, and once for each admission, beside
-//! calls that were on their way already.
+//! It never admits more than the store, because it only refuses. A request is refused here for at most
+//! [`longest`](DenyCacheBuilder::longest), or its retry if that is sooner, after the moment at which the store would admit it; around
+//! leases, for at most its retry or a twentieth of the reset, whichever is longer. An instance asks for a refused key at most once per
+//! `min(longest, retry)`, and once for each admission, beside calls that were already on their way.
 //!
 //! # When not to use it
-//! Around a store in memory, which refuses as fast. Where a reset on another instance must be seen at once.
+//! Leave it out around a store in memory, which refuses as fast, and where a reset on another instance must be seen at once.
 
 mod builder;
 mod front;
@@ -96,11 +95,11 @@ use sluicegate_core::store::IntoStore;
 pub use self::builder::DenyCacheBuilder;
 use self::front::Front;
 
-/// Refuses by itself whoever the store has refused, until a retry could pass; see the [module](self).
+/// Repeats the store's refusals without a call, until a retry could pass; see the [module](self).
 ///
 /// # Cancel safety
-/// As that of the store: a question is asked when the limiter is called, and its answer is kept also if nobody waits for it,
-/// where there is a tokio runtime.
+/// It is that of the store: a question is asked when the limiter is called, and its answer is kept also if nobody waits for it, where there
+/// is a tokio runtime.
 #[derive(Clone)]
 pub struct DenyCache(Arc<Front>);
 
@@ -116,7 +115,7 @@ impl DenyCache {
         DenyCacheBuilder::new(store.into())
     }
 
-    /// How full it is, and how much it has refused.
+    /// The number of keys that it holds, and counts of what it has refused.
     pub fn status(&self) -> DenyCacheStatus {
         self.0.0.status()
     }

@@ -1,4 +1,4 @@
-//! One ask of a request, as the cache sees it: whose refusal would answer it, and what an answer says about others like it.
+//! One ask of a request, as the cache sees it: which refusal would answer it, and what its answer says about similar asks.
 
 use std::time::Duration;
 
@@ -7,57 +7,57 @@ use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::{Ask, Mode, QuotaStatus};
 use smallvec::SmallVec;
 
-/// A key under a policy, by a hash of 128 bits that is keyed at random: memory per key does not depend on its length.
+/// A key under a policy, as a randomly keyed hash of 128 bits, so that memory per key does not depend on its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Id(pub(super) u128);
 
-/// Which reports the cache had heard of.
+/// The reports that the cache had seen.
 ///
-/// If all was forgotten since, or the key's latest report has a higher number when an answer comes, something has happened to the key
-/// since the question, and the answer may be older than that.
+/// If the cache was cleared since, or the key's latest report has a higher number when an answer comes, the key has changed since the
+/// question, and the answer may be older than the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// The times at which all was forgotten.
+    /// The number of times that the cache was cleared.
     pub(super) clears: u64,
-    /// The reports about all keys.
+    /// The number of reports about all keys.
     pub(super) reports: u64,
 }
 
-/// Around leases a quota refuses at least for this part of the time in which all of it comes back. Units that come back meanwhile are
-/// not lost, and one call takes them all instead of one each.
+/// Around leases a quota refuses for at least this part of the time in which all of it comes back. Units that come back meanwhile are not
+/// lost, and one call takes them all instead of one call each.
 const LUMP_PART: u64 = 20;
 
 /// An ask that a refusal may answer.
 ///
-/// Two questions about one bucket are answered by the same refusal only if the second wants no less than the first: costs are compared
-/// by quota, and so is how long each would wait.
+/// One refusal answers two questions about one bucket only if the second wants no less than the first: costs are compared by quota, and so
+/// are the longest waits.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     place: u8,
     pub(super) id: Id,
-    /// Which quotas of its own the key brings; 0 for none.
+    /// The number of the quotas that the key brings; 0 for none.
     pub(super) quotas: u64,
-    /// The refusals that the cache knew of when it was asked.
+    /// The reports that the cache knew of when it was asked.
     pub(super) mark: Mark,
-    /// Of each quota that `costs` does not name.
+    /// The cost of each quota that `costs` does not name.
     cost: u64,
-    /// By quota, where they differ.
+    /// The costs by quota, where they differ.
     costs: SmallVec<[u64; 2]>,
-    /// How long it would wait for a turn.
+    /// The longest that it would wait for a turn.
     patience_us: u64,
     /// Whether it takes less if there is less.
     takes: bool,
     /// Whether it only looks whether the key of another ask is suspended.
     looks: bool,
-    /// Whether a unit more may be leased, so that it asks for many at once.
+    /// Whether one more unit may be leased, so that it asks for many at once.
     leases: bool,
-    /// By quota, the window of one that counts the last two, and 0 for another one; none if there is no such quota.
+    /// The window of each quota that counts two windows, and 0 for other quotas.
     windows_us: SmallVec<[u64; 2]>,
 }
 
 impl Question {
-    /// That of the ask at this place; None if it is no question, or a peek, which wants to know how the key stands. A look whether
-    /// the key of an ask that spends is suspended is a question.
+    /// The question of the ask at this place. `None` if it is no question, or a peek, which needs the store's numbers; a look that only
+    /// asks whether the key of a spend is suspended is a question.
     pub(super) fn new(
         place: u8,
         ask: &Ask<'_>,
@@ -98,12 +98,12 @@ impl Question {
         self.patience_us
     }
 
-    /// Whether it may be decided by units that are leased.
+    /// Whether held units of a lease may decide it.
     pub(super) fn leases(&self) -> bool {
         self.leases
     }
 
-    /// The window of a quota whose units come back by the counts of two windows; 0 for another one.
+    /// The window of a quota whose units come back by the counts of two windows; 0 for any other quota.
     fn window_us(&self, quota: u8) -> u64 {
         self.windows_us.get(usize::from(quota)).copied().unwrap_or(0)
     }
@@ -113,8 +113,8 @@ impl Question {
         self.window_us(quota) > 0
     }
 
-    /// How long a refusal may be prolonged, so that one call takes all that has come back until then: a part of the time in which
-    /// all of it comes back, and not beyond the end of a window, with which units are lost that nobody has asked for.
+    /// The longest that a refusal may be prolonged, so that one call takes everything that has come back until then: a part of the time in
+    /// which all of it comes back, and not beyond the end of a window, because units that nobody has asked for are lost with it.
     pub(super) fn lump_us(&self, quota: u8, reset_us: u64) -> u64 {
         // Units that are counted in this window are forgotten with the next.
         let window_us = self.window_us(quota);
@@ -122,15 +122,15 @@ impl Question {
         rest_us.min(reset_us / LUMP_PART)
     }
 
-    /// The fewest units of a quota that would do.
+    /// The fewest units of a quota that would be enough.
     pub(super) fn cost_of(&self, quota: u8) -> u64 {
         let cost = self.costs.get(usize::from(quota)).copied().unwrap_or(self.cost);
         if self.takes { cost.min(1) } else { cost }
     }
 
-    /// The least cost that a quota has refused by refusing this.
+    /// The least cost that a quota has refused by refusing this question.
     pub(super) fn refused_cost(&self, status: &QuotaStatus) -> u64 {
-        // A store that cannot part a cost has refused all of it, and said nothing about less.
+        // A store that cannot split a cost has refused all of it, and said nothing about less.
         let is_whole = self.takes && status.remaining() > 0;
         if is_whole { self.cost } else { self.cost_of(quota_of(status)) }
     }
@@ -141,7 +141,7 @@ pub(super) fn quota_of(status: &QuotaStatus) -> u8 {
     u8::try_from(status.quota_index()).unwrap_or(u8::MAX)
 }
 
-/// Whole microseconds, rounded up: no wait is told too short.
+/// Whole microseconds, rounded up, so that no wait is too short.
 pub(super) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

@@ -1,15 +1,16 @@
-//! A refusal that is kept: which costs it refuses, until when, and its numbers some time later.
+//! A refusal that is kept: the costs that it refuses, its end, and its numbers some time later.
 //!
 //! # Never longer than the store
-//! A refusal that outlasts the store's own would refuse what may pass. So it ends by the time before its call was sent, which is not
-//! after the moment of the decision, and it covers only questions that the store would refuse as well: of at least the cost that was
-//! refused, and of at most its patience. Around leases it may be prolonged, up to a twentieth of the time in which all
-//! units come back and never beyond a window: one call takes all that have come back meanwhile.
+//! A refusal that outlasts the store's own would refuse what may pass. So its end counts from before its call was sent, which is not after
+//! the moment of the decision, and it covers only questions that the store would refuse as well: those with at least the refused cost and
+//! at most its patience. Around leases it may be prolonged, up to a twentieth of the time in which all units come back and never beyond a
+//! window: one call then takes everything that has come back meanwhile.
 //!
 //! # Never shorter than it is kept
-//! A client that waits as long as it was told, and is alone meanwhile, passes. So the answer of the store tells the wait by which it is
-//! prolonged here, and each later one tells what any instance may have prolonged its own refusal to. Once the store's own wait is over,
-//! others may have spent what has come back: then the wait is that of a key whose capacity was all spent just now, and an estimate.
+//! A client that waits as long as it was told, and is alone meanwhile, passes. So the answer of the store includes the wait by which it is
+//! prolonged here, and each later answer the longest wait to which any instance may have prolonged its own refusal. Once the store's own
+//! wait is over, others may have spent the units that came back: then the wait is that of a key whose capacity was spent just now, and an
+//! estimate.
 
 use sluicegate_core::algorithm::{Drain, Refill};
 use sluicegate_core::policy::{Policy, PolicyQuota};
@@ -22,21 +23,21 @@ use super::question::{Question, micros, quota_of};
 /// A store's answer about one key under one policy.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
-    /// Before the call was sent: refusals end by this time, so that none is kept beyond the moment at which the store lets pass.
+    /// The moment before the call was sent. Refusals end by this time, so that none is kept beyond the moment at which the store lets pass.
     sent_us: u64,
-    /// After the answer came: waits are told by this time, so that none is too short.
+    /// The moment after the answer came. Waits count from this time, so that none is too short.
     received_us: u64,
-    /// When the store decided, by its own clock.
+    /// The moment of the store's decision, by its own clock.
     at_us: u64,
-    /// Which quotas of its own the key has brought; 0 for none.
+    /// The number of the quotas that the key has brought; 0 for none.
     quotas: u64,
-    /// When it is over for every question; one of its lines may end before that.
+    /// The end for every question; one of its lines may end before that.
     ends_us: u64,
-    /// One for each quota of the policy, also of those that have let the cost pass: an answer shows all of them.
+    /// A line for each quota of the policy, also for quotas that have let the cost pass, because an answer shows all of them.
     lines: SmallVec<[Line; 1]>,
 }
 
-/// Where one quota stood.
+/// The status of one quota.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     status: QuotaStatus,
@@ -46,29 +47,29 @@ struct Line {
 /// A cost that a quota had no room for.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
-    /// This many units, and any more, are refused.
+    /// Costs of this many units or more are refused.
     cost: u64,
-    /// The longest wait for a turn that was asked for, and is too short.
+    /// The longest wait for a turn that was asked for and was too short.
     patience_us: u64,
-    /// Since the call was sent, in microseconds; `u64::MAX` for a cost that can never pass.
+    /// The wait since the call was sent, in microseconds; `u64::MAX` for a cost that can never pass.
     wait_us: u64,
-    /// The part of it in which nobody can spend as much: all of it, unless it is prolonged.
+    /// The part of the wait in which nobody can spend the cost: all of it, unless it is prolonged.
     sure_us: u64,
 }
 
-/// How refusals are kept.
+/// Settings for how refusals are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep {
-    /// How long at most.
+    /// The longest that one is kept.
     pub(super) longest_us: u64,
-    /// Whether units are asked for in lumps: around leases.
+    /// Whether units are asked for in lumps, as around leases.
     pub(super) in_lumps: bool,
 }
 
 /// The times of a call, by the clock of the cache.
 ///
-/// The decision was made at some moment between the two. Whatever has to be certain uses the one that is on its safe side: refusals end
-/// early by the first, waits are told long by the second.
+/// The decision was made at some moment between the two. Each use takes the safe one: refusals end early by the first, and waits are long
+/// by the second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) sent_us: u64,
@@ -87,8 +88,8 @@ impl Line {
 }
 
 impl Refused {
-    /// The least that a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its answer says
-    /// until when. None if others may give back units in a moment.
+    /// The least cost that a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its answer says until
+    /// when. `None` if others may give back units in a moment.
     fn of(question: &Question, status: &QuotaStatus, keep: Keep, is_leased: bool) -> Option<Self> {
         if status.is_provisional() && !status.is_impossible() {
             return None;
@@ -110,18 +111,18 @@ impl Refused {
         Some(Self { cost, patience_us: question.patience_us(), wait_us, sure_us })
     }
 
-    /// Whether the cost of a question is as high, and its patience as short.
+    /// Whether the cost of a question is at least as high, and its patience at most as long.
     fn covers(&self, question: &Question, quota: u8) -> bool {
         question.cost_of(quota) >= self.cost && question.patience_us() <= self.patience_us
     }
 }
 
 impl Refusal {
-    /// The refusals that follow from this answer for others like its question, if one of them is refused from now on: because
-    /// this one was, or because it has left too little.
+    /// The refusals that follow from this answer for similar questions, if a question like this one is refused from now on: because this
+    /// one was, or because it has left too little.
     pub(super) fn of(question: &Question, decision: &Decision, times: Times, keep: Keep) -> Option<Self> {
         let own = decision.quotas().iter().filter(|status| status.policy_index() == question.place());
-        // The rest of a lease says nothing of a higher cost, nor when the counts of two windows let the next unit pass.
+        // The rest of a lease says nothing about a higher cost, nor about when the counts of two windows let the next unit pass.
         let is_leased = decision.decided_by() == DecidedBy::Lease;
         let is_known = |status: &QuotaStatus| {
             !is_leased || (status.remaining() == 0 && !question.is_of_windows(quota_of(status)))
@@ -143,7 +144,7 @@ impl Refusal {
         (wait_us > 0).then_some(Self { sent_us, received_us, at_us, quotas, ends_us, lines })
     }
 
-    /// The quotas whose refusal is kept longer than the store has said, and for how long.
+    /// The quotas whose refusal is kept longer than the store has said, and the extra time of each.
     pub(super) fn prolonged(&self) -> impl Iterator<Item = (u8, u64)> {
         let prolonged = |line: &Line| {
             let refused =
@@ -153,7 +154,7 @@ impl Refusal {
         self.lines.iter().filter_map(prolonged)
     }
 
-    /// How long a client has to wait from now on whose cost a quota has refused, and whether that is an estimate.
+    /// The wait from now on of a client whose cost a quota has refused, and whether it is an estimate.
     fn wait_us(
         &self,
         (line, refused): (&Line, Refused),
@@ -174,7 +175,7 @@ impl Refusal {
         let at_us = self.at_us(now_us);
         let spent = rule.holding(rule.capacity(), at_us);
         let lump_us = question.lump_us(line.quota(), rule.reset_after_us(spent, at_us));
-        // Counts of two windows may all be in one: what is to be expected is far less.
+        // The counts of two windows may all be in one: the expected wait is far shorter.
         let cost_us = match question.is_of_windows(line.quota()) {
             true => 0,
             false => {
@@ -184,27 +185,27 @@ impl Refusal {
         (rest_us.max(lump_us).max(cost_us), true)
     }
 
-    /// When it is over, by the clock of the cache.
+    /// The end of the refusal, by the clock of the cache.
     pub(super) fn ends_us(&self) -> u64 {
         self.ends_us
     }
 
     /// Whether it refuses this question now.
     pub(super) fn refuses(&self, question: &Question, now_us: u64) -> bool {
-        // Under other quotas of the key nothing is known.
+        // Nothing is known about the key under other quotas.
         let is_its = self.quotas == question.quotas;
         is_its
             && now_us < self.ends_us
             && self.lines.iter().any(|line| self.line_refuses(line, question, now_us))
     }
 
-    /// The moment of a decision that is made of it now, by the store's clock.
+    /// The moment of a decision that is made from it now, by the store's clock.
     pub(super) fn at_us(&self, now_us: u64) -> u64 {
         self.at_us.saturating_add(now_us.saturating_sub(self.received_us))
     }
 
-    /// Where the quotas stand that it knows, as this question has it. What remains is as in the answer; waits are shorter by the
-    /// time that has passed. A cost that is above what remained, and below one that was refused, is told the wait of that one.
+    /// The statuses of the quotas that it knows, for this question. The remaining units are those of the answer; waits are shorter by the
+    /// time that has passed. A cost that is above the remaining units and below a refused cost gets the wait of the refused one.
     pub(super) fn statuses(
         &self,
         question: &Question,
@@ -253,8 +254,8 @@ impl Refusal {
     }
 }
 
-/// How much longer a cost waits that is higher by this many units, rounded up: known where units come back one by one at the
-/// quota's rate. Elsewhere none, and the wait is told that is certainly enough: until all of the capacity is back.
+/// The extra wait of a cost that is higher by this many units, rounded up. It is known where units come back one by one at the quota's
+/// rate; elsewhere it is `None`, and the wait lasts until the whole capacity is back, which is certainly enough.
 fn more_us(of: &PolicyQuota, more: u64) -> Option<u64> {
     let is_even = matches!(
         of.algorithm(),

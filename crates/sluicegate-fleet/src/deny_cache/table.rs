@@ -1,18 +1,18 @@
-//! Where refusals are kept: bounded, and by what ends first.
+//! Keeps refusals: bounded, and ordered by their end.
 //!
 //! # Refusals that come too late
-//! A refund, a reset or a charge makes what was refused before it worthless, also what is still on its way. So each
-//! [report](Table::forget) has a number, the latest of each key is remembered, and an answer is kept only if it was
-//! [asked for](Table::mark) after that one. A shard remembers the reports of a few keys; then it forgets them all, and keeps no answer
-//! that was asked for before: that costs a call, and nothing else.
+//! A refund, a reset or a charge outdates what was refused before it, also answers that are still on their way. So each
+//! [report](Table::forget) has a number, the latest of each key is remembered, and an answer is kept only if it was [asked
+//! for](Table::mark) after that report. A shard remembers the reports of a few keys; then it forgets them all, and keeps no answer to an
+//! earlier question: that costs a call, and nothing else.
 //!
 //! # Locking
-//! One mutex per shard, held for a look or a change, never across a call or an await, and never two at once.
+//! There is one mutex per shard, held for a look or a change, never across a call or an await, and never two at once.
 //!
 //! # Memory
-//! At most as many refusals as were configured, whatever keys come, by shards: a shard that is full gives up the refusal that ends
-//! first, because that one saves the fewest calls. Of a key only a hash is kept. Two keys with the same 128 bits would share a refusal;
-//! the hash is keyed at random, so nobody can look for such a pair.
+//! There are at most as many refusals as were configured, whatever keys come, divided over shards: a full shard gives up the refusal that
+//! ends first, because it saves the fewest calls. Only a hash of a key is kept. Two keys with the same 128 bits would share a refusal; the
+//! hash is keyed at random, so nobody can search for such a pair.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -29,30 +29,30 @@ use crate::gate::Gate;
 /// The cache's knowledge about a question.
 #[derive(Debug)]
 pub(super) enum Known<R> {
-    /// Nothing: ask.
+    /// Nothing is known: the store has to be asked.
     Nothing,
     /// It is refused.
     Refused(R),
-    /// A refusal of it is over: one of all who ask now is to find out.
+    /// A refusal of it is over: one of the requests that ask now becomes the probe.
     Due,
-    /// One of all does, until this opens.
+    /// Another request is the probe, until this gate opens.
     Probed(Gate),
 }
 
 /// The refusals of all policies.
 pub(super) struct Table {
     shards: Box<[Mutex<Shard>]>,
-    /// All shards together have room for what was configured, rounded up to whole shards.
+    /// The room of each shard: all shards together have the configured room, rounded up to whole shards.
     most_per_shard: usize,
-    /// How long a refusal is remembered that is over.
+    /// The time for which a refusal is remembered after its end.
     linger_us: u64,
-    /// One for each half of an [`Id`].
+    /// One seed for each half of an [`Id`].
     seeds: [RandomState; 2],
-    /// How many reports there were.
+    /// The number of reports.
     reports: AtomicU64,
-    /// How often all was forgotten.
+    /// The number of times that everything was forgotten.
     clears: AtomicU64,
-    /// How many refusals there are, so that a cache without any is passed without a lock.
+    /// The number of refusals, so that a cache without any is passed without a lock.
     keys: AtomicUsize,
     evictions: AtomicU64,
 }
@@ -60,17 +60,17 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Shard {
     refusals: HashMap<Id, Refusal, BuildHasherDefault<Hashed>>,
-    /// The same refusals, the one that ends first in front.
+    /// The refusals by their end, the earliest one first.
     by_end: BTreeSet<(u64, Id)>,
-    /// Keys about which somebody is finding out now.
+    /// Keys with a probe under way.
     probes: HashMap<Id, Gate, BuildHasherDefault<Hashed>>,
     /// The number of the latest report about each key.
     reports: HashMap<Id, u64, BuildHasherDefault<Hashed>>,
-    /// The latest report that is no longer among them.
+    /// The latest report that is no longer in `reports`.
     forgotten: u64,
 }
 
-/// Keys of a shard whose reports are remembered: as many as a small table has room for, in 2 KB.
+/// The number of keys of a shard whose reports are remembered: as many as a small table has room for, in 2 KB.
 const REPORTED: usize = 56;
 
 impl Table {
@@ -88,26 +88,26 @@ impl Table {
         }
     }
 
-    /// The key under the policy of this number; or, of requests with several limits, where those are told apart.
+    /// The key under the policy of this number. `together` separates requests with several limits, where they are kept apart.
     pub(super) fn id(&self, version: u64, key: KeyRef<'_>, together: bool) -> Id {
         let key = (version, together, key);
         let [high, low] = [0, 1].map(|half: usize| u128::from(self.seeds[half].hash_one(key)));
         Id(high << 64 | low)
     }
 
-    /// The number of a policy: equal policies have the same.
+    /// The number of a policy; equal policies have the same number.
     pub(super) fn version(&self, policy: &sluicegate_core::Policy) -> u64 {
         self.seeds[0].hash_one(policy)
     }
 
-    /// To be taken before a question is asked.
+    /// The mark of now, to be taken before a question is asked.
     pub(super) fn mark(&self) -> Mark {
-        // Acquire, with the release of those who count up: whoever sees a count asks after that report was made. The rest is
+        // Acquire pairs with the release of each count: a question that sees a count is asked after that report was made. The rest is
         // ordered by the shard's lock.
         Mark { clears: self.clears.load(Ordering::Acquire), reports: self.reports.load(Ordering::Acquire) }
     }
 
-    /// The knowledge about a question; of a refusal, what `refused` makes of it.
+    /// The knowledge about a question; `refused` converts a refusal.
     #[inline]
     pub(super) fn look<R>(
         &self,
@@ -125,7 +125,7 @@ impl Table {
             return Known::Refused(refused(refusal));
         }
         if now_us < refusal.ends_us() {
-            // Of a lower cost, or of one that would wait, nothing is known.
+            // Nothing is known about a lower cost, or about one that would wait.
             return Known::Nothing;
         }
         match shard.probes.get(&id) {
@@ -138,7 +138,7 @@ impl Table {
         }
     }
 
-    /// Finds out about a key whose refusal is over, until the probe is dropped; None if somebody does already.
+    /// Starts a probe for a key whose refusal is over, which lasts until it is dropped. `None` if there is one already.
     pub(super) fn probe(self: &Arc<Self>, id: Id) -> Option<Probe> {
         let mut shard = self.shard(id);
         if shard.probes.contains_key(&id) {
@@ -149,7 +149,7 @@ impl Table {
         Some(Probe { table: Arc::clone(self), id, gate })
     }
 
-    /// Keeps what an answer says about a key: a refusal, or that there is none any more.
+    /// Keeps the answer about a key: a refusal, or that there is none any more.
     pub(super) fn keep(&self, id: Id, mark: Mark, refusal: Option<Refusal>) {
         if refusal.is_none() && self.keys() == 0 {
             return;
@@ -162,7 +162,7 @@ impl Table {
         self.remove(&mut shard, id);
         let Some(refusal) = refusal else { return };
         if shard.refusals.len() >= self.most_per_shard {
-            // The one that would end first has the least to refuse.
+            // The refusal that ends first has the least to refuse.
             let Some((soonest_us, soonest)) = shard.by_end.first().copied() else { return };
             self.evictions.fetch_add(1, Ordering::Relaxed);
             if soonest_us > refusal.ends_us() {
@@ -172,14 +172,14 @@ impl Table {
         }
         shard.by_end.insert((refusal.ends_us(), id));
         shard.refusals.insert(id, refusal);
-        // Relaxed, here and below: a count beside the shards, which are read under their locks.
+        // Relaxed, here and below: this count is beside the shards, which are read under their locks.
         self.keys.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Forgets a key about which something is reported.
     pub(super) fn forget(&self, id: Id) {
         let mut shard = self.shard(id);
-        // Release: pairs with the acquire of those who ask.
+        // Release: pairs with the acquire in `mark`.
         let number = self.reports.fetch_add(1, Ordering::Release) + 1;
         if shard.reports.len() >= REPORTED && !shard.reports.contains_key(&id) {
             shard.reports.clear();
@@ -200,7 +200,7 @@ impl Table {
         }
     }
 
-    /// How many keys it has, and how many had to make room.
+    /// The number of keys, and of keys that had to make room.
     pub(super) fn counts(&self) -> (usize, u64) {
         (self.keys(), self.evictions.load(Ordering::Relaxed))
     }
@@ -223,9 +223,9 @@ impl Table {
     }
 }
 
-/// Finds out about a key; others who ask for it wait until this is dropped.
+/// Finds out about a key; other requests for it wait until this is dropped.
 ///
-/// It is dropped with the call that it stands for, answered or not: after an error the next one who asks is the probe.
+/// It is dropped with the call that it stands for, answered or not: after an error the next request becomes the probe.
 pub(super) struct Probe {
     table: Arc<Table>,
     id: Id,
@@ -239,7 +239,7 @@ impl Drop for Probe {
     }
 }
 
-/// The hasher of what is a hash already.
+/// A hasher for values that are hashes already.
 #[derive(Default)]
 struct Hashed(u64);
 

@@ -1,4 +1,4 @@
-//! An instance's knowledge of one key: [`Account`].
+//! The knowledge that an instance has of one key: [`Account`].
 
 use sluicegate_core::Decision;
 use sluicegate_core::store::{DecidedBy, QuotaStatus, judge};
@@ -10,37 +10,36 @@ use super::time::{at_least, micros};
 use super::units::{PerQuota, Units};
 use crate::gate::Gate;
 
-/// How long no lease is asked for ahead of need when the store has granted few units, as a part of [`Batch::ahead`].
+/// The time for which no lease is asked for ahead of need after the store has granted few units, as a part of [`Batch::ahead`].
 const DRY_PART: u64 = 8;
 
 /// Below this part of a lease, the next one is asked for.
 const LOW_PART: u64 = 4;
 
-/// The units that are held of a key, how fast it spends, and the refill that is under way.
+/// The units that are held of a key, its pace, and the refill that is under way.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) units: Units,
     pace: Pace,
-    /// Where each quota stood when the store was last heard; empty before, and after a call that brought nothing.
+    /// The status of each quota at the store's last answer; empty before that, and after a call that brought no answer of the store.
     standing: PerQuota<Standing>,
-    /// The time of the store's last answer, by its clock and by the local one when it had come.
+    /// The time of the store's last answer, by its clock, and by the local one when it had come.
     heard_us: (u64, u64),
     /// Below this many units, the next lease is asked for.
     low: u64,
-    /// Until then no lease is asked for while some is left.
+    /// Until this moment no lease is asked for while some units are left.
     dry_until_us: u64,
     flight: Option<Flight>,
 }
 
 /// The store's last word on a quota.
-///
-/// A lease is a share of what it says is left. It is as old as the last call: what has drained since is added by the quota's rate, and
-/// what others have spent since is not known, so the store may grant less than was asked for.
+/// A lease is a share of the units that it says are left. The word is as old as the last call: what has drained since is added by the
+/// quota's rate, and what others have spent since is not known, so the store may grant less than was asked for.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
-    /// Units that the key had left for everybody, behind those that this instance holds.
+    /// Units that the key had left for everybody, beyond those that this instance holds.
     remaining: u64,
-    /// How long its bucket needed to come to rest.
+    /// The time that its bucket needed to come to rest.
     reset_us: u64,
     /// Whether others could give back units in a moment.
     is_provisional: bool,
@@ -49,13 +48,13 @@ struct Standing {
 /// A refill that is under way.
 #[derive(Debug)]
 struct Flight {
-    /// By which its answer is told from that of an earlier refill, which a reset has cut off.
+    /// Tells its answer from that of an earlier refill, which a reset has cut off.
     number: u64,
     /// Units that were asked for; the store may grant fewer.
     asked: u64,
     /// Units for requests that wait for it.
     promised: u64,
-    /// Opened when it has landed, or never will.
+    /// Opened when the refill has landed, or never will.
     gate: Option<Gate>,
 }
 
@@ -71,12 +70,12 @@ impl Drop for Flight {
 pub(super) trait Costs {
     /// Units of the quota at this place.
     fn of(&self, quota: usize) -> u64;
-    /// The cost by which the pace of a key is told.
+    /// The cost that counts for the pace of a key.
     fn most(&self) -> u64;
 }
 
 impl Account {
-    /// Of a key that nothing is known of: its first request goes to the store, and leases nothing.
+    /// An account of an unknown key: its first request goes to the store, and leases nothing.
     pub(super) fn new(now_us: u64) -> Self {
         Self {
             units: Units::default(),
@@ -89,7 +88,7 @@ impl Account {
         }
     }
 
-    /// Whether what is held is enough. Units that have ended are forgotten first, and counted as lost.
+    /// Whether the held units are enough. Units that have ended are forgotten first, and counted as lost.
     #[inline]
     pub(super) fn has(
         &mut self,
@@ -105,7 +104,7 @@ impl Account {
         (0..measures.len()).all(|quota| self.units.of(quota) >= costs.of(quota))
     }
 
-    /// Spends of what is held, which is enough; tells where each quota stands, as that of the ask at `place`.
+    /// Spends held units, which must be enough; reports the status of each quota for the ask at `place`.
     #[inline]
     pub(super) fn spend(
         &mut self,
@@ -119,7 +118,7 @@ impl Account {
             let (index, cost) = (usize::from(quota), costs.of(quota.into()));
             self.units.spend(index, cost);
             let left = self.units.left(index, now_us);
-            // Where nothing is left, whether the next request is worth a call.
+            // If nothing is left, this says whether the next request is worth a call.
             let is_more_there =
                 left.units == 0 && (self.flight.is_some() || self.has_more(index, measure, cost, now_us));
             let more_us = if is_more_there { 0 } else { measure.more_after_us(left.reset_us) };
@@ -131,14 +130,14 @@ impl Account {
         }
     }
 
-    /// The store's time, and never later than that: what is given back later counts from it.
+    /// The store's time, or an earlier one, because refunds count from it.
     #[inline]
     pub(super) fn store_us(&self, now_us: u64) -> u64 {
         let (store_us, local_us) = self.heard_us;
         store_us.saturating_add(at_least(now_us.saturating_sub(local_us)))
     }
 
-    /// One ask decided here.
+    /// Decides one ask here.
     #[inline]
     pub(super) fn decide(&mut self, measures: &[Measure], costs: &impl Costs, now_us: u64) -> Decision {
         let at_us = self.store_us(now_us);
@@ -152,7 +151,7 @@ impl Account {
         judge(at_us, 0, statuses).by(DecidedBy::Lease)
     }
 
-    /// Whether what is held has become so little that the next lease should be under way.
+    /// Whether so few units are held that the next lease should be under way.
     #[inline]
     pub(super) fn is_low(&self, measures: &[Measure], now_us: u64) -> bool {
         self.low > 0
@@ -163,7 +162,7 @@ impl Account {
 
     /// Waits for the refill that is under way, if it brings enough.
     ///
-    /// Only as many wait as it can serve: the others go to the store at once, and do not wait for nothing.
+    /// Only as many requests wait as it can serve: the others go to the store at once, and do not wait in vain.
     pub(super) fn wait(&mut self, cost: u64) -> Option<Gate> {
         let flight = self.flight.as_mut()?;
         let promised = flight.promised.saturating_add(cost);
@@ -174,12 +173,12 @@ impl Account {
         Some(flight.gate.get_or_insert_with(Gate::closed).clone())
     }
 
-    /// A request that goes to the store.
+    /// Notes a request that goes to the store.
     pub(super) fn passes(&mut self, cost: u64) {
         self.pace.spend(cost);
     }
 
-    /// How many units to ask for beside a request of this cost, and the refill of this number begins; 0 if none.
+    /// Begins the refill of this number and returns the units to ask for beside a request of this cost; 0 if there is none.
     pub(super) fn begin(
         &mut self,
         measures: &[Measure],
@@ -200,12 +199,12 @@ impl Account {
         asked
     }
 
-    /// The refill of this number is over, whatever has come of it; whether it was still waited for.
+    /// Ends the refill of this number, whatever its outcome. Returns whether it was still waited for.
     pub(super) fn end(&mut self, number: u64) -> bool {
         self.flight.take_if(|flight| flight.number == number).is_some()
     }
 
-    /// The store's answer about the quotas, at this moment by its clock and by the local one.
+    /// Notes the store's answer about the quotas, at this moment by its clock and by the local one.
     pub(super) fn hear(&mut self, statuses: &[QuotaStatus], store_us: u64, now_us: u64) {
         let standing = |status: &QuotaStatus| Standing {
             remaining: status.remaining(),
@@ -216,13 +215,13 @@ impl Account {
         self.heard_us = (store_us, now_us);
     }
 
-    /// A call has brought nothing that the store has said: no lease is asked for until it is heard again.
+    /// Notes a call without an answer of the store: no lease is asked for until the store answers again.
     pub(super) fn unheard(&mut self) {
         self.standing.clear();
         self.low = 0;
     }
 
-    /// The store has granted this many of the units that it was asked for.
+    /// Notes that the store has granted this many of the units that it was asked for.
     pub(super) fn granted(&mut self, units: u64, asked: u64, batch: &Batch, now_us: u64) {
         self.low = units / LOW_PART;
         if units < asked.div_ceil(2) {
@@ -230,29 +229,29 @@ impl Account {
         }
     }
 
-    /// Whether the store was heard not long ago, so that another answer need not be noted.
+    /// Whether the store has answered recently, so that another answer need not be noted.
     pub(super) fn is_fresh(&self, batch: &Batch, now_us: u64) -> bool {
         !self.standing.is_empty() && now_us.saturating_sub(self.heard_us.1) < batch.ahead_us() / DRY_PART
     }
 
-    /// Drops what is held, and what is under way; says how many units were held.
+    /// Drops the held units, and the refill under way. Returns the number of units that were held.
     pub(super) fn forget(&mut self) -> u64 {
         self.flight = None;
         self.standing.clear();
         self.units.clear()
     }
 
-    /// Whether it may make room for another key, and how long ago it was of use.
+    /// The time since which it was of no use, if it may make room for another key.
     pub(super) fn idle_since(&self) -> Option<u64> {
         (self.flight.is_none() && self.units.is_empty()).then(|| self.pace.since_us())
     }
 
-    /// Whether a refill is under way. Its account stays: the answer would find none, and its units would be lost.
+    /// Whether a refill is under way. Such an account stays: otherwise the answer would find none, and its units would be lost.
     pub(super) fn is_in_flight(&self) -> bool {
         self.flight.is_some()
     }
 
-    /// The stocks that the quotas are taken to have now: what they had when the store was last heard, and what has come back since.
+    /// The stocks that the quotas are assumed to have now: those at the store's last answer, and the units that have come back since.
     fn stocks(&self, measures: &[Measure], now_us: u64) -> PerQuota<Stock> {
         measures
             .iter()
@@ -269,7 +268,7 @@ impl Account {
         Stock { left: remaining.saturating_add(back), back }
     }
 
-    /// Whether the store is taken to have room for another request of this cost, and more: also where it was not heard.
+    /// Whether the store is assumed to have room for another request of this cost, and more; also if it has not answered yet.
     fn has_more(&self, quota: usize, measure: &Measure, cost: u64, now_us: u64) -> bool {
         self.standing.get(quota).is_none_or(|standing| {
             standing.is_provisional || self.stock(measure, standing, now_us).left > cost

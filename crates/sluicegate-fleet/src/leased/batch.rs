@@ -1,8 +1,8 @@
-//! How many units are leased at a time: [`Batch`].
+//! The number of units that are leased at a time: [`Batch`].
 //!
-//! The size is worked out from three numbers: how fast the key spends here, what the store has said to be left, and how fast units
-//! drain while they wait. All divisions round down, so a lease is never larger than its share, but for units that have come back
-//! since the store was heard, and for the one unit that keeps a key near its limit from being refused with units left.
+//! The size follows from three numbers: the key's pace here, the units that the store has said are left, and the speed at which units drain
+//! while they wait. All divisions round down, so a lease is never larger than its share, except for units that have come back since the
+//! store's last answer, and for the one unit that keeps a key near its limit from being refused with units left.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use sluicegate_core::error::ConfigErrorKind;
 use super::measure::Measure;
 use super::time::micros;
 
-/// A key's units that come back while a call is not made are leased together, up to this part of the burst.
+/// Units of a key that come back while no call is made are leased together, up to this part of the burst.
 const BACK_PART: u64 = 20;
 
-/// How many units an instance leases at a time.
+/// Says how many units an instance leases at a time.
 ///
-/// A lease lasts [`ahead`](Self::ahead) at the key's own rate on this instance, and is at most a [`share`](Self::share) of what
-/// the key has left in the tightest of its quotas. So a key that is far from its limit is leased in large batches, one near its
-/// limit unit by unit, and one that comes now and then not at all. Where units drain, those that have come back since the store was
-/// last heard are leased at once, up to a twentieth of the burst: a key that is at its limit all the time spends them in any case.
-/// Units are leased for whole requests: in multiples of the cost of the one that asks.
+/// A lease lasts [`ahead`](Self::ahead) at the key's own rate on this instance, and is at most a [`share`](Self::share) of what the key has
+/// left in the tightest of its quotas. So a key that is far from its limit is leased in large batches, one near its limit unit by unit, and
+/// one that comes now and then not at all. Where units drain, those that have come back since the store's last answer are leased at once,
+/// up to a twentieth of the burst: a key that is always at its limit spends them in any case. Units are leased for whole requests: in
+/// multiples of the cost of the request that asks.
 ///
 /// | setting | default | too low | too high |
 /// |---|---|---|---|
@@ -53,28 +53,28 @@ impl Batch {
         Self { ahead: Duration::from_secs(2), share: 20, most: 100_000 }
     }
 
-    /// How long a lease shall last at the key's own rate. Default: 2 s. At least 1 ms, at most an hour.
+    /// Sets how long a lease lasts at the key's own rate. Default: 2 s. At least 1 ms, at most an hour.
     pub const fn ahead(mut self, ahead: Duration) -> Self {
         self.ahead = ahead;
         self
     }
 
-    /// The most that one lease takes of what the key has left, in percent (1 to 100). Default: 20.
+    /// Sets the most that one lease takes of what the key has left, in percent (1 to 100). Default: 20.
     ///
-    /// A quota of which this share is less than two units is not leased. With N instances, N shares may be out at once.
+    /// A quota is not leased if this share of it is less than two units. With N instances, N shares may be out at once.
     pub const fn share(mut self, percent: u64) -> Self {
         self.share = percent;
         self
     }
 
-    /// The most units of one lease. Default: 100,000.
+    /// Sets the most units of one lease. Default: 100,000.
     pub const fn most(mut self, units: u64) -> Self {
         self.most = units;
         self
     }
 
     /// # Errors
-    /// For a setting outside of its range; the message names it.
+    /// When a setting is outside of its range; the message names it.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let Self { ahead, share, most } = *self;
         let problem = if ahead < Duration::from_millis(1) || ahead > Duration::from_secs(3_600) {
@@ -93,7 +93,7 @@ impl Batch {
         micros(self.ahead)
     }
 
-    /// Whether a key at rest has a share of at least two units: one is what is leased near the limit.
+    /// Whether a key at rest has a share of at least two units, because near the limit one unit is leased.
     pub(super) fn is_for(&self, measure: &Measure) -> bool {
         self.share_of(measure.capacity()) >= 2
     }
@@ -102,12 +102,12 @@ impl Batch {
         u64::try_from(u128::from(units) * u128::from(self.share) / 100).unwrap_or(u64::MAX)
     }
 
-    /// How many units to lease for a key that will spend `pace` units within [`ahead`](Self::ahead); `stocks` is what each
-    /// quota is taken to have. Requests of `cost` spend all of it, so that nothing is held that is too little for one of them. 0 if a
-    /// lease would save no call.
+    /// The units to lease for a key that will spend `pace` units within [`ahead`](Self::ahead); `stocks` are the assumed stocks of the
+    /// quotas. Requests of `cost` spend all of it, so that no rest is held that is too small for one of them. Returns 0 if a lease would
+    /// save no call.
     ///
-    /// Where units drain while they wait, a slow key needs more of them than it will spend. A lease is worth its call if one
-    /// unit of it can be spent before it ends.
+    /// Where units drain while they wait, a slow key needs more of them than it will spend. A lease is worth its call if one of its units
+    /// can be spent before it ends.
     pub(super) fn size(&self, measures: &[Measure], stocks: &[Stock], pace: u64, cost: u64) -> u64 {
         if pace < 2 {
             return 0;
@@ -144,11 +144,11 @@ impl Batch {
     }
 }
 
-/// The units that a quota is taken to have.
+/// The units that a quota is assumed to have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stock {
     pub(super) left: u64,
-    /// How much of that has come back since the store was last heard.
+    /// The part of them that has come back since the store's last answer.
     pub(super) back: u64,
 }
 

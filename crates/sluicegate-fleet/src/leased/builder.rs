@@ -1,4 +1,4 @@
-//! Putting a [`Leased`] together.
+//! The settings of a [`Leased`] store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,21 +42,21 @@ impl LeasedBuilder {
         Self { store, batch: Batch::new(), keys: 65_536, clock: Arc::new(SystemClock::new()) }
     }
 
-    /// How many units are leased at a time. Default: [`Batch::new`].
+    /// Sets how many units are leased at a time. Default: [`Batch::new`].
     pub fn batch(mut self, batch: Batch) -> Self {
         self.batch = batch;
         self
     }
 
-    /// How many keys are leased at most, over all policies. Default: 65,536.
+    /// Sets the most keys that are leased, over all policies. Default: 65,536.
     ///
-    /// A key that finds no room is decided by the store within.
+    /// A key without room is decided by the store within.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys;
         self
     }
 
-    /// By what clock leases end: one that never goes back, and is at most a thousandth slower than that of the store. Default:
+    /// Sets the clock by which leases end: one that never goes back, and is at most a thousandth slower than that of the store. Default:
     /// [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);

@@ -1,4 +1,4 @@
-//! The end of a process: what it holds is given back.
+//! The end of a process, which gives back what it holds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::units::PerQuota;
 use super::{Leased, State};
 
-/// How long refills that are under way are left alone before they are looked at again.
+/// The time for which refills under way are left alone before they are looked at again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Returns that are under way at a time.
+/// The number of returns that are under way at a time.
 const AT_ONCE: usize = 64;
 
 impl Leased {
-    /// Gives back to the store what this process holds, at the end of the process: after the last request was answered, and
-    /// before the runtime ends.
+    /// Gives back to the store what this process holds. Call it at the end of the process: after the last request was answered, and before
+    /// the runtime ends.
     ///
-    /// From now on nothing is leased: requests go to the store within. Refills that are under way are waited for, and given back
-    /// too. A return that is not answered is not repeated, because it may have arrived.
+    /// From then on nothing is leased: requests go to the store within. Refills that are under way are awaited, and given back too. A
+    /// return without an answer is not repeated, because it may have arrived.
     ///
-    /// A window gets all of it back at once. A bucket gets back at once what no other instance holds a lease behind: units that drain
-    /// before a lease of another one stay spent until they have drained, so that no span is admitted more than the quota allows.
+    /// A window gets everything back at once. A bucket gets back at once the units behind which no other instance holds a lease: units that
+    /// drain before another lease stay spent until they have drained, so that no span admits more than the quota allows.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -57,7 +57,7 @@ impl Leased {
     /// The units that were held are given back or lost; nothing is leased from then on.
     pub async fn close(&self, within: Duration) -> Result<(), Unreturned> {
         let now = Instant::now();
-        // A time that is too long for the clock is as good as a day.
+        // A time that is too long for the clock counts as a day.
         let until = now.checked_add(within).unwrap_or(now + Duration::from_secs(86_400));
         match self.0.0.give_back(until).await {
             0 => Ok(()),
@@ -73,7 +73,7 @@ pub struct Unreturned {
 }
 
 impl Unreturned {
-    /// How many units there are. Those whose return was not answered are among them.
+    /// The number of units, including those whose return was not answered.
     pub fn units(&self) -> u64 {
         self.units
     }
@@ -108,7 +108,7 @@ impl Rest {
 }
 
 impl State {
-    /// Gives back all that is held until then; returns how many units were not.
+    /// Gives back everything that is held until then. Returns the number of units that were not given back.
     async fn give_back(self: &Arc<Self>, until: Instant) -> u64 {
         // Release: a request that is let in afterwards leases nothing.
         self.is_closed.store(true, Ordering::Release);
@@ -154,8 +154,8 @@ impl State {
         self.table.set(0).counts.returned += units;
     }
 
-    /// Takes out all that is held, in the order of policies and keys, so that a run can be repeated; and whether refills are under
-    /// way.
+    /// Takes out everything that is held, in the order of policies and keys, so that a run can be repeated. Also returns whether refills
+    /// are under way.
     fn rests(&self) -> (Vec<Rest>, bool) {
         let (mut rests, mut are_under_way) = (Vec::new(), false);
         let now_us = self.clock.now_us();

@@ -1,13 +1,13 @@
-//! The way of a request: decided here, with a refill that it waits for, or by the store.
+//! Decides a request: here, with a refill that it waits for, or by the store.
 //!
 //! # Steps
-//! 1. Asks that only a store can answer (turns, refunds, charges, looks) go to it, a reset after what is held was dropped.
-//! 2. If the units that are held are enough, they are spent under the lock of one set, and no call is made.
+//! 1. Asks that only a store can answer (turns, refunds, charges, looks) go to it; a reset first drops the held units.
+//! 2. If enough units are held, they are spent under the lock of one set, and no call is made.
 //! 3. If a refill is under way that will bring enough, the request waits for it, once.
 //! 4. Otherwise it goes to the store, and asks for the next lease in the same call if the key comes often enough for one.
 //!
-//! A request with several asks is decided here if every ask can be. Otherwise all of it goes to the store, and units that are held
-//! stay where they are: a request that spends partly here and partly there could not be taken back as one.
+//! A request with several asks is decided here if every ask can be. Otherwise all of it goes to the store, and held units stay where they
+//! are: a request that spends partly here and partly there could not be taken back as one.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -56,7 +56,7 @@ impl Wrap for Front {
         }
     }
 
-    /// The units held of the keys of the old policy are held no longer: the store has made of it what the replacement says.
+    /// Drops the units held for keys of the old policy: the store has converted them as the replacement says.
     fn hand_over(&self, old: &PreparedPolicy, _: &PreparedPolicy, _: Inherit) {
         if let Ok(plan) = self.0.within.own(old) {
             plan.replaced();
@@ -73,13 +73,13 @@ impl Wrap for Front {
     }
 }
 
-/// The fate of an ask that spends, for which too little is held.
+/// The next step for an ask that spends and for which too few units are held.
 ///
-/// It is found under the lock of the key's set, and gone after the lock is released: no call begins under a lock.
+/// It is found under the lock of the key's set, and taken after the lock is released: no call begins under a lock.
 enum Way {
-    /// For a refill that is under way.
+    /// Wait for a refill that is under way.
     Wait(Gate),
-    /// To the store, with this refill.
+    /// Go to the store, with this refill.
     Within(Refill),
 }
 
@@ -95,7 +95,7 @@ impl Costs for Ask<'_> {
     }
 }
 
-/// Whether an ask can be decided by units that are held. Those are of the policy's quotas, so a key that brings its own is the store's.
+/// Whether held units can decide an ask. They are units of the policy's quotas, so the store decides for a key that brings its own.
 #[inline]
 fn is_local(ask: &Ask<'_>) -> bool {
     ask.own().is_none()
@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// The way of an ask for which too little is held in this set; none if it is not leased.
+    /// The next step for an ask for which this set holds too few units; `None` if it is not leased.
     fn way(
         self: &Arc<Self>,
         plan: &Arc<Plan>,
@@ -177,7 +177,7 @@ impl State {
         Spot { hash, plan: Arc::clone(plan), key: ask.key().to_key() }
     }
 
-    /// Waits for the refill that is under way, once, and decides then; dropped or not.
+    /// Waits once for the refill that is under way, and decides when it has landed or was dropped.
     #[cold]
     fn wait(self: &Arc<Self>, ask: &Ask<'_>, gate: Gate) -> DecisionFuture {
         let (state, ask) = (Arc::clone(self), OwnedAsk::new(ask));
@@ -192,7 +192,7 @@ impl State {
         }
     }
 
-    /// An ask that is none for units that are held.
+    /// Handles an ask that held units cannot decide.
     fn pass(&self, plan: &Arc<Plan>, ask: &Ask<'_>) -> DecisionFuture {
         let asks = std::slice::from_ref(ask);
         match ask.mode() {
@@ -213,7 +213,7 @@ impl State {
         }
     }
 
-    /// The units held of a key are held no longer.
+    /// Drops the units held of a key.
     fn forget(&self, plan: &Arc<Plan>, ask: &Ask<'_>) {
         let hash = self.table.hash(plan, ask.key());
         if let Some((account, counts)) = self.table.set_of(hash).find(hash, plan, ask.key()) {
@@ -221,7 +221,7 @@ impl State {
         }
     }
 
-    /// Units that are held of each quota of a key.
+    /// The units that are held of each quota of a key.
     fn held(&self, plan: &Arc<Plan>, ask: &Ask<'_>) -> PerQuota<u64> {
         let Some(measures) = plan.measures() else { return PerQuota::new() };
         let (hash, now_us) = (self.table.hash(plan, ask.key()), self.clock.now_us());
@@ -286,7 +286,7 @@ impl State {
         if refills.is_empty() { self.within.decide(asks) } else { self.ask_within(asks, refills) }
     }
 
-    /// The decision, if all asks can be decided by what is held.
+    /// The decision, if held units can decide all asks.
     fn all_here(
         &self,
         asks: &[Ask<'_>],
@@ -331,7 +331,7 @@ fn has_twins(asks: &[Ask<'_>], plans: &[&Arc<Plan>]) -> bool {
     })
 }
 
-/// Where a key stands that the store was asked about, with what is held of it here: units that the store counts as spent.
+/// The status of a key that the store was asked about, with the units held here, which the store counts as spent.
 fn with_held(decision: &sluicegate_core::Decision, held: &[u64], costs: &[u64]) -> sluicegate_core::Decision {
     let is_enough = held.iter().zip(costs).all(|(units, cost)| units >= cost);
     let statuses = decision.quotas().iter().map(|status| {

@@ -1,14 +1,14 @@
-//! How long leased units may be spent under one quota: [`Measure`].
+//! The time for which leased units may be spent under one quota: [`Measure`].
 //!
-//! Units that are debited and spent later must not pass beside units that were admitted meanwhile. So a unit may be spent only
-//! while it is wholly in the bucket: a bucket that has drained admits a whole burst again, and the unit on top of it would be one
-//! too many. Units drain in the order in which they came, the first of a lease first.
+//! Units that are debited and spent later must not pass beside units that were admitted meanwhile. So a unit may be spent only while it is
+//! wholly in the bucket: a bucket that has drained admits a whole burst again, and the unit on top of it would be one too many. Units drain
+//! in the order in which they came, the first of a lease first.
 //!
 //! # Example
-//! Of 60 a minute with a burst of 10, ten units are leased from rest. The bucket is at rest again after ten seconds. The first unit
-//! drains after one second, so from then on nine may be spent, after two seconds eight, and the last one until ten seconds are over.
-//! An instance that spends all ten within the first second admits what the bucket would have admitted; one that keeps them longer
-//! loses one a second, and the bucket admits those to others.
+//! Under 60 a minute with a burst of 10, ten units are leased from rest. The bucket is at rest again after ten seconds. The first unit
+//! drains after one second, so from then on nine may be spent, after two seconds eight, and the last one until ten seconds are over. An
+//! instance that spends all ten within the first second admits what the bucket would have admitted; one that keeps them longer loses one a
+//! second, and the bucket admits those to others.
 
 use sluicegate_core::algorithm::Rule;
 use sluicegate_core::limiter::Receipt;
@@ -21,7 +21,7 @@ use super::unleased::Unleased;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measure {
     rule: Rule,
-    /// How long a unit takes to drain, rounded up, where units drain one by one.
+    /// The time that a unit takes to drain, rounded up, where units drain one by one.
     unit_us: Option<u64>,
 }
 
@@ -49,42 +49,42 @@ impl Measure {
         self.rule.capacity()
     }
 
-    /// How long the last unit of a lease may be spent, in microseconds of the store's clock since its decision; none if the
-    /// receipt does not say. `quota` is the place of this one in its policy.
+    /// The time for which the last unit of a lease may be spent, in microseconds of the store's clock since its decision; `None` if the
+    /// receipt does not say. `quota` is the place of this quota in its policy.
     pub(super) fn span_us(&self, receipt: &Receipt, quota: u8) -> Option<u64> {
         let trace = receipt.trace(quota)?;
         Some(self.rule.lease_lasts_us(trace.after, receipt.at_us(), 0))
     }
 
-    /// How many of the last `left` units of a lease may still be spent, `age_us` after its call was sent.
+    /// The number of the last `left` units of a lease that may still be spent, `age_us` after its call was sent.
     #[inline]
     pub(super) fn alive(&self, left: u64, span_us: u64, age_us: u64) -> u64 {
         match (span_us.checked_sub(age_us), self.unit_us) {
             (None, _) => 0,
             (Some(_), None) => left,
-            // All of them, most of the time: that needs no division. A millisecond is more than time units are rounded by.
+            // Most of the time all of them may be, which needs no division. A millisecond is more than the rounding of unit times.
             (Some(rest_us), Some(unit_us)) if drains_by(left, unit_us).saturating_add(1_000) <= rest_us => {
                 left
             }
-            // The last one, and before it as many as drain in the time that it has left.
+            // The last one, and as many before it as drain in the time that it has left.
             (Some(rest_us), Some(_)) => left.min(self.rule.drains_in(rest_us).unwrap_or(0).saturating_add(1)),
         }
     }
 
-    /// How many units drain within this span while they wait to be spent.
+    /// The number of units that drain within this span while they wait to be spent.
     pub(super) fn drains_in(&self, span_us: u64) -> u64 {
         self.unit_us.and_then(|_| self.rule.drains_in(span_us)).unwrap_or(0)
     }
 
-    /// How long it takes until a unit more is there, if nobody else asks and the bucket is at rest after `reset_us`: for the
-    /// answer to a request that was decided here.
+    /// The time until one more unit is there, if nobody else asks and the bucket is at rest after `reset_us`: for the answer to a request
+    /// that was decided here.
     #[inline]
     pub(super) fn more_after_us(&self, reset_us: u64) -> u64 {
         self.unit_us.map_or(reset_us, |unit_us| unit_us.min(reset_us))
     }
 }
 
-/// When this many units have drained, rounded up.
+/// The time until this many units have drained, rounded up.
 #[inline]
 fn drains_by(units: u64, unit_us: u64) -> u64 {
     units.saturating_mul(unit_us)

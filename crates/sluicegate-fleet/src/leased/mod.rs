@@ -1,13 +1,13 @@
 //! A store around a store that decides most requests in this process: [`Leased`].
 //!
 //! # How it is made
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | `measure`, `time` | how long a leased unit may be spent under one quota, by a clock that drifts |
+//! | `measure`, `time` | the time for which a leased unit may be spent under one quota, by a clock that drifts |
 //! | `units` | the units of one key: leases that are spent and end from the front |
-//! | `pace`, `batch` | how fast a key spends, and how many units that is worth |
+//! | `pace`, `batch` | the pace of a key, and the number of units that are leased for it |
 //! | `account`, `table` | all of this for one key, and for all keys in bounded memory |
-//! | `decide`, `refill` | the way of a request, and of the answer that brings a lease |
+//! | `decide`, `refill` | the decision of a request, and the answer that brings a lease |
 //! | `close` | the end of a process |
 //!
 //! # Locking
@@ -46,12 +46,12 @@ pub use self::unleased::Unleased;
 
 /// Decides by units that it has leased from the store within, at the speed of memory.
 ///
-/// For limits that a fleet shares and that single keys use often. An instance takes a batch of units of a key, spends them
-/// without asking anybody, and asks for the next batch before they are gone. [`Decision::decided_by`](sluicegate_core::Decision::decided_by)
-/// says [`Lease`](sluicegate_core::store::DecidedBy::Lease) then.
+/// It is for limits that a fleet shares and that single keys use often. An instance takes a batch of units of a key, spends them without a
+/// call, and asks for the next batch before they are gone. [`Decision::decided_by`](sluicegate_core::Decision::decided_by) says
+/// [`Lease`](sluicegate_core::store::DecidedBy::Lease) then.
 ///
-/// Not for limits of a few units, nor for keys that come now and then: those are not leased, and cost a look at a table
-/// more than without it.
+/// It is not for limits of a few units, nor for keys that come now and then: those are not leased, and cost a table lookup more than
+/// without it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -73,46 +73,45 @@ pub use self::unleased::Unleased;
 /// ```
 ///
 /// # What it admits
-/// As much as the store within: under a bucket with burst B that refills L units in P, at most `B + t * L / P` in any span t over
-/// all instances; under windows at most the limit in each. For that a leased unit is debited first, and spent only while it
-/// is wholly in the bucket, or in the window in which it was debited. A unit that is not spent in time is lost: nobody spends
-/// it, and it drains as if somebody had.
+/// It admits as much as the store within: under a bucket with burst B that refills L units in P, at most `B + t * L / P` in any span t over
+/// all instances; under windows at most the limit in each. To keep that, a leased unit is debited first, and spent only while it is wholly
+/// in the bucket, or in the window in which it was debited. A unit that is not spent in time is lost: nobody spends it, and it drains as if
+/// it had been spent.
 ///
 /// | what happens | what is admitted beside that | what is lost |
 /// |---|---|---|
 /// | an instance dies | nothing | what it held, until that has drained or its window is over |
 /// | a key is reset by another instance, or the store forgets it | what is held here, until the next refill of the key | nothing |
 /// | a policy is replaced by another instance | what is held here, until this instance hears of it | what was held |
-/// | the same by this instance | nothing: what is held is dropped at once | what was held |
+/// | a policy is replaced by this instance | nothing: what is held is dropped at once | what was held |
 /// | the store is out of reach | nothing: what is held is spent, until it ends | nothing |
 /// | a process stands still between its decision and its work | that work comes late, as with every store | nothing |
 /// | the local clock is slower than that of the store, by more than a thousandth | what drains in the difference | nothing |
 ///
-/// Around a [`Sharded`](crate::Sharded) or [`Regional`](crate::Regional) store an answer is of one part, and does not tell that
-/// another one was reset or forgotten: what is held of the key is spent until it is gone or ends.
+/// Around a [`Sharded`](crate::Sharded) or [`Regional`](crate::Regional) store an answer covers one part, and does not show that another
+/// part was reset or forgotten: units held of the key are spent until they are gone or end.
 ///
-/// The units held of a key are at most four refills, and a refill is at most a [share](Batch::share) of what the key had left, or what
-/// came back since the store was last heard, up to a twentieth of the burst.
+/// The units held of a key are at most four refills, and a refill is at most a [share](Batch::share) of what the key had left, or of what
+/// came back since the store's last answer, up to a twentieth of the burst.
 ///
 /// # What goes through it
-/// Policies that cannot be leased ([`Unleased`]; [`unleased`](Self::unleased) lists those that are open), and of the others what
-/// does not spend at once: reservations, charges, refunds, resets. A request with several limits is decided here if units are held
-/// for all of them, and otherwise the store decides all of it.
-/// - **A refund** of a unit that was spent here goes to the store, with the time of the spend. Time that has passed since counts
-///   against it, and while a lease is out the store lowers no bucket below its end: a refund gives too little rather than
-///   too much.
-/// - **A peek** asks the store, and adds what is held here.
-/// - **A reset** drops what is held of the key, here and at once.
+/// It passes on policies that cannot be leased ([`Unleased`]; [`unleased`](Self::unleased) lists those that are open), and asks of other
+/// policies that do not spend at once: reservations, charges, refunds, resets. A request with several limits is decided here if units are
+/// held for all of them; otherwise the store decides all of it.
+/// - **A refund** of a unit that was spent here goes to the store, with the time of the spend. Time that has passed since counts against
+///   it, and while a lease is out the store lowers no bucket below its end: a refund gives too little rather than too much.
+/// - **A peek** asks the store, and adds the units held here.
+/// - **A reset** drops the units held here of the key, at once.
 /// - **An answer of the fallback** never becomes a lease.
 ///
 /// # The numbers of a decision made here
-/// [`remaining`](sluicegate_core::Decision::remaining) are the units that are held here: those are certain. The store may have
-/// more. [`reset_after`](sluicegate_core::Decision::reset_after) is what the store said last, less the time since. Only the store
-/// refuses, so every `retry_after` is its own.
+/// [`remaining`](sluicegate_core::Decision::remaining) is the number of units held here, which are certain. The store may have more.
+/// [`reset_after`](sluicegate_core::Decision::reset_after) is the store's last answer, less the time since. Only the store refuses, so
+/// every `retry_after` comes from it.
 #[derive(Clone)]
 pub struct Leased(Arc<Front>);
 
-/// The part that limiters hold: calls that have to wait take a share of the state along.
+/// The part that limiters hold. Calls that have to wait take a share of the state along.
 struct Front(Arc<State>);
 
 struct State {
@@ -139,12 +138,12 @@ impl Leased {
         LeasedBuilder::new(store.into())
     }
 
-    /// How it is doing: for a gauge or a page that is read now and then. It looks at every key that is leased.
+    /// Numbers for a gauge or a page that is read now and then. It looks at every key that is leased.
     pub fn status(&self) -> LeaseStatus {
         self.0.0.status()
     }
 
-    /// The names of the open policies that are not leased, and why.
+    /// The names of the open policies that are not leased, each with the reason.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -179,7 +178,7 @@ impl State {
 
     /// A number that no other refill has.
     fn number(&self) -> u64 {
-        // Relaxed: it only has to be another number each time.
+        // Relaxed: it only has to be a different number each time.
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 

@@ -1,4 +1,4 @@
-//! The state kept of a policy: [`Plan`], and whether it may be leased.
+//! The state kept of a policy, and whether it may be leased: [`Plan`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,7 +13,7 @@ use super::measure::Measure;
 use super::unleased::Unleased;
 
 impl Unleased {
-    /// Why this policy is not leased by these settings; `None` if it is.
+    /// The reason why this policy is not leased with these settings; `None` if it is.
     ///
     /// ```
     /// use sluicegate_core::Policy;
@@ -32,13 +32,13 @@ impl Unleased {
 
 /// The state that a [`Leased`](super::Leased) store keeps of a policy.
 pub(super) struct Plan {
-    /// For the list of what is leased and what is not.
+    /// Names the policy in the list of policies that are not leased.
     name: String,
-    /// How long its units last, by quota; or why it is not leased.
+    /// The lifetime of its units, by quota; or the reason why it is not leased.
     measures: Result<SmallVec<[Measure; 2]>, Unleased>,
     /// The policy as the outer store has prepared it. Weak, so that idle keys do not keep it open.
     prepared: OnceLock<WeakPolicy>,
-    /// Whether another policy has taken its place. Its leases were handed over then.
+    /// Whether another policy has replaced it. Its leases were handed over then.
     is_replaced: AtomicBool,
 }
 
@@ -59,17 +59,17 @@ impl Plan {
         self.measures.as_deref().ok().filter(|_| !self.is_replaced.load(Ordering::Relaxed))
     }
 
-    /// From now on nothing is leased under it.
+    /// Ends leasing under this policy.
     pub(super) fn replaced(&self) {
         self.is_replaced.store(true, Ordering::Relaxed);
     }
 
-    /// Its name, and why it is not leased, if it is not.
+    /// Its name, and the reason why it is not leased, if it is not.
     pub(super) fn unleased(&self) -> Option<(&str, Unleased)> {
         self.measures.as_ref().err().map(|why| (self.name.as_str(), *why))
     }
 
-    /// Remembers how the outer store has prepared it, to give leases back when nobody asks.
+    /// Remembers the policy as the outer store has prepared it, to give leases back without a request.
     pub(super) fn remember(&self, policy: &PreparedPolicy) {
         _ = self.prepared.get_or_init(|| policy.downgrade());
     }
@@ -80,16 +80,16 @@ impl Plan {
     }
 }
 
-/// The plans of open policies, and some that are closed.
+/// The plans of open policies, and some closed ones.
 #[derive(Default)]
 pub(super) struct Plans {
     plans: Vec<Weak<Plan>>,
-    /// How many were open when those that are closed were last dropped.
+    /// The number of open plans when closed ones were last dropped.
     kept: usize,
 }
 
 impl Plans {
-    /// Adds one. Closed ones are dropped when there are twice as many as were kept, so that many policies cost linear time.
+    /// Adds a plan. Closed ones are dropped when there are twice as many as were kept, so that many policies cost linear time.
     pub(super) fn add(&mut self, plan: &Arc<Plan>) {
         if self.plans.len() > self.kept * 2 {
             self.plans.retain(|plan| plan.strong_count() > 0);
@@ -98,7 +98,7 @@ impl Plans {
         self.plans.push(Arc::downgrade(plan));
     }
 
-    /// Those that are open.
+    /// The plans of open policies.
     pub(super) fn open(&self) -> impl Iterator<Item = Arc<Plan>> {
         self.plans.iter().filter_map(Weak::upgrade)
     }
@@ -131,7 +131,7 @@ mod tests {
         Arc::new(Plan::new(&policy, &Batch::new()))
     }
 
-    /// Once all of them were looked at for each that was added.
+    /// All plans were once looked at for each one that was added.
     #[test]
     fn closed_plans_are_dropped_when_the_list_has_doubled() {
         let mut plans = Plans::default();

@@ -1,12 +1,12 @@
-//! Calls that lease: a [`Refill`], from the request that begins it to what its answer brings.
+//! Calls that lease: a [`Refill`], from the request that begins it to the units of its answer.
 //!
-//! A lease is asked for beside the spends of the request that found nothing left, and stands behind them: were it alone, its
-//! first unit would be the first in the bucket, and over at once. A key that spends what is held does not wait for that: the next
-//! lease is asked for, alone, when a quarter of the last one is left.
+//! A lease is asked for beside the spends of the request that found nothing left, and stands behind them: if it came alone, its first unit
+//! would be the first in the bucket, and over at once. A key that spends held units does not wait for that: the next lease is asked for,
+//! alone, when a quarter of the last one is left.
 //!
 //! # Lost answers
-//! A call that fails after it was sent may have leased units. Nobody knows their receipt, so they can neither be spent nor be given back:
-//! they count as lost, and drain as if they had been spent. Too few are admitted then, never too many.
+//! A call that fails after it was sent may have leased units. Nobody knows their receipt, so they can neither be spent nor given back: they
+//! count as lost, and drain as if they had been spent. Too few are admitted then, never too many.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use super::State;
 use super::table::Spot;
 use super::units::Grant;
 
-/// A request that goes to the store for a key, and the units that are asked for beside it; 0 if none are.
+/// A request that goes to the store for a key, and the units that are asked for beside it; 0 if there are none.
 pub(super) struct Refill {
-    /// Where its answer is noted.
+    /// The place where its answer is noted.
     spot: Spot,
-    /// Before the call was sent, by the local clock: leases end by this time.
+    /// The moment before the call was sent, by the local clock: leases end by this time.
     sent_us: u64,
-    /// The number of the flight that it is; 0 if none.
+    /// The number of its flight; 0 if it has none.
     number: u64,
     units: u64,
 }
@@ -38,16 +38,16 @@ impl Refill {
         Self { spot, sent_us, number, units }
     }
 
-    /// None, for a key of which nothing is known yet: its answer is noted.
+    /// A refill of no units, for a key that is not known yet: its answer is noted.
     pub(super) fn none(spot: Spot, sent_us: u64) -> Self {
         Self::new(spot, sent_us, 0, 0)
     }
 }
 
-/// Refills of one call. However it ends, those who wait for them are told.
+/// The refills of one call. However the call ends, their waiters are told.
 ///
-/// Dropped without an answer, because the runtime ends or the store panics, it ends the flights as well, so that no key waits for a
-/// call that nobody makes any more.
+/// If it is dropped without an answer, because the runtime ends or the store panics, it ends the flights as well, so that no key waits for
+/// a call that is no longer made.
 struct Landing {
     state: Arc<State>,
     refills: Refills,
@@ -66,7 +66,7 @@ impl Drop for Landing {
 }
 
 impl State {
-    /// Asks the store about all of it, and for leases beside it.
+    /// Asks the store about all asks, and for leases beside them.
     #[cold]
     pub(super) fn ask_within(self: &Arc<Self>, asks: &[Ask<'_>], refills: Refills) -> DecisionFuture {
         let mut all: SmallVec<[Ask<'_>; 4]> = asks.into();
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// Asks for the next lease of a key, which has some left.
+    /// Asks for the next lease of a key that has some units left.
     #[cold]
     pub(super) fn refill_alone(self: &Arc<Self>, ask: &Ask<'_>, refill: Refill) {
         if refill.units == 0 {
@@ -98,7 +98,7 @@ impl State {
         let asked = Ask::new(ask.policy(), ask.key(), refill.units, Mode::Lease);
         let landing = Landing { state: Arc::clone(self), refills: std::iter::once((0, refill)).collect() };
         if runtime.is_err() && !self.within.store().always_answers() {
-            // Nobody would wait for the answer.
+            // Nothing would wait for the answer.
             return;
         }
         match self.within.decide(&[asked]).now() {
@@ -114,7 +114,7 @@ impl State {
 }
 
 impl Landing {
-    /// The contents of the answer: the decision about the first `count` asks, and the leases behind them.
+    /// Settles the answer: the decision about the first `count` asks, and the leases behind them.
     fn landed(mut self, count: usize, result: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
         let mut decision = result.inspect_err(|error| self.failed(error))?;
         let now_us = self.state.clock.now_us();
@@ -129,7 +129,7 @@ impl Landing {
         }
         let mut decision = decision.of_first(count);
         for (place, units) in kept.into_iter().filter(|(_, units)| *units > 0) {
-            // The store counts them as spent; to this request they are left.
+            // The store counts them as spent; for this request they are left.
             decision = decision.with_more(usize::from(place), units);
         }
         Ok(decision)
@@ -137,8 +137,8 @@ impl Landing {
 }
 
 impl Landing {
-    /// There is no answer. The units may have been granted, and are lost then.
-    /// Units of an error before the call was sent were not granted, and are not lost.
+    /// Handles a call without an answer. Its units may have been granted, and are lost then. If the error came before the call was sent,
+    /// they were not granted, and are not lost.
     fn failed(&self, error: &StoreError) {
         for (_, refill) in self.refills.iter().filter(|_| error.may_have_spent()) {
             self.state.table.set_of(refill.spot.hash).counts.lost += refill.units;
@@ -147,7 +147,7 @@ impl Landing {
 }
 
 impl State {
-    /// Notes what the store has said to the ask at this place, and keeps the lease if it is one; how many units are kept.
+    /// Notes the store's answer to the ask at this place, and keeps the lease if it is one. Returns the number of units kept.
     fn settle(&self, refill: &Refill, place: usize, decision: &mut Decision, now_us: u64) -> u64 {
         let Refill { spot, sent_us, number, units } = refill;
         let receipt = if *units > 0 { decision.take_receipt(place) } else { None };
@@ -157,7 +157,7 @@ impl State {
         let mut set = self.table.set_of(spot.hash);
         let Some((account, counts)) = set.at(spot) else { return 0 };
         let is_its = *units == 0 || account.end(*number);
-        // The fallback knows its share, and nothing of the others.
+        // A fallback knows only its own share.
         if decision.decided_by() != DecidedBy::Store || !is_its {
             counts.lost += granted;
             account.unheard();

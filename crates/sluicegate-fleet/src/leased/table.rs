@@ -1,12 +1,12 @@
 //! The accounts of all keys: [`Table`], in sets of eight with a lock each.
 //!
 //! # Memory
-//! As many accounts as were configured, rounded up to whole sets. An account with units or with a refill under way never makes room,
-//! because its units would be lost; a key that finds its set full of those is decided by the store, and leases nothing.
+//! There are as many accounts as were configured, rounded up to whole sets. An account with units or with a refill under way never makes
+//! room, because its units would be lost; a key that finds its set full of such accounts is decided by the store, and leases nothing.
 //!
 //! # Locking
-//! A request with one ask locks one set, for a few dozen instructions and never across a call. One with several asks locks all its sets
-//! in ascending order. No other lock of this crate is taken inside.
+//! A request with one ask locks one set, for a few dozen instructions and never across a call. A request with several asks locks all its
+//! sets in ascending order. No other lock of this crate is taken inside.
 
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,23 +19,23 @@ use smallvec::SmallVec;
 use super::account::Account;
 use super::plan::Plan;
 
-/// Keys of one set: a key that finds it full of leases is not leased.
+/// The number of keys of one set: a key that finds it full of leases is not leased.
 const WAYS: usize = 8;
 
-/// A bounded table. A key lives in the set that its hash says, and makes room for another one when it holds no units.
+/// A bounded table. A key lives in the set that its hash names, and makes room for another one when it holds no units.
 pub(super) struct Table {
     sets: Box<[Mutex<Set>]>,
     hasher: RandomState,
 }
 
-/// The accounts of a few keys, and what has happened to keys of this set.
+/// The accounts of a few keys, and counts about keys of this set.
 #[derive(Default)]
 pub(super) struct Set {
     entries: Vec<Entry>,
     pub(super) counts: Counts,
 }
 
-/// Numbers to look at, kept beside the accounts so that no request counts in a line that all others write.
+/// Counters, kept beside the accounts so that no request writes to a cache line that all others write to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     /// Requests that were decided here.
@@ -55,7 +55,7 @@ struct Entry {
     account: Account,
 }
 
-/// A key under a policy, to be found again when an answer has come.
+/// A key under a policy, to be found again when an answer comes.
 #[derive(Clone)]
 pub(super) struct Spot {
     pub(super) hash: u64,
@@ -100,7 +100,7 @@ impl Table {
 }
 
 impl Set {
-    /// The account of a key, if it has one; and the counts of its set.
+    /// The account of a key, if it has one, and the counts of its set.
     #[inline]
     pub(super) fn find(
         &mut self,
@@ -115,15 +115,15 @@ impl Set {
         Some((&mut entry.account, &mut self.counts))
     }
 
-    /// The account of a spot.
+    /// The account at a spot.
     pub(super) fn at(&mut self, spot: &Spot) -> Option<(&mut Account, &mut Counts)> {
         self.find(spot.hash, &spot.plan, spot.key.as_ref())
     }
 
-    /// Makes room for a key that is not here, and an account for it; none if all others hold units.
+    /// Makes room for a key that is not here, and an account for it; `None` if all others hold units.
     ///
-    /// Units that have ended are forgotten first, so a key that no longer comes gives its place up after its last lease. Of those without
-    /// units the one makes room whose pace was begun anew the longest ago.
+    /// Units that have ended are forgotten first, so a key that no longer comes gives up its place after its last lease. Among keys without
+    /// units, the one whose pace began anew the longest ago makes room.
     pub(super) fn make(
         &mut self,
         hash: u64,

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::measure::Measure;
 use super::time::at_most;
 
-/// Leases of one key that are spent one after the other. A call takes none while there are as many.
+/// The most leases of one key, which are spent one after the other. With this many, a call takes no further one.
 const MOST_GRANTS: usize = 4;
 
 /// A number for each quota of a policy.
@@ -16,33 +16,33 @@ pub(super) type PerQuota<T> = SmallVec<[T; 2]>;
 /// The units that a store has granted to this instance in one call.
 #[derive(Debug)]
 pub(super) struct Grant {
-    /// Before the call was sent, by the local clock.
+    /// The moment before the call was sent, by the local clock.
     sent_us: u64,
     holds: PerQuota<Hold>,
-    /// Of a policy that is divided among several buckets, how the one drains that has granted it.
+    /// The drain of the bucket that has granted it, if the policy is divided among several buckets.
     own: Option<Box<PerQuota<Measure>>>,
-    /// The receipt by which they are given back.
+    /// The receipt that gives them back.
     receipt: Box<Receipt>,
 }
 
-/// The part of a lease that is left under one quota. It is always the last part: units are spent, and end, from the front.
+/// The part of a lease that is left under one quota. It is always the last part, because units are spent, and end, from the front.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     left: u64,
-    /// How long the last one may be spent since the call was sent, by the store's clock.
+    /// The time for which the last unit may be spent since the call was sent, by the store's clock.
     span_us: u64,
 }
 
-/// Where a quota stands after units of it were spent here.
+/// The status of a quota after units of it were spent here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(super) units: u64,
-    /// Until the bucket is at rest, as far as this instance knows.
+    /// The time until the bucket is at rest, as far as this instance knows.
     pub(super) reset_us: u64,
 }
 
 impl Grant {
-    /// The lease of this receipt, asked for at `sent_us`; none if the receipt does not say how long it lasts.
+    /// The lease of this receipt, asked for at `sent_us`; `None` if the receipt does not say how long it lasts.
     pub(super) fn new(measures: &[Measure], receipt: Receipt, sent_us: u64) -> Option<Self> {
         let cost = receipt.cost();
         let mut pieces = receipt.pieces_of(cost).map(|(piece, _)| piece);
@@ -59,12 +59,12 @@ impl Grant {
         Some(Self { sent_us, holds, own, receipt: Box::new(receipt) })
     }
 
-    /// How many units it still has: the least over its quotas, those that have ended included.
+    /// The number of units that it still has: the least over its quotas, including units that have ended.
     pub(super) fn units(&self) -> u64 {
         self.holds.iter().map(|hold| hold.left).min().unwrap_or(0)
     }
 
-    /// Forgets the units that may no longer be spent; says how many whole units those were.
+    /// Forgets the units that may no longer be spent. Returns the number of whole units that were forgotten.
     fn expire(&mut self, measures: &[Measure], now_us: u64) -> u64 {
         let (before, age_us) = (self.units(), at_most(now_us.saturating_sub(self.sent_us)));
         let measures = self.own.as_deref().map_or(measures, |own| own);
@@ -74,19 +74,19 @@ impl Grant {
         before.saturating_sub(self.units())
     }
 
-    /// When its last unit ends, by the local clock.
+    /// The moment when its last unit ends, by the local clock.
     fn end_us(&self, quota: usize) -> u64 {
         self.holds.get(quota).map_or(0, |hold| self.sent_us.saturating_add(hold.span_us))
     }
 
-    /// The rest of it, to be given back: its receipt, and its units under each quota.
+    /// The rest of the lease, to be given back: its receipt, and its units under each quota.
     pub(super) fn into_rest(self) -> (Box<Receipt>, PerQuota<u64>) {
         let left = self.holds.iter().map(|hold| hold.left).collect();
         (self.receipt, left)
     }
 }
 
-/// A receipt's numbers for each quota.
+/// The numbers of a receipt for each quota.
 fn holds(measures: &[Measure], receipt: &Receipt) -> Option<PerQuota<Hold>> {
     let hold = |(quota, measure): (u8, &Measure)| {
         Some(Hold { left: receipt.cost_of(quota), span_us: measure.span_us(receipt, quota)? })
@@ -99,7 +99,7 @@ fn holds(measures: &[Measure], receipt: &Receipt) -> Option<PerQuota<Hold>> {
 pub(super) struct Units(SmallVec<[Grant; 1]>);
 
 impl Units {
-    /// Forgets the units that may no longer be spent; says how many those were.
+    /// Forgets the units that may no longer be spent. Returns their number.
     #[inline]
     pub(super) fn expire(&mut self, measures: &[Measure], now_us: u64) -> u64 {
         let mut lost = 0;
@@ -112,14 +112,13 @@ impl Units {
         lost
     }
 
-    /// Units that are held of a quota. For what has been [expired](Self::expire) at this moment.
+    /// The units that are held of a quota. Units must have been [expired](Self::expire) at this moment.
     #[inline]
     pub(super) fn of(&self, quota: usize) -> u64 {
         self.0.iter().filter_map(|grant| grant.holds.get(quota)).map(|hold| hold.left).sum()
     }
 
-    /// Units that are held of all quotas.
-    /// A request of one unit spends one of each, so that many requests can still be decided here.
+    /// The units that are held of all quotas. A request of one unit spends one of each, so this many requests can still be decided here.
     pub(super) fn whole(&self, quotas: usize) -> u64 {
         (0..quotas).map(|quota| self.of(quota)).min().unwrap_or(0)
     }
@@ -129,7 +128,7 @@ impl Units {
         self.0.len() < MOST_GRANTS
     }
 
-    /// Spends from the front, what is held being enough.
+    /// Spends from the front. Enough units must be held.
     #[inline]
     pub(super) fn spend(&mut self, quota: usize, mut cost: u64) {
         for hold in self.0.iter_mut().filter_map(|grant| grant.holds.get_mut(quota)) {
@@ -139,15 +138,15 @@ impl Units {
         }
     }
 
-    /// Where a quota stands, as far as this instance knows.
+    /// The status of a quota, as far as this instance knows.
     #[inline]
     pub(super) fn left(&self, quota: usize, now_us: u64) -> Left {
         let end_us = self.0.last().map_or(0, |grant| grant.end_us(quota));
         Left { units: self.of(quota), reset_us: end_us.saturating_sub(now_us) }
     }
 
-    /// A lease more, whose answer has come by now. Where the store shows that a bucket no longer has the units that were held of
-    /// it, somebody has reset the key or the store has forgotten it: those are dropped. Says how many of the old ones are gone.
+    /// Adds a lease whose answer has come by now. If the store shows that a bucket no longer has the units that were held of it, the key
+    /// was reset or the store has forgotten it: the held units are dropped. Returns the number of old units that are gone.
     pub(super) fn add(
         &mut self,
         grant: Grant,
@@ -158,8 +157,8 @@ impl Units {
         let ended = self.expire(measures, now_us);
         let is_forgotten = (0..measures.len()).zip(statuses).any(|(quota, status)| {
             let used = status.capacity().saturating_sub(status.remaining());
-            // The decision was made at some moment since the call was sent. The latest end that it can mean is that by a local clock
-            // that is as slow as it may be.
+            // The decision was made at some moment since the call was sent. Its latest possible end is that by a local clock that is as
+            // slow as it may be.
             let last = self.0.last().filter(|last| last.own.is_none() && grant.own.is_none());
             let is_earlier = last.zip(grant.holds.get(quota)).is_some_and(|(last, hold)| {
                 let since_us = at_most(now_us.saturating_sub(last.sent_us));
@@ -173,7 +172,7 @@ impl Units {
         ended.saturating_add(forgotten)
     }
 
-    /// Drops everything; says how many units that were.
+    /// Drops everything. Returns the number of dropped units.
     pub(super) fn clear(&mut self) -> u64 {
         self.take().iter().map(Grant::units).sum()
     }

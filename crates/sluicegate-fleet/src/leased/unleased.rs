@@ -1,11 +1,11 @@
-//! Why a policy may not be leased: [`Unleased`].
+//! The reasons why a policy may not be leased: [`Unleased`].
 
 use std::fmt;
 
-/// Why the requests of a policy go through a [`Leased`](super::Leased) store to the one within.
+/// The reason why requests of a policy go through a [`Leased`](super::Leased) store to the one within.
 ///
-/// It is no error: such a policy is decided by the store within, with a call for each request, and admits exactly what it says.
-/// [`Leased::unleased`](super::Leased) lists those that are open.
+/// It is no error: the store within decides such a policy, with a call for each request, and admits exactly what it says.
+/// [`Leased::unleased`](super::Leased) lists open policies of this kind.
 ///
 /// | reason | to have it leased |
 /// |---|---|
@@ -21,8 +21,8 @@ pub enum Unleased {
     Log,
     /// A leaky bucket that shapes gives each request its turn.
     Queue,
-    /// A key that is not known [starts](sluicegate_core::Quota::starting_with) with less than a burst, and whoever spends ahead does not
-    /// know whether it is one again.
+    /// An unknown key [starts](sluicegate_core::Quota::starting_with) with less than a burst, and an instance that spends ahead does not
+    /// know whether the key is unknown again.
     Starts,
     /// Its requests wait for their turn.
     Waits,

@@ -1,8 +1,8 @@
 //! One limit over several regions: [`Regional`] gives each region a share of every quota on a store of its own, and all of them a
 //! reserve on another one.
 //!
-//! A call to a Redis on another continent takes a tenth of a second. With 60 % of each quota divided among the regions, most
-//! requests are decided in their region; what exceeds the region's share is taken from the reserve, as long as there is any.
+//! A call to a Redis on another continent takes a tenth of a second. With 60 % of each quota divided among the regions, most requests are
+//! decided in their region; a request that exceeds the region's share takes from the reserve, while there is any.
 //!
 //! ```
 //! use sluicegate_core::{MemoryStore, Policy};
@@ -24,28 +24,28 @@
 //! ```
 //!
 //! # When not to use it
-//! Where a limit may hold per region: a store per region does that, with nothing in common. Where all of a limit has to be usable
-//! from any region: one store for all of them does that, at the price of the distance.
+//! Where a limit may hold per region, use a store per region, with nothing in common. Where all of a limit has to be usable from any
+//! region, use one store for all of them, at the price of the distance.
 //!
 //! # How a request is decided
-//! The region's store is asked for all of it. If that refuses, both are looked at: the request goes to the reserve if that has room
-//! for all of it, or to both together. Both belong to one policy of one name, so a decision has one status per quota: the
-//! capacity and the remaining units of what this region may use, its share and the reserve.
+//! The region's store is asked for the whole cost. If it refuses, both stores are looked at: the request goes to the reserve if that has
+//! room for all of it, or to both together. Both belong to one policy of one name, so a decision has one status per quota: the capacity and
+//! the remaining units that this region may use, its share and the reserve.
 //!
-//! A request that spends on both spends on the region's store first, and what it has spent there is given back, by its receipt,
-//! when the reserve refuses or gives no answer. In between, while one call lasts, units are held that nobody spends: too few
-//! are admitted then, and never too many. The same holds for an instance that dies between the two.
+//! A request that spends on both spends on the region's store first; these units are given back, by their receipt, when the reserve refuses
+//! or gives no answer. In between, while one call lasts, units are held that nobody spends: too few are admitted then, and never too many.
+//! The same holds for an instance that dies between the two.
 //!
-//! A request that waits for its turn waits in one of the two. Of several limits, of which some need the reserve, none waits.
+//! A request that waits for its turn waits in one of the two. A request with several limits does not wait if one of them needs the reserve.
 //!
 //! # What it admits
 //! | | at most | at least |
 //! |---|---|---|
-//! | all regions together, any span | what the table of the algorithm says of the whole policy | |
-//! | one region | its share and the reserve | the same, while the others leave the reserve alone |
+//! | all regions together, any span | the bound in the table of the algorithm, for the whole policy | |
+//! | one region | its share and the reserve | as much, while the others leave the reserve alone |
 //! | sliding counters | | up to one unit less per part, while the window before fades |
-//! | a region's store that is away | what the policy says of an outage, of the share of this region | |
-//! | the reserve that is away | what the policy says of an outage, of the reserve | the share of each region |
+//! | a region's store that is away | the policy's bound for an outage, for the share of this region | |
+//! | the reserve that is away | the policy's bound for an outage, for the reserve | the share of each region |
 //!
 //! # Outages
 //! Each of the two stores answers for itself. Put a `Resilient` store around each of them, so that the policy's
@@ -55,8 +55,8 @@
 //! and its policy decides: a request that the region's share lets pass does not need the reserve.
 //!
 //! # Changes
-//! All regions have to agree on the regions, their weights and the share. Overrides are told by the store of the reserve, so they
-//! hold in all regions. A suspension is kept on the store of the region in which it arose.
+//! All regions have to agree on the regions, their weights and the share. The store of the reserve carries overrides, so they hold in all
+//! regions. A suspension is kept on the store of the region in which it arose.
 
 mod regions;
 
@@ -74,15 +74,15 @@ use crate::apart::Apart;
 /// The store of a region, which has a share of each quota for itself, and a reserve beside the other regions; see the
 /// [module](self).
 ///
-/// It is cheap to clone: clones are the same store.
+/// Clones are cheap and share one store.
 ///
 /// # Cancel safety
-/// A decision that is dropped is finished by the runtime in which it was asked for.
+/// The runtime in which a decision was asked for finishes it, also if it is dropped.
 #[derive(Clone)]
 pub struct Regional(Arc<Apart<Regions>>);
 
 impl Regional {
-    /// Begins the store of this region: `own` is what only its instances reach, `reserve` what those of all regions do.
+    /// Begins the store of this region. Only its own instances reach `own`; the instances of all regions reach `reserve`.
     pub fn builder(
         region: impl Into<String>,
         own: impl IntoStore,
@@ -116,14 +116,14 @@ pub struct RegionalBuilder {
 }
 
 impl RegionalBuilder {
-    /// Adds a region with its weight, at least 1: a region of weight 2 has twice the share of one of weight 1. Name all of them,
-    /// this one too, in any order.
+    /// Adds a region with its weight, at least 1: a region of weight 2 has twice the share of one of weight 1. Name all regions, also this
+    /// one, in any order.
     pub fn region(mut self, name: impl Into<String>, weight: u32) -> Self {
         self.weights.push((name.into(), weight));
         self
     }
 
-    /// How many hundredths of each quota the regions share, 1 to 99; the rest is the reserve. Default: 60.
+    /// Sets the hundredths of each quota that the regions share, 1 to 99; the rest is the reserve. Default: 60.
     pub fn share(mut self, hundredths: u32) -> Self {
         self.share = hundredths;
         self
@@ -146,7 +146,7 @@ impl RegionalBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`] when this region is not one of those, when one is there twice or has no weight, for a share
+    /// [`ConfigErrorKind::Store`] when this region is not one of the named ones, when one is there twice or has no weight, for a share
     /// outside of 1 to 99, and around a store whose [place](Place) is not that of a `Resilient` one or none.
     pub fn build(self) -> Result<Regional, ConfigError> {
         let Self { region, stores, weights, share } = self;

@@ -1,8 +1,8 @@
 //! The share of a region, and the reserve that all regions have: [`Regions`].
 //!
-//! Every region has to know the same regions with the same weights, because each works out all parts and takes its own: two regions
-//! that disagree would together admit more than the policy. They are kept in the order of their names, so that the order of the
-//! settings does not matter.
+//! Every region has to know the same regions with the same weights, because each computes all parts and takes its own: two regions that
+//! disagree would together admit more than the policy. They are kept in the order of their names, so the order of the settings does not
+//! matter.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) struct Regions {
     pub(super) stores: [Arc<dyn Store>; 2],
     /// The name of this region, by which it finds its own part.
     pub(super) region: String,
-    /// Of all regions, in one order everywhere.
+    /// The weights of all regions, in one order everywhere.
     pub(super) weights: BTreeMap<String, u32>,
     /// Hundredths of each quota that the regions share.
     pub(super) share: u32,

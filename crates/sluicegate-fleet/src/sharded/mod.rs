@@ -1,8 +1,8 @@
 //! Hot keys in shards: [`Sharded`] keeps one bucket in several places of a store, so that no single one of them decides it all.
 //!
-//! One core of Redis decides some 100,000 requests a second, and a key lives on one node. A limit that all requests share, such as
-//! one for the whole service, is bound by that node, however many there are. In N shards, each on a hash slot of its own, it is
-//! bound by N.
+//! One core of Redis decides about 100,000 requests a second, and a key lives on one node. A limit that all requests share, such as one for
+//! the whole service, is bound by that node, however many nodes there are. In N shards, each on a hash slot of its own, it is bound by N
+//! nodes.
 //!
 //! Each shard is a policy of its own, `api.1of4` to `api.4of4`, with its part of each limit and burst: 25 a minute in two shards
 //! is 12 and 13. The parts [sum exactly](sluicegate_core::Policy::split) to the whole.
@@ -25,53 +25,53 @@
 //! ```
 //!
 //! # When not to use it
-//! For limits per user or address: their keys are spread over the nodes already. For less than some 50,000 requests a second of
-//! one key: one slot is enough, and answers with all the numbers. In front of one node of Redis, or in memory: there is
-//! nothing to spread over.
+//! Leave it out for limits per user or address: their keys are spread over the nodes already. For less than about 50,000 requests a second
+//! of one key, one slot is enough, and answers with all the numbers. In front of one node of Redis, or in memory, there is nothing to
+//! spread over.
 //!
 //! # How a request is decided
 //! | step | calls | when |
 //! |---|---|---|
-//! | one shard, as good as at random, is asked for all of it | 1 | always; mostly it is the last step |
+//! | one random shard is asked for the whole cost | 1 | always; mostly it is the last step |
 //! | all shards are looked at; the one with most room that has room for all of it is asked | 2 more | that shard has refused |
 //! | several shards are asked together, all or none | | no single one has room for all of it |
 //! | the refusal stands, with the numbers of all shards | 1 more; 2 for a cost above 1 | they have no room together |
 //!
 //! A peek, a reset, a charge, a refund without a receipt and a check [`up_to`](sluicegate_core::limiter::Check::up_to) a number ask all
-//! shards; a charge is put where there is room, and what is above that is a debt of all shards. A refund by its receipt goes to the
-//! shards that have spent it, and is exact. A request that waits for its turn waits in one shard, the one where the wait is
-//! shortest, of equal ones as good as at random: a cost above the burst of a shard has no turn, and passes only while it fits.
+//! shards; a charge is put where there is room, and the excess is a debt of all shards. A refund by its receipt goes to the shards that
+//! have spent it, and is exact. A request that waits for its turn waits in one shard, the one with the shortest wait, or a random one of
+//! several: a cost above the burst of a shard has no turn, and passes only while it fits.
 //!
 //! # What it admits
 //! | | at most | at least |
 //! |---|---|---|
-//! | any algorithm, any span | what its table says of the whole policy: the sum of the shards | |
+//! | any algorithm, any span | the bound in its table for the whole policy: the sum of the shards | |
 //! | buckets, logs, fixed windows | | all of it: a refusal stands only if all shards together have no room |
 //! | sliding counters | | up to N - 1 units less than all of it, while the window before fades: each shard rounds up |
 //! | callers that race for the last units | | as above, unless others were faster three times in a row |
 //! | an instance that dies between two calls | | what it has spent stays spent |
 //!
 //! # The numbers
-//! Of a refused request and of a peek: the remaining units of all shards together, the shortest wait that helps, the longest
-//! reset. Of a request that one shard let pass they are those of that shard, because the others were not asked: that many are left at
-//! least. The capacity is always that of the whole.
+//! A refused request and a peek show the remaining units of all shards together, the shortest wait that helps, and the longest reset. A
+//! request that one shard let pass shows the units of that shard, because the others were not asked: at least this number is left. The
+//! capacity is always that of the whole.
 //!
-//! The wait of a cost of one unit is exact. For a higher cost it is never too short, and too long by at most the time in which a
-//! shard gets one unit.
+//! The wait of a cost of one unit is exact. For a higher cost it is never too short, and too long by at most the time in which a shard gets
+//! one unit.
 //!
 //! # Suspensions
-//! Whether a key is suspended is kept whole, in one slot that each request is checked against: a policy that suspends keys is no
-//! faster in shards.
+//! The suspension of a key is kept whole, in one slot that each request is checked against: a policy that suspends keys is no faster in
+//! shards.
 //!
 //! # Outages
-//! A call needs the parts of the store on which any shard of its key is: around it, a `Resilient` store leaves a key to its fallback
-//! as long as the node of one of its shards is away.
+//! A call needs the parts of the store that hold any shard of its key: a `Resilient` store around it leaves a key to its fallback while the
+//! node of one of its shards is away.
 //!
 //! # Changes
-//! A policy that is replaced, by code or by an override, keeps its shards: one whose new limit is below the number of shards is
-//! refused. Units that were spent count where they were spent: a limit that is lowered below what one shard has spent leaves a
-//! debt of that shard, and the others go on with what they have. Another number of shards is another set of buckets: until all instances agree, each set admits the limit, so change it
-//! as you would rename a policy.
+//! A policy that is replaced, by code or by an override, keeps its shards: a replacement whose limit is below the number of shards is
+//! refused. Units count where they were spent: a limit that is lowered below the spent units of one shard leaves a debt of that shard, and
+//! the others go on with what they have. Another number of shards makes another set of buckets: until all instances agree, each set admits
+//! the limit, so change it as you would rename a policy.
 
 mod slots;
 
@@ -89,17 +89,16 @@ use crate::apart::Apart;
 
 /// A store around a store that keeps the buckets of some policies in shards; see the [module](self).
 ///
-/// It is cheap to clone: clones are the same store.
+/// Clones are cheap and share one store.
 ///
 /// # Cancel safety
-/// A decision that is dropped is finished by the runtime in which it was asked for.
+/// The runtime in which a decision was asked for finishes it, also if it is dropped.
 #[derive(Clone)]
 pub struct Sharded(Arc<Apart<Slots>>);
 
 impl Sharded {
-    /// Begins a store around `store` that keeps what it is told to in this many shards: 2 to 16, and at most as many as the least
-    /// limit or burst of such a policy has units. A request is decided by at most 16 buckets, so a policy with two quotas has at
-    /// most 8 shards.
+    /// Begins a store around `store` that keeps the chosen policies in this many shards: 2 to 16, and at most as many as the least limit or
+    /// burst of such a policy has units. At most 16 buckets decide a request, so a policy with two quotas has at most 8 shards.
     pub fn builder(store: impl IntoStore, shards: u64) -> ShardedBuilder {
         ShardedBuilder { store: store.into(), shards, policies: Vec::new(), above: None }
     }
@@ -113,7 +112,7 @@ impl fmt::Debug for Sharded {
 
 sluicegate_core::store_handle!(Sharded);
 
-/// Collects which policies are in shards; all others are kept whole.
+/// Collects the policies that are in shards; all others are kept whole.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -143,9 +142,9 @@ impl ShardedBuilder {
         self
     }
 
-    /// Keeps all policies in shards whose limits are all above this number of units, if that is possible: queues, windows that
-    /// begin with a key's first unit, and bursts below the number of shards stay whole. Default: none. It is looked at when a policy
-    /// is opened first, and not when it is replaced.
+    /// Keeps all policies in shards whose limits are all above this number of units, if that is possible: queues, windows that begin with a
+    /// key's first unit, and bursts below the number of shards stay whole. Default: none. The number is compared when a policy is opened
+    /// first, and not when it is replaced.
     pub fn above(mut self, limit: u64) -> Self {
         self.above = Some(limit);
         self
@@ -154,8 +153,8 @@ impl ShardedBuilder {
     /// Checks the settings and makes the store.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`] for less than 2 or more than 16 shards, where nothing would be in shards, and around a store that
-    /// has a [place](Place) of its own: it is the innermost.
+    /// [`ConfigErrorKind::Store`] for less than 2 or more than 16 shards, when nothing would be in shards, and around a store that has a
+    /// [place](Place) of its own, because this one is the innermost.
     pub fn build(self) -> Result<Sharded, ConfigError> {
         let Self { store, shards, policies, above } = self;
         let refused = |problem| Err(ConfigError::new(ConfigErrorKind::Store, problem));

@@ -1,4 +1,4 @@
-//! Which policies are in shards, and what the shards of a key are called: [`Slots`].
+//! The policies that are in shards, and the names of the shards of a key: [`Slots`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use crate::apart::Divide;
 /// Shards on one store.
 pub(super) struct Slots {
     pub(super) store: [Arc<dyn Store>; 1],
-    /// How many each divided policy has; the same on all instances.
+    /// The number of shards of each divided policy; the same on all instances.
     pub(super) shards: u64,
     /// The names of policies that are divided in any case.
     pub(super) policies: Vec<String>,
-    /// All policies whose limits are above this one.
+    /// Policies whose limits are all above this one are divided.
     pub(super) above: Option<u64>,
-    /// How many requests have chosen a shard so far.
+    /// The number of requests that have chosen a shard so far.
     pub(super) turns: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Slots {
         self.above.is_some_and(is_above) && fits && self.split(policy).is_ok()
     }
 
-    /// The shards of a policy: equal parts but for a unit.
+    /// The shards of a policy: parts that are equal up to one unit.
     ///
     /// # Errors
     /// When a shard would have no unit, or its rate would not be exact.
@@ -63,9 +63,9 @@ impl Divide for Slots {
         key.to_key().and(part as u64)
     }
 
-    /// As good as at random: in turns, requests for two keys that come by turns would each ask half of the shards only.
+    /// The choice is pseudorandom: in strict turns, requests for two keys that alternate would each ask half of the shards only.
     fn first(&self, parts: usize) -> usize {
-        // Relaxed: all that matters is that it is another number each time.
+        // Relaxed: it only has to be a different number each time.
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
         // SplitMix64, Steele, Lea and Flood (2014).
         let mixed = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
