@@ -1,8 +1,8 @@
 //! Rate limits in front of any [tower] service that speaks `http`.
 //!
 //! A [`RateLimitLayer`] takes one or more [`Limit`]s: a [`RateLimiter`](sluicegate_core::RateLimiter), a
-//! [`KeyExtractor`] that says whose bucket it is, and a cost. Requests that exceed a limit are refused with 429 and
-//! a problem body, or wait for their turn, if the policy says so; all responses say where the client stands.
+//! [`KeyExtractor`] that names the bucket, and a cost. Requests that exceed a limit are refused with 429 and
+//! a problem body, or wait for their turn if the policy says so; all responses show the state of the client's quotas.
 //!
 //! For axum, use the `sluicegate` crate, whose `.rate_limit(..)` puts this layer on routes and routers.
 //!
@@ -36,16 +36,16 @@
 //! ```
 //!
 //! # When to use it
-//! - Each client shall have its fair part of a service: a limit per key, address or user.
+//! - Each client gets a fair share of a service: a limit per key, address or user.
 //! - A route costs more than others: a limit of its own, or a cost in units.
 //! - Logins, password resets, payments: few tries per account, counted by a sliding log.
 //!
 //! # When not to use it
-//! - Against floods that fill the line or the kernel's tables: those have to be stopped before they reach
+//! - Against floods that fill the line or the kernel's tables: stop such floods before they reach
 //!   the process.
-//! - As authentication: a limit counts whoever shows a key, and does not check the key.
-//! - To bound how much runs at once: that is [`in_flight`], and an overloaded service is helped by load
-//!   shedding.
+//! - As authentication: a limit counts by the key that a client shows, and does not verify the key.
+//! - To bound how much runs at once: use [`in_flight`], and load shedding for an overloaded
+//!   service.
 //! - For calls that are not HTTP ([`call`]), and for calls to others (`outgoing`).
 //!
 //! # Where to put it
@@ -66,7 +66,7 @@
 //! | [`HeaderKey`](key::HeaderKey) | what a trusted proxy says about the client |
 //! | a [`Key`](sluicegate_core::Key) | all together |
 //!
-//! A tuple of them has a bucket per combination; [`or`](KeyExtractor::or) asks the next one where one finds nothing.
+//! A tuple of extractors has a bucket per combination; [`or`](KeyExtractor::or) asks the next extractor if one finds no key.
 //!
 //! # Features
 //! | feature | what it adds |

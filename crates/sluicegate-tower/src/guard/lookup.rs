@@ -26,7 +26,7 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// The same bounds with a queue of its own.
+    /// A copy with a queue of its own.
     pub(crate) fn apart(&self) -> Self {
         Self { queue: self.queue.another(), longest_lookup: self.longest_lookup }
     }

@@ -1,6 +1,6 @@
 //! A server's advice to its clients: `Retry-After`, `RateLimit` and their predecessors.
 //!
-//! In this order, and the first that can be read counts: `Retry-After` of a 429 or 503; the
+//! The first of these that can be read counts: `Retry-After` of a 429 or 503; the
 //! `RateLimit` field of the draft; the older pairs of remaining and reset. Numbers are seconds,
 //! unless they are so large that they can only be Unix times.
 
@@ -19,28 +19,28 @@ const EARLIER: [(HeaderName, HeaderName); 3] = [
     (HeaderName::from_static("x-rate-limit-remaining"), HeaderName::from_static("x-rate-limit-reset")),
 ];
 
-/// A reset from here on is no number of seconds, which would be 30 years, but a Unix time.
+/// A reset from this number on is a Unix time, because as seconds it would be 30 years.
 const UNIX_SECONDS: u64 = 1_000_000_000;
-/// And from here on, one in milliseconds.
+/// A reset from this number on is a Unix time in milliseconds.
 const UNIX_MILLIS: u64 = 1_000_000_000_000;
 
-/// A longer field is not read: no client can heed a server with that many quotas.
+/// The longest field that is read, in bytes: no sensible server has more quotas.
 const MAX_FIELD: usize = 16 * 1024;
 
-/// How long a server asks not to be called after this response, if it does. `now` is the time since the Unix epoch; where
-/// the response has a date of its own, times of day are relative to that, because the server's clock may be off.
+/// The time for which the server asks not to be called after this response, if it does. `now` is the time since the Unix epoch;
+/// if the response has a date, times of day are relative to the date, because the server's clock may be off.
 ///
-/// Nothing unreadable is guessed: a client that is wrong about a limit either hammers or
+/// Unreadable fields are ignored, not guessed: a client that is wrong about a limit either hammers or
 /// starves.
 pub(super) fn asked_wait(status: StatusCode, headers: &HeaderMap, now: Duration) -> Option<Duration> {
     let now = headers.get(DATE).and_then(date).unwrap_or(now);
     let refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    // It goes before the other fields, whatever they say.
+    // `Retry-After` takes precedence over the other fields.
     if let Some(wait) = headers.get(RETRY_AFTER).filter(|_| refused).and_then(|value| retry_after(value, now))
     {
         return Some(wait);
     }
-    // An answer out of a cache says nothing about now.
+    // A cached response says nothing about the present.
     if headers.get(AGE).and_then(digits).is_some_and(|age| age > 0) {
         return None;
     }
@@ -63,8 +63,8 @@ fn retry_after(value: &HeaderValue, now: Duration) -> Option<Duration> {
     digits(value).map(Duration::from_secs).or_else(|| Some(date(value)?.saturating_sub(now)))
 }
 
-/// The wait by the field of the draft, if it can be read: the longest of all quotas of which nothing is left. A field
-/// that is not quite right, or very long, is ignored as a whole.
+/// The wait by the field of the draft, if it can be read: the longest wait of all used-up quotas. A field
+/// that is malformed or very long is ignored as a whole.
 fn ratelimit(headers: &HeaderMap) -> Option<Option<Duration>> {
     let line = one_line(headers.get_all(RATELIMIT).iter()).filter(|line| line.len() <= MAX_FIELD)?;
     let quotas = members(&line).filter(|quotas| !quotas.is_empty())?;
@@ -79,14 +79,14 @@ fn ratelimit(headers: &HeaderMap) -> Option<Option<Duration>> {
     Some(longest)
 }
 
-/// A number without sign or fraction; one that is too large for us is very large.
+/// A number without sign or fraction; one that does not fit saturates.
 fn digits(value: &HeaderValue) -> Option<u64> {
     let text = value.to_str().ok()?.trim();
     let all = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     all.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// Since the Unix epoch.
+/// A date as the time since the Unix epoch.
 fn date(value: &HeaderValue) -> Option<Duration> {
     let date: SystemTime = httpdate::parse_http_date(value.to_str().ok()?).ok()?;
     date.duration_since(UNIX_EPOCH).ok()

@@ -1,8 +1,8 @@
-//! The way of a call that goes out: until the server can be called, until its turn, and what its
-//! response says.
+//! The steps of an outgoing call: wait until the server can be called, wait for the turn, and heed the
+//! response.
 //!
-//! A call may go round twice: while it waited for its turn, or for its client to be ready, the
-//! server may have asked to be left alone. Then its turn is given back and it begins anew, within
+//! A call may take the steps twice: while it waited for its turn, or for its client to be ready, the
+//! server may have asked to be left alone. Then the call gives its turn back and begins anew, within
 //! the same longest wait.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
@@ -25,7 +25,7 @@ use crate::outgoing::{OutgoingLayer, Wire};
 #[derive(Clone, Debug)]
 pub struct Departure {
     key: Key,
-    /// The last moment at which it may be made.
+    /// The last moment at which the call may be made.
     latest: Instant,
 }
 
@@ -34,7 +34,7 @@ pub struct Departure {
 pub enum Wait {
     /// The server wants to be left alone.
     Hold(Departure, Pin<Box<Sleep>>),
-    /// Its turn under a limit of ours.
+    /// The call waits for its turn under our own limit.
     Turn(Departure, Admission),
 }
 
@@ -42,7 +42,7 @@ pub enum Wait {
 #[derive(Debug)]
 pub struct Departed<W> {
     departure: Departure,
-    /// Its spend under a limit of ours.
+    /// The spend of the call under our own limit.
     receipt: Option<Receipt>,
     shared: Arc<Shared<W>>,
 }
@@ -52,12 +52,12 @@ type Led<W, Res, E> = Step<Departed<W>, Wait, Result<Res, CallError<E>>>;
 impl Departure {
     fn new(key: Key, longest: Duration) -> Self {
         let now = Instant::now();
-        // A time that cannot be represented is a long one.
+        // A time that cannot be represented counts as 30 years.
         let latest = now.checked_add(longest).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30));
         Self { key, latest }
     }
 
-    /// Goes as far as it can without waiting: first until the server can be called, then for a turn, so that those who
+    /// Goes as far as it can without waiting: first the hold of the server, then the turn, so that calls which
     /// waited for the same server do not all go at once.
     fn depart<W, Res, E>(self, shared: &Arc<Shared<W>>, place: &mut Place) -> Led<W, Res, E> {
         let now = Instant::now();
@@ -133,9 +133,9 @@ impl<Req, Res, E, W: Wire<Req, Res>> Gate<Req, Res, E> for OutgoingLayer<W> {
     fn reconsider(&self, pass: &mut Departed<W>, place: &mut Place) -> Option<Next<Self, Req, Res, E>> {
         let Departed { departure, receipt, shared } = pass;
         shared.holds.until(&departure.key, Instant::now())?;
-        // The server has had enough in the meantime: this turn is of no use.
+        // The server asked to be left alone in the meantime, so this turn is of no use.
         if let (Some(limiter), Some(mut receipt)) = (&shared.limiter, receipt.take()) {
-            // The store begins with it at once; nobody has to wait for its answer.
+            // The store starts at once; its answer need not be awaited.
             drop(limiter.refund(&departure.key, 1).of(&mut receipt).start());
         }
         Some(departure.clone().depart(shared, place))

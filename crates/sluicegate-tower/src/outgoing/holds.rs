@@ -1,4 +1,4 @@
-//! Which servers asked to be left alone, and until when.
+//! The servers that asked to be left alone, and until when.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,15 +6,15 @@ use std::sync::{Mutex, PoisonError};
 use sluicegate_core::Key;
 use tokio::time::Instant;
 
-/// Remembers at most this many servers; of more, those that are to be left alone longest.
+/// The most servers that are remembered; of more, those with the longest holds are kept.
 const MOST: usize = 1_024;
 
-/// Until when no call is to be made, by key. One short lock per call, never held across an await.
+/// The end of each hold, by key. One short lock per call, never held across an await.
 #[derive(Debug, Default)]
 pub(crate) struct Holds(Mutex<HashMap<Key, Instant>>);
 
 impl Holds {
-    /// Until when no call is to be made, if that is not over.
+    /// The end of the hold of this key, if it is not over.
     pub(crate) fn until(&self, key: &Key, now: Instant) -> Option<Instant> {
         let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let until = *holds.get(key)?;
@@ -25,8 +25,8 @@ impl Holds {
         None
     }
 
-    /// Makes no call before `until`, nor before what was asked for earlier: responses overtake each other, and one that
-    /// was made before the server had enough does not take that back.
+    /// Holds calls until `until`, or until the end of an earlier hold if that is later: responses overtake each other, and an
+    /// older response does not end a hold.
     pub(crate) fn hold(&self, key: &Key, until: Instant, now: Instant) {
         let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(earlier) = holds.get_mut(key) {

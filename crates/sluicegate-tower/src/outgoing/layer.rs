@@ -19,7 +19,7 @@ use crate::outgoing::holds::Holds;
 use crate::outgoing::wire::WireFn;
 use crate::outgoing::{HttpWire, Wire};
 
-/// Makes a client wait: for its turn under a limit of ours, and for as long as a server asks to be left alone.
+/// Makes a client wait: for its turn under our own limit, and for as long as a server asks to be left alone.
 ///
 /// - After a 429 or 503 with `Retry-After` (seconds, or a date), no call to the same host is made before then.
 /// - When a response says that nothing is left (`RateLimit: "x";r=0;t=30`, or `X-RateLimit-Remaining: 0` with a reset), the
@@ -28,7 +28,7 @@ use crate::outgoing::{HttpWire, Wire};
 ///   [`CallError::HeldOff`](crate::call::CallError::HeldOff) or [`CallError::Limited`](crate::call::CallError::Limited).
 /// - At most [`longest_queue`](Self::longest_queue) calls wait at once.
 ///
-/// A server's advice is heeded for up to an hour, and of up to 1,024 hosts.
+/// The advice of up to 1,024 hosts is heeded, for up to an hour.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -61,10 +61,10 @@ use crate::outgoing::{HttpWire, Wire};
 /// ```
 ///
 /// # Retries
-/// It makes no call twice: a 429 is handed on like any response. With `tower::retry` around it, a retry that is asked for
-/// at once waits here for as long as the server wants; the retry policy only says whether, and how often.
+/// It makes no call twice: a 429 is passed on like any response. With `tower::retry` around it, a retry that is requested
+/// at once waits here for as long as the server asks; the retry policy only decides whether to retry, and how often.
 ///
-/// When a wait ends, all calls that waited go at once, unless a [`limit`](Self::limit) of ours spaces them.
+/// When a wait ends, all calls that waited go at once, unless a [`limit`](Self::limit) spaces them.
 ///
 /// # Clients
 /// Clients with types of the `http` crate work as they are. For those with types of their own, such as reqwest, see
@@ -72,8 +72,8 @@ use crate::outgoing::{HttpWire, Wire};
 /// sent to first.
 ///
 /// # Cancel safety
-/// A call that is dropped while it waits is not made, and its turn is given back. Dropped when the turn has come and the
-/// client is not ready, what was spent stays spent. Dropped later, what the server says about its limits is lost with the
+/// A call that is dropped while it waits is not made, and its turn is given back. If it is dropped when the turn has come and the
+/// client is not ready, its units stay spent. If it is dropped later, the server's advice is lost with the
 /// response.
 pub struct OutgoingLayer<W = HttpWire> {
     pub(crate) shared: Arc<Shared<W>>,
@@ -91,12 +91,12 @@ pub(crate) struct Shared<W> {
 }
 
 impl OutgoingLayer {
-    /// A layer that heeds what servers say, for clients with types of the `http` crate.
+    /// A layer that heeds servers' advice, for clients with types of the `http` crate.
     pub fn new() -> Self {
         Self::with_wire(HttpWire)
     }
 
-    /// A layer for a client with types of its own: `key` says whom a request goes to, `head` reads a response.
+    /// A layer for a client with types of its own: `key` names the server of a request, `head` reads a response.
     ///
     /// ```
     /// use sluicegate_tower::outgoing::OutgoingLayer;
@@ -140,23 +140,23 @@ impl<W> OutgoingLayer<W> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// A limit of ours, with a bucket for each host: calls wait their turn, first come, first served, whatever the policy
-    /// does with what exceeds it. Default: none.
+    /// Sets our own limit, with a bucket for each host: calls wait for their turn, first come, first served, whatever the policy
+    /// does with requests above it. Default: none.
     #[must_use]
     pub fn limit(mut self, limiter: RateLimiter) -> Self {
         Arc::make_mut(&mut self.shared).limiter = Some(limiter);
         self
     }
 
-    /// How long a call may wait in all before it is made; one that would have to wait longer fails at once. Default: 30 s.
+    /// Sets how long a call may wait in all before it is made; a call that would have to wait longer fails at once. Default: 30 s.
     #[must_use]
     pub fn longest_wait(mut self, longest: Duration) -> Self {
         Arc::make_mut(&mut self.shared).longest = longest;
         self
     }
 
-    /// How many calls may wait at once, to all hosts and in all services of this layer together. One that comes when this
-    /// many wait fails at once with [`CallError::QueueFull`](crate::call::CallError::QueueFull), and has spent nothing.
+    /// Sets the number of calls that may wait at once, to all hosts and in all services of this layer together. A call that comes when
+    /// this many wait fails at once with [`CallError::QueueFull`](crate::call::CallError::QueueFull), and has spent nothing.
     /// Default: 10,000.
     #[must_use]
     pub fn longest_queue(mut self, calls: usize) -> Self {
@@ -164,14 +164,14 @@ impl<W> OutgoingLayer<W> {
         self
     }
 
-    /// How long the word of a server counts; some ask to be left alone for years. Default: an hour.
+    /// Sets the longest time for which a server's advice is heeded; some servers ask to be left alone for years. Default: an hour.
     #[must_use]
     pub fn heed_up_to(mut self, longest: Duration) -> Self {
         Arc::make_mut(&mut self.shared).heeded = longest;
         self
     }
 
-    /// Where the time of day comes from, which tells how far a date is when a response has none of its own. It has to
+    /// Sets the clock for the time of day, which tells how far away a date is if a response has no date of its own. The clock has to
     /// count from the Unix epoch. Default: [`SystemClock`].
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
@@ -179,7 +179,7 @@ impl<W> OutgoingLayer<W> {
         self
     }
 
-    /// How many calls wait now: for the server, for their turn, or after that for the client to be ready.
+    /// The number of calls that wait now: for the server, for their turn, or after that for the client to be ready.
     pub fn waiting(&self) -> usize {
         self.shared.queue.waiting()
     }
@@ -206,12 +206,12 @@ impl<W> fmt::Debug for OutgoingLayer<W> {
 }
 
 impl<W> Shared<W> {
-    /// The limit of ours, if there is one.
+    /// Our own limit, if there is one.
     pub(crate) fn under(&self) -> Option<Under<'_>> {
         self.limiter.as_ref().map(|limiter| Under { limiter, queue: &self.queue })
     }
 
-    /// Takes note of what a response says.
+    /// Records the advice of a response.
     pub(super) fn heed<Req, Res>(&self, key: &Key, response: &Res)
     where
         W: Wire<Req, Res>,

@@ -1,6 +1,6 @@
 //! Calls to other servers, at the pace that they and we allow: [`OutgoingLayer`].
 //!
-//! It heeds what servers say and spaces calls; it retries none of them, and limits no one who calls us.
+//! The layer heeds servers' advice and spaces calls. It does not retry calls, and does not limit our own clients.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -26,8 +26,8 @@
 //! ```
 //!
 //! # When not to use it
-//! Where each call may fail rather than wait: ask the limiter before the call. And for retries,
-//! which are another layer's: this one makes no call twice.
+//! If calls should fail rather than wait, ask the limiter before the call. Retries need
+//! another layer: this one makes no call twice.
 
 mod advice;
 mod gate;

@@ -5,12 +5,12 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 
-/// Reads whom a request goes to, and the head of the response.
+/// Reads the server of a request, and the head of the response.
 ///
 /// [`HttpWire`] does so for the types of the `http` crate;
 /// [`OutgoingLayer::reading`](crate::outgoing::OutgoingLayer::reading) takes two closures for the types of a client.
 pub trait Wire<Req, Res>: Send + Sync + 'static {
-    /// Whose patience the request draws on: calls with the same key wait for each other.
+    /// The key of the server: calls with the same key share a hold.
     fn key(&self, request: &Req) -> Key;
 
     /// The status and the fields of a response.

@@ -1,4 +1,4 @@
-//! Putting a [`RateLimitLayer`] together.
+//! The builder of a [`RateLimitLayer`].
 
 use std::fmt;
 use std::future::Future;
@@ -16,7 +16,7 @@ use crate::respond::refusal::Refusal;
 /// [`respond`](LimitsBuilder::respond).
 pub type RateLimitLayerBuilder<R = ProblemJson> = LimitsBuilder<Responding<R>>;
 
-/// Limits with what makes the responses to requests that are refused.
+/// Holds the responder for refused requests.
 pub struct Responding<R>(R);
 
 impl RateLimitLayer {
@@ -47,18 +47,18 @@ impl RateLimitLayer {
 impl<R> LimitsBuilder<Responding<R>> {
     /// Sets the responder for refused requests: a closure, or a type of yours. Default: [`ProblemJson`].
     ///
-    /// It makes the body and the status. The rate limit fields are added to whatever it makes, and
-    /// `Cache-Control: no-store` where it says nothing about caches.
+    /// It makes the body and the status. The layer adds the rate limit fields to the response, and
+    /// `Cache-Control: no-store` if the response says nothing about caches.
     pub fn respond<N>(self, respond: N) -> LimitsBuilder<Responding<N>> {
         self.with_respond(Responding(respond))
     }
 
-    /// As [`respond`](Self::respond), where the response has to be waited for: a page out of a database, a translation.
+    /// As [`respond`](Self::respond), for responses that have to be waited for: a page from a database, a translation.
     /// `respond` takes what it needs from the refusal and returns a future.
     ///
-    /// A flood is refused by the million, so this is bounded: at most as many responses are waited for as requests may
-    /// [wait](Self::longest_queue), beside those, and each as long as a [look-up](Self::longest_lookup). Beyond that the response
-    /// is that of [`ProblemJson`].
+    /// A flood causes millions of refusals, so waiting is bounded: as many responses may wait as requests may
+    /// [wait](Self::longest_queue), counted apart from the requests, and each as long as a [look-up](Self::longest_lookup). Beyond these
+    /// bounds, [`ProblemJson`] makes the response.
     ///
     /// ```
     /// use bytes::Bytes;

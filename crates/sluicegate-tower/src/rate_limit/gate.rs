@@ -19,7 +19,7 @@ impl<R> sealed::Sealed for RateLimitLayer<R> {}
 #[expect(unnameable_types, reason = "only the guard has one")]
 #[non_exhaustive]
 pub enum Wait<B> {
-    /// It is not decided yet, or its turn has not come.
+    /// The request is not decided yet, or its turn has not come.
     Way(Box<Waiting>),
     /// The responder waits for something.
     Answer(Box<Answering<B>>),
@@ -54,7 +54,7 @@ where
             Wait::Way(waiting) => {
                 let end = ready!(waiting.poll(cx, request.into(), place));
                 if end.is_err() {
-                    // Its responder takes a place elsewhere.
+                    // The responder takes a place in another queue.
                     *place = Place::default();
                 }
                 Poll::Ready(self.ends(end, request))

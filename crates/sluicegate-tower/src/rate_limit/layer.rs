@@ -15,14 +15,14 @@ use crate::respond::problem::ProblemJson;
 /// Cheap to clone; all clones, and all services made by them, share the same buckets.
 ///
 /// # Several limits: one layer, or layers around each other
-/// The limits of one layer are decided together, and a client that waits as long as its `Retry-After` says has room in all of
-/// them. Put limits into one layer where that matters, with [`and`](crate::limits::LimitsBuilder::and), and with
-/// [`only_if`](Limit::only_if) for those of some paths.
+/// The limits of one layer are decided together, and a client that waits as long as its `Retry-After` says has room in all
+/// limits. If that matters, put the limits into one layer, with [`and`](crate::limits::LimitsBuilder::and), and with
+/// [`only_if`](Limit::only_if) for limits on some paths.
 ///
-/// Layers around each other show one set of fields, and give back what they spent when one further in refuses. But an
-/// outer layer that refuses knows only of itself: the service inside is not called, and a layer of ours may be anywhere in
-/// it, or nowhere. So its `Retry-After` is for its own limits, and after that wait a layer further in may name one of its
-/// own. The numbers of an inner layer suffice for those around it.
+/// Layers around each other show one set of fields, and give their units back when a layer further in refuses. But an
+/// outer layer that refuses considers only its own limits, because it does not call the service with the inner layers.
+/// So its `Retry-After` is for its own limits, and after that wait a layer further in may name a wait of its
+/// own. A `Retry-After` of an inner layer also suffices for the layers around it.
 ///
 /// The same limiter in two layers around each other may count a request twice; the log warns of that, once per layer.
 ///
@@ -40,8 +40,8 @@ use crate::respond::problem::ProblemJson;
 /// # When not to use it
 /// - In front of calls that are not HTTP: a [`CallLimitLayer`](crate::call::CallLimitLayer) has
 ///   errors instead of responses.
-/// - For calls to other servers: `OutgoingLayer` (feature `outgoing`) also heeds what they answer.
-/// - For how many requests run at once: an [`InFlightLayer`](crate::in_flight::InFlightLayer).
+/// - For calls to other servers: `OutgoingLayer` (feature `outgoing`) also heeds the servers' advice.
+/// - To bound how many requests run at once: use an [`InFlightLayer`](crate::in_flight::InFlightLayer).
 pub struct RateLimitLayer<R = ProblemJson>(pub(super) Arc<Inner<R>>);
 
 pub(super) struct Inner<R> {
@@ -61,12 +61,12 @@ impl<R> RateLimitLayer<R> {
         Self(Arc::new(Inner { limits, respond }))
     }
 
-    /// The limits of this layer, to look at them, to explain a request by them, and to swap them while it serves.
+    /// The limits of this layer, to inspect them, to explain a request, and to swap them while the layer serves.
     pub fn limits_handle(&self) -> LimitsHandle {
         self.0.limits.clone()
     }
 
-    /// The counts of what each policy in shadow would have done so far, in the order of the limits.
+    /// Counts what each policy in shadow would have done so far, in the order of the limits.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -86,7 +86,7 @@ impl<R> RateLimitLayer<R> {
         self.0.limits.current().shadow_counts()
     }
 
-    /// How many requests wait now: for a key, for a tier, for their turn, or after that for the service inside to be
+    /// The number of requests that wait now: for a key, for a tier, for their turn, or after that for the service inside to be
     /// ready.
     pub fn waiting(&self) -> usize {
         self.0.limits.current().waiting()

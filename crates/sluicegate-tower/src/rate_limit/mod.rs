@@ -1,7 +1,7 @@
 //! Limits in front of a service: [`RateLimitLayer`].
 //!
-//! The layer is a caller of [`Limits`](crate::limits::Limits): it decides by them, makes a response
-//! of a refusal, and marks the responses of those that pass. Its builder is theirs, with a
+//! The layer uses [`Limits`](crate::limits::Limits): it decides by them, turns a refusal into a response,
+//! and writes fields into the responses of allowed requests. Its builder is theirs, with a
 //! responder.
 //!
 //! ```
@@ -38,7 +38,7 @@
 //!
 //! # When not to use it
 //! - Without a service to put it around: [`Limits::decide`](crate::limits::Limits::decide) takes any request.
-//! - For calls that are not HTTP ([`call`](crate::call)), and for how much runs at once ([`in_flight`](crate::in_flight)).
+//! - For calls that are not HTTP ([`call`](crate::call)), and to bound how much runs at once ([`in_flight`](crate::in_flight)).
 
 mod builder;
 mod gate;

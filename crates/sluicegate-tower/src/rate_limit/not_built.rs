@@ -1,10 +1,10 @@
-//! The compiler's message where a builder is given to a router or a tower stack as a layer.
+//! The compiler's message for a builder that is passed to a router or a tower stack as a layer.
 
 use tower_layer::Layer;
 
 use crate::limits::LimitsBuilder;
 
-/// Nothing implements it: a builder is no layer yet.
+/// No type implements it: a builder is not a layer yet.
 #[diagnostic::on_unimplemented(
     message = "the builder of a `RateLimitLayer` is no layer yet",
     label = "`build` is missing",

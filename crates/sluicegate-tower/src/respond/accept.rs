@@ -1,14 +1,14 @@
-//! Which kind of body a client can read (RFC 9110, section 12.5.1).
+//! The kind of body that a client prefers (RFC 9110, section 12.5.1).
 //!
-//! JSON unless the client says that it would rather have text: a browser then shows a sentence
+//! The body is JSON unless the client prefers text: a browser then shows a sentence
 //! instead of a download.
 
 use http::header::ACCEPT;
 
 use crate::key::RequestView;
 
-/// Whether the client would rather have text than JSON: plain text or HTML, whichever it likes better. A browser names HTML
-/// and takes all else for less. A client that says nothing, and one that likes both the same, gets JSON.
+/// Whether the client prefers text, plain or HTML, to JSON. A browser names HTML
+/// with a higher weight than everything else. A client without a preference gets JSON.
 pub(super) fn wants_text(request: RequestView<'_>) -> bool {
     let mut lines = request.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok()).peekable();
     if lines.peek().is_none() {
@@ -41,7 +41,7 @@ pub(super) fn wants_text(request: RequestView<'_>) -> bool {
     plain.weight.max(html.weight) > json.weight
 }
 
-/// A weight in thousandths: `0.8` is 800. One that cannot be read is 0.
+/// A weight in thousandths: `0.8` is 800. An unreadable weight is 0.
 fn thousandths(weight: &str) -> u16 {
     let (whole, fraction) = weight.split_once('.').unwrap_or((weight, ""));
     let is_number = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
@@ -55,8 +55,8 @@ fn thousandths(weight: &str) -> u16 {
     }
 }
 
-/// The weight of a kind: what the most specific range says of it; of several equally specific ones, the one that likes it
-/// best.
+/// The weight of a kind: that of the most specific range; of several equally specific ranges, the highest
+/// weight.
 #[derive(Clone, Copy, Default)]
 struct Best {
     specific: u8,

@@ -1,7 +1,7 @@
 //! The decision of a layer with its policies, and the part of it that a client may see: [`Decided`] and [`Shown`].
 //!
 //! A hidden policy still refuses, and its wait still counts: only its name and its numbers are left
-//! out. Fields and bodies both come from [`Shown`], so that neither shows what the other hides.
+//! out. Fields and bodies both come from [`Shown`], so that both hide the same.
 
 use std::cmp::Reverse;
 use std::ops::Deref;
@@ -15,10 +15,10 @@ use sluicegate_core::{Decision, Outcome, Policy};
 
 /// The decision of a layer about a request, and the policies that it decided by.
 ///
-/// Handlers find it in the extensions of their request, where it is that of the innermost layer; with the feature `axum` it
-/// is an extractor. A response carries that of all layers together: a refusal always, and any other where somebody further
-/// out reads it, a layer of ours or middleware that has [asked for it](Self::ask_for).
-/// It is a [`Decision`], and names the policies and quotas that the numbers are of:
+/// Handlers find the decision of the innermost layer in the extensions of their request; with the feature `axum` it
+/// is an extractor. A response carries the joined decision of all layers: a refusal always, and any other response if a layer
+/// of ours or middleware further out has [asked for it](Self::ask_for).
+/// It derefs to [`Decision`], and names the policies and quotas that the numbers belong to:
 ///
 /// ```
 /// use http::Request;
@@ -33,9 +33,9 @@ use sluicegate_core::{Decision, Outcome, Policy};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Decided {
-    /// The outcome, and where the quotas stand.
+    /// The outcome, and the statuses of the quotas.
     pub decision: Decision,
-    /// The policies that were asked, in the order of the limits; of stacked layers, those of the outer one first.
+    /// The policies that were asked, in the order of the limits; with stacked layers, those of the outer layer first.
     pub policies: Arc<[Arc<Policy>]>,
 }
 
@@ -46,8 +46,8 @@ impl Decided {
         Self { decision, policies }
     }
 
-    /// Asks the layers that a request with these extensions comes through to leave what they decide in the extensions of its
-    /// response, for middleware around them that reads it there. Without that only refusals carry it.
+    /// Asks the layers behind this point to put their decision on the request with these extensions into the extensions of its
+    /// response, for middleware around the layers. Otherwise only refusals carry the decision.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -90,7 +90,7 @@ impl Decided {
         self.policy_of(status)?.quotas().get(status.quota_index())
     }
 
-    /// This, and what a layer further in decided about the same request, as one.
+    /// This decision joined with the decision of a layer further in on the same request.
     #[must_use]
     pub fn merge(&self, inner: &Self) -> Self {
         let decision = self.decision.merge(self.policies.len(), &inner.decision);
@@ -98,11 +98,11 @@ impl Decided {
     }
 }
 
-/// In the extensions of a request: somebody around it reads from the response what layers further in decide.
+/// Marks a request whose response is searched further out for the decision of layers further in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced;
 
-/// As other extractors are what they extract.
+/// Derefs to the decision, as other extractors deref to their content.
 impl Deref for Decided {
     type Target = Decision;
 
@@ -111,12 +111,12 @@ impl Deref for Decided {
     }
 }
 
-/// A decision as its client may see it: found out once, for header fields and bodies alike.
+/// A decision as the client may see it: computed once, for header fields and bodies alike.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown<'a> {
     pub(crate) decided: &'a Decided,
-    /// Where the quota stands whose numbers clients see: the one that decided, if its policy is not hidden; otherwise the
-    /// tightest of those that are not.
+    /// The status whose numbers clients see: that of the quota that decided, if its policy is not hidden; otherwise that of the
+    /// tightest quota that is not hidden.
     pub(crate) status: Option<&'a QuotaStatus>,
     /// Whole seconds after which a refused request may be tried again: at least 1, and never before the wait is over.
     pub(crate) wait: Option<u64>,
@@ -124,7 +124,7 @@ pub(crate) struct Shown<'a> {
     hides: bool,
 }
 
-/// Where a quota stands, and the quota.
+/// A quota with its status.
 pub(super) type Described<'a> = (&'a QuotaStatus, &'a PolicyQuota);
 
 impl<'a> Shown<'a> {
@@ -151,7 +151,7 @@ impl<'a> Shown<'a> {
         refused.map(|(_, quota)| quota.label())
     }
 
-    /// The moment that is `after` the one at which the numbers hold, as time since the epoch of the store's clock.
+    /// The moment `after` the one at which the numbers hold, as time since the epoch of the store's clock.
     pub(crate) fn at(self, after: Duration) -> Duration {
         self.decided.stands_at().saturating_add(after)
     }
@@ -172,10 +172,10 @@ fn is_hidden(decided: &Decided, status: &QuotaStatus) -> bool {
     decided.policy_of(status).is_some_and(|policy| policy.is_hidden())
 }
 
-/// Structured fields hold integers of at most 15 digits (RFC 9651, section 3.3.1), and bodies say the same numbers.
+/// The largest number: structured fields hold integers of at most 15 digits (RFC 9651, section 3.3.1), and bodies show the same numbers.
 pub(crate) const MOST: u64 = 999_999_999_999_999;
 
-/// A time as clients are told it.
+/// A time as clients see it: whole seconds, rounded up.
 #[inline]
 pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))

@@ -10,7 +10,7 @@ use http::request::Parts;
 
 use crate::respond::decided::Decided;
 
-/// A handler asks for its [`Decided`], and no limit applied to the request: 500.
+/// The rejection of a handler that takes [`Decided`] when no limit applied to the request: 500.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotLimited;
@@ -32,7 +32,7 @@ impl IntoResponse for NotLimited {
     }
 }
 
-/// As `Option<Decided>` it serves handlers that may run without a limit.
+/// Handlers that may run without a limit take `Option<Decided>`.
 impl<S: Sync> FromRequestParts<S> for Decided {
     type Rejection = NotLimited;
 

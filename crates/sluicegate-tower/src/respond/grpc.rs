@@ -11,7 +11,7 @@ use crate::key::RequestView;
 use crate::respond::ProblemJson;
 use crate::respond::refusal::{Refusal, RefusalReason, Respond};
 
-/// How long a gRPC client that retries by itself waits before it does; negative if it is not to (gRFC A6).
+/// The field that tells a gRPC client with automatic retries how long to wait; negative for no retry (gRFC A6).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 /// Answers refused requests with a gRPC status: HTTP 200 without a body, and the status in the header fields.
@@ -23,8 +23,8 @@ const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 /// | no key | by its HTTP status: 401 is `UNAUTHENTICATED`, 403 `PERMISSION_DENIED` | a pushback of -1 |
 /// | others, such as no answer from the store | by their HTTP status: 503 is `UNAVAILABLE` | as far as a wait helps, as the first |
 ///
-/// Waits are rounded up to whole milliseconds. A stream is one request: it is decided when it begins. For each message of
-/// a long one, ask a limiter in the handler, or limit how many streams are open with an
+/// Waits are rounded up to whole milliseconds. A stream is one request, decided when it begins. To limit the messages of
+/// a long stream, ask a limiter in the handler, or limit how many streams are open with an
 /// [`InFlightLayer`](crate::in_flight::InFlightLayer).
 ///
 /// ```
@@ -145,7 +145,7 @@ impl GrpcKind {
     }
 }
 
-/// The status, and what it says. Of the request it repeats nothing.
+/// The status and its message, which repeats nothing of the request.
 fn status(refusal: &Refusal<'_>) -> (Code, String) {
     let code = match refusal.reason() {
         RefusalReason::Exceeded(_) | RefusalReason::Suspended(_) | RefusalReason::Impossible(_) => {
@@ -166,11 +166,11 @@ fn wait_ms(refusal: &Refusal<'_>) -> Option<u64> {
         let later = seconds.saturating_sub(shown.wait?).saturating_mul(1_000);
         Some(u64::try_from(exact).unwrap_or(u64::MAX).saturating_add(later))
     });
-    // The field in seconds is the same wait rounded up, unless a responder was told another.
+    // The field in seconds is the same wait rounded up, unless the refusal was made with another one.
     Some(exact.filter(|exact| *exact <= whole).unwrap_or(whole).max(1))
 }
 
-/// As gRPC maps the statuses of HTTP, and finer where the refusal is known to be this side's.
+/// Maps the status as gRPC maps the statuses of HTTP, and more precisely where this side's reason is known.
 fn code_of(status: StatusCode) -> Code {
     match status {
         StatusCode::BAD_REQUEST => Code::InvalidArgument,

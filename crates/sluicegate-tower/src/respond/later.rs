@@ -9,12 +9,12 @@ use crate::respond::problem::ProblemJson;
 use crate::respond::refusal::{Later, Refusal, Respond};
 
 /// Makes responses that have to be waited for; made by
-/// [`respond_async`](crate::rate_limit::RateLimitLayerBuilder::respond_async). Where there is no time for that, it is
+/// [`respond_async`](crate::rate_limit::RateLimitLayerBuilder::respond_async). If there is no time to wait, it responds as
 /// [`ProblemJson`].
 #[derive(Clone, Copy, Debug)]
 pub struct RespondLater<F>(pub(crate) F);
 
-// Only `respond_async` makes one, so that a message about a missing responder need not name it.
+// Only `respond_async` makes one, so a message about a missing responder need not name it.
 #[diagnostic::do_not_recommend]
 impl<F, A, B> Respond<B> for RespondLater<F>
 where

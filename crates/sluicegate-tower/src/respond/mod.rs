@@ -1,12 +1,12 @@
-//! Answers: the header fields of all responses, and the responses to requests that are refused.
+//! The header fields of all responses, and the responses to refused requests.
 //!
 //! | | is | default |
 //! |---|---|---|
 //! | [`HeaderFields`] | which families of fields responses carry | `X-RateLimit-*`, and all on refusals |
 //! | [`Respond`] | makes the response to a refused request | [`ProblemJson`], problem details of RFC 9457 |
-//! | [`Refusal`] | tells a responder why, and what the client may see | |
+//! | [`Refusal`] | tells a responder the reason, and the numbers that the client may see | |
 //!
-//! Fields, body and decision say the same numbers, computed once: waits in whole seconds, rounded
+//! Fields, body and decision show the same numbers, computed once: waits in whole seconds, rounded
 //! up, and never a `Retry-After` of 0.
 
 pub(crate) mod accept;

@@ -13,7 +13,7 @@ use crate::respond::refusal::{Refusal, RefusalReason, Respond, write_number};
 /// Problem details (RFC 9457), with the problem types that the rate limit draft defines, `quota-exceeded` and, for keys that are
 /// suspended, `abnormal-usage-detected`, and the numbers that the header fields carry. For every body that can be made of [`Bytes`].
 ///
-/// A client whose `Accept` likes text or HTML better than JSON, as a browser's does, gets one line of plain text.
+/// A client whose `Accept` prefers text or HTML to JSON, as a browser's does, gets one line of plain text.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -89,7 +89,7 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 
 /// A response with the status of the refusal.
 fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: String, content_type: HeaderValue) -> Response<B> {
-    // As it is: to cut the buffer to its length takes the allocator longer than the body took to write.
+    // Not shrunk: shrinking the buffer takes longer than writing the body.
     let mut response = Response::new(B::from(Bytes::from(body)));
     // Room for the rate limit fields and what servers add.
     response.headers_mut().reserve(10);
@@ -126,7 +126,7 @@ fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     body.write_char('}')
 }
 
-/// The numbers of the header fields, and which quotas refused.
+/// The numbers of the header fields, and the quotas that refused.
 fn numbers(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     if let Some(standing) = refusal.standing() {
         for (name, number) in [
@@ -147,7 +147,7 @@ fn numbers(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     }
     body.push_str(r#","violated-policies":["#);
     for (index, name) in refusal.violated().enumerate() {
-        // Names of policies and quotas consist of characters that JSON takes as they are.
+        // Names of policies and quotas consist of characters that JSON does not escape.
         body.push_str(if index == 0 { "\"" } else { ",\"" });
         body.push_str(name);
         body.push('"');
@@ -155,7 +155,7 @@ fn numbers(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     body.write_char(']')
 }
 
-/// The inside of a JSON string: an extractor of the application's may say anything.
+/// Escapes the inside of a JSON string, because a reason from the application's extractor may be any text.
 struct Escaped<'a>(&'a mut String);
 
 impl fmt::Write for Escaped<'_> {

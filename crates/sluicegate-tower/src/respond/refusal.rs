@@ -1,4 +1,4 @@
-//! The answer to a request that is refused: [`Refusal`] says why, [`Respond`] makes the response.
+//! The answer to a refused request: [`Refusal`] gives the reason, [`Respond`] makes the response.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::key::{MissingKey, RequestView};
 use crate::respond::decided::{Decided, MOST, Shown, ceil_seconds};
 use crate::respond::headers::write::{come_back_after, forbid_caching};
 
-/// A request that is not let through, and why.
+/// A request that is not let through, with the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
     reason: RefusalReason<'a>,
@@ -23,11 +23,11 @@ pub struct Refusal<'a> {
     pub(crate) shown: Option<Shown<'a>>,
     status: StatusCode,
     wait: Option<u64>,
-    /// Or that of the server, or nobody's: then layers around give back what they spent.
+    /// Whether the client caused the refusal. If not, layers around this one give their units back.
     is_clients_doing: bool,
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 ///
 /// | reason | status | `Retry-After` |
 /// |---|---|---|
@@ -44,27 +44,27 @@ pub struct Refusal<'a> {
 pub enum RefusalReason<'a> {
     /// It exceeds a quota: 429, with the wait in `Retry-After`.
     Exceeded(&'a Decided),
-    /// Its key is suspended, because it went on after many refusals: 429, with what is left of that in `Retry-After`.
+    /// Its key is suspended, because it went on after many refusals: 429, with the rest of the suspension in `Retry-After`.
     Suspended(&'a Decided),
     /// Its cost is above what a quota ever lets pass at once: 403, and no wait helps.
     Impossible(&'a Decided),
-    /// It has no key, and the limit rejects such requests with this status; with 500, if this server does not say who
+    /// It has no key, and the limit rejects such requests with this status; with 500 if this server does not tell who
     /// connects.
     MissingKey(&'a MissingKey, StatusCode),
-    /// The store could not be reached, and a policy refuses then
-    /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. The log says why it could not.
+    /// The store could not be reached, and a policy refuses in an outage
+    /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. The log has the cause.
     Outage,
-    /// It has to wait, and as many requests as may wait do so already: 503. With the wait for its turn; 0 if it is a key
-    /// or a tier that has to be looked up. It has spent nothing.
+    /// It has to wait, and the queue is full: 503. Has the wait for its turn; 0 if a key or a tier has to be
+    /// looked up. The request has spent nothing.
     QueueFull(Duration),
-    /// Its key or its tier was looked up, and did not come [within this time](crate::rate_limit::RateLimitLayerBuilder::longest_lookup):
+    /// The look-up of its key or its tier did not end [within this time](crate::rate_limit::RateLimitLayerBuilder::longest_lookup):
     /// 503. It has spent nothing.
     LookupTimeout(Duration),
-    /// As many requests as its key may have under way at once are: 429. It waited in vain, if it was to wait.
+    /// Its key has the most requests under way that are allowed at once: 429. If the limit waits, the request has waited in vain.
     ConcurrencyExceeded(&'a InFlight),
     /// Its limits cannot be decided, because the server is set up wrongly: 500. The error is for the log, not for clients.
     Mistake(&'a ConfigError),
-    /// The layer [denies](crate::rate_limit::RateLimitLayerBuilder::deny) such requests: 403, or the status that is said there.
+    /// The layer [denies](crate::rate_limit::RateLimitLayerBuilder::deny) such requests: 403, or the status that is set there.
     Blocked(StatusCode),
 }
 
@@ -78,7 +78,7 @@ impl From<NotFound> for RefusalReason<'_> {
 }
 
 impl<'a> Refusal<'a> {
-    /// Why.
+    /// The reason.
     pub fn reason(&self) -> RefusalReason<'a> {
         self.reason
     }
@@ -93,14 +93,14 @@ impl<'a> Refusal<'a> {
         self.shown.map(|shown| shown.decided)
     }
 
-    /// The standing whose numbers the client may see, the same as in the header fields: that of the quota that decided,
+    /// The status whose numbers the client may see, as in the header fields: that of the quota that decided,
     /// unless its policy is [hidden](sluicegate_core::policy::PolicyBuilder::hidden). `None` if nothing was decided, and if all
     /// policies are hidden.
     pub fn standing(&self) -> Option<&'a QuotaStatus> {
         self.shown?.status
     }
 
-    /// The names of the quotas that refused, as header fields have them. Those of hidden policies are left out.
+    /// The names of the quotas that refused, as in header fields. Quotas of hidden policies are left out.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         let at_once = match self.reason {
             RefusalReason::ConcurrencyExceeded(in_flight) => Some(in_flight.name()),
@@ -114,13 +114,13 @@ impl<'a> Refusal<'a> {
         self.status
     }
 
-    /// Whole seconds after which the same request could pass, and what is
-    /// [added](crate::rate_limit::RateLimitLayerBuilder::spread_retry_after); the same number as in `Retry-After`.
+    /// The whole seconds after which the same request could pass, with the
+    /// [addition](crate::rate_limit::RateLimitLayerBuilder::spread_retry_after): the number in `Retry-After`.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.wait
     }
 
-    /// A reason more is a variant, a line here, and its words below.
+    /// A new reason needs a variant, a line here, and its text in `say`.
     pub(crate) fn new(reason: RefusalReason<'a>, request: RequestView<'a>) -> Self {
         let shown = match reason {
             RefusalReason::Exceeded(decided)
@@ -128,7 +128,7 @@ impl<'a> Refusal<'a> {
             | RefusalReason::Impossible(decided) => Some(Shown::of(decided)),
             _ => None,
         };
-        // Nobody knows when an outage ends or a permit comes back; a second keeps clients from hammering.
+        // It is unknown when an outage ends or a permit comes back; a second keeps clients from hammering.
         let (status, wait, is_clients_doing) = match reason {
             RefusalReason::Exceeded(_) | RefusalReason::Suspended(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, shown.and_then(|shown| shown.wait), true)
@@ -147,13 +147,13 @@ impl<'a> Refusal<'a> {
         Self { reason, request, shown, status, wait, is_clients_doing }
     }
 
-    /// The same, for a client that is told to wait `extra` seconds longer than it has to.
+    /// The refusal with `extra` seconds added to the client's wait.
     pub(crate) fn later_by(self, extra: u64) -> Self {
         Self { wait: self.wait.map(|wait| wait.saturating_add(extra)), ..self }
     }
 
-    /// The reason and the remedy, in one sentence without a full stop. Without `fmt` where it matters, because the requests of floods are
-    /// refused by the million.
+    /// Writes the reason and the remedy, in one sentence without a full stop. The frequent reasons avoid `fmt`, because floods cause
+    /// millions of refusals.
     pub(crate) fn say(&self, text: &mut impl fmt::Write) -> fmt::Result {
         let words = match self.reason {
             RefusalReason::Exceeded(_) => {
@@ -184,8 +184,8 @@ impl<'a> Refusal<'a> {
         text.write_str(words)
     }
 
-    /// The response of a responder, with the fields that every refusal has but those of a decision. It `tells` layers around
-    /// whether they give back what they spent.
+    /// Adds the fields that every refusal has, except those of a decision, to a responder's response. With `tells`, layers around
+    /// learn whether to give their units back.
     pub(crate) fn answer<B>(&self, mut response: Response<B>, tells: bool) -> Response<B> {
         forbid_caching(response.headers_mut());
         if let Some(seconds) = self.wait.filter(|_| self.shown.is_none()) {
@@ -211,7 +211,7 @@ pub(super) fn write_number(text: &mut impl fmt::Write, number: u64) -> fmt::Resu
 
 /// Makes the response to a refused request. The layer adds the rate limit fields and `Retry-After` to it.
 ///
-/// Implemented by closures, for a body of one's own:
+/// Implemented by closures, for your own body:
 ///
 /// ```
 /// use bytes::Bytes;
@@ -273,7 +273,7 @@ where
 /// A response that has not come.
 pub(crate) type Later<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
 
-/// In the extensions of a response that a layer refused for a reason that is not the client's: layers around it give
-/// back what they spent.
+/// Marks a refusal that the client did not cause, in the extensions of the response: layers around it give
+/// their units back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unserved;

@@ -1,19 +1,19 @@
-//! How much later than necessary refused clients come back, so that they do not come all at once.
+//! Random additions to the waits of refused clients, so that they do not all come back at once.
 //!
-//! Only ever later: a wait that was shortened by chance would send the client back in vain.
+//! A wait only gets longer: a shorter one would make the client come back in vain.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use crate::respond::decided::ceil_seconds;
 
-/// Finds what is added to a wait.
+/// Returns the addition to a wait.
 pub(crate) type Spread = Box<dyn Fn() -> Duration + Send + Sync>;
 
-/// Anything from nothing to `longest`, in whole seconds.
+/// A random time from zero to `longest`, in whole seconds.
 pub(crate) fn up_to(longest: Duration) -> Spread {
     let longest = longest.as_secs();
-    // No client gains by guessing it, and each new state is another.
+    // A client gains nothing by guessing it, and each new state has other keys.
     Box::new(move || Duration::from_secs(RandomState::new().hash_one(0) % longest.saturating_add(1)))
 }
 

@@ -1,4 +1,4 @@
-//! Why a request goes no further, with all that is needed to answer it: [`Stop`].
+//! The reason why a request is not let through, with all that the answer needs: [`Stop`].
 
 use std::fmt;
 
@@ -11,15 +11,15 @@ use crate::key::MissingKey;
 use crate::respond::decided::Decided;
 use crate::respond::refusal::RefusalReason;
 
-/// Why a request is not let through.
+/// The reason why a request is not let through.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Decided(Decided),
     MissingKey(MissingKey, StatusCode),
-    /// As a missing key, for clients.
+    /// The tier is unknown; clients see a missing key.
     UnknownTier(MissingKey, StatusCode),
     Mistake(ConfigError),
-    /// For a reason that needs nothing else.
+    /// A reason that needs nothing else.
     Plain(RefusalReason<'static>),
 }
 
@@ -29,12 +29,12 @@ impl Stop {
         Self::UnknownTier(MissingKey::new("the request is in no known tier"), status)
     }
 
-    /// The store takes the limits' asks for a mistake in the program. An outage is a decision, and no error.
+    /// The store rejected the asks of the limits, by a mistake in the program. An outage is a decision, not an error.
     pub(crate) fn mistake(error: &StoreError) -> Self {
         Self::Mistake(ConfigError::new(ConfigErrorKind::Layer, error.to_string()))
     }
 
-    /// The reason that whoever answers is told.
+    /// The reason for the responder.
     pub(crate) fn reason(&self) -> RefusalReason<'_> {
         match self {
             Self::Decided(decided) => match decided.outcome() {
@@ -50,7 +50,7 @@ impl Stop {
         }
     }
 
-    /// Why no store was asked, if none was.
+    /// The reason why no store was asked, if none was.
     pub(crate) fn undecided(&self) -> Option<Undecided> {
         match self {
             Self::MissingKey(..) => Some(Undecided::MissingKey),

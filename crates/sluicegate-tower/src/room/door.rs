@@ -1,4 +1,4 @@
-//! The door of a room: how requests come to one whose line and secrets are known elsewhere.
+//! The door of a room: lets requests into a room whose line and secrets are known elsewhere.
 
 use std::fmt;
 use std::future::Future;
@@ -14,29 +14,29 @@ use crate::KeyExtractor;
 use crate::key::{OnMissingKey, RequestView};
 use crate::room::Room;
 
-/// Makes the doors of rooms by their terms: a program gives one to rules, which know the terms and no secrets.
+/// Makes the doors of rooms from their terms. A program gives one to rules, which know the terms but no secrets.
 ///
-/// `Rooms` of `sluicegate-overflow` is one.
+/// `Rooms` of `sluicegate-overflow` implements it.
 pub trait RoomMaker: Send + Sync + 'static {
-    /// A door to the room of this name, which is a new one unless such a room is open. Nothing changes for those who wait until
+    /// A door to the room of this name. Opens the room unless it is open. Nothing changes for waiting visitors until
     /// [`Door::put_in_force`].
     ///
     /// # Errors
-    /// For terms that the room cannot keep; the error names the value.
+    /// When the room does not support the terms; the error names the value.
     fn door(&self, terms: &RoomTerms) -> Result<Arc<dyn Door>, ConfigError>;
 }
 
 /// A door to a room. The room is open for as long as it has a door.
 pub trait Door: Room {
-    /// The way of one request: in with its pass or its turn, or back with its place in line.
+    /// Decides on one request: it enters with its pass or its turn, or gets its place in line.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, a place may have been taken or a turn given; a visitor that shows its ticket has the same again.
+    /// If it is dropped before it is ready, a place may have been taken or a turn given; a visitor that shows its ticket gets the same again.
     fn admit(&self, request: RequestView<'_>) -> Admission;
 
-    /// From now on the terms of this door hold for all who wait, and all keep their places; the rate only `with_rate`, so that one
-    /// that an operator has set is kept where the terms have the same as before. It does not wait: where the line is behind a network, the
-    /// change is tried until it is made.
+    /// Puts the terms of this door in force for all waiting visitors, who keep their places. The rate changes only `with_rate`, so that
+    /// a rate set by an operator stays if the rate of the terms is unchanged. It does not wait: if the line is behind a network, the
+    /// change is retried until it is made.
     fn put_in_force(&self, with_rate: bool);
 }
 
@@ -46,22 +46,22 @@ pub trait Door: Room {
 pub struct RoomTerms {
     /// The name, as in its tickets: letters, digits, `.`, `_` and `-`.
     pub name: String,
-    /// How many visitors enter in which time; a burst in it says nothing.
+    /// The rate at which visitors enter; its burst is ignored.
     pub rate: Quota,
-    /// When the room opens, if not at once.
+    /// The time at which the room opens, if not at once.
     pub opens_at: Option<SystemTime>,
-    /// How many passes are good at once, if that is bounded.
+    /// The most passes that are valid at once, if they are bounded.
     pub most_active: Option<u64>,
-    /// How long a pass lasts; none as the room has it.
+    /// The lifetime of a pass; `None` for the room's default.
     pub pass_lasts: Option<Duration>,
-    /// How many may wait; none as the room has it.
+    /// The most visitors that may wait; `None` for the room's default.
     pub longest_line: Option<u64>,
-    /// How many of those that wait may be one client's, by this key, and how a request without one is treated.
+    /// The most places of one client in the line, by this key, and the treatment of a request without a key.
     pub places_per_client: Option<(u64, Arc<dyn KeyExtractor>, Option<OnMissingKey>)>,
 }
 
 impl RoomTerms {
-    /// A room of this name with this rate, and nothing else said.
+    /// The terms of a room with this name and rate, and defaults for the rest.
     pub fn new(name: impl Into<String>, rate: Quota) -> Self {
         Self {
             name: name.into(),
@@ -122,9 +122,9 @@ impl fmt::Debug for Admission {
 
 /// A request that may enter, until its response.
 pub trait Visit: Send + Sync {
-    /// The request goes on to the service with these extensions.
+    /// Called when the request goes on to the service with these extensions.
     fn enter(&self, extensions: &mut Extensions);
 
-    /// The response has these header fields.
+    /// Called with the header fields of the response.
     fn leave(self: Box<Self>, fields: &mut HeaderMap);
 }

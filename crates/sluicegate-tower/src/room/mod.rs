@@ -1,7 +1,7 @@
-//! A waiting room as those see it who know neither its line nor its secrets: [`Room`], and its [`Door`].
+//! The interface of a waiting room without its line and its secrets: [`Room`], and its [`Door`].
 //!
-//! The room itself is in `sluicegate-overflow`. The status page shows any room that is one of these, and rules let requests in by any door,
-//! so that none of them knows the other.
+//! The room itself is in `sluicegate-overflow`. The status page shows any [`Room`], and rules let requests in by any [`Door`],
+//! so that these crates do not depend on each other.
 
 mod door;
 
@@ -21,30 +21,30 @@ pub trait Room: Send + Sync + 'static {
     /// The name, as in its tickets: letters, digits, `.`, `_` and `-`.
     fn name(&self) -> &str;
 
-    /// The numbers of now, as far as they are known here. It may not block.
+    /// The current numbers, as far as they are known here. It must not block.
     fn numbers(&self) -> RoomNumbers;
 
-    /// Another rate, as `500/s`, another mode, as [`RoomNumbers::mode`] has it, or both. All visitors keep their places. Nothing is
-    /// changed by a text that cannot be read or a rate that cannot be kept.
+    /// Changes the rate, as `500/s`, the mode, as in [`RoomNumbers::mode`], or both. All visitors keep their places. A text that cannot
+    /// be read, or a rate that the room does not support, changes nothing.
     ///
     /// # Errors
     /// [`RoomError::Config`] for such a text or rate, and [`RoomError::Store`] when the line does not answer.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the room may have been changed or not.
+    /// If it is dropped before it is ready, the room may have been changed or not.
     fn change<'a>(&'a self, rate: Option<&'a str>, mode: Option<&'a str>) -> RoomChange<'a>;
 }
 
-/// A change of a room: done, or why it was not.
+/// The result of a change of a room, which has to be waited for.
 pub type RoomChange<'a> = Pin<Box<dyn Future<Output = Result<(), RoomError>> + Send + 'a>>;
 
 /// The numbers of a room at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RoomNumbers {
-    /// `metered`: visitors enter at the rate. `paused`: nobody enters. `open`: everybody does.
+    /// `metered`: visitors enter at the rate. `paused`: no visitor enters. `open`: all visitors enter.
     pub mode: &'static str,
-    /// The rate in force; its burst says nothing.
+    /// The rate in force; its burst is ignored.
     pub rate: Quota,
     /// Visitors that wait.
     pub waiting: u64,
@@ -52,26 +52,26 @@ pub struct RoomNumbers {
     pub active: Option<u64>,
     /// Visitors that were let in since the room began.
     pub admitted: u64,
-    /// Places that were passed over since then.
+    /// Places that were passed over since the room began.
     pub passed_over: u64,
-    /// The estimated wait of a visitor that comes now, the longest of all; not known while the room is paused.
+    /// The estimated wait of a visitor that comes now, the longest of all; `None` while the room is paused.
     pub wait: Option<Duration>,
 }
 
 impl RoomNumbers {
-    /// The numbers of a room in which nobody has been yet.
+    /// The numbers of a room without visitors so far.
     pub const fn new(mode: &'static str, rate: Quota) -> Self {
         Self { mode, rate, waiting: 0, active: None, admitted: 0, passed_over: 0, wait: None }
     }
 }
 
-/// Why a room was not changed.
+/// The reason why a room was not changed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RoomError {
-    /// It is no rate, or no mode, or none that the room can keep.
+    /// The text is not a rate or a mode, or the room does not support it.
     Config(ConfigError),
-    /// The line of the room did not answer; it may have been changed or not.
+    /// The line of the room did not answer; the room may have been changed or not.
     Store(StoreError),
 }
 

@@ -2,11 +2,11 @@
 
 use http::HeaderValue;
 
-/// How many numbers are kept as text.
+/// The number of numbers that are kept as text.
 const KEPT: usize = 4_096;
 
-/// The numbers below `KEPT`, four digits each. Each is counted up from the one before, because an interpreter makes them
-/// whenever the crate is compiled.
+/// The numbers below `KEPT`, four digits each. Each is the increment of the one before, which is cheap for the compiler's
+/// interpreter.
 static DIGITS: [[u8; 4]; KEPT] = {
     let mut all = [*b"0000"; KEPT];
     let mut number = 1;

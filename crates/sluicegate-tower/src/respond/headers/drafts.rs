@@ -1,7 +1,7 @@
 //! The fields of earlier drafts, which clients of other limiters read: [`Draft`].
 //!
-//! They tell of one quota, and of the policies without names. So they cannot be joined with those of a service behind the
-//! layer, and the tighter ones of the two are told.
+//! They show one quota, and the policies without names. So they cannot be joined with the fields of a service behind the
+//! layer, and the tighter of the two are sent.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -15,7 +15,7 @@ const LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 
-/// Those that no other family has.
+/// The fields that no other family has.
 pub(super) static FIELDS: [HeaderName; 3] = [LIMIT, REMAINING, RESET];
 
 /// Draft 6: a field for each number.
@@ -29,7 +29,7 @@ pub(super) fn write_six(
     Draft::Six.write(headers, shown, refused_for, already);
 }
 
-/// Draft 7: a dictionary of them.
+/// Draft 7: a dictionary of the numbers.
 #[cold]
 pub(super) fn write_seven(
     headers: &mut HeaderMap,
@@ -40,7 +40,7 @@ pub(super) fn write_seven(
     Draft::Seven.write(headers, shown, refused_for, already);
 }
 
-/// A draft that came before the one that the lists are of.
+/// An earlier draft than the one of the lists.
 #[derive(Clone, Copy)]
 enum Draft {
     Six,
@@ -48,14 +48,14 @@ enum Draft {
 }
 
 impl Draft {
-    /// A service's own fields that leave less are not loosened.
+    /// Writes the fields, unless the service's own fields leave less.
     fn write(self, headers: &mut HeaderMap, shown: Shown<'_>, refused_for: Option<u64>, already: Already) {
         let Some(standing) = shown.status else { return };
         let (limit, remaining) = (standing.capacity(), standing.remaining());
         if self.left(headers).is_some_and(|theirs| already.leaves_less(theirs, remaining)) {
             return;
         }
-        // Where a response has `Retry-After`, the drafts want the reset to be the same moment.
+        // If a response has `Retry-After`, the drafts require the reset to be the same moment.
         let reset = refused_for.unwrap_or_else(|| ceil_seconds(standing.reset_after()));
         let mut told = Line::default();
         for (name, value) in [("limit=", limit), ("remaining=", remaining), ("reset=", reset)] {
@@ -67,13 +67,13 @@ impl Draft {
             Self::Seven => ([None, None, None], told.value()),
         };
         let lists = [(RATELIMIT_POLICY, policies(shown)), (RATELIMIT, told)];
-        // Where there is nothing to say, a service's own are of another quota than the one that is told now.
+        // A field without a value is removed: the service's own field is about another quota than the one shown now.
         for (name, value) in FIELDS.iter().cloned().zip(numbers).chain(lists) {
             set(headers, name, value);
         }
     }
 
-    /// The units that a response says already are left.
+    /// The remaining units in the fields of the response.
     fn left(self, headers: &HeaderMap) -> Option<u64> {
         match self {
             Self::Six => whole_number(headers.get(REMAINING)?),
@@ -85,7 +85,7 @@ impl Draft {
     }
 }
 
-/// `100;w=60, 1000;w=3600`: the quotas whose windows can be said.
+/// `100;w=60, 1000;w=3600`: the quotas whose windows are whole seconds.
 fn policies(shown: Shown<'_>) -> Option<HeaderValue> {
     let mut line = Line::default();
     for (_, quota) in shown.quotas() {

@@ -9,8 +9,8 @@ use crate::respond::headers::join::{Left, Lines};
 use crate::respond::headers::lines::{policy_line, standings_line, tightest};
 use crate::respond::headers::style::{RATELIMIT, RATELIMIT_POLICY};
 
-/// Writes both lists. Where there are lists of others, ours are joined with them; says then where the tightest of their quotas
-/// stands that we have a looser one of the same name beside.
+/// Writes both lists, joined with lists of others if there are any. Then returns the tightest of their quotas that shares a name
+/// with a looser one of ours.
 #[inline(never)]
 pub(super) fn write_lists(
     headers: &mut HeaderMap,
@@ -27,7 +27,7 @@ pub(super) fn write_lists(
     if insert_missing(headers, lines) { join_lists(headers, true, (shown, refused_for)) } else { None }
 }
 
-/// Adds those lists of which there are none of others. Says whether one was left out.
+/// Adds each list unless the response has such a list. Returns whether one was left out.
 #[cold]
 fn insert_missing(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2]) -> bool {
     let mut theirs_are_there = false;
@@ -41,7 +41,7 @@ fn insert_missing(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2]) -> b
     theirs_are_there
 }
 
-/// Both lists anew, as far as there is something to say.
+/// Replaces both lists, or removes them if they are empty.
 pub(super) fn replace_lists(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2]) {
     for (name, line) in [RATELIMIT_POLICY, RATELIMIT].into_iter().zip(lines) {
         if let Some(line) = line {
@@ -50,8 +50,8 @@ pub(super) fn replace_lists(headers: &mut HeaderMap, lines: [Option<HeaderValue>
     }
 }
 
-/// Makes one list of theirs and ours, if the response gets ours, and says where the tightest of their quotas stands that we
-/// have a looser one of the same name beside.
+/// Merges our list into theirs, if the response gets ours, and returns the tightest of their quotas that shares a name with a
+/// looser one of ours.
 #[cold]
 pub(super) fn join_lists(
     headers: &mut HeaderMap,
@@ -60,7 +60,7 @@ pub(super) fn join_lists(
 ) -> Option<Left> {
     let lines = Lines::of(headers);
     let theirs = lines.read();
-    // Looked for once for each of ours: theirs may be as many as a field has room for.
+    // Searched once for each of our quotas, because their list may be long.
     let all = told(shown, &[]);
     let tighter: Vec<(&str, Left)> = all
         .iter()
@@ -80,7 +80,7 @@ pub(super) fn join_lists(
     tighter.into_iter().map(|(_, left)| left).min_by_key(|left| left.remaining)
 }
 
-/// The quotas that are shown, without those of which theirs is tighter.
+/// The shown quotas, without those for which their quota is tighter.
 fn told<'a>(shown: Shown<'a>, tighter: &[(&str, Left)]) -> SmallVec<[Described<'a>; 4]> {
     let mut told = SmallVec::new();
     for (standing, quota) in shown.quotas() {

@@ -1,4 +1,4 @@
-//! The fields of limits on how many at once.
+//! The fields of limits on concurrent requests.
 
 use http::header::HeaderMap;
 use sluicegate_core::in_flight::InFlight;
@@ -8,7 +8,7 @@ use crate::respond::headers::join::Lines;
 use crate::respond::headers::lines::Line;
 use crate::respond::headers::style::Form;
 
-/// Says where a key stands, behind what other layers have said.
+/// Adds the state of a key, behind the lists of other layers.
 pub(crate) fn say_in_flight(
     headers: &mut HeaderMap,
     form: Form,

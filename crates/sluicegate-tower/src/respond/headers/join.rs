@@ -1,7 +1,7 @@
-//! Fields that a response has already, and that ours are added to.
+//! Fields that a response has already, to be joined with ours.
 //!
-//! They may be those of a layer of ours further in, or of the service itself, such as an API behind
-//! a gateway. Of two quotas of one name the one that leaves less is told.
+//! They come from a layer of ours further in, or from the service itself, such as an API behind
+//! a gateway. Of two quotas with one name, the one that leaves less is shown.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ pub(super) const REPLENISH_RATE: HeaderName = HeaderName::from_static("x-ratelim
 pub(super) const BURST_CAPACITY: HeaderName = HeaderName::from_static("x-ratelimit-burst-capacity");
 pub(super) const REQUESTED_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-requested-tokens");
 
-/// Spring's. Where they are, `X-RateLimit-Remaining` is a number of tokens.
+/// The fields of Spring. If they are there, `X-RateLimit-Remaining` is a number of tokens.
 pub(super) static OF_TOKENS: [HeaderName; 3] = [REPLENISH_RATE, BURST_CAPACITY, REQUESTED_TOKENS];
 
 /// The lines of `RateLimit-Policy` and `RateLimit` that a response has.
@@ -28,7 +28,7 @@ pub(crate) struct Theirs<'a> {
     standings: Vec<Member<'a>>,
 }
 
-/// Where a quota of theirs stands.
+/// The state of one of their quotas.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(crate) limit: Option<u64>,
@@ -44,7 +44,7 @@ impl Lines {
         )
     }
 
-    /// A line that cannot be read names nothing: joined with ours, it would keep clients from reading ours.
+    /// Parses the lists. An unreadable line counts as empty: joined with ours, it would make ours unreadable.
     pub(crate) fn read(&self) -> Theirs<'_> {
         let [policies, standings] = &self.0;
         let read = |line| members(line).unwrap_or_default();
@@ -53,8 +53,8 @@ impl Lines {
 }
 
 impl Theirs<'_> {
-    /// Where their quota of this name stands, if that leaves less than ours of the same name: `remaining` units, and
-    /// more of them after `available_after` seconds. Then theirs is the one that is told, in every field.
+    /// Their quota of this name, if it leaves less than ours of the same name, which has `remaining` units and
+    /// more after `available_after` seconds. Theirs is then shown in every field.
     pub(super) fn tighter(&self, label: &str, remaining: u64, available_after: u64) -> Option<Left> {
         let named = self.standings.iter().filter(|member| member.is_called(label));
         let left = named.filter_map(|member| Some((member.number("r")?, Reverse(member.number("t")))));
@@ -92,13 +92,13 @@ impl Theirs<'_> {
     }
 }
 
-/// The units that `X-RateLimit-Remaining` says are left, which are tokens where the other fields are Spring's.
+/// The units in `X-RateLimit-Remaining`, which counts tokens if the other fields are Spring's.
 pub(super) fn units(remaining: &HeaderValue, headers: &HeaderMap) -> Option<u64> {
     let per_unit = headers.get(REQUESTED_TOKENS).and_then(whole_number).unwrap_or(1).max(1);
     Some(whole_number(remaining)? / per_unit)
 }
 
-/// Takes away Spring's of a quota that is not told any more.
+/// Removes Spring's fields of a quota that is no longer shown.
 #[cold]
 pub(super) fn remove_tokens(headers: &mut HeaderMap) {
     for name in &OF_TOKENS {
@@ -110,7 +110,7 @@ pub(super) fn whole_number(value: &HeaderValue) -> Option<u64> {
     value.to_str().ok()?.parse().ok()
 }
 
-/// Lets scripts of other origins read those of these fields that the response has, besides what they may read already.
+/// Lets scripts of other origins also read the fields among these that the response has.
 #[cold]
 pub(super) fn expose<'a>(headers: &mut HeaderMap, names: impl Iterator<Item = &'a HeaderName>) {
     let lines = headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter();

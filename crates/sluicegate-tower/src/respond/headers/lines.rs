@@ -1,6 +1,6 @@
 //! The values of fields that are lists of quotas.
 //!
-//! Written on the stack and copied once, because fields are written for every response.
+//! They are written on the stack and copied once, because fields are written for every response.
 
 use std::cmp::Reverse;
 
@@ -39,16 +39,16 @@ impl Line {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    /// Digits, policy names and punctuation of ours are always a valid value; an empty one is left out.
+    /// The line as a value, which our digits, policy names and punctuation always are; `None` if the line is empty.
     pub(super) fn value(self) -> Option<HeaderValue> {
         if self.0.is_empty() { None } else { HeaderValue::from_bytes(&self.0).ok() }
     }
 }
 
-/// `"login";r=0;t=42, "day";r=7`. A quota that was asked twice is named once, where it is tightest.
+/// `"login";r=0;t=42, "day";r=7`. A quota that was asked twice is named once, with its tightest status.
 ///
-/// With `longest`, the seconds of `Retry-After`, no `t` is beyond it: a quota that still has room would keep a client away
-/// for longer than it has to wait.
+/// With `longest`, the seconds of `Retry-After`, no `t` is larger: otherwise a quota that still has room would keep a client away
+/// for longer than necessary.
 pub(super) fn standings_line(standings: &[Described<'_>], longest: Option<u64>) -> Option<HeaderValue> {
     let mut line = Line::default();
     for (index, (standing, quota)) in standings.iter().enumerate() {
@@ -67,7 +67,7 @@ pub(super) fn standings_line(standings: &[Described<'_>], longest: Option<u64>) 
     line.value()
 }
 
-/// Where the quota of this name is tightest.
+/// The tightest status of the quotas with this name.
 pub(super) fn tightest<'a>(standings: &[Described<'a>], label: &str) -> Option<&'a QuotaStatus> {
     let same = standings.iter().filter(|(_, quota)| quota.label() == label);
     same.map(|(standing, _)| *standing)
@@ -94,7 +94,7 @@ pub(crate) fn policy_line(quotas: &mut dyn Iterator<Item = &PolicyQuota>) -> Opt
 }
 
 /// A quota as units in whole seconds: a bucket is its burst in the time that refills it. Windows of
-/// less than a second cannot be said.
+/// less than a second cannot be expressed.
 pub(super) fn window(policy_quota: &PolicyQuota) -> (u64, Option<u64>) {
     let (quota, capacity) = (policy_quota.quota(), policy_quota.rule().capacity());
     let millionths =

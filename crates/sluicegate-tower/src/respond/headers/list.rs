@@ -1,18 +1,18 @@
 //! Lists of quotas in fields that others have written, read as structured fields (RFC 9651).
 //!
-//! Read here and not by the crate `sfv`, whose maps and macros cost a clean build more than all of this file, and which
-//! writes members anew instead of leaving them as they came. The tests hold both against each other.
+//! The parser is our own: the crate `sfv` adds more to a clean build than this file, and
+//! rewrites members instead of keeping their text. The tests compare the two.
 
 use http::HeaderValue;
 
 /// A quota in a list: its name and its parameters.
 ///
-/// It borrows from the field's line, so that a member of others is written back as it came.
+/// It borrows from the field's line, so that a member of others keeps its text.
 #[derive(Debug)]
 pub(crate) struct Member<'a> {
-    /// All of it, as it was written.
+    /// The whole text of the member.
     pub(crate) text: &'a str,
-    /// With its quotes, and escaped as it was written; our own names need no escape.
+    /// The name with its quotes, and with the original escapes; our own names need no escapes.
     name: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
 }
@@ -27,7 +27,7 @@ impl Member<'_> {
         self.parameter(name)?.parse().ok()
     }
 
-    /// A parameter as it was written; of several with one name the last one counts.
+    /// The text of a parameter; of several with one name the last one counts.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let (_, value) = self.parameters.iter().rfind(|(parameter, _)| *parameter == name)?;
         Some(value)
@@ -80,7 +80,7 @@ fn member(text: &str) -> Option<(Member<'_>, &str)> {
         let (key, after) = key(after.trim_start_matches(' '))?;
         let (value, after) = match after.strip_prefix('=') {
             Some(after) => bare_item(after)?,
-            // It is there, and that is all that it says.
+            // A parameter without a value is true.
             None => ("?1", after),
         };
         parameters.push((key, value));
@@ -130,7 +130,7 @@ fn string(text: &str) -> Option<(&str, &str)> {
     let mut characters = text.strip_prefix('"')?.char_indices();
     while let Some((at, c)) = characters.next() {
         match c {
-            // Beyond the opening quote and this one.
+            // After the opening quote and this one.
             '"' => return Some(text.split_at(at + 2)),
             '\\' if !matches!(characters.next(), Some((_, '"' | '\\'))) => return None,
             c if is_printable(c) => {}
@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    /// The names that a parser of others reads.
+    /// The names that `sfv` reads.
     fn by_sfv(line: &str) -> Option<Vec<String>> {
         let list: List = Parser::new(line).parse().ok()?;
         let names = list.into_iter().map(|entry| match entry {

@@ -1,4 +1,4 @@
-//! The header fields that tell a client where it stands: [`HeaderFields`], the list of all forms.
+//! The header fields that show a client the state of its quotas: [`HeaderFields`], the list of all forms.
 //!
 //! A new form is a file of its own and a line in the list here.
 
@@ -24,29 +24,29 @@ pub(crate) use crate::respond::headers::in_flight::say_in_flight;
 pub use crate::respond::headers::style::LegacyReset;
 use crate::respond::headers::style::{Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET};
 
-/// Which header fields responses carry. `Retry-After` is on every refusal that a wait would help, whatever is chosen.
+/// The header fields of responses. Every refusal for which a wait helps has `Retry-After`, whatever is chosen.
 ///
-/// - `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` describe the quota that decided; what the
-///   reset is, [`LegacyReset`] says.
+/// - `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` describe the quota that decided;
+///   [`LegacyReset`] sets the meaning of the reset.
 /// - `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11) describe every quota.
-/// - The fields of two earlier drafts, for clients that know those, describe the quota that decided, and `RateLimit-Policy` beside
-///   them every quota, without its name: see [`Draft6`](Self::Draft6) and [`Draft7`](Self::Draft7).
-/// - Those of Spring Cloud Gateway, for clients that know it, describe the quota that decided: `X-RateLimit-Remaining`,
+/// - The fields of two earlier drafts, for clients that know these drafts, describe the quota that decided, and their
+///   `RateLimit-Policy` every quota, without its name: see [`Draft6`](Self::Draft6) and [`Draft7`](Self::Draft7).
+/// - The fields of Spring Cloud Gateway, for clients that know them, describe the quota that decided: `X-RateLimit-Remaining`,
 ///   `X-RateLimit-Replenish-Rate`, `X-RateLimit-Burst-Capacity` and `X-RateLimit-Requested-Tokens`.
 ///
-/// Seconds are rounded up, what remains is rounded down. Quotas of hidden policies are in none of them.
+/// Seconds are rounded up, remaining units are rounded down. No field shows quotas of hidden policies.
 ///
-/// No `t` of a refusal is beyond its `Retry-After`: where a quota that still has room would have such a one, it has none.
+/// No `t` of a refusal is larger than its `Retry-After`: a quota that still has room has no `t` in that case.
 ///
-/// Where the service behind the layer sets such fields itself, as a gateway to a limited API does, the lists become one
-/// list of both, and of the `X-RateLimit-*` fields those stay that leave less. Of two quotas of one name the one that leaves
-/// less is told, in all fields. A list of the service that is not as the draft has it is replaced, since clients could
-/// read nothing of the joined one.
+/// If the service behind the layer sets such fields itself, as a gateway to a limited API does, the lists are joined
+/// into one, and of the `X-RateLimit-*` fields those that leave less stay. Of two quotas with one name, all fields show the one
+/// that leaves less. A malformed list of the service is replaced, since clients could
+/// not read the joined one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderFields {
-    /// `X-RateLimit-*` on every response, and on refusals `RateLimit-Policy` and `RateLimit` as well. The default: most
-    /// responses are no refusals, and each field costs them time.
+    /// `X-RateLimit-*` on every response, and on refusals `RateLimit-Policy` and `RateLimit` as well. The default, because most
+    /// responses are not refusals, and each field costs them time.
     #[default]
     AllOnRefusal,
     /// `X-RateLimit-*`, `RateLimit-Policy` and `RateLimit` on every response.
@@ -55,18 +55,18 @@ pub enum HeaderFields {
     Legacy,
     /// Only `RateLimit-Policy` and `RateLimit`.
     Ietf,
-    /// Only those of draft-ietf-httpapi-ratelimit-headers-06: `RateLimit-Limit: 100`, `RateLimit-Remaining: 50`,
-    /// `RateLimit-Reset: 30` and `RateLimit-Policy: 100;w=60`. The reset is the wait until the whole burst is back; of a refusal
-    /// it is the number of `Retry-After`, as the draft has it. A quota of less than a second is not in `RateLimit-Policy`.
+    /// Only the fields of draft-ietf-httpapi-ratelimit-headers-06: `RateLimit-Limit: 100`, `RateLimit-Remaining: 50`,
+    /// `RateLimit-Reset: 30` and `RateLimit-Policy: 100;w=60`. The reset is the wait until the whole burst is back; on a refusal
+    /// it is the number of `Retry-After`, as the draft requires. A quota of less than a second is not in `RateLimit-Policy`.
     Draft6,
-    /// Only those of draft-ietf-httpapi-ratelimit-headers-07: the numbers of [`Draft6`](Self::Draft6) in one field,
+    /// Only the fields of draft-ietf-httpapi-ratelimit-headers-07: the numbers of [`Draft6`](Self::Draft6) in one field,
     /// `RateLimit: limit=100, remaining=50, reset=30`, and `RateLimit-Policy: 100;w=60`.
     Draft7,
-    /// Only those of Spring Cloud Gateway. Its rate is a whole number of tokens a second, so where a quota is slower than that, as
-    /// `5/min` is, each of its units is several tokens, as in Spring's own settings: a rate of 1, a capacity of 60, and 12 tokens
-    /// are requested for each unit. `Requested-Tokens` is for one unit, whatever a request costs.
+    /// Only the fields of Spring Cloud Gateway. Its rate is a whole number of tokens a second, so each unit of a slower quota, such as
+    /// `5/min`, is several tokens, as in Spring's own settings: a rate of 1, a capacity of 60, and 12 requested tokens
+    /// for each unit. `Requested-Tokens` is for one unit, whatever a request costs.
     Spring,
-    /// None of them.
+    /// No fields.
     None,
 }
 
@@ -83,7 +83,7 @@ impl HeaderFields {
         Self::None,
     ];
 
-    /// Its word and its fields.
+    /// The word and the fields of this choice.
     fn listed(self) -> (&'static str, Form) {
         let form = |legacy, lists| Form { legacy, lists, ..Form::NOTHING };
         match self {

@@ -1,8 +1,8 @@
 //! The fields of Spring Cloud Gateway: [`Tokens`].
 //!
-//! Its rates are whole numbers of tokens a second. A slower quota is written there as one whose requests take several tokens
-//! each: five a minute is a rate of 1, a capacity of 60 and 12 requested tokens. So is it here, for any quota: the tokens are
-//! the largest of which a whole number comes in each second.
+//! Its rates are whole numbers of tokens a second. In Spring, requests under a slower quota take several tokens
+//! each: five a minute is a rate of 1, a capacity of 60 and 12 requested tokens. This module does so for any quota, with the
+//! largest token of which a whole number comes in each second.
 
 use http::header::{HeaderMap, HeaderValue};
 use sluicegate_core::policy::PolicyQuota;
@@ -13,7 +13,7 @@ use crate::respond::headers::join::{BURST_CAPACITY, REPLENISH_RATE, REQUESTED_TO
 use crate::respond::headers::style::{Already, LIMIT, REMAINING, RESET};
 use crate::respond::headers::write::number;
 
-/// Writes where the quota stands that a client is shown.
+/// Writes the state of the quota that clients see.
 #[cold]
 pub(super) fn write(headers: &mut HeaderMap, shown: Shown<'_>, _: Option<u64>, already: Already) {
     if let Some(standing) = shown.status
@@ -23,14 +23,14 @@ pub(super) fn write(headers: &mut HeaderMap, shown: Shown<'_>, _: Option<u64>, a
     }
 }
 
-/// Where a quota stands, in tokens.
+/// The state of a quota, in tokens.
 struct Tokens {
     /// Units that are left.
     remaining: u64,
     capacity: u64,
     /// Tokens that come in a second.
     per_second: u64,
-    /// Tokens that a unit is.
+    /// Tokens in a unit.
     per_unit: u64,
 }
 
@@ -49,13 +49,13 @@ impl Tokens {
         }
     }
 
-    /// A service's own fields that leave fewer requests are not loosened.
+    /// Writes the fields, unless the service's own fields leave fewer requests.
     fn write(self, headers: &mut HeaderMap, already: Already) {
         let theirs = headers.get(REMAINING).and_then(|theirs| units(theirs, headers));
         if theirs.is_some_and(|theirs| already.leaves_less(theirs, self.remaining)) {
             return;
         }
-        // Of another quota than the one that is told now.
+        // These fields are about another quota than the one shown now.
         for name in [LIMIT, RESET] {
             headers.remove(name);
         }

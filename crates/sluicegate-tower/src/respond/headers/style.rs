@@ -10,14 +10,14 @@ pub(crate) const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset"
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Which fields a form has, and how those are written that no other form has.
+/// The fields of a form, and a function for fields that no other form has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form {
     /// Whether it has `X-RateLimit-*`.
     pub(super) legacy: bool,
     /// Whether it has `RateLimit-Policy` and `RateLimit`: on a response to a request that was let through, and on a refusal.
     pub(super) lists: [bool; 2],
-    /// Writes the others.
+    /// Writes the other fields.
     pub(super) own: Option<WriteOwn>,
     /// The names of fields that no other form has.
     pub(super) names: &'static [HeaderName],
@@ -45,13 +45,13 @@ impl Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LegacyReset {
-    /// Whole seconds from now, as Envoy has it. The default.
+    /// Whole seconds from now, as in Envoy. The default.
     Delta,
-    /// The second of Unix time, as GitHub has it, by the clock of the store, which has to count from there.
+    /// The second of Unix time, as at GitHub, by the clock of the store, which has to count from the Unix epoch.
     Epoch,
 }
 
-/// How the fields of a layer look.
+/// The settings for the fields of a layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Style {
     pub(crate) form: Form,
@@ -65,30 +65,30 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// Nothing but this form.
+    /// This form, with default settings.
     pub(crate) const fn of(form: Form) -> Self {
         Self { form, reset: LegacyReset::Delta, exposes: Vec::new(), tells_envoy: false, wait_also_in: None }
     }
 }
 
-/// Whose rate limit fields a response has already, if any.
+/// The origin of rate limit fields that a response may have already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Already {
-    /// Those of a responder, which ours replace.
+    /// A responder, whose fields ours replace.
     Replaced,
-    /// Those of the service.
+    /// The service.
     Theirs,
-    /// Those of a layer of ours, whose decision is part of the one that is written, and of the service behind it.
+    /// A layer of ours, whose decision is part of the one that is written, and the service behind it.
     Both,
 }
 
 impl Already {
-    /// Whether `theirs`, that they say is left, is the number to show, where ours is `remaining`.
+    /// Whether their number of units left, `theirs`, is the one to show, and not our `remaining`.
     pub(super) fn leaves_less(self, theirs: u64, remaining: u64) -> bool {
         match self {
             Self::Replaced => false,
             Self::Theirs => theirs <= remaining,
-            // What a layer of ours says is left is left here, or less.
+            // The written decision includes the other layer's, so it never leaves more.
             Self::Both => theirs < remaining,
         }
     }

@@ -1,7 +1,7 @@
-//! Writing the fields of a response: numbers into fields of their own, here those of `X-RateLimit-*`.
+//! Writes the fields of a response, among them the numbers of `X-RateLimit-*`.
 //!
-//! One pass for all forms, after the service or the responder has written its own fields: ours are joined with theirs, or replace
-//! them in a refusal. The lists and the forms that few choose are written elsewhere.
+//! One pass writes all forms, after the service or the responder has written its own fields: ours are joined with theirs, or replace
+//! them in a refusal. The lists and the rarer forms are written elsewhere.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::respond::headers::style::{
 
 const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 
-/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. `prepared` finds the value of
-/// `RateLimit-Policy`, where it is known: not if layers stack, or if limits were asked that seldom meet.
+/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. `prepared` returns the value of
+/// `RateLimit-Policy` if it is cached: not with stacked layers, nor for limits that rarely meet.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     style: &Style,
@@ -33,7 +33,7 @@ pub(crate) fn write(
         return;
     }
     if legacy && lists {
-        // Room for all that a response gets: a map that grows hashes and moves what it has again.
+        // Reserves room for all fields at once, because a map that grows rehashes its entries.
         headers.reserve(8);
     }
     let refused_for = refused_for.map(|seconds| tell_wait(headers, style, seconds));
@@ -81,7 +81,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// A service's own that leave less are not loosened.
+    /// Writes the fields, unless the service's own fields leave less.
     fn write(self, headers: &mut HeaderMap, already: Already) {
         let limit_before = set_number(headers, LIMIT, self.limit);
         if let Some(theirs) = set_number(headers, REMAINING, Some(self.remaining))
@@ -93,13 +93,13 @@ impl Numbers {
     }
 }
 
-/// A call, so that its code is at hand for the second field.
+/// Not inlined, so that the second field reuses the code.
 #[inline(never)]
 fn set_number(headers: &mut HeaderMap, name: HeaderName, value: Option<u64>) -> Option<HeaderValue> {
     set(headers, name, value.map(number))
 }
 
-/// Whether theirs leave less, and are the numbers to show: they are put back then.
+/// Whether their numbers leave less and are kept: they are put back in that case.
 #[cold]
 fn is_kept(
     theirs: HeaderValue,
@@ -129,7 +129,7 @@ pub(super) fn number(number: u64) -> HeaderValue {
     }
 }
 
-/// Gives a field this value, or none; says which it had.
+/// Sets a field to this value, or removes it; returns the old value.
 pub(super) fn set(
     headers: &mut HeaderMap,
     name: HeaderName,
@@ -141,8 +141,8 @@ pub(super) fn set(
     }
 }
 
-/// Whether a response has one of these. Looked for by hand in the few fields that a usual response has: a map hashes the name first,
-/// which takes longer.
+/// Whether a response has one of these fields. A scan of the few fields of a usual response is faster than a look-up, which hashes
+/// the name.
 #[inline]
 fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
     if headers.len() > 8 {
@@ -152,7 +152,7 @@ fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
     }
 }
 
-/// When a refused request may come back: in seconds, which are returned.
+/// Writes the seconds after which a refused request may come back, and returns them.
 #[inline(never)]
 fn tell_wait(headers: &mut HeaderMap, style: &Style, seconds: u64) -> u64 {
     let seconds = come_back_after(headers, seconds);
@@ -163,8 +163,8 @@ fn tell_wait(headers: &mut HeaderMap, style: &Style, seconds: u64) -> u64 {
     seconds
 }
 
-/// Says that a refused request may be tried again after this many seconds, or after more if the response says that
-/// already: after the seconds that are returned.
+/// Sets `Retry-After` to this many seconds, unless the response already has a larger number. Returns the number that the
+/// response has then.
 pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
     match headers.get(RETRY_AFTER).and_then(whole_number) {
         Some(said) if said >= seconds => said,
@@ -175,7 +175,7 @@ pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
     }
 }
 
-/// Repeats the wait of a refusal in the field that is chosen for that.
+/// Repeats the wait of a refusal in the field that was chosen for it.
 pub(crate) fn repeat_wait(headers: &mut HeaderMap, style: &Style) {
     if let Some(name) = &style.wait_also_in
         && let Some(wait) = headers.get(RETRY_AFTER).cloned()
