@@ -15,7 +15,7 @@ const NAMES: [(&str, usize); 25] = [
     ("error", 4),
     ("fleet", 8),
     ("guard", 11),
-    ("in_flight", 15),
+    ("in_flight", 20),
     ("key", 29),
     ("limiter", 14),
     ("limits", 31),

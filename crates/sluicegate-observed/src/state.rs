@@ -214,6 +214,11 @@ impl Listener for State {
                     self.meters.open(in_flight).permit(is_refused);
                 }
             }
+            Event::Shed { subject, is_enforced: true, .. } => {
+                if let Some(in_flight) = subject.policy {
+                    self.meters.open(in_flight).permit(true);
+                }
+            }
             _ => {}
         }
         self.past.event(event);

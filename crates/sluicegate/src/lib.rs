@@ -214,9 +214,13 @@ pub mod fleet {
 /// assert_eq!(downloads.in_use("ada"), 0);
 /// # Ok::<(), sluicegate::ConfigError>(())
 /// ```
+///
+/// Where the service itself is the limit, [`InFlight::adaptive`](in_flight::InFlight::adaptive) finds the number of requests that it can
+/// bear, and sheds the least important first.
 pub mod in_flight {
     pub use sluicegate_core::in_flight::{
-        Acquire, InFlight, InFlightBuilder, NoPermit, NoPermitKind, Permit, adaptive,
+        Acquire, AdaptiveBuilder, AdaptiveMoment, AdaptiveStatus, Class, InFlight, InFlightBuilder, NoPermit,
+        NoPermitKind, Permit, PermitRequest, adaptive,
     };
     #[cfg(feature = "tower")]
     pub use sluicegate_tower::in_flight::{

@@ -28,7 +28,7 @@ pub struct NoPermit {
 pub enum NoPermitKind {
     /// All permits of the key are out.
     Permits,
-    /// The queue of the key, or that of all keys together, is full.
+    /// The queue of the key, or that of all keys together, is full, or a request that matters more has taken the place.
     Queue,
 }
 

@@ -12,24 +12,44 @@
 //!
 //! The two go well together: a rate against abuse, and a number at once against overload.
 //!
+//! A number for each key protects from clients. Where the service itself is the limit, [`InFlight::adaptive`] finds the number of
+//! requests that it can bear, for all keys together.
+//!
 //! # When not to use it
 //! For a bound over all instances of a service, for one that has to survive a crash of the process,
 //! and to limit CPU work that never yields.
 
 pub mod adaptive;
 mod busy;
+mod class;
+mod line;
 mod permit;
+mod place;
+mod request;
+mod service;
+mod settings;
+mod status;
 mod table;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Duration;
 
 pub use self::busy::{NoPermit, NoPermitKind};
+pub use self::class::Class;
+use self::line::{Lost, Seat};
 pub use self::permit::{Acquire, Permit};
-use self::table::{Entered, Place, Table};
+use self::place::Place;
+pub use self::request::PermitRequest;
+use self::service::{Asked, Begun, Service};
+pub use self::settings::AdaptiveBuilder;
+pub use self::status::{AdaptiveMoment, AdaptiveStatus};
+use self::table::{Entered, Table};
+use crate::clock::Clock;
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::key::{AsKey, KeyRef};
+use crate::key::{AsKey, Key, KeyRef};
 use crate::policy::check_name;
 use crate::store::{Event, Listener, Listeners, Subject};
 
@@ -64,9 +84,16 @@ pub struct InFlight(Arc<Inner>);
 
 struct Inner {
     name: String,
-    permits: AtomicU64,
-    table: Table,
+    permits: Permits,
     listeners: Listeners,
+}
+
+/// Where permits come from.
+enum Permits {
+    /// As many for each key.
+    Each { number: AtomicU64, table: Table },
+    /// As many as a service can bear, for all keys together.
+    Service(Box<Service>),
 }
 
 impl InFlight {
@@ -83,15 +110,52 @@ impl InFlight {
         InFlightBuilder { name: name.into(), permits, queue: 100, queue_in_all: 1_000 }
     }
 
+    /// Gives out as many permits as a service can bear, for all keys together: the number follows how long requests take, and how many of
+    /// them fail.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use sluicegate_core::in_flight::{Class, InFlight};
+    ///
+    /// let api = InFlight::adaptive("api").at_least(2).at_most(500).first(2).build()?;
+    /// let one = api.request("ada").try_acquire()?;
+    /// let two = api.request("bob").class(Class::Sheddable).try_acquire()?;
+    /// // The service is busy: two wait for up to 100 ms, and the one that matters more goes first.
+    /// let third = api.request("bob").class(Class::Sheddable).acquire();
+    /// let fourth = api.request("ada").class(Class::CriticalPlus).acquire();
+    /// one.answered(false); // a sample; with `true` a fault
+    /// drop(one);
+    /// let fourth = fourth.await?;
+    /// # drop((two, third, fourth));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Where to take care
+    /// - Each permit tells when its request is [answered](Permit::answered); without that there are no samples, and the number stays.
+    /// - A key is whose request it is. It makes a difference only if the permits are [shared by keys](AdaptiveBuilder::fair).
+    /// - It decides in this process, about this process: shares are not those of several instances.
+    pub fn adaptive(name: impl Into<String>) -> AdaptiveBuilder {
+        AdaptiveBuilder::new(name.into())
+    }
+
+    fn adapting(builder: AdaptiveBuilder, clock: Arc<dyn Clock>) -> Self {
+        let permits = Permits::Service(Box::new(Service::new(&builder, clock)));
+        Self(Arc::new(Inner { name: builder.name, permits, listeners: Listeners::default() }))
+    }
+
+    /// Begins a request for a permit of which more is known than its key.
+    pub fn request(&self, key: impl AsKey) -> PermitRequest {
+        key.with_key(|key| PermitRequest::new(self.clone(), key.to_key()))
+    }
+
     /// Takes a permit now, if one is free and no request waits for it.
     ///
     /// # Errors
     /// [`NoPermitKind::Permits`] when all permits of the key are out.
     pub fn try_acquire(&self, key: impl AsKey) -> Result<Permit, NoPermit> {
-        key.with_key(|key| match self.0.table.enter(key, &self.0.permits, false) {
-            Entered::Taken => Ok(self.permit(key)),
-            Entered::Waiting(_) | Entered::Full(_) => Err(self.busy(key, NoPermitKind::Permits)),
-        })
+        self.request(key).try_acquire()
     }
 
     /// Takes a permit as soon as there is one: first come, first served, in the order of the calls.
@@ -120,11 +184,7 @@ impl InFlight {
     /// # Cancel safety
     /// Dropping the future leaves the queue; a permit that it was given goes to the next.
     pub fn acquire(&self, key: impl AsKey) -> Acquire {
-        key.with_key(|key| match self.0.table.enter(key, &self.0.permits, true) {
-            Entered::Taken => Acquire::ready(Ok(self.permit(key))),
-            Entered::Waiting(place) => Acquire::waiting(self.clone(), key.to_key(), place),
-            Entered::Full(kind) => Acquire::ready(Err(self.busy(key, kind))),
-        })
+        self.request(key).acquire()
     }
 
     /// The name that headers show.
@@ -137,9 +197,12 @@ impl InFlight {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The number of permits that each key has.
+    /// The number of permits that each key has; where the limit adapts, the number that all keys have together now.
     pub fn permits(&self) -> u64 {
-        self.0.permits.load(Ordering::Relaxed)
+        match &self.0.permits {
+            Permits::Each { number, .. } => number.load(Ordering::Relaxed),
+            Permits::Service(service) => service.limit(),
+        }
     }
 
     /// Gives each key another number of permits, for all clones. If there are more, waiting requests get theirs at once; if
@@ -161,73 +224,206 @@ impl InFlight {
     /// ```
     pub fn set_permits(&self, permits: u64) -> Result<(), ConfigError> {
         check_permits(&self.0.name, permits)?;
+        let Permits::Each { number, table } = &self.0.permits else {
+            let problem = format!("{:?} adapts its number: use `set_adaptive`", self.0.name);
+            return Err(ConfigError::new(ConfigErrorKind::Policy, problem));
+        };
         // Relaxed: decisions load it under the lock of a part, and `pass_on` visits each part after this.
-        self.0.permits.store(permits, Ordering::Relaxed);
-        self.0.table.pass_on(&self.0.permits);
+        number.store(permits, Ordering::Relaxed);
+        table.pass_on(number);
         Ok(())
     }
 
-    /// The number of the key's permits that are out.
-    pub fn in_use(&self, key: impl AsKey) -> u64 {
-        key.with_key(|key| self.0.table.in_use(key))
+    /// Gives a limit that adapts other settings, for all clones. What it has learnt stays, unless the algorithm is another.
+    ///
+    /// # Errors
+    /// As [`AdaptiveBuilder::build`], for another name, for one that begins or ceases to share by keys, and where the number is a fixed one; the
+    /// old settings then stay.
+    pub fn set_adaptive(&self, settings: &AdaptiveBuilder) -> Result<(), ConfigError> {
+        match &self.0.permits {
+            Permits::Service(service) => service.set(&self.0.name, settings),
+            Permits::Each { .. } => {
+                let problem = format!("{:?} has a fixed number: use `set_permits`", self.0.name);
+                Err(ConfigError::new(ConfigErrorKind::Policy, problem))
+            }
+        }
     }
 
-    /// The number of the key's permits that are left.
+    /// Says where a limit that adapts stands; nothing for a fixed number.
+    pub fn status(&self) -> Option<AdaptiveStatus> {
+        match &self.0.permits {
+            Permits::Service(service) => Some(service.status()),
+            Permits::Each { .. } => None,
+        }
+    }
+
+    /// Estimates the time in which all requests that are under way or wait now will be done, from how fast permits came back in the last
+    /// second: after that it is worth to ask again. A minute at most, and nothing for a fixed number.
+    pub fn drains_in(&self) -> Option<Duration> {
+        match &self.0.permits {
+            Permits::Service(service) => Some(service.drain()),
+            Permits::Each { .. } => None,
+        }
+    }
+
+    /// Says whether the number follows what a service can bear.
+    pub fn is_adaptive(&self) -> bool {
+        matches!(self.0.permits, Permits::Service(_))
+    }
+
+    /// The number of the key's permits that are out; of all keys, where keys make no difference.
+    pub fn in_use(&self, key: impl AsKey) -> u64 {
+        match &self.0.permits {
+            Permits::Each { table, .. } => key.with_key(|key| table.in_use(key)),
+            Permits::Service(service) => key.with_key(|key| service.in_use_of(&key.to_key())),
+        }
+    }
+
+    /// The number of permits that are left, of the key's or of all.
     pub fn remaining(&self, key: impl AsKey) -> u64 {
-        self.permits().saturating_sub(self.in_use(key))
+        match &self.0.permits {
+            Permits::Each { .. } => self.permits().saturating_sub(self.in_use(key)),
+            Permits::Service(service) => service.limit().saturating_sub(service.in_use()),
+        }
     }
 
     /// The number of permits that are out, for all keys together.
     pub fn in_use_in_all(&self) -> u64 {
-        self.0.table.in_use_in_all()
+        match &self.0.permits {
+            Permits::Each { table, .. } => table.in_use_in_all(),
+            Permits::Service(service) => service.in_use(),
+        }
     }
 
     /// Adds a listener, which hears from now on of each permit that is taken and of each request that is refused:
-    /// [`Event::PermitTaken`], [`Event::PermitRefused`].
+    /// [`Event::PermitTaken`], [`Event::PermitRefused`], and [`Event::Shed`] where the limit adapts.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         self.0.listeners.add(listener);
     }
 
-    /// Tells the listeners that a request waited for a permit for as long as it may, and was refused. For authors of layers, who
-    /// alone know how long that is.
-    pub fn waited_in_vain(&self, key: impl AsKey) {
-        key.with_key(|key| self.tell(key, true));
-    }
-
-    fn tell(&self, key: KeyRef<'_>, is_refused: bool) {
-        if self.0.listeners.is_empty() {
-            return;
-        }
-        let subject = Subject::of(&self.0.name).with_key(key);
-        self.0.listeners.tell(&match is_refused {
-            true => Event::PermitRefused(subject),
-            false => Event::PermitTaken(subject),
-        });
-    }
-
-    /// The number of keys that have permits out.
+    /// The number of keys that have permits out; where keys make no difference, 1 if any is out.
     ///
     /// Locks each of the 64 parts once: for a gauge, not for each request.
     pub fn keys(&self) -> usize {
-        self.0.table.keys()
+        match &self.0.permits {
+            Permits::Each { table, .. } => table.keys(),
+            Permits::Service(service) => service.tenants(),
+        }
     }
 
-    fn permit(&self, key: KeyRef<'_>) -> Permit {
-        self.tell(key, false);
-        Permit::new(self.clone(), key.to_key())
+    fn try_take(self, key: Key, class: Class, weight: u64) -> Result<Permit, NoPermit> {
+        match &self.0.permits {
+            Permits::Each { number, table } => match table.enter(key.as_ref(), number, false) {
+                Entered::Taken => Ok(self.given(key, None)),
+                Entered::Waiting(_) | Entered::Full(_) => {
+                    self.refused(key.as_ref(), None);
+                    Err(self.none(NoPermitKind::Permits))
+                }
+            },
+            Permits::Service(service) => match service.ask(&key, class, weight, false) {
+                Asked::Taken(begun) => Ok(self.begun(key, begun)),
+                Asked::Spared(begun) => Ok(self.spared(key, begun)),
+                Asked::Waiting(..) | Asked::Full(_) => {
+                    self.refused(key.as_ref(), Some(class));
+                    Err(self.none(NoPermitKind::Permits))
+                }
+            },
+        }
     }
 
-    fn busy(&self, key: KeyRef<'_>, kind: NoPermitKind) -> NoPermit {
-        self.tell(key, true);
+    fn enter(self, key: Key, class: Class, weight: u64) -> Acquire {
+        let (kind, class) = match &self.0.permits {
+            Permits::Each { number, table } => match table.enter(key.as_ref(), number, true) {
+                Entered::Taken => return Acquire::ready(Ok(self.given(key, None))),
+                Entered::Waiting(place) => return Acquire::waiting(self, key, place, None),
+                Entered::Full(kind) => (kind, None),
+            },
+            Permits::Service(service) => match service.ask(&key, class, weight, true) {
+                Asked::Taken(begun) => return Acquire::ready(Ok(self.begun(key, begun))),
+                Asked::Spared(begun) => return Acquire::ready(Ok(self.spared(key, begun))),
+                Asked::Waiting(place, seat, lost) => {
+                    self.tell_lost(lost);
+                    return Acquire::waiting(self, key, place, Some(seat));
+                }
+                Asked::Full(kind) => (kind, Some(class)),
+            },
+        };
+        self.refused(key.as_ref(), class);
+        Acquire::ready(Err(self.none(kind)))
+    }
+
+    /// The permit of a request whose turn has come.
+    fn given(&self, key: Key, class: Option<Class>) -> Permit {
+        let begun = match (&self.0.permits, class) {
+            (Permits::Service(service), Some(class)) => Some(service.begin(class)),
+            _ => None,
+        };
+        self.tell(|| Event::PermitTaken(Subject::of(&self.0.name).with_key(key.as_ref())));
+        Permit::new(self.clone(), key, begun)
+    }
+
+    fn begun(&self, key: Key, begun: Begun) -> Permit {
+        self.tell(|| Event::PermitTaken(Subject::of(&self.0.name).with_key(key.as_ref())));
+        Permit::new(self.clone(), key, Some(begun))
+    }
+
+    /// A permit that a request would not have if the limit were enforced.
+    fn spared(&self, key: Key, begun: Begun) -> Permit {
+        let class = begun.class;
+        self.tell(|| {
+            let subject = Subject::of(&self.0.name).with_key(key.as_ref());
+            Event::Shed { subject, class, is_enforced: false }
+        });
+        self.begun(key, begun)
+    }
+
+    fn tell_lost(&self, lost: Lost) {
+        let Some((class, key, waker)) = lost else { return };
+        self.refused(key.as_ref(), Some(class));
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Listeners hear that a request was refused, of a class where the limit adapts.
+    fn refused(&self, key: KeyRef<'_>, class: Option<Class>) {
+        self.tell(|| {
+            let subject = Subject::of(&self.0.name).with_key(key);
+            match class {
+                Some(class) => Event::Shed { subject, class, is_enforced: true },
+                None => Event::PermitRefused(subject),
+            }
+        });
+    }
+
+    fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
+        if !self.0.listeners.is_empty() {
+            self.0.listeners.tell(&event());
+        }
+    }
+
+    fn none(&self, kind: NoPermitKind) -> NoPermit {
         NoPermit::new(kind, self.0.name.clone(), self.permits())
     }
 
-    fn leave(&self, key: KeyRef<'_>) {
-        self.0.table.leave(key, &self.0.permits);
+    fn answered(&self, begun: &Begun, is_fault: bool) {
+        if let Permits::Service(service) = &self.0.permits {
+            service.answered(begun, is_fault);
+        }
     }
 
-    fn give_up(&self, key: KeyRef<'_>, place: &Arc<Place>) {
-        self.0.table.give_up(key, place, &self.0.permits);
+    fn leave(&self, key: &Key, begun: Option<&Begun>, is_answered: bool) {
+        match (&self.0.permits, begun) {
+            (Permits::Each { number, table }, _) => table.leave(key.as_ref(), number),
+            (Permits::Service(service), Some(begun)) => service.put_back(key, begun, is_answered),
+            (Permits::Service(_), None) => {}
+        }
+    }
+
+    fn give_up(&self, key: &Key, place: &Arc<Place>, seat: Option<&Seat>, is_shed: bool) {
+        match (&self.0.permits, seat) {
+            (Permits::Each { number, table }, _) => table.give_up(key.as_ref(), place, number),
+            (Permits::Service(service), Some(seat)) => service.give_up(key, place, seat, is_shed),
+            (Permits::Service(_), None) => {}
+        }
     }
 }
 
@@ -273,13 +469,9 @@ impl InFlightBuilder {
         let Self { name, permits, queue, queue_in_all } = self;
         check_name("name for requests in flight", &name)?;
         check_permits(&name, permits)?;
-        let permits = AtomicU64::new(permits);
-        Ok(InFlight(Arc::new(Inner {
-            name,
-            permits,
-            table: Table::new(queue, queue_in_all),
-            listeners: Listeners::default(),
-        })))
+        let table = Table::new(queue, queue_in_all);
+        let permits = Permits::Each { number: AtomicU64::new(permits), table };
+        Ok(InFlight(Arc::new(Inner { name, permits, listeners: Listeners::default() })))
     }
 }
 
@@ -317,10 +509,11 @@ mod tests {
         let uploads = InFlight::new("uploads", 1).unwrap();
         let _first = uploads.try_acquire("ada").unwrap();
         let waiting = uploads.acquire("ada");
-        uploads.0.permits.store(2, Ordering::Relaxed);
+        let Permits::Each { number, table } = &uploads.0.permits else { panic!("it is a fixed number") };
+        number.store(2, Ordering::Relaxed);
         assert_eq!(uploads.try_acquire("ada").unwrap_err().kind(), NoPermitKind::Permits);
         let behind = uploads.acquire("ada");
-        uploads.0.table.pass_on(&uploads.0.permits);
+        table.pass_on(number);
         assert_eq!(uploads.in_use("ada"), 2);
         drop(waiting);
         assert_eq!(uploads.in_use("ada"), 2, "the next in the queue has it");
@@ -334,6 +527,7 @@ mod tests {
         let held: Vec<_> = (0..1_000_u64).map(|key| uploads.try_acquire(key).unwrap()).collect();
         assert_eq!((uploads.keys(), uploads.remaining(7)), (1_000, 2));
         drop(held);
-        assert_eq!((uploads.keys(), uploads.remaining(7), uploads.0.table.room()), (0, 3, 0));
+        let Permits::Each { table, .. } = &uploads.0.permits else { panic!("it is a fixed number") };
+        assert_eq!((uploads.keys(), uploads.remaining(7), table.room()), (0, 3, 0));
     }
 }

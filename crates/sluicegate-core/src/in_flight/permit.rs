@@ -4,10 +4,14 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use crate::in_flight::table::Place;
-use crate::in_flight::{InFlight, NoPermit};
+use crate::in_flight::line::Seat;
+use crate::in_flight::place::{Ended, Place};
+use crate::in_flight::service::Begun;
+use crate::in_flight::{InFlight, NoPermit, NoPermitKind};
 use crate::key::Key;
 
 /// One of the permits of a key, held until it is dropped.
@@ -18,11 +22,14 @@ use crate::key::Key;
 pub struct Permit {
     in_flight: InFlight,
     key: Key,
+    /// If the limit adapts.
+    begun: Option<Begun>,
+    is_answered: AtomicBool,
 }
 
 impl Permit {
-    pub(super) fn new(in_flight: InFlight, key: Key) -> Self {
-        Self { in_flight, key }
+    pub(super) fn new(in_flight: InFlight, key: Key, begun: Option<Begun>) -> Self {
+        Self { in_flight, key, begun, is_answered: AtomicBool::new(false) }
     }
 
     /// The [`InFlight`] that the permit comes from.
@@ -34,11 +41,22 @@ impl Permit {
     pub fn remaining(&self) -> u64 {
         self.in_flight.remaining(&self.key)
     }
+
+    /// The service has answered: the time since the permit was given says how busy it is, and a fault that it has too much to do. For
+    /// limits that [adapt](InFlight::adaptive), which count the first answer of a permit; for others it does nothing. The permit is held on.
+    pub fn answered(&self, is_fault: bool) {
+        // Relaxed: only that it is done once matters.
+        if let Some(begun) = &self.begun
+            && !self.is_answered.swap(true, Ordering::Relaxed)
+        {
+            self.in_flight.answered(begun, is_fault);
+        }
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.in_flight.leave(self.key.as_ref());
+        self.in_flight.leave(&self.key, self.begun.as_ref(), *self.is_answered.get_mut());
     }
 }
 
@@ -66,6 +84,9 @@ struct Waiting {
     in_flight: InFlight,
     key: Key,
     place: Arc<Place>,
+    /// If the limit adapts.
+    seat: Option<Seat>,
+    is_shed: bool,
 }
 
 impl Acquire {
@@ -73,8 +94,8 @@ impl Acquire {
         Self(State::Ready(result))
     }
 
-    pub(super) fn waiting(in_flight: InFlight, key: Key, place: Arc<Place>) -> Self {
-        Self(State::Waiting(Waiting { in_flight, key, place }))
+    pub(super) fn waiting(in_flight: InFlight, key: Key, place: Arc<Place>, seat: Option<Seat>) -> Self {
+        Self(State::Waiting(Waiting { in_flight, key, place, seat, is_shed: false }))
     }
 
     /// The result, if it is known without waiting; otherwise the wait again.
@@ -91,6 +112,25 @@ impl Acquire {
             State::Waiting(_) => Err(self),
         }
     }
+
+    /// How long it should wait from the call on, if the limit has [its own bound](crate::in_flight::AdaptiveBuilder::wait_up_to): the
+    /// caller has the timer, and calls [`give_up`](Self::give_up) then.
+    pub fn longest(&self) -> Option<Duration> {
+        match &self.0 {
+            State::Waiting(Waiting { seat: Some(seat), .. }) => Some(Duration::from_micros(seat.longest_us)),
+            _ => None,
+        }
+    }
+
+    /// Leaves the queue, because it has waited for as long as it may: it is counted as refused, and listeners hear of it. One that
+    /// is just dropped was given up by its client. It is not to be polled after this.
+    pub fn give_up(&mut self) {
+        if let State::Waiting(mut waiting) = std::mem::replace(&mut self.0, State::Done) {
+            waiting.is_shed = true;
+            let class = waiting.seat.as_ref().map(|seat| seat.class);
+            waiting.in_flight.refused(waiting.key.as_ref(), class);
+        }
+    }
 }
 
 impl Future for Acquire {
@@ -99,16 +139,17 @@ impl Future for Acquire {
     /// # Panics
     /// When polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Waiting(waiting) = &self.0
-            && !waiting.place.is_given(cx)
-        {
-            return Poll::Pending;
+        let mut ended = Ended::Given;
+        if let State::Waiting(waiting) = &self.0 {
+            let Some(how) = waiting.place.poll(cx) else { return Poll::Pending };
+            ended = how;
         }
-        match std::mem::replace(&mut self.0, State::Done) {
-            State::Ready(result) => Poll::Ready(result),
-            State::Waiting(waiting) => Poll::Ready(Ok(waiting.take())),
+        Poll::Ready(match std::mem::replace(&mut self.0, State::Done) {
+            State::Ready(result) => result,
+            State::Waiting(waiting) if ended == Ended::Given => Ok(waiting.take()),
+            State::Waiting(waiting) => Err(waiting.in_flight.none(NoPermitKind::Queue)),
             State::Done => panic!("a permit is waited for once"),
-        }
+        })
     }
 }
 
@@ -116,13 +157,14 @@ impl Waiting {
     /// The permit that this place was given.
     fn take(self) -> Permit {
         self.place.take();
-        self.in_flight.permit(self.key.as_ref())
+        let class = self.seat.as_ref().map(|seat| seat.class);
+        self.in_flight.given(self.key.clone(), class)
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.in_flight.give_up(self.key.as_ref(), &self.place);
+        self.in_flight.give_up(&self.key, &self.place, self.seat.as_ref(), self.is_shed);
     }
 }
 

@@ -8,12 +8,13 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::Waker;
 
 use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 
 use crate::in_flight::NoPermitKind;
+use crate::in_flight::place::Place;
 use crate::key::{Key, KeyRef};
 
 /// Keys with permits out, in parts that are locked apart. A key's part is chosen by a seeded hash.
@@ -34,21 +35,6 @@ type Part = HashMap<Key, Held, RandomState>;
 struct Held {
     in_use: u64,
     queue: VecDeque<Arc<Place>>,
-}
-
-/// A place in a queue.
-#[derive(Default)]
-pub(super) struct Place(Mutex<Turn>);
-
-#[derive(Default)]
-enum Turn {
-    #[default]
-    Unasked,
-    Waits(Waker),
-    /// A permit is held for it.
-    Given,
-    /// It was taken, or is no longer wanted.
-    Over,
 }
 
 /// The result of an attempt.
@@ -179,37 +165,6 @@ impl Table {
         // The map hashes with a seed of its own, so keys of one part do not share its places.
         let hash = self.seed.hash_one(key.as_bytes());
         lock(&self.parts[usize::try_from(hash % PARTS as u64).unwrap_or(0)])
-    }
-}
-
-impl Place {
-    /// Whether its turn has come; otherwise the task is woken when it does.
-    pub(super) fn is_given(&self, cx: &Context<'_>) -> bool {
-        let mut turn = lock(&self.0);
-        match &mut *turn {
-            Turn::Given => return true,
-            Turn::Waits(waker) if waker.will_wake(cx.waker()) => {}
-            Turn::Unasked | Turn::Waits(_) => *turn = Turn::Waits(cx.waker().clone()),
-            Turn::Over => {}
-        }
-        false
-    }
-
-    /// Its permit belongs to another request from now on.
-    pub(super) fn take(&self) {
-        *lock(&self.0) = Turn::Over;
-    }
-
-    fn give(&self) -> Option<Waker> {
-        match std::mem::replace(&mut *lock(&self.0), Turn::Given) {
-            Turn::Waits(waker) => Some(waker),
-            Turn::Unasked | Turn::Given | Turn::Over => None,
-        }
-    }
-
-    /// Ends the wait; says whether a permit was given and not taken.
-    fn end(&self) -> bool {
-        matches!(std::mem::replace(&mut *lock(&self.0), Turn::Over), Turn::Given)
     }
 }
 

@@ -14,6 +14,7 @@ use arc_swap::ArcSwapOption;
 use super::Inherit;
 use crate::decision::Outcome;
 use crate::error::StoreError;
+use crate::in_flight::Class;
 use crate::key::KeyRef;
 use crate::policy::Policy;
 
@@ -101,6 +102,15 @@ pub enum Event<'a> {
     PermitTaken(Subject<'a>),
     /// A request was refused, because as many are under way as may be.
     PermitRefused(Subject<'a>),
+    /// A request was refused by a limit that [adapts](crate::in_flight::InFlight::adaptive), because the service has too much to do.
+    Shed {
+        /// The limit, and the key.
+        subject: Subject<'a>,
+        /// How much the request matters.
+        class: Class,
+        /// Whether it was refused indeed; otherwise it would have been, if the limit were enforced.
+        is_enforced: bool,
+    },
     /// A store that answered before gave no answer, and nothing around it decides in its place.
     StoreFails {
         /// Why.

@@ -59,6 +59,13 @@ pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
     /// Called when the service has failed, before the call or during it.
     #[doc(hidden)]
     fn failed(error: E) -> Self::Error;
+
+    /// The call was made, and has failed.
+    #[doc(hidden)]
+    fn failed_after(pass: Self::Pass, error: E) -> Self::Error {
+        drop(pass);
+        Self::failed(error)
+    }
 }
 
 /// The result of a step of a call through a [`Gate`].

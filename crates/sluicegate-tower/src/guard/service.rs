@@ -164,7 +164,7 @@ where
                     let pass = pass.take().expect(ONCE);
                     return Poll::Ready(match response {
                         Ok(response) => Ok(L::after(pass, response)),
-                        Err(error) => Err(L::failed(error)),
+                        Err(error) => Err(L::failed_after(pass, error)),
                     });
                 }
                 StateProj::Refused { answer } => return Poll::Ready(answer.take().expect(ONCE)),

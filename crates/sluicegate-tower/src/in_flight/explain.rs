@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use sluicegate_core::Key;
+use sluicegate_core::in_flight::Class;
 
 use crate::in_flight::InFlightLimit;
 use crate::key::RequestView;
@@ -17,8 +18,10 @@ use crate::key::missing::Keyed;
 pub struct InFlightExplained {
     /// The name of the [`InFlight`](sluicegate_core::in_flight::InFlight).
     pub name: String,
-    /// The number of permits of each key.
+    /// The number of permits of each key; where the limit adapts, of all keys together now.
     pub permits: u64,
+    /// The importance of the request, where the limit adapts.
+    pub class: Option<Class>,
     /// The longest wait of the request for a permit; `None` if it does not wait.
     pub longest_wait: Option<Duration>,
     /// The permit that the request needs, or the reason why it needs none or is refused without one.
@@ -72,19 +75,24 @@ impl InFlightLimit {
             }
         };
         let (name, permits) = (self.in_flight.name().to_owned(), self.in_flight.permits());
-        Some(InFlightExplained { name, permits, longest_wait: self.longest, asks })
+        let class = self.class_of(request);
+        Some(InFlightExplained { name, permits, class, longest_wait: self.longest, asks })
     }
 }
 
-/// `takes a permit of reports for "ada"; 1 of 2 left, waits up to 10s`
+/// `takes a permit of reports for "ada"; 1 of 2 left, waits up to 10s`, and where the limit adapts `takes a permit of api as
+/// critical; 12 of 60 left`
 impl fmt::Display for InFlightExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, permits, longest_wait, asks } = self;
+        let Self { name, permits, class, longest_wait, asks } = self;
         let PermitExplained { key, remaining } = match asks {
             Ok(asks) => asks,
             Err(why) => return write!(f, "takes no permit of {name}: {why}"),
         };
-        write!(f, "takes a permit of {name} for {}; {remaining} of {permits} left", key.shown())?;
+        match class {
+            Some(class) => write!(f, "takes a permit of {name} as {class}; {remaining} of {permits} left")?,
+            None => write!(f, "takes a permit of {name} for {}; {remaining} of {permits} left", key.shown())?,
+        }
         longest_wait.map_or(Ok(()), |longest| write!(f, ", waits up to {longest:?}"))
     }
 }

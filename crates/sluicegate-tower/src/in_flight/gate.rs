@@ -11,11 +11,12 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use http::header::UPGRADE;
 use http::{Method, Request, Response, StatusCode};
 use sluicegate_core::Key;
-use sluicegate_core::in_flight::{Acquire, NoPermit, Permit};
+use sluicegate_core::in_flight::{Acquire, InFlight, NoPermit, Permit};
 use smallvec::SmallVec;
 use tokio::time::Sleep;
 
@@ -27,7 +28,7 @@ use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, InFlightLimits,
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::respond::headers::say_in_flight;
-use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond};
+use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond, spread};
 
 /// The wait of a request, and how far it has come.
 #[derive(Debug)]
@@ -140,14 +141,15 @@ impl<R> Shared<R> {
                 ));
             }
         };
-        let Some(longest) = limit.longest else {
-            let result = limit.in_flight.try_acquire(&key);
-            return self.acquired(way, key, result, request);
-        };
-        match limit.in_flight.acquire(&key).now() {
+        let asks = limit.request(&key, request);
+        if limit.longest.is_none() && !limit.in_flight.is_adaptive() {
+            return self.acquired(way, key, asks.try_acquire(), request);
+        }
+        match asks.acquire().now() {
             Ok(result) => self.acquired(way, key, result, request),
             Err(acquire) => {
-                let on = On::Permit(key, acquire, Box::pin(tokio::time::sleep(longest)));
+                let longest = [limit.longest, acquire.longest()].into_iter().flatten().min();
+                let on = On::Permit(key, acquire, Box::pin(tokio::time::sleep(longest.unwrap_or_default())));
                 ControlFlow::Break(waiting(way, on))
             }
         }
@@ -166,8 +168,7 @@ impl<R> Shared<R> {
         let permit = match (result, way.limit(way.next)) {
             (Ok(permit), _) => permit,
             (Err(_), Some(limit)) => {
-                let reason = RefusalReason::ConcurrencyExceeded(&limit.in_flight);
-                return ControlFlow::Break(self.refuse(&way, reason, request));
+                return ControlFlow::Break(self.refuse(&way, none_left(&limit.in_flight), request));
             }
             (Err(_), None) => return ControlFlow::Continue(way),
         };
@@ -188,7 +189,12 @@ impl<R> Shared<R> {
     where
         R: Respond<B>,
     {
-        let refusal = Refusal::new(reason, request);
+        let mut refusal = Refusal::new(reason, request);
+        if let RefusalReason::Overloaded(..) = reason {
+            // As much again at most, and a second or two in any case: clients that were refused together come back apart.
+            let spread = Duration::from_secs(refusal.retry_after_seconds().unwrap_or(1).max(2));
+            refusal = refusal.later_by(spread::seconds(Some(&spread::up_to(spread))));
+        }
         let refused = refusal.answer(self.respond.respond(&refusal), true);
         let mut response = refused.map(|body| PermitBody::new(body, None));
         if let RefusalReason::ConcurrencyExceeded(in_flight) = reason {
@@ -240,15 +246,14 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
             },
             On::Permit(key, acquire, sleep) => {
                 // The permit is polled first, so that a permit which comes at the last moment is taken.
-                if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
+                if let Poll::Ready(result) = Pin::new(&mut *acquire).poll(cx) {
                     shared.acquired(begun(way), key.clone(), result, request)
                 } else {
                     ready!(sleep.as_mut().poll(cx));
                     match way.limit(way.next) {
                         Some(limit) => {
-                            limit.in_flight.waited_in_vain(&*key);
-                            let reason = RefusalReason::ConcurrencyExceeded(&limit.in_flight);
-                            ControlFlow::Break(shared.refuse(way, reason, request))
+                            acquire.give_up();
+                            ControlFlow::Break(shared.refuse(way, none_left(&limit.in_flight), request))
                         }
                         None => ControlFlow::Continue(begun(way)),
                     }
@@ -273,10 +278,15 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     }
 
     fn after(pass: Entered, mut response: Response<ResB>) -> Self::Response {
-        let Entered { held, headers, .. } = pass;
+        let Entered { held, headers, limits } = pass;
         if let Some(held) = &held {
             let permits: SmallVec<[&Permit; 2]> = held.permits().collect();
             for permit in permits.into_iter().rev() {
+                if permit.in_flight().is_adaptive() {
+                    // A number that is the service's own, and says nothing of the client.
+                    limits.answered(permit, response.status(), response.headers());
+                    continue;
+                }
                 say_in_flight(
                     response.headers_mut(),
                     headers.form(),
@@ -295,6 +305,19 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
 
     fn failed(error: E) -> E {
         error
+    }
+
+    fn failed_after(pass: Entered, error: E) -> E {
+        pass.held.iter().flat_map(HeldPermit::permits).for_each(|permit| permit.answered(true));
+        error
+    }
+}
+
+/// The reason why a request has no permit.
+fn none_left(in_flight: &InFlight) -> RefusalReason<'_> {
+    match in_flight.drains_in() {
+        Some(drains_in) => RefusalReason::Overloaded(in_flight, drains_in),
+        None => RefusalReason::ConcurrencyExceeded(in_flight),
     }
 }
 

@@ -52,6 +52,12 @@ use crate::respond::{HeaderFields, ProblemJson};
 /// # }
 /// ```
 ///
+/// # Limits that adapt
+/// Where the service itself is the limit, [`InFlight::adaptive`] finds the number of requests that it can bear, for all clients together. One
+/// too many waits for a moment, and is then refused with 503, a `Retry-After` from how fast requests are done, and a problem type of its own;
+/// those that [matter less](InFlightLimit::class) first. A sample is the time from the permit to the head of the response: a body that lasts an
+/// hour holds its permit, and is no sample. Put such a limit last, so that the wait for other permits is no part of it.
+///
 /// # Where to put it
 /// Put it around a [`RateLimitLayer`](crate::RateLimitLayer), so that requests which it refuses spend nothing there. It also works
 /// inside of one: the limits around it get their units back.

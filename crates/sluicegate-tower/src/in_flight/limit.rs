@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::in_flight::InFlight;
+use http::{HeaderMap, StatusCode};
+use sluicegate_core::Key;
+use sluicegate_core::in_flight::{Class, InFlight, Permit, PermitRequest};
 
 use crate::key::missing::{OnMissingKey, WhenMissing};
 use crate::key::{KeyExtractor, PeerIp, RequestView};
@@ -35,24 +37,36 @@ pub struct InFlightLimit {
     pub(super) longest: Option<Duration>,
     pub(super) when_missing: WhenMissing,
     /// The conditions, which must all hold.
-    only_if: Vec<Applies>,
+    only_if: Vec<By<bool>>,
+    class: Option<By<Class>>,
+    weight: Option<By<u64>>,
+    is_fault: Option<IsFault>,
 }
 
-type Applies = Arc<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
+/// Something that a request says.
+type By<T> = Arc<dyn Fn(RequestView<'_>) -> T + Send + Sync>;
+type IsFault = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
 
 impl InFlightLimit {
-    /// Counts per peer address, and refuses at once.
+    /// Counts per peer address, and refuses at once. One that [adapts](InFlight::adaptive) counts all requests together, and lets them wait
+    /// for as long as it says.
     pub fn new(in_flight: InFlight) -> Self {
+        let key: Arc<dyn KeyExtractor> =
+            if in_flight.is_adaptive() { Arc::new(Key::shared()) } else { Arc::new(PeerIp::new()) };
         Self {
             in_flight,
-            key: Arc::new(PeerIp::new()),
+            key,
             longest: None,
             when_missing: WhenMissing::default(),
             only_if: Vec::new(),
+            class: None,
+            weight: None,
+            is_fault: None,
         }
     }
 
-    /// Sets the key by which requests are counted. Default: [`PeerIp`].
+    /// Sets the key by which requests are counted. Default: [`PeerIp`]; where the limit adapts one key for all, because keys make a difference only
+    /// if it is [shared by keys](sluicegate_core::in_flight::AdaptiveBuilder::fair).
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = Arc::new(key);
         self
@@ -65,7 +79,8 @@ impl InFlightLimit {
     }
 
     /// Makes a request above the limit wait for up to `longest`, first come, first served, in the bounded
-    /// queue of the [`InFlight`]. Default: it is refused at once.
+    /// queue of the [`InFlight`]. Default: it is refused at once; where the limit adapts, it waits for as long as that
+    /// [says](sluicegate_core::in_flight::AdaptiveBuilder::wait_up_to), which is never exceeded.
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
         self.longest = Some(longest);
         self
@@ -77,9 +92,79 @@ impl InFlightLimit {
         self
     }
 
+    /// Sets how much a request matters, where the limit [adapts](InFlight::adaptive). Read a header field only where a proxy of yours writes or
+    /// removes it: otherwise every client says that it matters most. Default: [`Class::Critical`] for all.
+    ///
+    /// ```
+    /// use sluicegate_core::in_flight::{Class, InFlight};
+    /// use sluicegate_tower::in_flight::InFlightLimit;
+    /// use sluicegate_tower::key::RequestView;
+    ///
+    /// let api = InFlightLimit::new(InFlight::adaptive("api").build()?).class(|request: RequestView<'_>| match request.path() {
+    ///     "/checkout" => Class::CriticalPlus,
+    ///     path if path.starts_with("/export/") => Class::Sheddable,
+    ///     _ => Class::Critical,
+    /// });
+    /// # let _ = api;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn class(mut self, class: impl Fn(RequestView<'_>) -> Class + Send + Sync + 'static) -> Self {
+        self.class = Some(Arc::new(class));
+        self
+    }
+
+    /// Sets the part of a request's key, in proportion to those of others, where the limit is [shared by
+    /// keys](sluicegate_core::in_flight::AdaptiveBuilder::fair): by its tier, say. Default: 1 for all.
+    pub fn weight(mut self, weight: impl Fn(RequestView<'_>) -> u64 + Send + Sync + 'static) -> Self {
+        self.weight = Some(Arc::new(weight));
+        self
+    }
+
+    /// Sets which responses show that the service has too much to do, where the limit adapts. An error of the service is a fault in any case, and
+    /// a late answer if there is a [timeout](sluicegate_core::in_flight::AdaptiveBuilder::timeout). Default: those with a status from
+    /// 500 on, and of gRPC those that say `DEADLINE_EXCEEDED`, `INTERNAL` or `UNAVAILABLE` in their header fields.
+    pub fn fault_if(
+        mut self,
+        is_fault: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.is_fault = Some(Arc::new(is_fault));
+        self
+    }
+
+    /// The request for a permit of this key.
+    pub(super) fn request(&self, key: &Key, request: RequestView<'_>) -> PermitRequest {
+        let mut asks = self.in_flight.request(key);
+        if let Some(class) = &self.class {
+            asks = asks.class(class(request));
+        }
+        if let Some(weight) = &self.weight {
+            asks = asks.weight(weight(request));
+        }
+        asks
+    }
+
+    /// The class of a request, where that makes a difference.
+    pub(super) fn class_of(&self, request: RequestView<'_>) -> Option<Class> {
+        let class = || self.class.as_ref().map_or_else(Class::default, |class| class(request));
+        self.in_flight.is_adaptive().then(class)
+    }
+
+    /// Tells a permit of this limit what was answered.
+    pub(super) fn answered(&self, permit: &Permit, status: StatusCode, headers: &HeaderMap) {
+        permit.answered(match &self.is_fault {
+            Some(is_fault) => is_fault(status, headers),
+            None => status.is_server_error() || says_fault_in_grpc(headers),
+        });
+    }
+
     pub(super) fn applies_to(&self, request: RequestView<'_>) -> bool {
         self.only_if.iter().all(|applies| applies(request))
     }
+}
+
+/// `DEADLINE_EXCEEDED`, `INTERNAL` or `UNAVAILABLE` of a response without a body; others come in trailers.
+fn says_fault_in_grpc(headers: &HeaderMap) -> bool {
+    headers.get("grpc-status").is_some_and(|status| [&b"4"[..], b"13", b"14"].contains(&status.as_bytes()))
 }
 
 impl From<InFlight> for InFlightLimit {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use http::{HeaderMap, StatusCode};
+use sluicegate_core::in_flight::Permit;
 use smallvec::SmallVec;
 
 use crate::admission::begin::Kept;
@@ -103,6 +105,14 @@ impl InFlightLimits {
         change(&mut each);
         let Self { selected, headers, .. } = *self;
         Self { each, select: self.select.clone(), selected, then: self.then.clone(), headers }
+    }
+
+    /// Tells a permit what was answered, by the limit that it is of.
+    pub(super) fn answered(&self, permit: &Permit, status: StatusCode, headers: &HeaderMap) {
+        match self.each.iter().find(|limit| limit.in_flight.is(permit.in_flight())) {
+            Some(limit) => limit.answered(permit, status, headers),
+            None => permit.answered(status.is_server_error()),
+        }
     }
 
     /// The limits that may apply.

@@ -21,7 +21,7 @@ const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 /// | exceeds a quota, or too many at once, or the key is suspended | `RESOURCE_EXHAUSTED` | `RetryInfo`, `QuotaFailure`, `grpc-retry-pushback-ms` |
 /// | costs more than the limit ever lets pass | `RESOURCE_EXHAUSTED` | `QuotaFailure`, and a pushback of -1: no retry helps |
 /// | no key | by its HTTP status: 401 is `UNAUTHENTICATED`, 403 `PERMISSION_DENIED` | a pushback of -1 |
-/// | others, such as no answer from the store | by their HTTP status: 503 is `UNAVAILABLE` | as far as a wait helps, as the first |
+/// | others, such as a service with too much to do, or no answer from the store | by their HTTP status: 503 is `UNAVAILABLE` | as far as a wait helps, as the first |
 ///
 /// Waits are rounded up to whole milliseconds. A stream is one request, decided when it begins. To limit the messages of
 /// a long stream, ask a limiter in the handler, or limit how many streams are open with an

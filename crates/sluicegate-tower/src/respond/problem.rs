@@ -11,7 +11,8 @@ use crate::respond::decided::ceil_seconds;
 use crate::respond::refusal::{Refusal, RefusalReason, Respond, write_number};
 
 /// Problem details (RFC 9457), with the problem types that the rate limit draft defines, `quota-exceeded` and, for keys that are
-/// suspended, `abnormal-usage-detected`, and the numbers that the header fields carry. For every body that can be made of [`Bytes`].
+/// suspended, `abnormal-usage-detected`, and the numbers that the header fields carry; a service that has too much to do has a type of
+/// its own. For every body that can be made of [`Bytes`].
 ///
 /// A client whose `Accept` prefers text or HTML to JSON, as a browser's does, gets one line of plain text.
 ///
@@ -105,6 +106,9 @@ fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
         ),
         RefusalReason::Suspended(_) => Some(
             r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal Usage Detected","status":429,"detail":""#,
+        ),
+        RefusalReason::Overloaded(..) => Some(
+            r#"{"type":"https://docs.rs/sluicegate/latest/sluicegate/docs/waiting/index.html#the-service-is-the-limit","title":"Service Overloaded","status":503,"detail":""#,
         ),
         _ => None,
     };

@@ -33,6 +33,7 @@ pub struct Refusal<'a> {
 /// |---|---|---|
 /// | [`Exceeded`](Self::Exceeded), [`Suspended`](Self::Suspended) | 429 | the exact wait |
 /// | [`ConcurrencyExceeded`](Self::ConcurrencyExceeded) | 429 | 1: nobody knows when a permit comes back |
+/// | [`Overloaded`](Self::Overloaded) | 503 | as long as what is under way takes, and some seconds more for each client |
 /// | [`Impossible`](Self::Impossible) | 403 | none |
 /// | [`Blocked`](Self::Blocked) | 403, or as the layer says | none |
 /// | [`MissingKey`](Self::MissingKey) | as the limit says | none |
@@ -62,6 +63,9 @@ pub enum RefusalReason<'a> {
     LookupTimeout(Duration),
     /// Its key has the most requests under way that are allowed at once: 429. If the limit waits, the request has waited in vain.
     ConcurrencyExceeded(&'a InFlight),
+    /// The service has as much to do as it can bear, by a limit that [adapts](InFlight::adaptive), and this request matters no more than
+    /// others: 503. With the time in which what is under way [will be done](InFlight::drains_in). It has spent nothing.
+    Overloaded(&'a InFlight, Duration),
     /// Its limits cannot be decided, because the server is set up wrongly: 500. The error is for the log, not for clients.
     Mistake(&'a ConfigError),
     /// The layer [denies](crate::rate_limit::RateLimitLayerBuilder::deny) such requests: 403, or the status that is set there.
@@ -141,6 +145,9 @@ impl<'a> Refusal<'a> {
             }
             RefusalReason::LookupTimeout(_) => (StatusCode::SERVICE_UNAVAILABLE, Some(1), false),
             RefusalReason::ConcurrencyExceeded(_) => (StatusCode::TOO_MANY_REQUESTS, Some(1), false),
+            RefusalReason::Overloaded(_, drains_in) => {
+                (StatusCode::SERVICE_UNAVAILABLE, Some(ceil_seconds(drains_in).max(1)), false)
+            }
             RefusalReason::Mistake(_) => (StatusCode::INTERNAL_SERVER_ERROR, None, false),
             RefusalReason::Blocked(status) => (status, None, true),
         };
@@ -177,6 +184,11 @@ impl<'a> Refusal<'a> {
                 text.write_str("too many requests at once: at most ")?;
                 write_number(text, in_flight.permits())?;
                 ", so try again when one has ended"
+            }
+            RefusalReason::Overloaded(..) => {
+                text.write_str("the service has too much to do: try again in ")?;
+                write_number(text, self.wait.unwrap_or(1))?;
+                " s"
             }
             RefusalReason::Mistake(_) => "this server cannot decide which limits apply",
             RefusalReason::Blocked(_) => "requests like this one are not accepted",

@@ -4,7 +4,7 @@ use std::time::Duration;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::super::under::{Identity, Receipts};
+use super::super::under::{Costs, Identity, Receipts};
 use super::*;
 use crate::Key;
 use crate::store::{DecisionFuture, Mode, QuotaStatus, judge};

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use tonic_types::StatusExt;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
+use super::kinds;
 use crate::support::{Body, all_fields, limiter};
 
 fn from(key: &'static str) -> Request<()> {
@@ -133,27 +134,33 @@ async fn live(in_flight: &InFlight) -> (PermitBody<Live>, mpsc::Sender<Result<Fr
 
 #[tokio::test]
 async fn a_request_is_under_way_until_its_body_has_ended() {
-    let downloads = InFlight::new("downloads", 1).unwrap();
-    let (mut body, sender) = live(&downloads).await;
-    sender.send(Ok(Frame::data("part".into()))).await.unwrap();
-    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "part");
-    assert_eq!((downloads.in_use("ada"), body.is_holding()), (1, true));
-    drop(sender);
-    assert!(body.frame().await.is_none());
-    assert_eq!((downloads.in_use("ada"), body.is_holding()), (0, false), "it has ended, and is still there");
+    for downloads in kinds("downloads", 1) {
+        let (mut body, sender) = live(&downloads).await;
+        sender.send(Ok(Frame::data("part".into()))).await.unwrap();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "part");
+        assert_eq!((downloads.in_use("ada"), body.is_holding()), (1, true));
+        drop(sender);
+        assert!(body.frame().await.is_none());
+        assert_eq!(
+            (downloads.in_use("ada"), body.is_holding()),
+            (0, false),
+            "it has ended, and is still there"
+        );
+    }
 }
 
 #[tokio::test]
 async fn a_request_is_under_way_until_its_body_fails_or_is_dropped() {
-    let downloads = InFlight::new("downloads", 1).unwrap();
-    let (mut body, sender) = live(&downloads).await;
-    sender.send(Err("the disk is gone")).await.unwrap();
-    assert_eq!(body.frame().await.unwrap().unwrap_err(), "the disk is gone");
-    assert_eq!(downloads.in_use("ada"), 0);
-    let (body, _sender) = live(&downloads).await;
-    assert_eq!(downloads.in_use("ada"), 1);
-    drop(body);
-    assert_eq!(downloads.in_use("ada"), 0);
+    for downloads in kinds("downloads", 1) {
+        let (mut body, sender) = live(&downloads).await;
+        sender.send(Err("the disk is gone")).await.unwrap();
+        assert_eq!(body.frame().await.unwrap().unwrap_err(), "the disk is gone");
+        assert_eq!(downloads.in_use("ada"), 0);
+        let (body, _sender) = live(&downloads).await;
+        assert_eq!(downloads.in_use("ada"), 1);
+        drop(body);
+        assert_eq!(downloads.in_use("ada"), 0);
+    }
 }
 
 #[tokio::test]
@@ -178,16 +185,18 @@ async fn sizes_and_trailers_come_through() {
 
 #[tokio::test]
 async fn a_dropped_request_and_a_failed_one_give_their_permits_back() {
-    let uploads = InFlight::new("uploads", 1).unwrap();
-    let layer = InFlightLayer::new(uploads.clone()).key(by_header());
-    let mut hangs = layer.layer(service_fn(|_: Request<()>| pending::<Result<Response<Body>, Infallible>>()));
-    let request = hangs.ready().await.unwrap().call(from("ada"));
-    assert_eq!(uploads.in_use("ada"), 1);
-    drop(request);
-    assert_eq!(uploads.in_use("ada"), 0);
-    let fails = layer.layer(service_fn(|_: Request<()>| ready(Err::<Response<Body>, _>("broken"))));
-    assert_eq!(fails.oneshot(from("ada")).await.unwrap_err(), "broken");
-    assert_eq!((uploads.in_use("ada"), uploads.keys()), (0, 0));
+    for uploads in kinds("uploads", 1) {
+        let layer = InFlightLayer::new(uploads.clone()).key(by_header());
+        let mut hangs =
+            layer.layer(service_fn(|_: Request<()>| pending::<Result<Response<Body>, Infallible>>()));
+        let request = hangs.ready().await.unwrap().call(from("ada"));
+        assert_eq!(uploads.in_use("ada"), 1);
+        drop(request);
+        assert_eq!(uploads.in_use("ada"), 0);
+        let fails = layer.layer(service_fn(|_: Request<()>| ready(Err::<Response<Body>, _>("broken"))));
+        assert_eq!(fails.oneshot(from("ada")).await.unwrap_err(), "broken");
+        assert_eq!((uploads.in_use("ada"), uploads.keys()), (0, 0));
+    }
 }
 
 #[tokio::test]

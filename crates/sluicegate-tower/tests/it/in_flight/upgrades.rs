@@ -28,6 +28,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 
+use super::kinds;
 use crate::support::{Body, Protocol, limiter, serve};
 
 /// Who owns the permit while the connection lives.
@@ -87,9 +88,9 @@ async fn open(server: SocketAddr) -> Result<WebSocketStream<TcpStream>, Error> {
 
 #[tokio::test]
 async fn a_websocket_passes_and_counts_until_it_is_closed() {
-    for keeps in [Keeps::Request, Keeps::Permit] {
+    let ways = [Keeps::Request, Keeps::Permit].map(|keeps| kinds("sockets", 1).map(|kind| (keeps, kind)));
+    for (keeps, sockets) in ways.into_iter().flatten() {
         let (sender, mut closed) = mpsc::channel(4);
-        let sockets = InFlight::new("sockets", 1).unwrap();
         let rate = Limit::new(limiter(Policy::fixed_window("api", "9/h"))).key(Key::from("all"));
         let service = ServiceBuilder::new()
             .layer(InFlightLayer::new(sockets.clone()).key(Key::from("all")))
@@ -104,8 +105,12 @@ async fn a_websocket_passes_and_counts_until_it_is_closed() {
         }
         assert_eq!(sockets.in_use("all"), 1, "the response is long over");
         let Err(Error::Http(refused)) = open(server).await else { panic!("a second one is too many") };
-        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-        assert_eq!(refused.headers()["ratelimit"], r#""sockets";r=0"#);
+        if sockets.is_adaptive() {
+            assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        } else {
+            assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(refused.headers()["ratelimit"], r#""sockets";r=0"#);
+        }
 
         socket.close(None).await.unwrap();
         closed.recv().await.unwrap();

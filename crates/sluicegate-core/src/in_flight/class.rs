@@ -1,0 +1,74 @@
+//! How much a request matters: [`Class`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{ConfigError, ConfigErrorKind};
+
+/// How much it matters that a request is served, when not all can be.
+///
+/// The classes of Google's "Site Reliability Engineering", chapter 21, "Handling Overload". While requests compete for a
+/// [limit that adapts](crate::in_flight::InFlight::adaptive), those of lower classes are refused first.
+///
+/// # As text
+/// Prints and parses as `critical-plus`, `critical`, `sheddable-plus` and `sheddable`.
+///
+/// ```
+/// use sluicegate_core::in_flight::Class;
+///
+/// assert_eq!("sheddable-plus".parse::<Class>()?, Class::SheddablePlus);
+/// assert_eq!(Class::default().to_string(), "critical");
+/// assert!(Class::CriticalPlus < Class::Sheddable, "the most important one is the first");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Class {
+    /// Its failure would be a serious one that users see.
+    CriticalPlus,
+    /// A user waits for it. Requests whose class nobody says are of this one.
+    #[default]
+    Critical,
+    /// Some unavailability of it is expected: batch jobs that try again after minutes or hours.
+    SheddablePlus,
+    /// Partial unavailability, and now and then a full one, is expected.
+    Sheddable,
+}
+
+impl Class {
+    /// All of them, the most important one first.
+    pub const ALL: [Self; 4] = [Self::CriticalPlus, Self::Critical, Self::SheddablePlus, Self::Sheddable];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CriticalPlus => "critical-plus",
+            Self::Critical => "critical",
+            Self::SheddablePlus => "sheddable-plus",
+            Self::Sheddable => "sheddable",
+        }
+    }
+
+    /// Its place in [`ALL`](Self::ALL).
+    pub fn place(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Class {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        Self::ALL.into_iter().find(|class| class.as_str() == text).ok_or_else(|| {
+            let words = Self::ALL.map(Self::as_str).join(", ");
+            let problem = format!("there is no class {text:?}: use one of {words}");
+            ConfigError::new(ConfigErrorKind::Policy, problem)
+        })
+    }
+}

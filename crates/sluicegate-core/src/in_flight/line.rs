@@ -1,0 +1,255 @@
+//! Requests that compete for the permits of one service: [`Line`].
+//!
+//! A request waits in the queue of its class and its tenant. A permit that is left goes to the most important class, in it to the tenant
+//! with the fewest permits by its weight, and in that one's queue to the oldest request, or the newest under overload.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::task::Waker;
+
+use foldhash::quality::RandomState;
+use smallvec::SmallVec;
+
+use crate::in_flight::Class;
+use crate::in_flight::place::Place;
+use crate::key::Key;
+
+/// Permits that are out, and the requests that wait for one.
+pub(super) struct Line {
+    in_use: u64,
+    by_class: [u64; 4],
+    /// Whether tenants are told apart; otherwise all requests are of one.
+    is_fair: bool,
+    /// Of tenants with permits out.
+    by_tenant: HashMap<Key, u64, RandomState>,
+    queues: [HashMap<Key, Queue, RandomState>; 4],
+    waiting: usize,
+    next: u64,
+}
+
+/// The requests of a class and a tenant that wait. There is none without requests.
+struct Queue {
+    /// By their number, which is the order of their arrival.
+    places: BTreeMap<u64, (Arc<Place>, u64)>,
+    /// When it was empty last.
+    since_us: u64,
+}
+
+/// A request that competes for a permit.
+pub(super) struct Asks<'a> {
+    pub(super) class: Class,
+    pub(super) tenant: &'a Key,
+    /// How many permits are a fair part for its tenant, in proportion to others.
+    pub(super) weight: u64,
+    pub(super) now_us: u64,
+}
+
+/// Bounds of a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// How many wait at most.
+    pub(super) queue: usize,
+    /// How long at most.
+    pub(super) longest_us: u64,
+    /// The part of each class that it is given before others, in percent of the limit.
+    pub(super) guaranteed: [u64; 4],
+}
+
+/// Where a request waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    pub(super) class: Class,
+    number: u64,
+    /// How long it waits at most.
+    pub(super) longest_us: u64,
+}
+
+/// Tasks to be woken, outside of the lock.
+pub(super) type Woken = SmallVec<[Waker; 1]>;
+
+impl Line {
+    pub(super) fn new(is_fair: bool) -> Self {
+        let (by_tenant, queues) = (HashMap::default(), [(); 4].map(|()| HashMap::default()));
+        Self { in_use: 0, by_class: [0; 4], is_fair, by_tenant, queues, waiting: 0, next: 0 }
+    }
+
+    pub(super) fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// How many permits a tenant has; all that are out, if tenants are not told apart.
+    pub(super) fn in_use_of(&self, tenant: &Key) -> u64 {
+        if self.is_fair { self.by_tenant.get(tenant).copied().unwrap_or(0) } else { self.in_use }
+    }
+
+    pub(super) fn is_fair(&self) -> bool {
+        self.is_fair
+    }
+
+    pub(super) fn tenants(&self) -> usize {
+        if self.is_fair { self.by_tenant.len() } else { usize::from(self.in_use > 0) }
+    }
+
+    pub(super) fn waiting(&self) -> [usize; 4] {
+        [0, 1, 2, 3].map(|class| self.queues[class].values().map(|queue| queue.places.len()).sum())
+    }
+
+    pub(super) fn waiting_in_all(&self) -> usize {
+        self.waiting
+    }
+
+    /// Takes a permit, if one is left: then nobody waits for it.
+    pub(super) fn take(&mut self, class: Class, tenant: &Key, limit: u64) -> bool {
+        let takes = self.in_use < limit && self.waiting == 0;
+        if takes {
+            self.give(class, tenant);
+        }
+        takes
+    }
+
+    /// A permit more is out, whatever the limit.
+    pub(super) fn give(&mut self, class: Class, tenant: &Key) {
+        self.in_use += 1;
+        self.by_class[class.place()] += 1;
+        if self.is_fair {
+            match self.by_tenant.get_mut(tenant) {
+                Some(in_use) => *in_use += 1,
+                None => _ = self.by_tenant.insert(tenant.clone(), 1),
+            }
+        }
+    }
+
+    /// A permit is back.
+    pub(super) fn put_back(&mut self, class: Class, tenant: &Key) {
+        self.in_use -= 1;
+        self.by_class[class.place()] -= 1;
+        if let Some(in_use) = self.by_tenant.get_mut(tenant) {
+            *in_use -= 1;
+            if *in_use == 0 {
+                self.by_tenant.remove(tenant);
+            }
+        }
+    }
+
+    /// A place in the queue. If it is full, the place of a request that matters less, which is told so; none if there is no such one.
+    pub(super) fn wait(&mut self, asks: &Asks<'_>, waits: &Waits) -> Option<(Arc<Place>, Seat, Lost)> {
+        if waits.longest_us == 0 || waits.queue == 0 {
+            return None;
+        }
+        let least = if self.waiting < waits.queue { None } else { Some(self.least(asks)?) };
+        let lost = least.and_then(|(class, tenant, number)| {
+            let (place, _) = self.remove(class, &tenant, number)?;
+            Some((class, tenant, place.lose()))
+        });
+        let place = Arc::<Place>::default();
+        let number = self.next;
+        self.next += 1;
+        self.waiting += 1;
+        let begun = Queue { places: BTreeMap::new(), since_us: asks.now_us };
+        let queue = self.queues[asks.class.place()].entry(asks.tenant.clone()).or_insert(begun);
+        queue.places.insert(number, (Arc::clone(&place), asks.weight.max(1)));
+        let is_standing = queue.is_standing(asks.now_us, waits.longest_us);
+        let longest_us = if is_standing { waits.longest_us / SHORTER } else { waits.longest_us };
+        Some((place, Seat { class: asks.class, number, longest_us }, lost))
+    }
+
+    /// A request leaves the queue.
+    pub(super) fn leave(&mut self, tenant: &Key, seat: &Seat) {
+        self.remove(seat.class, tenant, seat.number);
+    }
+
+    /// Gives what is left to those who wait. Whom to wake.
+    pub(super) fn serve(&mut self, limit: u64, waits: &Waits, now_us: u64) -> Woken {
+        let mut woken = Woken::new();
+        while self.in_use < limit
+            && let Some((class, tenant, number)) = self.first(limit, waits, now_us)
+            && let Some((place, _)) = self.remove(class, &tenant, number)
+        {
+            self.give(class, &tenant);
+            woken.extend(place.give());
+        }
+        woken
+    }
+
+    /// The request that the next permit goes to.
+    fn first(&self, limit: u64, waits: &Waits, now_us: u64) -> Option<(Class, Key, u64)> {
+        let waits_in = |class: &Class| !self.queues[class.place()].is_empty();
+        let is_below = |class: &Class| {
+            self.by_class[class.place()] * 100 < waits.guaranteed[class.place()].saturating_mul(limit)
+        };
+        let mut classes = Class::ALL.into_iter().filter(waits_in);
+        let class = classes.clone().find(is_below).or_else(|| classes.next())?;
+        // By cross products, so that nothing is rounded; of equal ones the first that has come.
+        let share = |tenant: &Key, queue: &Queue| (self.in_use_of(tenant), queue.weight(), queue.oldest());
+        let (tenant, queue) = self.queues[class.place()].iter().min_by(|one, other| {
+            let (one, other) = (share(one.0, one.1), share(other.0, other.1));
+            let fewer =
+                (u128::from(one.0) * u128::from(other.1)).cmp(&(u128::from(other.0) * u128::from(one.1)));
+            fewer.then(one.2.cmp(&other.2))
+        })?;
+        let number =
+            if queue.is_standing(now_us, waits.longest_us) { queue.newest() } else { queue.oldest() };
+        Some((class, tenant.clone(), number))
+    }
+
+    /// The request that waits and matters less than this one: of the least important class that waits, and there of the tenant that has
+    /// and wants the most by its weight. It is the oldest, which would leave first anyway.
+    fn least(&self, asks: &Asks<'_>) -> Option<(Class, Key, u64)> {
+        let class = Class::ALL.into_iter().rev().find(|class| !self.queues[class.place()].is_empty())?;
+        let queues = &self.queues[class.place()];
+        let wants = |tenant: &Key, queue: &Queue| self.in_use_of(tenant) + queue.places.len() as u64;
+        let (tenant, queue) = queues.iter().max_by(|one, other| {
+            let [of_one, of_other] = [one, other].map(|(tenant, queue)| u128::from(wants(tenant, queue)));
+            let more = (of_one * u128::from(other.1.weight())).cmp(&(of_other * u128::from(one.1.weight())));
+            more.then(other.1.oldest().cmp(&one.1.oldest()))
+        })?;
+        let loses = class > asks.class || {
+            let own = queues
+                .get(asks.tenant)
+                .map_or_else(|| self.in_use_of(asks.tenant), |queue| wants(asks.tenant, queue));
+            let [theirs, ours] = [wants(tenant, queue), own + 1].map(u128::from);
+            class == asks.class
+                && tenant != asks.tenant
+                && theirs * u128::from(asks.weight.max(1)) > ours * u128::from(queue.weight())
+        };
+        loses.then(|| (class, tenant.clone(), queue.oldest()))
+    }
+
+    fn remove(&mut self, class: Class, tenant: &Key, number: u64) -> Option<(Arc<Place>, u64)> {
+        let queues = &mut self.queues[class.place()];
+        let queue = queues.get_mut(tenant)?;
+        let removed = queue.places.remove(&number)?;
+        if queue.places.is_empty() {
+            queues.remove(tenant);
+        }
+        self.waiting -= 1;
+        Some(removed)
+    }
+}
+
+/// Whose place another request has taken, and whom to wake.
+pub(super) type Lost = Option<(Class, Key, Option<Waker>)>;
+
+/// A queue that was not empty for as long as a request may wait stands: the wait is this many times shorter from then on. 5 ms of
+/// 100 ms in the source.
+const SHORTER: u64 = 20;
+
+impl Queue {
+    /// Whether it was not empty for as long as a request may wait.
+    fn is_standing(&self, now_us: u64, longest_us: u64) -> bool {
+        now_us.saturating_sub(self.since_us) > longest_us
+    }
+
+    fn oldest(&self) -> u64 {
+        self.places.first_key_value().map_or(u64::MAX, |(number, _)| *number)
+    }
+
+    fn newest(&self) -> u64 {
+        self.places.last_key_value().map_or(u64::MAX, |(number, _)| *number)
+    }
+
+    /// As the newest request says.
+    fn weight(&self) -> u64 {
+        self.places.last_key_value().map_or(1, |(_, (_, weight))| *weight)
+    }
+}

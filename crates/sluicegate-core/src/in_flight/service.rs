@@ -1,0 +1,255 @@
+//! The permits of a service, as many as it can bear: [`Service`].
+//!
+//! One lock for all requests, held for some tens of nanoseconds: when a request asks, when it is answered, and when its permit comes
+//! back. Wakers are called when it is open again.
+
+use std::sync::{Arc, PoisonError};
+#[cfg(not(loom))]
+use std::sync::{Mutex, MutexGuard};
+use std::task::Waker;
+use std::time::Duration;
+
+#[cfg(loom)]
+use loom::sync::{Mutex, MutexGuard};
+
+use crate::clock::Clock;
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::in_flight::adaptive::{Estimate, Sample, Samples};
+use crate::in_flight::line::{Asks, Line, Lost, Seat, Woken};
+use crate::in_flight::place::Place;
+use crate::in_flight::settings::{AdaptiveBuilder, Settings};
+use crate::in_flight::status::{AdaptiveStatus, Drain, History};
+use crate::in_flight::{Class, NoPermitKind};
+use crate::key::Key;
+use crate::policy::PolicyMode;
+
+pub(super) struct Service {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+struct State {
+    settings: Settings,
+    estimate: Estimate,
+    samples: Samples,
+    line: Line,
+    drain: Drain,
+    history: History,
+    /// By class; requests that would have been, if it is not enforced.
+    shed: [u64; 4],
+}
+
+/// A permit of a service.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    pub(super) class: Class,
+    at_us: u64,
+}
+
+/// The result of a request for a permit.
+pub(super) enum Asked {
+    Taken(Begun),
+    /// It has a permit, and would have none if the limit were enforced.
+    Spared(Begun),
+    Waiting(Arc<Place>, Seat, Lost),
+    Full(NoPermitKind),
+}
+
+impl Service {
+    pub(super) fn new(builder: &AdaptiveBuilder, clock: Arc<dyn Clock>) -> Self {
+        let settings = builder.settings;
+        let now_us = clock.now_us();
+        let state = State {
+            settings,
+            estimate: Estimate::new(settings.algorithm, settings.bounds),
+            samples: Samples::new(settings.samples),
+            line: Line::new(builder.is_fair),
+            drain: Drain::since(now_us),
+            history: History::default(),
+            shed: [0; 4],
+        };
+        Self { clock, state: Mutex::new(state) }
+    }
+
+    /// A permit, or a place in the queue if it `waits`.
+    pub(super) fn ask(&self, tenant: &Key, class: Class, weight: u64, waits: bool) -> Asked {
+        let now_us = self.clock.now_us();
+        let mut state = self.lock();
+        let State { settings, estimate, line, shed, .. } = &mut *state;
+        let begun = Begun { class, at_us: now_us };
+        if line.take(class, tenant, estimate.limit()) {
+            return Asked::Taken(begun);
+        }
+        match settings.mode {
+            PolicyMode::Off => {
+                line.give(class, tenant);
+                return Asked::Taken(begun);
+            }
+            PolicyMode::Shadow => {
+                line.give(class, tenant);
+                shed[class.place()] += 1;
+                return Asked::Spared(begun);
+            }
+            PolicyMode::Enforce => {}
+        }
+        let kind = if waits { NoPermitKind::Queue } else { NoPermitKind::Permits };
+        let asks = Asks { class, tenant, weight, now_us };
+        let Some((place, seat, lost)) = waits.then(|| line.wait(&asks, &settings.waits)).flatten() else {
+            shed[class.place()] += 1;
+            return Asked::Full(if settings.waits.longest_us == 0 { NoPermitKind::Permits } else { kind });
+        };
+        if let Some((class, ..)) = &lost {
+            shed[class.place()] += 1;
+        }
+        Asked::Waiting(place, seat, lost)
+    }
+
+    /// A request that has waited has its permit, from now on.
+    pub(super) fn begin(&self, class: Class) -> Begun {
+        Begun { class, at_us: self.clock.now_us() }
+    }
+
+    /// A request is answered: what it took is a sample.
+    pub(super) fn answered(&self, begun: &Begun, is_fault: bool) {
+        let now_us = self.clock.now_us();
+        let mut state = self.lock();
+        let woken = state.sample(begun, now_us, is_fault);
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// A permit is back; its request `is_answered`, or was dropped before.
+    pub(super) fn put_back(&self, tenant: &Key, begun: &Begun, is_answered: bool) {
+        let now_us = self.clock.now_us();
+        let mut state = self.lock();
+        let is_late =
+            state.settings.timeout_us.is_some_and(|longest| now_us.saturating_sub(begun.at_us) > longest);
+        let mut woken = Woken::new();
+        if !is_answered && is_late {
+            woken = state.sample(begun, now_us, true);
+        }
+        state.line.put_back(begun.class, tenant);
+        state.drain.end(now_us);
+        woken.extend(state.serve(now_us));
+        drop(state);
+        // Outside of the lock: a waker may do what it likes.
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Leaves the queue, or passes on the permit that was given in the meantime. Says whether it still waited.
+    pub(super) fn give_up(&self, tenant: &Key, place: &Arc<Place>, seat: &Seat, is_shed: bool) {
+        let now_us = self.clock.now_us();
+        let mut state = self.lock();
+        state.shed[seat.class.place()] += u64::from(is_shed);
+        // Under the lock, so that it is not given a permit after this.
+        let mut woken = Woken::new();
+        if place.end() {
+            state.line.put_back(seat.class, tenant);
+            woken = state.serve(now_us);
+        } else {
+            state.line.leave(tenant, seat);
+        }
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Other settings, which keep what was learnt unless the algorithm is another.
+    pub(super) fn set(&self, name: &str, builder: &AdaptiveBuilder) -> Result<(), ConfigError> {
+        builder.check()?;
+        let now_us = self.clock.now_us();
+        let mut state = self.lock();
+        let problem = if name != builder.name {
+            format!("{name:?} cannot become {:?}: use settings of the same name", builder.name)
+        } else if state.line.is_fair() != builder.is_fair {
+            format!("{name:?} cannot begin or cease to share by keys while it limits: build another one")
+        } else {
+            let settings = builder.settings;
+            if settings.algorithm == state.settings.algorithm {
+                state.estimate = state.estimate.within(settings.bounds);
+            } else {
+                state.estimate = Estimate::new(settings.algorithm, settings.bounds);
+            }
+            if settings.samples != state.settings.samples {
+                state.samples = Samples::new(settings.samples);
+            }
+            state.settings = settings;
+            let woken = state.serve(now_us);
+            drop(state);
+            woken.into_iter().for_each(Waker::wake);
+            return Ok(());
+        };
+        Err(ConfigError::new(ConfigErrorKind::Policy, problem))
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.lock().estimate.limit()
+    }
+
+    pub(super) fn in_use(&self) -> u64 {
+        self.lock().line.in_use()
+    }
+
+    pub(super) fn in_use_of(&self, tenant: &Key) -> u64 {
+        self.lock().line.in_use_of(tenant)
+    }
+
+    pub(super) fn tenants(&self) -> usize {
+        self.lock().line.tenants()
+    }
+
+    pub(super) fn drain(&self) -> Duration {
+        let now_us = self.clock.now_us();
+        let state = self.lock();
+        let ahead = state.line.in_use().saturating_add(state.line.waiting_in_all() as u64);
+        Duration::from_micros(state.drain.of(ahead, now_us))
+    }
+
+    pub(super) fn status(&self) -> AdaptiveStatus {
+        let now_us = self.clock.now_us();
+        let state = self.lock();
+        AdaptiveStatus {
+            algorithm: state.settings.algorithm,
+            mode: state.settings.mode,
+            bounds: state.settings.bounds,
+            limit: state.estimate.limit(),
+            in_flight: state.line.in_use(),
+            waiting: state.line.waiting(),
+            shed: state.shed,
+            latency: state.history.latency(),
+            history: state.history.until(now_us),
+        }
+    }
+
+    /// Nothing panics while it holds the lock, so what it protects is whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn sample(&mut self, begun: &Begun, now_us: u64, is_fault: bool) -> Woken {
+        let latency_us = now_us.saturating_sub(begun.at_us);
+        let is_fault = is_fault || self.settings.timeout_us.is_some_and(|longest| latency_us > longest);
+        let latency = Duration::from_micros(latency_us);
+        let sample = Sample { latency, in_flight: self.line.in_use(), is_fault };
+        let Some(window) = self.samples.add(Duration::from_micros(now_us), sample) else {
+            return Woken::new();
+        };
+        self.estimate.update(&window);
+        self.history.add(now_us, self.estimate.limit(), window.latency);
+        self.serve(now_us)
+    }
+
+    fn serve(&mut self, now_us: u64) -> Woken {
+        if self.line.waiting_in_all() == 0 {
+            return Woken::new();
+        }
+        // What is no longer enforced holds nobody back.
+        let limit = if self.settings.mode == PolicyMode::Enforce { self.estimate.limit() } else { u64::MAX };
+        self.line.serve(limit, &self.settings.waits, now_us)
+    }
+}
+
+/// Every interleaving of two requests. Run with `RUSTFLAGS="--cfg loom"`.
+#[cfg(all(test, loom))]
+mod model;
