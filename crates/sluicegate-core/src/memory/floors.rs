@@ -1,12 +1,12 @@
 //! The lowest level to which a bucket may sink while leases of it are out: [`Floors`].
 //!
-//! A floor is where the latest lease ends, and sinks by nothing but time; why there has to be one is told where units are
-//! [leased](super::leases). It lives [beside](Beside) the table, where nothing is unless leases are out.
+//! A floor is the level at which the latest lease ends, and only time lowers it; [leases](super::leases) need it to be safe. Floors
+//! are kept [beside](Beside) the table, and only while leases are out.
 
 use super::beside::Beside;
 use crate::algorithm::{Rule, State};
 
-/// The floors of the keys of one bucket: of each the latest end of a lease.
+/// The floors of the keys of one bucket: for each key, the latest end of a lease.
 pub(super) struct Floors(Beside<State>);
 
 impl Floors {
@@ -15,7 +15,7 @@ impl Floors {
         Self(Beside::new(most))
     }
 
-    /// The floor of a key; at rest if it has none, or none any more.
+    /// The floor of a key; at rest if the key has none, or its floor is over.
     pub(super) fn of(&self, key: u64, now_us: u64) -> State {
         let floor = self.0.of(key);
         if floor.until_us <= now_us { State::REST } else { floor }
@@ -29,7 +29,7 @@ impl Floors {
         }
     }
 
-    /// Whether a key can have one.
+    /// Whether there is room for a floor of this key.
     pub(super) fn has_room(&self, key: u64, now_us: u64) -> bool {
         self.0.has_room(now_us, |floor| floor.until_us <= now_us) || self.of(key, now_us) != State::REST
     }

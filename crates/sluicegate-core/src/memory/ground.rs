@@ -91,13 +91,13 @@ impl Ground {
     pub(super) fn hash(&self, salt: u64, key: KeyRef<'_>) -> u64 {
         let (tag, bytes) = key.parts();
         let mut hasher = self.seed.build_hasher();
-        // Type and length in the word that is hashed anyway; the text where it lies.
+        // Type and length go into the word that is hashed anyway; the text is hashed in place.
         hasher.write_u64(salt ^ (u64::from(tag) << 56 | bytes.len() as u64));
         hasher.write(bytes);
         hasher.finish()
     }
 
-    /// How many keys of a policy can be in debt at once.
+    /// The number of keys of a policy that can be in debt at once.
     pub(super) fn keys_of(&self, policy: &Policy) -> usize {
         policy.table_size().unwrap_or(self.settings.keys)
     }

@@ -1,5 +1,5 @@
-//! The units that a key has spent under a policy count on under the one that has replaced it, once,
-//! when the key is next asked for.
+//! Units that a key has spent under a policy count on under the one that has replaced it: each key is
+//! handed over once, by its next request.
 //!
 //! All sets involved are locked together with those of the decision, so that no other request sees
 //! the key twice or not at all. The old states are put to rest, the new ones written. With several
@@ -20,10 +20,10 @@ use crate::algorithm::{Rule, State, Units};
 use crate::few::few;
 use crate::store::{Ask, Inherit};
 
-/// A replacement that the key of an ask may have slept through.
+/// A replacement for which the key of an ask may still have to be handed over.
 pub(super) struct Handover<'a> {
     how: Inherit,
-    /// Each bucket, and those that it follows.
+    /// Each bucket, and the buckets that it continues.
     pub(super) heirs: Vec<(Cell<'a>, Vec<Cell<'a>>)>,
 }
 
@@ -36,7 +36,7 @@ struct Estate {
     floor: State,
     /// Units that are counted, and held.
     spent: u64,
-    /// Whether the key itself is not known there, and only inherits: that is not to be added again each time.
+    /// Whether the key itself is not known there, and only inherits a debt, which must not be added again each time.
     inherited: bool,
 }
 
@@ -46,8 +46,8 @@ enum Left {
 }
 
 impl Inner {
-    /// The policies that those of these asks have replaced, and that may still matter. Asked once per decision: it may change
-    /// while that goes on.
+    /// The former policies of these asks that may still matter. Called once per decision, because the answer may change
+    /// meanwhile.
     pub(super) fn older<'a>(&self, asks: &[Ask<'a>]) -> Older<'a> {
         let slept = asks.iter().filter_map(|ask| {
             let buckets = ask.policy().prepared::<Buckets>().filter(|buckets| buckets.has_older())?;
@@ -65,7 +65,7 @@ impl Inner {
     ) -> impl Iterator<Item = Handover<'a>> {
         let ask = *ask;
         let cell = move |bucket: &'a Bucket, by| self.cell((bucket, by), ask, (0, 0));
-        // In the bucket in force the key goes on as it is asked for, in those between as their policies counted.
+        // In the bucket in force the key is counted as the ask says, in those between as their policies counted.
         let by = move |bucket: &Arc<Bucket>| {
             let own = Counted { rule: bucket.rules.own, plan: 0 };
             let in_force = || {
@@ -149,11 +149,11 @@ impl Place<'_> {
         }
     }
 
-    /// Starts the key with what it has left of another policy.
+    /// Starts the key with the units that another policy has left it.
     ///
-    /// A key that is known here already was spent from under the old policy after the new one began, by a request that
-    /// was under way: then only what that one spent is added. What the key inherits there is no more than what it has to
-    /// have here at least. A unit that was held is a turn at its departure from now on.
+    /// If the key is known here already, a request that was under way has spent under the old policy after the new one began:
+    /// then only the units of that request are added. A debt that the key only inherits there is a lower bound for its debt
+    /// here. Held units are a turn at their departure from now on.
     ///
     /// It runs under the locks of both buckets, so that a key is adopted once, however many
     /// requests come at the same time.
@@ -207,7 +207,7 @@ impl Place<'_> {
                     known.state = rule.spend(known.state, now_us, hold.until_us.max(now_us), hold.units);
                 }
                 bucket.reaches(known.state.until_us);
-                // By another rule, nothing that was spent before is given back.
+                // Under another rule, units that were spent before are not given back.
                 if from == rule {
                     bucket.floors.raise(rule, hash, estate.floor, now_us);
                 }

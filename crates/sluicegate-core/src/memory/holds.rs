@@ -1,8 +1,8 @@
 //! Units that are held for requests that wait for another limit.
 //!
 //! A request that waits for limit A must be sure of limit B when its turn comes, and must not have
-//! spent B before: until then the units count in full and do not drain. They live [beside](Beside)
-//! the table, where nothing is unless requests with several limits wait.
+//! spent B before: until then the units count in full and do not drain. They are kept [beside](Beside)
+//! the table, and only while requests with several limits wait.
 
 use smallvec::SmallVec;
 
@@ -21,7 +21,7 @@ pub(super) struct Hold {
 /// The holds of one key, in the order of departure.
 pub(super) type Held = SmallVec<[Hold; 2]>;
 
-/// The holds of the keys of one bucket, beside its table. The set or shard of a key is locked by who asks about it here.
+/// The holds of the keys of one bucket, beside its table. Callers hold the lock of the key's set or shard.
 pub(super) struct Holds(Beside<Held>);
 
 impl Holds {
@@ -40,17 +40,17 @@ impl Holds {
         self.0.of(key)
     }
 
-    /// Units that are held of the key.
+    /// Units that are held for the key.
     pub(super) fn units(&self, key: u64) -> u64 {
         units(&self.of(key))
     }
 
-    /// Whether a key that holds nothing yet could.
+    /// Whether there is room for a key that holds nothing yet.
     pub(super) fn has_room(&self, now_us: u64, is_over: impl Fn(&Hold) -> bool) -> bool {
         self.0.has_room(now_us, |held| held.iter().all(&is_over))
     }
 
-    /// Holds units of a key. Of other keys, throws out what ended so long ago that it would have drained by now.
+    /// Holds units for a key. Removes holds of other keys that ended so long ago that they would have drained by now.
     pub(super) fn add(&self, key: u64, hold: Hold, is_over: impl Fn(&Hold) -> bool) {
         let add = |held: &mut Held| {
             let place = held.partition_point(|other| other.until_us <= hold.until_us);
@@ -59,7 +59,7 @@ impl Holds {
         self.0.add(key, add, |held| held.iter().all(&is_over));
     }
 
-    /// Changes what is held of a key.
+    /// Changes the holds of a key.
     pub(super) fn change<T>(&self, key: u64, change: impl FnOnce(&mut Held) -> T) -> T {
         self.0.change(key, change, |held| held.is_empty())
     }

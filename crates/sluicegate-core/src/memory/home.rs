@@ -1,7 +1,7 @@
-//! Where the states of one quota live.
+//! The tables and logs that keep the states of one quota.
 //!
-//! A state is one word or two, an account is one more, and a log is a list: a kind of home for each.
-//! Which one it is, is decided when the first request asks, so that a decision branches once and then
+//! A state is one word or two, an account is one more, and a log is a list: there is a kind of home for
+//! each. The kind is chosen when the first request asks, so that a decision branches once and then
 //! works on a table whose sizes the compiler knows.
 
 use std::sync::MutexGuard;
@@ -30,10 +30,10 @@ pub(super) enum Home {
     Logs(Logs),
 }
 
-/// What a table has room for beside states.
+/// The kinds of data that a table has room for beside states.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Accounts of what is given back.
+    /// Accounts of units that are given back.
     pub(super) accounts: bool,
     /// Quotas that keys bring.
     pub(super) quotas: bool,
@@ -80,7 +80,7 @@ impl Shape {
         Self { accounts: policy.gives_back(), quotas: policy.takes_quotas() }
     }
 
-    /// How many slots a table for as many keys has: whole sets. A log has none, and room for the keys.
+    /// The number of slots of a table for this many keys, in whole sets. A log has no slots: then it is the number of keys.
     pub(super) fn slots(self, rule: &Rule, keys: usize) -> usize {
         let (of_a_set, per_cent) = match (self.quotas, self.accounts, rule.fits_one_word()) {
             _ if rule.log().is_some() => return keys,
@@ -117,7 +117,7 @@ impl Home {
         tables!(self, Self, table => table.set_of(hash), Self::Logs(_) => Logs::shard_of(hash))
     }
 
-    // Always, as what is done with a place: a call takes longer than each of them.
+    // Inlined always, like all that is done with a place: a call takes longer than the work.
     #[inline(always)]
     pub(super) fn lock(&self, index: usize) -> Place<'_> {
         match self {
@@ -137,7 +137,7 @@ impl Home {
     }
 }
 
-/// That many slots per hundred keys, in steps that fit a `usize` of 32 bits for every capacity there is.
+/// The slots for `keys` keys at this many per hundred, in steps that fit a `usize` of 32 bits for every capacity there is.
 fn slots(keys: usize, per_cent: usize) -> usize {
     (keys / 100).saturating_mul(per_cent).saturating_add(keys % 100 * per_cent / 100)
 }
@@ -157,19 +157,19 @@ impl Place<'_> {
         self.look(hash).1
     }
 
-    /// Where the table has a key, and what it keeps of it; nowhere if this is a log.
+    /// The slot of a key and its entry; no slot, and the entry of a key at rest, if this is a log.
     #[inline(always)]
     pub(super) fn look(&self, hash: u64) -> (Option<usize>, Kept) {
         tables!(self, Place, set => set.look(hash), Place::Log(_) => (None, Kept::default()))
     }
 
-    /// Stores what is known of a key where `look` found it.
+    /// Stores the entry of a key in the slot that `look` found.
     #[inline(always)]
     pub(super) fn put_at(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
         tables!(self, Place, set => set.put(slot, hash, kept, rules, now_us), Place::Log(_) => {});
     }
 
-    /// Whether the key is here itself: of another, what it inherits is known at most.
+    /// Whether the key itself is here, and not only a debt that it would inherit.
     pub(super) fn knows(&mut self, hash: u64, now_us: u64) -> bool {
         tables!(self, Place, set => set.find(hash).is_some(), Place::Log(shard) => shard.knows(hash, now_us))
     }
@@ -179,8 +179,8 @@ impl Place<'_> {
         tables!(self, Place, set => set.reset(hash), Place::Log(shard) => shard.reset(hash));
     }
 
-    /// Which of the key's buckets it is: another number after it was forgotten or counted by another plan, and where there are
-    /// accounts after it was at rest, too.
+    /// The number of the key's present bucket. It changes after the key was forgotten or counted by another plan and, where there
+    /// are accounts, after the key was at rest.
     pub(super) fn birth(&self, hash: u64) -> u64 {
         match self {
             Place::Narrow(set) => set.forgotten(),

@@ -1,4 +1,4 @@
-//! Units that are leased: debited now, and spent later by an instance of which nothing is known here.
+//! Leased units: debited now, and spent later by an instance about which nothing is known here.
 //!
 //! A bucket that drains forgets units in the order in which they came. A leased unit may be spent
 //! while all of it is still in the bucket, so the bucket must not sink below the end of the lease by
@@ -18,7 +18,7 @@ use crate::algorithm::{Rule, Spent, State};
 use crate::receipt::{Receipt, Trace};
 
 impl Place<'_> {
-    /// How many units of a key can be leased.
+    /// The number of units of a key that can be leased.
     pub(super) fn leasable(&mut self, cell: &Cell<'_>, now_us: u64) -> u64 {
         let (bucket, rule) = (cell.bucket, &cell.by.rule);
         let has_room = || !rule.is_level() || bucket.floors.has_room(cell.hash, now_us);
@@ -38,7 +38,7 @@ impl Place<'_> {
         Effect { spent: units, trace: Trace { floor, ..trace } }
     }
 
-    /// Ends a lease from a bucket that drains: those of its units that were not spent are the last of it, and come back as far
+    /// Ends a lease from a bucket that drains: its unspent units are the last ones of the lease, and come back as far
     /// as they have not drained.
     pub(super) fn end_lease(
         &mut self,
@@ -60,13 +60,13 @@ impl Place<'_> {
         }
         let end = rule.level(trace.after, receipt.at_us());
         let found = end.saturating_sub(cost.saturating_mul(rule.per_unit()));
-        // They have not moved: nothing that was given back since has lowered the bucket below them.
+        // These units have not moved: nothing that was given back since has lowered the bucket below them.
         let last = Spent { cost, found, given_since: 0, ..told(cell, receipt, trace) };
         let (after, given) = rule.give_back(kept.state, now_us, &last, cost);
         self.gives(cell, kept, after, given, now_us);
     }
 
-    /// Stores what is left after something was given back, which is not below the floor.
+    /// Stores the state after units were given back, which does not sink below the floor.
     pub(super) fn gives(&mut self, cell: &Cell<'_>, kept: Kept, after: State, given: u64, now_us: u64) {
         let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.by.rule);
         let floor = bucket.floors.of(hash, now_us);
@@ -82,7 +82,7 @@ impl Place<'_> {
     }
 }
 
-/// The state `after` something was given back, or the floor, if that is higher; never higher than it was `before`.
+/// The state `after` units were given back, or the floor, if that is higher; never higher than it was `before`.
 fn above(rule: &Rule, floor: State, before: State, after: State, now_us: u64) -> State {
     let [lowest, before_level, level] = [floor, before, after].map(|state| rule.weight(state, now_us));
     match level < lowest {
@@ -93,7 +93,7 @@ fn above(rule: &Rule, floor: State, before: State, after: State, now_us: u64) ->
 }
 
 impl Bucket {
-    /// A key was forgotten on request, or handed over: there is no lease of its bucket any more.
+    /// Removes the floor of a key that was forgotten on request, or handed over: there is no lease of its bucket any more.
     pub(super) fn has_no_floor(&self, key: u64) {
         self.floors.set(key, State::REST, 0);
     }

@@ -30,9 +30,9 @@
 //! | `table` | the sets: slots, tags, the lock, who makes room |
 //! | `logs` | sliding logs, whose states are lists |
 //! | `ground` | sizes, time, hash and numbers, the same for all buckets of a store |
-//! | `home`, `place` | one face for both |
+//! | `home`, `place` | one interface to both |
 //! | `plans` | the rules by which keys are counted that bring quotas of their own |
-//! | `decide` | three ways of deciding, of which the general one is right for everything |
+//! | `decide` | the ways of deciding, of which the general one is right for everything |
 //! | `change` | what an ask does to a state |
 //! | `bucket`, `handover` | a policy's quotas, and how keys go on when it is replaced |
 //! | `holds`, `ahead`, `account` | units held for waiting requests, turns that are out, what was given back |
@@ -40,8 +40,8 @@
 //!
 //! # Locking
 //! Sets and shards of one decision are locked together, each once, in the order of their buckets'
-//! numbers and then of their indices, and all are held until the states are written. What is held
-//! for waiting requests, and the floors of leases, have a mutex per bucket, taken under the set's lock and never before it. The
+//! numbers and then of their indices, and all are held until the states are written. Holds of
+//! waiting requests, and the floors of leases, have a mutex per bucket, taken under the set's lock and never before it. The
 //! clock is read under the locks wherever a state is not a level, so that the times in one state
 //! never go backwards.
 

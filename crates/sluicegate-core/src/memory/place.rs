@@ -1,4 +1,4 @@
-//! The questions and changes where a key's state is: the same for tables and logs, beside what is held.
+//! Questions about a key's state, and changes of it: the same for tables and logs, with held units counted.
 
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ pub(super) struct Cell<'a> {
     /// The ask that it belongs to, and the quota of that ask's policy.
     pub(super) at: (u8, u8),
     pub(super) spot: Spot,
-    /// Where it is among the locked places.
+    /// The index of its place among the locked ones.
     pub(super) place: usize,
 }
 
@@ -99,8 +99,8 @@ impl Place<'_> {
         Balance { capacity: rule.capacity(), remaining, reset_after_us }
     }
 
-    /// Where newcomers start with less than a burst, the key of an ask that spends is known from now on, whatever becomes of
-    /// that: otherwise one that is refused would be refused as a newcomer forever. Says whether it was not.
+    /// Makes a key known when an ask spends, where newcomers start with less than a burst, whether the ask passes or not: a key that
+    /// was refused would otherwise be refused as a newcomer forever. Says whether the key was unknown.
     pub(super) fn begin(&mut self, cell: &Cell<'_>, now_us: u64) -> bool {
         let Cell { bucket, ask, by, .. } = *cell;
         let spends = ask.mode().spends() || ask.mode() == Mode::Charge;
@@ -112,7 +112,7 @@ impl Place<'_> {
         begins
     }
 
-    /// Spends what was held until now for requests that have departed, or are gone, as of the moment of each departure.
+    /// Spends the holds of requests that have departed by now, or are gone, each as of the moment of its departure.
     pub(super) fn settle(&mut self, cell: &Cell<'_>, now_us: u64) {
         let Cell { bucket, hash, by, .. } = *cell;
         if !bucket.holds.any() {
@@ -129,7 +129,7 @@ impl Place<'_> {
             place => {
                 let mut kept = place.kept(cell, now_us);
                 kept.account = bucket.account_of(&by.rule, &kept, first.until_us);
-                // All of them before it is stored: what one leaves may be at rest by now, and not what all leave.
+                // All holds before the state is stored: the state after one may be at rest by now, and the state after all may not.
                 kept.state = ended.iter().fold(kept.state, |state, hold| departed(&by.rule, state, hold));
                 bucket.reaches(kept.state.until_us);
                 place.put(cell, kept, now_us);
@@ -138,12 +138,12 @@ impl Place<'_> {
     }
 }
 
-/// The state after what was held has departed.
+/// The state after a hold has departed.
 fn departed(rule: &Rule, state: State, hold: &Hold) -> State {
     rule.spend(state, hold.until_us, hold.until_us, hold.units)
 }
 
-/// When `cost` would pass beside what is held: all of it counts until it departs, and does not drain before.
+/// When `cost` would pass beside held units, which all count until they depart and do not drain before.
 ///
 /// It goes through the departures in order: before each of them all held units count, after it they
 /// are a spend of that moment. The first gap in which the cost fits is the answer.
@@ -157,7 +157,7 @@ fn slot_beside(rule: &Rule, mut state: State, held: &[Hold], now_us: u64, cost: 
         if slot.opens_us < hold.until_us {
             return slot;
         }
-        // By then it is spent.
+        // By then the hold is spent.
         state = departed(rule, state, hold);
         left -= hold.units;
         from_us = from_us.max(hold.until_us);

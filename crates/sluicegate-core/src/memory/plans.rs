@@ -39,10 +39,10 @@ struct Plans {
 /// The most plans of a quota at once.
 pub(super) const MOST_PLANS: u16 = u16::MAX;
 
-/// For how long a plan is kept after its last state has come to rest: a clock that is set back a little finds that again.
+/// The time for which a plan is kept after its last state has come to rest: a clock that is set back a little finds the state again.
 const KEPT_AFTER_US: u64 = 60_000_000;
 
-/// For how long plans that are all in use are not looked through again.
+/// The time for which plans that are all in use are not searched again.
 const FULL_FOR_US: u64 = 1_000_000;
 
 impl Rules {
@@ -61,7 +61,7 @@ impl Rules {
         found.map_or(self.own, |plan| plan.rule)
     }
 
-    /// The plan of a rule that a key brings; none if as many as there may be are in use.
+    /// The plan of a rule that a key brings; `None` if all numbers are in use.
     pub(super) fn plan(&self, rule: &Rule, now_us: u64) -> Option<Arc<Plan>> {
         let plans = self.plans();
         if let Some(number) = plans.numbers.get(rule) {
@@ -71,7 +71,7 @@ impl Rules {
         self.plans.write().unwrap_or_else(PoisonError::into_inner).add(rule, now_us)
     }
 
-    /// How many rules keys have brought that are still in use.
+    /// The number of rules of keys that are still in use.
     pub(super) fn in_use(&self) -> usize {
         self.plans().numbers.len()
     }
@@ -87,7 +87,7 @@ impl Rules {
 
     /// The entry of a key as another rule counts it: the units that it has spent count on.
     ///
-    /// What is given back is known by an account of its own from then on.
+    /// Its account starts anew.
     pub(super) fn counted(&self, kept: Kept, (rule, plan): (&Rule, u16), now_us: u64) -> Kept {
         match kept.plan {
             same if same == plan => kept,
@@ -99,7 +99,7 @@ impl Rules {
         }
     }
 
-    /// By how much a key is indebted: of keys that may be counted by different rules, the part of the quota that it has used.
+    /// The debt of a key, to compare keys: the part of its quota that is used, if keys may be counted by different rules.
     pub(super) fn weight(&self, kept: &Kept, are_different: bool, now_us: u64) -> (u64, u64) {
         let Kept { state, plan, .. } = *kept;
         if !are_different {
@@ -150,7 +150,7 @@ impl Plans {
         Some(plan)
     }
 
-    /// Frees the numbers of plans that nobody holds and by which nothing is counted any more.
+    /// Frees the numbers of plans that are no longer held and by which no state is counted any more.
     fn sweep(&mut self, now_us: u64) {
         if self.full_us.abs_diff(now_us) < FULL_FOR_US {
             return;

@@ -127,7 +127,7 @@ impl Inner {
         MemoryStats { keys, slots, evictions, inherited }
     }
 
-    /// How many different quotas of keys are in use under each policy that is open.
+    /// The number of different quotas of keys that are in use under each open policy.
     fn quotas_in_use(&self) -> Vec<(String, usize)> {
         let mut in_use = BTreeMap::<String, usize>::new();
         // A policy that was replaced may have the same buckets.
@@ -138,10 +138,10 @@ impl Inner {
         in_use.into_iter().filter(|(_, quotas)| *quotas > 0).collect()
     }
 
-    /// A policy that no request asks under any more lets go here of what is over. That is at every replacement while policies are
-    /// few, and of many seldom enough that to replace each of them takes linear time.
+    /// Drops replacements that are over, also those of policies that no request asks any more. It runs at every replacement while policies
+    /// are few, and more seldom when they are many, so that to replace each of them takes linear time.
     fn sweep(&self, now_us: u64) {
-        // Relaxed: at worst they are looked through twice.
+        // Relaxed: at worst the policies are searched twice.
         let count =
             self.until_swept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if count.is_err() {

@@ -1,4 +1,4 @@
-//! From what was said to a [`Policy`], or to what is wrong with it.
+//! Builds a [`Policy`] of its parts, or says what is wrong with them.
 
 use super::builder::PolicyBuilder;
 use super::name::check_name;
@@ -18,7 +18,7 @@ impl PolicyBuilder {
     /// # Errors
     /// A name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}` or with an ending that [suspensions](Self::suspend) have, a suspension that
     /// cannot be, more than 16 quotas, room for 0 keys or more than 2^31, two quotas that headers could not tell
-    /// apart, and whatever [`Rule::new`] refuses. The message names the value and what would be accepted.
+    /// apart, and all that [`Rule::new`] refuses. The message names the value and what would be accepted.
     pub fn build(self) -> Result<Policy, ConfigError> {
         check_name("policy name", &self.name)?;
         check_ending(&self.name)?;
@@ -29,7 +29,7 @@ impl PolicyBuilder {
         self.assembled()
     }
 
-    /// The same, whatever its name is.
+    /// [`build`](Self::build) without the check of the name.
     pub(super) fn assembled(mut self) -> Result<Policy, ConfigError> {
         let is_of_suspension = is_of_suspension(&self.name);
         let suspension = self.suspension.take().map(|draft| draft.build(&self.name));
@@ -66,8 +66,8 @@ impl PolicyBuilder {
         }
         let mut quotas: Vec<PolicyQuota> = Vec::with_capacity(self.quotas.len());
         let single = self.quotas.len() == 1;
-        // A policy is called by the algorithm of its first quota, and the others name theirs where it is another one, however it was
-        // said: what decides alike is equal.
+        // A policy is named after the algorithm of its first quota, and the other quotas name theirs where it is another one, however
+        // they were written: policies that decide alike are equal.
         let first = algorithm_of(&self.quotas[0].1);
         for (index, (id, quota)) in self.quotas.iter().enumerate() {
             let here = |error: ConfigError| error.in_policy(&self.name).in_quota(index);
@@ -113,7 +113,7 @@ impl PolicyBuilder {
         })
     }
 
-    /// The same policy with the one quota by which a process decides in an outage.
+    /// This policy with one quota only: the one by which a process decides in an outage.
     pub(super) fn alone(self, quota: Quota) -> Result<Policy, ConfigError> {
         let settings = Settings { on_outage: OnOutage::Local, ..self.settings };
         let alone = Self { quotas: vec![(None, Ok(quota))], settings, suspension: None, ..self };

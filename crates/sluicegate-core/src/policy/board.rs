@@ -7,8 +7,8 @@ use super::check_name;
 use super::overrides::{Override, check_operator};
 use crate::quota::Quota;
 
-/// The last override of each policy, also when it was withdrawn: of two boards the one knows what the other has not heard of yet,
-/// whichever way they went.
+/// The last override of each policy, also if it was withdrawn. Boards of instances are merged in any order: the later override of
+/// each policy wins.
 ///
 /// Its entries are in the order of their policies. It is written as a line for each policy, so that it can be looked at in Redis: version, policy, operator, until when it
 /// stands and is remembered, its mode and its quotas, with tabs between them.
@@ -18,8 +18,8 @@ pub(crate) struct Board(Vec<Entry>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     last: Arc<Override>,
-    /// Until the longest of the overrides that it has replaced would have ended: an instance that has missed it may still
-    /// tell of those.
+    /// The end of the longest override that this one has replaced: until then, an instance that has missed this one may still
+    /// report the others.
     kept_us: u64,
 }
 
@@ -40,7 +40,7 @@ impl Entry {
         line
     }
 
-    /// None for a line that is not one of ours.
+    /// `None` for a line that this crate has not written.
     fn read(line: &str) -> Option<Self> {
         let mut fields = line.split('\t');
         let mut next = || fields.next();
@@ -68,7 +68,7 @@ impl Board {
         board
     }
 
-    /// It as a text; an empty one if there is nothing on it.
+    /// The board as text; empty if it has no entries.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.0.iter().flat_map(|entry| (entry.line() + "\n").into_bytes()).collect()
     }
@@ -88,7 +88,7 @@ impl Board {
         }
     }
 
-    /// Takes over whatever is newer on the other one.
+    /// Takes over the entries that are newer on the other board.
     pub(crate) fn learn(&mut self, other: &Self) {
         for theirs in &other.0 {
             let ours = self.get(&theirs.last.policy).unwrap_or(theirs);
@@ -98,12 +98,12 @@ impl Board {
         }
     }
 
-    /// Whether the other one has anything to learn from this one.
+    /// Whether the other board has anything to learn from this one.
     pub(crate) fn is_news_to(&self, other: &Self) -> bool {
         self.0.iter().any(|ours| other.get(&ours.last.policy).is_none_or(|theirs| ours.is_after(theirs)))
     }
 
-    /// Forgets what can be in force nowhere any more.
+    /// Forgets overrides that can no longer be in force on any instance.
     pub(crate) fn forget(&mut self, now_us: u64) {
         self.0.retain(|entry| now_us < entry.kept_us);
     }
@@ -124,17 +124,17 @@ impl Board {
         self.get(policy).map(|entry| &entry.last)
     }
 
-    /// The override of a policy that is in force then.
+    /// The override of a policy that is in force at this moment.
     pub(crate) fn standing(&self, policy: &str, now_us: u64) -> Option<&Arc<Override>> {
         self.last(policy).filter(|over| over.stands_at(now_us))
     }
 
-    /// All that are in force then, by the names of their policies.
+    /// All overrides that are in force at this moment, by the names of their policies.
     pub(crate) fn all_standing(&self, now_us: u64) -> impl Iterator<Item = &Arc<Override>> {
         self.0.iter().map(|entry| &entry.last).filter(move |over| over.stands_at(now_us))
     }
 
-    /// Until when anything of it counts.
+    /// The moment until which any entry counts.
     pub(crate) fn kept_us(&self) -> u64 {
         self.0.iter().map(|entry| entry.kept_us).max().unwrap_or(0)
     }

@@ -10,7 +10,7 @@ use crate::algorithm::{Algorithm, Anchor, Drain, Refill};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::{IntoQuota, Quota};
 
-/// Collects what a [`Policy`] is made of; mistakes are reported by [`build`](Self::build).
+/// Collects the parts of a [`Policy`]; mistakes are reported by [`build`](Self::build).
 ///
 /// Setters never fail and can come in any order, [`named`](Self::named) aside, which is about the
 /// quota before it. [`build`](Self::build) gives the policy as data, [`on`](Self::on) a
@@ -226,8 +226,8 @@ impl PolicyBuilder {
         self
     }
 
-    /// Counts the policy under this name in metrics and logs, beside all others that say the same, and not under its own: for
-    /// policies that are made per customer or per request, of which there may be thousands. A name is one of a policy:
+    /// Counts the policy under this name in metrics and logs instead of its own, together with all others that have this setting: for
+    /// policies that are made per customer or per request, of which there may be thousands. The name has the form of a policy's:
     /// `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
     ///
     /// ```
@@ -329,20 +329,20 @@ impl PolicyBuilder {
         self
     }
 
-    /// How many keys of this policy can be in debt at once, on a store of fixed size: a [`MemoryStore`](crate::MemoryStore)
+    /// Sets how many keys of this policy can be in debt at once, on a store of fixed size: a [`MemoryStore`](crate::MemoryStore)
     /// makes a table of this size for each of its quotas. Default: as the store's builder says.
     ///
-    /// For memory it is the number that counts: [`MemoryStore`](crate::MemoryStore) has bytes per
-    /// key. A key at rest takes no room, so plan for the clients of one period and not for all that
-    /// you have.
+    /// This number decides how much memory the policy takes: [`MemoryStore`](crate::MemoryStore) lists the
+    /// bytes per key. A key at rest takes no room, so plan for the clients of one period and not for all
+    /// of them.
     pub fn table_size(mut self, keys: usize) -> Self {
         self.settings.keys = Some(keys);
         self
     }
 
-    /// Says what becomes of the least indebted key when a store of fixed size has no room for another one. Default:
+    /// Says what happens to the least indebted key when a store of fixed size has no room for another one. Default:
     /// [`OnFull::Forget`]. [`OnFull::Inherit`] takes an eighth more memory for states of one word, a quarter for those of
-    /// two; see [`MemoryStore`](crate::MemoryStore). A store without a fixed size does not ask.
+    /// two; see [`MemoryStore`](crate::MemoryStore). A store without a fixed size ignores it.
     pub fn on_full(mut self, action: OnFull) -> Self {
         self.settings.on_full = action;
         self

@@ -40,7 +40,7 @@
 //! Either way all spend or none does.
 //!
 //! # When not to use it
-//! A policy counts what happens over time. For how many requests run at the same moment use
+//! A policy counts what happens over time. To limit how many requests run at the same moment, use
 //! [`in_flight`](crate::in_flight); for the share of a plan that one endpoint may use,
 //! [`Policy::share`].
 
@@ -142,12 +142,12 @@ pub struct PolicyQuota {
 }
 
 impl PolicyQuota {
-    /// How much in how long. It names its algorithm if that is another one than its policy's.
+    /// The limit, the period and the burst. The quota names its algorithm if that is not its policy's.
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// How it is counted.
+    /// The algorithm that the quota is counted by.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
@@ -174,7 +174,7 @@ impl Policy {
         &self.name
     }
 
-    /// How its first quota is counted, and so are the others unless they [name](Quota::counted_by) an algorithm of their own.
+    /// The algorithm of its first quota, and of the others unless they [name](Quota::counted_by) one of their own.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
@@ -216,13 +216,13 @@ impl Policy {
         self.settings.gives_back
     }
 
-    /// Whether refused requests spend of it; see [`PolicyBuilder::count_rejected`].
+    /// Whether refused requests spend from it; see [`PolicyBuilder::count_rejected`].
     #[inline]
     pub fn counts_rejected(&self) -> bool {
         self.settings.counts_rejected
     }
 
-    /// How many keys a store of fixed size makes room for, if this policy says so.
+    /// The number of keys that a store of fixed size makes room for, if this policy sets it.
     pub fn table_size(&self) -> Option<usize> {
         self.settings.keys
     }
@@ -237,7 +237,7 @@ impl Policy {
         self.settings.version
     }
 
-    /// The same policy in another mode: for [`RateLimiter::replace`](crate::RateLimiter::replace), under which keys stay as
+    /// This policy in another mode: for [`RateLimiter::replace`](crate::RateLimiter::replace), under which keys stay as
     /// they are.
     #[must_use]
     pub fn in_mode(&self, mode: PolicyMode) -> Self {
@@ -250,27 +250,27 @@ impl Policy {
         self.suspension.as_ref()
     }
 
-    /// How many buckets one request is checked against under this policy: one for each quota, one that says whether the key is
-    /// suspended, and one that says it of all policies, if it is one of those [everywhere](PolicyBuilder::everywhere). A request
+    /// The number of buckets that one request is checked against under this policy: one for each quota, one that says whether the key
+    /// is suspended, and one that says so for all policies, if it is one of those [everywhere](PolicyBuilder::everywhere). A request
     /// is checked against at most [`MAX_QUOTAS`].
     pub fn buckets(&self) -> usize {
         self.quotas.len() + self.suspension.as_ref().map_or(0, Suspension::buckets)
     }
 
-    /// Whether this is one of the buckets that a policy with a [suspension](PolicyBuilder::suspend) has beside its own:
-    /// nobody's limit, and not to be counted as one.
+    /// Whether this is one of the buckets that a policy with a [suspension](PolicyBuilder::suspend) has beside its own. Such a
+    /// bucket is no limit of its own, and is not to be counted as one.
     #[inline]
     pub fn is_of_suspension(&self) -> bool {
         self.is_of_suspension
     }
 
-    /// The same policy, keeping account of what is given back; see [`refunds`](PolicyBuilder::refunds).
+    /// This policy, keeping account of units that are given back; see [`refunds`](PolicyBuilder::refunds).
     #[must_use]
     pub fn with_refunds(&self) -> Self {
         Self { settings: Settings { gives_back: true, ..self.settings }, ..self.clone() }
     }
 
-    /// The same policy with room for another number of keys, on a store of fixed size; see
+    /// This policy with room for another number of keys, on a store of fixed size; see
     /// [`table_size`](PolicyBuilder::table_size). At least one, at most 2^31.
     ///
     /// ```

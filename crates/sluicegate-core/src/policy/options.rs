@@ -21,10 +21,10 @@ use crate::time_span::TimeSpan;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnExceeded {
-    /// It is refused.
+    /// The request is refused.
     #[default]
     Deny,
-    /// It waits its turn, first come, first served, if that comes within `longest`; otherwise it is refused at once.
+    /// The request waits its turn, first come, first served, if that comes within `longest`; otherwise it is refused at once.
     Wait {
         /// The longest wait.
         longest: Duration,
@@ -60,20 +60,20 @@ pub enum PolicyMode {
     /// No store is asked: every request passes and spends nothing, and clients see nothing of it. Handles answer with a
     /// decision that [nobody counted](crate::store::DecidedBy::Off).
     Off,
-    /// It is only tried out: layers decide, count and log what it would have refused, and let it pass; clients see nothing of
-    /// it. [`RateLimiter`](crate::RateLimiter)'s own methods answer as always, because their callers are those who enforce.
+    /// The policy is only tried out: layers decide, count and log the requests that it would have refused, and let them pass; clients see
+    /// nothing of it. [`RateLimiter`](crate::RateLimiter)'s own methods answer as always, because their callers are those who enforce.
     Shadow,
-    /// It is enforced.
+    /// The policy is enforced.
     #[default]
     Enforce,
 }
 
 /// The treatment of a request while the store cannot be reached. Written `local`, `allow` and `deny`, or as a quota: `1000/s`.
 ///
-/// Every store is read in this way, by handles, layers and attributes alike: a question without an answer becomes a decision
+/// Handles, layers and attributes treat every store in this way: a question without an answer becomes a decision
 /// that says who made it, [`DecidedBy::Fallback`](crate::store::DecidedBy::Fallback) or
-/// [`DecidedBy::Outage`](crate::store::DecidedBy::Outage). Only what is reported, a charge, a refund, a reset, stays an error,
-/// unless the store is a `Resilient` one, which keeps account of it.
+/// [`DecidedBy::Outage`](crate::store::DecidedBy::Outage). Only reports, which are a charge, a refund and a reset, stay errors,
+/// unless the store is a `Resilient` one, which keeps account of them.
 ///
 /// | | around it a `Resilient` store | a bare store |
 /// |---|---|---|
@@ -96,23 +96,23 @@ pub enum PolicyMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnOutage {
-    /// This process decides alone. Around a store with a `Resilient` one, it does so with its share of the quotas, begins with
-    /// what the store has let pass, and charges to the store afterwards what it lets pass itself. With a bare store it knows
-    /// neither how many instances there are nor what the store has counted: it holds the whole quotas by itself, in a
-    /// [`MemoryStore`](crate::MemoryStore) that is made in the first outage and lives as long as the store. What it lets pass counts
-    /// in the next outage too; it is not charged to the store, and nothing of it is given back. Nobody waits for a turn
+    /// This process decides alone. With a `Resilient` store around the store, it does so with its share of the quotas, begins with
+    /// the units that the store has let pass, and charges the units that it lets pass itself to the store afterwards. With a bare store
+    /// it knows neither how many instances there are nor what the store has counted: it applies the whole quotas by itself, in a
+    /// [`MemoryStore`](crate::MemoryStore) that is made in the first outage and lives as long as the store. Units that it lets pass count
+    /// in the next outage too; they are not charged to the store, and cannot be given back. No request waits for a turn
     /// meanwhile.
     #[default]
     Local,
-    /// This process decides alone, by this quota of each key: in the place of all quotas of the policy, and of those that keys
+    /// This process decides alone, by this quota of each key: in place of all quotas of the policy, and of those that keys
     /// bring, however many instances there are. It is counted as the policy's first quota is, unless it
     /// [names](Quota::counted_by) an algorithm. What passes by it is not charged to the store
     /// afterwards, because it says nothing about the policy's own quotas; otherwise it is as under [`Local`](Self::Local).
     Quota(Quota),
-    /// It is let through, and nobody counts it: the same with a `Resilient` store and with a bare one. The bare one is asked
+    /// The request is let through and not counted, with a `Resilient` store as with a bare one. The bare one is asked
     /// each time, so the request waits for its deadline if it hangs.
     Allow,
-    /// It is refused, with 503 where it is an HTTP request. It is told to come back when a `Resilient` store is tried again, and
+    /// The request is refused, with 503 over HTTP. It is told to come back when a `Resilient` store is tried again, and
     /// after a second with a bare one.
     Deny,
 }
@@ -129,10 +129,10 @@ pub enum OnOutage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// It is forgotten, and starts afresh: whoever comes is served, and a flood may free a debtor that owes less.
+    /// The key is forgotten, and starts afresh: every new key is served, and a flood may free a debtor that owes less.
     #[default]
     Forget,
-    /// New keys inherit what it owes, where they share its part of the table: no flood frees a debtor, for limits where
+    /// New keys inherit its debt, where they share its part of the table: no flood frees a debtor. For limits where
     /// forgetting is worse than refusing.
     ///
     /// The price: in a flood, new keys that have spent nothing start with a debt, and may be refused until it has
@@ -193,7 +193,7 @@ impl fmt::Display for OnExceeded {
 }
 
 impl OnExceeded {
-    /// How long a request may wait for its turn, if it may.
+    /// The time that a request may wait for its turn, if it may wait.
     pub fn longest_wait(self) -> Option<Duration> {
         match self {
             Self::Deny => None,

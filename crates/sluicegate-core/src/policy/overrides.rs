@@ -12,7 +12,7 @@ use crate::time_span::TimeSpan;
 /// An override stands for an hour unless it says otherwise.
 const AN_HOUR: Duration = Duration::from_secs(3_600);
 
-/// A change for longer belongs into the code, or into the file of rules.
+/// A change for longer belongs in the code, or in the file of rules.
 const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
 /// The longest name of an operator, in bytes.
@@ -65,23 +65,23 @@ impl Override {
         &self.by
     }
 
-    /// When it ends: microseconds by the clock of its store, which are those since the Unix epoch unless it was given another one.
+    /// The end, in microseconds by the clock of its store, which counts from the Unix epoch unless the store was given another clock.
     pub fn until_us(&self) -> u64 {
         self.until_us
     }
 
-    /// Which of the overrides of this policy it is: each has a higher version than those before it. Whoever
-    /// [replaces](OverrideBuilder::replacing) or [withdraws](crate::limiter::Overrides::withdraw) it says so by this number.
+    /// The version, which is higher than those of the overrides of this policy before. To [replace](OverrideBuilder::replacing) or
+    /// [withdraw](crate::limiter::Overrides::withdraw) the override takes this number.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whether it is in force then.
+    /// Whether it is in force at this moment.
     pub(crate) fn stands_at(&self, now_us: u64) -> bool {
         !self.is_withdrawal() && now_us < self.until_us
     }
 
-    /// In the place of an override that was withdrawn stands one that changes nothing.
+    /// Whether it only says that an override was withdrawn: such a one changes nothing.
     pub(crate) fn is_withdrawal(&self) -> bool {
         self.quotas.is_empty() && self.mode.is_none()
     }
@@ -120,7 +120,7 @@ impl fmt::Display for Override {
     }
 }
 
-/// Collects what an [`Override`] is made of; mistakes are reported when it is put.
+/// Collects the parts of an [`Override`]; mistakes are reported when it is put.
 #[derive(Clone, Debug)]
 #[must_use = "an override does nothing until it is put"]
 pub struct OverrideBuilder {
@@ -139,7 +139,7 @@ enum Ends {
 }
 
 impl OverrideBuilder {
-    /// Adds a quota. All of them together take the place of the policy's own. Default: those stay.
+    /// Adds a quota. All of them together take the place of the policy's own. Default: the policy's own stay.
     pub fn quota(mut self, quota: impl IntoQuota) -> Self {
         self.quotas.push(quota.into_quota());
         self
@@ -151,13 +151,13 @@ impl OverrideBuilder {
         self
     }
 
-    /// How long it stands, at most 30 days. Default: an hour.
+    /// Sets how long it stands, at most 30 days. Default: an hour.
     pub fn lasting(mut self, span: Duration) -> Self {
         self.ends = Ends::After(span);
         self
     }
 
-    /// When it ends, in microseconds by the clock of the store: at most 30 days from now. Default: after an hour.
+    /// Sets when it ends, in microseconds by the clock of the store: at most 30 days from now. Default: after an hour.
     pub fn until_us(mut self, until_us: u64) -> Self {
         self.ends = Ends::AtUs(until_us);
         self
@@ -213,7 +213,7 @@ impl OverrideBuilder {
     }
 }
 
-/// The names of operators go into logs and pages.
+/// Checks the name of an operator, which goes into logs and pages.
 pub(super) fn check_operator(by: &str) -> Result<(), ConfigError> {
     if (1..=LONGEST_NAME).contains(&by.len()) && !by.contains(char::is_control) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The quotas of one key in the place of its policy's: [`Quotas`].
+//! The quotas of one key in place of its policy's: [`Quotas`].
 
 use std::any::Any;
 use std::fmt;
@@ -12,13 +12,13 @@ use super::Policy;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 
-/// The numbers of one key, such as a customer's plan: data that comes with a request, out of a row or a claim.
+/// The numbers of one key, such as a customer's plan: data that comes with a request, from a row or a claim.
 ///
 /// There is one quota for each quota of the policy, in the same order; or quotas that name those that they take the place of, by
 /// the [id](super::PolicyBuilder::named) that the policy gave them, while the others stay. As text they are separated by commas,
 /// and a name stands before a colon. Each is counted by the algorithm of the quota that it takes the place of.
 ///
-/// [`RateLimiter::with_quotas`](crate::RateLimiter::with_quotas) has what becomes of a key whose quotas change. Clones share what a
+/// [`RateLimiter::with_quotas`](crate::RateLimiter::with_quotas) says what happens to a key whose quotas change. Clones share what a
 /// limiter makes of them: keep the quotas of a row that is cached, rather than its text.
 ///
 /// ```
@@ -38,12 +38,12 @@ pub struct Quotas(Arc<Numbers>);
 
 struct Numbers {
     each: Vec<(Option<String>, Quota)>,
-    /// What the first limiter that was asked under them has made of them, while that is kept.
+    /// The value that the first limiter under these quotas has made of them, while it is kept.
     made: ArcSwapOption<Weak<dyn Any + Send + Sync>>,
 }
 
 impl Quotas {
-    /// Those of a policy, in their order: for other keys that are to have them.
+    /// The quotas of a policy, in their order, for other keys that are to have them.
     pub fn of(policy: &Policy) -> Self {
         policy.quotas().iter().map(|quota| quota.quota()).collect::<Vec<_>>().into()
     }
@@ -57,12 +57,12 @@ impl Quotas {
         Self(Arc::new(Numbers { each, made: ArcSwapOption::empty() }))
     }
 
-    /// What a limiter has made of these quotas, if it is still kept.
+    /// The value that a limiter has made of these quotas, if it is still kept.
     pub(crate) fn made<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.0.made.load().as_deref()?.upgrade()?.downcast().ok()
     }
 
-    /// Remembers what a limiter has made of these quotas, unless what another one has made of them is still kept.
+    /// Remembers the value that a limiter has made of these quotas, unless that of another limiter is still kept.
     pub(crate) fn make<T: Send + Sync + 'static>(&self, made: &Arc<T>) {
         if self.0.made.load().as_deref().is_none_or(|made| made.strong_count() == 0) {
             let made: Arc<dyn Any + Send + Sync> = Arc::clone(made) as _;
@@ -164,7 +164,7 @@ impl fmt::Display for Quotas {
 }
 
 impl Policy {
-    /// The policy with the quotas of a key in the place of its own: the numbers by which the requests of that key are decided.
+    /// The policy with the quotas of a key in place of its own: the numbers by which the requests of that key are decided.
     ///
     /// # Errors
     /// When there are fewer or more quotas than the policy has, when one names a quota that the policy does not have or another

@@ -2,8 +2,8 @@
 
 use super::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 
-/// The settings of a policy beside its name, its algorithm, its quotas and its suspension: the same while it is put together and
-/// after.
+/// The settings of a policy beside its name, its algorithm, its quotas and its suspension, for the builder as for the
+/// policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Settings {
     pub(super) on_exceeded: OnExceeded,
@@ -15,9 +15,9 @@ pub(super) struct Settings {
     pub(super) takes_quotas: bool,
     pub(super) counts_rejected: bool,
     pub(super) version: Option<u64>,
-    /// The highest debt in units; as the rule has it by default.
+    /// The highest debt in units; by default that of the rule.
     pub(super) debt: Option<u64>,
-    /// Keys that a store of fixed size makes room for; as the store has it by default.
+    /// Keys that a store of fixed size makes room for; by default those of the store.
     pub(super) keys: Option<usize>,
     pub(super) on_full: OnFull,
     /// Whether it is one of the parts that a policy was split into, which together count no less than the whole.

@@ -1,4 +1,4 @@
-//! The same policy with other quotas: a part of it, for one of several instances or endpoints, or what an operator says.
+//! Policies made of a policy, with other quotas: a part of it, for one of several instances or endpoints, or those of an operator.
 
 #[cfg(feature = "limiter")]
 use super::OnOutage;
@@ -10,8 +10,8 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 
 impl Policy {
-    /// The same policy under another name, with `parts` of `whole` of each limit and burst, rounded up: a tenth of a
-    /// plan for one expensive endpoint, or what one of four instances may admit on its own.
+    /// This policy under another name, with `parts` of `whole` of each limit and burst, rounded up: a tenth of a
+    /// plan for one expensive endpoint, or the part that one of four instances may admit on its own.
     ///
     /// ```
     /// use sluicegate_core::Policy;
@@ -42,7 +42,7 @@ impl Policy {
         self.sized(name.into(), self.settings.is_part, up, down)
     }
 
-    /// The same policy in parts, each with a name and a weight, whose limits and bursts sum exactly to those of the whole: all
+    /// Splits this policy into parts, each with a name and a weight, whose limits and bursts sum exactly to those of the whole: all
     /// parts together never admit more than the policy, in any span. For stores that keep one bucket in several places.
     ///
     /// Each part decides on its own, so that a cost above the burst of every part passes in none of them.
@@ -114,7 +114,7 @@ impl Policy {
         named.map(|((name, _), bounds)| sized(name, *bounds)).collect()
     }
 
-    /// The policy by which a process decides in an outage that has no share of anything: this one's quotas, or the one that it names
+    /// The policy by which a process that has no share decides in an outage: this policy's quotas, or the quota that it names
     /// for outages. `None` if it allows or denies in an outage. For authors of stores.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl Policy {
         }
     }
 
-    /// The same policy under a name that need not be one for users.
+    /// This policy under a name that need not be one for users.
     #[cfg(feature = "limiter")]
     pub(crate) fn called(&self, name: String) -> Self {
         Self { name, ..self.clone() }
@@ -140,7 +140,7 @@ impl Policy {
         Self { settings: Settings { counts_rejected: false, ..self.settings }, ..self }
     }
 
-    /// The same policy under this name, with a part of each limit and burst, and of what a key starts with.
+    /// This policy under another name, with a part of each limit and burst, and of the units that a key starts with.
     fn sized(
         &self,
         name: String,
@@ -167,7 +167,7 @@ impl Policy {
         if is_renamed { share.build() } else { share.assembled() }
     }
 
-    /// The same policy with other quotas, which keep the ids and the algorithms of its own if there are as many; a quota that names
+    /// This policy with other quotas, which keep the ids and the algorithms of its own if there are as many; a quota that names
     /// another algorithm is counted by that.
     ///
     /// ```
@@ -181,7 +181,7 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// When there is none, and as [`build`](crate::policy::PolicyBuilder::build).
+    /// When there is no quota, and as [`build`](crate::policy::PolicyBuilder::build).
     pub fn with_quotas(&self, quotas: &[Quota]) -> Result<Self, ConfigError> {
         let are_as_many = quotas.len() == self.quotas.len();
         let id = |index: usize| self.quotas.get(index).filter(|_| are_as_many)?.id.clone();
@@ -189,7 +189,7 @@ impl Policy {
         self.with(quotas.collect()).build()
     }
 
-    /// Begins the same policy with other quotas.
+    /// Begins a policy like this one with other quotas.
     fn with(&self, mut quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>) -> PolicyBuilder {
         if quotas.len() == self.quotas.len() {
             for ((_, quota), own) in quotas.iter_mut().zip(&self.quotas) {

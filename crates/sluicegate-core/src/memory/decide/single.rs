@@ -1,6 +1,6 @@
 //! One key in one bucket in one table, as almost every decision is: without lists.
 //!
-//! It is the way of most requests, so it locks one set, reads the clock once (before the lock where a level drains, behind it where
+//! It is the way of most requests, so it locks one set, reads the clock once (before the lock where a level drains, under it where
 //! a window begins), looks at the state once, and makes the decision in place. A turn, or units that are held for others, are left
 //! to the general way.
 //!
@@ -28,7 +28,7 @@ impl Inner {
         ask: &Ask<'_>,
     ) -> DecisionFuture {
         let hash = self.ground.hash(bucket.salt, ask.key());
-        // Before the lock, which is held for less then; but a window must not begin after a moment that is counted in it.
+        // Read before the lock, to hold it for less time; but a window must not begin after a moment that is counted in it.
         let is_level = const { state_words::<WORDS, false>() == 1 };
         let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
         self.decide_found(table, bucket, (ask, hash), before_us)
@@ -67,7 +67,7 @@ impl Inner {
         DecisionFuture::ready(Ok(Decision::single(now_us, status)))
     }
 
-    /// The numbers that one look does not tell, and every kind of table.
+    /// Decides asks for which one look at the state is not enough, in every kind of table.
     #[inline(never)]
     pub(super) fn decide_at_length<
         const SLOTS: usize,
@@ -134,7 +134,7 @@ impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Settle for Found<
         if let Some(state) = after {
             let mut after = Kept { state, ..before };
             if OWN > 0 {
-                // A key at rest may have been counted by another.
+                // A key at rest may have been counted by another plan.
                 after.plan = plan.map_or(0, |plan| plan.number);
                 if let Some(plan) = plan {
                     plan.reaches(state.until_us);
@@ -145,8 +145,8 @@ impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Settle for Found<
     }
 }
 
-/// One look at a state. All rules whose states are one word are levels, so of those no other is asked.
-// Always, because it is most of a decision.
+/// Spends from one look at a state. All rules whose states are one word are levels, so only levels are tried for them.
+// Inlined always, because it is most of a decision.
 #[inline(always)]
 pub(super) fn spend_now<const WORDS: usize>(
     rule: &Rule,
@@ -184,7 +184,7 @@ fn told(
     decision.with_traces([trace((bucket, &bucket.rules.own), before, after, after.account.birth(), now_us)])
 }
 
-/// Where a bucket stands after a spend that was looked at once.
+/// The status of a bucket after a spend that one look has decided.
 #[inline]
 pub(super) fn status_after(place: (u8, u8), capacity: u64, spent: &Looked, cost: u64) -> QuotaStatus {
     let Looked { passed, left, .. } = spent;

@@ -31,19 +31,19 @@ impl Inner {
     }
 }
 
-/// Whether what was held would have drained by now.
+/// Whether the held units would have drained by now.
 fn is_over(bucket: &Bucket, hold: &Hold, now_us: u64) -> bool {
     hold.until_us.saturating_add(bucket.longest_us()) <= now_us
 }
 
-/// How long a spend waits for its turn.
+/// The time that a spend waits for its turn.
 pub(super) fn delay(mode: Mode, judged: &Judged, now_us: u64) -> u64 {
     if mode.spends() { judged.departs_us().saturating_sub(now_us) } else { 0 }
 }
 
-/// Whether an ask holds its units until the request departs, rather than spend them at that moment already: if all quotas
+/// Whether an ask holds its units until the request departs, instead of spending them for that moment now: it does if all quotas
 /// of its policy could go sooner. Otherwise one waiting request would lock a bucket that others share. A queue holds
-/// nothing: it lets go in the order of arrival, and spaces exactly when.
+/// nothing: it releases requests in the order of arrival, at exact intervals.
 pub(super) fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, departs_us: u64) -> bool {
     let waits = |cell: &Cell<'_>| matches!(cell.ask.mode(), Mode::Reserve { .. });
     let of_same_ask = cells.iter().zip(judged).filter(|(other, _)| other.at.0 == cell.at.0);
@@ -52,7 +52,7 @@ pub(super) fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, depa
     may_hold && cells.iter().any(waits) && is_sooner()
 }
 
-/// Whether the other limits can hold what a waiting request will spend: of one key at most half of the burst, or one unit.
+/// Whether the other limits can hold the units of a waiting request: a key holds at most half of the burst, or one unit.
 pub(super) fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], now_us: u64, departs_us: u64) -> bool {
     let holding: SmallVec<[&Cell<'_>; 4]> =
         few(cells.iter().filter(|cell| holds(cells, judged, cell, departs_us)));
@@ -66,7 +66,7 @@ pub(super) fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], now_us: u6
     })
 }
 
-/// Nothing can be waited for, so an ask passes when it does not have to wait.
+/// Refuses asks that would have to wait, because their units cannot be held. They pass once they need not wait.
 pub(super) fn refuse_waits(cells: &[Cell<'_>], judged: &mut [Judged], now_us: u64) {
     for (cell, judged) in cells.iter().zip(judged) {
         let departs_us = judged.departs_us();

@@ -1,4 +1,4 @@
-//! How a key's log changes: entries come, are given back, and go.
+//! Changes of a key's log: entries come, are given back, and go.
 //!
 //! Every change keeps the chain sorted and the sum right. Units of one moment are one entry, so a burst
 //! in a microsecond takes one, whatever its size; under a resolution, units of one part of the period.
@@ -38,7 +38,7 @@ impl Shard {
         self.enter_in(log, (hash, cost, rule), now_us, at_us).1
     }
 
-    /// The same, in the key's log if it has one; and says where the log is then.
+    /// Enters a cost in the key's log, which is `log` if there is one, and returns the log's position after that.
     fn enter_in(
         &mut self,
         log: Option<usize>,
@@ -65,7 +65,7 @@ impl Shard {
         (log, Entered { at_us, birth })
     }
 
-    /// Notes that a spend counts by this rule, also one of which nothing took effect.
+    /// Notes that a spend counts by this rule, even if none of its units took effect.
     pub(in crate::memory) fn counts_by(&mut self, (hash, rule): (u64, &SlidingLog), now_us: u64) {
         if let Some(log) = self.current(hash, now_us) {
             self.is_spent_by(log, rule, now_us);
@@ -84,7 +84,7 @@ impl Shard {
     }
 
     /// Spends at once or not at all, and says whether it did and what is left, from one look at the log. `None` where that
-    /// is not enough: for a cost of nothing or one that can never fit, in debt, and where keys inherit.
+    /// is not enough: for a cost of 0 or one that can never fit, in debt, and where keys inherit.
     pub(in crate::memory) fn spend_now(&mut self, hash: u64, now_us: u64, cost: u64) -> Option<(bool, Left)> {
         let rule = self.rule;
         let limit = rule.limit();
@@ -179,7 +179,7 @@ impl Shard {
         }
     }
 
-    /// Leaves of each entry, from the oldest on, as many units as `keep` says.
+    /// Keeps as many units of each entry, from the oldest on, as `keep` says.
     fn thin(&mut self, log: usize, mut keep: impl FnMut(u64, u64) -> u64) {
         let (mut at, mut tail) = (self.logs[log].head, NIL);
         while let Some(&Entry { at_us, cost, next }) = self.entries.get(at as usize) {
@@ -210,7 +210,7 @@ impl Shard {
         }
     }
 
-    /// The key's log as it was when it was copied.
+    /// Restores the key's log from a copy.
     pub(in crate::memory) fn restore(&mut self, hash: u64, (entries, birth, span): &LogCopy, now_us: u64) {
         self.reset(hash);
         let rule = self.rule;
@@ -225,7 +225,7 @@ impl Shard {
         }
     }
 
-    /// Under `OnFull::Inherit` nothing is forgotten: its units count on as part of the next entry,
+    /// Drops the oldest entry of a log. Under `OnFull::Inherit` its units count on as part of the next entry,
     /// for longer than they had to.
     pub(super) fn drop_oldest(&mut self, log: usize) {
         let head = self.logs[log].head;

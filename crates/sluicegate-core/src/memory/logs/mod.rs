@@ -65,7 +65,7 @@ impl Logs {
     }
 
     pub(super) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        // A shard's own code does not panic; should it ever, its numbers are still numbers.
+        // A shard's own code does not panic; if it did, its numbers would still be numbers.
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

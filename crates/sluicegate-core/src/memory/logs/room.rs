@@ -1,4 +1,4 @@
-//! The room of a shard: where entries and logs are taken from, and who makes room when it is full.
+//! The room of a shard: entries and logs are taken from it, and the least indebted log makes room when it is full.
 
 use std::sync::atomic::Ordering;
 
@@ -7,20 +7,20 @@ use super::shard::{Entry, Log, NIL, Shard, Span, link};
 /// Logs that a spend looks at beside its own, to find those that are over.
 const TIDIED_PER_SPEND: usize = 2;
 
-/// For how long they stay after they are over: a clock that is set back a little finds them again.
+/// The time for which logs stay after they are over: a clock that is set back a little finds them again.
 const TIDIED_AFTER_US: u64 = 60_000_000;
 
 /// Logs among which the least indebted is chosen when a shard is full.
 const CANDIDATES: usize = 16;
 
 impl Shard {
-    /// The entry that the log of a key begins with that is not known here: all that was left, at the time of the newest.
+    /// The entry with which the log of an unknown key begins: all units that were left, at the time of the newest.
     pub(super) fn inherited(&self, hash: u64, now_us: u64) -> Option<(u64, u64)> {
         let left = *self.left.get(self.heirs_of(hash))?;
         (left.1 > 0 && !self.rule.is_over(left.0, now_us)).then_some(left)
     }
 
-    /// Leaves what a log holds that has to make room.
+    /// Leaves the units of a log that makes room to the keys that share its place.
     pub(super) fn leave(&mut self, log: usize, now_us: u64) {
         let Log { hash, sum, tail, .. } = self.logs[log];
         let newest_us = self.entries.get(tail as usize).map_or(0, |entry| entry.at_us);
@@ -31,7 +31,7 @@ impl Shard {
         }
     }
 
-    /// Which keys share what one of them leaves.
+    /// The place that a key shares with others: each inherits the units that one of them leaves.
     pub(super) fn heirs_of(&self, hash: u64) -> usize {
         (((hash >> 32) * self.left.len() as u64) >> 32) as usize
     }
@@ -54,7 +54,7 @@ impl Shard {
         self.entries.get(self.logs[log].tail as usize).map_or(0, |entry| entry.at_us)
     }
 
-    /// For how long the entries of a log are kept.
+    /// The time for which the entries of a log are kept, in microseconds.
     pub(super) fn period_us(&self, log: usize, now_us: u64) -> u64 {
         self.spans.get(log).map_or_else(|| self.rule.period_us().get(), |span| span.at(now_us))
     }
@@ -83,7 +83,7 @@ impl Shard {
         while self.free_entry == NIL && self.entries.len() >= self.most_entries {
             let hash = self.logs[log].hash;
             self.make_room(Some(hash), now_us);
-            // Others that made room may have moved it.
+            // Another log that made room may have moved it.
             log = self.index.get(&hash).map_or(log, |log| *log as usize);
         }
         let entry = Entry { at_us, cost, next: NIL };
@@ -132,8 +132,8 @@ impl Shard {
         }
     }
 
-    /// Looks at the next few logs and frees those that are over: all of a shard are looked at in
-    /// turn, without a task that does so.
+    /// Looks at the next few logs and frees those that are over. All logs of a shard get their turn,
+    /// without a background task.
     pub(super) fn tidy(&mut self, now_us: u64) {
         let now_us = now_us.saturating_sub(TIDIED_AFTER_US);
         for _ in 0..TIDIED_PER_SPEND.min(self.logs.len()) {
@@ -145,8 +145,8 @@ impl Shard {
         }
     }
 
-    /// Frees the least indebted of a few logs, drawn at random, `spared` aside. The caller repeats it until it has what it
-    /// lacks; a single full log cannot lack anything, for `Logs::longest` bounds its length.
+    /// Frees the least indebted of a few logs, drawn at random, but not `spared`. The caller repeats it until it has what it
+    /// lacks; a single full log cannot lack anything, because `Logs::longest` bounds its length.
     pub(super) fn make_room(&mut self, spared: Option<u64>, now_us: u64) {
         let spared = spared.and_then(|hash| self.index.get(&hash)).map(|log| *log as usize);
         let others = self.logs.len() - usize::from(spared.is_some());

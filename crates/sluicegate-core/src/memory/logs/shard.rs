@@ -10,7 +10,7 @@ use crate::memory::beside::Identity;
 use crate::memory::holds::{self, Hold};
 use crate::policy::OnFull;
 
-/// Keys of a shard that share what one of them leaves.
+/// The number of keys of a shard that share the units that one of them leaves.
 const HEIRS: usize = 8;
 
 pub(super) const NIL: u32 = u32::MAX;
@@ -24,11 +24,11 @@ pub(super) const NIL: u32 = u32::MAX;
 pub(in crate::memory) struct Shard {
     pub(super) rule: SlidingLog,
     pub(super) takes_quotas: bool,
-    /// Where a key's log is.
+    /// The position of each key's log in `logs`.
     pub(super) index: HashMap<u64, u32, BuildHasherDefault<Identity>>,
     /// Without gaps, so that one is drawn at random in one step.
     pub(super) logs: Vec<Log>,
-    /// For how long the entries of each log are kept; empty if keys bring no quotas of their own.
+    /// The times for which the entries of each log are kept; empty if keys bring no quotas of their own.
     pub(super) spans: Vec<Span>,
     pub(super) most_logs: usize,
     pub(super) entries: Vec<Entry>,
@@ -37,7 +37,7 @@ pub(in crate::memory) struct Shard {
     pub(super) hand: usize,
     pub(super) random: u64,
     pub(super) births: u32,
-    /// The units that logs that made room have left to others, by the hash; empty if they are forgotten.
+    /// The units that logs have left to others when they made room, by the hash; empty if such logs are forgotten.
     pub(super) left: Box<[(u64, u64)]>,
     pub(super) evictions: Arc<AtomicU64>,
 }
@@ -52,18 +52,18 @@ pub(super) struct Log {
     pub(super) birth: u32,
 }
 
-/// For how long the entries of a log are kept, whose key may bring quotas of its own.
+/// The time for which the entries of a log are kept, if its key may bring quotas of its own.
 ///
-/// An entry counts by the period of whoever asks, so a log that was spent from by a longer period keeps what that one counts.
+/// An entry counts by the period of the ask, so a log with spends by a longer period keeps the entries that count by that one.
 #[derive(Clone, Copy, Default)]
 pub(in crate::memory) struct Span {
     /// The period of the last spend.
     pub(super) period_us: u64,
-    /// A longer one by which it was spent from before, and until when that counts: for as long after a shorter one took its place.
+    /// A longer period of earlier spends, and the moment until which it counts: one such period after their last entry.
     pub(super) longer: (u64, u64),
 }
 
-/// The times and costs of a log's entries, which log it is, and for how long they are kept.
+/// The times and costs of a log's entries, the log's birth number, and the time for which the entries are kept.
 pub(in crate::memory) type LogCopy = (Vec<(u64, u64)>, u32, Span);
 
 impl Span {
@@ -73,7 +73,7 @@ impl Span {
         if now_us < until_us { longer_us.max(self.period_us) } else { self.period_us }
     }
 
-    /// The span after a spend by this period, where the last entry before it is of this moment.
+    /// The span after a spend by this period, where `last_us` is the moment of the last entry.
     pub(super) fn spent_by(self, period_us: u64, now_us: u64, last_us: u64) -> Self {
         let before_us = self.at(now_us);
         let longer = match period_us {
@@ -85,7 +85,7 @@ impl Span {
     }
 }
 
-/// Units that were admitted at one moment, or in one part of the period, of which it is the last. A free entry links to the next free one.
+/// Units that were admitted at one moment, or in the part of the period that ends with it. A free entry links to the next free one.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) at_us: u64,
@@ -93,11 +93,11 @@ pub(super) struct Entry {
     pub(super) next: u32,
 }
 
-/// Where the units of a spend are to be found again.
+/// Names the entry with the units of a spend, so that they can be found again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::memory) struct Entered {
     pub(in crate::memory) at_us: u64,
-    /// Which log of the key: another one after it was empty, or was forgotten.
+    /// The birth number of the key's log, which is another one after the log was empty, or was forgotten.
     pub(in crate::memory) birth: u32,
 }
 
@@ -139,12 +139,12 @@ impl Shard {
         }
     }
 
-    /// How many logs hold an entry that is not over.
+    /// The number of logs that hold an entry that is not over.
     pub(super) fn in_use(&self, now_us: u64) -> usize {
         (0..self.logs.len()).filter(|log| self.until_us(*log, now_us) > now_us).count()
     }
 
-    /// When `cost` would pass if nothing else arrived, beside what is held.
+    /// When `cost` would pass if nothing else arrived, with held units counted.
     pub(in crate::memory) fn slot(
         &mut self,
         (hash, rule): (u64, &SlidingLog),
@@ -231,7 +231,7 @@ impl Shard {
         if entries.is_empty() { self.inherited(hash, now_us).into_iter().collect() } else { entries }
     }
 
-    /// The times and costs of a key's entries, oldest first, and which log it is.
+    /// The times and costs of a key's entries, oldest first, and the log's birth number.
     pub(in crate::memory) fn copy(&mut self, hash: u64, now_us: u64) -> LogCopy {
         match self.current(hash, now_us) {
             Some(log) => (

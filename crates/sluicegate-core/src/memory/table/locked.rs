@@ -23,7 +23,7 @@ pub(in crate::memory) struct Locked<
 
 /// A set of a table.
 ///
-/// What is rare takes a copy: a guard of which a call has the address is written to memory by each decision.
+/// Rare paths take a copy: passing the guard by reference would make every decision write it to memory.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize> {
     pub(super) set: &'a Set<SLOTS, WORDS, OWN>,
@@ -34,14 +34,14 @@ pub(super) struct At<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS:
 impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize>
     Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN>
 {
-    /// Where the state of a hash is, if it is here.
+    /// The slot of a hash, if it is in this set.
     #[inline]
     pub(in crate::memory) fn find(&self, hash: u64) -> Option<usize> {
         let tag = tag_of(hash);
         self.0.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
     }
 
-    /// Where a hash is, and what is known of it.
+    /// The slot of a hash, and its entry.
     #[inline]
     pub(in crate::memory) fn look(&self, hash: u64) -> (Option<usize>, Kept) {
         let slot = self.find(hash);
@@ -57,7 +57,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         }
     }
 
-    /// Stores what is known of a hash in the slot that `find` found for it, or in the place of the least indebted.
+    /// Stores the entry of a hash in the slot that `find` found, or in the place of the least indebted key.
     #[inline]
     pub(in crate::memory) fn put(
         &mut self,
@@ -81,7 +81,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         self.0.forget_one();
     }
 
-    /// Changes when a key of this set was forgotten or reset.
+    /// A number that changes when a key of this set is forgotten or reset.
     pub(in crate::memory) fn forgotten(&self) -> u64 {
         self.0.set.forgotten.load(Ordering::Relaxed).into()
     }
@@ -104,7 +104,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         copy
     }
 
-    /// The set as it was when it was copied.
+    /// Restores the set from a copy.
     pub(in crate::memory) fn restore(&mut self, copy: &Copy) {
         for ((from, words), tag) in copy.iter().zip(&self.0.set.states).zip(&self.0.set.tags) {
             tag.store(tag_of(from[0]), Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
         kept
     }
 
-    /// Stores an entry in the place of another one of the same key. Counted by another plan, it is another bucket from now on.
+    /// Stores an entry in the place of another one of the same key. If it is counted by another plan, it is another bucket from now on.
     #[inline]
     fn replace(self, slot: usize, kept: Kept) {
         if self.set.plans.get(slot).is_some_and(|plan| plan.load(Ordering::Relaxed) != kept.plan) {
@@ -185,14 +185,14 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
         self.store(victim, kept);
     }
 
-    /// Leaves to the set what a key owes that has to make room.
+    /// Leaves the debt of a key that makes room to its set.
     ///
-    /// Of two debts the heavier stays. It never grows lighter by a newcomer, and it drains as any
+    /// The heavier of two debts stays. A newcomer never makes it lighter, and it drains as any
     /// state does.
     fn leave(self, kept: Kept, rules: &Rules, now_us: u64) {
         let Some(left) = self.left() else { return };
         let (rule, before) = (&rules.own, load::<WORDS, ACCOUNTS>(left).state);
-        // As the policy's own quota counts it, for whichever key inherits it.
+        // Counted by the policy's own quota, because any key may inherit it.
         let state = rules.counted(kept, (rule, 0), now_us).state;
         let state = if before.until_us > now_us { rule.heavier(before, state, now_us) } else { state };
         // Without an account: what one key has spent, another cannot give back.
@@ -209,7 +209,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
 {
     #[inline]
     fn drop(&mut self) {
-        // Release: pairs with the acquire of whoever locks next.
+        // Release: pairs with the acquire of the next lock.
         self.0.set.locked.store(false, Ordering::Release);
     }
 }

@@ -62,7 +62,7 @@ struct Set<const SLOTS: usize, const WORDS: usize, const OWN: usize> {
     plans: [AtomicU16; OWN],
     /// The eight bits of `aux` above the 12 that are beside the time of a state of one word.
     high: [AtomicU8; OWN],
-    /// How often a state of this set was forgotten before it was at rest. It may go round.
+    /// The number of states of this set that were forgotten before they were at rest. It may wrap around.
     forgotten: AtomicU16,
     locked: AtomicBool,
 }
@@ -87,10 +87,10 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         (((hash & u64::from(u32::MAX)) * self.sets.len() as u64) >> 32) as usize
     }
 
-    /// Has the line of a hash come in from memory, without waiting for it.
+    /// Starts to load the line of a hash from memory, without waiting for it.
     #[inline]
     pub(super) fn touch(&self, hash: u64) {
-        // A look that must not be left out.
+        // A read that must not be optimised away.
         _ = std::hint::black_box(self.sets[self.set_of(hash)].locked.load(Ordering::Relaxed));
     }
 
@@ -104,7 +104,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         Locked(At { set, table: self, index })
     }
 
-    /// How many slots hold a state that is not at rest. Reads the whole table, without a lock.
+    /// The number of slots that hold a state that is not at rest. Reads the whole table, without a lock.
     pub(super) fn in_use(&self, now_us: u64) -> usize {
         let states = self.sets.iter().flat_map(|set| &set.states);
         states.filter(|state| until_of(state) > now_us).count()
@@ -118,8 +118,8 @@ impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Set<SLOTS, WORDS,
         self.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Waits longer each time, because to look takes the line from the holder, which needs it to go on; and lets the holder run
-    /// if it was preempted.
+    /// Waits longer each time, because a look takes the cache line from the holder, which needs it to go on. Then yields, in case the
+    /// holder was preempted.
     #[cold]
     fn wait_for_lock(&self) {
         let mut turn = 0_u32;

@@ -1,4 +1,4 @@
-//! How a state, and its account, stand in the words of a slot.
+//! The layout of a state and its account in the words of a slot.
 //!
 //! ```text
 //! word 0   moment of rest (52 bits)                          | aux of a one-word state (12 bits)

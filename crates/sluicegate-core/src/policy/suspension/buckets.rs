@@ -7,7 +7,7 @@ use crate::error::ConfigError;
 use crate::policy::{OnOutage, Policy, PolicyBuilder};
 use crate::quota::Quota;
 
-/// The bucket of what is suspended everywhere. No policy of a user has a name that begins so.
+/// The bucket of keys that are suspended everywhere. No policy of a user can have a name that begins with a dot.
 const EVERYWHERE: &str = ".suspended";
 
 impl Policy {
@@ -43,7 +43,7 @@ impl Policy {
         if !self.suspension().is_some_and(Suspension::is_everywhere) {
             return Ok(None);
         }
-        // The same for all of them, whatever each says of outages and keys.
+        // Equal for all policies, whatever each says about outages and keys.
         Self::debt_of_time(EVERYWHERE.to_owned()).on_outage(OnOutage::Allow).assembled().map(Some)
     }
 

@@ -8,13 +8,13 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::check_name;
 use crate::time_span::TimeSpan;
 
-/// The most refusals, and suspensions, of a key: what a sliding log has room for on every store.
+/// The most refusals, and suspensions, of a key: as many as a sliding log has room for on every store.
 const MOST_STRIKES: u64 = 2_000;
 
-/// For how long a suspension lasts at most, and is remembered, unless the policy says so.
+/// The longest time that a suspension lasts, and the time that it is remembered, unless the policy sets them.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// As it was said, right or wrong.
+/// The settings of a suspension as written, right or wrong.
 #[derive(Clone, Debug, Default)]
 pub(in crate::policy) struct Draft {
     pub(super) terms: Option<(u64, Span, Span)>,

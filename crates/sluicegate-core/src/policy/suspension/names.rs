@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::{ConfigError, ConfigErrorKind};
 
-/// How the names of the buckets end that a suspension has: no other policy may be called so.
+/// The endings of the names of a suspension's buckets. No other policy's name may have one of them.
 pub(super) const ENDINGS: [&str; 3] = [".strikes", ".suspended", ".suspensions"];
 
 /// The shortest span, which is also the unit of suspensions.
@@ -18,7 +18,7 @@ pub(in crate::policy) fn is_of_suspension(name: &str) -> bool {
     ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Names that end as those of a suspension's buckets are theirs.
+/// Refuses a name that ends as those of a suspension's buckets.
 pub(in crate::policy) fn check_ending(name: &str) -> Result<(), ConfigError> {
     match ENDINGS.iter().find(|ending| name.ends_with(**ending)) {
         None => Ok(()),

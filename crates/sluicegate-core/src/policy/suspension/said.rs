@@ -11,7 +11,7 @@ impl PolicyBuilder {
     /// [`remember`](Self::remember). The refusal that is one too many is the first that says so. Refusals of a suspended key
     /// do not count, and cost the store one call as every decision does.
     ///
-    /// A refusal is one whatever it costs and whatever it waits for; where several limits decide together, it counts for the
+    /// Each refusal counts as one, whatever its cost and its wait; where several limits decide together, it counts for the
     /// policies that refused. Under a policy that is not [enforced](Self::mode) nothing counts and no key is suspended.
     /// Replacing the policy, a [reset](crate::RateLimiter::reset) and a refund free no key;
     /// [`release`](crate::limiter::Suspensions::release) does. See [`suspension`](crate::suspension) for more.
@@ -44,23 +44,23 @@ impl PolicyBuilder {
         self
     }
 
-    /// For how long after it began a [suspension](Self::suspend) is remembered: the next one lasts twice as long for each that
-    /// is. Default: a day, or as long as a suspension lasts at most if that is more.
+    /// Sets the time from its beginning for which a [suspension](Self::suspend) is remembered: the next one lasts twice as long for
+    /// each that is. Default: a day, or as long as a suspension lasts at most if that is more.
     pub fn remember(mut self, span: impl IntoTimeSpan) -> Self {
         self.suspension_draft().remembers = Some(span.into_time_span());
         self
     }
 
-    /// A key that this policy [suspends](Self::suspend) is refused by all policies of the store that say so, too; and this one
+    /// A key that this policy [suspends](Self::suspend) is refused by all policies of the store with this setting; and this one
     /// refuses the keys that those have suspended, whether or not it suspends any itself. Each counts refusals by itself.
     ///
     /// Keys that are one address are suspended by this policy alone: behind one address there may be a whole company, of which
     /// one client misbehaves in one place. If they are to be refused everywhere as well, say
-    /// [`everywhere_with_addresses`](Self::everywhere_with_addresses). While the store cannot be reached, it is not known who is
-    /// suspended everywhere.
+    /// [`everywhere_with_addresses`](Self::everywhere_with_addresses). While the store cannot be reached, it is not known which keys
+    /// are suspended everywhere.
     ///
-    /// A policy that is replaced by one that says so goes on refusing the keys that it has suspended before. One that says so no
-    /// longer refuses from then on the keys that it suspends itself.
+    /// A policy that gets this setting by a replacement goes on refusing the keys that it has suspended before. A policy that loses
+    /// it refuses from then on the keys that it suspends itself.
     pub fn everywhere(mut self) -> Self {
         self.suspension_draft().reach = Reach::Everywhere;
         self
@@ -74,7 +74,7 @@ impl PolicyBuilder {
 
     /// Counts refusals, and keeps [suspensions](Self::suspend), under this name instead of the policy's own. Policies with the
     /// same name share them, so that a client does not evade them by a change of its plan: for the tiers of one limit. They
-    /// have to say the same of suspensions and outages.
+    /// have to have the same settings for suspensions and outages.
     pub fn suspend_as(mut self, name: impl Into<String>) -> Self {
         self.suspension_draft().name = Some(name.into());
         self

@@ -11,7 +11,7 @@ pub struct Suspension {
     /// None if the policy suspends no key by itself.
     pub(super) terms: Option<Terms>,
     pub(super) reach: Reach,
-    /// Under which name, if not that of the policy.
+    /// The name for suspensions, if it is not that of the policy.
     pub(super) name: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Terms {
     pub(super) fn most_suspensions(&self) -> u64 {
         let doublings = (0..32).find(|before| self.lasts(*before) == self.up_to).unwrap_or(32);
         if doublings == 0 {
-            // Nothing depends on them.
+            // Nothing depends on earlier suspensions then.
             return 1;
         }
         let longest = self.remembers.as_nanos().checked_div(self.up_to.as_nanos()).unwrap_or_default();
@@ -45,31 +45,31 @@ impl Terms {
     }
 }
 
-/// Which policies refuse a key that is suspended.
+/// The policies that refuse a suspended key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Reach {
-    /// This one.
+    /// This policy.
     #[default]
     Policy,
-    /// All that reach so far; addresses are suspended by this one only.
+    /// All policies with such a reach; keys that are addresses are suspended by this policy only.
     Everywhere,
-    /// All that reach so far.
+    /// All policies with such a reach.
     AddressesToo,
 }
 
 impl Suspension {
-    /// How many refusals suspend a key, and within how long; `None` if this policy suspends no key by itself.
+    /// The number of refusals that suspend a key, and the span in which they count; `None` if this policy suspends no key by itself.
     pub fn after(&self) -> Option<(u64, Duration)> {
         self.terms.map(|terms| (terms.after, terms.within))
     }
 
-    /// How long the suspension of a key lasts that was suspended so often before, as far as that is
+    /// The length of a suspension of a key that was suspended `before` times, as far as these are
     /// [remembered](Self::remembers): twice as long each time, and at most what [`PolicyBuilder::up_to`] says.
     pub fn lasts(&self, before: u64) -> Option<Duration> {
         self.terms.map(|terms| terms.lasts(before))
     }
 
-    /// For how long after it began a suspension makes the next one longer.
+    /// The time from its beginning for which a suspension makes the next one longer.
     pub fn remembers(&self) -> Option<Duration> {
         self.terms.map(|terms| terms.remembers)
     }
@@ -79,12 +79,12 @@ impl Suspension {
         self.reach != Reach::Policy
     }
 
-    /// Whether that holds for keys that are an address, too.
+    /// Whether keys that are addresses are refused everywhere, too.
     pub fn holds_addresses_everywhere(&self) -> bool {
         self.reach == Reach::AddressesToo
     }
 
-    /// How many buckets say whether a key is suspended.
+    /// The number of buckets that say whether a key is suspended.
     pub(in crate::policy) fn buckets(&self) -> usize {
         if self.is_everywhere() { 2 } else { 1 }
     }
