@@ -1,8 +1,8 @@
 //! The counts of a policy: [`Counts`].
 //!
-//! A request is in exactly one counter, by its mode, its answer and who decided, so the sum of all of them is the number of
-//! requests. Units and what is nearly spent are counted beside it. Which counter is which is a matter of places in one array, so
-//! that a request touches one or two cache lines of its thread.
+//! A request is in exactly one counter, by its mode, its answer and the decider, so the sum of these counters is the number of
+//! requests. Units and nearly used-up quotas have counters of their own. All counters are places in one array, so
+//! a request touches one or two cache lines of its thread.
 
 use metrics::Key;
 use sluicegate_core::store::DecidedBy;
@@ -18,18 +18,18 @@ const REFUNDED: usize = 1;
 const CHARGED: usize = 2;
 const NEAR_ITS_LIMIT: usize = 3;
 const SUSPENDED: usize = 4;
-/// From here on a count of requests for each mode, answer, and who decided. Those that count most are in the first cache line.
+/// The first of the counts of requests, one for each mode, answer and decider. The most frequent are in the first cache line.
 const REQUEST: usize = 5;
 const MODES: usize = 2;
 const ANSWERS: usize = Answer::ALL.len();
 /// In the order of [`of_whom`].
 const ALL_WHO_DECIDE: [DecidedBy; 5] =
     [DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Lease, DecidedBy::Cache, DecidedBy::Outage];
-/// The last one: it counts least.
+/// The last counter, because it is the rarest.
 const REFUSED_QUOTAS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
 pub(super) const COUNTERS: usize = REFUSED_QUOTAS + 1;
 
-/// The counts of a policy, in all modes that it had.
+/// The counts of a policy, in all its modes.
 pub(super) struct Counts(Lanes<COUNTERS>);
 
 /// The sums of one moment.
@@ -77,14 +77,14 @@ impl Counts {
 }
 
 impl Sums {
-    /// Requests that were answered so, by whoever decided, in both modes.
+    /// Requests with this answer, by any decider, in both modes.
     pub(super) fn of(&self, answer: Answer) -> u64 {
         let each =
             [false, true].into_iter().flat_map(|mode| ALL_WHO_DECIDE.map(|by| place(mode, answer, by)));
         each.map(|counter| self.0[counter]).sum()
     }
 
-    /// Requests that were refused, and not only by a policy in shadow.
+    /// Requests that were refused by an enforced policy.
     pub(super) fn refused(&self) -> u64 {
         let refusals = Answer::ALL.into_iter().filter(|answer| answer.is_refusal());
         let each = refusals.flat_map(|answer| ALL_WHO_DECIDE.map(|by| place(false, answer, by)));
@@ -142,7 +142,7 @@ pub(super) fn series_of(policy: &str, counter: usize) -> Key {
     }
 }
 
-/// Whether a count is told before there is anything to count: what alerts and dashboards divide by.
+/// Whether a count is exported even while it is 0, because alerts and dashboards divide by it.
 pub(super) fn is_shown(counter: usize) -> bool {
     [Answer::Allowed, Answer::Rejected]
         .iter()
@@ -161,7 +161,7 @@ fn of_whom(by: DecidedBy) -> usize {
         DecidedBy::Fallback => 1,
         DecidedBy::Lease => 2,
         DecidedBy::Cache => 3,
-        // Nobody has counted, as in an outage.
+        // No store has counted, as in an outage.
         _ => 4,
     }
 }

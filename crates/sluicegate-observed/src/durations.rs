@@ -1,4 +1,4 @@
-//! How long answers took lately: [`Durations`].
+//! The recent durations of answers: [`Durations`].
 
 use std::array;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ impl Durations {
         Self { minute: AtomicU64::new(0), minutes: array::from_fn(|_| array::from_fn(|_| AtomicU32::new(0))) }
     }
 
-    /// Counts an answer by how long it took.
+    /// Counts an answer by its duration.
     pub(super) fn record(&self, lasted: Duration, now_us: u64) {
         let minute = self.turn_to(now_us);
         // Relaxed, here and below: numbers to look at.
@@ -51,7 +51,7 @@ impl Durations {
         last.filter(|_| total > 0).map(end)
     }
 
-    /// The counts of the minute that it is now.
+    /// The counts of the current minute.
     fn turn_to(&self, now_us: u64) -> &[AtomicU32; BUCKETS] {
         let minute = now_us / MINUTE_US;
         let before = self.minute.load(Ordering::Relaxed);

@@ -41,8 +41,8 @@ impl<T> fmt::Debug for Events<T> {
     }
 }
 
-/// A queue with this much room, and the listener that fills it with the values that `take` makes of events. Those that do not fit are
-/// counted for the queue, and `in_all`.
+/// A queue with this much room, and the listener that fills it with the values that `take` makes of events. Values that do not fit
+/// are counted for the queue, and `in_all`.
 pub(super) fn events<T: Send + 'static>(
     room: usize,
     take: impl Fn(&Event<'_>) -> Option<T> + Send + Sync + 'static,
@@ -52,7 +52,7 @@ pub(super) fn events<T: Send + 'static>(
     let dropped = Arc::<AtomicU64>::default();
     let own = Arc::clone(&dropped);
     let listener = move |event: &Event<'_>| {
-        // Nobody takes them any more.
+        // The queue was dropped.
         if sender.is_closed() {
             return;
         }

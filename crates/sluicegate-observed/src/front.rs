@@ -112,7 +112,7 @@ impl Wrap for Front {
         if let Some((subject, count)) = counted
             && let Some(policy) = subject.policy
         {
-            // Under the name that the policy is counted as, which none knows here if its limiter is on a store around this one.
+            // The name that the policy is counted as is unknown here if its limiter is on a store around this one.
             let limiter = self.limiters().get(policy);
             let counted_as =
                 limiter.map(|limiter| limiter.with_policy(|policy| policy.counted_as().to_owned()));
@@ -144,8 +144,8 @@ impl Watched {
         Ok(Self { policy: Arc::clone(policy), meter, mode: policy.mode(), suspended_by })
     }
 
-    /// The places of the asks beside this one that say whether its key is suspended, a bit each. By their names, for another
-    /// store may stand between this one and the limiter that asks them.
+    /// The places of the other asks that say whether the key of this one is suspended, a bit each. They are found by name, because
+    /// another store may be between this one and the limiter that asks them.
     fn peeks(&self, asks: &[Ask<'_>], ask: &Ask<'_>) -> u64 {
         if self.suspended_by.is_empty() || asks.len() == 1 {
             return 0;
@@ -159,7 +159,7 @@ impl Watched {
         its.fold(0, |bits, (place, _)| bits | bit(place))
     }
 
-    /// Counts an answer at once if it is known and says that the only ask of a call may go on now.
+    /// Counts an answer at once if it is known and lets the only ask of a call go on now.
     #[inline]
     fn has_counted(&self, mode: Mode, answer: &DecisionFuture) -> bool {
         match (&self.meter, answer.known()) {
@@ -207,7 +207,7 @@ impl Front {
         answer
     }
 
-    /// Notes the answer when it comes. One that nobody waits for any more is not counted.
+    /// Notes the answer when it comes. An answer that is no longer awaited is not counted.
     fn later(
         &self,
         asks: &[Ask<'_>],
@@ -224,7 +224,7 @@ impl Front {
             }
             state.answered(result.as_ref().err());
             let result = result.or_else(|error| fallback.unanswered(error));
-            // The time of a store far away is another one.
+            // A remote store has another clock.
             let now_us = state.clock.now_us();
             awaited.iter().for_each(|awaited| awaited.asked().note(&state, &result, |_| now_us));
             result
@@ -304,7 +304,7 @@ impl Asked<'_> {
         }
     }
 
-    /// The wait that this policy asks for, whatever others of the request do.
+    /// The wait that this policy asks for, regardless of the request's other policies.
     fn own_wait(&self, decision: &Decision) -> Option<Duration> {
         let places = self.peeks | bit(self.place);
         let own = decision.quotas().iter().filter(|status| {
@@ -313,7 +313,7 @@ impl Asked<'_> {
         own.map(QuotaStatus::available_after).max()
     }
 
-    /// Tells listeners what came of it.
+    /// Tells listeners the result.
     fn tell(&self, state: &State, judgement: &Judgement, decision: Option<&Decision>) {
         let subject = Subject::of(self.watched.policy.name()).with_key(self.key);
         state.listeners.tell(&match judgement.answer {
@@ -337,7 +337,7 @@ impl Asked<'_> {
         let Ok(decision) = result else { return };
         let counts = meter.counts();
         match self.mode {
-            // No request, but its units are spent, and come back as refunds.
+            // A lease is not a request, but its units are spent, and come back as refunds.
             Mode::Lease => counts.leased(Judgement::of(decision, self.place, self.mode).spent),
             Mode::Charge => counts.charged(Judgement::of(decision, self.place, self.mode).spent),
             Mode::Refund | Mode::Return if decision.is_allowed() => counts.refunded(self.cost),

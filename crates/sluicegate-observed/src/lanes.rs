@@ -43,7 +43,7 @@ impl<const COUNTERS: usize> Lanes<COUNTERS> {
         }
     }
 
-    /// The sums of all counters. Not those of one moment: threads go on while they are read.
+    /// The sums of all counters. They are not of one moment: threads go on while the counters are read.
     pub(super) fn sums(&self) -> [u64; COUNTERS] {
         let own = self.own.iter().filter_map(OnceLock::get).map(|lane| &**lane);
         own.chain([&self.shared]).fold([0; COUNTERS], |sums, lane| {

@@ -1,7 +1,7 @@
 //! Shows which keys are limited, by which policy, and why: [`Observed`], a store around a store that counts every decision.
 //!
-//! One line to add, around the store that limiters are put on. Each decision is counted once for each policy that it asked,
-//! whoever asked: a layer, a handle, an attribute, a call that goes out, a policy in shadow.
+//! Add one line around the store of the limiters. Each decision is counted once for each policy that it asked,
+//! from any source: a layer, a handle, an attribute, an outgoing call, a policy in shadow.
 //!
 //! ```
 //! use sluicegate_observed::Observed;
@@ -18,7 +18,7 @@
 //! ```
 //!
 //! # When not to use it
-//! Where its numbers are not read: a count costs a few nanoseconds of every decision.
+//! If its numbers are not read: counting costs every decision a few nanoseconds.
 
 mod answer;
 mod counts;
@@ -71,9 +71,9 @@ use self::time::TimeOf;
 
 /// Counts all decisions of a store. Clones are handles to the same counts.
 ///
-/// It goes around everything else, `Resilient` among it, so that it sees what requests see.
+/// It goes around all other stores, also `Resilient`, so that it sees the decisions that requests get.
 ///
-/// A decision is counted when its answer comes; an answer that nobody waits for any more, because its request has gone, is not.
+/// A decision is counted when its answer comes. The answer to a request that was dropped is not counted.
 #[derive(Clone)]
 pub struct Observed(Arc<Front>);
 
@@ -108,19 +108,19 @@ impl Observed {
         self.0.state.name.as_str()
     }
 
-    /// This listener hears of all events of the store from now on, in the middle of requests: so it may not block. One that
-    /// writes to a file or to a network takes its [`events`](Self::events) from a queue.
+    /// Adds a listener for all events of the store. It is called in the middle of requests, so it must not block. To write to a
+    /// file or to a network, take the [`events`](Self::events) from a queue.
     pub fn listen(&self, listener: impl Listener) {
         Store::listen(&*self.0, Arc::new(listener));
     }
 
-    /// The values that `take` makes of the store's events from now on, in a queue with room for `room` of them, at least one: for a task
-    /// that writes them down or sends them somewhere.
+    /// A queue of the values that `take` makes of the store's events from now on, with room for `room` values, at least one: for a task
+    /// that writes or sends them.
     ///
     /// No request waits for that task. An event that does not fit is dropped and counted: by [`Events::dropped`], in
     /// [`StoreSnapshot::events_dropped`], and as `rate_limit_events_dropped_total`. `take` runs in the middle of a request and
-    /// copies what it needs; by `None` it leaves out events that are not needed, so that a flood of decisions drives out no suspension.
-    /// It is called as long as the store lives, also when nobody takes events any more: ask for one queue, not for one per page.
+    /// copies what it needs; it returns `None` for events that are not needed, so that a flood of decisions drives out no suspension.
+    /// It is called as long as the store lives, even after the queue was dropped: ask for one queue, not for one per page.
     ///
     /// ```
     /// use std::time::Duration;
@@ -153,18 +153,18 @@ impl Observed {
         events
     }
 
-    /// Hears of what the store does not know of: hand it to whatever takes a listener and is on no store, such as the extractor of
-    /// addresses behind proxies.
+    /// A listener for events that do not come from the store: pass it to code that takes a listener and is on no store, such as the
+    /// extractor of addresses behind proxies.
     pub fn listener(&self) -> Arc<dyn Listener> {
         Arc::clone(&self.0.state) as Arc<dyn Listener>
     }
 
-    /// Counts permits for requests in flight, under the name that they are limited by, and tells how many are out.
+    /// Counts permits for requests in flight, under the name of their limit, and exports the number of permits in use.
     pub fn in_flight(&self, in_flight: &InFlight) {
         let mut all = self.0.state.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(in_flight.clone());
         drop(all);
-        // It must not keep alive what keeps it alive.
+        // Weak, because a strong reference would be a cycle.
         let state = Arc::downgrade(&self.0.state);
         in_flight.listen(Arc::new(move |event: &Event<'_>| {
             if let Some(state) = state.upgrade() {
@@ -173,8 +173,8 @@ impl Observed {
         }));
     }
 
-    /// Tells by [`refresh`](Self::refresh) how much this key has left, under a name: for the few keys that matter most, such as
-    /// the largest customers. The key itself is told to nobody.
+    /// Makes [`refresh`](Self::refresh) export the share that this key has left, under a name: for the few keys that matter most, such
+    /// as the largest customers. The key itself is not exported.
     ///
     /// # Errors
     /// When the name is taken by another watched key, or cannot be a label; when 100 keys are watched already; and when the
@@ -194,10 +194,10 @@ impl Observed {
         self.0.state.watched.add(name.into(), policy.name().to_owned(), key.with_key(|key| key.to_key()))
     }
 
-    /// A snapshot of this moment. It sums counts and walks tables, so it is for a page that is read now and then.
+    /// A snapshot of this moment. It sums counts and walks tables, so it is for pages that are read occasionally.
     ///
-    /// Policies beyond the first 256 names, and those that are [counted as](sluicegate_core::policy::PolicyBuilder::counted_as) one, are
-    /// counted together, and are not among its policies.
+    /// Policies beyond the first 256 names, and policies that are [counted as](sluicegate_core::policy::PolicyBuilder::counted_as) one, are
+    /// counted together, and are not listed.
     pub fn snapshot(&self) -> Snapshot {
         let State { meters, past, clock, since_us, .. } = &*self.0.state;
         let now_us = clock.now_us();
@@ -216,8 +216,8 @@ impl Observed {
         }
     }
 
-    /// The key that [`snapshot`](Self::snapshot) lists for this policy under that [reference](Offender::reference), while it is
-    /// listed: to look it up, to reset it, to suspend it. Not one of more than 64 bytes, of which only the beginning is kept.
+    /// The key that [`snapshot`](Self::snapshot) lists for this policy under this [reference](Offender::reference), while it is
+    /// listed: to look it up, to reset it, or to suspend it. `None` for a key of more than 64 bytes, of which only the beginning is kept.
     pub fn listed_key(&self, policy: &str, reference: &str) -> Option<Key> {
         self.0.state.meters.get(policy)?.offenders().find(reference)
     }

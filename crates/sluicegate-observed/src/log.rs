@@ -1,4 +1,4 @@
-//! Refusals of a policy in the log: one line a minute, [`Minutely`].
+//! Logs the refusals of a policy, one line a minute: [`Minutely`].
 
 use std::sync::Mutex;
 
@@ -6,12 +6,12 @@ use super::offenders::{Offender, Offenders};
 
 const MINUTE_US: u64 = 60 * 1_000_000;
 
-/// Says at `warn`, once for each minute in which a policy refused requests, how many these were and which key was refused most, if
+/// Logs at `warn`, once for each minute in which a policy refused requests, the number of refusals and the most refused key, if
 /// one stands out.
-/// A flood fills no disk so; each single refusal is a line at `debug`.
+/// So a flood does not fill the disk; each single refusal is a line at `debug`.
 pub(super) struct Minutely(Mutex<Told>);
 
-/// Up to where the log has told.
+/// The counts that the log has covered.
 struct Told {
     minute: u64,
     refused: u64,
@@ -22,7 +22,7 @@ impl Minutely {
         Self(Mutex::new(Told { minute: now_us / MINUTE_US, refused: 0 }))
     }
 
-    /// Writes the line that is due, if one is: `refused` requests were refused until now, by policies in force.
+    /// Writes the line that is due, if any: `refused` requests were refused until now, by policies in force.
     pub(super) fn turn(
         &self,
         policy: &str,
@@ -30,7 +30,7 @@ impl Minutely {
         offenders: &Offenders,
         now_us: u64,
     ) {
-        // The holder of the lock does the same.
+        // The thread with the lock does the same.
         let Ok(mut told) = self.0.try_lock() else { return };
         let minute = now_us / MINUTE_US;
         if minute == told.minute {
@@ -43,7 +43,7 @@ impl Minutely {
         if refused == 0 {
             return;
         }
-        // There is none after a pause of more than five minutes.
+        // No key is listed after a pause of more than five minutes.
         let most = offenders.most_refused(now_us).into_iter().find(Offender::stands_out);
         tracing::warn!(
             policy,

@@ -1,8 +1,8 @@
-//! The meter of one policy: [`Meter`], whatever rules it is opened with.
+//! The meter of one policy name: [`Meter`].
 //!
-//! An allowed request adds to counters of its thread, and looks at the end of the current second: once a second the first that
-//! comes turns the rates. A refused one is noted with its key, too, behind a lock of the policy: what a flood pays for being seen.
-//! All of a policy has a fixed size, whatever keys clients make up.
+//! An allowed request adds to counters of its thread, and checks the end of the current second: the first request of a second
+//! updates the rates. A refused request is also noted with its key, behind a lock of the policy. The
+//! meter has a fixed size, whatever keys clients make up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -23,7 +23,7 @@ use super::snapshot::{Minute, PolicySnapshot, Rate, Totals};
 use super::timing::Timing;
 use super::told::{Told, series};
 
-/// The counters of a policy. They belong to the name: a policy that replaces another one goes on counting.
+/// The counters of a policy. They belong to the name: a replacing policy continues the counts.
 pub(super) struct Meter {
     name: String,
     clock: Arc<dyn Clock>,
@@ -38,7 +38,7 @@ pub(super) struct Meter {
     log: Minutely,
 }
 
-/// A refusal, for whoever wants to know which keys are refused most.
+/// A refusal, for the list of the most refused keys.
 #[derive(Clone, Copy)]
 pub(super) struct Refusal<'a> {
     pub(super) key: KeyRef<'a>,
@@ -84,7 +84,7 @@ impl Meter {
         }
     }
 
-    /// Takes note of a request that waits for its turn.
+    /// Records a request that waits for its turn.
     pub(super) fn waits(&self, delay: Duration) {
         self.waits.record(delay, 1);
     }

@@ -7,13 +7,13 @@ use sluicegate_core::clock::Clock;
 
 use super::meter::Meter;
 
-/// Policies that have counts of their own. Those that are opened later count together, under [`OTHER`].
+/// The most policies with counts of their own. Policies that are opened later count together, under [`OTHER`].
 const MOST: usize = 256;
 
-/// The name of all policies beyond those.
+/// The name of all further policies.
 const OTHER: &str = "other";
 
-/// The counts of all policies of a store. They stay when a policy is closed: a count never goes back.
+/// The counts of all policies of a store. They stay when a policy is closed, because a count never decreases.
 pub(super) struct Meters {
     clock: Arc<dyn Clock>,
     other: Arc<Meter>,
@@ -26,7 +26,7 @@ impl Meters {
         Self { clock, other, by_name: Mutex::default() }
     }
 
-    /// The counts of the policy of this name, from now on its own if there is room.
+    /// The counts of the policy of this name; its own, if there is room.
     pub(super) fn open(&self, policy: &str) -> Arc<Meter> {
         let mut all = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(meter) = all.get(policy) {
@@ -40,13 +40,13 @@ impl Meters {
         meter
     }
 
-    /// All of them.
+    /// All meters.
     pub(super) fn all(&self) -> Vec<Arc<Meter>> {
         let all = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         all.values().chain([&self.other]).cloned().collect()
     }
 
-    /// The counts of the policy of this name, or of all that have none of their own.
+    /// The counts of the policy of this name, or the common counts of policies without counts of their own.
     pub(super) fn known(&self, policy: &str) -> Arc<Meter> {
         self.get(policy).unwrap_or_else(|| Arc::clone(&self.other))
     }

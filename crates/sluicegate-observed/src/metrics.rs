@@ -1,6 +1,6 @@
-//! The metrics that an observed store tells, in one list: [`METRICS`].
+//! The metrics that an observed store exports: [`METRICS`].
 
-/// A metric of the list that an observed store tells.
+/// A metric that an observed store exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metric {
@@ -10,7 +10,7 @@ pub struct Metric {
     pub kind: MetricKind,
     /// Its labels. Each has few values; a key is never one of them.
     pub labels: &'static [&'static str],
-    /// Its meaning in one sentence: its HELP.
+    /// Its meaning in one sentence, used as its HELP.
     pub help: &'static str,
 }
 
@@ -20,9 +20,9 @@ pub struct Metric {
 pub enum MetricKind {
     /// A number that only grows.
     Counter,
-    /// A number that comes and goes.
+    /// A number that grows and shrinks.
     Gauge,
-    /// How often there were values of each size.
+    /// Counts of values by size.
     Histogram,
 }
 

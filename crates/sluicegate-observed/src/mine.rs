@@ -29,8 +29,8 @@ enum Lane {
     Shared,
 }
 
-/// Gives the lane back when its thread ends. The next thread that takes it goes on with the counts that are there: they belong to
-/// the lane, and the lock by which a lane changes its owner orders what both have written.
+/// Gives the lane back when its thread ends. The next thread that takes it continues its counts: they belong to
+/// the lane, and the lock by which a lane changes its owner orders the writes of both threads.
 struct Ticket;
 
 /// The number of decisions until the next one is looked at, and the state of the random numbers.
@@ -40,7 +40,7 @@ struct Chance {
     random: u64,
 }
 
-/// The lane of this thread, which nobody else writes to, if there was one left.
+/// The lane of this thread, which no other thread writes to, if one was left.
 #[inline]
 pub(super) fn lane() -> Option<usize> {
     match LANE.get() {

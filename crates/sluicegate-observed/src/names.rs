@@ -1,4 +1,4 @@
-//! The names of observed stores: one store of this process each, [`Name`].
+//! The names of observed stores, unique in this process: [`Name`].
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

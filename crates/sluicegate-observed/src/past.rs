@@ -17,16 +17,16 @@ const MOST: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PastEvent {
-    /// When.
+    /// The time of the event.
     pub at: SystemTime,
-    /// In one word: `quota_changed`, `mode_changed`, `policy_replaced`, `breaker_opened`, `breaker_closed`,
+    /// The kind of event: `quota_changed`, `mode_changed`, `policy_replaced`, `breaker_opened`, `breaker_closed`,
     /// `fallback_began`, `fallback_ended`, `settled`, `suspended`, `released`.
     pub what: &'static str,
-    /// The policy that it is about.
+    /// The policy that the event is about.
     pub policy: Option<String>,
-    /// The key that it has befallen.
+    /// The key that the event is about.
     pub key: Option<ShownKey>,
-    /// The name of the operator, or `by hand`. None if code did it.
+    /// The name of the operator, or `by hand`. `None` if code caused the event.
     pub by: Option<String>,
     /// The state before.
     pub from: Option<String>,
@@ -34,7 +34,7 @@ pub struct PastEvent {
     pub to: Option<String>,
 }
 
-/// The last events of a store, those that arise inside of it among them.
+/// The last events of a store, also those from stores inside of it.
 pub(super) struct Past {
     clock: Arc<dyn Clock>,
     events: Mutex<VecDeque<PastEvent>>,

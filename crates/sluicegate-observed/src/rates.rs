@@ -1,8 +1,8 @@
-//! How much there was lately: of each of the last 10 seconds and 60 minutes, [`Rates`].
+//! Counts of each of the last 10 seconds and 60 minutes: [`Rates`].
 //!
-//! Nothing is counted a second time for that. When a second ends, the totals of that moment are kept; what there was in a second
-//! is the difference of two of them. Seconds in which nobody came are made up for by the next one who does: all of what was
-//! counted since belongs to the second that was the current one.
+//! They need no second count. When a second ends, the totals of that moment are kept; the count of a second
+//! is the difference of two totals. The first request after seconds without requests catches up: all
+//! counts since then belong to the second that was current.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use super::counts::Sums;
 use super::snapshot::Totals;
 
 const SECOND_US: u64 = 1_000_000;
-/// The seconds that a rate is the mean of.
+/// The number of seconds over which a rate is the mean.
 const SECONDS: usize = 10;
 const MINUTES: usize = 60;
 
 /// The totals at the beginning of each of the last seconds and minutes.
 pub(super) struct Rates {
-    /// When the current second ends: before that there is nothing to do.
+    /// The end of the current second; before that there is nothing to do.
     ends_us: AtomicU64,
     past: Mutex<Past>,
 }
@@ -40,11 +40,11 @@ pub(super) struct Tally {
 
 /// The counts of the last whole seconds and minutes.
 pub(super) struct Recent {
-    /// In 10 seconds.
+    /// The counts of 10 seconds.
     pub(super) seconds: Tally,
-    /// In each minute, and when it began, in seconds of the clock; the oldest first.
+    /// The counts of each minute with its beginning, in seconds of the clock; the oldest first.
     pub(super) minutes: Vec<(u64, Tally)>,
-    /// In the minute that is under way, in the same way.
+    /// The counts of the current minute with its beginning.
     pub(super) minute: (u64, Tally),
 }
 
@@ -62,26 +62,26 @@ impl Rates {
     /// Whether a second has ended at this time of some clock, so that [`turn`](Self::turn) is due before anything is counted.
     #[inline]
     pub(super) fn are_due(&self, now_us: u64) -> bool {
-        // Relaxed: the lock guards what it is about.
+        // Relaxed: the lock guards the data.
         now_us >= self.ends_us.load(Ordering::Relaxed)
     }
 
-    /// The end of the current second, by the last one who looked at the clock: the time to the second, for nothing.
+    /// The end of the current second as of the last look at the clock: a cheap time with a precision of a second.
     #[inline]
     pub(super) fn now_us(&self) -> u64 {
         self.ends_us.load(Ordering::Relaxed)
     }
 
-    /// Notes the totals at the end of each second that has ended: nothing was counted since the first of them.
+    /// Keeps the totals for each second that has ended; nothing was counted after the first of them.
     pub(super) fn turn(&self, now_us: u64, tally: impl FnOnce() -> Tally) {
-        // The holder of the lock does the same.
+        // The thread with the lock does the same.
         if let Ok(mut past) = self.past.try_lock() {
             past.turn(now_us, tally);
             self.ends_us.store((past.second + 1).saturating_mul(SECOND_US), Ordering::Relaxed);
         }
     }
 
-    /// These are the totals now.
+    /// The recent counts, given the current totals.
     pub(super) fn recent(&self, now_us: u64, tally: Tally) -> Recent {
         let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         past.turn(now_us, || tally);

@@ -1,4 +1,4 @@
-//! Requests by the route that they have matched: [`Routes`].
+//! Counts of requests by route: [`Routes`].
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,16 +8,16 @@ use sluicegate_core::Outcome;
 use super::metrics::ROUTE_REQUESTS;
 use super::told::{Told, series};
 
-/// Routes that have counts of their own. All others count together, under [`OTHER`].
+/// The most routes with counts of their own. All others count together, under [`OTHER`].
 const MOST: usize = 256;
 const OTHER: &str = "other";
 
-/// Requests that have matched no route.
+/// The label of requests that have matched no route.
 const NONE: &str = "none";
 
 const OUTCOMES: [Outcome; 4] = [Outcome::Allowed, Outcome::Denied, Outcome::Impossible, Outcome::Suspended];
 
-/// Decisions by route. Routes are counted only on demand, so one lock for all of them will do.
+/// Decisions by route. Routes are counted only on demand, so one lock for all routes is enough.
 #[derive(Default)]
 pub(super) struct Routes(Mutex<HashMap<String, Route>>);
 
@@ -39,7 +39,7 @@ impl Routes {
         }
     }
 
-    /// Tells the recorder what has grown.
+    /// Tells the recorder the counts that have grown.
     pub(super) fn tell(&self) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (route, Route { counts, told }) in &mut *all {

@@ -26,7 +26,7 @@ pub struct Snapshot {
     pub events: Vec<PastEvent>,
 }
 
-/// How a store is doing. Counts are since it was made.
+/// The state of a store. Counts are since it was made.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoreSnapshot {
@@ -34,9 +34,9 @@ pub struct StoreSnapshot {
     pub name: String,
     /// Whether it decides.
     pub state: StoreState,
-    /// The breaker of the part of it that does worst.
+    /// The breaker of the part in the worst state.
     pub breaker: BreakerState,
-    /// How often a breaker has opened.
+    /// The number of times that a breaker has opened.
     pub opened: u64,
     /// Calls that it did not answer.
     pub errors: StoreErrors,

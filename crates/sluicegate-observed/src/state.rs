@@ -1,8 +1,8 @@
 //! The counts of a store beside its policies, and their listeners: [`State`].
 //!
-//! The numbers here are the truth; recorders of the `metrics` facade are told what has been added since they were told last. So a
-//! recorder that is installed late hears of all that was counted before it, and looking a counter up, which costs more than a
-//! decision, is done once for each series.
+//! The numbers here are authoritative; recorders of the `metrics` facade get the increase since the last time. So a
+//! recorder that is installed late gets all earlier counts, and the look-up of a counter, which costs more than a
+//! decision, happens once for each series.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +29,7 @@ use super::timing::Timing;
 use super::told::{Told, series};
 use super::watched::WatchedKeys;
 
-/// The state of an observed store, for as long as anybody holds it.
+/// The state of an observed store, which its handles share.
 pub(super) struct State {
     pub(super) name: Name,
     pub(super) clock: Arc<dyn Clock>,
@@ -44,20 +44,20 @@ pub(super) struct State {
     pub(super) in_flight: Mutex<Vec<InFlight>>,
     undecided: [AtomicU64; Undecided::ALL.len()],
     faults: [AtomicU64; ForwardedFault::ALL.len()],
-    /// Calls without an answer, by kind, where no store within counts them.
+    /// Calls without an answer, by kind, if no store within counts them.
     errors: [AtomicU64; ERRORS.len()],
     /// Events that did not fit into a queue.
     pub(super) dropped: Arc<AtomicU64>,
     /// Policies that limits have opened beyond their bound.
     kept_open: AtomicU64,
-    /// Whether the last answer was none, so that each outage and its end are told once.
+    /// Whether the last call had no answer, so that each outage and its end are told once.
     is_down: AtomicBool,
     told: Mutex<Told<TOTALS>>,
 }
 
 const ERRORS: [&str; 3] = ["timeout", "unavailable", "protocol"];
 
-/// The places of totals: first those of each reason and kind.
+/// The places of totals; the reasons come first, then the kinds of faults.
 const FAULT: usize = Undecided::ALL.len();
 const ERROR: usize = FAULT + ForwardedFault::ALL.len();
 const OPENED: usize = ERROR + ERRORS.len();
@@ -92,14 +92,14 @@ impl State {
         }
     }
 
-    /// Counts an answer, which stands for `weight` of them, by how long it took.
+    /// Counts the duration of an answer, which stands for `weight` answers.
     pub(super) fn took(&self, lasted: Duration, weight: usize) {
         self.timing.record(lasted, weight);
-        // All that are recorded stand for equally many.
+        // All recorded answers have the same weight.
         self.lately.record(lasted, self.clock.now_us());
     }
 
-    /// In how long 99 of 100 answers came lately.
+    /// The time within which 99 of 100 recent answers came.
     pub(super) fn p99(&self) -> Option<Duration> {
         self.lately.percentile(99, self.clock.now_us())
     }
@@ -112,7 +112,7 @@ impl State {
         self.kept_open.load(Ordering::Relaxed)
     }
 
-    /// The store has answered a call, or has not.
+    /// Notes whether the store has answered a call.
     pub(super) fn answered(&self, error: Option<&StoreError>) {
         let error = error.filter(|error| error.may_succeed_later());
         if let Some(error) = error {
@@ -125,7 +125,7 @@ impl State {
             self.errors[kind].fetch_add(1, Ordering::Relaxed);
         }
         let is_down = error.is_some();
-        // One of all threads that see it at once tells it.
+        // Only one of the threads that see the change tells it.
         if self.is_down.load(Ordering::Relaxed) != is_down
             && self.is_down.swap(is_down, Ordering::Relaxed) != is_down
         {
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// Calls without an answer: as the store within counts them, because it hides them from its callers.
+    /// Calls without an answer. The counts of a store within take precedence, because it hides such calls from its callers.
     pub(super) fn errors(&self, status: &StoreStatus) -> StoreErrors {
         let own = |kind: usize| self.errors[kind].load(Ordering::Relaxed);
         status.resilient.map_or_else(
@@ -155,7 +155,7 @@ impl State {
         )
     }
 
-    /// Tells the recorder what has grown, of the store and of all policies.
+    /// Tells the recorder the counts of the store and of all policies that have grown.
     pub(super) fn tell(&self, status: &StoreStatus) {
         let mut totals = [0; TOTALS];
         let counts = self.undecided.iter().chain(&self.faults);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use sluicegate_core::clock::Clock;
 use sluicegate_core::store::Store;
 
-/// The time by the clock of a store, which it does not keep alive: its listeners, which live in it, ask for the time.
+/// The time by the clock of a store. The reference is weak, because the store owns the listeners that ask for the time.
 pub(super) struct TimeOf(Weak<dyn Store>);
 
 impl TimeOf {

@@ -1,4 +1,4 @@
-//! How long something took, told to a recorder at once: [`Timing`].
+//! Durations that are told to a recorder at once: [`Timing`].
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) struct Timing {
     bound: ArcSwapOption<Bound>,
 }
 
-/// Its handle, and the recorder that it belongs to.
+/// The handle of the histogram, and its recorder.
 struct Bound {
     recorder: usize,
     handle: Histogram,
@@ -24,7 +24,7 @@ impl Timing {
         Self { series, bound: ArcSwapOption::empty() }
     }
 
-    /// Records a duration, that of as many as `weight`.
+    /// Records a duration `weight` times.
     pub(super) fn record(&self, lasted: Duration, weight: usize) {
         let recorder = recorder();
         let bound = self.bound.load();

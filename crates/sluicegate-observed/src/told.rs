@@ -1,7 +1,7 @@
-//! Numbers told to the recorder of the `metrics` facade: totals as what they grew by, [`Told`], and gauges, [`Gauges`].
+//! Numbers for the recorder of the `metrics` facade: the increase of totals, [`Told`], and gauges, [`Gauges`].
 //!
-//! A handle that was made before a recorder is installed does nothing for ever. So each of these remembers whom it told, and
-//! tells another recorder everything from the beginning.
+//! A handle that is made before a recorder is installed never records. So both types remember their recorder, and
+//! tell another recorder everything from the beginning.
 
 use std::array;
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use super::metrics::{METRICS, MetricKind, POLICY_INFO};
 
 static METADATA: Metadata<'static> = Metadata::new("sluicegate", Level::INFO, None);
 
-/// Which recorder is in force: another number for each of them.
+/// A number that identifies the installed recorder.
 pub(super) fn recorder() -> usize {
     metrics::with_recorder(|recorder| ptr::from_ref(recorder).addr())
 }
@@ -43,7 +43,7 @@ pub(super) fn histogram(key: &Key) -> Histogram {
     metrics::with_recorder(|recorder| recorder.register_histogram(key, &METADATA))
 }
 
-/// Totals that only grow, and how much of each the recorder knows.
+/// For totals that only grow, the part of each that the recorder knows.
 pub(super) struct Told<const TOTALS: usize> {
     recorder: usize,
     each: [(Option<Counter>, u64); TOTALS],
@@ -58,8 +58,8 @@ impl<const TOTALS: usize> Told<TOTALS> {
         Self { recorder, each: array::from_fn(|_| (None, 0)) }
     }
 
-    /// Tells how much the totals have grown. A series begins when its total is not zero any more, unless it is one of those
-    /// that are `shown` from the beginning, so that their first growth is seen.
+    /// Tells the increase of the totals. A series begins when its total is no longer zero; if it is `shown`, it begins at once, so
+    /// that its first increase is visible.
     pub(super) fn tell(
         &mut self,
         totals: &[u64; TOTALS],
@@ -86,13 +86,13 @@ impl<const TOTALS: usize> Told<TOTALS> {
     }
 }
 
-/// Gauges that come and go with what they are about.
+/// Gauges that come and go with their subjects.
 #[derive(Default)]
 pub(super) struct Gauges(HashSet<Key>);
 
 impl Gauges {
-    /// Sets these gauges. Those that were set before and are not among them are no number any more; the info of a policy that
-    /// is not in force any more is 0.
+    /// Sets these gauges. Earlier gauges that are not among them become NaN; the info of a policy that
+    /// is no longer in force becomes 0.
     pub(super) fn tell(&mut self, all: impl IntoIterator<Item = (Key, f64)>) {
         let mut before = std::mem::take(&mut self.0);
         metrics::with_recorder(|recorder| {

@@ -51,7 +51,7 @@ impl WatchedKeys {
     /// Looks at the watched keys whose policies are open, as far as the store answers.
     pub(super) async fn look(&self, limiters: &Limiters) -> Vec<Left> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // All are asked before the first answer is waited for.
+        // All questions start before the first answer is awaited.
         let asked = all.into_iter().filter_map(|watched| {
             let answer = limiters.get(&watched.policy)?.peek(&watched.key).start();
             Some((watched, answer))
@@ -59,7 +59,7 @@ impl WatchedKeys {
         let asked: Vec<_> = asked.collect();
         let mut left = Vec::with_capacity(asked.len());
         for (WatchedKey { name, policy, .. }, answer) in asked {
-            // In an outage nobody knows.
+            // In an outage the state is unknown.
             if let Ok(decision) = answer.await
                 && decision.is_counted()
             {

@@ -1,4 +1,4 @@
-//! Putting a [`Resilient`] together.
+//! The builder of [`Resilient`].
 
 use std::fmt;
 use std::sync::Arc;

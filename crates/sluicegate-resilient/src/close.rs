@@ -80,7 +80,7 @@ impl fmt::Display for Unsettled {
 impl std::error::Error for Unsettled {}
 
 impl State {
-    /// Settles until nothing is owed, or until then; returns how many debts are left.
+    /// Settles until no debt is left, or until this moment; returns the number of debts left.
     async fn settle_until(self: &Arc<Self>, until: Instant) -> usize {
         let mut unanswered = 0;
         loop {

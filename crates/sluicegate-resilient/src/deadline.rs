@@ -1,8 +1,8 @@
-//! How long the store may take: [`Deadline`].
+//! The longest time that the store may take: [`Deadline`].
 //!
-//! Only for stores that have none themselves. A deadline inside of the store is better: it can tell
-//! whether the command was sent, and gives up the connection. From out here a call that is late is
-//! just dropped.
+//! It is only for stores without a deadline of their own. A deadline inside of the store is better: it can tell
+//! whether the command was sent, and gives up the connection. From outside, a late call can only be
+//! dropped.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use sluicegate_core::error::{ConfigError, ConfigErrorKind, StoreError, StoreErro
 use sluicegate_core::store::DecisionFuture;
 use tokio::time::timeout;
 
-/// The longest time that one call of the store may take, if there is such a time.
+/// The longest time that one call of the store may take, if it is bounded.
 pub(super) struct Deadline(Option<Duration>);
 
 impl Deadline {
     /// # Errors
-    /// For no time at all.
+    /// For a deadline of zero.
     pub(super) fn new(longest: Option<Duration>) -> Result<Self, ConfigError> {
         if longest.is_some_and(|longest| longest.is_zero()) {
             let problem = "a store with a deadline of 0: no call could keep it";
@@ -25,7 +25,7 @@ impl Deadline {
         Ok(Self(longest))
     }
 
-    /// The answer, or that it did not come in time.
+    /// The answer, or a timeout.
     pub(super) async fn keep(&self, answer: DecisionFuture) -> Result<Decision, StoreError> {
         let Some(longest) = self.0 else { return answer.await };
         timeout(longest, answer).await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)))

@@ -1,4 +1,4 @@
-//! Units that the fallback admitted, to be debited when the store is back.
+//! Units that the fallback admitted, to be charged when the store is back.
 //!
 //! Debts are sums per key and policy, not a list of requests: memory is bounded by keys, and one charge
 //! settles any number of requests. Units given back meanwhile are struck off. Debts beyond the
@@ -203,7 +203,7 @@ impl Debts {
         left
     }
 
-    /// Takes everything out, in the order of the keys, so that a run can be repeated; until what is left is
+    /// Takes all debts out, in the order of the keys, so that a run is repeatable. The rest has to be
     /// [put back](Self::put_back).
     pub(super) fn take(&self) -> Vec<(Key, Debt)> {
         let mut books = self.lock();

@@ -1,14 +1,14 @@
-//! The way of a call: to the store as far as its parts are asked, and to the fallback for the rest.
+//! Decides a call: by the store for the parts that are asked, and by the fallback for the rest.
 //!
 //! 1. Reports about turns that the fallback gave go to the fallback.
-//! 2. Reports for several parts go to each part on its own: one that is away must not keep the
-//!    others from hearing.
+//! 2. Reports for several parts go to each part on its own: a part that is away must not keep the
+//!    others from getting theirs.
 //! 3. If all parts may be asked, the store decides. Its failure counts for the breaker of the part
 //!    that it names, and the call is decided again without that part, unless it was a report, which
 //!    may have arrived.
 //! 4. If some parts are away, the call is split: see `split`. If all are, the fallback decides.
 //!
-//! Calls that report go on in a task of their own when they have to wait, so that a client that
+//! Reports that have to wait continue in a task of their own, so that a client that
 //! hangs up does not undo a charge.
 
 use std::sync::Arc;
@@ -90,7 +90,7 @@ pub(super) type PartsOfEach = SmallVec<[u64; 4]>;
 
 impl State {
     pub(super) fn decide(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
-        // Turns go to whoever gave them.
+        // Reports about a turn go to the store that gave it.
         let (own, others): (Places, Places) =
             (0_u8..).take(asks.len()).partition(|place| is_own_turn(&asks[usize::from(*place)]));
         if !own.is_empty() && others.is_empty() {
@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// The answer of the store within, which never knew of what the fallback let pass: the debt is struck off when it has
+    /// The answer of the store within, which does not know the spends of the fallback: the debt is struck off when it has
     /// answered.
     pub(super) fn within_store<'a>(&self, asks: impl Iterator<Item = Ask<'a>>) -> DecisionFuture {
         let asks: SmallVec<[Ask<'a>; 4]> = asks
@@ -143,9 +143,9 @@ impl State {
         self.within.decide(&asks)
     }
 
-    /// An answer that comes later. Its outcome is noted, with the store or without, even if nobody waits for it.
+    /// An answer that comes later. Its outcome is noted, with the store or without, even if its caller has gone.
     ///
-    /// Outside of a runtime there is nobody to hand it to; then it goes on as long as it is polled.
+    /// Outside of a runtime no task can take it over; it then continues only while it is polled.
     pub(super) fn carry_out(
         self: &Arc<Self>,
         reports: bool,
@@ -169,7 +169,7 @@ impl State {
         }
     }
 
-    /// The answer that follows from the store's.
+    /// The answer derived from the store's.
     fn after_store(
         self: &Arc<Self>,
         asks: &[Ask<'_>],
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// The store has decided these asks.
+    /// Notes that the store has decided these asks.
     pub(super) fn note_answer(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision) {
         self.fallback.keep_warm(asks, decision);
         if self.fallback.debts.count() > 0 {
@@ -203,10 +203,10 @@ impl State {
         }
     }
 
-    /// Decides what is for other parts by the store, and the rest by the fallback.
+    /// Decides the asks of other parts by the store, and the rest by the fallback.
     ///
-    /// A part may turn out to be away only when leave to ask it is wanted, so that this goes round
-    /// until the parts that are left all give leave, or none is left.
+    /// A part may turn out to be away only when permission to ask it is requested. So this repeats
+    /// until all remaining parts permit it, or none is left.
     fn decide_apart(
         self: &Arc<Self>,
         asks: &[Ask<'_>],
@@ -240,7 +240,7 @@ impl State {
         Ok(decision)
     }
 
-    /// The time of an outage, and how long a request that is refused for it has to wait.
+    /// The time of an outage, and the wait of a request that is refused because of it.
     pub(super) fn outage(&self) -> (u64, std::time::Duration) {
         (self.clock.now_us(), self.parts.longest_pause())
     }

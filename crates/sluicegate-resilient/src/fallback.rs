@@ -1,12 +1,12 @@
-//! Decisions while the store cannot be asked: by its policies' [`OnOutage`].
+//! Decisions while the store cannot be asked, by the policies' [`OnOutage`].
 //!
 //! The fallback hears of everything that the store lets pass, so that a client which has used up
 //! its limit does not find a fresh bucket when the store goes away. It is asked with its *share* of
 //! each quota. A cost that fits the quota and not the share is refused as in an outage, with a
 //! wait: it could pass when the store is back.
 //!
-//! A share of one of several instances does not [count refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected): it refuses
-//! requests that the whole quota lets pass, and a client that keeps to its limit would never leave a share that counts them.
+//! With several instances, a share does not [count refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected): it refuses
+//! requests that the whole quota lets pass, and if it counted them, a client that keeps to its limit might be refused for ever.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use super::debts::Debts;
 use super::share::Share;
 
-/// A store of this process, which decides with its share of each quota, and what it let pass.
+/// A store of this process that decides with its share of each quota, and the debts of the requests that it let pass.
 pub(super) struct Fallback {
     store: Arc<dyn Store>,
     replicas: u64,
@@ -38,7 +38,7 @@ impl Fallback {
         Self { store, replicas, debts: Debts::default() }
     }
 
-    /// Opens a policy's share. It leaves everything where it was if what it prepared is dropped.
+    /// Opens a policy's share. Dropping the result undoes it.
     pub(super) fn prepare(
         &self,
         policy: &Policy,
@@ -57,12 +57,12 @@ impl Fallback {
         Ok(Share::new(own, replaces.map(|(old, _)| old)))
     }
 
-    /// Whether nothing is forgotten when a policy's share is closed now.
+    /// Whether closing a policy's share now loses no state.
     pub(super) fn may_close(&self, share: &Share) -> bool {
         share.own().is_none_or(|own| self.store.may_close(own))
     }
 
-    /// How its table is doing.
+    /// The state of its table.
     pub(super) fn status(&self) -> StoreStatus {
         self.store.status()
     }
@@ -90,14 +90,14 @@ impl Fallback {
         decide_in_outage(asks, &local, Some(&*self.store), outage)
     }
 
-    /// Remembers what was spent without the store, to be debited when it is back.
+    /// Records units spent without the store, to be charged when it is back.
     ///
-    /// The whole cost is owed even if the share was smaller: the store counts whole quotas. Of an ask for as much as there is,
-    /// that is what the fallback has granted, where its decision is told.
+    /// The whole cost is owed even if the share was smaller, because the store counts whole quotas. For an ask for as much as there is,
+    /// the units that the fallback has granted are owed, if `decision` is given.
     pub(super) fn note_spending(&self, asks: &[Ask<'_>], decision: Option<&Decision>) {
         for (place, ask) in asks.iter().enumerate() {
             let ask = &decision.map_or(*ask, |decision| taken(*ask, place, decision));
-            // Requests that no quota of the policy has counted stay uncounted; a charge is known to be owed, whatever the policy.
+            // Requests that no quota of the policy has counted stay uncounted; a charge is owed under any policy.
             let counts = match ask.mode() {
                 Mode::Charge => true,
                 mode => mode.spends() && ask.policy().policy().on_outage() == OnOutage::Local,
@@ -120,10 +120,10 @@ impl Fallback {
             let own = self.share_of(ask, &share);
             let local = taken(*ask, place, decision).on(&share).under(own.as_ref());
             let local = match ask.mode() {
-                // A suspension is a debt, and as long in every share.
+                // A suspension is a debt, and has the same length in every share.
                 Mode::Charge if ask.policy().policy().is_of_suspension() => local.plainly(Mode::Charge),
-                // As far as it fits: a share is smaller than what the store may let through here.
-                // Leased units are spent by this process, whoever decides by then.
+                // As far as it fits: a share is smaller than the units that the store may admit here.
+                // Leased units are spent by this process in any case.
                 Mode::Spend | Mode::Reserve { .. } | Mode::Take | Mode::Lease | Mode::Charge => {
                     local.plainly(Mode::Spend)
                 }
@@ -197,18 +197,18 @@ fn share(policy: &PreparedPolicy) -> Option<&PreparedPolicy> {
     opened_share(policy)?.own()
 }
 
-/// The share that an ask is for, if its policy decides by itself: a question is answered by the one in force, and what was spent
-/// under a policy is that one's to give back.
+/// The share that an ask is for, if its policy is decided locally: the share in force answers questions, and units spent
+/// under a policy go back to the share of that policy.
 fn in_force<'a>(ask: &Ask<'a>) -> Option<Cow<'a, PreparedPolicy>> {
     let share = opened_share(ask.policy())?;
     if ask.mode().asks() { share.in_force() } else { share.own().map(Cow::Borrowed) }
 }
 
-/// The ask as one of the fallback.
+/// The ask as the fallback gets it.
 fn local<'a>(ask: &Ask<'a>, share: &'a PreparedPolicy) -> Ask<'a> {
     let local = ask.on(share);
     match ask.mode() {
-        // Units of a share are not leased: the store would never hear of them.
+        // Units of a share are not leased, because the store would not count them.
         Mode::Lease => local.with_costs(&[0]),
         // A receipt of the store is by another clock.
         mode if !is_its(ask) => local.plainly(mode),
@@ -216,8 +216,8 @@ fn local<'a>(ask: &Ask<'a>, share: &'a PreparedPolicy) -> Ask<'a> {
     }
 }
 
-/// Whether only the store can do it: who resets a key wants it to be so everywhere, and a turn of the store is the store's,
-/// which may or may not have heard of it.
+/// Whether only the store can do this: a reset has to take effect everywhere, and only the store knows the state of a turn
+/// that it gave.
 pub(super) fn must_be_known(ask: &Ask<'_>) -> bool {
     match ask.mode() {
         Mode::Reset => true,

@@ -28,11 +28,11 @@
 //! | units were spent meanwhile | no store counted them | they are charged to it when it is back |
 //!
 //! # How it is made
-//! A breaker for each part of the store says whether it is asked ([`BreakerSettings`]). What it is
-//! not asked is decided by each policy's `OnOutage`: by the fallback, a memory store with a share
-//! of each quota, or by nobody. The fallback notes what it let pass as debts, and one background
-//! task at a time charges them to the store. All of these are separate files that know nothing of
-//! each other; `decide` leads a call past them.
+//! A breaker for each part of the store decides whether the part is asked ([`BreakerSettings`]). If it is
+//! not, each policy's `OnOutage` decides: the fallback, a memory store with a share
+//! of each quota, or a fixed answer. The fallback records admitted units as debts, and one background
+//! task at a time charges the debts to the store. These parts are separate files without references to
+//! each other; `decide` connects them.
 //!
 //! # Locking
 //! Breakers have no lock. Debts and the list of parts that are away have a mutex each, never held
@@ -71,9 +71,9 @@ pub use self::settings::BreakerSettings;
 use self::settle::Settlement;
 use self::share::Share;
 
-/// Puts a breaker and a fallback around a store, so that its outage is not one of the service.
+/// Puts a breaker and a fallback around a store, so that an outage of the store is not an outage of the service.
 ///
-/// While the store answers, it decides. When it fails, or is left alone after it has failed too often, each policy's
+/// While the store answers, it decides. When it fails, or is left alone after too many failures, each policy's
 /// [`OnOutage`](sluicegate_core::OnOutage) says what happens: this process decides with its share of the quota ([`OnOutage::Local`](sluicegate_core::OnOutage::Local), the
 /// default), requests pass uncounted, or they are refused. [`Decision::decided_by`](sluicegate_core::Decision::decided_by) tells who has decided.
 ///
@@ -95,10 +95,10 @@ use self::share::Share;
 ///
 /// # What an outage admits
 /// With a limit of L and N instances of `replicas(N)`, each falls back to `ceil(L/N)`: all together admit at most
-/// `N * ceil(L/N)` per window on their own, besides what the store admitted before. The fallback is kept warm by what the
-/// store admits, so that toppling the store hands nobody a fresh bucket on an instance that knows them. When the store
-/// is back, what the fallback admitted is charged to it, as far as it still counts; between the first answer and that
-/// charge the store may admit what it does not know of yet. A charge that is not answered in time may have arrived, and is
+/// `N * ceil(L/N)` per window on their own, besides the requests that the store admitted before. The fallback also counts the
+/// requests that the store admits, so bringing the store down gives no client a fresh bucket on an instance that knows it. When the
+/// store is back, the units that the fallback admitted are charged to it, as far as they still count; between the first answer and
+/// that charge the store may admit too much. A charge that is not answered in time may have arrived, and is
 /// not repeated. A call that was not answered in time may have been counted by the store and by the fallback: such a key
 /// has spent a unit too many, never one too few.
 ///
@@ -107,22 +107,22 @@ use self::share::Share;
 /// counted, these clients would be refused until the outage is over.
 ///
 /// # When a part of it is away
-/// A store may have [parts](sluicegate_core::Store::parts) that fail on their own, such as the nodes of a Cluster; each has a breaker. Of a request
-/// whose limits live in several of them, only those of the part that is away are left to the fallback, and the store
-/// decides the rest: all pass, or nothing is spent. The fallback lets nothing wait then, and the decision says
+/// A store may have [parts](sluicegate_core::Store::parts) that fail on their own, such as the nodes of a Cluster; each has a breaker.
+/// If the limits of a request live in several parts, the fallback decides only the limits of the part that is away, and the store
+/// decides the rest: all pass, or nothing is spent. The fallback then lets no request wait, and the decision says
 /// [`DecidedBy::Fallback`](sluicegate_core::store::DecidedBy::Fallback).
 ///
 /// # When a process ends
-/// [`close`](Self::close) charges what is owed before the process ends. Dropped without it, or killed during an outage, a process
-/// takes its debts and its warm fallback along: the one that follows knows of neither, and admits `ceil(L/N)` anew.
+/// [`close`](Self::close) charges all debts before the process ends. A process that ends without it, or is killed during an outage,
+/// loses its debts and its warm fallback: the next process does not know them, and admits `ceil(L/N)` anew.
 ///
 /// # What is not survived
 /// [`RateLimiter::reset`](sluicegate_core::RateLimiter::reset) reports an outage as an error, because a key must not come back when the
-/// store does. A refund during an outage strikes off what the fallback has noted; what the store counted before stays
-/// spent. A turn that the store gave and that is given up during an outage is lost; it is spent at its time.
+/// store does. A refund during an outage reduces the fallback's debt; units that the store counted before stay
+/// spent. A turn from the store that is given up during an outage is lost; it is spent at its time.
 ///
-/// # An outage, played
-/// Four instances share a limit of eight. On its own each has two, and what they let pass is noted
+/// # Example of an outage
+/// Four instances share a limit of eight. On its own each has two, and admitted units are recorded
 /// as a debt:
 ///
 /// ```
@@ -176,10 +176,10 @@ use self::share::Share;
 #[derive(Clone)]
 pub struct Resilient(Arc<Front>);
 
-/// The part that limiters hold: calls that have to wait take a share of the state along.
+/// The part that limiters hold; calls that have to wait keep a reference to the state.
 struct Front(Arc<State>);
 
-/// The sum of its parts: a deadline for the store, a breaker for each part of it, and a fallback with its debts.
+/// The state: a deadline for the store, a breaker for each part of it, and a fallback with its debts.
 struct State {
     within: Within<Share>,
     deadline: Deadline,
@@ -207,10 +207,10 @@ impl Resilient {
         ResilientBuilder::new(store.into())
     }
 
-    /// How it is doing: for a gauge, a health page, an alarm. Every change of the breaker is also a line in the log, by
+    /// The current state, for a gauge, a health page, or an alert. Every change of the breaker is also logged, by
     /// `tracing`.
     ///
-    /// Cheap enough to be read by each scrape: it takes one short lock and reads a few counters.
+    /// It is cheap enough for each scrape: it takes one short lock and reads a few counters.
     ///
     /// ```
     /// use sluicegate_resilient::BreakerState;

@@ -87,12 +87,12 @@ impl Parts {
         (leave, away)
     }
 
-    /// Whether all of these parts are asked as if nothing had happened.
+    /// Whether the breakers of all these parts are closed.
     pub(super) fn are_closed(&self, parts: u64) -> bool {
         each(parts).all(|part| self.breakers[part].state() == BreakerState::Closed)
     }
 
-    /// The longest that one of the parts is left alone from now.
+    /// The longest remaining pause of any part.
     pub(super) fn longest_pause(&self) -> Duration {
         let now_us = self.clock.now_us();
         self.breakers.iter().map(|breaker| breaker.pause(now_us)).max().unwrap_or_default()
@@ -160,7 +160,7 @@ impl Parts {
 }
 
 impl Leave {
-    /// The parts have answered.
+    /// Notes that the parts have answered.
     pub(super) fn succeeded(mut self) {
         let parts = Arc::clone(&self.parts);
         for (part, pass) in self.passes.drain(..) {
@@ -171,7 +171,7 @@ impl Leave {
         }
     }
 
-    /// The part that the error names has failed; if it names none of these, all have. Says which.
+    /// Notes the failure of the part that the error names, or of all these parts if it names none of them. Returns the failed parts.
     pub(super) fn failed(mut self, error: &StoreError) -> u64 {
         let named = self.passes.iter().any(|(part, _)| *part == error.part());
         let parts = Arc::clone(&self.parts);

@@ -1,7 +1,7 @@
-//! Reports of facts, which cannot be refused: to each part of the store on its own, and to the
-//! fallback what is its.
+//! Reports of facts, which cannot be refused: each part of the store gets its own, and so does the
+//! fallback.
 //!
-//! A report cannot be refused and must not be lost because of others beside it, so it is never
+//! A report must not be lost because other reports fail, so reports are never
 //! all-or-nothing over parts.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::fallback::is_its;
 /// The places of some asks of a call.
 pub(super) type Places = SmallVec<[u8; 4]>;
 
-/// Whether it is about a turn that the fallback gave, or about what it spent beside one of the store's.
+/// Whether the ask is about a turn that the fallback gave, or about its spend beside a turn of the store.
 pub(super) fn is_own_turn(ask: &Ask<'_>) -> bool {
     ask.mode().is_of_turn() && is_its(ask)
 }
@@ -28,8 +28,8 @@ pub(super) fn in_places<'a>(asks: &[Ask<'a>], places: &Places) -> SmallVec<[Ask<
     places.iter().map(|place| asks[usize::from(*place)]).collect()
 }
 
-/// The places of asks that only report what has happened, by the part that they are for, if there are several such: each part
-/// hears of its own once, whatever becomes of the others.
+/// The places of asks that only report facts, by their part, if there are several parts: each part
+/// gets its reports once, whatever happens to the others.
 pub(super) fn by_part(asks: &[Ask<'_>], parts_of_each: &[u64]) -> Option<SmallVec<[Places; 2]>> {
     let is_report = |ask: &Ask<'_>| !ask.mode().asks() && !ask.mode().is_of_turn();
     if !asks.iter().all(is_report) || parts_of_each.iter().all(|parts| *parts == parts_of_each[0]) {
@@ -45,10 +45,10 @@ pub(super) fn by_part(asks: &[Ask<'_>], parts_of_each: &[u64]) -> Option<SmallVe
     Some(groups.into_iter().map(|(_, places)| places).collect())
 }
 
-/// The answers about all asks of a call as one. With an error it waits for all of them, too.
+/// Joins the answers to all asks of a call. It waits for all answers, also after an error.
 ///
-/// The answer is an error if one of them is, and then says nothing about the others, which have
-/// happened all the same.
+/// The result is an error if one answer is, and then says nothing about the other reports, which may have
+/// succeeded.
 pub(super) fn joined(answers: SmallVec<[(DecisionFuture, Places); 2]>) -> DecisionFuture {
     if answers.iter().all(|(answer, _)| answer.known().is_some()) {
         let pieces = answers.into_iter().map(|(answer, places)| match answer.now() {
@@ -72,7 +72,7 @@ pub(super) fn joined(answers: SmallVec<[(DecisionFuture, Places); 2]>) -> Decisi
 }
 
 impl State {
-    /// Reports a turn that the store gave, and what the fallback spent beside it: that is given back if the turn is.
+    /// Reports a turn that the store gave, and the fallback's spend beside it, which is given back if the turn is.
     pub(super) fn report_turn(
         self: &Arc<Self>,
         asks: &[Ask<'_>],
@@ -85,7 +85,7 @@ impl State {
             if result.as_ref().is_ok_and(Decision::is_allowed) {
                 let given_up = own.iter().map(OwnedAsk::ask).filter(|ask| ask.mode() == Mode::Return);
                 let refunds: SmallVec<[Ask<'_>; 4]> = given_up.map(|ask| ask.in_mode(Mode::Refund)).collect();
-                // Its answer is of no use to anybody.
+                // The answer is not needed.
                 let _ = state.decide_alone(&refunds, StoreError::new(StoreErrorKind::Unavailable));
             }
             result

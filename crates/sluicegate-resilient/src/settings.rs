@@ -1,10 +1,10 @@
-//! When a store is left alone, and for how long: [`BreakerSettings`].
+//! The settings of the breaker: [`BreakerSettings`].
 
 use std::time::Duration;
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 
-/// When a store that fails is left alone, for how long, and how it is tried again.
+/// Sets when a failing store is left alone, for how long, and how it is tried again.
 ///
 /// The breaker opens after failures in a row, or when their share of the last calls is too high. While it is open the
 /// store is not asked. After a pause a few trials are let through; a failed one doubles the pause, and when enough have
@@ -67,8 +67,8 @@ impl BreakerSettings {
 
     /// Opens after `failures` consecutive failures. Default: 5.
     ///
-    /// It finds a store that is gone within five calls. A success in between starts the count anew;
-    /// a store that fails now and then is for [`ratio`](Self::ratio) to find.
+    /// This detects a store that is gone within five calls. A success in between resets the count;
+    /// [`ratio`](Self::ratio) detects a store that fails occasionally.
     pub const fn consecutive(mut self, failures: u32) -> Self {
         self.consecutive = failures;
         self
@@ -77,7 +77,7 @@ impl BreakerSettings {
     /// Opens when at least `percent` of the last `calls` (1 to 62) have failed. Default: 50 % of
     /// 20.
     ///
-    /// Nothing is concluded before there were that many calls.
+    /// It does not open before there were that many calls.
     pub const fn ratio(mut self, percent: u32, calls: u32) -> Self {
         self.percent = percent;
         self.calls = calls;
@@ -95,10 +95,10 @@ impl BreakerSettings {
         self
     }
 
-    /// Draws each pause from those up to `percent` (at most 90) longer or shorter. Default: 20 %.
+    /// Makes each pause up to `percent` (at most 90) longer or shorter, at random. Default: 20 %.
     ///
-    /// The chance keeps the instances of a service from trying at the same moment. Without it, which is
-    /// 0, a test that turns the clock knows when a pause is over.
+    /// The jitter keeps the instances of a service from trying at the same moment. With 0, a test with a
+    /// manual clock knows when a pause is over.
     pub const fn jitter(mut self, percent: u32) -> Self {
         self.jitter = percent;
         self

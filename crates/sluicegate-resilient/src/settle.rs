@@ -1,12 +1,12 @@
-//! Charging to the store, when it is back, what was spent without it.
+//! Charges units that were spent without the store to it when it is back.
 //!
 //! One task at a time takes all debts out, charges them part by part in calls of up to 16 quotas,
-//! and puts back what it could not charge. Only what *still counts* is charged: the fallback is
-//! asked how much of each quota the key has used by now, because what drained during the outage
-//! would have drained in the store as well. A suspension is no sum, and is told as `suspended` says.
+//! and puts back the debts that it could not charge. Only units that *still count* are charged: the fallback is
+//! asked how much of each quota the key uses now, because units that drained during the outage
+//! would have drained in the store as well. A suspension is not a sum; `suspended` tells the store of it.
 //!
 //! A charge that is not answered in time is given up and not repeated: it has most likely arrived,
-//! and charging it again and again would shut a key out. One that certainly failed is owed on.
+//! and repeating it could shut a key out. A charge that certainly failed stays owed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -24,16 +24,16 @@ use tokio::time::{Instant, timeout_at};
 use super::State;
 use super::debts::Debt;
 
-/// Debts of a part that is still away are not looked through more often than this.
+/// The shortest interval between two looks at the debts of a part that is still away.
 const SETTLES_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// How far the settling of debts is.
+/// The progress of settling debts.
 #[derive(Default)]
 pub(super) struct Settlement {
     is_running: AtomicBool,
     /// Debts in the hands of the task that settles.
     held: AtomicUsize,
-    /// Charges and refunds that go on although nobody may wait for them.
+    /// Charges and refunds that are under way, also those whose callers have gone.
     reports: AtomicUsize,
     again_from_us: AtomicU64,
 }
@@ -58,13 +58,13 @@ impl Drop for Report {
 impl Settlement {
     /// Charges that are on their way.
     pub(super) fn under_way(&self) -> usize {
-        // Relaxed: what is seen a moment late is seen in the next round.
+        // Relaxed: a late change is seen in the next round.
         self.held.load(Ordering::Relaxed) + self.reports.load(Ordering::Relaxed)
     }
 }
 
 impl State {
-    /// Charges to the store what is owed to it, in the background, and one such task at a time.
+    /// Charges the debts to the store in the background, by one task at a time.
     pub(super) fn settle(self: &Arc<Self>) {
         if self.clock.now_us() < self.settlement.again_from_us.load(Ordering::Relaxed) {
             return;
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// The right to settle, if nobody else has it.
+    /// The right to settle, if no other task has it.
     pub(super) fn settling(self: &Arc<Self>) -> Option<Settling> {
         // Acquire and Release: one task's work is done before the next one's begins.
         if self.settlement.is_running.swap(true, Ordering::AcqRel) {
@@ -207,7 +207,7 @@ impl Drop for Settling {
         let kept = self.owed.drain(..).map(|(_, owed)| owed).chain(self.kept.drain(..));
         let left = fallback.debts.put_back(kept);
         if left > 0 {
-            // It is kept for the next time, which is not the next answer of another part.
+            // Kept for the next try, which is not at once when another part answers.
             let next_us = clock.now_us().saturating_add(micros(SETTLES_AGAIN_AFTER));
             // Relaxed: at worst it is tried once more.
             settlement.again_from_us.store(next_us, Ordering::Relaxed);

@@ -44,12 +44,12 @@ impl Share {
         self.terms.newest.store(self.number, Ordering::Release);
     }
 
-    /// The one that was opened for this policy.
+    /// The share that was opened for this policy.
     pub(super) fn own(&self) -> Option<&PreparedPolicy> {
         self.own.as_ref()
     }
 
-    /// The one that decides now: this policy's own, or that of the last one that has replaced it, if that decides by itself.
+    /// The share that decides now: this policy's own, or that of its latest replacement, if that is decided locally.
     pub(super) fn in_force(&self) -> Option<Cow<'_, PreparedPolicy>> {
         let own = self.own.as_ref()?;
         // Acquire, with the release in `begin`.

@@ -1,7 +1,7 @@
 //! A call that is decided in two places: by the store for the parts that are asked, and by the fallback for the others.
 //!
-//! All of it passes or nothing does. The fallback is asked first, because it is here: its spends can be given back at once when
-//! the store refuses. It lets nothing wait, so that what the store counts is counted when the request goes on.
+//! All asks pass, or none does. The fallback is asked first, because it is local: its spends can be given back at once when
+//! the store refuses. It lets no request wait, so the store counts when the request goes on.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use super::fallback::must_be_known;
 use super::parts::Leave;
 use super::reports::Places;
 
-/// A call on its way through both.
+/// A call that both decide.
 ///
 /// # Invariants
-/// - What the fallback has spent is given back, owed, or spent for good: one of the three, whatever
-///   becomes of the future.
-/// - The store is asked to spend only if the fallback lets the request pass; otherwise it is only
-///   looked at.
-/// - A report is made only of a request that goes on.
+/// - Spends of the fallback are given back, owed, or spent for good: one of the three, whatever
+///   happens to the future.
+/// - The store is asked to spend only if the fallback lets the request pass; otherwise it only gets a
+///   peek.
+/// - Reports are made only for a request that goes on.
 pub(super) struct Split {
     state: Arc<State>,
     /// Asks of parts that are away, with their places.
     mine: Side,
     /// Asks of the other parts.
     theirs: Side,
-    /// Whether the fallback has spent something of which nobody has heard yet.
+    /// Whether spends of the fallback are not recorded yet.
     is_open: bool,
 }
 
@@ -65,7 +65,7 @@ impl Split {
         Self { state: Arc::clone(state), mine, theirs, is_open: false }
     }
 
-    /// Decides all of it; the reason is why some parts cannot be asked.
+    /// Decides all asks; `reason` tells why some parts cannot be asked.
     pub(super) fn decide(mut self, leave: Leave, reason: StoreError) -> DecisionFuture {
         if self.mine.asks.iter().any(|ask| must_be_known(&ask.ask())) {
             return DecisionFuture::ready(Err(reason));
@@ -78,7 +78,7 @@ impl Split {
         self.is_open = goes_on && mine.is_some();
         let (theirs, places) = self.theirs.which(|ask| goes_on || ask.mode().asks());
         if theirs.is_empty() {
-            // Nothing but reports, which are not made of a request that is refused.
+            // Only reports are left, which are not made for a refused request.
             return DecisionFuture::ready(Decision::joined(mine));
         }
         let asks = theirs.iter().map(|ask| if goes_on { *ask } else { ask.looking() });
@@ -112,7 +112,7 @@ impl Split {
         let decision = self.state.fallback.decide(&asks, reason, || self.state.outage())?;
         let delay = decision.delay();
         if !delay.is_zero() {
-            // A queue spaces what it lets go.
+            // A queue spaces the requests that it lets through.
             let decision = self.give_back(decision, Mode::Return);
             let refused = |status: QuotaStatus| status.refused_for_us(micros(delay));
             return Ok(decision.map(|(decision, places)| (restated(&decision, refused), places)));
@@ -202,7 +202,7 @@ impl Split {
 impl Drop for Split {
     fn drop(&mut self) {
         if self.is_open {
-            // Nobody waits for the store's answer any longer, and what the fallback has spent stays spent.
+            // The caller has gone, and the fallback's spends stay spent.
             let (asks, _) = self.mine.which(|ask| ask.mode().asks());
             self.state.fallback.note_spending(&asks, None);
         }

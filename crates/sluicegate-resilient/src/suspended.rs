@@ -1,8 +1,8 @@
-//! Telling the store of a suspension that was made without it.
+//! Tells the store of a suspension that was made without it.
 //!
-//! Processes that decide alone suspend the same key each for itself. Charged as other debts are, what is left of their suspensions
-//! would add up, and so would the times that the key was suspended. So the store is told that the key is suspended for *at least*
-//! so long, in one call: whichever process comes first, and however often it is told, the key is suspended until the latest of
+//! Processes that decide alone each suspend the same key by themselves. If their suspensions were charged as other debts are, the
+//! remaining times would add up, and so would the counts of suspensions. So each process tells the store, in one call, that the key is
+//! suspended for *at least* this time: in any order, and however often the store is told, the key is suspended until the latest of
 //! the ends, and once.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::debts::Debt;
 use super::settle::is_owed_on;
 
 impl State {
-    /// Suspends the key for at least what is left of a suspension that the fallback has made. One that has ended in the same
+    /// Suspends the key for at least the rest of a suspension that the fallback has made. A suspension that has ended in the same
     /// outage is forgotten.
     pub(super) async fn suspend(&self, key: &Key, debt: &Debt) -> Result<(), StoreError> {
         let left = self.still_counts(key, debt).into_iter().max().unwrap_or_default();
@@ -24,7 +24,7 @@ impl State {
             return Ok(());
         }
         let ask = |cost, mode| Ask::new(&debt.policy, key.as_ref(), cost, mode);
-        // The question passes if the key is suspended for no longer than that, and the reports are made if it passes.
+        // The question passes if the key is not suspended for longer already, and the reports are made only if it passes.
         let longest = Duration::from_millis(left);
         let told = self.within.decide(&[
             ask(1, Mode::Reserve { longest }),
@@ -40,7 +40,7 @@ impl State {
             if let Err(error) = self.deadline.keep(counted).await {
                 self.counts.failed(&error);
                 if is_owed_on(&error) {
-                    // The key is suspended there. Told again, that would be no new suspension, so the count is owed alone.
+                    // The key is suspended in the store. Another call would not count as a new suspension, so the count is owed alone.
                     self.fallback.debts.add_count(suspensions, key.clone(), *times);
                 }
             }

@@ -37,23 +37,23 @@ impl InTurn {
         Self { turn: 0, now: Sketch::new(room), before: Sketch::new(room) }
     }
 
-    /// A key comes.
+    /// Counts an ask of a key.
     pub(super) fn count(&mut self, key: KeyRef<'_>, note: u64, now_us: u64) {
         self.turn_to(now_us);
         self.now.count(key, note);
     }
 
-    /// The keys that came most often, the one that did so for certain first, and how many came in all. Each key is here that
-    /// came more often than all of them divided by the room of one sketch.
+    /// The keys that came most often, in the order of their certain counts, and the number of all asks. It includes each key that
+    /// came more often than the number of all asks divided by the room of one sketch.
     pub(super) fn frequent(&mut self, now_us: u64) -> (u64, Vec<Frequent>) {
         self.turn_to(now_us);
         let mut all = HashMap::<u64, Frequent>::new();
         let (now_floor, before_floor) = (self.now.floor(), self.before.floor());
-        // In the one that counts now first: what it has noted is younger.
+        // First the sketch that counts now, because its notes are younger.
         let both = self.now.iter().map(|of| (of, before_floor));
         let both = both.chain(self.before.iter().map(|of| (of, now_floor)));
         for (Counted { digest, key, count, error, note }, elsewhere) in both {
-            // Unless it is in the other one as well, it may have come there as often as that one leaves open.
+            // A key that is not in the other sketch may have come there as often as that sketch's floor.
             all.entry(digest)
                 .and_modify(|known| {
                     known.count = known.count - before_floor + count;
@@ -82,7 +82,7 @@ impl InTurn {
         if turn == self.turn {
             return;
         }
-        // A clock that is set back a little counts on; by more, it begins anew, as after a pause.
+        // If the clock is set back a little, counting continues; if it is set back by more, it begins anew, as after a pause.
         if turn.saturating_add(1) == self.turn {
             return;
         }
@@ -94,7 +94,7 @@ impl InTurn {
         self.turn = turn;
     }
 
-    /// The memory that it takes beside itself.
+    /// The memory that it takes on the heap.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.now.bytes() + self.before.bytes()

@@ -10,7 +10,7 @@ use super::SAMPLED;
 use super::cut::CutKey;
 use super::in_turn::Frequent;
 
-/// All that a key may spend at once.
+/// The note that stands for the whole burst.
 const WHOLE: u64 = 1_000;
 
 /// A key that was refused often. All keys with more than one in 64 of their policy's refusals in the last 5 to 10 minutes
@@ -116,7 +116,7 @@ pub enum OffenderKind {
 }
 
 impl OffenderKind {
-    /// The word for it: `address`, `name` or `digest`.
+    /// The name of the kind: `address`, `name` or `digest`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Address => "address",
@@ -126,7 +126,7 @@ impl OffenderKind {
     }
 }
 
-/// The note of an ask: how much of all that is left, rounded down.
+/// The note of an ask: the share of the burst that is left, rounded down.
 pub(super) fn left(status: &QuotaStatus) -> u64 {
     let left = u128::from(status.remaining()) * u128::from(WHOLE) / u128::from(status.capacity().max(1));
     u64::try_from(left).unwrap_or(WHOLE)
@@ -140,7 +140,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// In one number; a clock stays far below the bit that is lost.
+    /// The note as one number; the time stays far below the bit that is lost.
     pub(super) fn note(self) -> u64 {
         self.until_us.min(u64::MAX >> 1) << 1 | u64::from(self.is_suspended)
     }
@@ -151,8 +151,8 @@ impl Refused {
 }
 
 impl Offender {
-    /// Whether the count says more of this key than of the error: more than half of it is certain. In a flood of keys that come a few
-    /// times each, none does; a key with more than one in 32 of the refusals always does.
+    /// Whether more than half of the count is certain. In a flood of keys that come a few
+    /// times each, no key stands out; a key with more than one in 32 of the refusals always does.
     pub fn stands_out(&self) -> bool {
         self.rejected > self.error.saturating_mul(2)
     }
@@ -184,13 +184,13 @@ impl Asker {
     pub(super) fn new(of: &Frequent) -> Self {
         let (key, kind, digest, reference) = shown(of.digest, &of.key);
         let asked = of.count.saturating_mul(SAMPLED);
-        // The deviation of a number of random looks is its root.
+        // The standard deviation of a random count is its square root.
         let error = (of.error + of.count.isqrt()).saturating_mul(SAMPLED);
         Self { key, kind, digest, reference, asked, error, remaining: ratio(of.note, WHOLE) }
     }
 }
 
-/// The key as it may be shown, how that is, its digest, and its reference.
+/// The key as it may be shown, the kind of that form, its digest, and its reference.
 fn shown(digest: u64, key: &CutKey) -> (String, OffenderKind, String, String) {
     // The digest as `Debug` shows it.
     let (short, reference) = (format!("{:08x}", digest >> 32), format!("{digest:016x}"));

@@ -91,7 +91,7 @@ impl Default for Offenders {
     }
 }
 
-/// Counts are worth no panic.
+/// Ignores poisoning, because counts are not worth a panic.
 fn lock(keys: &Mutex<InTurn>) -> MutexGuard<'_, InTurn> {
     keys.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,7 +12,7 @@ use super::cut::CutKey;
 #[derive(Debug)]
 pub(super) struct Sketch {
     room: usize,
-    /// No count is below this once there is no room left, and none before `next` is as low.
+    /// Once there is no room left, no count is below this, and no count before `next` equals it.
     least: u64,
     next: usize,
     /// Apart from the rest, because the digests are searched for each key that comes.
@@ -78,8 +78,8 @@ impl Sketch {
         place
     }
 
-    /// One of the keys that came least often, each in turn: counts only grow, so that a flood looks at each of them once before
-    /// the lowest count is another one.
+    /// One of the keys with the lowest count, in turn. Counts only grow, so a flood looks at each key once before
+    /// the lowest count changes.
     fn least(&mut self) -> usize {
         let from = |next: usize, least: u64| {
             let mut counts = self.counts.iter().enumerate().skip(next);
@@ -126,7 +126,7 @@ impl Sketch {
         self.rest.clear();
     }
 
-    /// The memory that it takes beside itself.
+    /// The memory that it takes on the heap.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.room * (2 * size_of::<u64>() + size_of::<Rest>())

@@ -1,8 +1,8 @@
-//! Whether a store is asked at all: a circuit breaker.
+//! A circuit breaker: decides whether a store is asked.
 //!
 //! Source: Michael Nygard, "Release It!", chapter 5; the settings are those of Resilience4j.
-//! Without a lock: the state is one word that changes by compare-and-exchange, and the last results
-//! are the bits of another.
+//! It has no lock: the state is one word that changes by compare-and-exchange, and the last results
+//! are the bits of another word.
 //!
 //! ```text
 //!             too many failures                      pause over
@@ -15,11 +15,11 @@
 //!
 //! # Invariants
 //! - Each change of state is a new generation. A result counts only in the generation of its pass,
-//!   so that an answer of before an outage neither closes nor opens anything after it.
+//!   so an answer from before an outage does not close or open the breaker after it.
 //! - A pass comes back exactly once: as a success, a failure, or left. A dropped future leaves its
 //!   pass, so no trial is lost.
-//! - Of a success and a failure at the same moment one wins, and the times that are in force are
-//!   the winner's.
+//! - If a success and a failure come at the same moment, one wins, and its times are in
+//!   force.
 //!
 //! Loom models run every interleaving of two threads.
 
@@ -47,8 +47,8 @@ pub(super) struct Breaker {
     word: AtomicU64,
     /// The last results, newest lowest, 1 for a failure; above them a bit that tells how many there are.
     results: AtomicU64,
-    /// When the pause ends. Only what opens the breaker writes it, and only what closes it writes the ramp's end: of a success
-    /// and a failure at the same moment one loses, and must not have touched the time of the other.
+    /// The end of the pause. Only an opening writes it, and only a closing writes the ramp's end: if a success
+    /// and a failure come at the same moment, the loser must not change the time of the winner.
     pause_ends_us: AtomicU64,
     ramp_ends_us: AtomicU64,
     /// Pauses in a row.
@@ -57,7 +57,7 @@ pub(super) struct Breaker {
     ramped: AtomicU32,
 }
 
-/// Leave to ask the store once. Its result counts only as long as the breaker has not changed since.
+/// Permission to ask the store once. Its result counts only if the breaker has not changed since.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
     generation: u32,
@@ -174,7 +174,7 @@ impl Breaker {
         }
     }
 
-    /// A tenth of the calls when the ramp begins, all when it ends; evenly spread.
+    /// Admits a tenth of the calls when the ramp begins, and all when it ends; evenly spread.
     fn admits_in_ramp(&self, settings: &BreakerSettings, now_us: u64) -> bool {
         let left_us = self.ramp_ends_us.load(Ordering::Relaxed).saturating_sub(now_us);
         let ramp_us = micros(settings.ramp);
@@ -251,7 +251,7 @@ impl Breaker {
         }
     }
 
-    /// Takes note of a result, and says whether it is one failure too many.
+    /// Records a result, and returns whether it is one failure too many.
     ///
     /// The last results are the bits of one word below a leading 1, so that both the ratio and the
     /// run of failures are counted by one instruction each.
@@ -260,7 +260,7 @@ impl Breaker {
         if self.load().generation != pass.generation {
             return false;
         }
-        // A store that works changes nothing here, so that its callers do not fight for the word.
+        // A working store writes nothing here, so its callers do not contend for the word.
         if !failed && self.results.load(Ordering::Relaxed) == full {
             return false;
         }
@@ -286,7 +286,7 @@ impl Breaker {
     }
 }
 
-/// A number below `end`. Nobody gains by guessing it.
+/// A random number below `end`. It need not be unpredictable.
 fn random(end: u32) -> u32 {
     use std::hash::{BuildHasher, RandomState};
     let [a, b, c, d, ..] = RandomState::new().hash_one(0).to_le_bytes();
