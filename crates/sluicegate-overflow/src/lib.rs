@@ -2,8 +2,8 @@
 //!
 //! This crate is part of `sluicegate`, which re-exports all of it behind the feature `overflow`; use that one.
 //!
-//! A [`WaitingRoom`] lets visitors in at a rate, first come, first served. A [`WaitingRoomLayer`] puts it in front of a service: a
-//! browser gets a page that refreshes itself until its turn has come, any other client gets 503 with the same as JSON.
+//! A [`WaitingRoom`] lets visitors in at a rate, first come, first served. A [`WaitingRoomLayer`] puts it in front of a service: a browser
+//! gets a page that refreshes itself until its turn has come, any other client gets 503 with the reply as JSON.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -38,7 +38,7 @@
 //! (`RedisLine`). Rate and mode then belong to that line: the last instance to set one sets it for all.
 //!
 //! # When to use it
-//! When more visitors come at once than the system behind can take, and each of them wants to be served: sales, tickets,
+//! Use it when more visitors come at once than the system behind can take, and each of them wants to be served: sales, tickets,
 //! registrations. A rate limit would refuse them by chance, and those who press reload most often would win.
 //!
 //! # When not to use it
@@ -51,8 +51,8 @@
 //! the numbers of a room.
 //!
 //! # In a rules file
-//! [`Rooms`] are waiting rooms that a rules file of `sluicegate` has, by `on_exceeded: room`: operators write rates and conditions, and a reload
-//! changes them while visitors wait. Code gives the home of the lines and the secrets:
+//! [`Rooms`] are the waiting rooms that a rules file of `sluicegate` names, by `on_exceeded: room`: operators write rates and conditions,
+//! and a reload changes them while visitors wait. Code gives the home of the lines and the secrets:
 //!
 //! ```
 //! use sluicegate_overflow::Rooms;
@@ -65,15 +65,15 @@
 //! ```
 //!
 //! # How good an estimate is
-//! Position and wait count with the share of visitors that come when it is their turn, as it was for those before them. Of a crowd that comes
-//! at once none has been called yet: its first estimates are too long by the share that will leave, unless the same room has seen a crowd
-//! before. From then on nine of ten are within a tenth of what comes true, or within a second, as long as nobody changes the rate.
+//! Position and wait assume that the share of visitors that come at their turn stays what it was for those before them. No visitor of a
+//! crowd that comes at once has been called yet: its first estimates are too long by the share that will leave, unless the room has seen a
+//! crowd before. From then on nine of ten estimates are within a tenth of the true wait, or within a second, while nobody changes the rate.
 //!
 //! # How exact the rate is
-//! Turns are spaced, and none is saved up: no second has more than the rate allows. The line calls visitors a second ahead and holds them until
-//! their turns, so that no turn is lost while more come than enter. Lost are turns that come before enough visitors are there to take them: in
-//! the first moments of a crowd, and at its end. In a test over sockets 8,194 of 10,000 visitors enter at 400 a second within a hundredth of a
-//! percent, while the others leave.
+//! Turns are spaced, and none is saved up: no second has more than the rate allows. The line calls visitors a second ahead and holds them
+//! until their turns, so that no turn is lost while more visitors come than enter. Turns are lost only when too few visitors are there to
+//! take them: in the first moments of a crowd, and at its end. In a test over sockets 8,194 of 10,000 visitors enter at 400 a second within
+//! a hundredth of a percent, while the others leave.
 //!
 //! # What it costs
 //! | | |
@@ -83,10 +83,10 @@
 //! | polls of all | three times the rate a second, and each visitor's first |
 //! | a request with a pass | a keyed hash; the line is not asked |
 //!
-//! The bounds of polls do not hold
+//! The bounds of polls do not hold:
 //! - in a pause: each visitor asks once or twice a minute, however slow the rate is;
-//! - after an outage, after a step of the clock, and after a rate that was raised and lowered again: each visitor asks up to three times more,
-//!   and those that come back together ask together.
+//! - after an outage, after a step of the clock, and after a rate that was raised and lowered again: each visitor asks up to three times
+//!   more, and visitors that come back together ask together.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod layer;

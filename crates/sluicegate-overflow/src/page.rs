@@ -1,7 +1,7 @@
-//! The page of a visitor that waits: [`page`]. Drawn by the server; it refreshes itself and needs no scripts.
+//! The page of a visitor that waits: [`page`]. The server draws it; it refreshes itself and needs no scripts.
 //!
-//! It has one heading, the place, the estimated wait and one sentence. Estimates are rounded as much as they are worth: to seconds up to a
-//! minute and a half and to minutes up to an hour and a half, both up, and above that to hours and minutes.
+//! It has one heading, the place, the estimated wait and one sentence. Estimates are rounded to what they are worth: up to seconds below a
+//! minute and a half, up to minutes below an hour and a half, and above that to hours and minutes.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) fn page(reply: &Reply<'_>) -> String {
     .into_string()
 }
 
-/// The part that a tab shows.
+/// The title that a tab shows.
 fn title(reply: &Reply<'_>) -> String {
     match (reply.position(), reply.reason()) {
         (Some(position), Reason::Waiting) => format!("{} – waiting room", grouped(position)),
@@ -76,7 +76,7 @@ fn standing(reply: &Reply<'_>) -> Markup {
     }
 }
 
-/// `4 minutes`, rounded as much as an estimate is worth.
+/// Writes `4 minutes`, rounded to what an estimate is worth.
 fn span(wait: Duration) -> String {
     let all = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
     match all {
@@ -90,7 +90,7 @@ fn seconds(all: u64) -> String {
     format!("{all} second{}", if all == 1 { "" } else { "s" })
 }
 
-/// `12,345`
+/// Writes `12,345`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

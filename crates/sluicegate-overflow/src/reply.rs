@@ -31,11 +31,11 @@ pub struct Reply<'a> {
     pub(crate) room: &'a str,
     pub(crate) reason: Reason,
     pub(crate) standing: Option<Standing>,
-    /// Why the ticket that the visitor has shown is worth nothing.
+    /// The reason why the ticket that the visitor has shown is worth nothing.
     pub(crate) fault: Option<Lost>,
 }
 
-/// Why a visitor has another place than its ticket says.
+/// The reason why a visitor has another place than its ticket says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
     Ticket(Fault),
@@ -43,14 +43,14 @@ pub(crate) enum Lost {
     Place,
 }
 
-/// Why a visitor may not enter.
+/// The reason why a visitor may not enter.
 ///
 /// | reason | it keeps a place | it asks again |
 /// |---|---|---|
 /// | `Waiting`, `NotOpen`, `Paused` | yes, by its ticket | when the line says |
 /// | `Full`, `TooMany` | no | after a minute, or when a visitor of its own has entered |
-/// | `EnterFirst` | the one that it has, if it has one | by a GET |
-/// | `Away` | yes: the line is asked again | after five seconds |
+/// | `EnterFirst` | only a place that it already has | by a GET |
+/// | `Away` | yes: the line is polled again | after five seconds |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -71,7 +71,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The word for it in JSON.
+    /// The word for the reason in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -112,7 +112,7 @@ impl<'a> Reply<'a> {
         Self { room, reason, standing: None, fault: None }
     }
 
-    /// The visitor has to wait.
+    /// The reply to a visitor that has to wait.
     pub(crate) fn waiting(room: &'a str, standing: Standing, fault: Option<Lost>) -> Self {
         let reason = match standing {
             Standing { wait: None, .. } => Reason::Paused,
@@ -127,12 +127,12 @@ impl<'a> Reply<'a> {
         self.room
     }
 
-    /// Why.
+    /// The reason why the visitor may not enter.
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// How many will enter before the visitor, and itself: 1 is the next. Not known before the lots are drawn.
+    /// The number of visitors that will enter up to and including this one: 1 is the next. Not known before the lots are drawn.
     pub fn position(&self) -> Option<u64> {
         self.standing?.position
     }
@@ -147,7 +147,7 @@ impl<'a> Reply<'a> {
         self.standing?.opens_after
     }
 
-    /// When to ask again, in whole seconds, as in `Retry-After`.
+    /// The time after which to ask again, in whole seconds, as in `Retry-After`.
     pub fn retry_after_seconds(&self) -> u64 {
         match (self.standing, self.reason) {
             (Some(standing), _) => whole_seconds(standing.ask_after),
@@ -156,12 +156,12 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// When the page has to refresh itself, in whole seconds: as [`retry_after_seconds`](Self::retry_after_seconds).
+    /// The time after which the page has to refresh itself, in whole seconds: as [`retry_after_seconds`](Self::retry_after_seconds).
     pub fn refresh_seconds(&self) -> u64 {
         self.retry_after_seconds()
     }
 
-    /// Why the visitor lost the place that it had, in one sentence.
+    /// The reason why the visitor lost its former place, in one sentence.
     pub fn lost(&self) -> Option<String> {
         Some(match self.fault? {
             Lost::Place => "Your former place was given up, and this is a new one.".to_owned(),
@@ -169,7 +169,7 @@ impl<'a> Reply<'a> {
         })
     }
 
-    /// A response with this page, or with the same as JSON.
+    /// A response with this page, or with the reply as JSON.
     pub(crate) fn response<B: From<Bytes>>(&self, page: Option<String>, ticket: Option<&str>) -> Response<B> {
         let is_page = page.is_some();
         let body = page.unwrap_or_else(|| self.json(ticket));
@@ -188,7 +188,7 @@ impl<'a> Reply<'a> {
         response
     }
 
-    /// Problem details (RFC 9457), with where the visitor stands.
+    /// Writes problem details (RFC 9457), with the visitor's standing.
     fn json(&self, ticket: Option<&str>) -> String {
         let mut body = json!({
             "type": "about:blank",
@@ -222,7 +222,7 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Rounded up, and at least one: a visitor that came early would have to come again.
+/// Whole seconds, rounded up to at least one: a visitor that came early would have to come again.
 fn whole_seconds(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0)).max(1)
 }

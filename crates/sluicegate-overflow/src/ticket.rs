@@ -1,4 +1,4 @@
-//! Signed tickets: [`Ticket`], the [`Secrets`] that sign them, and the [`Fault`]s of those that are worth nothing.
+//! Signed tickets: [`Ticket`], the [`Secrets`] that sign them, and the [`Fault`]s of bad ones.
 //!
 //! # The form of a ticket
 //! | bytes | hold |
@@ -8,10 +8,10 @@
 //! | 8, 4 | the number and the lot of the place |
 //! | 8, 8 | issued and expires, in microseconds since the Unix epoch |
 //! | 8 | a digest of the key of its client, or 0 where the room knows no client |
-//! | 32 | a BLAKE3 hash of all that, keyed by the secret |
+//! | 32 | a BLAKE3 hash of everything before it, keyed by the secret |
 //!
-//! Numbers are big-endian, and the whole is Base64 for URLs without padding: 103 letters. It is not encrypted: a visitor may read
-//! its place, and cannot change it. Keys are derived from the secrets, so that a secret of any length from 16 bytes on will do.
+//! Numbers are big-endian, and the whole is Base64 for URLs without padding: 103 letters. It is not encrypted: a visitor may read its
+//! place, and cannot change it. Keys are derived from the secrets, so a secret may have any length from 16 bytes on.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub(crate) struct Ticket {
     /// Microseconds of the room's clock, as all moments here.
     pub(crate) issued_us: u64,
     pub(crate) expires_us: u64,
-    /// Whose it is, by [`Secrets::client`]; 0 if it is good for whoever shows it.
+    /// The client of the ticket, by [`Secrets::client`]; 0 if any client may use it.
     pub(crate) client: u64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Is {
     Pass,
 }
 
-/// Why a ticket is worth nothing. Its visitor gets a new place, at the end.
+/// The reason why a ticket is worth nothing. Its visitor gets a new place, at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Malformed,
@@ -73,17 +73,17 @@ const LENGTH: usize = 45;
 /// A ticket in text, in bytes.
 const TEXT: usize = ((LENGTH + blake3::OUT_LEN) * 4).div_ceil(3);
 
-/// The keys of one room's tickets: the first signs, and all are believed.
+/// The keys of one room's tickets: the first one signs, and all of them verify.
 pub(crate) struct Secrets {
     room: [u8; 8],
     keys: Vec<[u8; 32]>,
-    /// Hide whose places are counted together, one for each secret.
+    /// The keys that hide clients, one for each secret.
     clients: Vec<[u8; 32]>,
 }
 
 impl Secrets {
     /// # Errors
-    /// For a secret that is too short; the error names its length.
+    /// When a secret is too short; the error names its length.
     pub(crate) fn new(room: &str, secrets: &[Vec<u8>]) -> Result<Self, ConfigError> {
         if let Some(short) = secrets.iter().find(|secret| secret.len() < SHORTEST) {
             let problem = format!(
@@ -106,12 +106,13 @@ impl Secrets {
         })
     }
 
-    /// A digest of a client's key. Addresses are few: without the secret it says nothing, and it is another one in each room.
+    /// A digest of a client's key. Addresses are few, so the digest is keyed: without the secret it says nothing, and it differs in each
+    /// room.
     pub(crate) fn client(&self, key: &[u8]) -> u64 {
         self.client_in(false, key)
     }
 
-    /// The same in a ticket that the former secret has signed, or that of now.
+    /// The digest in a ticket that the former secret has signed, or the current one.
     pub(crate) fn client_in(&self, is_of_former: bool, key: &[u8]) -> u64 {
         let clients = self.clients.get(usize::from(is_of_former));
         clients.map_or(0, |clients| number(blake3::keyed_hash(clients, key).as_bytes(), 0))
@@ -135,10 +136,10 @@ impl Secrets {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The ticket, and whether the former secret has signed it, so that it is to be signed anew.
+    /// The ticket, and whether the former secret has signed it, so that it has to be signed anew.
     ///
     /// # Errors
-    /// For a ticket that is worth nothing here and now.
+    /// When the ticket is worth nothing here and now.
     pub(crate) fn read(&self, text: &[u8], now_us: u64) -> Result<(Ticket, bool), Fault> {
         if text.len() != TEXT {
             return Err(Fault::Malformed);

@@ -1,4 +1,4 @@
-//! The way of a request through a room: its pass, or its key, its place, and its turn.
+//! Leads a request through a room: its pass, or its key, its place, and its turn.
 //!
 //! ```text
 //! request -> key (if the room knows clients) -> a good pass of its own -> the service
@@ -6,8 +6,9 @@
 //!                                                                               -> no turn: 503
 //! ```
 //!
-//! A request waits at three points: for its key, for a line over a network, and for a turn that is at most two seconds away. Dropped at
-//! the first it has taken nothing; at the second a place may be taken; at the third its turn was given, and is given again for a minute.
+//! A request waits at three points: for its key, for a line over a network, and for a turn that is at most two seconds away. If it is
+//! dropped at the first, it has taken nothing; at the second it may have taken a place; at the third its turn was given, and is given again
+//! for a minute.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
 use std::convert::Infallible;
@@ -32,10 +33,10 @@ use crate::reply::{Lost, Reason, Reply};
 use crate::room::Pass;
 use crate::ticket::{Is, Ticket};
 
-/// For how long the ticket of a place is good, beyond the opening of its room.
+/// The time for which the ticket of a place is good, beyond the opening of its room.
 const TICKET_LASTS_US: u64 = 86_400_000_000;
 
-/// The wait of a request, and what it has shown.
+/// The wait of a request, and the tickets that it has shown.
 #[derive(Debug)]
 pub struct Wait {
     shown: Shown,
@@ -54,14 +55,14 @@ enum On {
 pub struct Entered {
     pub(crate) pass: Pass,
     room: String,
-    /// The pass in text, for how many seconds it lasts, and whether the client wants it in the header. Nothing for a request that has shown it.
+    /// The pass in text, its length in seconds, and whether the client wants it in the header. `None` for a request that has shown it.
     issued: Option<(String, u64, bool)>,
 }
 
 type Led<B, E> = Step<Entered, Box<Wait>, Result<Response<B>, E>>;
 
 impl WaitingRoomLayer {
-    /// To the key, if anything depends on it.
+    /// Goes on to the key, if anything depends on it.
     fn begin_with<B: From<Bytes>, E>(&self, request: RequestView<'_>) -> Led<B, E> {
         let room = &self.room.0;
         let shown = Shown::of(request, room);
@@ -76,12 +77,12 @@ impl WaitingRoomLayer {
         }
     }
 
-    /// From the key to the pass. Without a key it shares the places of all that have none, unless that was chosen otherwise.
+    /// Goes on from the key to the pass. Requests without a key share the places of one client, unless another action was chosen.
     fn keyed<B: From<Bytes>, E>(&self, shown: Shown, found: Result<Key, MissingKey>) -> Led<B, E> {
         let key = match self.when_missing.read(found, || self.room.name().to_owned()) {
             Keyed::Key(key) => key,
             Keyed::Rejected(_, status) => return Step::Refuse(Ok(rejected(status))),
-            // It was chosen: such places are not counted, and a ticket of theirs is no other client's.
+            // `skip` was chosen: such places are not counted, and their tickets belong to no other client.
             Keyed::Skipped(_) => return self.known(shown.of_client(&Key::shared(), &self.room.0), None),
             _ => Key::shared(),
         };
@@ -89,7 +90,7 @@ impl WaitingRoomLayer {
         self.known(shown, Some(shown.client))
     }
 
-    /// From the pass to the line.
+    /// Goes on from the pass to the line.
     fn known<B: From<Bytes>, E>(&self, shown: Shown, client: Option<u64>) -> Led<B, E> {
         let room = &self.room.0;
         if let Some(ticket) = shown.pass(room) {
@@ -101,7 +102,7 @@ impl WaitingRoomLayer {
         self.ask(shown, client)
     }
 
-    /// One poll of the line.
+    /// Polls the line once.
     fn ask<B: From<Bytes>, E>(&self, shown: Shown, client: Option<u64>) -> Led<B, E> {
         let ask = Ask::new(shown.ticket.map(|ticket| ticket.place), self.room.draw());
         let ask = client.map_or(ask, |client| ask.of_client(client));
@@ -111,10 +112,10 @@ impl WaitingRoomLayer {
         }
     }
 
-    /// From the line's answer to the service, to the wait for a turn, or to a 503.
+    /// Goes on from the line's answer to the service, to the wait for a turn, or to a 503.
     ///
-    /// A ticket is sent only where the visitor has none for this place, or one that would expire within half a day or is signed by the
-    /// former secret.
+    /// A ticket is sent only if the visitor has none for this place, or one that expires within half a day or is signed by the former
+    /// secret.
     fn answered<B: From<Bytes>, E>(&self, shown: Shown, answer: Result<Answer, StoreError>) -> Led<B, E> {
         let name = &self.room.0.name;
         match answer {
@@ -156,7 +157,7 @@ impl WaitingRoomLayer {
         self.entered(turn.place, Some((text, seconds, shown.by_header)))
     }
 
-    /// The same pass, signed by the secret of now: the former one is to be forgotten some day.
+    /// The pass, signed anew by the current secret, because the former one is to be forgotten some day.
     fn renewed(&self, shown: Shown, pass: Ticket) -> Option<(String, u64, bool)> {
         let lasts_us = pass.expires_us.saturating_sub(self.room.0.clock.now_us());
         let text = || self.room.0.secrets.sign(&Ticket { client: shown.client, ..pass });
@@ -168,7 +169,7 @@ impl WaitingRoomLayer {
         Entered { pass: Pass::new(place, room.line.clone()), room: room.name.clone(), issued }
     }
 
-    /// A ticket in text, and for how many seconds it is good.
+    /// A ticket in text, and the number of seconds for which it is good.
     fn sign(&self, shown: Shown, is: Is, place: Place, lasts: Duration) -> (String, u64) {
         let issued_us = self.room.0.clock.now_us();
         let lasts_us = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
@@ -233,7 +234,7 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoo
 }
 
 impl Entered {
-    /// The header fields by which the response tells of the pass.
+    /// Writes the header fields by which the response reports the pass.
     pub(crate) fn told(self, fields: &mut HeaderMap) {
         if self.pass.is_ended() {
             keep(fields, &self.room, "", 0);
@@ -247,7 +248,7 @@ impl Entered {
 }
 
 impl WaitingRoomLayer {
-    /// The way of a request for those who know nothing of this layer.
+    /// Admits a request for callers that know nothing of this layer.
     pub(crate) fn admit(&self, request: RequestView<'_>) -> Admission {
         match admitted(self.begin_with(request)) {
             Ok(known) => Admission::known(known),
@@ -291,13 +292,13 @@ impl WaitingRoomLayer {
         Poll::Ready(step)
     }
 
-    /// Neither the key nor the line has come in time.
+    /// Refuses a request whose key or line has not answered in time.
     fn away<B: From<Bytes>, E>(&self, shown: Shown) -> Led<B, E> {
         self.refuse(shown, Reply::new(&self.room.0.name, Reason::Away))
     }
 }
 
-/// Few requests wait inside of the server, so all others carry no more than a pointer for it.
+/// Boxes the wait: few requests wait inside the server, so all others carry only a pointer for it.
 fn waiting<B, E>(shown: Shown, on: On) -> Led<B, E> {
     Step::Wait(Box::new(Wait { shown, on }))
 }
@@ -312,16 +313,16 @@ fn admitted(step: Led<Bytes, Infallible>) -> Result<Admitted, Box<Wait>> {
     }
 }
 
-/// Has the client keep this ticket in place of the one that it has.
+/// Makes the client keep this ticket in place of the one that it has.
 fn keep(fields: &mut HeaderMap, room: &str, text: &str, seconds: u64) {
     if let Some(cookie) = cookie(room, text, seconds) {
         fields.append(SET_COOKIE, cookie);
     }
-    // Whatever the service says of its page: a cache that kept it would hand the same ticket to everybody.
+    // This overrides the service: a cache that kept the page would hand the same ticket to everybody.
     fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 
-/// A request whose key is missing or malformed, where that is no matter of waiting.
+/// Rejects a request whose key is missing or malformed, with an empty response.
 fn rejected<B: From<Bytes>>(status: StatusCode) -> Response<B> {
     let mut response = Response::new(B::from(Bytes::new()));
     *response.status_mut() = status;

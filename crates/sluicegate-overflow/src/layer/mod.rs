@@ -19,10 +19,10 @@ use crate::room::WaitingRoom;
 /// | with a pass | goes on to the service, with the [`Pass`](crate::Pass) in its extensions; the line is not asked |
 /// | a GET whose turn has come | goes on, held for up to two seconds until its turn, and its response carries the pass |
 /// | a GET of a browser that opens a page | 503 with a page that refreshes itself |
-/// | any other GET | 503 with the same as JSON, at once; pictures and fetches of scripts, by `Sec-Fetch-Mode`, take no place, and may ask for the one that they have |
+/// | any other GET | 503 with the reply as JSON, at once; pictures and fetches of scripts, by `Sec-Fetch-Mode`, take no place, and may ask for the one that they have |
 /// | any other method | 503 as JSON; it neither takes a place nor asks for one |
 ///
-/// A browser opens a page where `Sec-Fetch-Mode` is `navigate`; where it says nothing, `Accept` has to name HTML.
+/// A request opens a page if its `Sec-Fetch-Mode` is `navigate`; without this field, `Accept` has to name HTML.
 ///
 /// Tickets and passes are one cookie, `__Host-room-` and the name of the room: `Secure`, `HttpOnly`, `SameSite=Lax`. Clients without
 /// cookies send the `ticket` of the JSON, and later that of the response, in the header `x-waiting-room-ticket`.
@@ -45,19 +45,19 @@ use crate::room::WaitingRoom;
 /// | `type`, `title`, `status`, `detail` | problem details; `detail` is the sentence of the reason |
 /// | `room` | the name of the room |
 /// | `reason` | [the word](crate::Reason::word) of the reason: `waiting`, `not-open`, `paused`, `full`, `too-many-places`, `enter-first`, `away` |
-/// | `position` | how many are before the visitor and itself; null before the lots are drawn |
+/// | `position` | the number of visitors up to and including this one; null before the lots are drawn |
 /// | `wait_ms` | the estimated wait; null while the room is paused |
 /// | `opens_after_ms` | the time until the room opens; null once it is open |
-/// | `ask_after_ms` | when to ask next. A client that asks at this time, or at that of `Retry-After`, finds its turn and is held for it |
+/// | `ask_after_ms` | the time until the next poll. A client that asks at this time, or at that of `Retry-After`, finds its turn and is held for it |
 /// | `ticket` | the place, for the header `x-waiting-room-ticket`; only where it is a new one |
-/// | `lost` | why the visitor has another place than its ticket says; only then |
+/// | `lost` | the reason why the visitor has another place than its ticket says; only then |
 ///
 /// Position and times are there only for a visitor that has a place. A client that loses the answer asks again without a ticket
 /// and gets another place; one that loses the answer with its pass gets the same turn again for a minute.
 ///
 /// # Where to put it
-/// Around everything that it protects, and inside of a rate limit by address. Files that the page of a shop loads need the pass as
-/// well: leave files that cost nothing outside of it.
+/// Put it around everything that it protects, and inside a rate limit by address. Files that the page of a shop loads need the pass as
+/// well: leave files that cost nothing outside.
 ///
 /// # Cancel safety
 /// A visitor that hangs up while it is held keeps its turn for a minute.
@@ -69,12 +69,12 @@ pub struct WaitingRoomLayer {
 }
 
 impl WaitingRoomLayer {
-    /// A layer in front of whatever the room protects.
+    /// A layer in front of the service that the room protects.
     pub fn new(room: WaitingRoom) -> Self {
         Self { room, waits: Waits::default(), when_missing: WhenMissing::default() }
     }
 
-    /// How a request is treated whose places cannot be counted.
+    /// Sets the treatment of requests whose places cannot be counted.
     pub(crate) fn on_missing_key(mut self, action: Option<OnMissingKey>) -> Self {
         self.when_missing.chosen = action;
         self

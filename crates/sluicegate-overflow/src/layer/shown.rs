@@ -1,7 +1,7 @@
 //! A request as the room sees it: its ticket, and whether it wants a page.
 //!
-//! A ticket is looked for in the header `x-waiting-room-ticket`, then in cookies of this room, and the first that is good counts. It
-//! costs one keyed hash for each secret and text of the right length, of four texts at most, whatever a client sends.
+//! A ticket is searched in the header `x-waiting-room-ticket`, then in cookies of this room, and the first good one counts. That costs one
+//! keyed hash for each secret and text of the right length, of four texts at most, whatever a client sends.
 
 use http::header::{ACCEPT, COOKIE, HeaderName};
 use http::{HeaderValue, Method};
@@ -11,13 +11,13 @@ use sluicegate_tower::key::RequestView;
 use crate::room::Inner;
 use crate::ticket::{Fault, Is, Ticket};
 
-/// For clients without cookies.
+/// Carries tickets of clients without cookies.
 pub(super) const TICKET: HeaderName = HeaderName::from_static("x-waiting-room-ticket");
 
-/// More cookies of one name than a browser sends are not looked at.
+/// The most cookies of one name that are read. Browsers send no more.
 const MOST: usize = 4;
 
-/// A pass that was issued so far ahead of the clock is from before the clock was set back: the line decides.
+/// A pass that was issued further ahead of the clock is from before the clock was set back: the line decides.
 const AHEAD_US: u64 = 60_000_000;
 
 /// The tickets that a request shows.
@@ -26,11 +26,11 @@ pub(super) struct Shown {
     pub(super) ticket: Option<Ticket>,
     /// Whether the former secret has signed it.
     pub(super) is_of_former: bool,
-    /// Whose the tickets are that it gets, as [`Ticket::client`] has it.
+    /// The client to which its tickets are issued, as in [`Ticket::client`].
     pub(super) client: u64,
-    /// Why it shows none that is worth anything, although it shows something.
+    /// The fault of the ticket that it shows, if none is worth anything.
     pub(super) fault: Option<Fault>,
-    /// Whether it came in the header, so that the answer has to carry it there, too.
+    /// Whether the ticket came in the header, so that the answer has to carry it there, too.
     pub(super) by_header: bool,
     pub(super) wants_page: bool,
     /// Whether it may poll with its ticket.
@@ -70,8 +70,8 @@ impl Shown {
         shown
     }
 
-    /// The same, known to be of the client with this key: the ticket of another one is worth nothing. One that was signed before the
-    /// room knew clients is whoever's that shows it.
+    /// Binds it to the client with this key: the ticket of another client is worth nothing. A ticket that was signed before the room knew
+    /// clients is good for any client that shows it.
     pub(super) fn of_client(self, key: &Key, room: &Inner) -> Self {
         let client = room.secrets.client(key.as_bytes());
         let own = [0, room.secrets.client_in(self.is_of_former, key.as_bytes())];
@@ -83,7 +83,7 @@ impl Shown {
         }
     }
 
-    /// The pass that it shows, if that is good.
+    /// The pass that it shows, if it is good.
     pub(super) fn pass(&self, room: &Inner) -> Option<Ticket> {
         let is_from_now = |ticket: &Ticket| ticket.issued_us <= room.clock.now_us().saturating_add(AHEAD_US);
         let pass = self.ticket.filter(|ticket| ticket.is == Is::Pass).filter(is_from_now)?;
@@ -91,8 +91,8 @@ impl Shown {
     }
 }
 
-/// The cookie that keeps a ticket: for this host only, and not to be read by scripts. `SameSite=Lax`, so that a link from elsewhere
-/// finds its place.
+/// The cookie that keeps a ticket, for this host only and not readable by scripts. `SameSite=Lax` lets a link from another site find its
+/// place.
 pub(super) fn cookie(room: &str, text: &str, seconds: u64) -> Option<HeaderValue> {
     let cookie =
         format!("__Host-room-{room}={text}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");
@@ -109,7 +109,7 @@ fn texts<'a>(request: RequestView<'a>, room: &'a str) -> impl Iterator<Item = &'
     }))
 }
 
-/// Whether a browser opens a page: fetches of scripts, pictures and programs must not get HTML for their data.
+/// Whether a browser opens a page: scripts, pictures and programs must not get HTML for their data.
 fn is_navigation(request: RequestView<'_>) -> bool {
     match request.headers.get("sec-fetch-mode") {
         Some(mode) => mode == "navigate",

@@ -1,12 +1,12 @@
 //! The passes that are good: [`Active`].
 //!
 //! # Which visitors are called when a pass is free
-//! Where all passes are out, visitors sleep long, and a newcomer would be there before those that wait. So as many ranks are called as
-//! passes became free, divided by the share that comes; whoever stands behind them has to wait. If those that were called do not come,
+//! While all passes are out, visitors sleep long, and a newcomer would be there before those that wait. So the number of called ranks is
+//! the number of free passes divided by the share that comes; visitors behind these ranks have to wait. If the called visitors do not come,
 //! twice as many are called with each minute, and after twenty minutes all of them: a free pass is never lost to sleepers.
 //!
 //! # Memory
-//! 16 bytes for each pass that is out and about as many for its number; the same for each that ended early, until it would have expired.
+//! A pass that is out takes 16 bytes and about as many for its number; so does a pass that ended early, until it would have expired.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,32 +15,33 @@ use foldhash::quality::RandomState;
 use crate::line::book::AGAIN_US;
 use crate::line::pace::WHOLE;
 
-/// For how long a pass that has ended is kept for the visitor that it calls. Each such time after it, twice the visitors are called.
+/// The time for which an ended pass is kept for the visitor that it calls. After each such time, twice as many visitors are called.
 const CALLS_US: u64 = 60_000_000;
 
-/// How often that is doubled: after that all are called.
+/// The number of doublings after which all visitors are called.
 const DOUBLED: u64 = 20;
 
-/// Passes that are out, where their number is bounded, and those that ended before their time.
+/// The passes that are out, where their number is bounded, and those that ended before their time.
 #[derive(Debug)]
 pub(super) struct Active {
     most: Option<u64>,
     lasts_us: u64,
-    /// Where the gate was when all passes were out for the last time, when that was, and how many were given since.
+    /// The gate when all passes were out for the last time, the moment of that, and the number of passes given since.
     full_gate: u64,
     full_us: u64,
     given: u64,
-    /// When each of them ends, in the order in which they were given, with the number of its place.
+    /// The end of each pass, in the order in which they were given, with the number of its place.
     ends: VecDeque<(u64, u64)>,
-    /// The numbers of those that are out.
+    /// The numbers of the passes that are out.
     out: HashSet<u64, RandomState>,
-    /// Those that ended early, for as long as their tickets look good.
+    /// Passes that ended early, while their tickets still look good.
     ended: HashMap<u64, u32, RandomState>,
     forget: VecDeque<(u64, u64)>,
 }
 
 impl Active {
-    /// No pass is out. `most` bounds how many are good at once, each for `lasts_us` microseconds; without a bound none is counted.
+    /// No pass is out. `most` bounds the passes that are good at once, each for `lasts_us` microseconds; without a bound passes are not
+    /// counted.
     pub(super) fn new(most: Option<u64>, lasts_us: u64) -> Self {
         Self {
             most,
@@ -55,12 +56,12 @@ impl Active {
         }
     }
 
-    /// Another bound and another length; passes that are out end when they would have.
+    /// Sets another bound and another length; passes that are out end when they would have.
     pub(super) fn set(&mut self, most: Option<u64>, lasts_us: u64) {
         (self.most, self.lasts_us) = (most, lasts_us);
     }
 
-    /// How many are out, if that is bounded.
+    /// The number of passes that are out, if it is bounded.
     pub(super) fn count(&self) -> Option<u64> {
         self.most.map(|_| self.out.len() as u64)
     }
@@ -70,42 +71,42 @@ impl Active {
         self.most.is_some_and(|most| self.out.len() as u64 >= most)
     }
 
-    /// Whether nobody is called by passes that become free: none is, or all are.
+    /// Whether free passes call no visitor, because none is free or the number is not bounded.
     pub(super) fn stands_still(&self) -> bool {
         self.most.is_none() || self.is_full()
     }
 
-    /// How many passes are free; 0 where their number is not bounded.
+    /// The number of free passes; 0 if passes are not bounded.
     fn free(&self) -> u64 {
         self.most.map_or(0, |most| most.saturating_sub(self.out.len() as u64))
     }
 
-    /// How often the visitors that are called have doubled since all passes were out, and for how long they go on to.
+    /// The number of doublings of called visitors since all passes were out, and the time since the last one.
     fn doubled(&self, now_us: u64) -> (u64, u64) {
         let gone_us = now_us.saturating_sub(self.full_us);
         let doubled = gone_us / CALLS_US;
         if doubled < DOUBLED { (doubled, gone_us % CALLS_US) } else { (DOUBLED, 0) }
     }
 
-    /// All passes are out, and the gate stands here.
+    /// Notes that all passes are out, and the gate stands here.
     pub(super) fn stands(&mut self, gate: u64, now_us: u64) {
         (self.full_gate, self.full_us, self.given) = (gate, now_us, 0);
     }
 
-    /// The gate has come here without calling anybody.
+    /// Notes that the gate has come here without calling a visitor.
     pub(super) fn skips(&mut self, gate: u64) {
         self.full_gate = self.full_gate.max(gate);
     }
 
-    /// Ranks below this one may be called: one for each pass that was free since the gate stood, and for those who left. Visitors
-    /// that wait for passes ask seldom, so that a newcomer would be there before them.
+    /// Ranks below this one may be called: one for each pass that was free since the gate stood, and for visitors that have left. Visitors
+    /// that wait for passes ask seldom, so a newcomer would otherwise be there before them.
     pub(super) fn calls_below(&self, now_us: u64, share: u64) -> u64 {
         if self.most.is_none() {
             return u64::MAX;
         }
         let free = self.free();
         let passes = self.given.saturating_add(free);
-        // At most two for a pass: the share of those who come looks small while they sleep.
+        // At most two ranks for a pass: the share that comes looks small while visitors sleep.
         let called = passes.saturating_mul(WHOLE) / share.max(WHOLE / 2);
         let (doubled, rest_us) = self.doubled(now_us);
         let most = free.saturating_mul(1 << doubled);
@@ -113,41 +114,41 @@ impl Active {
         self.full_gate.saturating_add(called).saturating_add(more)
     }
 
-    /// How far away the moment is at which this rank may be called, if no other pass is given or ends.
+    /// The time until this rank may be called, if no other pass is given or ends.
     pub(super) fn calls_after_us(&self, rank: u64, now_us: u64, share: u64) -> u64 {
         let below = self.calls_below(now_us, share);
         let free = self.free();
         if rank < below || free == 0 {
             return 0;
         }
-        // Within the minute that goes on; later it is sooner than that.
+        // Within the minute this is exact; later the rank is called sooner.
         let (doubled, _) = self.doubled(now_us);
         let ranks = rank.saturating_add(1).saturating_sub(below);
         ranks.saturating_mul(CALLS_US).div_ceil(free.saturating_mul(1 << doubled))
     }
 
-    /// A pass is good from `at_us` on. Only for where their number is bounded.
+    /// Gives a pass that is good from `at_us` on. The number of passes must be bounded.
     pub(super) fn give(&mut self, number: u64, at_us: u64) {
         self.ends.push_back((at_us.saturating_add(self.lasts_us), number));
         self.out.insert(number);
         self.given = self.given.saturating_add(1);
     }
 
-    /// The pass of this place ends before its time. A second call changes nothing.
+    /// Ends the pass of this place before its time. A second call changes nothing.
     pub(super) fn end(&mut self, number: u64, lot: u32, now_us: u64) {
         self.out.remove(&number);
         if self.ended.insert(number, lot).is_none() {
-            // Not before its place is forgotten, which would give it again.
+            // It must not be forgotten before its place, which would give the pass again.
             self.forget.push_back((now_us.saturating_add(self.lasts_us.max(AGAIN_US)), number));
         }
     }
 
-    /// Whether it ended before its time. The lot has to fit too: after a loss of the line another place may have the number.
+    /// Whether the pass ended before its time. The lot has to match too, because another place may have the number after the line was lost.
     pub(super) fn has_ended(&self, number: u64, lot: u32) -> bool {
         self.ended.get(&number) == Some(&lot)
     }
 
-    /// Forgets what is over. Each pass is forgotten once.
+    /// Forgets passes that are over. Each pass is forgotten once.
     pub(super) fn advance(&mut self, now_us: u64) {
         while let Some(number) = first_over(&mut self.ends, now_us) {
             self.out.remove(&number);
@@ -157,12 +158,12 @@ impl Active {
         }
     }
 
-    /// How far away the moment is at which there is room for one more behind `ahead` others, if no pass ends early.
+    /// The time until there is room for one more behind `ahead` others, if no pass ends early.
     pub(super) fn room_after_us(&self, ahead: u64, now_us: u64) -> u64 {
         let Some(most) = self.most else { return 0 };
         let out = self.out.len() as u64;
         let Some(behind) = ahead.saturating_add(out).checked_sub(most) else { return 0 };
-        // All that are out end once, and then those that came for them.
+        // All passes that are out end once, and then those that came for them.
         let (rounds, which) = (behind / most.max(1), behind % most.max(1));
         let which = usize::try_from(which).unwrap_or(usize::MAX);
         let end_us =
@@ -171,7 +172,7 @@ impl Active {
     }
 }
 
-/// Takes the first number off whose time has come.
+/// Takes off the first number whose time has come.
 fn first_over(ends: &mut VecDeque<(u64, u64)>, now_us: u64) -> Option<u64> {
     ends.front().filter(|(end_us, _)| *end_us <= now_us)?;
     ends.pop_front().map(|(_, number)| number)

@@ -8,7 +8,7 @@ use crate::line::Place;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Not yet.
+    /// The visitor has to wait.
     Waiting(Standing),
     /// The visitor may enter.
     Turn(Turn),
@@ -16,24 +16,24 @@ pub enum Answer {
     NoPlace(NoPlace),
 }
 
-/// Where a visitor stands.
+/// The standing of a visitor in line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Standing {
-    /// The place, which is another one than that of the poll if that is not known.
+    /// The place; a new one if the line does not know the place of the poll.
     pub place: Place,
-    /// How many are before it and itself, as far as they come: 1 is the next. Not known before the lots are drawn.
+    /// The number of visitors that will enter up to and including this one: 1 is the next. Not known before the lots are drawn.
     pub position: Option<u64>,
     /// The estimated wait until the turn. Not known while the room is paused.
     pub wait: Option<Duration>,
     /// The time until the room opens, if it is not open yet.
     pub opens_after: Option<Duration>,
-    /// When to ask again.
+    /// The time after which to ask again.
     pub ask_after: Duration,
 }
 
 impl Standing {
-    /// A place that has to wait, of which nothing else is known.
+    /// The standing of a place that has to wait, without any other number.
     pub const fn new(place: Place, ask_after: Duration) -> Self {
         Self { place, position: None, wait: None, opens_after: None, ask_after }
     }
@@ -43,11 +43,11 @@ impl Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Turn {
-    /// Whose turn it is.
+    /// The place that has the turn.
     pub place: Place,
-    /// How long the visitor is held until it may enter: two seconds at most.
+    /// The time for which the visitor is held until it may enter: two seconds at most.
     pub after: Duration,
-    /// How long the pass lasts from then on. It is shorter for a visitor that asks again.
+    /// The length of the pass from then on. It is shorter for a visitor that asks again.
     pub lasts: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Turn {
     }
 }
 
-/// Why there is no place.
+/// The reason why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoPlace {

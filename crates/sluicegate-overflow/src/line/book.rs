@@ -9,13 +9,13 @@
 //! passed over --kept ten minutes--> forgotten
 //! ```
 //!
-//! A place is passed over when it is due and its visitor is missed; that is found by a sweep over the oldest places, a few with each poll, so
-//! that no poll pays for a crowd. A turn is found by its number at once: numbers are given in order, and the list begins at the first
-//! one that is kept.
+//! A place is passed over when it is due and its visitor is missed. A sweep over the oldest places finds that, a few places with each poll,
+//! so that no poll pays for a crowd. A turn is found by its number directly, because numbers are given in order, and the list begins at the
+//! first number that is kept.
 //!
 //! # Memory
-//! 24 bytes a place, whatever happens to it. Places go from the front only, so one that waits long keeps those behind it, turned or not.
-//! A list that is three quarters empty gives its room back.
+//! A place takes 24 bytes, in every state. Places go from the front only, so one that waits long keeps those behind it, turned or not. A
+//! list that is three quarters empty gives its room back.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -24,16 +24,16 @@ use foldhash::quality::RandomState;
 use crate::line::Place;
 use crate::line::time::Time;
 
-/// For how long a turn that was given is given again for the same place.
+/// The time for which a given turn is given again for the same place.
 pub(super) const AGAIN_US: u64 = 60_000_000;
 
-/// For how long a place that was passed over is kept.
+/// The time for which a place that was passed over is kept.
 const KEPT_US: u64 = 600_000_000;
 
 /// All places by their numbers: 24 bytes each, without the room that a growing list keeps.
 #[derive(Debug)]
 pub(super) struct Book {
-    /// For how long a turn is given again: no longer than its pass is good.
+    /// The time for which a turn is given again: no longer than its pass is good.
     again_us: u64,
     /// The number of the first place that is kept.
     first: u64,
@@ -42,7 +42,7 @@ pub(super) struct Book {
     swept: u64,
     waiting: u64,
     passed_over: u64,
-    /// How many places of each client wait; only where that is bounded.
+    /// The number of waiting places of each client; only where it is bounded.
     clients: HashMap<u64, u64, RandomState>,
 }
 
@@ -51,9 +51,9 @@ pub(super) struct Book {
 pub(super) struct Held {
     lot: u32,
     pub(super) is: Is,
-    /// Of the turn, or from when on the visitor counts as gone.
+    /// The moment of the turn, or the moment from which the visitor counts as gone.
     pub(super) at_us: u64,
-    /// 0 if places of clients are not counted.
+    /// The client; 0 if places of clients are not counted.
     client: u64,
 }
 
@@ -65,13 +65,13 @@ pub(super) enum Is {
 }
 
 impl Held {
-    /// How long ago its turn was, or for how long its visitor is missed.
+    /// The time since its turn, or the time for which its visitor is missed.
     fn age_us(&self, time: &Time) -> u64 {
         let now_us = if self.is == Is::Turned { time.now_us() } else { time.patience_us() };
         now_us.saturating_sub(self.at_us)
     }
 
-    /// For how long after that it is kept.
+    /// The time after that for which it is kept.
     fn kept_us(&self, again_us: u64) -> u64 {
         match self.is {
             Is::Turned => again_us,
@@ -94,7 +94,7 @@ impl Book {
         }
     }
 
-    /// Passes have this length from now on.
+    /// Sets another length of passes.
     pub(super) fn set(&mut self, pass_lasts_us: u64) {
         self.again_us = pass_lasts_us.min(AGAIN_US);
     }
@@ -104,24 +104,24 @@ impl Book {
         self.first.saturating_add(self.places.len() as u64)
     }
 
-    /// How many wait and were not passed over.
+    /// The number of places that wait and were not passed over.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting
     }
 
-    /// How many were passed over since the line began; one that came back and was passed over again counts twice.
+    /// The number of places that were passed over since the line began; a place that came back and was passed over again counts twice.
     pub(super) fn passed_over(&self) -> u64 {
         self.passed_over
     }
 
-    /// How many places of this client wait.
+    /// The number of waiting places of this client.
     pub(super) fn of_client(&self, client: u64) -> u64 {
         self.clients.get(&client).copied().unwrap_or_default()
     }
 
-    /// Adds a place at the end, which nobody misses before it has been told when to ask.
+    /// Adds a place at the end, which is not missed before its visitor has been told when to ask.
     ///
-    /// The client of 0 stands for none, so that a digest of 0 is taken as 1: two clients in 2^64 would be counted as one.
+    /// The client 0 stands for none, so a digest of 0 is taken as 1: two clients in 2^64 would count as one.
     pub(super) fn add(&mut self, lot: u32, client: Option<u64>) -> Place {
         let place = Place::new(self.next_number(), lot);
         let client = client.map_or(0, |client| client.max(1));
@@ -130,7 +130,7 @@ impl Book {
         place
     }
 
-    /// The place as it stands, unless it is forgotten. `is_due` says whether its turn has come.
+    /// The state of the place, unless it is forgotten. `is_due` says whether its turn has come.
     pub(super) fn find(&self, place: Place, time: &Time, is_due: bool) -> Option<Held> {
         let held = *self.places.get(self.index(place.number)?).filter(|held| held.lot == place.lot)?;
         let is_over = held.age_us(time) >= held.kept_us(self.again_us);
@@ -138,13 +138,13 @@ impl Book {
         (!is_over || !counts).then_some(held)
     }
 
-    /// Whether nobody waits at this number any more: its visitor had its turn, or is missed.
+    /// Whether no visitor waits at this number any more: it had its turn, or is missed.
     pub(super) fn is_left(&self, number: u64, time: &Time) -> bool {
         let held = self.index(number).and_then(|index| self.places.get(index));
         number < self.next_number() && held.is_none_or(|held| held.is != Is::Waiting || held.age_us(time) > 0)
     }
 
-    /// The visitor has asked and waits, and is missed from then on.
+    /// Notes that the visitor has asked and waits, and is missed from this moment on.
     pub(super) fn expect(&mut self, place: Place, missed_us: u64) {
         let Some(held) = self.held(place) else { return };
         held.at_us = missed_us;
@@ -156,7 +156,7 @@ impl Book {
         }
     }
 
-    /// The visitor has its turn at this time.
+    /// Notes that the visitor has its turn at this time.
     pub(super) fn turn(&mut self, place: Place, at_us: u64) {
         let Some(held) = self.held(place) else { return };
         let (was, client) = (held.is, held.client);
@@ -166,8 +166,8 @@ impl Book {
         }
     }
 
-    /// Passes over those who did not come, and forgets those who did not come back: `steps` places at most. More than one for each poll,
-    /// so that it keeps up with new places.
+    /// Passes over visitors that did not come, and forgets those that did not come back: `steps` places at most. Each poll sweeps more than
+    /// one place, so that the sweep keeps up with new places.
     pub(super) fn sweep(&mut self, time: &Time, steps: u32, is_due: impl Fn(Place) -> bool) {
         for _ in 0..steps {
             let number = self.swept;
@@ -192,7 +192,7 @@ impl Book {
             self.places.pop_front();
             self.first = self.first.saturating_add(1);
         }
-        // The room that a crowd has left behind.
+        // Frees the room that a crowd has left behind.
         if self.places.capacity() > 1_024 && self.places.len() < self.places.capacity() / 4 {
             self.places.shrink_to(self.places.len().saturating_mul(2));
         }
@@ -201,7 +201,7 @@ impl Book {
         }
     }
 
-    /// One more waits.
+    /// Counts one more waiting place.
     fn join(&mut self, client: u64) {
         self.waiting = self.waiting.saturating_add(1);
         if client != 0 {
@@ -210,7 +210,7 @@ impl Book {
         }
     }
 
-    /// One fewer waits. A client without places is forgotten, so that the map grows with the line and not with its past.
+    /// Counts one less waiting place. A client without places is forgotten, so that the map grows with the line and not with its past.
     fn leave(&mut self, client: u64) {
         self.waiting = self.waiting.saturating_sub(1);
         if let Some(places) = self.clients.get_mut(&client) {
@@ -226,7 +226,7 @@ impl Book {
         self.places.get_mut(index)
     }
 
-    /// Where a number stands in the list; nothing for one that was forgotten.
+    /// The place of a number in the list; `None` if it was forgotten.
     fn index(&self, number: u64) -> Option<usize> {
         usize::try_from(number.checked_sub(self.first)?).ok()
     }

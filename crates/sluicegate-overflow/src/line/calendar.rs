@@ -1,40 +1,40 @@
-//! When visitors are told to ask before their turn: [`Calendar`].
+//! Appointments at which visitors ask before their turn: [`Calendar`].
 //!
 //! # How often a visitor asks
-//! A visitor is told to ask about half way to its turn, then half way of what is left, and at last at its turn: 2 + log2 of the wait in
-//! seconds. A crowd that came at once would do so at once; the calendar spreads it over the seconds that follow the wished one. It never
-//! puts an appointment later than seven eighths of the way, so that an estimate that was too long is corrected in time.
+//! A visitor is told to ask about half way to its turn, then half way of the rest, and at last at its turn: 2 + log2 of the wait in
+//! seconds. A crowd that came at once would ask at once; the calendar spreads it over the seconds that follow the wished one. It never puts
+//! an appointment later than seven eighths of the way, so that an estimate that was too long is corrected in time.
 //!
 //! # Memory
-//! Four bytes for each page up to the furthest appointment, half a day of them at most: 173 kB.
+//! Each page up to the furthest appointment takes four bytes, for half a day at most: 173 kB.
 
 use std::collections::VecDeque;
 
 use crate::line::pace::{Pace, WHOLE};
 
-/// Appointments for polls before a turn, so that no more come in a second than the rate allows.
+/// Appointments for polls before a turn, which keep the polls in a second below what the rate allows.
 ///
-/// Those polls are a courtesy: they tell a visitor where it stands by now. One for which there is no room is left out. With the
-/// polls at the turns, which the rate itself bounds, all together stay below three times the rate.
+/// These polls are a courtesy: they tell a visitor its current standing. An appointment without room is left out. With the polls at the
+/// turns, which the rate itself bounds, all polls together stay below three times the rate.
 #[derive(Clone, Debug)]
 pub(super) struct Calendar {
-    /// How long a page of it is: a second, or the time of one turn where that is longer.
+    /// The length of a page: a second, or the time of one turn if that is longer.
     page_us: u64,
-    /// Appointments on a page: one and a half of the turns in its time.
+    /// The appointments on a page: one and a half times the turns in its time.
     room: u32,
     /// The number of the first page that is kept.
     first: u64,
     booked: VecDeque<u32>,
 }
 
-/// How many pages are looked at for room.
+/// The number of pages that are searched for room.
 const LOOKED_AT: u64 = 64;
 
-/// How many pages are kept. An appointment beyond is not counted: it is half a day away.
+/// The number of pages that are kept. An appointment beyond them is not counted: it is half a day away.
 const PAGES: u64 = 43_200;
 
 impl Calendar {
-    /// An empty calendar for this pace. Another rate takes another one: its pages and their room would not fit.
+    /// An empty calendar for this pace. A changed rate needs a new one, because pages and their room would not fit.
     pub(super) fn new(pace: &Pace) -> Self {
         let page_us = pace.span_us(1, WHOLE).max(1_000_000);
         let room = pace.ranks_in(page_us, WHOLE).saturating_mul(3) / 2;
@@ -71,7 +71,7 @@ impl Calendar {
         None
     }
 
-    /// Tears off the pages before this one.
+    /// Drops the pages before this one.
     fn turn_to(&mut self, page: u64) {
         let past = page.saturating_sub(self.first);
         let past = usize::try_from(past).unwrap_or(usize::MAX).min(self.booked.len());
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(booked[..6], [Some(SECOND); 6]);
         assert_eq!(booked[6..12], [Some(2 * SECOND); 6]);
         assert_eq!(booked[12], None);
-        // A day later nothing of it is left.
+        // A day later all of its appointments are gone.
         let day = 86_400 * SECOND;
         assert_eq!(calendar.book(day, day + SECOND, day + 2 * SECOND), Some(day + SECOND));
         assert_eq!(calendar.booked.len(), 2);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use sluicegate_core::StoreError;
 
-/// The answer of a line: ready at once in memory, without a box; in a box where it comes over a network.
+/// The answer of a line: ready at once and unboxed in memory; boxed where it comes over a network.
 pub struct LineFuture<T>(Answering<T>);
 
 enum Answering<T> {
@@ -32,14 +32,14 @@ impl<T> LineFuture<T> {
         }
     }
 
-    /// An answer that has to be waited for.
+    /// An answer that has to be awaited.
     pub fn boxed(answer: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
         Self(Answering::Boxed(Box::pin(answer)))
     }
 }
 
 /// # Panics
-/// When it is polled again after it was ready.
+/// Panics when it is polled again after it was ready.
 impl<T: Unpin> Future for LineFuture<T> {
     type Output = Result<T, StoreError>;
 

@@ -1,7 +1,7 @@
 //! The line in this process: [`MemoryLine`].
 //!
-//! A lock around one state. A poll holds it for a few steps, and nothing is awaited under it. After a panic the lock is used further: a
-//! room that refuses all visitors is worse than a number that is off by one.
+//! It is a lock around one state. A poll holds it for a few steps, and nothing is awaited under it. After a panic the lock is used further:
+//! a room that refuses all visitors is worse than a number that is off by one.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,8 @@ use crate::line::{Answer, Ask, Change, Line, LineFuture, LineHome, LineSettings,
 /// Keeps lines in this process: for a service of one instance. A restart empties them; visitors then get new places.
 ///
 /// # Memory
-/// 24 bytes for each place, and up to as much again while the list grows. A place is kept for a minute after its turn, and one
-/// that was passed over for ten. Where places of a client are counted, each client that waits takes about 20 bytes more.
+/// A place takes 24 bytes, and up to as much again while the list grows. A place is kept for a minute after its turn, and one that was
+/// passed over for ten. Where places of a client are counted, each client that waits takes about 20 bytes more.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MemoryLine;

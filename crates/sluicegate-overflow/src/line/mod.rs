@@ -1,7 +1,7 @@
-//! The line of a waiting room: [`Line`], its questions and its answers.
+//! The line of a waiting room, its questions and its answers: [`Line`].
 //!
-//! A line keeps places and decides whose turn it is. [`MemoryLine`] keeps it in this process. `RedisLine` (feature `redis`) keeps one
-//! that several instances share: one call for each poll, all decisions in it.
+//! A line keeps places and decides whose turn it is. [`MemoryLine`] keeps it in this process. `RedisLine` (feature `redis`) keeps one that
+//! several instances share: each poll is one call, and all decisions are made there.
 //!
 //! A [`WaitingRoom`](crate::WaitingRoom) is given a home of lines, and asks it at every poll:
 //!
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! # When not to use it
-//! A service gives a home to a room, and needs nothing else of this module: questions, answers and settings are for authors of
-//! lines. A line in memory is no home for a room of several instances, because each of them would let visitors in at the whole rate.
+//! A service gives a home to a room, and needs nothing else of this module: questions, answers and settings are for authors of lines. Do
+//! not use a line in memory for a room of several instances, because each of them would let visitors in at the whole rate.
 
 mod active;
 mod answer;
@@ -57,9 +57,9 @@ pub use self::settings::{Change, LineSettings, LineStatus, Mode};
 
 /// The keeper of lines, which opens one for each room.
 ///
-/// [`MemoryLine`] and `RedisLine` are two. One of another kind keeps the rules of [`Line`], which both of these keep alike: the same polls
-/// at the same times get the same answers. A home is asked once for each room, and by [`Rooms`](crate::Rooms) once for each file that is put
-/// in force, where a line that is not used further may be dropped at once: opening changes nothing for those who wait.
+/// [`MemoryLine`] and `RedisLine` are homes. A home of another kind keeps the rules of [`Line`], which both of these keep alike: the same
+/// polls at the same times get the same answers. A home is asked once for each room, and by [`Rooms`](crate::Rooms) once for each file that
+/// is put in force, where an unused line may be dropped at once: opening changes nothing for visitors that wait.
 ///
 /// ```
 /// use sluicegate_overflow::WaitingRoom;
@@ -73,43 +73,43 @@ pub trait LineHome {
     /// The line of a room with these settings. A home that is asked over a network decides by its own time, not by this clock.
     ///
     /// # Errors
-    /// For settings that this home cannot keep exactly.
+    /// When this home cannot keep the settings exactly.
     fn open(&self, settings: LineSettings, clock: Arc<dyn Clock>) -> Result<Arc<dyn Line>, ConfigError>;
 }
 
 /// The line of one room: places in their order, and whose turn it is.
 ///
 /// # The rules of a line
-/// - *Order*: a place has a rank: its number, or for those who came before the room opens a rank by their lot
-///   ([`Place::rank`]). Lower ranks come first.
-/// - *Rate*: turns are spaced by the rate, without a burst. A visitor is told to come half a second to a second and a half before its turn, in whole seconds; a turn that
-///   is at most two seconds away is given, and the visitor is held until then ([`Turn::after`]).
-/// - *Absence*: a place whose turn has come and whose visitor does not ask holds up nobody. The line measures which share
-///   comes, and calls the ranks faster by it.
-/// - *Silence*: where nobody asked at all for seconds, it was an outage or the clock that stepped. No place is given up for it, and those that
-///   come back within ten seconds of its end enter in the order of their ranks.
-/// - *Another rate*: after a rate that was raised and lowered again, those that sleep come by the appointments of before, and may enter later
-///   than others by the time for which it was raised. Where many of them have left, turns may go unused meanwhile.
-/// - *Passes*: where passes are bounded, one that ends early calls the first of those that wait, and for a minute nobody behind it.
+/// - *Order*: a place has a rank: its number, or a rank by its lot if it was taken before the room opened ([`Place::rank`]). Lower ranks
+///   come first.
+/// - *Rate*: turns are spaced by the rate, without a burst. A visitor is told to come half a second to a second and a half before its turn,
+///   in whole seconds; a turn that is at most two seconds away is given, and the visitor is held until then ([`Turn::after`]).
+/// - *Absence*: a due place whose visitor does not ask holds up no other. The line measures the share that comes, and calls the ranks
+///   faster by it.
+/// - *Silence*: if no visitor asked at all for seconds, it was an outage or a clock that stepped. No place is given up for it, and visitors
+///   that come back within ten seconds of its end enter in the order of their ranks.
+/// - *Another rate*: after a rate that was raised and lowered again, sleeping visitors come by their old appointments, and may enter later
+///   than others by the time for which it was raised. If many of them have left, turns may go unused meanwhile.
+/// - *Passes*: where passes are bounded, one that ends early calls the first visitor that waits, and for a minute none behind it.
 /// - *Return*: a visitor that was passed over and comes back within ten minutes is due; its turn is the next free one.
-/// - *Once*: a place that had its turn gives the same turn again for a minute, so that an answer that got lost costs nobody a place.
-///   After that it is unknown.
+/// - *Once*: a place that had its turn gives the same turn again for a minute, so that a lost answer costs no visitor its place. After that
+///   the place is unknown.
 ///
-/// Answers need no clock of the caller's: they are spans from the moment of the answer.
+/// Answers need no clock of the caller: they are spans from the moment of the answer.
 pub trait Line: Send + Sync + fmt::Debug + 'static {
-    /// One poll of a visitor, with its place if it has one. A place that the line does not know is replaced by a new one.
+    /// Answers one poll of a visitor, with its place if it has one. An unknown place is replaced by a new one.
     ///
     /// # Errors
     /// When the line does not answer.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, a place may have been taken or a turn given, and comes again with the same place.
+    /// If the future is dropped before it is ready, a place may have been taken or a turn given. A turn comes again with the same place.
     fn ask(&self, ask: Ask) -> LineFuture<Answer>;
 
-    /// The pass of this place has ended: a visitor that waits may have its room.
+    /// Ends the pass of this place: a visitor that waits may have its room.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the pass may have ended or not.
+    /// If the future is dropped before it is ready, the pass may have ended or not.
     fn end(&self, place: Place) -> LineFuture<()>;
 
     /// Whether the pass of this place was [ended](Self::end) before its time, as far as is known here. It is asked with every request
@@ -122,14 +122,14 @@ pub trait Line: Send + Sync + fmt::Debug + 'static {
     /// When the line does not answer; it may have been changed or not.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the line may have been changed or not.
+    /// If the future is dropped before it is ready, the line may have been changed or not.
     fn change(&self, change: Change) -> LineFuture<()>;
 
-    /// Other settings from now on; all keep their places. The rate is not one of them, because operators [change](Self::change) it, and
-    /// a line that has opened stays open. Where instances share the line, it is about the polls of this one.
+    /// Sets other settings; all visitors keep their places. The rate is not one of them, because operators [change](Self::change) it, and a
+    /// line that has opened stays open. If instances share the line, only polls of this one follow the settings.
     fn set(&self, settings: LineSettings);
 
-    /// The numbers of now, as far as they are known here.
+    /// The current numbers, as far as they are known here.
     fn status(&self) -> LineStatus;
 }
 
@@ -141,7 +141,7 @@ pub struct Ask {
     pub place: Option<Place>,
     /// The lot of a new place: any number that the visitor can neither choose nor foresee.
     pub lot: u32,
-    /// Whose places are counted together: a digest of the client's key.
+    /// A digest of the client's key, by which its places are counted together.
     pub client: Option<u64>,
 }
 
@@ -151,7 +151,7 @@ impl Ask {
         Self { place, lot, client: None }
     }
 
-    /// The same, of this client.
+    /// Sets the client of the poll.
     #[must_use]
     pub const fn of_client(mut self, client: u64) -> Self {
         self.client = Some(client);

@@ -1,19 +1,19 @@
 //! The pace of a line: spaced turns at its rate, and spans of the line in time.
 //!
 //! # Source
-//! Turns are GCRA (ITU-T I.371, annex A.1) with a burst of 1, by the core's rule of it: the theoretical arrival time of that text is the
+//! Turns are GCRA (ITU-T I.371, annex A.1) with a burst of 1, by the rule of the core: the theoretical arrival time of that text is the
 //! next free turn here. A room holds a visitor until its turn, where a rate limit would refuse it.
 //!
 //! # Rounding
-//! A turn is never early: its time is exact to a microsecond and a remainder that is kept. A span of ranks is rounded up, and the ranks
-//! of a span are rounded down, so that one is the inverse of the other.
+//! A turn is never early: its time is exact to a microsecond and a remainder that is kept. Spans of ranks are rounded up, and the ranks of
+//! a span are rounded down, so that each is the inverse of the other.
 
 use std::time::Duration;
 
 use sluicegate_core::algorithm::{Rule, State};
 use sluicegate_core::{Algorithm, ConfigError, Quota};
 
-/// All that is a part of the whole is counted in 1024ths.
+/// Every part of a whole is counted in 1024ths.
 pub(super) const WHOLE: u64 = 1_024;
 
 /// Turns at a rate, one by one: never two within the spacing of the rate.
@@ -21,29 +21,29 @@ pub(super) const WHOLE: u64 = 1_024;
 pub(super) struct Pace {
     quota: Quota,
     rule: Rule,
-    /// Which turns were given.
+    /// The turns that were given.
     given: State,
-    /// When the last of them is, if there was one.
+    /// The moment of the last given turn, if there was one.
     last_us: Option<u64>,
 }
 
 impl Pace {
-    /// A pace without turns given so far. A burst of the quota says nothing, nor does an algorithm: turns are spaced evenly.
+    /// A pace of which no turn was given yet. A burst or an algorithm of the quota has no effect: turns are spaced evenly.
     ///
     /// # Errors
-    /// For a rate whose spacing cannot be kept exactly.
+    /// When the spacing of the rate cannot be kept exactly.
     pub(super) fn new(quota: Quota) -> Result<Self, ConfigError> {
         let quota = quota.burst(1);
         let rule = Rule::new(Algorithm::Gcra, quota.counted_by(Algorithm::Gcra))?;
         Ok(Self { quota, rule, given: State::REST, last_us: None })
     }
 
-    /// The same turns given, at another rate from now on: the next one is no further away than its spacing.
+    /// Returns the pace at another rate, with its given turns: the next turn is no further away than the new spacing.
     pub(super) fn changed(&self, quota: Quota, now_us: u64) -> Result<Self, ConfigError> {
         let mut changed = Self::new(quota)?;
         changed.last_us = self.last_us;
         let spacing_us = changed.span_us(1, WHOLE);
-        // Counted from the last turn, so that a change by itself costs none.
+        // Counted from the last turn, so that a change by itself costs no turn.
         if let Some(last_us) = self.last_us.filter(|last_us| last_us.saturating_add(spacing_us) > now_us) {
             changed.given = changed.rule.spend(State::REST, last_us, last_us, 1);
         }
@@ -55,17 +55,17 @@ impl Pace {
         self.quota
     }
 
-    /// How far away the next free turn is.
+    /// The time until the next free turn.
     pub(super) fn next_us(&self, now_us: u64) -> u64 {
         self.rule.slot(self.given, now_us, 1).opens_us.saturating_sub(now_us)
     }
 
-    /// How far away the last turn is that was given.
+    /// The time until the last turn that was given.
     pub(super) fn held_us(&self, now_us: u64) -> u64 {
         self.next_us(now_us).saturating_sub(self.span_us(1, WHOLE))
     }
 
-    /// Gives the next free turn; returns how far away it is.
+    /// Gives the next free turn. Returns the time until it.
     pub(super) fn give(&mut self, now_us: u64) -> u64 {
         let after_us = self.next_us(now_us);
         let at_us = now_us.saturating_add(after_us);
@@ -77,17 +77,17 @@ impl Pace {
     /// The time that these ranks take if this share of them comes, rounded up.
     pub(super) fn span_us(&self, ranks: u64, share: u64) -> u64 {
         let ns = self.period_ns(share).checked_mul(u128::from(ranks));
-        // Of more ranks than 2^59 nobody sees the end.
+        // Above 2^59 ranks the end is out of sight.
         ns.and_then(|ns| u64::try_from(ns.div_ceil(self.limit_per_us())).ok()).unwrap_or(u64::MAX)
     }
 
-    /// The ranks that a time is enough for, if this share comes of them.
+    /// The ranks that fit into a time, if this share of them comes.
     pub(super) fn ranks_in(&self, us: u64, share: u64) -> u64 {
         let all = self.limit_per_us().checked_mul(u128::from(us));
         all.and_then(|all| u64::try_from(all / self.period_ns(share.max(1))).ok()).unwrap_or(u64::MAX)
     }
 
-    /// The period for this share of a limit, in nanoseconds and 1024ths: below 2^69, since a share is at most the whole and a period at
+    /// The period for this share of a limit, in nanoseconds and 1024ths: below 2^69, because a share is at most the whole and a period at
     /// most ten years.
     fn period_ns(&self, share: u64) -> u128 {
         self.quota.period().as_nanos() * u128::from(share)
@@ -98,7 +98,7 @@ impl Pace {
         u128::from(self.quota.limit()) * u128::from(WHOLE) * 1_000
     }
 
-    /// Turns in this number of seconds, rounded down.
+    /// The turns in this number of seconds, rounded down.
     pub(super) fn turns_in(&self, seconds: u64) -> u64 {
         self.ranks_in(micros(Duration::from_secs(seconds)), WHOLE)
     }
@@ -106,7 +106,7 @@ impl Pace {
 
 /// Whole microseconds of a duration.
 ///
-/// One that is too long for 64 bits, which is half a million years, counts as the longest there is.
+/// A duration that does not fit into 64 bits, which is half a million years, counts as the longest.
 pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!([pace.give(60_000_000), pace.give(60_000_000)], [0, 250_000]);
     }
 
-    /// Once such a product was beyond 128 bits.
+    /// Such a product was once above 128 bits.
     #[test]
     fn spans_and_ranks_without_end_are_the_largest_there_are() {
         let slow = Pace::new("1/3650d".parse().unwrap()).unwrap();

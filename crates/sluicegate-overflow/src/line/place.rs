@@ -15,7 +15,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Place {
-    /// How many came before, since the line began.
+    /// The number of places that were taken before, since the line began.
     pub number: u64,
     /// A number that was drawn when the place was taken.
     pub lot: u32,
@@ -29,8 +29,8 @@ impl Place {
 
     /// The rank among all, where the first `early` numbers came before the room opened.
     ///
-    /// Those are ranked by lot: `lot * early / 2^32`, so that nothing has to be sorted and a rank is known before all have come. Two
-    /// of them may have the same rank; both are then due at the same moment.
+    /// These places are ranked by lot: `lot * early / 2^32`, so that nothing has to be sorted and a rank is known before all have come. Two
+    /// places may have the same rank; both are then due at the same moment.
     #[must_use]
     pub const fn rank(self, early: u64) -> u64 {
         if self.number >= early {

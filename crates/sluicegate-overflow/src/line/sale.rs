@@ -12,10 +12,10 @@ use crate::line::{Answer, Ask, Change, LineSettings, Place};
 
 pub(super) const SECOND: u64 = 1_000_000;
 
-/// When a sale begins by its clock: in 2026, so that it can be set back for years.
+/// The beginning of a sale by its clock: in 2026, so that it can be set back for years.
 const BEGINS_US: u64 = 1_784_000_000 * SECOND;
 
-/// A visitor, and what has become of it.
+/// A visitor and its history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Visitor {
     pub(super) place: Option<Place>,
@@ -67,7 +67,7 @@ pub(super) fn entered(visitors: &[Visitor]) -> Vec<u64> {
     all
 }
 
-/// By how much a visitor entered before a visitor that had come earlier, at worst.
+/// The worst time by which a visitor entered before one that had come earlier.
 pub(super) fn overtaken_by_us(visitors: &[Visitor]) -> u64 {
     let mut latest_us = 0;
     let mut worst_us = 0;
@@ -81,9 +81,9 @@ pub(super) fn overtaken_by_us(visitors: &[Visitor]) -> u64 {
 /// The events of a sale, in microseconds since it began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events {
-    /// Nobody reaches the line from here on until there; visitors try again each five seconds.
+    /// The span in which no visitor reaches the line; visitors try again each five seconds.
     pub(super) outage: (u64, u64),
-    /// From here on the clock is fast by this, or slow.
+    /// The moment from which the clock is fast or slow, and by how much.
     pub(super) clock: (u64, i64),
     /// In the order of their times.
     pub(super) changes: Vec<(u64, Change)>,
@@ -101,7 +101,7 @@ pub(super) fn play(settings: LineSettings, visitors: &mut [Visitor]) -> Course {
     play_with(settings, visitors, &Events::default())
 }
 
-/// The same, and what happens meanwhile.
+/// Plays the visitors and the events until all have entered or left.
 pub(super) fn play_with(settings: LineSettings, visitors: &mut [Visitor], events: &Events) -> Course {
     let mut course = Course::new(settings, events.clock_us(0)).unwrap();
     let mut changes = events.changes.iter().peekable();

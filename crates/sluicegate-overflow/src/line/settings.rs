@@ -1,4 +1,4 @@
-//! The settings of a line, the changes of them, and the numbers that it shows.
+//! The settings of a line, its changes, and its numbers.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use sluicegate_core::Quota;
 pub struct LineSettings {
     /// The name of the room: letters, digits, `.`, `_` and `-`.
     pub name: String,
-    /// How many visitors enter in which time. Its burst is 1: turns are spaced.
+    /// The rate at which visitors enter. Its burst is 1: turns are spaced.
     pub rate: Quota,
-    /// When the room opens, in microseconds since the Unix epoch; 0 if it is open from the start.
+    /// The moment when the room opens, in microseconds since the Unix epoch; 0 if it is open from the start.
     pub opens_at_us: u64,
-    /// How many passes are good at once, at most.
+    /// The most passes that are good at once.
     pub most_active: Option<u64>,
-    /// How long a pass lasts.
+    /// The length of a pass.
     pub pass_lasts: Duration,
-    /// How many may wait.
+    /// The most visitors that may wait.
     pub longest_line: u64,
-    /// How many of them may be one client's.
+    /// The most places that one client may have.
     pub places_per_client: Option<u64>,
 }
 
@@ -34,18 +34,18 @@ pub enum Change {
     Mode(Mode),
 }
 
-/// Whether visitors enter at the rate, not at all, or all of them.
+/// Whether visitors enter at the rate, not at all, or at once.
 ///
 /// | from | to | then |
 /// |---|---|---|
 /// | `Metered` | `Paused` | visitors keep their places, wait for an unknown time, and ask once or twice a minute |
-/// | `Paused` | `Metered` | they enter in their order, as they ask next |
-/// | any | `Open` | each enters as it asks next; those that sleep keep their places |
-/// | `Open` | `Metered` | places that were taken meanwhile are done, and those of before are called again |
+/// | `Paused` | `Metered` | they enter in their order, when they ask next |
+/// | any | `Open` | each enters when it asks next; sleeping visitors keep their places |
+/// | `Open` | `Metered` | places that were taken meanwhile are done, and earlier ones are called again |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// At the rate.
+    /// Visitors enter at the rate.
     #[default]
     Metered,
     /// No visitor enters; passes that are out stay good, and places are kept.
@@ -75,7 +75,7 @@ pub struct LineStatus {
 }
 
 impl LineStatus {
-    /// The numbers of a line in which nobody has been yet.
+    /// The numbers of a line that no visitor has entered yet.
     pub const fn new(mode: Mode, rate: Quota) -> Self {
         Self { mode, rate, waiting: 0, active: None, admitted: 0, passed_over: 0, wait: None }
     }

@@ -2,38 +2,38 @@
 //!
 //! # How it is measured
 //! Ranks are cut into blocks of a quarter of a second. The last 40 blocks that are old enough count, so the share follows within ten
-//! seconds; a block is old enough when three more were called after it. A visitor that is held counts when it comes, not when it enters.
+//! seconds; a block is old enough when three more were called after it. A held visitor counts when it comes, not when it enters.
 //!
 //! # Rounding
-//! The share is rounded down to 1024ths, so that the gate is rather too fast than too slow: a visitor that is called too early is held, and
-//! a turn for which nobody is called is lost.
+//! The share is rounded down to 1024ths, so that the gate is too fast rather than too slow: a visitor that is called too early is held, and
+//! a turn without a called visitor is lost.
 
 use std::collections::VecDeque;
 
 use crate::line::pace::WHOLE;
 
-/// Counts, for blocks of ranks, how many have come.
+/// Counts the visitors that have come, by blocks of ranks.
 ///
-/// A visitor that leaves says nothing. The only sign is a rank that was called and has not come for a while, so that the newest
-/// blocks count for nothing yet.
+/// A visitor that leaves sends no sign. The only sign is a rank that was called and has not come for a while, so the newest blocks do not
+/// count yet.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
-    /// Ranks in a block: about those of a quarter of a second.
+    /// The ranks in a block: about those of a quarter of a second.
     block: u64,
     /// The number of the first block that is counted.
     first: u64,
     came: VecDeque<u64>,
-    /// The share as it was last known.
+    /// The share that was last known.
     known: u64,
 }
 
-/// Blocks that may not have come yet: most visitors are early, but a network takes its time.
+/// The newest blocks, which may not have come yet: most visitors are early, but a network takes its time.
 const YOUNG: u64 = 3;
 
-/// Blocks that count.
+/// The number of blocks that count.
 const COUNTED: u64 = 40;
 
-/// However few come, ranks are called no faster than eight times the rate.
+/// The least share: ranks are called at most eight times as fast as the rate.
 const LEAST: u64 = WHOLE / 8;
 
 impl Share {
@@ -43,7 +43,7 @@ impl Share {
         Self { block, first: (rank / block).saturating_add(1), came: VecDeque::new(), known: WHOLE }
     }
 
-    /// The same share, for another rate.
+    /// Returns the share for another rate.
     pub(super) fn changed(&self, rank: u64, a_second: u64) -> Self {
         Self::again(rank, self.known, a_second)
     }
@@ -53,15 +53,15 @@ impl Share {
         Self { known, ..Self::new(rank, a_second) }
     }
 
-    /// In 1024ths.
+    /// The share in 1024ths.
     pub(super) fn get(&self) -> u64 {
         self.known
     }
 
-    /// The visitor of this rank has come for the first time since it was due.
+    /// Notes that the visitor of this rank has come for the first time since it was due.
     pub(super) fn came(&mut self, rank: u64) {
         let Some(at) = (rank / self.block).checked_sub(self.first) else { return };
-        // Turns that are due are called soon: a handful of blocks ahead at most, so that nobody makes this long.
+        // Due turns are called soon, a handful of blocks ahead at most, so this does not grow long.
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         if at >= self.came.len() && at < 65_536 {
             self.came.resize(at.saturating_add(1), 0);
@@ -71,7 +71,7 @@ impl Share {
         }
     }
 
-    /// All ranks below this one were called.
+    /// Notes that all ranks below this one were called.
     pub(super) fn called(&mut self, rank: u64) {
         let end = (rank / self.block).saturating_sub(YOUNG);
         let begin = end.saturating_sub(COUNTED);

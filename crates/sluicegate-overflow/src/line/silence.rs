@@ -1,4 +1,4 @@
-//! Ranks that were called while nobody asked: [`Silence`].
+//! Ranks that were called while no visitor asked: [`Silence`].
 //!
 //! # Why it is told apart from absence
 //! The gate moves by the clock, so an outage of a minute calls a minute's worth of ranks whose visitors could not come. Taken as absence
@@ -7,37 +7,36 @@
 
 use crate::line::pace::WHOLE;
 
-/// For how long after a silence those that were called in it come back: the answers of a failed server, and browsers, try again each
-/// few seconds.
+/// The time after a silence in which visitors that were called in it come back: failed requests and browsers try again each few seconds.
 const BACK_US: u64 = 10_000_000;
 
-/// The ranks that were called while nobody asked.
+/// The ranks that were called while no visitor asked.
 ///
-/// Silence is either a line that all have left, or one that nobody could reach: an outage, or a clock that stepped. The gate goes
-/// on in both. A visitor that comes back from the second has missed its turn for no fault of its own, and all others with it: the gate goes back
-/// to its rank, so that they enter in their order.
+/// Silence is either a line that all visitors have left, or one that none could reach: an outage, or a clock that stepped. The gate goes on
+/// in both. A visitor that comes back from the second has missed its turn for no fault of its own, like all others: the gate goes back to
+/// its rank, so that they enter in their order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence {
-    /// When somebody asked for the last time, and where the gate was then.
+    /// The moment of the last poll; `gate` is where the gate was then.
     asked_us: u64,
     gate: u64,
-    /// The share that came, as it was known then: in silence nobody comes.
+    /// The share that came, as it was known then: in silence no visitor comes.
     share: u64,
-    /// The same before the silence.
+    /// The share before the silence.
     share_before: u64,
-    /// The ranks that were called in it, and until when those count.
+    /// The ranks that were called in it, and the moment until which they count.
     from: u64,
     to: u64,
     until_us: u64,
 }
 
 impl Silence {
-    /// No silence so far; from now on it is measured.
+    /// No silence yet; it is measured from now on.
     pub(super) fn new(now_us: u64) -> Self {
         Self { asked_us: now_us, gate: 0, share: WHOLE, share_before: WHOLE, from: 0, to: 0, until_us: 0 }
     }
 
-    /// Somebody asks, and the gate is here by now. Nobody asking for longer than `usual_us` is silence.
+    /// Notes a poll, with the gate at this rank by now. A time longer than `usual_us` without polls is silence.
     pub(super) fn broken(&mut self, now_us: u64, gate: u64, usual_us: u64) {
         if now_us.saturating_sub(self.asked_us) > usual_us && gate > self.gate {
             self.from = if now_us < self.until_us { self.from.min(self.gate) } else { self.gate };
@@ -46,7 +45,7 @@ impl Silence {
         }
     }
 
-    /// Somebody has asked, the gate is here, and this share comes.
+    /// Notes that a visitor has asked, with the gate at this rank and this share coming.
     pub(super) fn asked(&mut self, now_us: u64, gate: u64, share: u64) {
         (self.asked_us, self.gate, self.share) = (now_us, gate, share);
     }
@@ -56,7 +55,7 @@ impl Silence {
         self.share_before
     }
 
-    /// Whether this rank was called in it.
+    /// Whether this rank was called in the silence.
     pub(super) fn has(&self, rank: u64, now_us: u64) -> bool {
         now_us < self.until_us && (self.from..self.to).contains(&rank)
     }
@@ -76,7 +75,7 @@ mod tests {
         silence.asked(9_000_000, 12, 128);
         assert_eq!(silence.share_before(), 900);
         assert_eq!([9, 10, 29, 30].map(|rank| silence.has(rank, 9_000_000)), [false, true, true, false]);
-        // Another one soon after is part of it.
+        // Another silence soon after is part of it.
         silence.broken(12_000_000, 40, 2_000_000);
         assert_eq!([9, 10, 39].map(|rank| silence.has(rank, 12_000_000)), [false, true, true]);
         assert!(!silence.has(20, 12_000_000 + BACK_US));

@@ -10,8 +10,8 @@ use crate::line::pace::{Pace, WHOLE, micros};
 use crate::line::sale::{SECOND, Visitor, crowd, entered, overtaken_by_us, play, random, settings};
 use crate::line::{Answer, Ask, LineSettings, Place};
 
-/// Of a thousand estimates, how many were off by at most this part of the wait that was left, or by this many microseconds: those that
-/// visitors got when they came first, or those that they got when they asked again.
+/// The number of estimates in a thousand that were off by at most this part of the remaining wait, or by this many microseconds: estimates
+/// of first polls, or of later polls.
 fn estimates_that_hold(visitors: &[Visitor], first: bool, part: u64, or_us: u64) -> usize {
     let holds = |visitor: &Visitor| -> Vec<bool> {
         let Some(entered_us) = visitor.entered_us else { return Vec::new() };
@@ -41,7 +41,7 @@ pub(super) fn polls_for(wait_us: u64) -> usize {
     2 + seconds.next_power_of_two().trailing_zeros() as usize
 }
 
-/// How long it took from the first to the last who entered, and how long it takes at the rate exactly.
+/// The time from the first to the last visitor that entered, and the exact time at the rate.
 fn took_us(visitors: &[Visitor], a_second: u64) -> (u64, u64) {
     let all = entered(visitors);
     (all[all.len() - 1] - all[0], (all.len() as u64 - 1) * SECOND / a_second)
@@ -87,7 +87,7 @@ fn the_places_of_those_who_leave_are_used() {
     }
 }
 
-/// Appointments are whole seconds, and who leaves is not known before: of a few visitors, another part leaves than of many.
+/// Appointments are whole seconds, and nobody knows before who leaves: among few visitors, another part leaves than among many.
 fn far_us(rate: u64) -> u64 {
     6 * SECOND + 20 * SECOND / rate
 }
@@ -98,7 +98,7 @@ fn estimates_count_with_the_share_that_leaves_once_it_is_known() {
     {
         let leaves = |number: u64| random(number).is_multiple_of(5);
         let mut visitors = crowd(count, true, leaves);
-        // And as many who come while the line moves, by twos for each turn.
+        // The same number comes while the line moves, two for each turn.
         let later = |number: u64| Visitor {
             came_us: 6 * SECOND + number * SECOND / (2 * a_second),
             leaves_after: leaves(number + count).then_some(1),
@@ -116,7 +116,7 @@ fn estimates_count_with_the_share_that_leaves_once_it_is_known() {
             told(at_once, false),
             told(later, false)
         );
-        // While nobody has been called, nobody knows how many will leave: the first estimates of those that came at once are not
+        // While no visitor has been called, the share that will leave is unknown: first estimates of visitors that came at once are not
         // asserted.
         assert!(
             told(later, true) >= 900 && told(later, false) >= 900 && told(at_once, false) >= 900,
@@ -166,7 +166,7 @@ fn steps() -> impl Strategy<Value = Vec<(u8, u16)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Against an exact line of those who stay: it knows who will leave, and gives each turn to the next of the others.
+    /// Compares with an exact line of visitors that stay: it knows who will leave, and gives each turn to the next of the others.
     #[test]
     fn no_visitor_is_far_from_the_turn_that_it_has_in_an_exact_line(
         seed: u64, rate in prop::sample::select(vec![5_u64, 20, 100, 300]), waits in 5_u64..60, leaves in prop::sample::select(vec![0, 20, 5, 3])
@@ -194,7 +194,7 @@ proptest! {
 }
 
 proptest! {
-    /// Against the simplest line that there is: a list of turns, none of which is closer to the last than the rate says.
+    /// Compares with the simplest line: a list of turns, none of which is closer to the last than the rate says.
     #[test]
     fn no_visitor_enters_above_the_rate_twice_or_never(
         steps in steps(), rate in prop::sample::select(vec!["1/s", "7/s", "30/min", "100/s"]), most in prop::option::of(1_u64..9)
@@ -235,7 +235,7 @@ proptest! {
             }
         }
         prop_assert_eq!(course.status(now_us).admitted, turns.len() as u64);
-        // And a visitor that keeps asking enters.
+        // A visitor that keeps asking enters.
         for (who, mut place) in places {
             let mut at_us = now_us;
             let entered = (0..2_000).any(|_| {

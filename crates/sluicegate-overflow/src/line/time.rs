@@ -3,13 +3,13 @@
 /// The longest step that a line believes beyond the last appointment that it has made.
 const LONGEST_STEP_US: u64 = 60_000_000;
 
-/// How long nobody asking may make the patience with those who do not ask: less than a place is kept that was passed over, so that no outage and
-/// no step of the clock by itself forgets a place.
+/// The longest time without polls that counts against absent visitors: shorter than a passed-over place is kept, so that no outage and no
+/// step of the clock by itself forgets a place.
 const LONGEST_PATIENCE_US: u64 = 600_000_000;
 
 /// The time of a line.
 ///
-/// A clock that is set back stands still for one poll. One that is set forward by hours may not make all visitors late. Where it
+/// A clock that is set back stands still for one poll. A clock that is set forward by hours must not make all visitors late. If the clock
 /// is right, a visitor asks by its appointment, so the line's time goes no further than a minute beyond the last one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Time {
@@ -18,13 +18,13 @@ pub(super) struct Time {
     last_appointment_us: u64,
     /// The time by which visitors are missed: it goes on only while others ask.
     patience_us: u64,
-    /// The same, when somebody asked for the last time.
+    /// The patience at the moment of the last poll.
     asked_us: u64,
 }
 
 impl Time {
     pub(super) fn new(clock_us: u64) -> Self {
-        // From 1: 0 is before all times.
+        // Starts at 1, because 0 is before all times.
         Self { now_us: 1, clock_us, last_appointment_us: 1, patience_us: 1, asked_us: 1 }
     }
 
@@ -32,7 +32,7 @@ impl Time {
         self.now_us
     }
 
-    /// The clock shows this now. Returns how far the line's time has gone on.
+    /// Takes over the time of the clock. Returns how far the line's time has gone on.
     pub(super) fn advance(&mut self, clock_us: u64) -> u64 {
         let believed = self.last_appointment_us.saturating_sub(self.now_us).saturating_add(LONGEST_STEP_US);
         let step = clock_us.saturating_sub(self.clock_us).min(believed);
@@ -43,22 +43,22 @@ impl Time {
         step
     }
 
-    /// By this time visitors are missed.
+    /// The time by which visitors are missed.
     pub(super) fn patience_us(&self) -> u64 {
         self.patience_us
     }
 
-    /// A visitor has asked.
+    /// Notes that a visitor has asked.
     pub(super) fn asked(&mut self) {
         self.asked_us = self.patience_us;
     }
 
-    /// The last time to which a visitor was told to come.
+    /// The last time at which a visitor was told to come.
     pub(super) fn last_appointment_us(&self) -> u64 {
         self.last_appointment_us
     }
 
-    /// A visitor is told to come then.
+    /// Notes that a visitor is told to come then.
     pub(super) fn appoint(&mut self, at_us: u64) {
         self.last_appointment_us = self.last_appointment_us.max(at_us);
     }

@@ -1,4 +1,4 @@
-//! Outages, clocks that step, and operators: all that upsets a line, played on virtual time.
+//! Disturbances of a line, played on virtual time: outages, clocks that step, and operators.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::line::{Answer, Ask, Change, LineSettings, Place, Standing};
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
-/// By how much those who entered from then on were overtaken by one another, at worst.
+/// The worst time by which visitors that entered from then on overtook one another.
 fn overtaken_from_us(visitors: &[Visitor], from_us: u64) -> u64 {
     let entered_later =
         |visitor: &&Visitor| visitor.entered_us.is_some_and(|entered_us| entered_us >= from_us);
@@ -25,7 +25,7 @@ fn most_polls(visitors: &[Visitor]) -> usize {
     visitors.iter().map(|visitor| visitor.polls.len()).max().unwrap_or_default()
 }
 
-/// A second, as without anything that upsets; the share of those who leave is estimated, so that a second more is let by.
+/// A second, as in a line without disturbances; if some leave, their share is only estimated, so one more second is allowed.
 fn bound_us(some_leave: bool) -> u64 {
     if some_leave { 2 * SECOND } else { SECOND }
 }
@@ -35,7 +35,7 @@ fn after_an_outage_visitors_enter_in_the_order_in_which_they_came() {
     for (long_us, seed) in
         [3, 20, 300, 2_400].into_iter().flat_map(|long| (0..4).map(move |seed| (long * SECOND, seed)))
     {
-        // In the first of them nobody leaves, in the others a fifth.
+        // In the first run no visitor leaves, in the others a fifth.
         let some_leave = seed > 0;
         let mut visitors =
             crowd(10_000, true, |number| some_leave && random(number ^ seed << 32).is_multiple_of(5));
@@ -45,7 +45,7 @@ fn after_an_outage_visitors_enter_in_the_order_in_which_they_came() {
             visitors.iter().all(|visitor| visitor.entered_us.is_some() || visitor.leaves_after.is_some()),
             "nobody is lost"
         );
-        // They try again each five seconds; until all of them are back, the first of those that are back enter.
+        // They try again each five seconds; until all of them are back, the first of the visitors that are back enter.
         let overtaken_us = overtaken_from_us(&visitors, events.outage.1 + 7 * SECOND);
         println!("{long_us} {seed}: overtaken by {overtaken_us}, {} polls", most_polls(&visitors));
         assert!(overtaken_us <= bound_us(some_leave), "{long_us} {seed}: overtaken by {overtaken_us}");
@@ -68,7 +68,7 @@ fn a_clock_that_steps_keeps_the_order_and_all_places() {
             let events = Events { clock: (20 * SECOND, by), ..Events::default() };
             play_with(settings("100/s"), &mut visitors, &events);
             assert_eq!(entered(&visitors).len(), 10_000, "{by}: nobody is lost");
-            // Within ten seconds it is known who has missed a turn for it.
+            // Within ten seconds it is known which visitors have missed a turn.
             let overtaken_us = overtaken_from_us(&visitors, 31 * SECOND);
             assert!(overtaken_us <= SECOND, "{by}: {overtaken_us}");
             assert!(most_polls(&visitors) <= polls_for(100 * SECOND) + 3, "{by}: {}", most_polls(&visitors));
@@ -87,8 +87,8 @@ fn a_rate_that_is_raised_and_lowered_again_keeps_the_order_and_the_bounds() {
         ];
         play_with(settings("5/s"), &mut visitors, &Events { changes, ..Events::default() });
         assert_eq!(entered(&visitors).len(), 2_000, "nobody is lost");
-        // Those that entered while it was raised were ahead of others, so that the line is early: those that sleep come late for it, by
-        // no more than that time.
+        // Visitors that entered while the rate was raised were ahead of others, so the line is early: sleeping visitors come late for it,
+        // by no more than that time.
         let overtaken_us = overtaken_from_us(&visitors, lowered_us + 5 * SECOND);
         assert!(overtaken_us <= raised_us + 5 * SECOND, "{raised_us}: {overtaken_us}");
         // All others enter when they are told to.
@@ -144,7 +144,7 @@ fn a_pass_that_ends_early_is_for_those_who_wait_and_not_for_a_newcomer() {
         let newcomer = line.ask(None).unwrap_err();
         assert!(newcomer.ask_after >= Duration::from_secs(1), "{newcomer:?}");
     }
-    // The last of those who wait is no better off than a newcomer, and the first has it.
+    // The last of the waiting visitors is no better off than a newcomer, and the first has it.
     line.ask(Some(waiting[19])).unwrap_err();
     assert_eq!(line.ask(Some(waiting[0])), Ok(waiting[0]));
     assert_eq!(line.course.status(line.now_us).active, Some(5));

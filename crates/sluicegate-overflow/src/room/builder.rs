@@ -56,75 +56,74 @@ impl WaitingRoomBuilder {
         }
     }
 
-    /// Lets no visitor in before this time. Visitors that come before it are ranked by lot, so that coming in the first millisecond
-    /// is no advantage; those that come later line up behind them. Default: the room is open.
+    /// Lets no visitor in before this time. Visitors that come before it are ranked by lot, so that coming in the first millisecond is no
+    /// advantage; later ones line up behind them. Default: the room is open.
     pub fn opens_at(mut self, time: SystemTime) -> Self {
         self.opens_at = Some(time);
         self
     }
 
-    /// How many passes may be good at once: the next visitor enters when one has expired or [ended](crate::Pass::end). One pass is one
-    /// client's only where the room knows clients, by [`places_per_client`](Self::places_per_client); elsewhere it is good for all to
-    /// whom it is handed on. Default: no bound but the rate.
+    /// Sets the most passes that are good at once: the next visitor enters when one has expired or [ended](crate::Pass::end). A pass is
+    /// bound to one client only if the room knows clients, by [`places_per_client`](Self::places_per_client); otherwise anybody to whom it
+    /// is handed on can use it. Default: no bound but the rate.
     pub fn most_active(mut self, passes: u64) -> Self {
         self.most_active = Some(passes);
         self
     }
 
-    /// How long a visitor that was let in may stay. Default: 15 minutes.
+    /// Sets how long a visitor that was let in may stay. Default: 15 minutes.
     pub fn pass_lasts(mut self, lasts: Duration) -> Self {
         self.pass_lasts = lasts;
         self
     }
 
-    /// How many may wait; the next one is told that the room is full. Default: 1,000,000, which takes 24 to 48 MB.
+    /// Sets the most visitors that may wait; the next one is told that the room is full. Default: 1,000,000, which takes 24 to 48 MB.
     pub fn longest_line(mut self, places: u64) -> Self {
         self.longest_line = places;
         self
     }
 
-    /// How many of those that wait may be one client's, by this key: [`ClientIp`](sluicegate_tower::ClientIp) takes an IPv6 /64 for
-    /// one, an account is `key_from_extension`. Without it a script lines up as often as it likes, and takes the best of its lots.
+    /// Sets the most places that one client may have, by this key: [`ClientIp`](sluicegate_tower::ClientIp) takes an IPv6 /64 for one
+    /// client, and `key_from_extension` suits accounts. Without it a script lines up as often as it likes, and takes the best of its lots.
     /// Requests without a key share the places of one client.
     ///
-    /// A ticket and a pass are good for the client with the key that they were given to, and worth nothing in the hands of another. Where
-    /// the key is an address, a visitor that comes from another network has lost its place: choose an account or a session where
-    /// visitors move.
+    /// A ticket and a pass are good only for the client with the key that they were given to. If the key is an address, a visitor that
+    /// comes from another network has lost its place: choose an account or a session where visitors move.
     ///
-    /// A visitor whose first answer is lost comes without a ticket and needs
-    /// another place, so that 2 is the least that is kind. The line keeps a digest of the key, keyed with the secret: no address can be read in
-    /// Redis. With another secret, places are counted anew. Default: any number.
+    /// A visitor whose first answer is lost comes without a ticket and needs another place, so allow at least 2. The line keeps a digest of
+    /// the key, keyed with the secret: no address can be read in Redis. With another secret, places are counted anew. Default: any number.
     pub fn places_per_client(mut self, places: u64, key: impl KeyExtractor) -> Self {
         self.client = Some((places, Arc::new(key)));
         self
     }
 
-    /// The secret that signs tickets, of at least 16 bytes, and the one before it, if tickets of that are to stay good: each is
-    /// signed anew when its visitor shows it. All instances of a service need the same. Default: drawn at random, so that tickets are good in this process only.
+    /// Sets the secret that signs tickets, of at least 16 bytes, and the former one, if its tickets are to stay good: each is signed anew
+    /// when its visitor shows it. All instances of a service need the same. Default: drawn at random, so that tickets are good in this
+    /// process only.
     pub fn secrets(mut self, current: impl AsRef<[u8]>, former: Option<&[u8]>) -> Self {
         let former = former.map(<[u8]>::to_vec);
         self.secrets = [current.as_ref().to_vec()].into_iter().chain(former).collect();
         self
     }
 
-    /// Draws the page that a browser gets: a whole document, with the refresh that [`Reply::refresh_seconds`] says. Default: a plain page
-    /// of our own.
+    /// Draws the page that a browser gets: a whole document, which refreshes itself after [`Reply::refresh_seconds`]. Default: a plain
+    /// page.
     pub fn page(mut self, page: impl Fn(&Reply<'_>) -> String + Send + Sync + 'static) -> Self {
         self.page = Arc::new(page);
         self
     }
 
-    /// The clock of tickets, and of a line in memory: it counts from the Unix epoch. Default: the machine's.
+    /// Sets the clock of tickets, and of a line in memory: it counts from the Unix epoch. Default: the machine's.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// The room, whose line is kept there.
+    /// Makes the room, whose line is kept in this home.
     ///
     /// # Errors
-    /// For a rate that cannot be read or is 0, a name outside of `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, a bound or a span of 0, a secret of less than 16
-    /// bytes, and for what the line's home cannot keep. The error names the value.
+    /// When a rate cannot be read or is 0, a name does not match `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, a bound or a span is 0, a secret has
+    /// less than 16 bytes, or the home of the line cannot keep the settings. The error names the value.
     pub fn build(self, home: impl LineHome) -> Result<WaitingRoom, ConfigError> {
         self.build_with(|settings, clock| home.open(settings, clock))
     }
@@ -134,7 +133,7 @@ impl WaitingRoomBuilder {
         Self { secrets: secrets.to_vec(), page: Arc::clone(page), clock: Arc::clone(clock), ..self }
     }
 
-    /// The room, on the line that this gives for its settings.
+    /// Makes the room, on the line that this returns for its settings.
     pub(crate) fn build_with(
         self,
         line: impl FnOnce(LineSettings, Arc<dyn Clock>) -> Result<Arc<dyn Line>, ConfigError>,
@@ -187,7 +186,7 @@ impl fmt::Debug for WaitingRoomBuilder {
     }
 }
 
-/// A rate that can be kept, for a room whose name can be used: the same that a policy has to be.
+/// Checks that the rate can be kept and that the name can be used, by building a policy of them.
 pub(super) fn checked(name: &str, rate: Result<Quota, ConfigError>) -> Result<Quota, ConfigError> {
     let rate = rate?.burst(1);
     if let Some(algorithm) = rate.algorithm() {

@@ -6,8 +6,8 @@ use crate::line::Mode;
 use crate::room::WaitingRoom;
 
 impl WaitingRoom {
-    /// Writes the numbers of now by the `metrics` facade, with the name of the room as the label `room`. To be called before each
-    /// scrape, or once a second; a room by itself writes nothing.
+    /// Writes the current numbers by the `metrics` facade, with the name of the room as the label `room`. Call it before each scrape, or
+    /// once a second; a room by itself writes nothing.
     ///
     /// | name | kind | counts |
     /// |---|---|---|

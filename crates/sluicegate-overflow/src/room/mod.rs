@@ -23,7 +23,7 @@ use crate::line::{Change, Line, LineStatus, Mode};
 use crate::reply::Reply;
 use crate::ticket::Secrets;
 
-/// A waiting room: who may enter now, and who stands where. Clones are handles to the same room.
+/// A waiting room, which keeps the line and lets visitors in. Clones are handles to the same room.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) line: Arc<dyn Line>,
     pub(crate) secrets: Secrets,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Whose places are counted together, and whose tickets they are, if that is known.
+    /// Finds the key of a client, whose places are counted together and whose tickets are its own, if the room knows clients.
     pub(crate) client: Option<Arc<dyn KeyExtractor>>,
     pub(crate) page: Arc<PageFn>,
     lots: RandomState,
@@ -63,50 +63,50 @@ pub(crate) struct Inner {
 pub(crate) type PageFn = dyn Fn(&Reply<'_>) -> String + Send + Sync;
 
 impl WaitingRoom {
-    /// A room of this name, which lets visitors in at this rate: `"1000/s"`, `"30/min"`. Turns are spaced, so that a burst in it says
-    /// nothing.
+    /// Begins a room of this name, which lets visitors in at this rate: `"1000/s"`, `"30/min"`. Turns are spaced, so a burst in the rate
+    /// has no effect.
     ///
     /// The name stands in the cookie and on the page.
     pub fn builder(name: impl Into<String>, rate: impl IntoQuota) -> WaitingRoomBuilder {
         WaitingRoomBuilder::new(name.into(), rate.into_quota())
     }
 
-    /// The name.
+    /// The name of the room.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The numbers of now: how many wait, were let in and passed over, and for how long a visitor waits that comes now.
+    /// The current numbers: visitors that wait, that were let in and that were passed over, and the wait of a visitor that comes now.
     pub fn status(&self) -> LineStatus {
         self.0.line.status()
     }
 
-    /// Another rate from now on. Visitors that wait learn of it when they ask next. A line in Redis has it for all instances that share it:
-    /// of two that set one, the last wins, and the rates of their builders count no more.
+    /// Sets another rate from now on. Visitors that wait learn of it when they ask next. A line in Redis has it for all instances that
+    /// share it: the last instance to set one wins, and the rates of their builders no longer count.
     ///
     /// # Errors
-    /// For text that is no rate and for a rate of 0, as [`RoomError::Config`]; and when the line does not answer, as [`RoomError::Store`].
+    /// When the text is no rate or the rate is 0, as [`RoomError::Config`]; and when the line does not answer, as [`RoomError::Store`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the rate may have changed or not.
+    /// If the future is dropped before it is ready, the rate may have changed or not.
     pub async fn set_rate(&self, rate: impl IntoQuota) -> Result<(), RoomError> {
         let rate = builder::checked(&self.0.name, rate.into_quota()).map_err(RoomError::Config)?;
         self.0.line.change(Change::Rate(rate)).await.map_err(RoomError::Store)
     }
 
-    /// Pauses the room, opens it to all, or goes back to the rate; of a line in Redis for all instances, as with
+    /// Pauses the room, opens it to all, or goes back to the rate; with a line in Redis for all instances, as with
     /// [`set_rate`](Self::set_rate).
     ///
     /// # Errors
     /// When the line does not answer.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the mode may have changed or not.
+    /// If the future is dropped before it is ready, the mode may have changed or not.
     pub async fn set_mode(&self, mode: Mode) -> Result<(), StoreError> {
         self.0.line.change(Change::Mode(mode)).await
     }
 
-    /// The lot of a new place: each is another, and no client can foresee it.
+    /// The lot of a new place: each one is different, and no client can foresee it.
     pub(crate) fn draw(&self) -> u32 {
         // Relaxed: it is a count and guards nothing else.
         let number = self.0.drawn.fetch_add(1, Ordering::Relaxed);

@@ -40,13 +40,13 @@ impl Pass {
         Self { place, line, is_ended: Arc::default() }
     }
 
-    /// Ends the pass: its next request waits in line as everybody's.
+    /// Ends the pass: the next request with it waits in line like any other.
     ///
     /// # Errors
     /// When the line does not answer; the pass may then be good until it expires.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the pass may have ended or not.
+    /// If the future is dropped before it is ready, the pass may have ended or not.
     pub async fn end(&self) -> Result<(), StoreError> {
         // Relaxed: it is one flag, read by the response of the same request.
         self.is_ended.store(true, Ordering::Relaxed);

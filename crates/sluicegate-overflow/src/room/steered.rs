@@ -1,7 +1,7 @@
-//! The room as the status page sees and steers it.
+//! The room as the status page shows and steers it.
 //!
-//! Operators write a rate and a mode as text, and read the same words. Both are read before either is put into force, so a mistake in
-//! one changes nothing.
+//! Operators write a rate and a mode as text, and read the same words. Both are parsed before either is put in force, so a mistake in one
+//! changes nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ impl Room for WaitingRoom {
 
     fn change<'a>(&'a self, rate: Option<&'a str>, mode: Option<&'a str>) -> RoomChange<'a> {
         Box::pin(async move {
-            // Read before anything is changed.
+            // Parsed before anything is changed.
             let mode = mode.map(str::parse::<Mode>).transpose()?;
             if let Some(rate) = rate {
                 self.set_rate(rate).await?;

@@ -21,8 +21,8 @@ use crate::page;
 use crate::reply::Reply;
 use crate::room::{Inner, PageFn, WaitingRoom};
 
-/// The waiting rooms of a rules file, for `Rules::builder().rooms(..)`: a file says which requests wait and at what rate, and code says
-/// where the lines are kept, and has the secrets.
+/// The waiting rooms of a rules file, for `Rules::builder().rooms(..)`: a file says which requests wait and at what rate; code says where
+/// the lines are kept, and has the secrets.
 ///
 /// ```
 /// use sluicegate_overflow::Rooms;
@@ -34,40 +34,40 @@ use crate::room::{Inner, PageFn, WaitingRoom};
 /// assert!(sale.get().is_none(), "no file has a room of this name yet");
 /// ```
 ///
-/// Clones are the same rooms; settings are made before the first clone. Rules that share them share the rooms of one name.
+/// Clones share the rooms; make all settings before the first clone. Rules that share them share the rooms of one name.
 ///
 /// # While the file changes
-/// Visitors of a room that is in the file before and after keep their places, whatever else of it changes; passes that are out keep the
-/// length that they were given for. A rate that an operator has set stays until the file says another one. A time to open that comes after the
-/// room has opened closes nothing.
+/// Visitors of a room that is in the file before and after keep their places, whatever else changes in the file; passes that are out keep
+/// their length. A rate that an operator has set stays until the file says another one. A later opening time closes no room that has
+/// opened.
 ///
-/// A room that leaves the file lets all in that ask from then on, and its line in this process is forgotten. One in Redis is kept for a
-/// day: a room that comes back meanwhile has the places of before, and newcomers wait until those are called in vain.
+/// A room that leaves the file lets in all visitors that ask from then on, and its line in this process is forgotten. A line in Redis is
+/// kept for a day: a room that comes back meanwhile has its old places, and newcomers wait until these are called in vain.
 #[derive(Clone)]
 pub struct Rooms {
     settings: Arc<Settings>,
     open: Arc<Mutex<HashMap<String, Open>>>,
 }
 
-/// The settings of all rooms that are no terms of theirs.
+/// The settings of all rooms that do not come from the file.
 #[derive(Clone)]
 struct Settings {
     home: Arc<dyn LineHome + Send + Sync>,
-    /// Files are read again by threads that are on no runtime.
+    /// Kept because threads that read files again are on no runtime.
     runtime: Option<Handle>,
     secrets: Vec<Vec<u8>>,
     page: Arc<PageFn>,
     clock: Arc<dyn Clock>,
 }
 
-/// A room that is in force, for as long as it has a door; and the rate that the file says.
+/// A room that is in force, while it has a door; and the rate of the file.
 struct Open {
     room: Weak<Inner>,
     rate: Quota,
 }
 
 impl Rooms {
-    /// Rooms whose lines are kept there. For lines in Redis it is called on the tokio runtime that is to keep them in view.
+    /// Begins rooms whose lines are kept in this home. For lines in Redis, call it on the tokio runtime that is to refresh their numbers.
     pub fn new(home: impl LineHome + Send + Sync + 'static) -> Self {
         // The seeds of hashers come from the system's random source.
         let secret = (0_u64..4).flat_map(|number| RandomState::new().hash_one(number).to_be_bytes());
@@ -81,7 +81,7 @@ impl Rooms {
         Self { settings: Arc::new(settings), open: Arc::default() }
     }
 
-    /// The secret that signs tickets, and the one before it: see [`secrets`](crate::WaitingRoomBuilder::secrets) of one room. Each room
+    /// Sets the secret that signs tickets, and the former one: see [`secrets`](crate::WaitingRoomBuilder::secrets) of one room. Each room
     /// takes its own tickets only. Default: drawn at random, so that tickets are good in this process only.
     #[must_use]
     pub fn secrets(mut self, current: impl AsRef<[u8]>, former: Option<&[u8]>) -> Self {
@@ -91,15 +91,14 @@ impl Rooms {
         self
     }
 
-    /// Draws the page that a browser gets, of all rooms: see [`page`](crate::WaitingRoomBuilder::page) of one. Default: a plain page of
-    /// our own.
+    /// Draws the page that a browser gets, for all rooms: see [`page`](crate::WaitingRoomBuilder::page) of one. Default: a plain page.
     #[must_use]
     pub fn page(mut self, page: impl Fn(&Reply<'_>) -> String + Send + Sync + 'static) -> Self {
         Arc::make_mut(&mut self.settings).page = Arc::new(page);
         self
     }
 
-    /// The clock of tickets, and of lines in memory: it counts from the Unix epoch. Default: the machine's.
+    /// Sets the clock of tickets, and of lines in memory: it counts from the Unix epoch. Default: the machine's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         Arc::make_mut(&mut self.settings).clock = Arc::new(clock);
@@ -111,7 +110,7 @@ impl Rooms {
         NamedRoom::new(self.clone(), name.into())
     }
 
-    /// Writes the numbers of all rooms that are in force: see [`measure`](WaitingRoom::measure) of one.
+    /// Writes the numbers of all rooms in force: see [`measure`](WaitingRoom::measure) of one.
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn measure(&self) {
@@ -124,12 +123,12 @@ impl Rooms {
         self.open().get(name)?.room.upgrade().map(WaitingRoom)
     }
 
-    /// The rate that a file says, or said last, for a room of this name.
+    /// The rate that the file gives, or last gave, to a room of this name.
     pub(crate) fn rate(&self, name: &str) -> Option<Quota> {
         self.open().get(name).map(|open| open.rate)
     }
 
-    /// This room is in force, at the rate that its file says. It is held weakly: a room lives as long as a door of it.
+    /// Notes that this room is in force, at the rate of its file. It is held weakly: a room lives as long as one of its doors.
     pub(crate) fn put(&self, room: &WaitingRoom, rate: Quota) {
         let open = Open { room: Arc::downgrade(&room.0), rate };
         self.open().insert(room.name().to_owned(), open);
@@ -158,7 +157,7 @@ impl RoomMaker for Rooms {
         }
         let room = builder.build_with(|terms, clock| {
             settings = Some(terms.clone());
-            // Of a line that is there another one is opened in vain: it says whether the home can keep these terms.
+            // Opens a throwaway line if there is one already: that tells whether the home can keep these terms.
             let opened = self.settings.home.open(terms, clock)?;
             Ok(line.unwrap_or(opened))
         })?;

@@ -32,8 +32,7 @@ impl NamedRoom {
         Self { rooms, name }
     }
 
-    /// The room of now; none while no file that is in force has one of this name. It is to be asked for each time: another file may
-    /// have another room.
+    /// The current room; `None` while no file in force has one of this name. Ask for it each time: another file may have another room.
     pub fn get(&self) -> Option<WaitingRoom> {
         self.rooms.find(&self.name)
     }

@@ -1,4 +1,4 @@
-//! How a visitor comes into a line, and out of it by its turn.
+//! The entry of a visitor into a line, and its turn.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::line::pace::micros;
 use crate::line::{Ask, Mode, NoPlace, Place, Turn};
 
 impl Course {
-    /// Whether the place of a ticket is still one here: it waits, was passed over, or had its turn within the last minute.
+    /// Whether the line still knows the place of a ticket: it waits, was passed over, or had its turn within the last minute.
     pub(super) fn knows(&self, place: Place) -> bool {
         let is_due = place.rank(self.early) < self.gate;
         // A pass that was ended is not given again.
@@ -17,10 +17,10 @@ impl Course {
 
     /// A new place, at the end.
     ///
-    /// While the room is open to all nothing is bounded, because whoever takes a place leaves it at once.
+    /// While the room is open to all nothing is bounded, because a visitor that takes a place leaves it at once.
     ///
     /// # Errors
-    /// When the line is as long as it may be, and then when the client has its places: both leave the line as it is.
+    /// When the line is full, and then when the client has all of its places: both leave the line unchanged.
     pub(super) fn enter(&mut self, ask: Ask) -> Result<Place, NoPlace> {
         let of_client =
             ask.client.map(|client| client.max(1)).filter(|_| self.settings.places_per_client.is_some());
@@ -43,8 +43,8 @@ impl Course {
 
     /// The turn of a place, if it has one.
     ///
-    /// The same place gets the same turn again for a minute, with a pass that ends when the first one would have. A turn that is further
-    /// away than a visitor may be held is not given: the visitor is told to come again.
+    /// A place gets its turn again for a minute, with a pass that ends when the first one would have. A turn that is further away than a
+    /// visitor may be held is not given: the visitor is told to come again.
     pub(super) fn turn(&mut self, place: Place) -> Option<Turn> {
         let now_us = self.time.now_us();
         let rank = place.rank(self.early);

@@ -1,41 +1,41 @@
 //! The gate of a line: how it moves, and when it goes back.
 //!
 //! # A control loop
-//! The gate is called forward by the rate divided by the share that comes. If fewer visitors are held than a second's worth, it runs up to
-//! an eighth faster, if more, up to an eighth slower. So a share that is misjudged by up to an eighth costs no turn, and makes nobody
-//! wait at the door for more than two seconds.
+//! The gate moves forward by the rate divided by the share that comes. If less than a second's worth of visitors is held, it runs up to an
+//! eighth faster; if more, up to an eighth slower. So a share that is misjudged by up to an eighth costs no turn, and makes no visitor wait
+//! at the door for more than two seconds.
 //!
 //! # When it goes back
 //! | cause | by how much |
 //! |---|---|
-//! | silence, after which those that were called come back | to the first of them that asks |
+//! | silence, after which called visitors come back | to the first of them that asks |
 //! | a rate that was raised and lowered by half or more | to where it was when the rate was raised |
-//! | a visitor that was called and finds all near turns given | one to five seconds of ranks |
+//! | a called visitor that finds all near turns given | one to five seconds of ranks |
 //!
-//! Ranks that are passed a second time and at which nobody waits are skipped, sixteen with each poll.
+//! Ranks that are passed a second time and at which no visitor waits are skipped, sixteen with each poll.
 
 use crate::line::course::{Course, HELD_US};
 use crate::line::pace::WHOLE;
 use crate::line::share::Share;
 use crate::line::{Mode, Place};
 
-/// How much of the next time shall be given to visitors that are held.
+/// The part of the near future that is to be given to held visitors.
 const TARGET_US: u64 = 1_000_000;
 
-/// So long before the gate comes to its rank, a visitor that asks is due: appointments are whole seconds, so that it is early.
+/// A visitor counts as due this long before the gate reaches it, because appointments are rounded to whole seconds.
 const SLACK_US: u64 = 350_000;
 
-/// How many ranks at which nobody waits the gate passes with one poll.
+/// The number of ranks without a waiting visitor that the gate passes with one poll.
 const SKIPPED: u32 = 16;
 
-/// The gate goes back by more than the ranks of this time, because polls within it come in any order,
+/// The gate goes back by more than the ranks of this time, because polls within it come in any order.
 const LEAST_BACK_US: u64 = 1_000_000;
 
-/// and by at most those of this one, so that it is up again before those that are held have entered.
+/// The gate goes back by at most the ranks of this time, so that it is up again before held visitors have entered.
 const MOST_BACK_US: u64 = 5_000_000;
 
 impl Course {
-    /// The gate goes back to this rank, if it is beyond, and on from there with this share.
+    /// Moves the gate back to this rank, if it is beyond, and on from there with this share.
     pub(super) fn call_again(&mut self, rank: u64, share: u64) {
         if rank < self.gate {
             self.again_to = self.again_to.max(self.gate);
@@ -44,8 +44,8 @@ impl Course {
         }
     }
 
-    /// A visitor that is due finds all turns of the next time given. Where it was called long before those that have them, the gate goes
-    /// back to it, so that it is the next.
+    /// Handles a due visitor that finds all near turns given. If it was called long before the visitors that have them, the gate goes back
+    /// to it, so that it is the next.
     pub(super) fn turned_away(&mut self, rank: u64) {
         let back = self.gate.saturating_sub(rank);
         let ranks_in = |us| self.pace.ranks_in(us, self.share.get());
@@ -76,8 +76,8 @@ impl Course {
             self.gate_at_us = now_us;
             return;
         }
-        // In 1024ths: up to an eighth faster if nobody is held, and up to an eighth slower if all that may be are. Turns that are far
-        // apart are given when they are due, to the next visitor.
+        // The speed in 1024ths: up to an eighth faster if no visitor is held, and up to an eighth slower if as many are held as may be.
+        // Turns that are far apart are given when they are due, to the next visitor.
         let speed = if self.pace.span_us(1, WHOLE) > TARGET_US / 4 {
             WHOLE
         } else {
@@ -88,13 +88,13 @@ impl Course {
         let used_us = self.pace.span_us(ranks, self.share.get()).saturating_mul(WHOLE) / speed;
         self.gate = self.gate.saturating_add(ranks);
         self.gate_at_us = self.gate_at_us.saturating_add(used_us).min(now_us);
-        // Visitors that are called again come when they were told to before, so that their absence says nothing.
+        // Visitors that are called again come at their old appointments, so their absence says nothing.
         if self.gate >= self.again_to {
             self.share.called(self.gate);
         }
     }
 
-    /// Passes ranks at which nobody waits, of those that are called again.
+    /// Skips ranks that are called again and at which no visitor waits.
     fn skip(&mut self) {
         let from = self.gate;
         for _ in 0..SKIPPED {
@@ -115,7 +115,7 @@ impl Course {
         if self.gate > from {
             self.active.skips(self.gate);
             if from < self.again_to {
-                // They say nothing of the share that comes.
+                // Such ranks say nothing about the share that comes.
                 self.share = self.share.changed(self.gate, self.pace.turns_in(1));
             }
         }
@@ -124,7 +124,7 @@ impl Course {
     /// Whether a place may take a turn now: the gate has passed its rank, or will within a third of a second.
     pub(super) fn is_due(&self, place: Place) -> bool {
         let rank = place.rank(self.early);
-        // Nobody is before the rank at the gate, so that it need not wait for the gate.
+        // No visitor is before the rank at the gate, so it need not wait for the gate.
         let ranks = rank.saturating_sub(self.gate);
         let (now_us, share) = (self.time.now_us(), self.share.get());
         if rank >= self.gate && rank >= self.active.calls_below(now_us, share) {

@@ -1,21 +1,21 @@
 //! The exact algorithm of a line: [`Course`]. Time is a parameter, and all numbers are whole.
 //!
-//! A *gate* moves along the ranks. A place is due when the gate has passed its rank, and then takes the next free turn of the
-//! [`Pace`]. The gate moves by the rate divided by the [`Share`] that comes, and a little faster or slower, so that a second's worth of visitors
-//! is always at the door, held for their turns: then no turn is lost because a visitor stays away.
+//! A *gate* moves along the ranks. A place is due when the gate has passed its rank, and then takes the next free turn of the [`Pace`]. The
+//! gate moves by the rate divided by the [`Share`] that comes, and a little faster or slower, so that a second's worth of visitors is
+//! always at the door, held for their turns: then no turn is lost because a visitor stays away.
 //!
-//! The gate goes back where visitors that wait were called in vain: while nobody could ask ([`Silence`]), or because the rate was raised
-//! and lowered again. It goes back as well to one that finds the turns given to others that were called long after it.
+//! The gate goes back if waiting visitors were called in vain: while no visitor could ask ([`Silence`]), or because the rate was raised and
+//! lowered again. It also goes back to a visitor that finds the turns given to others that were called long after it.
 //!
 //! # Source
-//! It is an algorithm of our own. Turns are those of GCRA; the gate is a proportional controller around the measured share, since a line
-//! that waits for each absent visitor in turn would lose the time of all who left. A slow model of the rules in the tests, which
-//! knows every visitor, is compared with it on random crowds.
+//! The algorithm is our own. Turns are those of GCRA; the gate is a proportional controller around the measured share, because a line that
+//! waits for each absent visitor in turn would lose the time of all visitors that left. Tests compare it on random crowds with a slow model
+//! of the rules that knows every visitor.
 //!
 //! # State
-//! 24 bytes a place; beside them only appointments and, where passes are bounded, passes take room. Each question takes a constant
-//! number of steps, but for the seconds that an appointment looks at (64 at most) and the places that a sweep passes (four with
-//! each poll).
+//! A place takes 24 bytes; beside places only appointments and, where passes are bounded, passes take room. Each question takes a constant
+//! number of steps, except for the seconds that an appointment looks at (64 at most) and the places that a sweep passes (four with each
+//! poll).
 
 mod entry;
 mod gate;
@@ -34,10 +34,10 @@ use crate::line::silence::Silence;
 use crate::line::time::Time;
 use crate::line::{Answer, Ask, Change, LineSettings, LineStatus, Mode, Place};
 
-/// A turn that is at most so far away is given, and its visitor is held until then.
+/// A turn that is at most this far away is given, and its visitor is held until then.
 const HELD_US: u64 = 2_000_000;
 
-/// Silence: nobody asks for this time, nor while this many turns pass.
+/// Silence begins when no visitor asks for this time, nor while this many turns pass.
 const SILENT_US: u64 = 2_000_000;
 const SILENT_TURNS: u64 = 3;
 
@@ -51,22 +51,22 @@ pub(super) struct Course {
     calendar: Calendar,
     time: Time,
     is_open: bool,
-    /// How far away the opening is.
+    /// The time until the room opens.
     opens_after_us: u64,
-    /// How many places were taken before the room opened.
+    /// The number of places that were taken before the room opened.
     early: u64,
     /// Ranks below it are due.
     gate: u64,
-    /// Up to when the gate has moved.
+    /// The moment up to which the gate has moved.
     gate_at_us: u64,
     silence: Silence,
     /// Ranks below it are called again, and some of them may be left.
     again_to: u64,
-    /// Ranks below it were called before the gate went back to one that was turned away: most of them have had their turns.
+    /// Ranks below it were called before the gate went back to a visitor that was turned away: most of them have had their turns.
     back_to: u64,
-    /// Where the gate was when the rate was raised, until when visitors come by the appointments of before, and the share that came then.
+    /// If the rate was raised: the gate at that moment, the end of the appointments made before, and the share that came then.
     raised: Option<(u64, u64, u64)>,
-    /// The numbers that were given while the room was open to all, from and to: nobody waits there.
+    /// The range of numbers that were given while the room was open to all: no visitor waits there.
     free: (u64, u64),
     book: Book,
     active: Active,
@@ -74,10 +74,10 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// A line in which nobody is, open if its time has come by this clock.
+    /// A line without visitors, open if its time has come by this clock.
     ///
     /// # Errors
-    /// For a rate that cannot be kept.
+    /// When the rate cannot be kept.
     pub(super) fn new(settings: LineSettings, clock_us: u64) -> Result<Self, ConfigError> {
         let pace = Pace::new(settings.rate)?;
         let time = Time::new(clock_us);
@@ -109,7 +109,7 @@ impl Course {
         self.share.get()
     }
 
-    /// One poll.
+    /// Answers one poll.
     pub(super) fn ask(&mut self, clock_us: u64, ask: Ask) -> Answer {
         self.advance(clock_us, 4);
         let (now_us, usual_us) = (self.time.now_us(), self.pace.span_us(SILENT_TURNS, WHOLE).max(SILENT_US));
@@ -120,7 +120,7 @@ impl Course {
         answer
     }
 
-    /// The answer at the time that was set: a place first, if the ask has none that is known, and then its turn or its standing.
+    /// The answer at the time that was set: first a place, if the ask has none that is known, and then its turn or its standing.
     fn answer(&mut self, ask: Ask) -> Answer {
         let place = match ask.place.filter(|place| self.knows(*place)) {
             Some(place) => place,
@@ -135,7 +135,7 @@ impl Course {
         }
     }
 
-    /// The pass of this place ends now, and its room is free.
+    /// Ends the pass of this place now, and frees its room.
     pub(super) fn end(&mut self, clock_us: u64, place: Place) {
         self.advance(clock_us, 4);
         self.active.end(place.number, place.lot, self.time.now_us());
@@ -146,7 +146,7 @@ impl Course {
         self.active.has_ended(place.number, place.lot)
     }
 
-    /// Other settings from now on, but for the rate.
+    /// Sets other settings, except the rate.
     pub(super) fn set(&mut self, clock_us: u64, settings: LineSettings) {
         self.advance(clock_us, 4);
         let lasts_us = micros(settings.pass_lasts);
@@ -167,7 +167,7 @@ impl Course {
                     self.free = (self.book.next_number(), 0);
                 }
                 if self.mode == Mode::Open {
-                    // Those that were asleep meanwhile keep their places.
+                    // Visitors that slept meanwhile keep their places.
                     self.free.1 = self.book.next_number();
                     self.again_to = self.free.1;
                     self.active.stands(self.gate, self.time.now_us());
@@ -178,9 +178,9 @@ impl Course {
         Ok(())
     }
 
-    /// Another rate: turns that are given stay, the share that was measured stays, and appointments begin anew.
+    /// Sets another rate: given turns stay, the measured share stays, and appointments begin anew.
     ///
-    /// Visitors sleep by the appointments of the slower rate after it was raised. They are called meanwhile and come late, so that the
+    /// After the rate was raised, visitors sleep by the appointments of the slower rate. They are called meanwhile and come late, so the
     /// place of the gate at that moment is kept: if the rate is lowered again by half or more, the gate goes back there.
     fn change_rate(&mut self, rate: Quota) -> Result<(), ConfigError> {
         let now_us = self.time.now_us();
@@ -189,13 +189,13 @@ impl Course {
         self.raised = self.raised.filter(|(_, until_us, _)| now_us < *until_us);
         let after_us = self.pace.span_us(WHOLE, WHOLE);
         if after_us < before_us {
-            // Those that sleep longer than it is to their turn at this rate are called, and come later.
+            // Visitors that sleep longer than their wait at this rate are called, and come later.
             let (from, until_us, share) = self.raised.unwrap_or_else(|| (self.gate, 0, self.share.get()));
             self.raised = Some((from, until_us.max(self.time.last_appointment_us()), share));
         } else if after_us / 2 >= before_us
             && let Some((from, _, share)) = self.raised
         {
-            // Of those more are due than this rate lets in.
+            // More of them are due than this rate lets in.
             self.call_again(from, share);
         }
         self.share = self.share.changed(self.gate, self.pace.turns_in(1));
@@ -203,7 +203,7 @@ impl Course {
         Ok(())
     }
 
-    /// The numbers of now. It sweeps more places than a poll does, so that they are right where nobody asks.
+    /// The current numbers. It sweeps more places than a poll does, so that the numbers are right even if no visitor asks.
     pub(super) fn status(&mut self, clock_us: u64) -> LineStatus {
         self.advance(clock_us, 4_096);
         let next = Place::new(self.book.next_number(), u32::MAX);
@@ -217,9 +217,9 @@ impl Course {
         }
     }
 
-    /// The clock shows this now.
+    /// Takes over the time of the clock.
     ///
-    /// In this order: the line's time goes on, the room opens, passes expire, the gate moves, and places are swept, as many as `steps`.
+    /// The order is: the line's time goes on, the room opens, passes expire, the gate moves, and up to `steps` places are swept.
     fn advance(&mut self, clock_us: u64, steps: u32) {
         let step_us = self.time.advance(clock_us);
         let now_us = self.time.now_us();

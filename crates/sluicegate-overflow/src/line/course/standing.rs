@@ -1,8 +1,8 @@
-//! Where a visitor stands, and when it asks again.
+//! The standing of a visitor, and the time at which it asks again.
 //!
 //! # How it is estimated
-//! Before a visitor are the ranks between the gate and its own, of which the share comes. The wait is the longest of three spans: the turns
-//! of those at the rate, the end of as many passes where their number is bounded, and the calls that free passes make. Each is a
+//! The ranks between the gate and its own are before a visitor; only the share of them comes. The wait is the longest of three spans: the
+//! turns of these visitors at the rate, the end of as many passes where their number is bounded, and the calls by free passes. Each is a
 //! whole number of microseconds, rounded up; before the room opens the time until then is added.
 
 use std::time::Duration;
@@ -11,23 +11,23 @@ use crate::line::course::Course;
 use crate::line::pace::WHOLE;
 use crate::line::{Mode, Place, Standing};
 
-/// So long before its turn a visitor shall come.
+/// The time before its turn at which a visitor should come.
 const EARLY_US: u64 = 500_000;
 
-/// A visitor is passed over that has not asked for twice its interval, and at least for this time.
+/// A visitor is passed over if it has not asked for twice its interval, and for at least this time.
 const PATIENCE_US: u64 = 60_000_000;
 
-/// A visitor whose wait is at most this is told to come at its turn.
+/// A visitor with at most this wait is told to come at its turn.
 const SOON_US: u64 = 2_000_000;
 
-/// Appointments are whole seconds, because browsers know no others.
+/// Appointments are whole seconds, because browsers know no fractions.
 const SECOND_US: u64 = 1_000_000;
 
-/// How often a visitor asks whose wait is not known.
+/// The interval at which a visitor with an unknown wait asks.
 const UNKNOWN_US: u64 = 30_000_000;
 
 impl Course {
-    /// Where a place stands that has no turn, and when to ask again.
+    /// The standing of a place without a turn, and the time at which it asks again.
     pub(super) fn standing(&mut self, place: Place) -> Standing {
         let now_us = self.time.now_us();
         let wait_us = self.wait_us(place);
@@ -36,7 +36,7 @@ impl Course {
             Some(wait_us) => {
                 let turn_us = wait_us.saturating_sub(EARLY_US);
                 let half_us = if turn_us > SOON_US { self.half_way(now_us, turn_us) } else { None };
-                // Early rather than late: it is held then.
+                // The visitor comes early rather than late: it is held then.
                 half_us.unwrap_or_else(|| (turn_us - turn_us % SECOND_US).max(SECOND_US))
             }
         };
@@ -60,13 +60,13 @@ impl Course {
         Some(at_us.saturating_sub(now_us))
     }
 
-    /// How many will come before this place.
+    /// The number of visitors that will come before this place.
     pub(super) fn ahead(&self, place: Place) -> u64 {
         let rank = place.rank(self.early);
         let free = rank.min(self.free.1).saturating_sub(self.gate.max(self.free.0));
         let mut ranks = rank.saturating_sub(self.gate).saturating_sub(free);
         if self.gate < self.free.1 {
-            // Among those that came before were some that entered as well.
+            // Some of those that came before have entered as well.
             ranks = ranks.min(self.book.waiting());
         }
         ranks.saturating_mul(self.share.get()).div_ceil(WHOLE)

@@ -2,9 +2,9 @@
 //!
 //! | part of the slot | holds |
 //! |---|---|
-//! | `line` | all of the line but its places, some 400 bytes |
+//! | `line` | everything but the places, about 400 bytes |
 //! | `places` | a place by its number: lot, state, time, client |
-//! | `clients` | how many places of a client wait, where that is bounded |
+//! | `clients` | the number of waiting places of a client, where it is bounded |
 //! | `calendar` | appointments by their seconds |
 //! | `ends`, `out` | passes that are out, where their number is bounded |
 //! | `ended` | passes that ended early |
@@ -43,10 +43,10 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
 /// The keys of a line, as the script has them.
 const PARTS: [&str; 7] = ["line", "places", "clients", "calendar", "ends", "out", "ended"];
 
-/// How long keys stay that nobody asks for, beyond the opening and the length of a pass.
+/// The time for which unused keys stay, beyond the opening and the length of a pass.
 const STAYS: Duration = Duration::from_secs(86_400);
 
-/// How old what this instance knows of the others may be.
+/// The most that this instance's view of other instances may be old.
 const REFRESHED_EACH: Duration = Duration::from_secs(1);
 
 /// Products of a rate's numbers stay below 2^52, so that the script counts exactly.
@@ -70,26 +70,26 @@ const EXACT: u64 = 1 << 52;
 /// ```
 ///
 /// # Instances that disagree
-/// Rate and mode belong to the line in Redis. The first instance sets them; after that a [change](Line::change) by any instance changes them
-/// for all, and the last one wins. An instance that starts with another rate changes nothing. Every other setting is that of the instance
-/// that is asked.
+/// Rate and mode belong to the line in Redis. The first instance sets them; after that a [change](Line::change) by any instance holds for
+/// all, and the last one wins. An instance that starts with another rate changes nothing. Every other setting is that of the instance that
+/// is asked.
 ///
 /// # When Redis fails
-/// A poll then gets an error, and the room answers 503 with `Retry-After`. Places are as durable as Redis itself: with
-/// `appendfsync always` all of them survive its crash, with `everysec` all but those of the last seconds; a visitor whose place is lost is told
-/// so, and gets a new one. Give lines a server whose `maxmemory-policy` is `noeviction`.
+/// A poll then gets an error, and the room answers 503 with `Retry-After`. Places are as durable as Redis itself: with `appendfsync always`
+/// all of them survive its crash, with `everysec` all but those of the last seconds. A visitor with a lost place is told so, and gets a new
+/// one. Give lines a server whose `maxmemory-policy` is `noeviction`.
 ///
-/// [`status`](Line::status), and passes that other instances have ended, are known a second late. Of the visitors that left since somebody
-/// asked, it knows the first 1,024.
+/// [`status`](Line::status), and passes that other instances have ended, are known a second late. Among visitors that left since the last
+/// poll, `status` knows the first 1,024.
 ///
 /// # What it costs
-/// Below 200 bytes of Redis for each place, its client included, until a minute after its turn. All keys of a line vanish when nobody has
-/// asked for a day. A poll takes some five times the CPU of a decision about a limit in Redis, as `./tests/bench overflow` measures it; more
-/// where the seconds up to the turn are full of appointments, up to 64 of which it looks at.
+/// A place takes less than 200 bytes of Redis, its client included, until a minute after its turn. All keys of a line vanish when no
+/// visitor has asked for a day. A poll takes about five times the CPU of a decision about a limit in Redis, as `./tests/bench overflow`
+/// measures it; more if the seconds up to the turn are full of appointments, up to 64 of which it looks at.
 ///
 /// # Rights
-/// Beside those of limits, for the same keys: `+hget +hmget +hset +hdel +hincrby +zadd +zrem +zrange +zrangebyscore +zremrangebyscore +zscore
-/// +sadd +srem +scard +pexpire`.
+/// It needs these rights beside those of limits, for the same keys: `+hget +hmget +hset +hdel +hincrby +zadd +zrem +zrange +zrangebyscore
+/// +zremrangebyscore +zscore +sadd +srem +scard +pexpire`.
 #[derive(Clone, Debug)]
 pub struct RedisLine {
     store: RedisStore,
@@ -104,7 +104,7 @@ impl RedisLine {
 
 impl LineHome for RedisLine {
     /// # Errors
-    /// For a rate whose numbers are too large for the script, and without a tokio runtime.
+    /// When the numbers of a rate are too large for the script, and without a tokio runtime.
     fn open(&self, settings: LineSettings, _: Arc<dyn Clock>) -> Result<Arc<dyn Line>, ConfigError> {
         let slot = self.store.slot("room", &*settings.name)?;
         let numbers = numbers(settings.rate)?;
@@ -125,7 +125,7 @@ impl LineHome for RedisLine {
     }
 }
 
-/// The handle that a room holds; the task that keeps the line in view ends with it.
+/// The handle that a room holds; the task that refreshes the line's numbers ends with it.
 struct OfInstance(Arc<InRedis>);
 
 struct InRedis {
@@ -137,7 +137,7 @@ struct InRedis {
 }
 
 impl InRedis {
-    /// Runs the script for one word, with what belongs to it.
+    /// Runs the script for one word, with its arguments.
     fn run(
         &self,
         word: &str,
@@ -166,7 +166,7 @@ impl InRedis {
         self.slot.run(&SCRIPT, &PARTS, &arguments)
     }
 
-    /// Learns what the line's numbers are, and which passes have ended.
+    /// Reads the line's numbers, and the passes that have ended.
     async fn refresh(&self) -> Result<(), StoreError> {
         let since_us = self.known().since_us();
         let reply = self.run("status", &[since_us.to_string()]).await?;
@@ -223,7 +223,7 @@ impl Line for OfInstance {
     }
 
     fn set(&self, settings: LineSettings) {
-        // One that cannot be kept has not come so far.
+        // A rate that cannot be kept never comes this far.
         if let Ok(numbers) = numbers(settings.rate) {
             *held(&self.0.numbers) = numbers;
         }
@@ -241,10 +241,10 @@ impl fmt::Debug for OfInstance {
     }
 }
 
-/// Asks for the numbers of a line each second, for as long as there is a room that uses it.
+/// Asks for the numbers of a line each second, while a room uses it.
 async fn keep_in_view(line: Weak<InRedis>) {
     while let Some(line) = line.upgrade() {
-        // Numbers that are not known now are known in a second.
+        // Numbers that are not known now will be known in a second.
         _ = line.refresh().await;
         drop(line);
         tokio::time::sleep(REFRESHED_EACH).await;

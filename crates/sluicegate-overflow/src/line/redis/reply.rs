@@ -1,7 +1,7 @@
-//! The replies of the script, and what an instance knows of its line.
+//! The replies of the script, and an instance's knowledge of its line.
 //!
-//! A reply is a list of fields in the order in which the script writes them: words, whole numbers in decimal, and -1 where something is
-//! not known. Whatever else comes back is an error of the protocol and never a panic, because another version may have written it.
+//! A reply is a list of fields in the order in which the script writes them: words, whole numbers in decimal, and -1 where something is not
+//! known. Any other reply is an error of the protocol and never a panic, because another version may have written it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use sluicegate_core::{Quota, StoreError};
 
 use crate::line::{Answer, LineStatus, Mode, NoPlace, Place, Standing, Turn};
 
-/// All that an instance knows of the line without asking.
+/// Everything that an instance knows of the line without asking.
 #[derive(Debug)]
 pub(super) struct Known {
     status: LineStatus,
-    /// The line's time when that was so.
+    /// The line's time of this status.
     now_us: u64,
-    /// Passes that ended early, each with the line's time at which that may be forgotten.
+    /// Passes that ended early, each with the line's time at which it may be forgotten.
     ended: HashMap<Place, u64>,
-    /// Up to when they are known.
+    /// The line's time up to which they are known.
     since_us: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct News {
 }
 
 impl Known {
-    /// Nothing was heard of the line so far; these numbers stand until it has answered.
+    /// Nothing is known of the line yet; these numbers stand until it answers.
     pub(super) fn new(status: LineStatus) -> Self {
         Self { status, now_us: 0, ended: HashMap::new(), since_us: 0 }
     }
@@ -44,7 +44,7 @@ impl Known {
         self.since_us
     }
 
-    /// This instance ends a pass, which would last for `lasts_us` at most.
+    /// Notes that this instance ends a pass, which would last for `lasts_us` at most.
     pub(super) fn end(&mut self, place: Place, lasts_us: u64) {
         self.ended.insert(place, self.now_us.saturating_add(lasts_us));
     }
@@ -53,7 +53,7 @@ impl Known {
         self.ended.contains_key(&place)
     }
 
-    /// Takes over what a reply says. Line time that went back is another line: what was known of the first is forgotten.
+    /// Takes over a reply. A line time that went back means another line: knowledge of the first is forgotten.
     pub(super) fn learn(&mut self, news: News) {
         if news.now_us < self.now_us {
             // The line was lost and began anew, and nothing is left of its places.
@@ -80,7 +80,7 @@ impl Fields {
         self.text()?.parse().ok()
     }
 
-    /// A number, or none for -1.
+    /// A number, or `None` for -1.
     fn known(&mut self) -> Option<Option<u64>> {
         let text = self.text()?;
         if text == "-1" { Some(None) } else { text.parse().ok().map(Some) }
@@ -98,7 +98,7 @@ impl Fields {
 /// The answer to a poll.
 ///
 /// # Errors
-/// For a reply that the script does not give.
+/// When the script does not give such a reply.
 pub(super) fn answer(reply: Vec<Vec<u8>>) -> Result<Answer, StoreError> {
     read_answer(Fields(reply.into_iter()))
         .ok_or_else(|| not_understood("the reply is not that of the script of a line"))
@@ -126,7 +126,7 @@ fn read_answer(mut fields: Fields) -> Option<Answer> {
 /// The numbers of a line, and the passes that have ended.
 ///
 /// # Errors
-/// For a reply that the script does not give.
+/// When the script does not give such a reply.
 pub(super) fn known(reply: Vec<Vec<u8>>) -> Result<News, StoreError> {
     read_known(Fields(reply.into_iter()))
         .ok_or_else(|| not_understood("the reply is not that of the script of a line"))
