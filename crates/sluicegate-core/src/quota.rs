@@ -1,4 +1,4 @@
-//! How much in how long: [`Quota`], as numbers and as text.
+//! A limit per period: [`Quota`], as numbers and as text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -95,7 +95,7 @@ impl Quota {
         Self::new(limit, Duration::from_secs(86_400))
     }
 
-    /// How many units may be spent at once from rest. Default: the limit.
+    /// Sets how many units may be spent at once from rest. Default: the limit.
     ///
     /// Only the buckets (token bucket, leaky bucket, GCRA) take a burst that differs from the limit.
     ///
@@ -107,7 +107,7 @@ impl Quota {
         self
     }
 
-    /// How many units a key has that the store does not know: 0 to the burst. Default: the burst. As text `start 10`.
+    /// Sets how many units a key has that the store does not know: 0 to the burst. Default: the burst. As text `start 10`.
     ///
     /// A newcomer has `units`, and gains more by the rate up to the burst, as any key. It is known from the first request that
     /// is decided by the store, allowed or refused; a [peek](crate::RateLimiter::peek) shows what a newcomer would have and lets it be one, and so
@@ -128,8 +128,8 @@ impl Quota {
     /// GCRA, token buckets with each refill, and the leaky bucket that refuses. Windows, counters and logs start full, and a
     /// queue would delay its first request: they refuse a start below the burst when the policy is built, and so does
     /// [`OnFull::Inherit`](crate::policy::OnFull::Inherit) with it. A [share](crate::Policy::share) of the policy has its share of the start, rounded down.
-    /// Parts that decide on their own ([`split`](crate::Policy::split)) are refused, and leases are not taken: nobody beside the store knows whether
-    /// a key is a newcomer.
+    /// Parts that decide on their own ([`split`](crate::Policy::split)) are refused, and leases are not taken: only the store knows
+    /// whether a key is a newcomer.
     ///
     /// # Replacing
     /// Under a policy that [replaces](crate::RateLimiter::replace) this one, or is replaced by it, a known key is no newcomer. It keeps what it lacks: units
@@ -165,7 +165,7 @@ impl Quota {
         self
     }
 
-    /// Counts this quota by an algorithm of its own. Default: that of its policy. As text `by fixed-window`, behind all else.
+    /// Counts this quota by an algorithm of its own. Default: that of its policy. As text `by fixed-window`, at the end.
     ///
     /// So one policy can refill in several ways, and still spends from all of its quotas or from none:
     ///
@@ -214,7 +214,7 @@ impl Quota {
         self.algorithm
     }
 
-    /// The same quota, counted by this algorithm, or by that of its policy.
+    /// This quota, counted by this algorithm, or by that of its policy.
     pub(crate) const fn with_algorithm(mut self, algorithm: Option<Algorithm>) -> Self {
         self.algorithm = algorithm;
         self

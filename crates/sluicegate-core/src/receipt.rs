@@ -12,9 +12,9 @@ use crate::algorithm::State;
 use crate::few::few;
 use crate::policy::Policy;
 
-/// The spend of one allowed ask: the token by which it is given back.
+/// The spend of one allowed ask, by which it can be given back.
 ///
-/// It cannot be cloned, and what was given back by it is gone from it, whether the store's answer arrives or not: a refund
+/// It cannot be cloned, and it loses units that are given back, whether the store's answer arrives or not: a refund
 /// whose reply was lost is never sent again.
 ///
 /// A receipt that is dropped gives nothing back. To keep a part for later, [`split`](Self::split)
@@ -25,7 +25,7 @@ pub struct Receipt {
     at_us: u64,
     costs: SmallVec<[u64; 2]>,
     traces: SmallVec<[Trace; 1]>,
-    /// Of a cost that several places have spent together, what each of them has.
+    /// The spends of each place, if several places have spent the cost together.
     pieces: Vec<Piece>,
 }
 
@@ -35,11 +35,11 @@ pub struct Receipt {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "stores put it together")]
 pub struct Trace {
-    /// How full the bucket was when the cost came, in the measure of [`Rule::level`](crate::algorithm::Rule::level).
+    /// The level of the bucket when the cost came, in the measure of [`Rule::level`](crate::algorithm::Rule::level).
     pub found: u64,
-    /// How much had been given back to the bucket since its birth, in the same measure.
+    /// The amount that had been given back to the bucket since its birth, in the same measure.
     pub given: u64,
-    /// Which bucket of the key that was: another one after it was at rest, or was forgotten. 0 where that is not kept.
+    /// The birth number of the key's bucket, which is another one after the key was at rest, or was forgotten. 0 where it is not kept.
     pub birth: u64,
     /// The state before.
     pub before: State,
@@ -47,30 +47,30 @@ pub struct Trace {
     pub after: State,
     /// Whether the cost is held for a turn, and not spent yet.
     pub held: bool,
-    /// Of a lease from a bucket that drains, the floor that its end has replaced: [`State::REST`] if there was none.
+    /// The floor that the end of a lease has replaced, for a lease from a bucket that drains: [`State::REST`] if there was none.
     pub floor: Option<State>,
 }
 
 /// The part of a service that made a decision.
 ///
 /// Metrics tell by it how much was decided without the shared state. The order is that of
-/// certainty: a decision made of several is that of the least certain.
+/// certainty: a decision that was made of several is as certain as the least certain of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DecidedBy {
     /// The store that keeps the state.
     Store,
     /// This process, with units that it has leased from that store: they were debited before, and the numbers are those that
-    /// it knows.
+    /// this process knows.
     Lease,
-    /// This process, which has kept a refusal of the store until a retry could pass.
+    /// This process, which keeps a refusal of the store until a retry could pass.
     Cache,
     /// This process alone, with its share of the quotas, because the store could not be reached. Or
     /// the part of the store that keeps one of the keys could not, and the store decided the rest.
     Fallback,
-    /// Nobody: the store could not be reached, and the policy says what happens then. The numbers are those of rest.
+    /// Nobody: the store could not be reached, and the policy says what happens then. The numbers are those of a key at rest.
     Outage,
-    /// Nobody: all policies that were asked are [off](crate::policy::PolicyMode::Off). The numbers are those of rest.
+    /// Nobody: all policies that were asked are [off](crate::policy::PolicyMode::Off). The numbers are those of a key at rest.
     Off,
 }
 
@@ -84,8 +84,8 @@ impl Receipt {
         Self { basis, at_us, costs: few(costs), traces: few(traces), pieces: Vec::new() }
     }
 
-    /// The store that let the ask pass, or the fallback. The receipt is by that one's clock and buckets, and means nothing to
-    /// another.
+    /// The store that let the ask pass, or the fallback. The receipt is for the clock and the buckets of that one, and means
+    /// nothing to another.
     pub fn decided_by(&self) -> DecidedBy {
         self.basis
     }
@@ -116,11 +116,11 @@ impl Receipt {
         self.traces.iter().any(|trace| trace.held) || self.pieces.iter().any(|piece| piece.receipt.is_held())
     }
 
-    /// For how long a unit of this [lease](crate::store::Mode::Lease) may be spent that `behind` others of the same lease
-    /// follow: each quota of the policy has its own end, and the earliest counts. Zero if it is no lease.
+    /// The time for which a unit of this [lease](crate::store::Mode::Lease) may be spent, if `behind` other units of the lease
+    /// follow it: each quota of the policy has its own end, and the earliest counts. Zero if it is no lease.
     ///
-    /// It counts from any moment before the call was sent, and the moment that long after it is the last one. Units are spent in their order, so of a lease of `n` the first is
-    /// followed by `n - 1`.
+    /// It counts from any moment before the call was sent, and its end is included. Units are spent in their order, so the first unit of
+    /// a lease of `n` is followed by `n - 1`.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -155,13 +155,13 @@ impl Receipt {
         Duration::from_micros(lasts.min().unwrap_or(0))
     }
 
-    /// The same receipt, for a call that goes on; never for a second one.
+    /// A copy for a call that goes on; never for a second one.
     pub(crate) fn copied(&self) -> Self {
         let pieces = self.pieces.iter().map(Piece::copied).collect();
         Self { costs: self.costs.clone(), traces: self.traces.clone(), pieces, ..*self }
     }
 
-    /// Leaves up to `cost` units in this receipt, and says what is over.
+    /// Leaves up to `cost` units in this receipt, and returns a receipt of the rest.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -195,7 +195,7 @@ impl Receipt {
         self.ends_no_lease();
     }
 
-    /// A lease ends once: another part of it is given back as anything that was spent.
+    /// A lease ends once: another part of it is given back like any other spend.
     fn ends_no_lease(&mut self) {
         for trace in &mut self.traces {
             trace.floor = None;

@@ -1,25 +1,25 @@
-//! How stores are doing, in numbers that say nothing of how they are made: [`StoreStatus`].
+//! The state of stores, in numbers that do not depend on how they are made: [`StoreStatus`].
 
 use std::time::Duration;
 
-/// How a store and those within it are doing, as far as they say: each adds what it knows. See
+/// The state of a store and of those within it, as far as they know it: each adds its numbers. See
 /// [`Store::status`](crate::Store::status).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreStatus {
     /// The name under which the store is observed, if it is.
     pub observed: Option<String>,
-    /// How its breaker and its fallback are doing, if it has them.
+    /// The state of its breaker and its fallback, if it has them.
     pub resilient: Option<ResilientStatus>,
     /// Its leases of the store within, if it leases.
     pub leases: Option<LeaseStatus>,
     /// How full its table in memory is, or that of its fallback, if it has one.
     pub memory: Option<MemoryStats>,
-    /// How much it has refused by itself, if it keeps refusals.
+    /// The refusals that it has made by itself, if it keeps refusals.
     pub deny_cache: Option<DenyCacheStatus>,
-    /// How many different quotas keys have [brought](crate::RateLimiter::with_quotas) that are in use in its table in memory, or in that of
-    /// its fallback: for each policy with any, by its name, of the quota that has the most. At most 65,535 of each; beyond, other quotas
-    /// are refused until one of them is no longer in use.
+    /// The number of different quotas that keys have [brought](crate::RateLimiter::with_quotas) and that are in use in its table in memory, or
+    /// in that of its fallback: for each policy with any, by its name, the number of the quota that has the most. There can be 65,535 of
+    /// each; other quotas are refused until one of them is no longer in use.
     pub quotas: Vec<(String, usize)>,
 }
 
@@ -39,16 +39,16 @@ pub struct DenyCacheStatus {
     pub asked: u64,
 }
 
-/// How a store is doing that decides by units that it has leased from the one within. Counts are since it was made.
+/// The state of a store that decides by units that it has leased from the store within. Counts are since it was made.
 ///
-/// For a gauge: `local` beside all decisions says how much of the traffic costs no call, and `lost` beside `granted` how much of
-/// what was leased was not used in time.
+/// For a gauge: `local` beside all decisions says how much of the traffic costs no call, and `lost` beside `granted` how many of
+/// the leased units were not used in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseStatus {
-    /// Keys of which units are held.
+    /// Keys for which units are held.
     pub keys: usize,
-    /// Units that are held, and can be spent now: of a policy with several quotas, the fewest of any.
+    /// Units that are held, and can be spent now: for a policy with several quotas, the fewest of any.
     pub held: u64,
     /// Requests that were decided without a call.
     pub local: u64,
@@ -56,8 +56,8 @@ pub struct LeaseStatus {
     pub granted: u64,
     /// Units that were given back when the process closed.
     pub returned: u64,
-    /// Units that were not spent in time, or were dropped: when a key was reset, a policy replaced, or an answer of the store
-    /// has not come, which may have leased what it was asked for.
+    /// Units that were not spent in time, or were dropped: when a key was reset, a policy was replaced, or an answer of the store
+    /// did not come, although the store may have leased the units.
     pub lost: u64,
 }
 
@@ -94,7 +94,7 @@ pub struct MemoryStats {
     pub inherited: u64,
 }
 
-/// How a `Resilient` store is doing. Counts are since it was made.
+/// The state of a `Resilient` store. Counts are since it was made.
 ///
 /// For alarms: `breaker` other than closed for longer than a deployment takes, `debts` that do not
 /// shrink while it is closed, and `timeouts` that grow while it is closed, which say that the
@@ -102,11 +102,11 @@ pub struct MemoryStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a store of another crate puts it together")]
 pub struct ResilientStatus {
-    /// The breaker; of a store in several parts, that of the part that does worst.
+    /// The breaker; for a store in several parts, that of the part that does worst.
     pub breaker: BreakerState,
     /// How often a breaker has opened.
     pub opened: u64,
-    /// Calls that were not answered in time; what they asked for may have been spent.
+    /// Calls that were not answered in time; their units may have been spent.
     pub timeouts: u64,
     /// Calls that found no store.
     pub unavailable: u64,
@@ -114,7 +114,7 @@ pub struct ResilientStatus {
     pub protocol: u64,
     /// Decisions that were made without the store.
     pub fallback_decisions: u64,
-    /// How long a breaker was not closed, in all.
+    /// The time during which a breaker was not closed, in all.
     pub in_fallback: Duration,
     /// Keys with spending that the store does not know of yet.
     pub debts: usize,
@@ -126,10 +126,10 @@ pub struct ResilientStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "the three states of a breaker")]
 pub enum BreakerState {
-    /// It is asked.
+    /// The store is asked.
     Closed,
     /// A few trials find out whether it answers again.
     HalfOpen,
-    /// It is not asked.
+    /// The store is not asked.
     Open,
 }

@@ -26,7 +26,7 @@ impl<'a> Fault<'a> {
     /// The error of the `text` that the part is in, which is not `what` it should be.
     pub(crate) fn in_text(self, text: &str, what: &str, advice: &str) -> ConfigError {
         let shown: String = text.trim().chars().take(64).collect();
-        // The part is a slice of the text: how far it is from the text's beginning is where it stands.
+        // The part is a slice of the text, so its position is the distance from the text's beginning.
         let start = (self.part.as_ptr().addr()).saturating_sub(text.as_ptr().addr()).min(text.len());
         let end = start.saturating_add(self.part.len()).min(text.len());
         let problem = format!("{shown:?} is not {what}: {}{advice}", self.problem);
@@ -49,7 +49,7 @@ pub(crate) fn number<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
     }
 }
 
-/// The same, or 0.
+/// A number of 0 or more; underscores may group its digits.
 pub(crate) fn number_or_none<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
     let text = text.trim();
     let digits: String = text.chars().filter(|&c| c != '_').collect();

@@ -66,7 +66,7 @@ impl TimeSpan {
         }
     }
 
-    /// As the period of a quota: a unit of which there is just one stands alone, from minutes on.
+    /// Writes the period of a quota: a single unit stands without its count, from minutes on.
     pub(crate) fn write_period(period: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Self(period).in_unit() {
             (1, unit) if unit != "ns" => f.write_str(unit),
@@ -74,7 +74,7 @@ impl TimeSpan {
         }
     }
 
-    /// In the largest unit up to days that it is a whole number of.
+    /// The count of the largest unit, up to days, of which the span is a whole number.
     fn in_unit(self) -> (u128, &'static str) {
         let nanos = self.0.as_nanos();
         let whole =

@@ -267,7 +267,7 @@ impl RateLimiter {
     }
 }
 
-/// What to do with an open policy when its name is put on the store again.
+/// The treatment of an open policy when its name is put on the store again.
 #[derive(Clone, Copy)]
 enum How {
     /// It stays, and has to be the same policy. Put by this line of code.

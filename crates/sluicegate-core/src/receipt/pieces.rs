@@ -1,4 +1,4 @@
-//! A receipt of what several places have spent together: its [`Piece`]s.
+//! A receipt of a spend that several places have made together: its [`Piece`]s.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::policy::Policy;
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "stores put it together")]
 pub struct Piece {
-    /// Which of the places.
+    /// The number of the place.
     pub place: u8,
     /// The part of the policy that is kept there.
     pub policy: Arc<Policy>,
-    /// The units that it has spent.
+    /// The units that this place has spent.
     pub receipt: Receipt,
 }
 
 impl Piece {
-    /// The same, for a call that goes on; never for a second one.
+    /// A copy for a call that goes on; never for a second one.
     pub(crate) fn copied(&self) -> Self {
         Self { place: self.place, policy: Arc::clone(&self.policy), receipt: self.receipt.copied() }
     }
@@ -32,7 +32,7 @@ impl Piece {
 type Costs = SmallVec<[u64; 2]>;
 
 impl Receipt {
-    /// The same, where these places have spent it.
+    /// This receipt, spent in these places.
     pub(crate) fn with_pieces(self, pieces: Vec<Piece>) -> Self {
         Self { pieces, ..self }
     }
@@ -42,8 +42,8 @@ impl Receipt {
         !self.pieces.is_empty()
     }
 
-    /// The units that each place has to give back of `cost` units, or of as many as there are: the piece, and the units of each of its
-    /// quotas. For stores that keep one bucket in several places.
+    /// The units that each place has to give back when `cost` units are given back, or as many as there are: the piece, and the units of
+    /// each of its quotas. For stores that keep one bucket in several places.
     ///
     /// The first place gives first. Units given back by this receipt are taken out of its pieces in the same order.
     pub fn pieces_of(&self, cost: u64) -> impl Iterator<Item = (&Piece, Vec<u64>)> {
@@ -68,7 +68,7 @@ impl Receipt {
         }
     }
 
-    /// Of what is left to take of each quota, the units that this receipt has.
+    /// Takes the units that this receipt has out of those that are left to take of each quota.
     fn taken(&self, left: &mut [u64]) -> Costs {
         let taken = self.costs.iter().zip(left).map(|(own, left)| {
             let taken = (*own).min(*left);

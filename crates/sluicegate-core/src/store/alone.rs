@@ -1,7 +1,7 @@
 //! A process that decides alone, because its store gives no answer and no store around it decides in its place: [`Alone`].
 //!
-//! The first outage makes what that takes: a service whose store always answers keeps no tables for it. All keys are at rest
-//! then, because nobody has told this process what the store has let pass; a `Resilient` store knows that.
+//! The first outage makes the memory for it, so a service whose store always answers keeps no tables. All keys are at rest
+//! then, because this process does not know what the store has let pass; a `Resilient` store knows it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::{Limiters, Store};
 use crate::memory::MemoryStore;
 use crate::policy::Policy;
 
-/// The memory by which the handles of one store decide alone: one, so that the policies of a request are decided together.
+/// The memory in which the handles of one store decide alone. There is one, so that the policies of a request are decided together.
 #[derive(Default)]
 pub(super) struct Memory {
     store: OnceLock<Arc<dyn Store>>,
@@ -37,7 +37,7 @@ impl Alone {
     /// The policy as the memory has prepared it; none if it cannot keep the policy.
     pub(crate) fn opened(&self) -> Option<&PreparedPolicy> {
         let open = || {
-            // A policy and the one that replaces it are both asked for, in any order. Relaxed: it only counts.
+            // A policy and its replacement both open here, in any order. Relaxed: it only counts.
             let number = self.memory.opened.fetch_add(1, Ordering::Relaxed);
             let policy = self.policy.in_outage().ok()??.called(format!("{}.{number}", self.policy.name()));
             self.memory.store().open(Arc::new(policy), None).ok()
@@ -51,7 +51,7 @@ impl Alone {
         opened.is_none_or(|opened| self.store().may_close(opened))
     }
 
-    /// The store on which it is.
+    /// The store that the policy is open on.
     pub(crate) fn store(&self) -> &dyn Store {
         &**self.memory.store()
     }

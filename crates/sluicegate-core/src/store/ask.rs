@@ -35,7 +35,7 @@ pub struct Ask<'a> {
     policy: &'a PreparedPolicy,
     key: KeyRef<'a>,
     cost: u64,
-    /// One per quota, if they are not the same.
+    /// One cost per quota, if they differ.
     costs: &'a [u64],
     mode: Mode,
     receipt: Option<&'a Receipt>,
@@ -49,7 +49,7 @@ impl<'a> Ask<'a> {
         Self { policy, key, cost, costs: &[], mode, receipt: None, own: policy.own() }
     }
 
-    /// The same ask, of a policy as another store has prepared it: for stores around stores.
+    /// This ask with its policy as another store has prepared it: for stores around stores.
     #[must_use]
     pub fn on<'b>(self, policy: &'b PreparedPolicy) -> Ask<'b>
     where
@@ -85,7 +85,7 @@ impl<'a> Ask<'a> {
         self.own.map_or_else(|| self.policy.policy(), |own| own.policy())
     }
 
-    /// The same ask with a cost of its own for each quota, in their order: for what one of them still counts and another
+    /// This ask with a cost of its own for each quota, in their order: for units that one quota still counts and another
     /// has forgotten. [`cost`](Self::cost) is the highest then.
     #[must_use]
     pub fn with_costs(mut self, costs: &'a [u64]) -> Self {
@@ -94,14 +94,14 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// The same ask about what this receipt says was spent; the cost is part of that.
+    /// This ask about the spend of a receipt; the cost is a part of that spend.
     #[must_use]
     pub fn of(mut self, receipt: &'a Receipt) -> Self {
         self.receipt = Some(receipt);
         self
     }
 
-    /// The same ask for another purpose, with its costs and its receipt.
+    /// This ask for another purpose, with its costs and its receipt.
     #[must_use]
     pub fn in_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
@@ -122,8 +122,8 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The spend that this ask for [as much as there is](Mode::Take), or for a [lease](Mode::Lease), comes to, where a quota
-    /// has this much left; any other ask as it is.
+    /// The spend that an ask for [as much as there is](Mode::Take), or for a [lease](Mode::Lease), becomes when a quota has
+    /// `remaining` units left; any other ask stays as it is.
     #[must_use]
     pub fn granted(self, remaining: u64) -> Self {
         match self.mode {
@@ -139,24 +139,24 @@ impl<'a> Ask<'a> {
         self.policy
     }
 
-    /// Whose bucket.
+    /// The key of the bucket.
     #[inline]
     pub fn key(&self) -> KeyRef<'a> {
         self.key
     }
 
-    /// How many units.
+    /// The units of the ask.
     #[inline]
     pub fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// One cost per quota; empty if they are all the same.
+    /// One cost per quota; empty if they are all equal.
     pub fn costs(&self) -> &'a [u64] {
         self.costs
     }
 
-    /// How many units of the quota at this place in the policy.
+    /// The units for the quota at this place in the policy.
     #[inline]
     pub fn cost_of(&self, quota: u8) -> u64 {
         self.costs.get(usize::from(quota)).copied().unwrap_or(self.cost)
@@ -192,35 +192,35 @@ impl<'a> Ask<'a> {
 /// | [`Depart`](Self::Depart) | a report | no | what was held is spent |
 /// | [`Return`](Self::Return) | a report | where a later turn depends on it | if it passes |
 ///
-/// Questions that nobody answers are decided by the policy; reports become errors.
+/// The policy decides questions that get no answer; reports without an answer become errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
     /// Spend it, if it fits now.
     Spend,
     /// Spend as much of it as fits now: the least that any quota of the policy has left, and at least a unit. The statuses say
-    /// how much that was ([`QuotaStatus::spent`](crate::decision::QuotaStatus::spent)).
+    /// how many units that was ([`QuotaStatus::spent`](crate::decision::QuotaStatus::spent)).
     ///
-    /// For an ask with one cost for all quotas. A store that cannot part a cost, and asks that several slots of a Redis Cluster
+    /// For an ask with one cost for all quotas. A store that cannot divide a cost, and asks that several slots of a Redis Cluster
     /// decide together, spend all of it or nothing.
     Take,
     /// Say whether it would fit, and spend nothing.
     Peek,
-    /// Spend up to this much ahead of requests that have not come: what the other asks of the call leave, wherever they stand
-    /// among them, and the least that any quota of the policy has left. It passes if that is nothing, and spends nothing in a
-    /// call that is refused or that waits. The statuses say how much that was.
+    /// Spend up to this much ahead of requests that have not come: the units that the other asks of the call leave, at any place
+    /// among them, and the least that any quota of the policy has left. It passes with nothing, too, and spends nothing in a
+    /// call that is refused or that waits. The statuses say how many units that was.
     ///
-    /// Its receipt says for how long each unit may be spent ([`Receipt::lasts`]). Until the last of them is over, nothing that
+    /// Its receipt says how long each unit may be spent ([`Receipt::lasts`]). Until the last unit is over, nothing that
     /// is given back to a bucket that drains lowers it below the end of the lease, its *floor*. A lease is given back once,
-    /// by a [`Refund`](Self::Refund) with its receipt and the number of units that were not spent and may still be: none of
-    /// them may be spent then. That puts the floor back to where the lease found it, if it is still the end of this one.
+    /// by a [`Refund`](Self::Refund) with its receipt and the number of units that were not spent and still could be: none of
+    /// them may be spent then. That puts the floor back to where the lease found it, if this lease still ends there.
     ///
-    /// For an ask with one cost for all quotas, of rules that [can be leased](crate::algorithm::Rule::can_lease); of others it
+    /// For an ask with one cost for all quotas, under rules that [can be leased](crate::algorithm::Rule::can_lease); under others it
     /// gets nothing.
     Lease,
     /// Spend it, if it fits now or its turn comes within `longest`; [`Decision::delay`](crate::Decision::delay) says when.
     ///
-    /// Of several limits that are asked together, those that the turn does not wait for hold the cost until then: it counts
+    /// When several limits are asked together, the limits that the turn does not wait for hold the cost until then: it counts
     /// in full, and does not drain. They hold at most half of a key's burst, or one unit.
     Reserve {
         /// The longest wait.
@@ -231,17 +231,17 @@ pub enum Mode {
     /// Give up the turn of the receipt, which has not come. It is taken back if no later turn depends on it, and otherwise
     /// the ask does not pass.
     Return,
-    /// The turn of the receipt has come: what was held for it is spent now.
+    /// The turn of the receipt has come: units that were held for it are spent now.
     Depart,
-    /// Spend it whether it fits or not: what does not fit is a debt.
+    /// Spend it whether it fits or not: units that do not fit are a debt.
     Charge,
     /// Forget the key; the cost does not matter.
     Reset,
 }
 
 impl Mode {
-    /// The number by which stores that decide in another language know it: questions come first, then charges, and then what
-    /// takes no units. A new mode takes the next number.
+    /// The number by which stores that decide in another language know it: questions come first, then charges, and then modes
+    /// that take no units. A new mode takes the next number.
     #[inline]
     pub fn number(self) -> u8 {
         match self {
@@ -258,7 +258,7 @@ impl Mode {
         }
     }
 
-    /// How long it waits for its turn, if it does.
+    /// The longest wait for a turn, if this mode waits.
     #[inline]
     pub fn longest_wait(self) -> Option<Duration> {
         match self {
@@ -267,13 +267,13 @@ impl Mode {
         }
     }
 
-    /// Whether it reports what has become of a turn.
+    /// Whether it reports that a turn was given up or has come.
     #[inline]
     pub fn is_of_turn(self) -> bool {
         matches!(self, Self::Return | Self::Depart)
     }
 
-    /// Whether it gives back what was spent before.
+    /// Whether it gives back units that were spent before.
     #[inline]
     pub fn gives_back(self) -> bool {
         matches!(self, Self::Refund | Self::Return)
@@ -285,7 +285,7 @@ impl Mode {
         matches!(self, Self::Spend | Self::Reserve { .. } | Self::Take)
     }
 
-    /// Whether it is a question, that may be answered with a refusal, and not the report of something that has happened.
+    /// Whether it is a question, which may be answered with a refusal, and not the report of something that has happened.
     #[inline]
     pub fn asks(self) -> bool {
         self.spends() || matches!(self, Self::Peek | Self::Lease)

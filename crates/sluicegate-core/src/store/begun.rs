@@ -1,4 +1,4 @@
-//! Work that goes on, whether or not anybody waits for it.
+//! Work that is finished even if its future is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use super::future::{Answer, DecisionFuture};
 
 impl DecisionFuture {
-    /// Begins work on this runtime, at once; dropped before the answer is there, it is finished by the runtime. For stores that
-    /// answer later, whose calls must not depend on a client that may hang up.
+    /// Begins work on this runtime, at once. If the future is dropped before the answer is there, the runtime finishes the work. For
+    /// stores that answer later, whose calls must not depend on a client that may hang up.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -41,7 +41,7 @@ impl DecisionFuture {
 
     pub(crate) fn begun_boxed(runtime: &Handle, work: Pin<Box<dyn Future<Output = Answer> + Send>>) -> Self {
         let mut begun = Begun { work: Some(work), runtime: runtime.clone() };
-        // Wherever it is called, the timers are those of this runtime. The caller that awaits the answer polls again with a waker.
+        // The timers are those of this runtime, whatever the caller's. A caller that awaits the answer polls again with a waker.
         let _entered = runtime.enter();
         match Pin::new(&mut begun).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Self::ready(answer),
@@ -74,7 +74,7 @@ impl Drop for Begun {
     }
 }
 
-/// Work that the runtime does. In a box, because tokio's code for a task is compiled once for each type.
+/// Has the runtime do work. In a box, because tokio's code for a task is compiled once for each type.
 pub(crate) fn spawn(runtime: &Handle, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
     runtime.spawn(work);
 }

@@ -1,5 +1,5 @@
-//! Events around decisions and inside of stores: [`Event`], and the [`Listener`] that hears
-//! of it.
+//! Events around decisions and inside of stores: [`Event`], and the [`Listener`] that is told
+//! of them.
 //!
 //! Decisions are not events: a wrapper that counts them sees them pass. An event is the rest, so
 //! that metrics and logs miss nothing and no layer needs a metrics library.
@@ -20,9 +20,9 @@ use crate::policy::Policy;
 
 /// Something that is worth a count or a line in a log, and is no decision.
 ///
-/// Events go two ways. [`Store::notice`](crate::Store::notice) carries inward what never reaches
-/// [`Store::decide`](crate::Store::decide): a layer tells it once, to the store of its first limit. A [`Listener`] hears what
-/// arises inside of a store, such as a breaker that opens.
+/// Events go two ways. [`Store::notice`](crate::Store::notice) carries inward the events that never reach
+/// [`Store::decide`](crate::Store::decide): a layer reports them once, to the store of its first limit. A [`Listener`] is told of
+/// events that arise inside of a store, such as a breaker that opens.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -43,7 +43,7 @@ pub enum Event<'a> {
     Suspended {
         /// The policy, and the key.
         subject: Subject<'a>,
-        /// How long from now. Zero ends a suspension.
+        /// The length of the suspension from now. Zero ends a suspension.
         lasts: Duration,
         /// Whether it was done by hand.
         by_hand: bool,
@@ -63,7 +63,7 @@ pub enum Event<'a> {
     },
     /// The value that instances share by this store has been read; see [`Shared`](super::Shared).
     Shared(&'a [u8]),
-    /// A request was allowed by a policy. Of decisions only an observed store tells, and of those about policies that are
+    /// A request was allowed by a policy. Only an observed store tells of decisions, and only of those by policies that are
     /// enforced.
     Consumed {
         /// The policy, and the key.
@@ -75,14 +75,14 @@ pub enum Event<'a> {
     Delayed {
         /// The policy, and the key.
         subject: Subject<'a>,
-        /// For how long.
+        /// The wait for the turn.
         delay: Duration,
     },
     /// A request was refused by a policy.
     Rejected {
         /// The policy, and the key.
         subject: Subject<'a>,
-        /// After which wait it could pass, if a wait helps.
+        /// The wait after which it could pass, if a wait helps.
         retry_after: Option<Duration>,
         /// Whether it was refused because the key is suspended.
         is_suspended: bool,
@@ -91,38 +91,38 @@ pub enum Event<'a> {
     PolicyKeptOpen {
         /// The policy.
         subject: Subject<'a>,
-        /// How many of that limit are open now.
+        /// The number of policies of that limit that are open now.
         open: usize,
     },
-    /// Quotas that a key has brought were refused, because as many different ones are in use under this policy as may be.
+    /// Quotas that a key has brought were refused, because there is no room for more different ones under this policy.
     QuotasRefused(Subject<'a>),
     /// A header of a trusted proxy did not lead to a client.
     ForwardedFault(ForwardedFault),
-    /// A request is under way, as one of those that are [limited in their number](crate::in_flight).
+    /// A request is under way, and counts towards a [limit in flight](crate::in_flight).
     PermitTaken(Subject<'a>),
-    /// A request was refused, because as many are under way as may be.
+    /// A request was refused, because a limit in flight is reached.
     PermitRefused(Subject<'a>),
     /// A request was refused by a limit that [adapts](crate::in_flight::InFlight::adaptive), because the service has too much to do.
     Shed {
         /// The limit, and the key.
         subject: Subject<'a>,
-        /// How much the request matters.
+        /// The importance of the request.
         class: Class,
-        /// Whether it was refused indeed; otherwise it would have been, if the limit were enforced.
+        /// Whether it was refused; otherwise it would have been refused if the limit were enforced.
         is_enforced: bool,
     },
     /// A store that answered before gave no answer, and nothing around it decides in its place.
     StoreFails {
-        /// Why.
+        /// The failure.
         error: &'a StoreError,
     },
-    /// A store answers that gave no answer before.
+    /// A store that gave no answer before answers again.
     StoreAnswers,
     /// A part of a store is left alone because it has failed too often.
     BreakerOpened {
         /// The bit of [`Store::parts`](crate::Store::parts).
         part: usize,
-        /// How long it is left alone.
+        /// The time for which it is left alone.
         pause: Duration,
         /// The last failure.
         error: &'a StoreError,
@@ -132,18 +132,18 @@ pub enum Event<'a> {
         /// The bit of [`Store::parts`](crate::Store::parts).
         part: usize,
     },
-    /// All parts of a store were asked until now; from now on policies decide by what they say of an outage.
+    /// The first part of a store is no longer asked; from now on policies decide as they say for an outage.
     FallbackBegan,
     /// All parts of a store are asked again.
     FallbackEnded {
-        /// How long at least one of them was left alone.
+        /// The time for which at least one of them was left alone.
         lasted: Duration,
     },
     /// Units spent without the store were charged to it.
     Settled {
-        /// How many debts were charged: one for each key and policy.
+        /// The number of debts that were charged: one for each key and policy.
         charged: usize,
-        /// How many are still owed.
+        /// The number of debts that are still owed.
         left: usize,
     },
 }
@@ -152,24 +152,24 @@ pub enum Event<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Undecided {
-    /// It is exempt from all limits.
+    /// The request is exempt from all limits.
     Exempt,
-    /// It is refused whatever the limits say.
+    /// The request is refused whatever the limits say.
     Blocked,
-    /// It has no key.
+    /// The request has no key.
     MissingKey,
-    /// Its tier is not known.
+    /// The request's tier is not known.
     UnknownTier,
-    /// As many requests wait as may wait.
+    /// The queue of requests that wait is full.
     QueueFull,
 }
 
 impl Undecided {
-    /// All of them, in their order.
+    /// All reasons, in their order.
     pub const ALL: [Self; 5] =
         [Self::Exempt, Self::Blocked, Self::MissingKey, Self::UnknownTier, Self::QueueFull];
 
-    /// The word for it, as in metrics and logs.
+    /// The word for the reason, in metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exempt => "exempt",
@@ -189,17 +189,17 @@ pub enum ForwardedFault {
     Missing,
     /// An element was not an address.
     Unreadable,
-    /// More would have had to be looked at than is looked at.
+    /// The header has more elements than are looked at.
     TooLong,
     /// A header that has a single value was there more than once.
     Repeated,
 }
 
 impl ForwardedFault {
-    /// All of them, in their order.
+    /// All faults, in their order.
     pub const ALL: [Self; 4] = [Self::Missing, Self::Unreadable, Self::TooLong, Self::Repeated];
 
-    /// The word for it, as in metrics and logs.
+    /// The word for the fault, in metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -225,28 +225,28 @@ impl ForwardedFault {
 pub struct Subject<'a> {
     /// The name of the policy.
     pub policy: Option<&'a str>,
-    /// The key. It may be a secret: what is shown or kept of it is a digest, unless its kind is known.
+    /// The key. It may be a secret: only a digest of it may be shown or kept, unless its kind is known.
     pub key: Option<KeyRef<'a>>,
 }
 
 impl<'a> Subject<'a> {
-    /// The policy of this name.
+    /// A subject with the policy of this name.
     pub fn of(policy: &'a str) -> Self {
         Self { policy: Some(policy), key: None }
     }
 
-    /// The same policy, and this key of it.
+    /// This subject with a key.
     #[must_use]
     pub fn with_key(self, key: KeyRef<'a>) -> Self {
         Self { key: Some(key), ..self }
     }
 }
 
-/// Hears of the events that arise inside of a store; see [`Store::listen`](crate::Store::listen).
+/// Is told of the events that arise inside of a store; see [`Store::listen`](crate::Store::listen).
 ///
 /// # Contract
-/// It is called outside of all locks, by whichever thread meets the event, often in the middle of a request: so it must not
-/// block, and it counts rather than keeps what it cannot take at once.
+/// It is called outside of all locks, by the thread in which the event arises, often in the middle of a request: so it must
+/// not block, and should count rather than queue events.
 ///
 /// A closure is a listener:
 ///
@@ -267,7 +267,7 @@ impl<'a> Subject<'a> {
 /// assert_eq!(opened.load(Ordering::Relaxed), 1);
 /// ```
 pub trait Listener: Send + Sync + 'static {
-    /// Something has happened.
+    /// Receives an event.
     fn event(&self, event: &Event<'_>);
 }
 
@@ -280,33 +280,33 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Listener for F {
 /// The listeners of a store, for authors of stores in which events arise.
 ///
 /// Listeners are added when a program starts and told millions of times, so telling takes no lock.
-/// One cannot be taken out again; it lives as long as the store.
+/// A listener cannot be removed; it lives as long as the store.
 #[derive(Default)]
 pub struct Listeners {
     all: ArcSwapOption<Vec<Arc<dyn Listener>>>,
-    /// Beside them, because every decision looks at it.
+    /// Apart from the list, because every decision looks at it.
     is_any: AtomicBool,
 }
 
 impl Listeners {
-    /// Adds one.
+    /// Adds a listener.
     pub fn add(&self, listener: Arc<dyn Listener>) {
         self.all.rcu(|all| {
             let mut all = all.as_deref().cloned().unwrap_or_default();
             all.push(Arc::clone(&listener));
             Some(Arc::new(all))
         });
-        // Relaxed, here and below: whoever is told of this one just now may have seen none, as it may without the mark.
+        // Relaxed, here and below: a thread may miss a listener that is added at this moment, as it may without the mark.
         self.is_any.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there are none: then nothing has to be put together for them.
+    /// Whether there are no listeners, so that no event has to be made.
     #[inline]
     pub fn is_empty(&self) -> bool {
         !self.is_any.load(Ordering::Relaxed)
     }
 
-    /// Tells all of them, in the order in which they were added. To be called outside of all locks.
+    /// Tells all listeners, in the order in which they were added. To be called outside of all locks.
     pub fn tell(&self, event: &Event<'_>) {
         for listener in self.all.load_full().iter().flat_map(|all| all.iter()) {
             listener.event(event);

@@ -11,7 +11,7 @@ use crate::error::StoreError;
 /// A decision, or the promise of one: a future that is ready at once when the store is in memory.
 ///
 /// # Cancel safety
-/// Dropping it gives nothing back and prevents nothing: what was asked is done, polled or not.
+/// Dropping it gives nothing back and prevents nothing: the store does what it was asked, polled or not.
 ///
 /// Code that is not async asks with [`now`](Self::now):
 ///
@@ -50,7 +50,7 @@ impl DecisionFuture {
         Self(State::Pending(Box::pin(future)))
     }
 
-    /// The answer, looked at where it is, if it is known without waiting: cheaper than taking it out with
+    /// The answer in place, if it is known without waiting: cheaper than taking it out with
     /// [`now`](Self::now), for loops that ask millions of times a second.
     #[inline]
     pub fn known(&self) -> Option<&Result<Decision, StoreError>> {
@@ -77,7 +77,7 @@ impl DecisionFuture {
 
 impl DecisionFuture {
     /// The answer after `change`: at once if it is known, otherwise when it comes. For stores around stores, to look at an
-    /// answer or to make it another one.
+    /// answer or to change it.
     ///
     /// # Cancel safety
     /// `change` never sees the answer of a future that is dropped before it came.

@@ -1,16 +1,16 @@
-//! From where quotas stand to a decision, in one way for all stores: [`Judged`] for each quota, [`judge`] for all of them.
+//! Makes a decision of the statuses of quotas, in one way for all stores: [`Judged`] for each quota, [`judge`] for all of them.
 
 use crate::algorithm::{NEVER, Rule, Slot, State};
 use crate::clock::micros;
 use crate::decision::{Decision, QuotaStatus};
 use crate::store::Mode;
 
-/// Makes one decision of where all quotas of a request stand: allowed if each of them lets it pass, and impossible if one of
+/// Makes one decision of the statuses of all quotas of a request: allowed if each of them lets it pass, and impossible if one of
 /// them never would. For authors of stores.
 ///
-/// `at_us` is the moment of the decision, and `delay_us` how long after it an allowed request goes on, both in microseconds of
-/// the store's clock. The statuses come in the order of the asks and of the quotas in their policies, and say what was spent
-/// ([`QuotaStatus::spending`]); the decision carries what is needed to give it back ([`Decision::with_traces`]).
+/// `at_us` is the moment of the decision, and `delay_us` the time after it at which an allowed request goes on, both in microseconds of
+/// the store's clock. The statuses come in the order of the asks and of the quotas in their policies, and say how much was spent
+/// ([`QuotaStatus::spending`]); the decision carries the traces that are needed to give it back ([`Decision::with_traces`]).
 ///
 /// # Panics
 /// When there is no quota.
@@ -72,7 +72,7 @@ pub struct Balance {
     pub capacity: u64,
     /// Units that would pass now.
     pub remaining: u64,
-    /// How long until all of the capacity is back, in microseconds.
+    /// The time until all of the capacity is back, in microseconds.
     pub reset_after_us: u64,
 }
 
@@ -96,7 +96,7 @@ impl Judged {
         let (passed, passes_us) = match mode {
             Mode::Reserve { longest } => {
                 let soonest_us = slot.departs_us.saturating_sub(micros(longest));
-                // A full queue lets nobody wait outside of it.
+                // A full queue lets no request wait outside of it.
                 let passes_us = if rule.is_queue() { soonest_us.max(slot.opens_us) } else { soonest_us };
                 (slot.opens_us != NEVER && passes_us <= now_us, passes_us)
             }
@@ -130,7 +130,7 @@ impl Judged {
         self.slot.departs_us
     }
 
-    /// Where the quota stands after the ask; `opens_us` says when a cost would pass now ([`Slot::opens_us`]). `place` is that of
+    /// The status of the quota after the ask; `opens_us` says when a cost would pass now ([`Slot::opens_us`]). `place` is the place of
     /// the policy among the asks, and that of the quota in the policy.
     #[inline]
     pub fn status(

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::alone::Memory;
 use crate::policy::Board;
 
-/// The handles of a store: one per policy name, so that every caller that names a policy sees its replacements and stands in
-/// its queues. For authors of stores, who keep one and hand it out by [`Store::limiters`](crate::Store::limiters).
+/// The handles of a store: one per policy name, so that every caller that names a policy sees its replacements and joins
+/// its queues. Authors of stores keep one and return it from [`Store::limiters`](crate::Store::limiters).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Limiters {
     memory: Arc<Memory>,
 }
 
-/// By name. A store holds them and does not know what they are: that is the [`RateLimiter`](crate::RateLimiter)'s.
+/// Handles by name. A store holds them without knowing their type, which is the [`RateLimiter`](crate::RateLimiter)'s.
 type Handles = HashMap<String, Weak<dyn Any + Send + Sync>>;
 
 impl Limiters {
@@ -47,12 +47,12 @@ impl Limiters {
         self.overrides.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where these handles are decided while the store gives no answer.
+    /// The memory in which these handles decide while the store gives no answer.
     pub(super) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// True for the first one who asks: the one who makes these handles follow what the store shares.
+    /// True for the first call only: that caller makes these handles follow the value that the store shares.
     pub(crate) fn is_first_to_follow(&self) -> bool {
         // Relaxed: it orders nothing else. Read first, because it is written once.
         !self.follows.load(Ordering::Relaxed) && !self.follows.swap(true, Ordering::Relaxed)

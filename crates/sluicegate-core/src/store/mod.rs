@@ -1,4 +1,4 @@
-//! Where state lives, and who decides: the [`Store`] trait, for authors of stores and of wrappers
+//! The [`Store`] trait, which keeps state and decides, for authors of stores and of wrappers
 //! around them.
 //!
 //! Users of limiters need [`MemoryStore`](crate::MemoryStore) or the Redis store and never name
@@ -11,8 +11,8 @@
 //! | [`Store::decide`] | answers all [`Ask`]s of one request, all or none | [`Judged`] and [`judge`], from slots to a decision |
 //! | [`Store::limiters`] | hands out a field | [`Limiters`] |
 //!
-//! The algorithms come as [`Rule`](crate::algorithm::Rule)s. Whether the store is right is decided
-//! by the suite in `conformance` (feature of that name): it compares a store with the one in memory
+//! The algorithms come as [`Rule`](crate::algorithm::Rule)s. The suite of the crate `sluicegate-conformance`
+//! says whether the store is right: it compares a store with the one in memory
 //! over random traces.
 //!
 //! # Writing a wrapper
@@ -59,7 +59,7 @@ use crate::policy::Policy;
 pub use crate::receipt::{Piece, Trace};
 pub use crate::status::{BreakerState, DenyCacheStatus, LeaseStatus, ResilientStatus, StoreStatus};
 
-/// Where state lives, and who decides.
+/// Keeps the state of keys, and decides.
 ///
 /// # Contract
 /// - `decide` admits no more than the policies' algorithms define, under any concurrency.
@@ -69,11 +69,11 @@ pub use crate::status::{BreakerState, DenyCacheStatus, LeaseStatus, ResilientSta
 /// - Several asks for one bucket in one call see each other, in their order.
 /// - A decision that spends says how much took effect, by [`QuotaStatus::spending`](crate::store::QuotaStatus::spending).
 /// - A request's future may be dropped at any time, so nothing may be held between `decide` and the answer.
-/// - What `open` prepares and nobody ever asks for changes nothing: so several policies can be opened, all or none.
+/// - A policy that `open` has prepared and that is never asked for changes nothing: so several policies can be opened, all or none.
 ///
 /// A store around a store is best written as a [`Wrap`](crate::wrap::Wrap), which forwards all of this.
 pub trait Store: Send + Sync + 'static {
-    /// Prepares a policy: checks that this store can keep it exactly, and compiles what can be compiled once.
+    /// Prepares a policy: checks that this store can keep it exactly, and compiles all that can be compiled once.
     ///
     /// Opening an equal policy again gives the same buckets. With `replaces`, the new policy takes over the keys of
     /// an open one, of the same name, in the way that [`Inherit`] says.
@@ -106,41 +106,41 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// The future's error says that there is no answer:
-    /// [`StoreErrorKind`](crate::error::StoreErrorKind) tells an outage from a mistake. Whether the
-    /// call may have spent nevertheless is part of it
+    /// [`StoreErrorKind`](crate::error::StoreErrorKind) tells an outage from a mistake. The error also
+    /// says whether the call may have spent nevertheless
     /// ([`StoreError::unsent`](crate::StoreError::unsent)).
     ///
     /// # Cancel safety
     /// A call that has begun is finished, whether its future is polled or dropped: see [`DecisionFuture`].
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture;
 
-    /// The short way of a policy that this store has prepared, if it has one: of one that has a single quota, and spends at once
-    /// or not at all. A limiter goes it instead of [`decide`](Self::decide) where it asks about one key. By default there is none,
+    /// The short way of a policy that this store has prepared, if there is one: for a policy that has a single quota, and spends at
+    /// once or not at all. A limiter uses it instead of [`decide`](Self::decide) to check one key. By default there is none,
     /// so that a store around a store sees all asks.
     fn short_way(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
         _ = policy;
         None
     }
 
-    /// Decides each of these asks as a request of its own, and hands over the answers in the order of the asks. By default one
-    /// call after the other, all of which have begun when this returns; a store does it here at less cost, if it can.
+    /// Decides each of these asks as a request of its own, and hands over the answers in the order of the asks. By default it makes one
+    /// call after the other, all of which have begun when this returns; a store that can do so at less cost does it here.
     fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
         asks.iter().for_each(|ask| answer(self.decide(std::slice::from_ref(ask))));
     }
 
-    /// Whether each ask is answered at once, and none with an error that [may pass](crate::StoreError::may_succeed_later): then
-    /// nobody looks at the answers of this store for an outage. By default it is not so.
+    /// Whether each ask is answered at once, and never with an error that [may pass](crate::StoreError::may_succeed_later), so that
+    /// no answer of this store has to be checked for an outage. By default it is `false`.
     fn always_answers(&self) -> bool {
         false
     }
 
-    /// The highest place among this store and those within it, if any of them has one: see [`Place`]. By default it is not said.
+    /// The highest place among this store and those within it, if any of them has one: see [`Place`]. By default there is none.
     fn place(&self) -> Option<Place> {
         None
     }
 
-    /// Which parts of the store would decide these asks, one bit each: parts that fail on their own, such as the nodes
-    /// of a cluster, so that what calls this store can leave out one of them. By default it is one part.
+    /// The parts of the store that would decide these asks, one bit each: parts that fail on their own, such as the nodes
+    /// of a cluster, so that a store around this one can leave out one of them. By default it is one part.
     ///
     /// A bit stands for the same part as long as the store lives. Parts that cannot be told apart
     /// share a bit.
@@ -149,16 +149,16 @@ pub trait Store: Send + Sync + 'static {
         1
     }
 
-    /// Whether it is certain that all keys of this policy are at rest: then a peek at one of them need not be asked. By default
-    /// it is not.
+    /// Whether it is certain that all keys of this policy are at rest, so that a peek at one of them can be left out. By default
+    /// it is `false`.
     fn is_idle(&self, policy: &PreparedPolicy) -> bool {
         _ = policy;
         false
     }
 
     /// Whether nothing that this policy's keys have spent is forgotten when it is closed now, which is when the last of its limiters is
-    /// dropped: because the state lives elsewhere, or because no key owes anything. By default it is so. A store that keeps the state
-    /// of its keys with what it has opened says here whether they are at rest; it may walk its table for that.
+    /// dropped: because the state lives elsewhere, or because no key owes anything. By default it is `true`. A store that keeps the state
+    /// of its keys with the policy that it has opened says here whether they are at rest; it may walk its table for that.
     fn may_close(&self, policy: &PreparedPolicy) -> bool {
         _ = policy;
         true
@@ -171,13 +171,13 @@ pub trait Store: Send + Sync + 'static {
         _ = (old, new, inherit);
     }
 
-    /// Takes note of what never reaches [`decide`](Self::decide): for stores that count or log. By
+    /// Takes note of an event that never reaches [`decide`](Self::decide): for stores that count or log. By
     /// default it does not. Called in the middle of requests, so it must not block.
     fn notice(&self, event: &Event<'_>) {
         _ = event;
     }
 
-    /// From now on this listener hears of the events that arise in this store: a store that is put around it hands its own
+    /// Adds a listener, which is told from now on of the events that arise in this store: a store around this one passes its own
     /// listener inward. By default no events arise.
     fn listen(&self, listener: Arc<dyn Listener>) {
         drop(listener);
@@ -189,17 +189,17 @@ pub trait Store: Send + Sync + 'static {
         SystemClock::new().now_us()
     }
 
-    /// The value that instances share by this store. By default nothing: then overrides of operators hold on this instance only.
+    /// The value that instances share by this store. By default there is none: then overrides of operators hold on this instance only.
     fn shared(&self) -> Option<&dyn Shared> {
         None
     }
 
-    /// Tells a store that another one decides while it has no connection, so that decisions must not wait for its first one: a
-    /// store with a fallback calls this when it is built. By default nothing.
+    /// Tells the store that another one decides while it has no connection, so that decisions must not wait for its first one: a
+    /// store with a fallback calls this when it is built. By default it does nothing.
     fn has_fallback(&self) {}
 
-    /// How the store is doing, those within it included. It may walk tables: for a gauge or a page that is read now and then. By
-    /// default it says nothing.
+    /// The state of the store, and of those within it. It may walk tables: for a gauge or a page that is read now and then. By
+    /// default it is empty.
     fn status(&self) -> StoreStatus {
         StoreStatus::default()
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::Store;
 use crate::error::{ConfigError, ConfigErrorKind};
 
-/// Where a store around a store stands among others of this family, from inside out.
+/// The place of a store around a store among the others of this family, from inside out.
 ///
 /// | around | it would |
 /// |---|---|
@@ -13,7 +13,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// | `Leased` around `DenyCache` | wait for a refill that the cache refuses |
 /// | any around itself | do its work twice |
 ///
-/// So a wrapper goes around those of lower places only. A store that says nothing of its place goes anywhere.
+/// So a wrapper goes around those of lower places only. A store that does not name its place goes anywhere.
 ///
 /// ```
 /// use sluicegate_core::store::Place;
@@ -37,7 +37,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// All of them, the innermost first.
+    /// All places, the innermost first.
     pub const ALL: [Self; 5] = [Self::Shard, Self::Resilient, Self::Leased, Self::DenyCache, Self::Observed];
 
     /// Checks that a wrapper of this place may go around that store: to be called where the wrapper is built. A

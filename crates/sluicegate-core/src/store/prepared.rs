@@ -18,26 +18,26 @@ use crate::store::{Mode, ShortWay, Store};
 /// that [`prepared`](Self::prepared) is `None` and answers
 /// [`ForeignPolicy`](crate::error::StoreErrorKind::ForeignPolicy).
 ///
-/// Dropping the last clone lets go of the preparation: of tables in memory, and of the name.
+/// Dropping the last clone frees the preparation: the tables in memory, and the name.
 #[derive(Clone)]
 pub struct PreparedPolicy {
     policy: Arc<Policy>,
     prepared: Arc<dyn Any + Send + Sync>,
     suspension: Option<Arc<SuspensionBuckets>>,
-    /// How its policy spends.
+    /// The mode in which requests spend from it.
     spends: Mode,
     is_plain: bool,
     short_way: Option<Arc<dyn ShortWay>>,
-    /// The quotas of a key, in the place of its policy's.
+    /// The quotas of a key, in place of its policy's.
     own: Option<Arc<OwnQuotas>>,
-    /// How this process decides it alone, if it is to do so when the store gives no answer.
+    /// The policy for this process alone, if it is to decide when the store gives no answer.
     alone: Option<Arc<Alone>>,
 }
 
-/// The quotas that a key brings, as the policy that they make of its own; with what stores have prepared for them.
+/// The quotas that a key brings, as a policy with these quotas, and the values that stores have prepared for them.
 pub struct OwnQuotas {
     policy: Arc<Policy>,
-    /// By the preparation of the policy whose quotas they take the place of, which lives as long.
+    /// By the preparation of the policy whose quotas they replace, which lives as long.
     prepared: RwLock<SmallVec<[ByPlace; 1]>>,
 }
 
@@ -55,7 +55,7 @@ impl OwnQuotas {
         &self.policy
     }
 
-    /// What a store has made of these quotas for asks of this policy, made once.
+    /// The value that a store makes of these quotas for asks of this policy. It is made once.
     ///
     /// # Errors
     /// Those of `make`.
@@ -83,11 +83,11 @@ impl OwnQuotas {
 
 /// The buckets that say which keys of a policy are suspended, as the policy's own store has prepared them.
 pub(crate) struct SuspensionBuckets {
-    /// Those that count a key's refusals, and its suspensions; none if the policy suspends no key by itself.
+    /// The buckets that count a key's refusals, and its suspensions; `None` if the policy suspends no key by itself.
     pub(crate) strikes: Option<[PreparedPolicy; 2]>,
-    /// The one whose debt is the rest of a suspension.
+    /// The bucket whose debt is the rest of a suspension.
     pub(crate) suspended: PreparedPolicy,
-    /// The same for what is suspended everywhere, if the policy takes part in that.
+    /// The bucket of suspensions that hold everywhere, if the policy takes part in those.
     pub(crate) everywhere: Option<PreparedPolicy>,
 }
 
@@ -106,19 +106,19 @@ impl PreparedPolicy {
         Self { policy, prepared, suspension: None, spends, is_plain, short_way: None, own: None, alone: None }
     }
 
-    /// The same, with the buckets of its suspension.
+    /// This policy with the buckets of its suspension.
     pub(crate) fn with_suspension(self, buckets: SuspensionBuckets) -> Self {
         Self { suspension: Some(Arc::new(buckets)), is_plain: false, ..self }
     }
 
-    /// The same, with the short way that its store has for it.
+    /// This policy with the short way that its store has for it.
     pub(crate) fn with_short_way_of(self, store: &dyn Store) -> Self {
         let may_take_it = self.policy.mode() != PolicyMode::Off && self.spends == Mode::Spend;
         let short_way = if may_take_it { store.short_way(&self) } else { None };
         Self { short_way, ..self }
     }
 
-    /// The same, to be decided by this process while its store gives no answer, if its policy says so.
+    /// This policy, to be decided by this process while its store gives no answer, if the policy says so.
     pub(crate) fn with_fallback_of(self, store: &dyn Store) -> Self {
         if store.always_answers() {
             return self;
@@ -127,7 +127,7 @@ impl PreparedPolicy {
         Self { alone, ..self }
     }
 
-    /// How this process decides it alone, if it is to.
+    /// The policy for this process alone, if it is to decide.
     pub(crate) fn alone(&self) -> Option<&Alone> {
         self.alone.as_deref()
     }
@@ -179,7 +179,7 @@ impl PreparedPolicy {
         self.suspension.as_ref()
     }
 
-    /// Whether this is what was prepared for it.
+    /// Whether this policy has this preparation.
     pub(crate) fn has<T: ?Sized>(&self, prepared: &Arc<T>) -> bool {
         std::ptr::addr_eq(Arc::as_ptr(&self.prepared), Arc::as_ptr(prepared))
     }
@@ -189,7 +189,7 @@ impl PreparedPolicy {
         self.has(&other.prepared)
     }
 
-    /// The same, without keeping it open: for what a store remembers of keys that nobody asks for.
+    /// This policy without keeping it open: for data that a store remembers about keys that are no longer asked for.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -242,7 +242,7 @@ pub struct WeakPolicy {
 }
 
 impl WeakPolicy {
-    /// The policy as its store has prepared it; `None` if nobody has it open any more.
+    /// The policy as its store has prepared it; `None` if it is no longer open.
     pub fn upgrade(&self) -> Option<PreparedPolicy> {
         let prepared = self.prepared.upgrade()?;
         let plain = PreparedPolicy::of(Arc::clone(&self.policy), prepared);

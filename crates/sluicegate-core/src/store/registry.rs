@@ -1,4 +1,4 @@
-//! Which policies are open on a store, for authors of stores.
+//! The policies that are open on a store, for authors of stores.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,15 +32,15 @@ use crate::policy::Policy;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 pub struct Registry<T> {
-    /// Of each name those that are still in use, the youngest last.
+    /// The policies of each name that are still in use, the youngest last.
     open: Mutex<HashMap<String, Vec<Open<T>>>>,
 }
 
 type Open<T> = (Arc<Policy>, Weak<T>);
 
 impl<T: Send + Sync + 'static> Registry<T> {
-    /// Opens a policy: with what was prepared for an equal one, or with what `prepare` makes. A replacement that is dropped
-    /// unused leaves the policy that it was to replace where it was.
+    /// Opens a policy: with the preparation of an equal one, or with the one that `prepare` makes. A replacement that is dropped
+    /// unused leaves the policy that it was to replace as it is.
     ///
     /// # Errors
     /// The error of `prepare`; and when the name is in use for a different policy, unless it is the one `replaced`.
@@ -89,9 +89,9 @@ fn is_in_use<T>((_, prepared): &Open<T>) -> bool {
     prepared.strong_count() > 0
 }
 
-/// Makes room for one entry more. Where a map is full, those that are gone are thrown out first, and half of it is free
-/// then: so an entry costs the same however many there are. A map keeps what is gone until it is full again, and so has about
-/// twice as many as were in use at once, at most; then it shrinks to what is in use.
+/// Makes room for one more entry. When a map is full, entries that are gone are removed first, and then half of it is free:
+/// so an entry costs the same however many there are. A map keeps entries that are gone until it is full again, so it has at most about
+/// twice as many as were in use at once; then it shrinks to those in use.
 pub(crate) fn make_room<V>(map: &mut HashMap<String, V>, is_in_use: impl Fn(&V) -> bool) {
     if map.len() == map.capacity() {
         map.retain(|_, value| is_in_use(value));

@@ -1,4 +1,4 @@
-//! A value by which instances of a service tell each other of changes, in the store that they share: [`Shared`].
+//! A value in the shared store by which instances of a service tell each other of changes: [`Shared`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use crate::error::StoreError;
 
-/// A few bytes that all instances of a service share by their store, such as the overrides of operators; for authors of stores,
-/// who offer it by [`Store::shared`](crate::Store::shared).
+/// A few bytes that all instances of a service share by their store, such as the overrides of operators. Authors of stores offer
+/// it by [`Store::shared`](crate::Store::shared).
 pub trait Shared: Send + Sync {
-    /// Writes, if what is there is still what the writer has seen, and says what is there then; without a write, it only reads.
-    /// Nothing is there at first, and again when the store has lost it: no bytes.
+    /// Writes, if the store still has the value that the writer has seen, and returns the value that it has then; without a write, it only
+    /// reads. At first, and after the store has lost it, the value has no bytes.
     ///
     /// # Contract
-    /// It starts its work when it is called, and finishes it, also when the future is dropped. Bytes that this or any other
-    /// call reads or writes are told to the listeners of the store, as [`Event::Shared`](super::Event::Shared); a store tells new
-    /// listeners the last that it knows, and looks for news every few seconds.
+    /// It starts its work when it is called, and finishes it, also when the future is dropped. The listeners of the store are told of
+    /// the bytes that this or any other call reads or writes, by [`Event::Shared`](super::Event::Shared); a store tells new
+    /// listeners the last bytes that it knows, and looks for news every few seconds.
     fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture;
 }
 
@@ -31,6 +31,6 @@ pub struct Write<'a> {
     pub over: &'a [u8],
     /// The value afterwards.
     pub bytes: &'a [u8],
-    /// How long it is needed: after that the store may forget it.
+    /// The time for which it is needed: after that the store may forget it.
     pub keep: Duration,
 }

@@ -3,19 +3,19 @@
 use super::DecisionFuture;
 use crate::key::KeyRef;
 
-/// Spends from the one quota of one policy, and does nothing else: what a [`Store`](super::Store) may give for a policy, so that a
-/// check of one key makes no [`Ask`](super::Ask) and looks for nothing that was known when the policy was opened.
+/// Spends from the one quota of one policy, and does nothing else. A [`Store`](super::Store) may offer it for a policy, so that a
+/// check of one key makes no [`Ask`](super::Ask) and looks up nothing that was known when the policy was opened.
 ///
-/// It decides as the store does, and hands over whatever one look at the key does not tell.
+/// It decides as the store does, and leaves to the store all that one look at the key does not decide.
 pub trait ShortWay: Send + Sync {
     /// Spends `cost` units of the key if they fit now, or refuses them. `otherwise` asks the store, where that takes more; then
     /// nothing has been spent.
     ///
     /// # Errors
-    /// As those of [`Store::decide`](super::Store::decide).
+    /// As [`Store::decide`](super::Store::decide).
     ///
     /// # Cancel safety
-    /// As that of [`Store::decide`](super::Store::decide).
+    /// As [`Store::decide`](super::Store::decide).
     fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture;
 
     /// Spends `cost` units of the key if they fit now, and says so. Otherwise it has spent nothing, which does not mean that they

@@ -1,12 +1,12 @@
-//! Deciding with a look at who is suspended, in the same call.
+//! Decisions that look in the same call whether keys are suspended.
 //!
-//! A peek at the suspension stands behind the asks. A store decides all of them together or not at all, so where the key is
-//! suspended nothing is spent of any policy of the request. In memory the peek is left out as long as nobody is suspended under
+//! A peek at the suspension follows the asks. A store decides all of them together or not at all, so if the key is
+//! suspended no policy of the request spends anything. In memory the peek is left out as long as no key is suspended under
 //! the policy, which the store knows without looking at a key; one key of one quota is then decided by the short way of its policy,
 //! which leaves refusals to this one.
 //!
 //! A refusal by one of the policies counts as a strike afterwards, in a call of its own that the answer waits for: so the refusal
-//! that is one too many says so itself, in every process alike. A refusal for being suspended is no strike, and neither is one in
+//! that is one too many says so itself, in every process alike. A refusal of a suspended key is no strike, and neither is one in
 //! an outage, which nobody has counted.
 
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::few::few;
 use crate::policy::PolicyMode;
 use crate::store::{Ask, DecidedBy, DecisionFuture, Mode, Store};
 
-/// Which of the asks have a suspension to look at.
+/// The asks that have a suspension to look at.
 type Watched = SmallVec<[Watch; 2]>;
 
 type Strikers = SmallVec<[Striker; 1]>;
@@ -31,9 +31,9 @@ type Strikers = SmallVec<[Striker; 1]>;
 struct Watch {
     /// The ask.
     place: u8,
-    /// The peeks at its suspension: none if it is certain that there is none.
+    /// The peeks at its suspension; empty if it is certain that its key is not suspended.
     peeks: Range<u8>,
-    /// Of the first of its quotas.
+    /// The capacity of its first quota.
     capacity: u64,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
         let ask = &asks[usize::from(watch.place)];
         Striker::new(watch.place, ask).filter(|_| ask.mode().spends())
     };
-    // An answer that has come at once is read at once, and so do those come that follow.
+    // An answer that has come at once is read at once, and so are those that follow it.
     let (is_here, answer) = match answer.now() {
         Ok(Err(error)) => return DecisionFuture::ready(Err(error)),
         Ok(Ok(decision)) => {
@@ -91,7 +91,7 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
     finished(is_here, Box::pin(work))
 }
 
-/// The decision about the first asks, of which keys may be suspended; and whether it is a refusal that counts.
+/// The decision about the first asks, whose keys may be suspended; and whether it is a refusal that counts.
 fn read(decision: Decision, count: usize, watched: &Watched) -> (Decision, bool) {
     if decision.is_allowed() || decision.decided_by() == DecidedBy::Outage {
         return (decision.of_first(count), false);

@@ -8,7 +8,7 @@ use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store, SuspensionBuckets};
 
-/// How a store is asked, and its answer read.
+/// Asks a store, and reads its answer.
 pub(crate) type AskStore = fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture;
 
 /// Opens a policy, and the buckets of its suspension. Their contents stay, however the keys of a replaced policy start.
@@ -41,7 +41,7 @@ pub(crate) fn open(
     Ok(prepared.with_suspension(buckets).with_short_way_of(store))
 }
 
-/// A policy is in force in the place of another one, and so are those of its buckets that are other ones.
+/// Tells the store that a policy is in force in place of another one, and likewise for those of its buckets that differ.
 pub(crate) fn replaced(store: &dyn Store, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
     store.replaced(old, new, inherit);
     for new in buckets(new) {
@@ -57,8 +57,8 @@ pub(crate) fn may_close(store: &dyn Store, policy: &PreparedPolicy) -> bool {
     policy.may_close(store) && buckets(policy).all(|bucket| bucket.may_close(store))
 }
 
-/// The buckets that say whether a key is suspended under this policy: the first is the one in which it is suspended. Under a
-/// policy that says everywhere it is not the only one, since it may have said otherwise before.
+/// The buckets that say whether a key is suspended under this policy: the first is the one in which it is suspended. A policy that
+/// suspends everywhere has both, because it may have suspended keys before it had that setting.
 pub(super) fn buckets_of<'a>(
     policy: &'a PreparedPolicy,
     key: KeyRef<'_>,

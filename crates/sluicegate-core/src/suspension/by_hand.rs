@@ -14,10 +14,10 @@ use crate::policy::PolicyMode;
 use crate::store::{Ask, Mode, PreparedPolicy, Store};
 
 /// Suspends a key for this time from now, whatever was before; or, without a time, ends its suspension and forgets its refusals
-/// and earlier suspensions. It is told who has done it, if that is known.
+/// and earlier suspensions. The store is told who has done it, if that is known.
 ///
 /// # Errors
-/// [`StoreErrorKind::NoSuspension`] when the policy has none that is enforced, and when the store gave no answer.
+/// [`StoreErrorKind::NoSuspension`] when the policy has no suspension that is enforced, and when the store gave no answer.
 pub(crate) async fn change(
     store: &Arc<dyn Store>,
     policy: &PreparedPolicy,

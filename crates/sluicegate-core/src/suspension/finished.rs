@@ -1,4 +1,4 @@
-//! Work that is finished, whether or not anybody waits for it: [`finished`].
+//! Work that is finished even if its future is dropped: [`finished`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,9 +10,9 @@ use crate::store::DecisionFuture;
 
 type Answer = Result<Decision, StoreError>;
 
-/// Begins work of several calls, at once if it is `here`, in memory, or on tokio's runtime: elsewhere the timers of a store would
-/// find none. Dropped, it is finished by the runtime that it was begun on, if that is tokio's: a client that
-/// hangs up does not evade what follows its refusal.
+/// Begins work of several calls: at once if it is `here`, in memory, or if there is a tokio runtime, because elsewhere the timers
+/// of a store would find none. If the future is dropped, the tokio runtime on which it was begun finishes the work: a client that
+/// hangs up does not evade the consequences of its refusal.
 pub(crate) fn finished(
     is_here: bool,
     mut work: Pin<Box<dyn Future<Output = Answer> + Send>>,

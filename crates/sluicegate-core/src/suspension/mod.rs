@@ -1,6 +1,6 @@
 //! Refusing a key outright that goes on after many refusals, and by hand.
 //!
-//! A limit that refuses costs a stuck client nothing: it can go on for ever, and each refusal costs the service a decision, a
+//! A limit that refuses costs a stuck client nothing: it can go on forever, and each refusal costs the service a decision, a
 //! response and a line in a log. A policy with a [suspension](PolicyBuilder::suspend) refuses such a key outright for a time,
 //! twice as long each time, and says so: [`Outcome::Suspended`](crate::Outcome::Suspended), and in HTTP 429 with the problem
 //! type `abnormal-usage-detected` and the exact wait.
@@ -72,7 +72,7 @@
 //! there is a tokio runtime (feature `tokio`).
 //!
 //! # In an outage
-//! Where the suspension of a key cannot be read, the policy's [`OnOutage`](crate::OnOutage) decides. A refusal that is no store's
+//! Where the suspension of a key cannot be read, the policy's [`OnOutage`](crate::OnOutage) decides. A refusal that no store has made
 //! does not count. A `Resilient` store that decides locally knows the suspensions that its own process has made, and counts
 //! refusals with its share of them. When the store is back, a key that several processes have suspended is suspended there until
 //! the latest of their ends, and counts as suspended once; a suspension that has begun and ended in the same outage is forgotten.

@@ -1,4 +1,4 @@
-//! A decision that says that a key is suspended.
+//! Makes a decision say that a key is suspended.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Begun {
     pub(super) wait: Duration,
 }
 
-/// The asks whose keys are suspended, and for how long: of those that were watched, by which ask and at which place.
+/// The asks whose keys are suspended, and for how long. `watches` has each peek with the place of its ask.
 pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>) -> Waits {
     let refused = |peek: u8| {
         let mut own = decision.quotas().iter().filter(|status| status.policy_index() == usize::from(peek));
@@ -28,9 +28,9 @@ pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>
 
 type Waits = SmallVec<[(u8, Duration); 2]>;
 
-/// This decision of its first `count` asks, of which those in these places are suspended for these times. Where the store says nothing
-/// of the quotas of such an ask, because it knows that its key is suspended and has looked no further, the first of them says it;
-/// `capacity` tells how much that one has.
+/// The decision for its first `count` asks, of which those at these places are suspended for these times. If the store has no statuses
+/// for such an ask, because it knows that the key is suspended and has looked no further, the first quota of the ask gets one;
+/// `capacity` gives that quota's capacity.
 pub(super) fn suspended(
     decision: &Decision,
     count: usize,
@@ -40,9 +40,9 @@ pub(super) fn suspended(
     at(decision, decision.at_us(), count, waits, capacity)
 }
 
-/// This decision, of which the ask in this place was suspended since.
+/// This decision, in which the ask at this place was suspended since.
 pub(super) fn suspended_by(decision: &Decision, place: u8, suspension: &Begun) -> Decision {
-    // It is known: that is how it was refused.
+    // The statuses are known, because a quota of this ask has refused.
     at(decision, suspension.at_us, usize::MAX, &[(place, suspension.wait)], |_| 0)
 }
 

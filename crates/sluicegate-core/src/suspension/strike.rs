@@ -1,4 +1,4 @@
-//! Counting a refusal, and the suspension that the last of too many brings.
+//! Counts a refusal, and suspends the key if it is one too many.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,26 +18,26 @@ pub(super) struct Striker {
 }
 
 impl Striker {
-    /// That of an ask, if its policy suspends keys by itself.
+    /// The key of an ask, if its policy suspends keys by itself.
     pub(super) fn new(place: u8, ask: &Ask<'_>) -> Option<Self> {
         ask.policy().suspension()?.strikes.as_ref()?;
         Some(Self { place, policy: ask.policy().clone(), key: ask.key().to_key() })
     }
 
-    /// Whether it is this policy that has refused, and not only another one of the request.
+    /// Whether this policy has refused, and not only another one of the request.
     pub(super) fn has_refused(&self, decision: &Decision) -> bool {
         of(decision, self.place).any(|status| !status.passed())
     }
 
-    /// Counts a refusal. It brings a suspension if it is one too many, or finds one that has begun since.
+    /// Counts a refusal, and returns the suspension that it brings if it is one too many, or that has begun since.
     ///
-    /// The bucket of refusals gives the last of its units once, to one of all that ask at the same time: that one suspends the key
-    /// and empties the bucket, in one call. Until then it is full, and from then on the key is suspended, so that no other refusal
-    /// counts in between. Where that call fails, a later refusal suspends the key.
+    /// The bucket of refusals gives its last unit once, to one of all callers that ask at the same time: that caller suspends the key
+    /// and empties the bucket, in one call. Until then the bucket is full, and from then on the key is suspended, so that no other refusal
+    /// counts in between. If that call fails, a later refusal suspends the key.
     ///
-    /// In an outage a process that decides alone counts and suspends with its share. Of a key that is refused everywhere it cannot
-    /// know whether that has begun: then it does neither, because it would begin it again and again, and charge each of them to the
-    /// store in the end.
+    /// In an outage a process that decides alone counts and suspends with its share. If keys are refused everywhere, it cannot
+    /// know whether a suspension has begun: then it does neither, because it would begin one again and again, and charge each of them to
+    /// the store in the end.
     pub(super) async fn strike(&self, store: &Arc<dyn Store>, ask_store: AskStore) -> Option<Begun> {
         let buckets = self.policy.suspension()?;
         let ([strikes, suspensions], suspended) =
@@ -53,7 +53,7 @@ impl Striker {
             ],
         );
         let counted = counted.await.ok().filter(|counted| counted.decided_by() != DecidedBy::Outage)?;
-        // Nobody here may know whether the key is suspended already: in an outage, that is so for one that is refused everywhere.
+        // Without this status it is unknown whether the key is suspended already: in an outage, for keys that are refused everywhere.
         of(&counted, 1).next()?;
         if let Some(wait) = of(&counted, 1).find(|status| !status.passed()).map(QuotaStatus::available_after)
         {
@@ -81,12 +81,12 @@ impl Striker {
     }
 }
 
-/// The operator or the rule that suspends a key, or releases it.
+/// The cause of a suspension or a release.
 #[derive(Clone, Copy)]
 pub(crate) enum By<'a> {
-    /// Its refusals do.
+    /// The refusals of the key.
     Refusals,
-    /// Somebody does, an operator of this name if it was said.
+    /// An operator, with the name if it was given.
     Hand(Option<&'a str>),
 }
 
@@ -115,7 +115,7 @@ fn log(policy: &str, key: &Key, lasts: Duration, by: &str) {
 #[cfg(not(feature = "tracing"))]
 fn log(_: &str, _: &Key, _: Duration, _: &str) {}
 
-/// Where the quotas of one ask stand.
+/// The statuses of the quotas of one ask.
 fn of(decision: &Decision, place: u8) -> impl Iterator<Item = &QuotaStatus> {
     decision.quotas().iter().filter(move |status| status.policy_index() == usize::from(place))
 }

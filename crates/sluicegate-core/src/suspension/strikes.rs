@@ -1,4 +1,4 @@
-//! How far a key is from its next suspension: [`Strikes`].
+//! The distance of a key from its next suspension: [`Strikes`].
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::key::Key;
 use crate::policy::PolicyMode;
 use crate::store::{Ask, DecidedBy, Mode, PreparedPolicy, Store};
 
-/// How far a key is from its next suspension; see [`Suspensions::strikes`](crate::limiter::Suspensions::strikes).
+/// The distance of a key from its next suspension; see [`Suspensions::strikes`](crate::limiter::Suspensions::strikes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Strikes {
-    /// How many refusals count now. The one that suspends the key takes them all away.
+    /// The number of refusals that count now. The refusal that suspends the key takes them all away.
     pub counted: u64,
-    /// How many suspend it.
+    /// The number of refusals that suspend the key.
     pub after: u64,
-    /// How many suspensions are remembered, each of which makes the next one last twice as long.
+    /// The number of suspensions that are remembered, each of which makes the next one last twice as long.
     pub suspensions: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) async fn strikes(
     );
     let found = answer.await?;
     if found.decided_by() == DecidedBy::Outage {
-        // Nobody has looked.
+        // The fallback has not looked.
         return Err(StoreError::new(StoreErrorKind::Unavailable));
     }
     let of = |place: usize| {

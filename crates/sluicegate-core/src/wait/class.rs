@@ -1,4 +1,4 @@
-//! Requests that wait for the same, and the slots that they go at.
+//! Requests that wait for the same, and the slots at which they go.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -11,14 +11,14 @@ use super::under::Costs;
 use crate::decision::{DecidedBy, Decision};
 
 /// Waiting requests with the same limiters, keys and costs, and as many slots: the first request goes at the first slot,
-/// whoever reserved it.
+/// whichever request reserved it.
 ///
 /// Slots are sorted by time, and not by arrival: over a network a later request's answer may come
 /// first. Sorted, the last slot here is the last turn of the store, which is the only one that it
 /// can take back.
 #[derive(Default)]
 pub(super) struct Class {
-    /// In order of arrival; with whom to wake, once that was polled.
+    /// In order of arrival; with the waker, once the request was polled.
     waiting: BTreeMap<u64, Option<Waker>>,
     /// In order of time.
     slots: BTreeMap<(Instant, u64), Box<Decision>>,
@@ -30,7 +30,7 @@ pub(super) struct Class {
     moment: Option<(DecidedBy, u64, Instant)>,
 }
 
-/// A clock that is further off than answers may be late was set.
+/// A clock that differs by more than this was set: answers are never as late.
 const LATEST_ANSWER: Duration = Duration::from_secs(1);
 
 impl Class {
@@ -38,7 +38,7 @@ impl Class {
         self.waiting.is_empty()
     }
 
-    /// One request more, behind all others, and one slot more. Says when the request goes at the latest.
+    /// Adds one request, behind all others, and one slot. Returns the latest time at which the request goes.
     pub(super) fn enter(&mut self, number: u64, slot: Slot) -> Instant {
         let slot = self.aligned(slot);
         let at = slot.at();
@@ -47,8 +47,8 @@ impl Class {
         self.slots.last_key_value().map_or(at, |((last, _), _)| *last)
     }
 
-    /// The slot in the order of the store, whose last turn is the one that it takes back: an answer that comes later than
-    /// the next one must not turn the two around.
+    /// The slot at its time by the store's clock, whose last turn is the one that the store takes back: an answer that comes later
+    /// than the next one must not turn the two around.
     fn aligned(&mut self, slot: Slot) -> Slot {
         let (basis, spent_us) = (slot.decision.decided_by(), slot.decision.spent_us());
         let by_store = self.moment.filter(|(of, ..)| *of == basis).and_then(|(_, us, at)| {
@@ -78,7 +78,7 @@ impl Class {
         Some((number, waker, slot.remove()))
     }
 
-    /// Whom to wake because it is the first now, or goes at another time than it knows.
+    /// The waker of the first request, if it has become the first, or goes at another time than it knows.
     pub(super) fn news(&mut self) -> Option<Waker> {
         let first = self.first()?;
         if self.told == Some(first) {
@@ -88,8 +88,8 @@ impl Class {
         self.waiting.first_entry()?.get_mut().take()
     }
 
-    /// The request waits on; says until when, which is its own slot for the first, and for others no earlier than that
-    /// one's: `at_latest`, where that is still to come.
+    /// Keeps the waker of a request that waits on, and returns the time until which it waits: its slot for the first request, and
+    /// for others `at_latest`, or the last slot if that has passed.
     pub(super) fn wait(&mut self, number: u64, waker: &Waker, at_latest: Instant, now: Instant) -> Instant {
         if let Some(known) = self.waiting.get_mut(&number) {
             *known = Some(waker.clone());

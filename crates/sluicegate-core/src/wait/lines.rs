@@ -1,4 +1,4 @@
-//! Which requests wait for what, and which turns were left: what the lock of the queues guards.
+//! The requests that wait, and the turns that were left: the data that the lock of the queues guards.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::store::{DecisionFuture, Mode};
 /// Turns that are kept for others, of one limiter. Turns beyond that are lost.
 const MOST_SPARES: usize = 65_536;
 
-/// How many turns that were left are looked at for one request: a bound on the work that others'
-/// leaving causes.
+/// The most turns that are searched for one request: a bound on the work that the leaving of
+/// others causes.
 const MOST_LOOKED_AT: usize = 16;
 
-/// Requests by what they wait for.
+/// Requests by their line.
 ///
-/// Memory is bounded: those who wait are bounded by what callers bound, and what was left by
-/// [`MOST_SPARES`]. Each call does a bounded amount of work for others ([`MOST_LOOKED_AT`]).
+/// Memory is bounded: callers bound the requests that wait, and [`MOST_SPARES`] the turns that were left.
+/// Each call does a bounded amount of work for others ([`MOST_LOOKED_AT`]).
 #[derive(Default)]
 pub(super) struct Lines {
     next: u64,
@@ -35,11 +35,11 @@ pub(super) struct Lines {
     pub(super) left: BTreeMap<(Instant, u64), Line>,
 }
 
-/// Those that have limiters and keys in common.
+/// Requests that have limiters and keys in common.
 #[derive(Default)]
 pub(super) struct Group {
     classes: HashMap<Costs, Class>,
-    /// Turns that nobody waits for any more and that the store did not take back, in order of time.
+    /// Turns that no request waits for any more and that the store did not take back, in order of time.
     spares: BTreeMap<(Instant, u64), Slot>,
     /// Turns that are on their way back to the store.
     returning: VecDeque<Returning>,
@@ -65,7 +65,7 @@ pub(super) struct Attendance {
     pub(super) starts: Option<u64>,
 }
 
-/// Wake-ups that are due when the lock is open again.
+/// Wake-ups that are due after the lock is released.
 #[derive(Default)]
 pub(super) struct News {
     pub(super) wakers: SmallVec<[Waker; 2]>,
@@ -88,7 +88,7 @@ impl Lines {
         self.by_key.get_mut(under.line())?.classes.get_mut(under.costs())
     }
 
-    /// The same line, once for all that wait in it.
+    /// The line that is shared by all requests that wait in it, or this one if there is none.
     pub(super) fn shared(&self, line: &Line) -> Line {
         Arc::clone(self.by_key.get_key_value(line).map_or(line, |(known, _)| known))
     }
@@ -127,10 +127,10 @@ impl Lines {
         (at_latest, news)
     }
 
-    /// Lets all go whose slot has come, whether they are polled or not.
+    /// Lets all requests go whose slots have come, whether they are polled or not.
     pub(super) fn advance(&mut self, under: &dyn Under, now: Instant) -> News {
         let mut news = News::default();
-        // Not by `class`: the numbers that have come are beside it.
+        // Not by `class`: the requests that have come are in another field.
         let group = self.by_key.get_mut(under.line());
         let Some(class) = group.and_then(|group| group.classes.get_mut(under.costs())) else { return news };
         while let Some((number, waker, decision)) = class.pop_due(now) {
@@ -143,7 +143,7 @@ impl Lines {
         news
     }
 
-    /// The earliest of the turns that were left, of those that are large enough and come until then.
+    /// Takes the earliest of the turns that were left, are large enough and come in time.
     pub(super) fn take_spare(&mut self, line: &Line, costs: &Costs, until: Instant) -> Option<Slot> {
         let group = self.by_key.get_mut(line)?;
         let mut spares = group.spares.iter().take(MOST_LOOKED_AT).take_while(|((at, _), _)| *at <= until);
@@ -155,7 +155,7 @@ impl Lines {
         Some(spare)
     }
 
-    /// The latest of the turns that were left, the very latest first.
+    /// Takes the latest of the turns that were left, the very latest first.
     pub(super) fn take_latest_spares(&mut self, line: &Line, most: usize) -> Freed {
         let Some(group) = self.by_key.get_mut(line) else { return Freed::new() };
         let mut latest = Freed::new();
@@ -166,18 +166,18 @@ impl Lines {
         latest
     }
 
-    /// The store has answered about a turn that was given up. Says whether it took the turn back.
+    /// Handles the store's answer about a turn that was given up. Says whether the store took the turn back.
     pub(super) fn heard(&mut self, line: &Line, slot: Slot, result: Result<Decision, StoreError>) -> bool {
         match result {
             Ok(decision) if decision.is_allowed() => return true,
             Ok(_) => self.keep(line, slot),
-            // It may have been taken back or not: lost rather than used twice.
+            // The turn may have been taken back or not: lost rather than used twice.
             Err(_) => {}
         }
         false
     }
 
-    /// How many turns more are given up after such an answer. However many were left, the store is asked at most three times
+    /// The number of further turns to give up after such an answer. However many were left, the store is asked at most three times
     /// for each turn that it takes back, and once for each request that leaves.
     pub(super) fn tries(&mut self, line: &Line, is_taken: bool) -> usize {
         let group = self.group(line);
@@ -189,19 +189,19 @@ impl Lines {
         }
     }
 
-    /// A turn is on its way back to the store.
+    /// Notes that a turn is on its way back to the store.
     pub(super) fn is_returning(&mut self, line: &Line, slot: Slot, verdict: DecisionFuture) -> Attendance {
         self.group(line).returning.push_back(Returning { slot, verdict });
         self.attendance(line)
     }
 
-    /// The store has not answered yet about the first of them.
+    /// Puts the first turn back, because the store has not answered about it yet.
     pub(super) fn is_still_returning(&mut self, line: &Line, first: Returning) -> Attendance {
         if self.group(line).attended.is_some() {
             self.group(line).returning.push_front(first);
             return Attendance::default();
         }
-        // Its time has passed meanwhile where it is not among those that were left.
+        // If it is not among those that were left, its time has passed meanwhile.
         if !self.left.contains_key(&first.slot.place()) {
             self.remove_if_empty(line);
             return Attendance::default();
@@ -221,7 +221,7 @@ impl Lines {
         }
     }
 
-    /// The task with this number waits for the store's answers, or no longer. Says whether it is the one that does.
+    /// Notes that the task with this number waits for the store's answers, or no longer. Says whether it is the one that does.
     pub(super) fn attended_by(&mut self, line: &Line, number: u64, waker: Option<&Waker>) -> bool {
         let Some(group) = self.by_key.get_mut(line) else { return false };
         let is_it = group.attended.as_ref().is_some_and(|(of, _)| *of == number);
@@ -239,8 +239,8 @@ impl Lines {
         self.by_key.values().any(|group| group.attended.is_some() || !group.returning.is_empty())
     }
 
-    /// The turn that was given up first of those that the store has not answered about, with the waker of the task that waits for
-    /// that.
+    /// The turn that was given up first among those that the store has not answered about, with the waker of the task that waits for
+    /// the answer.
     pub(super) fn next_returning(&mut self, line: &Line) -> Option<(Returning, Waker)> {
         let group = self.by_key.get_mut(line)?;
         let waker = group.attended.as_ref().map_or_else(|| Waker::noop().clone(), |(_, waker)| waker.clone());
@@ -286,11 +286,11 @@ impl Lines {
 }
 
 impl News {
-    /// Not under the lock: whoever is woken may leave at once.
+    /// Not to be called under the lock: a request that is woken may leave at once.
     pub(super) fn tell(self, under: &dyn Under) {
         self.wakers.into_iter().for_each(Waker::wake);
         for receipts in &self.held {
-            // The store begins with it at once; nobody has to wait for its answer.
+            // The store begins with it at once; its answer is not needed.
             drop(under.report(Mode::Depart, receipts));
         }
     }

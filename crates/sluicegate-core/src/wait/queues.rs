@@ -1,4 +1,4 @@
-//! All that wait under one limiter, and the turns that were left and are still good.
+//! All requests that wait under one limiter, and the turns that were left and are still good.
 
 use std::pin::Pin;
 use std::sync::PoisonError;
@@ -20,22 +20,22 @@ use super::under::{Line, Under};
 use crate::decision::Decision;
 use crate::error::StoreError;
 
-/// The requests that wait under a limiter, which is the first of those that they wait for.
+/// The requests that wait under a limiter, which is the first of their limiters.
 #[derive(Default)]
 pub(crate) struct Queues {
     lines: Mutex<Lines>,
-    /// Turns that were left: as in `lines`, for those who only want to know whether there are any.
+    /// The number of turns that were left, as in `lines`: to see without the lock whether there are any.
     left: AtomicUsize,
 }
 
-/// Where a request stands that waits.
+/// The place of a request that waits.
 pub(crate) struct Place {
     number: u64,
     at_latest: Instant,
 }
 
 impl Place {
-    /// When it goes at the latest, as far as was known when it came.
+    /// The latest time at which it goes, as far as was known when it came.
     pub(crate) fn at_latest(&self) -> Instant {
         self.at_latest
     }
@@ -66,9 +66,9 @@ impl Queues {
         Place { number, at_latest }
     }
 
-    /// Enters a request that has no slot, if one was left that comes early enough.
+    /// Enters a request that has no slot, if a slot was left that comes early enough.
     pub(crate) fn enter_left(&self, under: &dyn Under, until: Instant) -> Option<Place> {
-        // Relaxed: what was left this instant is as good as what is left in the next.
+        // Relaxed: a turn that is left at this moment may as well be missed.
         if self.left.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -87,12 +87,12 @@ impl Queues {
         Some(Place { number, at_latest })
     }
 
-    /// The same line, once for all that wait in it.
+    /// The line that is shared by all requests that wait in it, or this one if there is none.
     pub(crate) fn shared(&self, line: &Line) -> Line {
         self.lock().shared(line)
     }
 
-    /// Whether the turn has come; otherwise until when to wait.
+    /// The decision, if the turn has come; otherwise the time until which to wait.
     pub(crate) fn poll(
         &self,
         under: &dyn Under,
@@ -116,13 +116,13 @@ impl Queues {
         until
     }
 
-    /// Leaves the queue; what it has waited for is the next one's, or the store's again.
+    /// Leaves the queue; the slot goes to the next request, or back to the store.
     pub(crate) fn leave(&self, under: &dyn Under, place: &Place) {
         self.settle(under);
         let now = Instant::now();
         let mut lines = self.lock();
         let mut news = lines.advance(under, now);
-        // A turn that has come is spent, whether it was used or not: those behind it do not wait for that.
+        // A turn that has come is spent, used or not: the requests behind it do not wait for it.
         let has_come = lines.come.remove(&place.number).is_some();
         let class = lines.class(under).filter(|_| !has_come);
         let surplus = class.and_then(|class| {
@@ -170,7 +170,7 @@ impl Queues {
         }
     }
 
-    /// Sees to it that somebody waits for the answers of the store.
+    /// Makes sure that a task waits for the answers of the store.
     fn attend(&self, under: &dyn Under, attendance: Attendance) {
         if let Some(waker) = attendance.wakes {
             waker.wake();
@@ -182,7 +182,7 @@ impl Queues {
         }
     }
 
-    /// Nobody waits for the answers of the store any longer; whoever comes next looks for them.
+    /// Notes that no task waits for the answers of the store any longer; the next request looks for them.
     pub(crate) fn is_unattended(&self, line: &Line, number: u64) {
         let mut lines = self.lock();
         lines.attended_by(line, number, None);
@@ -190,8 +190,8 @@ impl Queues {
         self.unlock(lines);
     }
 
-    /// Waits for the answers of the store about the turns of a line that were given up, as the one with this number: ready when
-    /// there is none that is still to come, or another one waits for them.
+    /// Waits for the answers of the store about the turns of a line that were given up, as the task with this number: ready when
+    /// no answer is still to come, or another task waits for them.
     pub(crate) fn poll_returns(&self, under: &dyn Under, number: u64, waker: &Waker) -> Poll<()> {
         if !self.lock().attended_by(under.line(), number, Some(waker)) {
             return Poll::Ready(());
@@ -236,13 +236,13 @@ impl Queues {
         }
     }
 
-    /// Does with a slot that was given up as the store says; names the slots that may be taken back now that this one is.
+    /// Handles the store's answer about a slot that was given up; returns the slots that may be taken back now that this one is.
     ///
     /// A turn that was taken back frees the one before it: now that one is the store's last, so it
     /// is tried next.
     ///
-    /// A late answer has others on their way beside it. Over a network a turn may be given up before the one behind it,
-    /// which was given up earlier, and is refused for that. So two are tried for each that was taken back, and one when nothing is on
+    /// When an answer is late, others are on their way. Over a network a turn may be given up before the one behind it,
+    /// which was given up earlier, and is refused for that. So two are tried for each that was taken back, and one when none is on
     /// its way any longer.
     fn answered(
         &self,
@@ -265,7 +265,7 @@ impl Queues {
     }
 
     fn unlock(&self, lines: MutexGuard<'_, Lines>) {
-        // Relaxed: a hint; the lock guards what it is about.
+        // Relaxed: a hint; the lock guards the list itself.
         self.left.store(lines.left.len(), Ordering::Relaxed);
     }
 
@@ -274,7 +274,7 @@ impl Queues {
         self.lock().are_returning()
     }
 
-    /// How many keys are waited for or have turns left.
+    /// The number of keys with waiting requests or left turns.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().len()

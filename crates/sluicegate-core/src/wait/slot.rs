@@ -1,4 +1,4 @@
-//! A reserved turn, whoever goes at it.
+//! A reserved turn, for any request that goes at it.
 
 use tokio::time::Instant;
 
@@ -9,11 +9,11 @@ use crate::store::{DecisionFuture, Mode};
 /// A turn that the store has given.
 pub(super) struct Slot {
     at: Instant,
-    /// Of the request that reserved it: two may come at one time.
+    /// The number of the request that reserved it: two may come at one time.
     number: u64,
     /// The units that a request at it may spend.
     pub(super) costs: Costs,
-    /// By which it was reserved, and which belongs to the request that goes at it.
+    /// The decision by which it was reserved; it belongs to the request that goes at it.
     pub(super) decision: Box<Decision>,
 }
 
@@ -22,12 +22,12 @@ impl Slot {
         Self { at, number, costs, decision }
     }
 
-    /// When it comes.
+    /// The moment of the turn.
     pub(super) fn at(&self) -> Instant {
         self.at
     }
 
-    /// The same, at another time.
+    /// This slot at another time.
     pub(super) fn moved_to(self, at: Instant) -> Self {
         Self { at, ..self }
     }
@@ -36,14 +36,14 @@ impl Slot {
         (self.at, self.number)
     }
 
-    /// Whether there is something that the store can take back.
+    /// Whether the store can take anything back.
     ///
     /// A decision without receipts is a clone, or has spent nothing.
     pub(super) fn can_be_returned(&self, under: &dyn Under) -> bool {
         (0..under.costs().len()).any(|ask| self.decision.receipt(ask).is_some())
     }
 
-    /// Gives it up; the store says whether it takes it back.
+    /// Gives the turn up; the store says whether it takes it back.
     pub(super) fn give_up(&self, under: &dyn Under) -> DecisionFuture {
         under.report(Mode::Return, &under.receipts(&self.decision, |_| true))
     }

@@ -1,4 +1,4 @@
-//! Under what a turn is reserved: [`Under`].
+//! The limiters that a turn is reserved under: [`Under`].
 //!
 //! The queues know limiters by identity only, through this trait, so that they depend on no limiter
 //! and no store and can be driven by models.
@@ -17,13 +17,13 @@ use crate::store::{DecisionFuture, Mode};
 
 /// The limiters that a turn is reserved under, as far as the queues know them.
 pub(crate) trait Under {
-    /// Which limiters and keys, in the order of the asks.
+    /// The limiters and keys, in the order of the asks.
     fn line(&self) -> &Line;
 
-    /// How much is asked of each.
+    /// The cost of each ask.
     fn costs(&self) -> &Costs;
 
-    /// Tells the store what has become of these turns: they are given up, or have come.
+    /// Tells the store that these turns are given up, or have come.
     fn report(&self, mode: Mode, turns: &Receipts) -> DecisionFuture;
 
     /// Starts a task with this number that waits for the store's answers about turns of the line that were given up. Says
@@ -53,7 +53,7 @@ pub(crate) type Costs = SmallVec<[u64; 2]>;
 /// The spends of a turn, by the place of the ask.
 pub(crate) type Receipts = SmallVec<[(usize, Receipt); 1]>;
 
-/// Which limiter it is, without keeping it open. While there is one of these, no other limiter is taken for it.
+/// The identity of a limiter, without keeping it open. While there is one of these, no other limiter is taken for it.
 #[derive(Clone)]
 pub(crate) struct Identity(Weak<dyn Any + Send + Sync>);
 

@@ -1,8 +1,8 @@
 //! Stores around stores: a [`Wrap`] does one thing of its own, and the rest of a [`Store`] is done for it.
 //!
 //! A policy is prepared by every store that stands between its handle and the store that decides, so a store around a store
-//! has to open each policy within, to turn each ask into one of the store within, and to forward what it does not care
-//! about. A [`Wrap`] is spared all that: what it leaves out, the parts of a cluster, costs of each quota, receipts, events,
+//! has to open each policy within, to turn each ask into one of the store within, and to forward all other calls.
+//! A [`Wrap`] is spared all that: everything that it leaves out, the parts of a cluster, costs of each quota, receipts, events,
 //! listeners, replacements, goes through it unchanged.
 //!
 //! ```
@@ -84,7 +84,7 @@ use crate::store::{
 /// | [`within`](Self::within), [`prepare`](Self::prepare) | always |
 /// | [`ask`](Self::ask) | to decide, count or refuse |
 /// | [`hand_over`](Self::hand_over) | what is kept of a policy goes on under the next one |
-/// | [`observe`](Self::observe) | to hear what layers tell |
+/// | [`observe`](Self::observe) | to be told of events of layers |
 /// | [`tell`](Self::tell) | events arise here |
 ///
 /// A wrapper has limiters of its own: a policy on the wrapper and one on the store within are two
@@ -96,9 +96,9 @@ pub trait Wrap: Send + Sync + 'static {
     /// The store within.
     fn within(&self) -> &Within<Self::Own>;
 
-    /// Makes what it keeps of a policy, before the store within opens it. With the one that the policy replaces, if it does.
+    /// Makes the state that it keeps of a policy, before the store within opens it. `replaces` has the state of the replaced policy, if any.
     ///
-    /// It must not change what is in force: when the store within refuses the policy, what was made here is dropped.
+    /// It must not change anything in force: when the store within refuses the policy, the new state is dropped.
     ///
     /// # Errors
     /// When it cannot keep the policy.
@@ -117,10 +117,10 @@ pub trait Wrap: Send + Sync + 'static {
     /// Decides, as [`Store::decide`] does: by default the store within does.
     ///
     /// # Errors
-    /// As those of [`Store::decide`].
+    /// As [`Store::decide`].
     ///
     /// # Cancel safety
-    /// As that of [`Store::decide`].
+    /// As [`Store::decide`].
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.within().decide(asks)
     }
@@ -142,22 +142,22 @@ pub trait Wrap: Send + Sync + 'static {
         _ = (old, new, inherit);
     }
 
-    /// Takes note of an event that comes from outside. The store within is told afterwards. By default it does not.
+    /// Takes note of an event that comes from outside. The store within is told afterwards. By default it ignores events.
     fn observe(&self, event: &Event<'_>) {
         _ = event;
     }
 
-    /// From now on this listener hears of events that arise here. It is handed on to the store within. By default none arise.
+    /// Adds a listener, which is told from now on of events that arise here, and is then passed to the store within. By default none arise.
     fn tell(&self, listener: &Arc<dyn Listener>) {
         _ = listener;
     }
 
-    /// Whether it answers at once, and always, where the store within [does](Store::always_answers). By default it is not said.
+    /// Whether it answers at once, and always, where the store within [does](Store::always_answers). By default it is `false`.
     fn answers_at_once(&self) -> bool {
         false
     }
 
-    /// Adds how it is doing itself to what the store within says. By default there is nothing to add.
+    /// Adds its own state to the status of the store within. By default there is nothing to add.
     fn report(&self, status: &mut StoreStatus) {
         _ = status;
     }

@@ -1,8 +1,8 @@
 //! The meaning of an outage: the one place where a store that gives no answer becomes a decision, or an
 //! error.
 //!
-//! Handles, observed stores and the fallback of a `Resilient` one all come here, so that a policy's [`OnOutage`] has one reading.
-//! The numbers of a decision that nobody counted are those of rest, because nobody knows better, and
+//! Handles, observed stores and the fallback of a `Resilient` one all use it, so that a policy's [`OnOutage`] has one meaning.
+//! The numbers of a decision that nobody counted are those of a key at rest, because nothing is known, and
 //! [`DecidedBy::Outage`] says so.
 
 use std::time::Duration;
@@ -17,16 +17,16 @@ use crate::few::few;
 use crate::policy::{OnOutage, Policy};
 use crate::store::{Ask, DecisionFuture, Mode, Store, judge};
 
-/// The shortest wait that a request is told that is refused because the store cannot be reached.
+/// The shortest wait for a request that is refused because the store cannot be reached.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Answers by the policies' [`OnOutage`] where the store gives no answer. For stores around stores.
 ///
-/// An answer that is an error stays one where it is no outage ([`StoreError::may_succeed_later`]) and where one of the asks reports
+/// An answer that is an error stays one if it is no outage ([`StoreError::may_succeed_later`]), or if one of the asks reports
 /// something: the caller has to know that a charge, a refund or a reset may not have happened.
 ///
 /// # Cancel safety
-/// As the answer has it: what was asked is done, polled or not.
+/// As the answer: the store does what it was asked, polled or not.
 pub fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture {
     if matches!(answer.known(), Some(Ok(_))) || !asks.iter().all(|ask| ask.mode().asks()) {
         return answer;
@@ -55,8 +55,8 @@ impl OutageAnswer {
     }
 }
 
-/// The answer to these asks when the store gave none: as their policies say of an outage. Of those that this process is to decide
-/// it keeps account as long as it lives; nothing of that is given back, and nobody waits for a turn.
+/// The answer to these asks when the store gave none, as their policies say for an outage. This process keeps account, for as long as it
+/// lives, of the asks that it is to decide; nothing of that is given back, and no request waits for a turn.
 ///
 /// # Errors
 /// The same error when it is not one of an outage, and when something was reported to the store and not asked: the caller has to
@@ -82,10 +82,10 @@ fn in_outage(asks: &[Ask<'_>], error: StoreError) -> Result<Decision, StoreError
 /// Asks with their places among those of a request.
 type Placed<'a> = SmallVec<[(u8, Ask<'a>); 4]>;
 
-/// Those of the asks that this process decides alone, on the store by which it does.
+/// The asks that this process decides alone, on the store in which it does.
 ///
 /// # Errors
-/// The place of the first one that no memory can keep: it is not to pass uncounted.
+/// The place of the first ask that no memory can keep: it is not to pass uncounted.
 fn with_alone<'a>(asks: &[Ask<'a>]) -> Result<(Placed<'a>, Option<&'a dyn Store>), u8> {
     let (mut local, mut store) = (Placed::new(), None);
     for (place, ask) in (0_u8..).zip(asks) {
@@ -101,7 +101,7 @@ fn with_alone<'a>(asks: &[Ask<'a>]) -> Result<(Placed<'a>, Option<&'a dyn Store>
 /// Decides asks in an outage by each policy's [`OnOutage`]. For stores around stores.
 ///
 /// `local` are the asks that a store of this process decides, each with its place among `asks`, and `store` is that store. `outage`
-/// gives the time, in microseconds, and the shortest wait that a request is told which is refused because of the outage.
+/// gives the time, in microseconds, and the shortest wait of a request that is refused because of the outage.
 ///
 /// # Errors
 /// Those of the store of this process.
@@ -123,14 +123,14 @@ pub fn decide_in_outage(
     let decision = store.decide(&local_asks).now();
     let decision = decision.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))?;
     if decision.outcome() == Outcome::Impossible && asks.iter().all(fits_from_rest) {
-        // It is too much for this process' share, not for the quota: it could pass when the store is back.
+        // The cost is too high for this process' share, not for the quota: it could pass when the store is back.
         return Ok(assume(|ask| on_outage(ask).decides_here()));
     }
     let places: SmallVec<[u8; 4]> = few(local.iter().map(|(place, _)| *place));
     Ok(decision.of_asks(&places).by(DecidedBy::Fallback))
 }
 
-/// A decision that nobody counted: the numbers are those of rest. Each policy comes with whether it refuses, for `wait` at least.
+/// A decision that nobody counted: the numbers are those of keys at rest. Each policy comes with whether it refuses, for `wait` at least.
 pub(crate) fn assumed<'a>(
     each: impl Iterator<Item = (&'a Policy, bool)>,
     now_us: u64,
@@ -147,7 +147,7 @@ pub(crate) fn assumed<'a>(
     judge(now_us, 0, statuses).by(DecidedBy::Outage)
 }
 
-/// Says it at most once a second: an outage must not fill the disk as well.
+/// Logs it at most once a second: an outage must not fill the disk as well.
 #[cfg(feature = "tracing")]
 fn log(error: &StoreError, decision: &Decision) {
     use std::sync::Mutex;

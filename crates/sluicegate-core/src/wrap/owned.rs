@@ -20,7 +20,7 @@ pub struct OwnedAsk {
 }
 
 impl OwnedAsk {
-    /// The same ask. It is about the same receipt, so only one of the two may give anything back.
+    /// A copy of an ask. It is about the same receipt, so only one of the two may give anything back.
     pub fn new(ask: &Ask<'_>) -> Self {
         Self {
             policy: ask.prepared(),

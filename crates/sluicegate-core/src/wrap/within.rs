@@ -10,9 +10,9 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::limiter::Limiters;
 use crate::store::{Ask, DecisionFuture, IntoStore, PreparedPolicy, Store};
 
-/// The store within another one, which keeps an `Own` of each policy.
+/// The store within another one, which keeps an `Own` for each policy.
 ///
-/// It takes policies and asks of the outer store, and hands on those of the store within.
+/// It takes policies and asks of the outer store, and passes on those of the store within.
 ///
 /// A policy of the outer store is two things in one: the inner store's own preparation, and the
 /// `Own` that the wrapper keeps beside it. [`ask`](Self::ask) and [`decide`](Self::decide)
@@ -47,7 +47,7 @@ impl<Own: Send + Sync + 'static> Within<Own> {
     /// was not opened through this wrapper.
     ///
     /// # Cancel safety
-    /// That of the store within.
+    /// As the store within.
     #[inline]
     pub fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         if let [ask] = asks {
@@ -78,7 +78,7 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         self.inner(policy).is_ok_and(|inner| self.store.may_close(inner))
     }
 
-    /// The ask of the outer store as one of the store within: with its key, its costs, its mode and its receipt.
+    /// The ask of the outer store as one of the store within, with its key, its costs, its mode and its receipt.
     ///
     /// # Errors
     /// [`StoreErrorKind::ForeignPolicy`] when its policy was opened on another store.
