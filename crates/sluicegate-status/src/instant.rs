@@ -1,18 +1,18 @@
-//! Moments as text, as RFC 3339 has them.
+//! Moments as text in RFC 3339.
 //!
-//! Always in UTC: operators sit in several zones, and logs and metrics are in UTC, too.
+//! They are always in UTC: operators sit in several zones, and logs and metrics are in UTC, too.
 
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-/// Writes a moment, without what is less than a millisecond: `2026-11-21T15:00:00.000Z`.
+/// Writes a moment in whole milliseconds: `2026-11-21T15:00:00.000Z`.
 pub(crate) fn rfc3339(at: SystemTime) -> String {
     let at = Timestamp::try_from(at).unwrap_or_default().max(Timestamp::UNIX_EPOCH);
     format!("{at:.3}")
 }
 
-/// Whole seconds of a wait, rounded up, so that nobody is told of less.
+/// Whole seconds of a wait, rounded up, so that no client is told too little.
 pub(crate) fn seconds_up(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }

@@ -2,8 +2,8 @@
 //!
 //! This crate is part of `sluicegate`, which re-exports all of it behind the feature `status`; use that one.
 //!
-//! [`StatusPage`] is a service of plain `http` to put behind a router: in axum with `nest_service`. The server draws all of it, and
-//! it works without scripts.
+//! [`StatusPage`] is a service of plain `http` to put behind a router, in axum with `nest_service`. The server draws all of it, and it
+//! works without scripts.
 //!
 //! ```
 //! use axum::Router;
@@ -31,21 +31,21 @@
 //! # Reading it
 //! | question | where it stands |
 //! |---|---|
-//! | Is the store the cause? | The head: its state, its breaker, its p99. "In fallback" means that policies decide by what they say of an [outage](sluicegate_core::OnOutage). |
-//! | Which policy refuses? | The table: rejected a second, and the red bars of the last hour. Numbers in brackets are those of a policy that is only tried out. |
+//! | Is the store the cause? | The head: its state, its breaker, its p99. "In fallback" means that policies decide as they say for an [outage](sluicegate_core::OnOutage). |
+//! | Which policy refuses? | The table: rejected a second, and the red bars of the last hour. Numbers in brackets belong to a policy that is only tried out. |
 //! | Whom does it refuse? | "Most rejected": the keys of the last 5 to 10 minutes, each with its share of the refusals. |
-//! | Who comes close without being refused? | "Asks most" below it, with the part that each has left, and the column "near". |
+//! | Who comes close without being refused? | "Asks most" below it, with the part that each key has left, and the column "near". |
 //! | Why was this one refused? | "Look up a key": as the request that it sent, or by the key itself. |
 //! | Who changed something? | "Events", with the name of the operator. |
 //!
-//! Then there is something to be done: reset the key, suspend it for a time, change a quota or a mode for an hour, or let all
-//! policies only be tried out. A change ends by itself, so that nobody has to remember it. A [waiting room](StatusPageBuilder::room) is
-//! paused, opened or set to another rate until it is changed again.
+//! Then act: reset the key, suspend it for a time, change a quota or a mode for an hour, or put all policies into shadow mode. A change
+//! ends by itself, so nobody has to remember it. A [waiting room](StatusPageBuilder::room) is paused, opened or set to another rate until
+//! the next change.
 //!
 //! # Where to put it
-//! Wherever its guard can know its visitors. A router may cut off the path in front of it or not: the page's own links and forms
-//! are relative. The example above puts it beside the service. A listener of its own, that only the inner network reaches, keeps
-//! it away from clients altogether:
+//! Put it where its guard can know its visitors. A router may cut off the path in front of it or not: the page's own links and forms are
+//! relative. The example above puts it beside the service. A listener of its own, which only the inner network reaches, keeps it away from
+//! clients altogether:
 //!
 //! ```
 //! use axum::Router;
@@ -65,11 +65,11 @@
 //! # }
 //! ```
 //!
-//! Put it outside of the service's own limits: whoever looks into a flood must not be refused because of it. In axum a route that
-//! is added after the layer is not under it.
+//! Put it outside the service's own limits: an operator who looks into a flood must not be refused because of it. In axum a route that is
+//! added after the layer is not under it.
 //!
-//! It is a [`Service`](tower_service::Service) of any request body, whose responses have a `String` as their body and which never
-//! fails. Without axum it is called as every other service, and the body turned into that of the server:
+//! It is a [`Service`](tower_service::Service) of any request body, whose responses have a `String` as their body and which never fails.
+//! Without axum, call it like any other service, and turn the body into that of the server:
 //!
 //! ```
 //! use bytes::Bytes;
@@ -91,36 +91,35 @@
 //! ```
 //!
 //! # Several instances
-//! Behind a balancer each load of the page may be another instance's: its head says which. To look at one of them, put a listener of
-//! its own beside each, as above. The sum over all of them is a matter of [metrics](sluicegate_observed::METRICS).
+//! Behind a balancer each load of the page may come from another instance: its head says which. To look at one of them, put a listener of
+//! its own beside each, as above. [Metrics](sluicegate_observed::METRICS) have the sum over all of them.
 //!
-//! Instances that share a store, and have one [secret](StatusPageBuilder::secret), are one page otherwise: what is looked up, reset,
-//! suspended, released or changed on one of them is so for all, and a form of one is taken by another.
+//! Instances that share a store and one [secret](StatusPageBuilder::secret) are otherwise one page: a look-up, a reset, a suspension, a
+//! release or a change on one of them counts for all, and each accepts the forms of the others.
 //!
 //! # While the store is away
-//! The page needs no store to be shown: all that it counts is here. A look-up says "the store gives no answer" or, for policies that
-//! decide by themselves in an outage, where the key stands in this instance's share. Resetting, suspending and changing answer 503:
-//! whoever does that wants it to be so everywhere. Notices, rates and offenders go on.
+//! The page needs no store to be shown: all of its counts are here. A look-up says "the store gives no answer" or, for policies that decide
+//! by themselves in an outage, shows the key's status in this instance's share. Resetting, suspending and changing answer 503, because they
+//! have to hold everywhere. Notices, rates and offenders go on.
 //!
 //! # In the log
-//! | target | level | what |
+//! | target | level | content |
 //! |---|---|---|
-//! | `sluicegate::audit` | info | who has reset, suspended or released a key, and changed a policy or a waiting room, with the names of both; a key as its kind lets it be shown |
+//! | `sluicegate::audit` | info | resets, suspensions and releases of keys, and changes of policies and waiting rooms, with the names of the operator and of the subject; a key as its kind lets it be shown |
 //!
-//! The page itself logs no look-up and no load. For that there is a layer of `tower-http` in front, and nothing secret is in the
-//! address that it writes down.
+//! The page itself logs no look-up and no load. A layer of `tower-http` in front does that, and the address that it writes down holds
+//! nothing secret.
 //!
 //! # What it costs
-//! Nothing until it is loaded: what it shows is counted by [`Observed`](sluicegate_observed::Observed) anyway. A load adds up
+//! It costs nothing until it is loaded: [`Observed`](sluicegate_observed::Observed) counts everything that it shows anyway. A load adds up
 //! counters, walks the table of the store and draws some kilobytes of HTML, once and for one visitor. Lists have fixed lengths: 64
 //! offenders and askers for each policy, of which the page shows ten, 100 events, 32 notices, 60 minutes.
 //!
 //! # Which numbers are whose
-//! Rates, minutes, offenders and events are those of the instance that answers. Where a key stands is asked of its store, so that
-//! it is what all instances know where they share one. A change of a policy is an
-//! [override](sluicegate_core::limiter::Overrides) in the store: on a shared one all instances have it within 5 s, and the page
-//! says "this instance only" otherwise. The page of any instance acts on a key that another one has listed, if both have the same
-//! [secret](StatusPageBuilder::secret).
+//! Rates, minutes, offenders and events are those of the instance that answers. The status of a key comes from its store, so it is the same
+//! for all instances that share the store. A change of a policy is an [override](sluicegate_core::limiter::Overrides) in the store: on a
+//! shared one all instances have it within 5 s, and the page says "this instance only" otherwise. The page of any instance acts on a key
+//! that another one has listed, if both have the same [secret](StatusPageBuilder::secret).
 //!
 //! # Who may see it, and what is kept secret
 //! A page without a guard is not built. With [`unguarded_and_read_only`](StatusPageBuilder::unguarded_and_read_only) all keys are
@@ -147,7 +146,7 @@
 //! # }
 //! ```
 //!
-//! | somebody | is stopped by |
+//! | a person who | is stopped by |
 //! |---|---|
 //! | opens the page without leave | the [guard](StatusPageBuilder::guard): 403, before anything is looked at |
 //! | has an operator's browser send a form from a page of theirs | `Sec-Fetch-Site` or `Origin`, which the browser writes, and the token, which they cannot read |
@@ -162,13 +161,13 @@
 //! | makes up millions of keys | lists have a fixed length, and so have names in them |
 //! | sends a long body | 413 above 16 KiB |
 //!
-//! It is not stopped here: an operator whom the guard lets in may do all that the page does, and is named in the events and in the
-//! log (target `sluicegate::audit`). Passwords, and how often somebody may try them, are matters of a layer in front. So is TLS,
-//! without which browsers send no `Sec-Fetch-Site`, but on `localhost`.
+//! One thing is not stopped here: an operator whom the guard lets in may do all that the page does, and is named in the events and in the
+//! log (target `sluicegate::audit`). Passwords, and the number of attempts at them, are matters of a layer in front. So is TLS, without
+//! which browsers send no `Sec-Fetch-Site`, except on `localhost`.
 //!
 //! # `status.json`
-//! The page as data. A field may be added at any time; what is there stays what it is while `version` is 1. Moments are those of
-//! RFC 3339 in UTC, and numbers are since the start of the instance unless a row says otherwise.
+//! It is the page as data. A field may be added at any time; existing fields keep their meaning while `version` is 1. Moments are in RFC
+//! 3339 and UTC, and numbers count since the start of the instance unless a row says otherwise.
 //!
 //! ```json
 //! {"version": 1, "at": "2026-11-21T15:00:00.000Z", "instance": "web-3", "uptime_seconds": 11520,
@@ -196,60 +195,60 @@
 //!              "from": "5/min", "to": "10/min"}]}
 //! ```
 //!
-//! | field | what it says |
+//! | field | content |
 //! |---|---|
-//! | `at`, `uptime_seconds` | when this was put together, and for how long the first of the stores has been observed |
-//! | `instance` | who answers: [`instance`](StatusPageBuilder::instance) |
-//! | `notices` | what the application [says](StatusPage::notice); without a guard only about what, and since when |
+//! | `at`, `uptime_seconds` | the moment when this was put together, and the time for which the first of the stores has been observed |
+//! | `instance` | the instance that answers: [`instance`](StatusPageBuilder::instance) |
+//! | `notices` | the [notices](StatusPage::notice) of the application; without a guard only their subjects and times |
 //!
 //! Of each store:
 //!
-//! | field | what it says |
+//! | field | content |
 //! |---|---|
-//! | `name` | as it was [observed](sluicegate_observed::Observed::named) |
+//! | `name` | the name under which it is [observed](sluicegate_observed::Observed::named) |
 //! | `state` | `ok`; `fallback` while a part of the store is not asked; `down` after a call without an answer, where nothing decides in its place |
-//! | `breaker` | `closed`, `half_open`, `open`: that of the part that does worst |
-//! | `p99_ms` | in how many milliseconds 99 of 100 answers came in the last one to two minutes; at most an eighth too high, and not there if none was timed |
-//! | `opened` | how often a breaker has opened |
-//! | `errors` | calls that got no answer: not in time, not reached, or answered by something that is none |
-//! | `fallback_decisions`, `fallback_seconds` | decisions that were made without the store, and how long a part of it was not asked |
+//! | `breaker` | `closed`, `half_open`, `open`: the worst of its parts |
+//! | `p99_ms` | the milliseconds within which 99 of 100 answers came in the last one to two minutes; at most an eighth too high, and not there if none was timed |
+//! | `opened` | the number of times that a breaker has opened |
+//! | `errors` | calls without an answer: `timeout`, not in time; `unavailable`, not reached; `protocol`, an invalid answer |
+//! | `fallback_decisions`, `fallback_seconds` | decisions that were made without the store, and the time for which a part of it was not asked |
 //! | `unsettled_keys` | keys with spending that the store does not know of yet |
-//! | `keys`, `slots` | keys in debt in the table in memory, or in that of the fallback, and how many fit |
+//! | `keys`, `slots` | keys in debt in the table in memory, or in that of the fallback, and the number that fits |
 //! | `evictions` | keys that were forgotten before they were at rest, because the table was full: raise its size |
 //!
 //! Of each policy:
 //!
-//! | field | what it says |
+//! | field | content |
 //! |---|---|
-//! | `name`, `algorithm`, `quotas` | the policy in force, with what an override has made of it; a quota's `label` is its name in header fields |
+//! | `name`, `algorithm`, `quotas` | the policy in force, overrides included; a quota's `label` is its name in header fields |
 //! | `mode` | `enforce`, `shadow` (it counts and refuses nobody) or `off` (it is not asked) |
-//! | `hidden` | whether clients are told nothing of it |
-//! | `override` | what an operator has made of the policy, until when, and what is back then; `null` if nobody has |
+//! | `hidden` | whether clients see nothing of it |
+//! | `override` | the override that an operator has put on the policy, its end, and what is back then; `null` if there is none |
 //! | `override.version` | to be sent with a change that replaces or withdraws it |
 //! | `override.shared` | whether all instances have it, or this one only |
-//! | `on_exceeded`, `on_outage` | what becomes of a request that finds no room: `deny` or `wait`; and of one while the store is away: `local`, `allow`, `deny`, or a quota |
+//! | `on_exceeded`, `on_outage` | the fate of a request without room: `deny` or `wait`; and of a request while the store is away: `local`, `allow`, `deny`, or a quota |
 //! | `per_second` | the mean of the last 10 seconds |
-//! | `minutes` | the last 60 whole minutes, the oldest first; `allowed` are those that waited as well, `rejected` those of suspended keys as well; `near` are those of the allowed ones that left less than a fifth |
+//! | `minutes` | the last 60 whole minutes, the oldest first; `allowed` includes requests that waited, `rejected` those of suspended keys; `near` counts allowed requests that left less than a fifth |
 //! | `waiting` | requests that wait for their turn now |
 //! | `suspended_seen` | keys that were refused here as suspended in the last minute |
 //! | `offenders` | the keys that were refused most in the last 5 to 10 minutes: all with more than 1 in 64 of the refusals are among them |
 //!
 //! Of each offender:
 //!
-//! | field | what it says |
+//! | field | content |
 //! |---|---|
 //! | `key`, `kind` | an `address` or a `name` in clear, or a `digest` |
 //! | `ref` | a word that stands for the key in look-ups, on every instance with the same secret |
-//! | `rejected`, `error` | how often it was refused; the count is at most `error` too high, and never too low |
-//! | `share` | which part of the policy's refusals that is, 0 to 1 |
-//! | `suspended_until` | until when it is suspended, as far as this instance has seen it refused so; or `null` |
+//! | `rejected`, `error` | the number of its refusals; the count is at most `error` too high, and never too low |
+//! | `share` | its part of the policy's refusals, 0 to 1 |
+//! | `suspended_until` | the end of its suspension, as far as this instance has seen it refused for that; or `null` |
 //!
 //! Of each waiting room:
 //!
-//! | field | what it says |
+//! | field | content |
 //! |---|---|
 //! | `name`, `rate` | the room, and the rate in force |
-//! | `mode` | `metered`, at the rate; `paused`, nobody enters; `open`, everybody does |
+//! | `mode` | `metered`: visitors enter at the rate; `paused`: no visitor enters; `open`: all visitors enter |
 //! | `waiting`, `active` | visitors that wait; visitors that are inside, or `null` where their number has no bound |
 //! | `admitted`, `passed_over` | visitors that were let in, and places that were passed over, since the room began |
 //! | `wait_seconds` | the estimated wait of a visitor that comes now, the longest of all; `null` while the room is paused |
@@ -258,15 +257,15 @@
 //!
 //! | `what` | `by`, `from`, `to` |
 //! |---|---|
-//! | `quota_changed`, `mode_changed`, `policy_replaced` | the operator, if it was one; what was in force before, and what is now |
-//! | `room_rate_changed`, `room_mode_changed` | the operator; what was in force before, and what is now; `room` is its name. A change by another instance or by the application is no event |
-//! | `suspended`, `released` | the operator, or `by hand`; for how long |
+//! | `quota_changed`, `mode_changed`, `policy_replaced` | the operator, if it was one; the policy before, and now |
+//! | `room_rate_changed`, `room_mode_changed` | the operator; the value before, and now; `room` is its name. A change by another instance or by the application is no event |
+//! | `suspended`, `released` | the operator, or `by hand`; the length |
 //! | `breaker_opened`, `breaker_closed` | the last failure |
-//! | `fallback_began`, `fallback_ended` | how long it lasted |
-//! | `settled` | how many debts of an outage were charged to the store, and how many are left |
+//! | `fallback_began`, `fallback_ended` | the length |
+//! | `settled` | the number of debts of an outage that were charged to the store, and the number that is left |
 //!
 //! # When not to use it
-//! For alarms and for history: those are what metrics are for. The page shows an hour, to a person.
+//! Use metrics for alarms and for history. The page shows an hour, to a person.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;

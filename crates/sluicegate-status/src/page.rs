@@ -12,58 +12,59 @@ use tower_service::Service;
 
 use crate::desk::Desk;
 
-/// The status page: a service to put wherever it is wanted. Cheap to clone; see the [crate's example](crate).
+/// The status page: a service to put behind any router. Cheap to clone; see the [crate's example](crate).
 ///
-/// | path below the place where it is put | method | what it is |
+/// | path below the place where it is put | method | purpose |
 /// |---|---|---|
 /// | `/` | GET | the page; `?theme=light` and `?theme=dark` choose its colours |
-/// | `/status.json` | GET | the same numbers as JSON |
-/// | `/` | POST, a form | what the page's own forms ask for |
-/// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/policies/{name}`, `/rooms/{name}` | POST, JSON | the same for programs |
+/// | `/status.json` | GET | the numbers of the page as JSON |
+/// | `/` | POST, a form | the actions of the page's own forms |
+/// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/policies/{name}`, `/rooms/{name}` | POST, JSON | the actions for programs |
 ///
-/// A router may cut off the path in front, or leave it: only its end counts. `HEAD` is answered as `GET`. A field that is left out of a form
-/// is not there. A form that has done something is answered with 303: the browser is led to the page with the result on it, which is in its
-/// address for an hour, sealed, so that loading it again sends nothing again. One that has not comes back as the page, with the reason.
+/// A router may cut off the path in front, or leave it: only its end counts. `HEAD` is answered as `GET`. A field that is left empty in a
+/// form is absent. A form that has done something is answered with 303: the browser is led to the page with the result on it, which is in
+/// its address for an hour, sealed, so that loading it again sends nothing again. A form that has done nothing comes back as the page, with
+/// the reason.
 ///
 /// # What stands on it
-/// | part | what it shows |
+/// | part | content |
 /// |---|---|
-/// | head | the instance and for how long it is up; each store: its state, its breaker, the 99th percentile of its answers, its table; who you are; light or dark |
-/// | notices | what the [application says](Self::notice) |
-/// | stores | what has befallen them: breakers that opened, errors, decisions without them, keys not settled, evictions |
-/// | policies | a row each: quotas, mode and algorithm, what an operator has made of it and until when; allowed and rejected a second, waiting; the last hour in bars of five minutes; "near", which part of the allowed left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
-/// | waiting rooms | a row each, if there are any: rate and mode, who wait and for how long, how many are inside, were let in and passed over; forms to set the rate, to pause and to open to all |
-/// | most rejected | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most. In a flood of many keys those whose count is within its error are not shown, on the page and in `status.json` |
+/// | head | the instance and its uptime; each store: its state, its breaker, the 99th percentile of its answers, its table; the operator's name; light or dark |
+/// | notices | the [notices](Self::notice) of the application |
+/// | stores | their events: breakers that opened, errors, decisions without them, keys not settled, evictions |
+/// | policies | a row each: quotas, mode and algorithm, an operator's override and its end; allowed and rejected a second, waiting; the last hour in bars of five minutes; "near", the part of the allowed requests that left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
+/// | waiting rooms | a row each, if there are any: rate and mode, the number of waiting visitors and their wait, the numbers of visitors inside, let in and passed over; forms to set the rate, to pause and to open to all |
+/// | most rejected | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most. In a flood of many keys, keys whose count is within its error are not shown, on the page and in `status.json` |
 /// | look up a key | as a request, by the extractors of the limits; or as a key, by policy and text |
-/// | looked up | what the request would meet, and where it stands in each quota: left, until when, strikes; buttons to reset, suspend and release |
-/// | events | changes of policies and rooms, suspensions and releases, with who has done them; outages and their ends |
+/// | looked up | what the request would meet, and its status in each quota: units left, wait, strikes; buttons to reset, suspend and release |
+/// | events | changes of policies and rooms, suspensions and releases, with their operators; outages and their ends |
 ///
-/// Without a guard there are no forms and no buttons, keys are digests, and notices are subjects.
+/// Without a guard there are no forms and no buttons, keys are digests, and notices show only their subjects.
 ///
 /// All answers carry `Content-Security-Policy`, `Cache-Control: no-store`, `Referrer-Policy: no-referrer` and
 /// `X-Content-Type-Options: nosniff`.
 ///
 /// # For programs
-/// A body such as `{"policy": "login", "key": "203.0.113.9"}` names a key by its text; `{"ref": ".."}` by a word that the
-/// page or an answer has given; `{"request": {"limits": "api", "peer": "203.0.113.9", "headers": {"x-api-key": ".."}}}` by a
-/// request, whose keys the extractors find, as a live one's. With `"policy"` beside it, one of its keys is meant.
+/// A body such as `{"policy": "login", "key": "203.0.113.9"}` names a key by its text; `{"ref": ".."}` by a word that the page or an answer
+/// has given; `{"request": {"limits": "api", "peer": "203.0.113.9", "headers": {"x-api-key": ".."}}}` by a request, whose keys the
+/// extractors find as in a live one. With `"policy"` beside it, the request's key of that policy is meant.
 ///
-/// | field | of | what it says |
+/// | field | of | meaning |
 /// |---|---|---|
 /// | `policy`, `key` | `keys/..` | a key of this policy, by its text |
-/// | `as` | `keys/..` | how that is read: `any`, as the limits of the policy find keys, an address if it reads as one and else text; `text`; `number`; `secret`, an API key, token or cookie whose digest is the key; `subject`, that of a token |
-/// | `issuer` | `keys/..` | with `subject`: the issuer of the token, empty if tokens name none. A single issuer that the extractor was given need not be said |
-/// | `ref` | `keys/..` | a key by its word, in place of both |
+/// | `as` | `keys/..` | how the text is read: `any`, as the limits of the policy find keys, otherwise as an address if it reads as one, or text; `text`; `number`; `secret`, an API key, token or cookie whose digest is the key; `subject`, the subject of a token |
+/// | `issuer` | `keys/..` | with `subject`: the issuer of the token, empty if tokens name none. It may be left out if the extractor was given a single issuer |
+/// | `ref` | `keys/..` | a key by its word, in place of `policy` and `key` |
 /// | `request` | `keys/..` | a request that nobody has sent: `limits` (a name, if there are several), `method`, `path`, `peer`, and `headers` as an object, or as text with one in a line |
-/// | `for` | `keys/suspend`, `policies/..` | for how long: `30min`, `1h 30min`. A key is suspended for as long as its policy says otherwise, and a change lasts an hour |
-/// | `until` | `policies/..` | until when, in place of that: `2026-11-21T15:00:00Z` |
-/// | `quota` | `policies/..` | the quotas that the policy is to have: `10/min`, or several with commas between them |
+/// | `for` | `keys/suspend`, `policies/..` | the length: `30min`, `1h 30min`. Default: for a key, the length that its policy says; for a change, an hour |
+/// | `until` | `policies/..` | the end, in place of the length: `2026-11-21T15:00:00Z` |
+/// | `quota` | `policies/..` | the new quotas of the policy: `10/min`, or several with commas between them |
 /// | `mode` | `policies/..` | `enforce`, `shadow` or `off` |
-/// | `version` | `policies/..` | that of the override that stands, which is replaced |
+/// | `version` | `policies/..` | the version of the current override, which is replaced |
 /// | `do` | `policies/..` | `withdraw` ends the override of that `version` |
-/// | `rate` | `rooms/..` | the rate that the room is to have: `500/s` |
-/// | `mode` | `rooms/..` | `metered`, at the rate; `paused`, nobody enters; `open`, everybody does, for which `confirm` has to be `yes` |
-/// | `seen` | `rooms/..` | rate and mode as they were seen, `500/s metered`: nothing is done if they are others by now |
+/// | `rate` | `rooms/..` | the new rate of the room: `500/s` |
+/// | `mode` | `rooms/..` | `metered`: visitors enter at the rate; `paused`: no visitor enters; `open`: all visitors enter, for which `confirm` has to be `yes` |
+/// | `seen` | `rooms/..` | rate and mode as they were seen, `500/s metered`: nothing is done if they have changed |
 ///
 /// A change of a room stands until the next one. A field that is not in this list is a mistake, and nothing is done then.
 ///
@@ -116,26 +117,26 @@ use crate::desk::Desk;
 /// # }
 /// ```
 ///
-/// `keys/..` answers with what the key would meet now, `would_be`, and where it stands in each of the `limits`:
+/// `keys/..` answers with what the key would meet now, `would_be`, and its status in each of the `limits`:
 ///
-/// | field | what it says |
+/// | field | content |
 /// |---|---|
-/// | `limit`, `policy`, `tier` | the limit of the request, and which policy it asks |
+/// | `limit`, `policy`, `tier` | the limit of the request, and the policy that it asks |
 /// | `key`, `ref` | the key as its kind lets it be shown, if it was found by a request; a word for it |
 /// | `cost` | the units that the request asks for |
-/// | `quotas` | of each: `remaining` of `capacity`, `reset_seconds` until all of it is back, `back_seconds` until the request passes if it does not, and whether that is because the key is `suspended` |
-/// | `strikes` | how many refusals of the key are `counted`, `of` how many that suspend it, and how many `suspensions` are remembered |
-/// | `not_asked` | why the limit does not ask its policy about this request |
+/// | `quotas` | for each: `remaining` of `capacity`, `reset_seconds` until all units are back, `back_seconds` until the request passes if it does not pass now, and whether that is because the key is `suspended` |
+/// | `strikes` | the refusals of the key that are `counted`, the number `of` refusals that suspends it, and the remembered `suspensions` |
+/// | `not_asked` | the reason why the limit does not ask its policy about this request |
 ///
-/// A change answers with the policy or the room as `status.json` has it. An answer that is none is `{"error": ".."}`, a sentence that names the
-/// field and what to write, and never shows a key:
+/// A change answers with the policy or the room as in `status.json`. An error is `{"error": ".."}`, a sentence that names the field and
+/// what to write, and never shows a key:
 ///
 /// | status | when |
 /// |---|---|
-/// | 400 | something that was sent cannot be read, is not known, or cannot be kept exactly; nothing was changed |
+/// | 400 | something in the request cannot be read, is not known, or cannot be kept exactly; nothing was changed |
 /// | 403 | the visitor may not, or the token or the origin is not the page's |
 /// | 404, 405, 415 | there is nothing at that path, or it takes another method or type |
-/// | 409 | the room is not as it was seen; another override stands: look at it, and send its `version`; or no policy is enforced that could be tried out |
+/// | 409 | the room is not as it was seen; another override is in force: look at it, and send its `version`; or no policy is enforced that could be put into shadow mode |
 /// | 413 | the body is longer than 64 KiB |
 /// | 421 | the request names a host that the page does not know |
 /// | 503 | the store, or the line of a room, gave no answer; a key may have been suspended or reset, and a room changed, or not |
@@ -147,13 +148,13 @@ impl StatusPage {
         Self(Arc::new(desk))
     }
 
-    /// Puts a text at the head of the page and into `status.json`, such as why a rules file was not taken. It stands there until
-    /// another one about the same takes its place, or [`take_back_notice`](Self::take_back_notice). It is a text of several lines,
-    /// if it has them, and nothing in it is read as HTML.
+    /// Puts a text at the head of the page and into `status.json`, such as the reason why a rules file was not taken. It stands there until
+    /// another one about the same subject replaces it, or until [`take_back_notice`](Self::take_back_notice). The text may have several
+    /// lines, and nothing in it is read as HTML.
     ///
-    /// Operators see the text. Without a [guard](crate::StatusPageBuilder::guard) only its subject and its time are shown, since
-    /// a line of a file may be nobody else's. At most 32 stand at a time, the oldest makes room, and of a text the first 4,096
-    /// bytes are kept. A notice is one of this instance, and ends with it.
+    /// Operators see the text. Without a [guard](crate::StatusPageBuilder::guard) only its subject and its time are shown, because a line
+    /// of a file may be private. There are at most 32 notices at a time, the oldest makes room, and the first 4,096 bytes of a text are
+    /// kept. A notice belongs to this instance, and ends with it.
     ///
     /// ```
     /// use http::Request;
@@ -181,7 +182,7 @@ impl StatusPage {
         self.0.notice(about.into(), text.into());
     }
 
-    /// Takes the [notice](Self::notice) about this from the page, if there is one.
+    /// Takes the [notice](Self::notice) about this subject from the page, if there is one.
     pub fn take_back_notice(&self, about: &str) {
         self.0.take_back_notice(about);
     }

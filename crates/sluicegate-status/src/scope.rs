@@ -1,7 +1,7 @@
 //! The subject of a page: [`Scope`].
 //!
-//! Policies are found by their names, each time anew: those that are opened, replaced or closed later are on the page or gone from it
-//! without being told to it.
+//! Policies are found by their names, each time anew: policies that are opened, replaced or closed later appear on the page or vanish from
+//! it without being reported to it.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ impl Scope {
         self.stores.push((observed.clone(), Overrides::of(observed)));
     }
 
-    /// The handle of this name; of two stores with a policy of one name, the first has it.
+    /// The handle of this name; if two stores have a policy of one name, the first store's.
     pub(crate) fn limiter(&self, policy: &str) -> Option<RateLimiter> {
         self.stores.iter().find_map(|(observed, _)| limiter(observed, policy))
     }
 
-    /// How the keys of a policy are written by hand, by the limits that ask it.
+    /// The forms in which the keys of a policy are written by hand, by the limits that ask it.
     pub(crate) fn key_forms(&self, policy: &str) -> Vec<KeyForm> {
         self.limits.iter().flat_map(|(_, limits)| limits.current().key_forms(policy)).collect()
     }
 
-    /// The overrides of the store on which the policy of this name is.
+    /// The overrides of the store that has the policy of this name.
     pub(crate) fn overrides_of(&self, policy: &str) -> Option<&Overrides> {
         let store = self.stores.iter().find(|(observed, _)| limiter(observed, policy).is_some());
         store.map(|(_, overrides)| overrides)
@@ -46,7 +46,7 @@ impl Scope {
         self.rooms.iter().find(|room| room.name() == name).map(|room| &**room)
     }
 
-    /// The limits of this name; without a name the only ones.
+    /// The limits of this name; without a name, the only ones.
     pub(crate) fn limits_of(&self, name: Option<&str>) -> Result<&LimitsHandle, String> {
         match (name, &*self.limits) {
             (None, [(_, only)]) => Ok(only),

@@ -1,18 +1,18 @@
 //! The secret that the instances of a service share: [`Secret`], which signs forms and seals keys.
 //!
 //! # Tokens
-//! `until.signature`, both in hexadecimal digits: the second at which the token ends, and a keyed hash of it and of the operator's
-//! name. Nothing is remembered of a token, so any instance with the secret takes it, and it can be sent more than once: what it
-//! shows is that a form came from a page that this operator has loaded in the last hour.
+//! `until.signature`, both in hexadecimal digits: the second at which the token ends, and a keyed hash of it and of the operator's name. No
+//! token is remembered, so any instance with the secret accepts it, and it can be sent more than once: it proves that a form came from a
+//! page that this operator has loaded in the last hour.
 //!
 //! # Sealed keys
-//! A button of the page acts on a key that the page may not show. Its form carries the key as a word that only the secret opens,
-//! with the policy that it belongs to, so that it cannot be moved to another one. The same key is always the same word (SIV: a
-//! stream cipher whose start is a hash of the text), because it needs no nonce that instances would have to agree on. So it can be
-//! seen that two words are one key, and nothing else.
+//! A button of the page acts on a key that the page may not show. Its form carries the key as a word that only the secret opens, with the
+//! policy that it belongs to, so that it cannot be moved to another one. A key always has the same word (SIV: a stream cipher whose start
+//! is a hash of the text), because that needs no nonce that instances would have to agree on. So words show when two of them are one key,
+//! and nothing else.
 //!
-//! The results of forms are sealed in the same way. All uses have keys of their own, derived from the secret: a token says nothing about
-//! a sealed key.
+//! The results of forms are sealed in the same way. Each use has a key of its own, derived from the secret: a token says nothing about a
+//! sealed key.
 
 use std::fmt::Write;
 
@@ -20,26 +20,26 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::key::KeyKind;
 use sluicegate_core::{ConfigError, Key};
 
-/// How long a form can be sent after its page was loaded.
+/// The time for which a form can be sent after its page was loaded.
 const FORM_LASTS_SECONDS: u64 = 3_600;
 const SHORTEST: usize = 32;
 const IV: usize = 16;
 
-/// Signs forms, so that no foreign page can send one, and seals keys, so that a page can name a key of which it shows nothing.
+/// Signs forms, so that no foreign page can send one, and seals keys, so that a page can name a key without showing it.
 pub(crate) struct Secret {
     forms: [u8; 32],
     keys: Seal,
     results: Seal,
 }
 
-/// Hides texts: SIV, a stream that begins with a hash of all that it hides.
+/// Hides texts: SIV, a stream that begins with a hash of the hidden text.
 struct Seal {
     ivs: [u8; 32],
     streams: [u8; 32],
 }
 
 impl Secret {
-    /// Keys for each use, of which none tells anything about another.
+    /// Keys for each use, none of which reveals another.
     pub(crate) fn new(secret: &[u8]) -> Result<Self, ConfigError> {
         if secret.len() < SHORTEST {
             let problem = format!(
@@ -70,12 +70,12 @@ impl Secret {
         format!("{until:x}.{}", self.signature(until, operator).to_hex())
     }
 
-    /// Whether a token was made for this operator, and is good still.
+    /// Whether a token was made for this operator, and is still good.
     pub(crate) fn admits(&self, now_seconds: u64, operator: &str, token: &str) -> bool {
         let Some((until, signature)) = token.split_once('.') else { return false };
         let Ok(until) = u64::from_str_radix(until, 16) else { return false };
         let Ok(signature) = blake3::Hash::from_hex(signature) else { return false };
-        // A token from the future was made by a clock that we do not know. Hashes are compared in constant time.
+        // A token from the future was made by an unknown clock. Hashes are compared in constant time.
         let lasts = now_seconds < until && until - now_seconds <= 2 * FORM_LASTS_SECONDS;
         lasts && signature == self.signature(until, operator)
     }
@@ -84,7 +84,7 @@ impl Secret {
         blake3::keyed_hash(&self.forms, &[&until.to_le_bytes(), operator.as_bytes()].concat())
     }
 
-    /// The result of a form as a word that only those who know the secret can read.
+    /// Seals the result of a form as a word that only holders of the secret can read.
     pub(crate) fn seal_result(&self, text: Vec<u8>) -> String {
         self.results.seal(text)
     }
@@ -94,7 +94,7 @@ impl Secret {
         self.results.unseal(word)
     }
 
-    /// The key of a policy as a word that only those who know the secret can read. The same key is the same word.
+    /// Seals the key of a policy as a word that only holders of the secret can read. A key always has the same word.
     pub(crate) fn seal(&self, policy: &str, key: &Key) -> String {
         let kind = match key.kind() {
             KeyKind::Name => b'n',
@@ -119,7 +119,7 @@ impl Secret {
 }
 
 impl Seal {
-    /// In hexadecimal digits.
+    /// Seals a text as hexadecimal digits.
     fn seal(&self, mut text: Vec<u8>) -> String {
         let iv = blake3::keyed_hash(&self.ivs, &text);
         let iv = &iv.as_bytes()[..IV];

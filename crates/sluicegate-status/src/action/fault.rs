@@ -1,6 +1,6 @@
-//! Why something was not done: [`Fault`].
+//! The reason why something was not done: [`Fault`].
 //!
-//! A status and a sentence. The sentence is for the operator who sees it on the page, and says what to do.
+//! It has a status and a sentence. The sentence is for the operator who sees it on the page, and says what to do.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use http::StatusCode;
 use sluicegate_core::StoreError;
 use sluicegate_tower::room::RoomError;
 
-/// Why nothing was done. It names policies and fields, and shows no key.
+/// The reason why nothing was done. It names policies and fields, and shows no key.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) status: StatusCode,

@@ -1,8 +1,8 @@
 //! Input from a client: a form of the page, or JSON. Both are read into one [`Input`].
 //!
-//! A form becomes the object that a program would have sent: `request.peer=192.0.2.1` is `{"request": {"peer": "192.0.2.1"}}`, and
-//! a field that was left empty is not there. So there is one set of names, and one reader that refuses what it does not know: a
-//! field with a typing error would otherwise be a change that nobody asked for.
+//! A form becomes the object that a program would have sent: `request.peer=192.0.2.1` is `{"request": {"peer": "192.0.2.1"}}`, and a field
+//! that was left empty is absent. So there is one set of names, and one reader that refuses unknown fields: a field with a typing error
+//! would otherwise be a change that nobody asked for.
 //!
 //! Unreadable input is not shown again, because it may be a key.
 
@@ -22,47 +22,47 @@ use sluicegate_core::policy::TimeSpan;
 
 use super::fault::Fault;
 
-/// More than any form of the page is long: the word of a key has two digits for each of its bytes, and extractors tell up to three parts
-/// of 8 KiB apart.
+/// Longer than any form of the page: the word of a key has two digits for each of its bytes, and extractors tell up to three parts of 8 KiB
+/// apart.
 const LONGEST: usize = 65_536;
 
-/// An action, and the key or policy that it is for. Fields that a form leaves empty are not there.
+/// An action, and the key or policy that it is for. Fields that a form leaves empty are absent.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Input {
-    /// The action. A path says it as well, and then it stands there only.
+    /// The action. If the path names it, it is absent here.
     #[serde(rename = "do")]
     pub(crate) verb: Option<String>,
-    /// That of the page which the form was on. Programs send it in a header.
+    /// The token of the page that the form was on. Programs send it in a header.
     pub(crate) token: Option<String>,
-    /// By its name: what is changed, or whose key is meant.
+    /// The name of the policy that is changed, or whose key is meant.
     pub(crate) policy: Option<String>,
-    /// Its text, as somebody has typed it: it may be a secret.
+    /// The text of the key as it was typed: it may be a secret.
     pub(super) key: Option<String>,
     #[serde(rename = "as")]
     pub(super) key_as: KeyAs,
-    /// Of the token, if the key is its subject.
+    /// The issuer of the token, if the key is its subject.
     pub(super) issuer: Option<String>,
-    /// A key that the page has named without showing it.
+    /// The word for a key that the page has named without showing it.
     #[serde(rename = "ref")]
     pub(super) reference: Option<String>,
-    /// A key that the extractors find.
+    /// A request whose key the extractors find.
     pub(super) request: Option<Pretended>,
-    /// The quotas that a policy is to have, with commas between them.
+    /// The new quotas of a policy, with commas between them.
     pub(super) quota: Option<String>,
-    /// `enforce`, `shadow` or `off`; of a room `metered`, `paused` or `open`.
+    /// `enforce`, `shadow` or `off`; for a room `metered`, `paused` or `open`.
     pub(super) mode: Option<String>,
-    /// By its name: the room that is changed.
+    /// The name of the room that is changed.
     pub(crate) room: Option<String>,
-    /// The rate that a room is to have.
+    /// The new rate of a room.
     pub(super) rate: Option<String>,
     /// The rate and the mode of a room as the operator has seen them.
     pub(super) seen: Option<String>,
-    /// That it is meant.
+    /// Says that the action is meant.
     pub(super) confirm: Option<String>,
-    /// Until when, in RFC 3339.
+    /// The end of the change, in RFC 3339.
     pub(super) until: Option<String>,
-    /// For how long.
+    /// The length of the change or the suspension.
     #[serde(rename = "for")]
     span: Option<String>,
     version: Option<Version>,
@@ -76,20 +76,20 @@ enum Version {
     Digits(String),
 }
 
-/// How the text of a key is meant.
+/// The meaning of the text of a key.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum KeyAs {
-    /// As the limits of its policy say; an address, if it reads as one, and text otherwise.
+    /// The meaning that the limits of its policy give it; an address, if it reads as one, and text otherwise.
     #[default]
     Any,
-    /// Text, whatever it reads as.
+    /// Text, even if it reads as something else.
     Text,
-    /// A whole number, which is another key than its digits are.
+    /// A whole number, which is another key than its digits.
     Number,
-    /// An API key, a token or a cookie, whose digest is the key.
+    /// An API key, a token or a cookie; its digest is the key.
     Secret,
-    /// The subject of a token, whose digest is the key, with that of its issuer.
+    /// The subject of a token; its digest, with that of its issuer, is the key.
     Subject,
 }
 
@@ -99,11 +99,11 @@ pub(super) enum KeyAs {
 pub(super) struct Pretended {
     /// The name of the limits that it meets.
     pub(super) limits: Option<String>,
-    /// `GET`, unless it is said.
+    /// `GET`, unless it is set.
     pub(super) method: Option<String>,
-    /// `/`, unless it is said.
+    /// `/`, unless it is set.
     pub(super) path: Option<String>,
-    /// From which address it comes. Without one it has no peer, as behind a server that forgot to hand it on.
+    /// The address that it comes from. Without one it has no peer, as behind a server that does not hand the peer on.
     pub(super) peer: Option<String>,
     /// A field may be there more than once, in lines.
     pub(super) headers: HeaderLines,
@@ -124,7 +124,7 @@ impl Default for HeaderLines {
 }
 
 impl HeaderLines {
-    /// Name and value of each field, as they stand. None for a line without a colon.
+    /// The name and the value of each field, unchanged. `None` if a line has no colon.
     pub(super) fn fields(&self) -> Option<Vec<(&str, &str)>> {
         match self {
             Self::Lines(lines) => {
@@ -138,7 +138,7 @@ impl HeaderLines {
     }
 }
 
-/// In which of its two shapes a client speaks, and is answered.
+/// The form in which a client speaks and is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Face {
     /// A form, answered by the page.
@@ -148,7 +148,7 @@ pub(crate) enum Face {
 }
 
 impl Face {
-    /// By the type of what was sent. None for types that are neither.
+    /// The form that the content type names; `None` for other types.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
         match kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
@@ -159,12 +159,12 @@ impl Face {
     }
 }
 
-/// Why nothing could be read. It shows nothing of what was sent.
+/// The reason why nothing could be read. It shows nothing of what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unreadable {
-    /// More than any form is long.
+    /// The body is longer than any form.
     TooLong,
-    /// Not of its type, with a field that is not known, or cut off on its way.
+    /// The body is not of its type, has an unknown field, or was cut off on its way.
     Broken,
 }
 
@@ -207,13 +207,13 @@ impl Input {
         serde_json::from_value(value).map_err(|_| Unreadable::Broken)
     }
 
-    /// The part of it that says which key is meant.
+    /// The part of it that names a key.
     pub(crate) fn sought(self) -> Self {
         let Self { policy, key, key_as, issuer, reference, request, .. } = self;
         Self { policy, key, key_as, issuer, reference, request, ..Self::default() }
     }
 
-    /// For how long, if that is said.
+    /// The length of the change, if the input has one.
     pub(super) fn span(&self) -> Result<Option<Duration>, Fault> {
         let span = self.span.as_deref().map(str::parse::<TimeSpan>).transpose();
         span.map(|span| span.map(Duration::from)).map_err(|error| Fault::bad(error.to_string()))
@@ -249,7 +249,7 @@ async fn collect<B: Body>(body: B) -> Result<Vec<u8>, Unreadable> {
     }
 }
 
-/// A form as an object: `request.peer=..` is `{"request": {"peer": ..}}`.
+/// Reads a form as an object: `request.peer=..` is `{"request": {"peer": ..}}`.
 fn form(bytes: &[u8]) -> Option<Value> {
     let mut object = Map::new();
     for pair in bytes.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
@@ -269,7 +269,7 @@ fn form(bytes: &[u8]) -> Option<Value> {
     Some(object.into())
 }
 
-/// Text as forms encode it.
+/// Decodes text as forms encode it.
 fn decode(encoded: &[u8]) -> Option<String> {
     let mut bytes = encoded.iter();
     let mut text = Vec::with_capacity(encoded.len());

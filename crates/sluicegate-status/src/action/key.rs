@@ -1,7 +1,7 @@
 //! Acting on a key: [`act_on_key`].
 //!
-//! The answer is where the key stands afterwards, by a look of its own: in a flood that may be another place than the action left
-//! it in, and it is the one that the operator wants to know.
+//! The answer is the key's status afterwards, found by a look of its own: in a flood it may differ from what the action left, and it is
+//! what the operator wants to know.
 
 use std::fmt;
 
@@ -18,15 +18,15 @@ use crate::secret::Secret;
 /// An action on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyAction {
-    /// Its buckets of one policy are full again.
+    /// Makes its buckets of one policy full again.
     Reset,
-    /// It is refused outright, for a time.
+    /// Refuses it outright, for a time.
     Suspend,
-    /// It is not, and its refusals are forgotten.
+    /// Ends its suspension, and forgets its refusals.
     Release,
 }
 
-/// Does it, and says where the key stands then.
+/// Does the action, and returns the status of the key after it.
 pub(super) async fn act_on_key(
     scope: &Scope,
     secret: &Secret,
@@ -50,7 +50,7 @@ pub(super) async fn act_on_key(
     Ok(by_key(secret, &limiter, &key).await?)
 }
 
-/// The key of the policy that is named, among those that a request would meet.
+/// The key of the named policy, among those that a request would meet.
 fn one(target: Target, policy: Option<&str>, scope: &Scope) -> Result<(RateLimiter, Key), Fault> {
     let explained = match target {
         Target::Key(limiter, key, _) => return Ok((limiter, key)),

@@ -1,7 +1,7 @@
 //! Changing policies for a time: [`change`], [`all_to_shadow`] and [`withdraw`].
 //!
-//! A change is an override in the store. It has a version, and whoever replaces or withdraws one names the version that they have
-//! seen: of two operators who act at the same time, the second is told what the first has done.
+//! A change is an override in the store. It has a version, and an operator who replaces or withdraws one sends the version that they have
+//! seen: if two operators act at the same time, the second is told what the first has done.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -18,14 +18,14 @@ use crate::scope::Scope;
 
 /// A change that was made, in a sentence.
 pub(crate) struct Changed {
-    /// Those that were changed, for an answer that shows them.
+    /// The policies that were changed, for an answer that shows them.
     pub(crate) policies: Vec<String>,
     /// The sentence.
     pub(crate) notice: String,
 }
 
-/// Puts an override: other quotas or another mode, for an hour unless a time is given. One that stands is replaced by those who
-/// have seen it.
+/// Puts an override: other quotas or another mode, for an hour unless a time is given. It replaces an existing one only if the operator has
+/// seen that one.
 pub(super) async fn change(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
     let (policy, overrides) = policy_of(scope, input)?;
     let mut wanted = Override::builder(policy, operator);
@@ -49,8 +49,8 @@ pub(super) async fn change(scope: &Scope, operator: &str, input: &Input) -> Resu
     Ok(Changed { policies: vec![policy.to_owned()], notice })
 }
 
-/// Only tries out every policy that is enforced, for an hour unless a time is given. Quotas that an operator has changed stay so.
-/// Of several stores one may have been changed when the next one fails.
+/// Puts every enforced policy into shadow mode, for an hour unless a time is given. Quotas that an operator has changed stay. With several
+/// stores, one may have been changed when the next one fails.
 pub(super) async fn all_to_shadow(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
     if input.confirm.as_deref() != Some("yes") {
         return Err(Fault::bad("confirm that nothing is to be refused any more: \"confirm\" is \"yes\""));
@@ -80,7 +80,7 @@ pub(super) async fn all_to_shadow(scope: &Scope, operator: &str, input: &Input) 
     Ok(Changed { policies, notice })
 }
 
-/// With those quotas, or that mode, of the override whose place it takes, which the operator has left as they are.
+/// Adds the quotas or the mode of the override that it replaces, if the operator has left them unchanged.
 async fn as_it_is(
     mut wanted: OverrideBuilder,
     input: &Input,
@@ -100,7 +100,7 @@ async fn as_it_is(
     Ok(wanted)
 }
 
-/// With the quotas of the override that stands, whose place it takes.
+/// Adds the quotas of the override that it replaces.
 fn instead_of(
     over: Option<&Override>,
     mut wanted: OverrideBuilder,
@@ -126,7 +126,7 @@ fn until_us(text: &str) -> Result<u64, Fault> {
     micros.ok_or_else(|| Fault::bad(format!("{text:?} is not a moment: write \"2026-11-21T15:00:00Z\"")))
 }
 
-/// Ends an override, by those who have seen it.
+/// Ends an override, if the operator has seen it.
 pub(super) async fn withdraw(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
     let (policy, overrides) = policy_of(scope, input)?;
     let version =
@@ -135,7 +135,7 @@ pub(super) async fn withdraw(scope: &Scope, operator: &str, input: &Input) -> Re
     Ok(Changed { policies: vec![policy.to_owned()], notice: format!("{policy}: the override is withdrawn") })
 }
 
-/// The policy that is meant, and the overrides of its store.
+/// The named policy, and the overrides of its store.
 fn policy_of<'a>(scope: &'a Scope, input: &'a Input) -> Result<(&'a str, &'a Overrides), Fault> {
     let policy = input.policy.as_deref().ok_or_else(|| Fault::bad("no policy is named"))?;
     let overrides = scope.overrides_of(policy).ok_or_else(|| Fault::unknown(policy))?;

@@ -1,7 +1,7 @@
 //! Changing waiting rooms: [`change_room`].
 //!
-//! A change of a room is the line's own, and all instances that share it have it. It stands until somebody makes another one: a room
-//! that went back to another rate by itself would let visitors in while nobody looks.
+//! The line itself keeps a change of a room, and all instances that share the line have it. It stands until another change: a room that
+//! went back to another rate by itself would let visitors in while nobody looks.
 
 use http::StatusCode;
 
@@ -10,7 +10,7 @@ use super::input::Input;
 use crate::document::{RoomChanged, seen};
 use crate::scope::Scope;
 
-/// Sets the rate or the mode of a room, or both. Opening it to all has to be meant.
+/// Sets the rate or the mode of a room, or both. Opening it to all has to be confirmed.
 pub(super) async fn change_room(scope: &Scope, operator: &str, input: &Input) -> Result<RoomChanged, Fault> {
     let name = input.room.as_deref().ok_or_else(|| Fault::bad("no waiting room is named"))?;
     let room = scope

@@ -1,6 +1,6 @@
-//! Which key of which policy is meant: [`Target`].
+//! The key that an operator means, and its policy: [`Target`].
 //!
-//! By a word of the page, by its text, or by a request. Errors name the field that is wrong, and never what is in it: a key that was
+//! A key is named by a word of the page, by its text, or by a request. Errors name the wrong field and never its content: a key that was
 //! mistyped is still most of a key.
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,14 +18,14 @@ use crate::secret::Secret;
 
 /// The target of a look-up, in one of the three ways of naming a key.
 pub(super) enum Target {
-    /// A key of a policy, and why it may be nobody's, if it may.
+    /// A key of a policy, and the reason why it may be nobody's, if it may.
     Key(RateLimiter, Key, Option<&'static str>),
     /// The limits that a request would meet.
     Request(Box<Explanation>),
 }
 
 impl Target {
-    /// Finds it, by a word that stands for a key, by policy and key, or by a request that nobody has sent.
+    /// Finds the target, by a word that stands for a key, by policy and key, or by a request that nobody has sent.
     pub(super) async fn of(scope: &Scope, secret: &Secret, input: &Input) -> Result<Self, Fault> {
         if let Some(word) = &input.reference {
             let unknown = || Fault::bad("the key is not known here: look it up again");
@@ -58,7 +58,7 @@ async fn explain(scope: &Scope, pretended: &Pretended) -> Result<Explanation, Fa
     Ok(limits.current().explain(&request).await)
 }
 
-/// Mistakes name the field, and never what is in it.
+/// Builds the request. Mistakes name the field, and never its content.
 fn request(pretended: &Pretended) -> Result<Request<()>, &'static str> {
     let method = pretended.method.as_deref().unwrap_or("GET").parse::<Method>();
     let mut request = Request::builder()

@@ -1,4 +1,4 @@
-//! From a verb to what is done: [`act`].
+//! Does the action that a verb names: [`act`].
 
 use http::StatusCode;
 
@@ -15,7 +15,7 @@ use crate::secret::Secret;
 /// The result of an action.
 pub(crate) enum Done {
     LookedUp(LookedUp),
-    /// Something was done to a key, which this sentence says; and where the key stands then.
+    /// The sentence about an action on a key, and the key's status after it.
     Acted(String, LookedUp),
     Changed(Changed),
     RoomChanged(Box<RoomChanged>),
@@ -24,7 +24,7 @@ pub(crate) enum Done {
 /// Does what this operator asks for.
 ///
 /// # Errors
-/// [`Fault`] for a verb that there is not, and for whatever the action lacks.
+/// [`Fault`] when the verb is unknown, or when the action lacks something.
 pub(crate) async fn act(
     scope: &Scope,
     secret: &Secret,
@@ -48,7 +48,7 @@ pub(crate) async fn act(
     }
 }
 
-/// Asks the store where a key stands; spends nothing.
+/// Asks the store for the status of a key; spends nothing.
 pub(crate) async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Result<LookedUp, Fault> {
     match Target::of(scope, secret, input).await? {
         Target::Key(limiter, key, doubt) => Ok(by_key(secret, &limiter, &key).await?.doubted(doubt)),
@@ -68,7 +68,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// As forms and paths name it.
+    /// Reads the word as forms and paths write it.
     fn read(word: &str) -> Option<Self> {
         Some(match word {
             "look-up" => Self::LookUp,

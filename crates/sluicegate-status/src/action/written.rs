@@ -1,7 +1,7 @@
-//! A key by its text: [`written`].
+//! A key named by its text: [`written`].
 //!
-//! Which key a text names is for the extractors of the limits to say: an address stands for its network, and the key of an API key is a
-//! digest. Where the text itself would be another key than that of the requests, the answer would be about nobody, so there is none.
+//! The extractors of the limits decide which key a text names: an address stands for its network, and the key of an API key is a digest. If
+//! the text itself would be another key than that of the requests, the answer would be about nobody, so there is none.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::input::KeyAs;
 /// A key that an operator has written.
 pub(super) struct Written {
     pub(super) key: Key,
-    /// Why it may be nobody's. A key of which nothing is known is not said to pass then.
+    /// The reason why it may be nobody's. Then an unknown key is not said to pass.
     pub(super) doubt: Option<&'static str>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn written(
     Ok(Written { key, doubt })
 }
 
-/// The text is no key of this policy, or it is not said which.
+/// Reports that the text is no key of this policy, or that it is unclear which one.
 fn unwritten(policy: &str, forms: &[KeyForm]) -> Fault {
     let mut all: Vec<String> = Vec::new();
     for form in forms {

@@ -1,7 +1,7 @@
 //! Responses, and the header fields that all of them carry.
 //!
-//! The page allows itself less than it needs in any browser: its own style sheet, its own forms, and nothing else. If some text were
-//! ever drawn without being escaped, the browser would still run no script and load nothing.
+//! The policy allows the page only what it needs: its own style sheet, its own forms, and nothing else. If some text were ever drawn
+//! unescaped, the browser would still run no script and load nothing.
 
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
@@ -10,11 +10,11 @@ use http::header::{
 use http::{Response, StatusCode};
 use serde::Serialize;
 
-/// No script, no style but ours, no form to elsewhere, no other address to which its own are relative, no frame around it.
+/// It allows no script, no foreign style, no form to another site, no other base address, and no frame around the page.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Where clients that send JSON find the token that they send back.
+/// The header in which clients that send JSON find the token that they send back.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-status-token");
 
 const FIELDS: [(HeaderName, &str); 4] = [
@@ -41,20 +41,20 @@ pub(super) fn css(body: &str) -> Response<String> {
     answer(StatusCode::OK, "text/css; charset=utf-8", body.to_owned())
 }
 
-/// On to another address, by a GET.
+/// Redirects to another address, by a GET.
 pub(super) fn led_to(address: &str) -> Response<String> {
     let mut response = text(StatusCode::SEE_OTHER, "the result is on the page");
     response.headers_mut().extend(HeaderValue::try_from(address).ok().map(|address| (LOCATION, address)));
     response
 }
 
-/// A sentence for whoever was not let in, or sent something else.
+/// A sentence for a client that was not let in, or sent something else.
 pub(super) fn text(status: StatusCode, sentence: &str) -> Response<String> {
     answer(status, "text/plain; charset=utf-8", format!("{sentence}\n"))
 }
 
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response<String> {
-    // Numbers and text under names: nothing that JSON has no form for.
+    // The body holds only numbers and text under names, all of which JSON can write.
     answer(status, "application/json", serde_json::to_string(body).unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! Putting a page together: [`StatusPageBuilder`].
+//! The settings of a page: [`StatusPageBuilder`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,9 +19,9 @@ use crate::page::StatusPage;
 use crate::scope::Scope;
 use crate::secret::Secret;
 
-/// Collects what a [`StatusPage`] is made of; mistakes are reported by [`build`](Self::build).
+/// Collects the settings of a [`StatusPage`]; [`build`](Self::build) reports mistakes.
 ///
-/// A page is [guarded](Self::guard) or [read-only](Self::unguarded_and_read_only), and there is no default. A guarded one needs a
+/// A page is [guarded](Self::guard) or [read-only](Self::unguarded_and_read_only), and there is no default. A guarded page needs a
 /// [`secret`](Self::secret), and the [`origin`](Self::origin) or [`host`](Self::host) under which browsers find it:
 ///
 /// ```
@@ -51,8 +51,8 @@ pub struct StatusPageBuilder {
 impl StatusPage {
     /// Begins a page about a store and its policies: those that are open on it now, and those that are opened or replaced later.
     ///
-    /// The store is observed, since somebody has to count; whatever is around or within it, such as
-    /// a `Resilient` store, is seen by it.
+    /// The store must be observed, because the page shows its counts; stores around or within it, such as a `Resilient` store, report to
+    /// it.
     #[expect(clippy::new_ret_no_self, reason = "there is no page before it is said who may see it")]
     pub fn new(observed: &Observed) -> StatusPageBuilder {
         let mut scope = Scope::default();
@@ -70,14 +70,14 @@ impl StatusPage {
 }
 
 impl StatusPageBuilder {
-    /// Adds another store: its policies are on the page as well. Of two policies of one name, the first store's is.
+    /// Adds another store: its policies are on the page as well. If two policies have one name, the first store's is shown.
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
     /// use sluicegate_observed::Observed;
     /// use sluicegate_status::StatusPage;
     ///
-    /// // Such as limits of clients on Redis, and those of calls that go out in memory.
+    /// Such as limits of clients on Redis, and limits of outgoing calls in memory.
     /// let (clients, partners) = (MemoryStore::new(), MemoryStore::new());
     /// let (clients, partners) = (Observed::named("clients", clients)?, Observed::named("partners", partners)?);
     /// let page = StatusPage::new(&clients).and(&partners).unguarded_and_read_only().build()?;
@@ -91,9 +91,8 @@ impl StatusPageBuilder {
     /// Adds limits under a name, so that keys can be looked up by a request as they would meet it:
     /// [`layer.limits_handle()`](sluicegate_tower::RateLimitLayer::limits_handle).
     ///
-    /// A look-up then asks the extractors of those limits, with their trusted proxies, tiers and conditions, so that nobody has to
-    /// know of what a key is made up. Limits that are replaced in the layer are replaced here. Without any, keys are looked up by
-    /// policy and text.
+    /// A look-up then asks the extractors of those limits, with their trusted proxies, tiers and conditions, so that nobody has to know how
+    /// a key is made up. Limits that are replaced in the layer are replaced here. Without any, keys are looked up by policy and text.
     ///
     /// ```
     /// use sluicegate_observed::Observed;
@@ -116,8 +115,8 @@ impl StatusPageBuilder {
         self
     }
 
-    /// Adds a waiting room, such as a `WaitingRoom` of the feature `overflow`: its rate and its mode, how many wait and for how long.
-    /// Operators set the rate, pause the room and open it while visitors wait.
+    /// Adds a waiting room, such as a `WaitingRoom` of the feature `overflow`: its rate and its mode, the number of waiting visitors and
+    /// their wait. Operators set the rate, pause the room and open it while visitors wait.
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
@@ -136,13 +135,13 @@ impl StatusPageBuilder {
         self
     }
 
-    /// Lets in those requests of which `who_may` names the operator; the name is in events and logs. The others get 403.
+    /// Lets in requests for which `who_may` names the operator; the name is in events and logs. Other requests get 403.
     ///
-    /// It looks at the head of a request, so whatever asks for a password is a layer in front that leaves a name in the
-    /// extensions. A guarded page needs a [`secret`](Self::secret), and a [`host`](Self::host) or [`origin`](Self::origin).
+    /// It looks at the head of a request, so a layer in front has to ask for passwords and leave a name in the extensions. A guarded page
+    /// needs a [`secret`](Self::secret), and a [`host`](Self::host) or [`origin`](Self::origin).
     ///
-    /// It is asked for everything below the page, the style sheet included, and before anything else is looked at. It must not
-    /// block, and a name that it gives should be one person's or one program's: a token is good for one name.
+    /// It is asked for everything below the page, the style sheet included, and before anything else is looked at. It must not block, and
+    /// each name should belong to one person or one program: a token is good for one name.
     ///
     /// # A layer that knows who it is
     /// ```
@@ -179,12 +178,12 @@ impl StatusPageBuilder {
     /// ```
     ///
     /// # A proxy that knows who it is
-    /// Read the header field that it writes, as the [crate's example](crate) does, and only if clients cannot reach this server
-    /// past the proxy: whoever can, writes any name into it. The proxy has to remove the field from what clients send.
+    /// Read the header field that it writes, as the [crate's example](crate) does, and only if clients cannot reach this server past the
+    /// proxy: a client that can writes any name into it. The proxy has to remove the field from client requests.
     ///
     /// # Only from this machine
-    /// For an example, or behind a tunnel: the address of the peer says that it is here. A browser on the same machine is here,
-    /// too, and so is every page that it shows; token, origin and host keep those out.
+    /// For an example, or behind a tunnel: the address of the peer shows that it is this machine. A browser on this machine passes as well,
+    /// and so does every page that it shows; token, origin and host keep those pages out.
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
@@ -214,22 +213,22 @@ impl StatusPageBuilder {
     /// Lets everybody in, to look at numbers: keys are digests, and nothing can be looked up or changed. It answers under every
     /// [host](Self::host), unless some are named.
     ///
-    /// Names of policies, quotas, rates and events are for everybody then, and so are the names of operators in events. A digest
-    /// tells nobody a key, but whoever knows a key can tell that it is this one.
+    /// Names of policies, quotas, rates and events are public then, and so are the names of operators in events. A digest reveals no key,
+    /// but anybody who knows a key can recognise its digest.
     pub fn unguarded_and_read_only(mut self) -> Self {
         self.guard = Some(Guard::ReadOnly);
         self
     }
 
-    /// Signs the forms of a guarded page: at least 32 random bytes, the same for all instances, so that a form may be sent to
-    /// another one than its page came from. A form lasts an hour.
+    /// Sets the secret that signs the forms of a guarded page: at least 32 random bytes, the same for all instances, so that a form may be
+    /// sent to another one than its page came from. A form lasts an hour.
     ///
-    /// A form carries a token: the moment at which it ends, and a keyed hash of that and the operator's name. It also carries keys
-    /// as sealed words, so that a button acts on a key of which the page shows a digest. Nothing is kept in a session, so a
-    /// restart logs nobody out, and an instance that has just been started takes a form of another one.
+    /// A form carries a token: the moment at which it ends, and a keyed hash of this moment and the operator's name. It also carries keys
+    /// as sealed words, so that a button can act on a key that the page shows as a digest. Nothing is kept in a session, so a restart logs
+    /// nobody out, and a new instance accepts a form of another one.
     ///
-    /// Another secret ends all forms and words at once; pages have to be loaded again, and nothing is lost. It comes from a vault
-    /// or a file, and not from the code:
+    /// Another secret ends all forms and words at once; pages have to be loaded again, and nothing is lost. Take it from a vault or a file,
+    /// and not from the code:
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
@@ -252,34 +251,33 @@ impl StatusPageBuilder {
         self
     }
 
-    /// Adds an origin that the page has in browsers, such as `https://ops.example.org`; its host is one that the page answers
-    /// for. Forms of browsers that do not send `Sec-Fetch-Site`, and of programs, name it in the header `Origin`.
+    /// Adds an origin that the page has in browsers, such as `https://ops.example.org`; the page answers for its host. Forms of browsers
+    /// that do not send `Sec-Fetch-Site`, and of programs, name it in the header `Origin`.
     ///
-    /// Scheme, host and port count, as browsers write them: no path, and no port that the scheme has anyway. Behind a proxy that
-    /// speaks TLS it is the `https` one.
+    /// Scheme, host and port count, as browsers write them: no path, and no default port of the scheme. Behind a proxy that speaks TLS it
+    /// is the `https` one.
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
     }
 
-    /// Adds a host that requests may name, with any port. Requests that name another one get 421, so that no name of somebody
-    /// else's that resolves to this server reads the page.
+    /// Adds a host that requests may name, with any port. Requests that name another one get 421, so that a foreign name that resolves to
+    /// this server cannot read the page.
     ///
-    /// Where browsers reach the page without TLS and not on `localhost`, they do not say by `Sec-Fetch-Site` where a form comes
-    /// from: then name the [`origin`](Self::origin).
+    /// Without TLS and not on `localhost`, browsers send no `Sec-Fetch-Site` with a form: then name the [`origin`](Self::origin).
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
         self
     }
 
-    /// How this instance is called on the page. Default: the environment variable `HOSTNAME`, or `this instance`. Behind a balancer
-    /// it says whose numbers these are; each load of the page may be another instance's.
+    /// Sets the name of this instance on the page. Default: the environment variable `HOSTNAME`, or `this instance`. Behind a balancer it
+    /// shows whose numbers these are; each load of the page may come from another instance.
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.instance = Some(name.into());
         self
     }
 
-    /// By what clock forms grow old, and notices are dated. Default: [`SystemClock`]. Stores have clocks of their own.
+    /// Sets the clock by which forms grow old and notices are dated. Default: [`SystemClock`]. Stores have clocks of their own.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
         self
@@ -288,8 +286,8 @@ impl StatusPageBuilder {
     /// Checks the settings and makes the page.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Layer`] without a guard, for a guard without secret or host, a secret of less than 32 bytes, an
-    /// origin or a host that is none, and two limits or two rooms of one name. The message says what to write.
+    /// [`ConfigErrorKind::Layer`] when there is no guard, a guard without secret or host, a secret of less than 32 bytes, an invalid origin
+    /// or host, or two limits or two rooms of one name. The message says what to write.
     pub fn build(self) -> Result<StatusPage, ConfigError> {
         let guard = self.guard.ok_or_else(|| {
             mistake("a status page without a guard: call guard(..) with who may see it, or unguarded_and_read_only()")

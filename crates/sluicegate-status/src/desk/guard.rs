@@ -1,21 +1,21 @@
 //! Access to the page: [`Guard`].
 //!
-//! There are two kinds of pages and nothing in between: one whose visitors all have names and may act, and one whose visitors have
-//! none and may look at numbers.
+//! There are two kinds of pages and nothing in between: one whose visitors all have names and may act, and one whose visitors have no names
+//! and may look at numbers.
 
 use sluicegate_tower::key::RequestView;
 
 /// Decides which visitors may see the page, and which of them may act on it.
 pub(super) enum Guard {
-    /// Only those whom this names, by the name that it gives them; they may act.
+    /// Only visitors for whom this returns a name; they may act.
     Who(Box<Who>),
-    /// Everybody; nobody may act, and keys are digests.
+    /// All visitors; nobody may act, and keys are digests.
     ReadOnly,
 }
 
 type Who = dyn Fn(RequestView<'_>) -> Option<String> + Send + Sync;
 
-/// One who was let in.
+/// A visitor that was let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Visitor {
     /// May act, and is named in events.
@@ -25,7 +25,7 @@ pub(super) enum Visitor {
 }
 
 impl Visitor {
-    /// The name of one who may act.
+    /// The name of a visitor that may act.
     pub(super) fn operator(&self) -> Option<&str> {
         match self {
             Self::Operator(name) => Some(name),

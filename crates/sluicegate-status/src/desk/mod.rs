@@ -1,4 +1,4 @@
-//! Where requests come in: who is let in, and what is answered.
+//! Receives requests, decides who is let in, and answers.
 //!
 //! ```text
 //! request --> host on the list? --> guard: who is it? --> place --+--> GET: page, style sheet, JSON
@@ -7,11 +7,11 @@
 //!                                                                                 403          403      400, 413     403       404
 //! ```
 //!
-//! Each step comes before whatever it protects: nobody learns of a policy who was not let in, and no body is read of somebody who
-//! may not act. The token stands in the form, so it is looked at after the body.
+//! Each step comes before what it protects: nobody who was not let in learns of a policy, and no body is read of a visitor who may not act.
+//! The token stands in the form, so it is checked after the body.
 //!
-//! A form is answered by a redirect to the page with the result on it, or by the page if nothing was done; JSON by JSON. Both do the same
-//! by the same way; they differ in how they are read, in `action`, and in how they are answered, here.
+//! A form is answered by a redirect to the page with the result on it, or by the page if nothing was done; JSON is answered by JSON. Both
+//! do the same in the same way; they differ in how they are read, in `action`, and in how they are answered, here.
 
 mod answer;
 mod builder;
@@ -41,28 +41,28 @@ use crate::document::{
 use crate::scope::Scope;
 use crate::secret::Secret;
 
-/// What a page says above all else: what was done or why it was not, and where a key stands.
+/// The message at the head of a page: the result or the failure of an action, and the status of a key.
 #[derive(Default)]
 struct Said {
     notice: Option<Result<String, String>>,
     found: Option<LookedUp>,
 }
 
-/// All that a page knows.
+/// The state of a page.
 pub(crate) struct Desk {
-    /// Which stores and limits it is about.
+    /// The stores and limits that it is about.
     scope: Scope,
     /// Decides which visitors may see it.
     guard: Guard,
-    /// There is one if there is a guard.
+    /// The secret, which every guarded page has.
     secret: Option<Secret>,
-    /// From where forms may come that no browser vouches for.
+    /// The origins that forms may come from if the browser does not vouch for them.
     origins: Vec<Origin>,
-    /// Under which names it answers.
+    /// The hosts that it answers for.
     hosts: Hosts,
-    /// How this instance is called.
+    /// The name of this instance.
     instance: String,
-    /// By which forms grow old.
+    /// The clock by which forms grow old.
     clock: Box<dyn Clock>,
     /// Notices of the application.
     notices: Notices,
@@ -71,7 +71,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Answers a request, whatever it is: a page never fails, so that a router in front has nothing to do about it.
+    /// Answers any request: a page never fails, so a router in front has no error to handle.
     pub(crate) async fn serve<B: Body>(&self, request: Request<B>) -> Response<String> {
         let (head, body) = request.into_parts();
         if !self.hosts.admit((&head).into()) {
@@ -110,7 +110,7 @@ impl Desk {
         self.notices.take_back(about);
     }
 
-    /// The document of this moment, as far as this visitor may see it.
+    /// The current document, as far as this visitor may see it.
     fn document(&self) -> Document {
         let keys = match (&self.guard, &self.secret) {
             (Guard::Who(_), Some(secret)) => Keys::Shown(secret),
@@ -119,7 +119,7 @@ impl Desk {
         gather(&self.instance, (&self.scope, &self.notices, &self.room_events), keys)
     }
 
-    /// The document as data. Its token is in a header, since a document is stored and shown, and a token should not be.
+    /// The document as data. Its token is in a header, because documents are stored and shown, and a token should not be.
     fn json(&self, visitor: &Visitor) -> Response<String> {
         let mut response = answer::json(StatusCode::OK, &self.document());
         let token = self.token(visitor).and_then(|token| HeaderValue::try_from(token).ok());
@@ -127,7 +127,7 @@ impl Desk {
         response
     }
 
-    /// The document as HTML, with what came of a form above it.
+    /// The document as HTML, with the result of a form above it.
     fn page(&self, uri: &Uri, visitor: &Visitor, status: StatusCode, said: &Said) -> Response<String> {
         let document = self.document();
         let limits: Vec<&str> = self.scope.limits.iter().map(|(name, _)| &**name).collect();
@@ -143,7 +143,7 @@ impl Desk {
         answer::html(status, body)
     }
 
-    /// What the form has led to whose answer led here. A key is looked up anew: it may have spent since.
+    /// The result of the form whose answer led here. A key is looked up anew, because it may have spent since.
     async fn result(&self, uri: &Uri, visitor: &Visitor) -> Said {
         let (Some(operator), Some(secret)) = (visitor.operator(), &self.secret) else {
             return Said::default();
@@ -164,13 +164,13 @@ impl Desk {
         self.clock.now_us() / 1_000_000
     }
 
-    /// The token that forms loaded now carry; none for visitors who may not act.
+    /// The token that forms loaded now carry; `None` for visitors who may not act.
     fn token(&self, visitor: &Visitor) -> Option<String> {
         let (Some(name), Some(secret)) = (visitor.operator(), &self.secret) else { return None };
         Some(secret.token(self.now_seconds(), name))
     }
 
-    /// Does what a form or a program asks for, and answers in its shape.
+    /// Does what a form or a program asks for, and answers in its format.
     async fn act<B: Body>(
         &self,
         (head, place): (Parts, Place),
@@ -206,7 +206,7 @@ impl Desk {
         }
     }
 
-    /// Leads the browser of a form on to the page with its result. A look-up that is too long for an address is answered at once.
+    /// Redirects the browser of a form to the page with its result. A look-up that is too long for an address is answered at once.
     fn led_on(&self, uri: &Uri, visitor: &Visitor, done: Done, sought: Input) -> Response<String> {
         let (done, found) = match done {
             Done::LookedUp(found) => (None, Some(found)),
@@ -228,7 +228,7 @@ impl Desk {
         }
     }
 
-    /// Does it, if all holds that has to. Nothing is changed by a request that gets an error, unless the store did not answer.
+    /// Does the action, if all conditions hold. A request that gets an error changes nothing, unless the store did not answer.
     async fn done<B: Body>(
         &self,
         (head, place): (&Parts, Place),

@@ -1,13 +1,12 @@
-//! From where: the hosts that the page answers for, and the origins that its forms come from.
+//! The hosts that the page answers for, and the origins that its forms come from.
 //!
-//! Both are about browsers, whose operator is let in by a cookie or an address whoever makes them send a request.
+//! Both protect against browsers: their operator is let in by a cookie or an address, whoever makes them send a request.
 //!
-//! - The *host* keeps out a name of somebody else's that is made to resolve to this server (DNS rebinding): for the browser the
-//!   page is of that name's origin then, and scripts of it may read everything.
-//! - The *origin* keeps out forms that a foreign page sends here. `Sec-Fetch-Site` says it best, since scripts cannot write it and
-//!   it tells neighbours under one domain apart. Browsers leave it out without TLS; then `Origin` is compared.
-//!
-//! A field that is there twice is no answer: which of them a proxy has looked at is not known.
+//! - The *host* keeps out a foreign name that is made to resolve to this server (DNS rebinding): the browser would take the page for one of
+//!   that name's origin, and its scripts could read everything.
+//! - The *origin* keeps out forms that a foreign page sends here. `Sec-Fetch-Site` shows it best, because scripts cannot write it and it
+//!   tells neighbours under one domain apart. Browsers leave it out without TLS; then `Origin` is compared.
+//! A field that occurs twice is no answer, because it is not known which of them a proxy has looked at.
 
 use http::header::{HOST, HeaderMap, ORIGIN};
 use http::uri::{Authority, Uri};
@@ -15,7 +14,7 @@ use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_tower::key::RequestView;
 
-/// The hosts that requests may name: a page of another name that resolves to this server reads nothing then.
+/// The hosts that requests may name. A page of another name that resolves to this server can read nothing.
 #[derive(Default)]
 pub(super) struct Hosts(Vec<String>);
 
@@ -34,7 +33,7 @@ impl Hosts {
         self.0.is_empty()
     }
 
-    /// Whether a request names one of them, and no other. An empty list has them all.
+    /// Whether a request names one of them, and no other. An empty list admits all hosts.
     pub(super) fn admit(&self, request: RequestView<'_>) -> bool {
         if self.is_empty() {
             return true;
@@ -77,8 +76,8 @@ impl Origin {
     }
 }
 
-/// Whether a form was sent by the page itself: the browser says so, or names its origin. A client that says neither is no
-/// browser that we could trust to keep a foreign page out.
+/// Whether the page itself sent a form: the browser says so, or names its origin. A client that sends neither is no browser that can be
+/// trusted to keep a foreign page out.
 pub(super) fn is_own(headers: &HeaderMap, origins: &[Origin]) -> bool {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     match (sites.next(), sites.next()) {

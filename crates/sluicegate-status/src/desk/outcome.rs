@@ -1,8 +1,8 @@
 //! The result of a form on the page that its browser is led to: [`Outcome`].
 //!
 //! A form that has done something is answered with a redirect, so that loading the page again sends nothing again. No instance remembers
-//! the result: it is in the address of the page, sealed, so that neither a history nor a log tells what was typed. A key that was looked
-//! up is looked up again there, and each time that the page is loaded.
+//! the result: the address of the page holds it, sealed, so that neither a history nor a log shows what was typed. A looked-up key is
+//! looked up again there, each time that the page is loaded.
 
 use http::Uri;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::action::Input;
 use crate::document::Theme;
 use crate::secret::Secret;
 
-/// For how long a page shows it.
+/// The time for which a page shows the result.
 const LASTS_SECONDS: u64 = 3_600;
 
 /// The longest word that is put into an address: proxies take 8 KiB for all of it.
@@ -20,20 +20,20 @@ const LONGEST: usize = 4_096;
 /// The name of the word in the query.
 const NAME: &str = "result=";
 
-/// What a form has led to.
+/// The result of a form.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Outcome {
-    /// Who has sent the form: nobody else sees it.
+    /// The operator who has sent the form: nobody else sees the result.
     operator: String,
     until_seconds: u64,
-    /// What was done, in a sentence.
+    /// A sentence about what was done.
     pub(super) done: Option<String>,
     /// The key or the request that is looked up.
     pub(super) sought: Option<Input>,
 }
 
 impl Outcome {
-    /// Of a form that was sent now.
+    /// The result of a form that was sent now.
     pub(super) fn new(
         (operator, now_seconds): (&str, u64),
         done: Option<String>,
@@ -42,8 +42,8 @@ impl Outcome {
         Self { operator: operator.to_owned(), until_seconds: now_seconds + LASTS_SECONDS, done, sought }
     }
 
-    /// The address of the page that shows it, from where the form was sent to. What was done is said without the key if that is too long
-    /// for an address; none for a look-up that is.
+    /// The address of the page that shows it, from the address that the form was sent to. If the result is too long for an address, its
+    /// sentence goes without the key; `None` for a look-up that is too long.
     pub(super) fn address(mut self, secret: &Secret, uri: &Uri) -> Option<String> {
         let mut word = self.sealed(secret)?;
         if word.len() > LONGEST && self.done.is_some() {
@@ -54,7 +54,7 @@ impl Outcome {
         (word.len() <= LONGEST).then(|| format!("?{theme}{NAME}{word}"))
     }
 
-    /// That of the page at this address, for this operator and by this time.
+    /// The result in this address, for this operator and at this time.
     pub(super) fn at(uri: &Uri, secret: &Secret, (operator, now_seconds): (&str, u64)) -> Option<Self> {
         let word = uri.query()?.split('&').find_map(|part| part.strip_prefix(NAME))?;
         let outcome: Self = serde_json::from_slice(&secret.unseal_result(word)?).ok()?;

@@ -1,23 +1,23 @@
-//! Where a request goes: its [`Place`].
+//! The destination of a request: [`Place`].
 //!
 //! The page does not know where it was put. It reads the end of a path, and its links and forms are relative.
 
 use http::Uri;
 
-/// Where a request goes.
+/// The destination of a request.
 pub(super) enum Place {
     Page,
     Json,
-    /// Something to be done to a key.
+    /// An action on a key.
     Key(String),
-    /// Something to be done to a policy.
+    /// An action on a policy.
     Policy(String),
-    /// Something to be done to a waiting room.
+    /// An action on a waiting room.
     Room(String),
 }
 
 impl Place {
-    /// By the end of the path, for a router may have cut off the rest, or not.
+    /// Reads the end of the path, because a router may have cut off the rest, or not.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let mut segments = uri.path().rsplit('/').filter(|segment| !segment.is_empty());
         match (segments.next(), segments.next()) {
@@ -31,7 +31,7 @@ impl Place {
     }
 }
 
-/// Whether the style sheet is wanted. It is a query of the page, so that the page's link to it holds wherever the page is put.
+/// Whether the request asks for the style sheet. It is a query of the page, so that the page's link to it works wherever the page is put.
 pub(super) fn asks_for_style(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|part| part == "style"))
 }

@@ -1,7 +1,7 @@
-//! Puts the document of this moment together: [`gather`].
+//! Puts the current document together: [`gather`].
 //!
-//! A snapshot sums counts and walks tables, and is made for each request for the page. That takes less than a millisecond for a
-//! service of some policies, so that nothing is kept between two of them.
+//! A snapshot sums counts and walks tables, and is made for each request for the page. That takes less than a millisecond for a service
+//! with some policies, so nothing is kept between requests.
 
 use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
@@ -18,7 +18,7 @@ use super::shape::{Document, Errors, Happened, NoticeShown, RoomShown, StoreStat
 use crate::instant::{rfc3339, seconds_up};
 use crate::scope::Scope;
 
-/// Puts the snapshots of all stores together. Of two policies of one name the first is shown.
+/// Puts the snapshots of all stores together. If two policies have one name, the first is shown.
 pub(crate) fn gather(
     instance: &str,
     (scope, notices, room_events): (&Scope, &Notices, &RoomEvents),
@@ -68,7 +68,7 @@ fn store(store: &StoreSnapshot) -> StoreStatus {
             BreakerState::HalfOpen => "half_open",
             _ => "open",
         },
-        // A tenth of a microsecond is all that is known of it.
+        // The value is known to a tenth of a microsecond only.
         p99_ms: store.p99.map(|p99| (p99.as_secs_f64() * 1e7).round() / 1e4),
         opened: store.opened,
         errors: Errors {
@@ -86,7 +86,7 @@ fn store(store: &StoreSnapshot) -> StoreStatus {
     }
 }
 
-/// Its content is for operators.
+/// A notice; only operators see its text.
 fn notice(Notice { about, since_us, text }: Notice, keys: Keys<'_>) -> NoticeShown {
     let since = rfc3339(UNIX_EPOCH + Duration::from_micros(since_us));
     NoticeShown { about, since, text: matches!(keys, Keys::Shown(_)).then_some(text) }
@@ -113,7 +113,7 @@ fn room_happened(RoomEvent { at, what, by, room, from, to }: RoomEvent) -> Happe
     Happened { at: rfc3339(at), what, by, policy: None, key: None, room, from, to }
 }
 
-/// A waiting room as it is now.
+/// The current state of a waiting room.
 pub(crate) fn room_shown(room: &dyn Room) -> RoomShown {
     let now = room.numbers();
     RoomShown {

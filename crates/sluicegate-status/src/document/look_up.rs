@@ -1,7 +1,7 @@
-//! Where a key stands, as the store knows it: [`by_key`] and [`by_request`].
+//! The status of a key, as the store knows it: [`by_key`] and [`by_request`].
 //!
-//! A look-up by a request says what the whole request would meet, limit by limit, and is decided by the extractors, conditions and
-//! tiers of the live limits. One by a key says it for one unit of one policy. Neither spends anything, and neither counts.
+//! A look-up by a request shows what the whole request would meet, limit by limit; the extractors, conditions and tiers of the live limits
+//! decide. A look-up by a key shows one unit of one policy. Neither spends anything, and neither counts.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use crate::instant::seconds_up;
 use crate::scope::Scope;
 use crate::secret::Secret;
 
-/// How long a key is suspended by hand, where neither the operator nor the policy says it.
+/// The length of a suspension by hand, if neither the operator nor the policy sets one.
 const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 
-/// Which quotas a key has is known to its requests.
+/// The note of a look-up that cannot know the quotas of the key, because only requests bring them.
 const OWN_QUOTAS: &str = "by the quotas of the policy; a request may bring others for its key, and a look-up as a request shows these";
 
 /// The result of a look-up.
@@ -33,7 +33,7 @@ pub(crate) struct LookedUp {
 }
 
 impl LookedUp {
-    /// A key that would pass, and of which nothing is known, passes only if it is anybody's at all.
+    /// Adds a doubt to a key that would pass and of which nothing is known: it may be nobody's.
     pub(crate) fn doubted(mut self, doubt: Option<&str>) -> Self {
         let at_rest = |quota: &QuotaStanding| quota.remaining == quota.capacity;
         let is_known = self.limits.iter().any(|limit| !limit.quotas.iter().all(at_rest));
@@ -44,7 +44,7 @@ impl LookedUp {
     }
 }
 
-/// One limit, and where the key stands in it.
+/// One limit, and the status of the key in it.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Standing {
     pub(super) limit: String,
@@ -52,7 +52,7 @@ pub(super) struct Standing {
     pub(super) policy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tier: Option<String>,
-    /// As the extractor's kind lets it be shown; a key that was typed in is not shown again.
+    /// The key as its extractor's kind allows; a key that was typed in is not shown again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<String>,
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
@@ -60,58 +60,58 @@ pub(super) struct Standing {
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
     pub(super) quotas: Vec<QuotaStanding>,
-    /// How far it is from its next suspension, if its policy counts refusals and the store says so.
+    /// The refusals until its next suspension, if its policy counts refusals and the store knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) strikes: Option<StrikesStanding>,
-    /// For how many seconds it would be suspended by hand, if keys of the policy can be.
+    /// The seconds of a suspension by hand, if keys of the policy can be suspended.
     #[serde(skip)]
     pub(super) suspends_for: Option<u64>,
-    /// Why it is not asked.
+    /// The reason why it is not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_asked: Option<String>,
-    /// What these numbers do not know.
+    /// A limit of these numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<&'static str>,
 }
 
-/// Where a key stands in one quota.
+/// The status of a key in one quota.
 #[derive(Debug, Serialize)]
 pub(super) struct QuotaStanding {
-    /// As people write it: `5/min`.
+    /// The quota as people write it: `5/min`.
     pub(super) label: String,
     /// Units that may be spent at once from rest.
     pub(super) capacity: u64,
     /// Units that may be spent now; rounded down.
     pub(super) remaining: u64,
-    /// Until all of it is back.
+    /// The seconds until all units are back.
     pub(super) reset_seconds: u64,
-    /// Until the request passes, if it does not.
+    /// The seconds until the request passes, if it does not pass now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) back_seconds: Option<u64>,
-    /// Whether it does not because the key is suspended.
+    /// Whether it does not pass because the key is suspended.
     pub(super) suspended: bool,
 }
 
-/// The refusals of a key that count, and its suspensions that are remembered.
+/// The refusals of a key that count, and the suspensions that are remembered.
 #[derive(Debug, Serialize)]
 pub(super) struct StrikesStanding {
-    /// Those that count now; a suspension takes them all away.
+    /// Refusals that count now; a suspension takes them all away.
     pub(super) counted: u64,
-    /// As many suspend it.
+    /// The number of refusals that suspends the key.
     pub(super) of: u64,
-    /// Each makes the next one twice as long.
+    /// Remembered suspensions; each makes the next one twice as long.
     pub(super) suspensions: u64,
 }
 
 impl StrikesStanding {
-    /// In an outage nobody knows.
+    /// `None` in an outage.
     async fn of(limiter: &RateLimiter, key: &Key) -> Option<Self> {
         let Strikes { counted, after, suspensions, .. } = limiter.suspensions().strikes(key).await.ok()??;
         Some(Self { counted, of: after, suspensions })
     }
 }
 
-/// Where one key of one policy stands.
+/// The status of one key of one policy.
 pub(crate) async fn by_key(
     secret: &Secret,
     limiter: &RateLimiter,
@@ -175,12 +175,12 @@ pub(crate) async fn by_request(scope: &Scope, secret: &Secret, explained: Explan
     LookedUp { would_be: explained.outcome.to_string(), limits }
 }
 
-/// How long a key is suspended by hand if the operator does not say it: as long as by its first refusals that are too many.
+/// The length of a suspension by hand if the operator does not set it: that of a first suspension by the policy.
 pub(crate) fn usual_span(policy: &Policy) -> Duration {
     policy.suspension().and_then(|suspension| suspension.lasts(0)).unwrap_or(HALF_AN_HOUR)
 }
 
-/// In seconds.
+/// The length in seconds.
 fn suspends_for(policy: &Policy) -> Option<u64> {
     policy.suspension().map(|_| seconds_up(usual_span(policy)))
 }

@@ -1,9 +1,9 @@
-//! Everything that the page shows, as data: `status.json` says it, and the page is drawn from the same.
+//! Everything that the page shows, as data: both `status.json` and the page are made from it.
 //!
-//! So page and JSON cannot disagree. Some fields are drawn only, such as a quota as people write it; they are left out of the JSON,
-//! whose [shape](crate#statusjson) is a promise.
+//! So page and JSON cannot disagree. Some fields are only drawn, such as a quota as people write it; they are left out of the JSON, whose
+//! [shape](crate#statusjson) is a promise.
 //!
-//! How much of a key is shown is decided here, once: in the document of a page without a guard there is no address, no name and no
+//! This is the only place that decides how much of a key is shown: the document of a page without a guard has no address, no name and no
 //! word that stands for a key.
 
 mod gather;

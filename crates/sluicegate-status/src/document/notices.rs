@@ -1,11 +1,11 @@
 //! Texts that the application puts on the page: [`Notices`].
 //!
-//! For whatever goes on until it is mended, such as a rules file that is wrong. A thing that happens once is an event.
+//! They are for conditions that last until they are mended, such as a rules file that is wrong. A thing that happens once is an event.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The most that stand at a time. An application has a handful of subjects.
+/// The most notices at a time. An application has a handful of subjects.
 const MOST: usize = 32;
 
 /// The longest text that is kept, in bytes: about fifty lines of a file with carets below them.
@@ -15,7 +15,7 @@ const LONGEST: usize = 4_096;
 #[derive(Default)]
 pub(crate) struct Notices(Mutex<BTreeMap<String, Notice>>);
 
-/// A text, and since when it stands there.
+/// A text, and the time since which it stands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) about: String,
@@ -24,10 +24,10 @@ pub(super) struct Notice {
 }
 
 impl Notices {
-    /// Puts a text, in the place of another one about the same. One that is put again goes on standing since it was put first.
-    /// Of too many the oldest makes room.
+    /// Puts a text in the place of another one about the same subject. A text that is put again keeps its first time. If there are too
+    /// many, the oldest makes room.
     pub(crate) fn put(&self, about: String, mut text: String, now_us: u64) {
-        // There is an end of a character among any four places.
+        // Among any four places there is a boundary between characters.
         let end = (0..=LONGEST.min(text.len())).rev().find(|place| text.is_char_boundary(*place));
         text.truncate(end.unwrap_or_default());
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +43,7 @@ impl Notices {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(about);
     }
 
-    /// All of them, by what they are about.
+    /// All notices, by subject.
     pub(super) fn all(&self) -> Vec<Notice> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }

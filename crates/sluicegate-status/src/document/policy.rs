@@ -1,8 +1,8 @@
 //! A policy as it is shown: [`status`].
 //!
-//! A key whose count is within its error is not on the lists: in a flood of keys the number would be that of the flood. A key of the
-//! lists is shown as its extractor's kind allows, or as a digest to those who have no name. The word for it is sealed
-//! anew for each document, since the reference that the store gives is good on this instance only.
+//! A key whose count is within its error is not on the lists: in a flood of keys the number would be that of the flood. A key on the lists
+//! is shown as its extractor's kind allows, or as a digest to visitors without a name. The word for it is sealed anew for each document,
+//! because the store's reference is good on this instance only.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -19,16 +19,16 @@ use super::shape::{
 use crate::instant::rfc3339;
 use crate::secret::Secret;
 
-/// Which keys a page may show.
+/// Says which keys a page may show.
 #[derive(Clone, Copy)]
 pub(crate) enum Keys<'a> {
-    /// As they are known: addresses and names in clear. Words that stand for them are sealed with this.
+    /// Keys as they are known: addresses and names in clear. Words that stand for them are sealed with this.
     Shown(&'a Secret),
-    /// All as digests, and no words.
+    /// All keys as digests, and no words.
     Digests,
 }
 
-/// All that is known of a policy.
+/// Everything that is known of a policy.
 pub(super) struct Known<'a> {
     pub(super) observed: &'a Observed,
     pub(super) overrides: &'a Overrides,
@@ -100,7 +100,7 @@ fn quotas(policy: &Policy) -> Vec<QuotaShown> {
     shown.collect()
 }
 
-/// Whole where it can be: `60`, and `0.5` for half a second.
+/// Seconds, whole where possible: `60`, and `0.5` for half a second.
 fn seconds(span: Duration) -> Number {
     let whole = (span.subsec_nanos() == 0).then(|| span.as_secs().into());
     whole.or_else(|| Number::from_f64(span.as_secs_f64())).unwrap_or_else(|| span.as_secs().into())
@@ -136,7 +136,7 @@ fn asker(known: &Known<'_>, asker: &Asker) -> AskerShown {
     AskerShown { key, kind, asked: asker.asked, remaining: asker.remaining }
 }
 
-/// The key as it may be seen here, and how that is.
+/// The key as it may be seen here, and the kind of this text.
 fn shown(keys: Keys<'_>, (key, digest, kind): (&str, &str, OffenderKind)) -> (String, &'static str) {
     match keys {
         Keys::Shown(_) => (key.to_owned(), kind.as_str()),
@@ -144,7 +144,7 @@ fn shown(keys: Keys<'_>, (key, digest, kind): (&str, &str, OffenderKind)) -> (St
     }
 }
 
-/// A word for the key that every instance with the same secret reads, unless the key was too long to be kept.
+/// A word for the key that every instance with the same secret can read, unless the key was too long to be kept.
 fn sealed(known: &Known<'_>, reference: &str) -> Option<String> {
     let Keys::Shown(secret) = known.keys else { return None };
     let policy = known.policy.policy.name();

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sluicegate_core::Quota;
 use sluicegate_tower::room::RoomNumbers;
 
-/// As many as are kept of a store's events.
+/// The number of events that are kept, the same as of a store.
 const MOST: usize = 100;
 
 /// A change that was made: the room, and its numbers before and after.
@@ -33,7 +33,7 @@ pub(super) struct RoomEvent {
 }
 
 impl RoomEvents {
-    /// Adds an event for the rate and one for the mode, as far as they are others now. The oldest make room.
+    /// Adds an event for the rate and one for the mode, if they have changed. The oldest make room.
     pub(crate) fn add(&self, changed: &RoomChanged, by: &str, now_us: u64) {
         let RoomChanged { room, before, after } = changed;
         let event = |what, from: String, to: String| RoomEvent {
@@ -54,18 +54,18 @@ impl RoomEvents {
         all.drain(..too_many);
     }
 
-    /// All of them, the oldest first.
+    /// All events, the oldest first.
     pub(super) fn all(&self) -> Vec<RoomEvent> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }
 
-/// A rate as people write it. Turns are spaced, so that a burst says nothing.
+/// A rate as people write it. Turns are spaced, so a burst has no effect.
 pub(super) fn rate(rate: Quota) -> String {
     Quota::new(rate.limit(), rate.period()).to_string()
 }
 
-/// Rate and mode in short: by them a form says which room its operator has seen.
+/// Rate and mode in short: by them a form says what its operator has seen of a room.
 pub(crate) fn seen(numbers: &RoomNumbers) -> String {
     format!("{} {}", rate(numbers.rate), numbers.mode)
 }

@@ -6,13 +6,13 @@ use serde_json::Number;
 /// The state of one instance, in the shape of `status.json`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Document {
-    /// The version of this shape: another one only if something that is there becomes something else.
+    /// The version of this shape. It changes only if an existing field changes its meaning.
     pub(super) version: u32,
-    /// When it was put together.
+    /// The moment when it was put together.
     pub(super) at: String,
-    /// Whose numbers these are.
+    /// The instance that these numbers belong to.
     pub(super) instance: String,
-    /// For how long the first of the stores has been observed.
+    /// The time for which the first of the stores has been observed.
     pub(super) uptime_seconds: u64,
     pub(super) notices: Vec<NoticeShown>,
     pub(super) stores: Vec<StoreStatus>,
@@ -21,38 +21,38 @@ pub(crate) struct Document {
     pub(super) events: Vec<Happened>,
 }
 
-/// A text that the application has put here.
+/// A text that the application has put on the page.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct NoticeShown {
     /// Its subject, such as the name of a file.
     pub(super) about: String,
-    /// When it was put first.
+    /// The moment when it was put first.
     pub(super) since: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
 }
 
-/// How a store is doing.
+/// The state of a store.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct StoreStatus {
-    /// Under which it is observed.
+    /// The name under which it is observed.
     pub(super) name: String,
     /// `ok`, `fallback` or `down`.
     pub(super) state: &'static str,
     /// `closed`, `half_open` or `open`: the worst of its parts.
     pub(super) breaker: &'static str,
-    /// In how many milliseconds 99 of 100 answers came in the last minutes.
+    /// The milliseconds within which 99 of 100 answers came in the last minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) p99_ms: Option<f64>,
-    /// How often one has opened.
+    /// The number of times that a breaker has opened.
     pub(super) opened: u64,
     pub(super) errors: Errors,
-    /// Decisions that were made without it, and for how long.
+    /// Decisions that were made without it; `fallback_seconds` is the time of that.
     pub(super) fallback_decisions: u64,
     pub(super) fallback_seconds: u64,
-    /// Keys whose spending it has not been told yet.
+    /// Keys whose spending the store does not know yet.
     pub(super) unsettled_keys: usize,
-    /// Keys in debt in the table in memory, how many fit, and how many had to go.
+    /// Keys in debt in the table in memory; `slots` is the number that fits, and `evictions` the number that had to go.
     pub(super) keys: usize,
     pub(super) slots: usize,
     pub(super) evictions: u64,
@@ -68,7 +68,7 @@ pub(super) struct Errors {
     pub(super) protocol: u64,
 }
 
-/// A policy, and what came of it in this instance.
+/// A policy, and its counts in this instance.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PolicyStatus {
     pub(crate) name: String,
@@ -83,35 +83,35 @@ pub(crate) struct PolicyStatus {
     pub(super) per_second: PerSecond,
     /// Whole minutes, the oldest first.
     pub(super) minutes: Vec<MinuteShown>,
-    /// The one that is under way.
+    /// The current minute.
     pub(super) minute: MinuteShown,
     pub(super) waiting: usize,
-    /// Which part of what was allowed in the last hour left less than a fifth.
+    /// The part of the allowed requests of the last hour that left less than a fifth.
     #[serde(skip)]
     pub(super) near_share: f64,
     pub(super) suspended_seen: usize,
-    /// Different quotas of keys that are in use in memory, and how often one more was refused.
+    /// Different quotas of keys in use in memory; `key_quotas_refused` counts how often one more was refused.
     pub(super) key_quotas: usize,
     pub(super) key_quotas_refused: u64,
-    /// Whether keys of it can be suspended.
+    /// Whether its keys can be suspended.
     #[serde(skip)]
     pub(super) suspends: bool,
     pub(super) offenders: Vec<OffenderShown>,
-    /// Whether keys were refused beside them, of which none stands out.
+    /// Whether other keys were refused beside them, none of which stands out.
     #[serde(skip)]
     pub(super) crowd: bool,
     #[serde(skip)]
     pub(super) askers: Vec<AskerShown>,
 }
 
-/// How much in how long.
+/// The limit, the period and the burst of a quota.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct QuotaShown {
     pub(super) label: String,
     pub(super) limit: u64,
     pub(super) period_seconds: Number,
     pub(super) burst: u64,
-    /// As people write it.
+    /// The quota as people write it.
     #[serde(skip)]
     pub(super) text: String,
 }
@@ -121,19 +121,19 @@ pub(super) struct QuotaShown {
 pub(super) struct OverrideShown {
     /// The operator.
     pub(super) by: String,
-    /// When it ends by itself.
+    /// The moment when it ends by itself.
     pub(super) until: String,
-    /// Names it when it is replaced or withdrawn.
+    /// Identifies it when it is replaced or withdrawn.
     pub(super) version: u64,
     /// Whether other instances have it, too.
     pub(super) shared: bool,
     /// The quotas that are back when it ends.
     pub(super) own_quotas: Vec<String>,
-    /// The mode that is back then.
+    /// The mode that is back when it ends.
     pub(super) own_mode: String,
 }
 
-/// The mean of ten seconds.
+/// The rates per second, as the mean of ten seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct PerSecond {
     pub(super) allowed: f64,
@@ -142,13 +142,13 @@ pub(super) struct PerSecond {
     pub(super) suspended: f64,
 }
 
-/// One minute, whole or up to now.
+/// One minute, complete or up to now.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct MinuteShown {
     pub(super) at: String,
     pub(super) allowed: u64,
     pub(super) rejected: u64,
-    /// Of those that were allowed, the ones that left less than a fifth.
+    /// Allowed requests that left less than a fifth.
     pub(super) near: u64,
 }
 
@@ -158,7 +158,7 @@ pub(super) struct OffenderShown {
     /// An address, a name or a digest, as `kind` says.
     pub(super) key: String,
     pub(super) kind: &'static str,
-    /// Stands for the key in look-ups.
+    /// A word that stands for the key in look-ups.
     #[serde(rename = "ref")]
     pub(super) reference: String,
     pub(super) rejected: u64,
@@ -177,7 +177,7 @@ pub(super) struct AskerShown {
     pub(super) key: String,
     pub(super) kind: &'static str,
     pub(super) asked: u64,
-    /// Which part of what it may spend at once is left.
+    /// The part of its burst that is left.
     pub(super) remaining: f64,
 }
 
@@ -187,12 +187,12 @@ pub(crate) struct RoomShown {
     pub(super) name: String,
     /// `metered`, `paused` or `open`.
     pub(super) mode: &'static str,
-    /// As people write it.
+    /// The rate as people write it.
     pub(super) rate: String,
-    /// Visitors that wait, and those that are inside, where their number is bounded.
+    /// Visitors that wait; `active` are those inside, where their number is bounded.
     pub(super) waiting: u64,
     pub(super) active: Option<u64>,
-    /// Since the room began.
+    /// Visitors that were let in since the room began; `passed_over` counts places.
     pub(super) admitted: u64,
     pub(super) passed_over: u64,
     /// The estimated wait of a visitor that comes now.
@@ -202,7 +202,7 @@ pub(crate) struct RoomShown {
     pub(super) seen: String,
 }
 
-/// Something that was done or befell a store.
+/// Something that an operator did, or that happened to a store.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Happened {
     pub(super) at: String,
@@ -211,7 +211,7 @@ pub(super) struct Happened {
     pub(super) by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) policy: Option<String>,
-    /// As a look-up names it.
+    /// The key as a look-up names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,7 @@ pub(super) fn section(events: &[Happened]) -> Markup {
             h2 #events { "Events" }
             @if events.is_empty() { p { "Nothing has happened." } }
             ul.events {
-                // The youngest first.
+                // The youngest event comes first.
                 @for event in events.iter().rev() { (item(event)) }
             }
         }
@@ -29,7 +29,7 @@ fn item(event: &Happened) -> Markup {
             @if let Some(key) = key { " " span.key { (key) } }
             @if let Some(from) = from { " " (from) }
             @if let Some(to) = to { " → " (to) }
-            // An override replaces a policy so.
+            // An override replaces a policy in this way.
             @if by.is_some() && *what == "quota_changed" { ", spent is kept" }
         }
     }

@@ -1,9 +1,9 @@
-//! The common parts of the page's forms: they are sent to where the page is, with its query, so that the chosen colours stay,
-//! and each carries the token.
+//! The common parts of the page's forms. They are sent to the address of the page, with its query, so that the chosen colours stay, and
+//! each carries the token.
 
 use maud::{Markup, html};
 
-/// A form whose buttons do something to a key, which only a word stands for. They are named after `whose` for those who hear them.
+/// A form whose buttons act on a key that only a word stands for. Screen readers hear `whose` with each button.
 pub(super) fn by_reference(token: &str, reference: &str, buttons: &[(&str, String)], whose: &str) -> Markup {
     html! {
         form.buttons method="post" {
@@ -20,7 +20,7 @@ pub(super) fn hidden(name: &str, value: &str) -> Markup {
     html! { input type="hidden" name=(name) value=(value); }
 }
 
-/// A field with its label. Its text is neither kept by browsers nor shown again.
+/// A field with its label. Browsers neither keep its text nor show it again.
 pub(super) fn field(id: &str, name: &str, label: &str, hint: &str) -> Markup {
     html! {
         div.field {

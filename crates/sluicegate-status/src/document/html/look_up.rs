@@ -1,6 +1,6 @@
-//! Looking a key up, and where it stands.
+//! Forms to look up a key, and its status.
 //!
-//! Its forms are posted, and come back empty: what was typed is in no address, in no history and not on the answer.
+//! The forms are posted, and come back empty: typed text is in no address, in no history and not on the answer.
 
 use maud::{Markup, html};
 
@@ -19,7 +19,7 @@ pub(super) fn section(policies: &[PolicyStatus], limits: &[&str], token: &str) -
     }
 }
 
-/// By a request, whose keys the extractors find.
+/// Looks up by a request, whose keys the extractors find.
 fn by_request(limits: &[&str], token: &str) -> Markup {
     html! {
         form.look-up method="post" {
@@ -50,7 +50,7 @@ fn by_request(limits: &[&str], token: &str) -> Markup {
     }
 }
 
-/// By the key itself.
+/// Looks up by the key itself.
 fn by_key(policies: &[PolicyStatus], token: &str) -> Markup {
     html! {
         form.look-up method="post" {
@@ -81,7 +81,7 @@ fn by_key(policies: &[PolicyStatus], token: &str) -> Markup {
     }
 }
 
-/// Where a key stands, and what can be done about it.
+/// The status of a key, and the actions on it.
 pub(super) fn found(found: &LookedUp, token: Option<&str>) -> Markup {
     html! {
         section.found aria-labelledby="found" {
@@ -126,7 +126,7 @@ fn buttons(suspends_for: Option<u64>) -> Vec<(&'static str, String)> {
     all
 }
 
-/// `strikes 31 of 100, suspended 2 times before`
+/// Writes `strikes 31 of 100, suspended 2 times before`.
 fn struck(StrikesStanding { counted, of, suspensions }: &StrikesStanding) -> Markup {
     html! {
         "strikes " (number::count(counted)) " of " (number::count(of))
@@ -138,7 +138,7 @@ fn struck(StrikesStanding { counted, of, suspensions }: &StrikesStanding) -> Mar
     }
 }
 
-/// `0 of 5 left, back in 44 s`
+/// Writes `0 of 5 left, back in 44 s`.
 fn stands_at(quota: &QuotaStanding) -> Markup {
     html! {
         (number::count(quota.remaining)) " of " (number::count(quota.capacity)) " left"

@@ -1,8 +1,8 @@
-//! Numbers as the page shows them: for a look, so rounded. The JSON has them exactly.
+//! Numbers as the page shows them: rounded, for a quick look. The JSON has them exactly.
 
 use std::fmt::{Display, Write};
 
-/// `9,120`: a comma for each thousand, as the page is in English.
+/// Writes `9,120`: a comma for each thousand, because the page is in English.
 pub(super) fn count(number: impl Display) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() * 4 / 3);
@@ -15,12 +15,12 @@ pub(super) fn count(number: impl Display) -> String {
     shown
 }
 
-/// `12.4`; whole from a hundred on.
+/// Writes `12.4`; whole from a hundred on.
 pub(super) fn rate(number: f64) -> String {
     if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") }
 }
 
-/// `0.4 ms`, with two digits that say something.
+/// Writes `0.4 ms`, with two significant digits.
 pub(super) fn millis(millis: f64) -> String {
     match millis {
         _ if millis >= 10.0 => format!("{millis:.0} ms"),
@@ -29,12 +29,12 @@ pub(super) fn millis(millis: f64) -> String {
     }
 }
 
-/// `61 %`
+/// Writes `61 %`.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// `3 h 12 min`
+/// Writes `3 h 12 min`.
 pub(super) fn span(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -45,7 +45,7 @@ pub(super) fn span(seconds: u64) -> String {
     }
 }
 
-/// A wait, as [`span`], which is over when it says so.
+/// Writes a wait as [`span`] does, rounded up so that it is over by then.
 pub(super) fn wait(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -59,17 +59,17 @@ pub(super) fn clock(at: &str) -> &str {
     at.get(11..19).unwrap_or(at)
 }
 
-/// A row of bars, as high as they are to the highest of all rows of their scale: `▁▁▂█▁`.
+/// Writes a row of bars, with heights relative to the highest of all rows of their scale: `▁▁▂█▁`.
 pub(super) fn bars(numbers: &[u64], highest: u64) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let height = |number: u64| u128::from(number) * 7 / u128::from(highest.max(1));
     let height = |number: u64| usize::try_from(height(number)).unwrap_or(7).min(7);
-    // Whatever is not nothing is seen.
+    // A number above 0 is always visible.
     let height = |number| height(number).max(usize::from(number > 0));
     numbers.iter().map(|number| BARS[height(*number)]).collect()
 }
 
-/// The same for those who hear it: `0, 3, 12`.
+/// Writes the row for screen readers: `0, 3, 12`.
 pub(super) fn row(numbers: &[u64]) -> String {
     numbers.iter().enumerate().fold(String::new(), |mut row, (index, number)| {
         // Writing to a string does not fail.

@@ -1,13 +1,13 @@
 //! The keys that were refused most, and those that ask most.
 //!
-//! Beside each stands what can be done. The form behind a button carries a sealed word and never the key.
+//! Each key has its actions beside it. The form behind a button carries a sealed word and never the key.
 
 use maud::{Markup, html};
 
 use super::{forms, number};
 use crate::document::{AskerShown, OffenderShown, PolicyStatus};
 
-/// How many are shown of each; the JSON has all of them.
+/// The number of keys that are shown of each kind; the JSON has all of them.
 const MOST: usize = 10;
 
 pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
@@ -52,7 +52,7 @@ fn item(policy: &PolicyStatus, offender: &OffenderShown, token: Option<&str>) ->
     }
 }
 
-/// Low and slow abuse is refused nothing.
+/// Lists the keys that ask most, because low and slow abuse is refused nothing.
 fn asking(askers: &[AskerShown]) -> Markup {
     html! {
         p.note {

@@ -1,7 +1,7 @@
 //! The frame of the page: [`page`].
 //!
-//! From top to bottom in the order of a call at night: is the store the cause, which policy refuses, whom, what to do. The result of
-//! a form stands above all of it, where the browser begins to read.
+//! From top to bottom it follows the order of a call at night: is the store the cause, which policy refuses, whom, what to do. The result
+//! of a form stands above all of it, where the browser begins to read.
 
 use http::Uri;
 use maud::{DOCTYPE, Markup, html};
@@ -12,25 +12,25 @@ use crate::document::{Document, LookedUp, NoticeShown};
 /// The style sheet of the page, which it links to.
 pub(crate) const STYLE: &str = include_str!("style.css");
 
-/// All that one page shows.
+/// Everything that one page shows.
 pub(crate) struct Look<'a> {
     pub(crate) document: &'a Document,
-    /// Who may act, if this visitor is one.
+    /// The operator's name, if this visitor may act.
     pub(crate) operator: Option<&'a str>,
-    /// The token that forms carry; without it there are none.
+    /// The token that forms carry; without it there are no forms.
     pub(crate) token: Option<&'a str>,
     /// The names of the limits that a request can meet.
     pub(crate) limits: &'a [&'a str],
     pub(crate) theme: Theme,
-    /// The action that was taken, or why it was not.
+    /// The action that was taken, or the reason why it was not.
     pub(crate) notice: Option<&'a Result<String, String>>,
     pub(crate) found: Option<&'a LookedUp>,
 }
 
-/// Which colours the page has.
+/// The colours of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Theme {
-    /// As the browser likes it.
+    /// The colours that the browser prefers.
     Own,
     Light,
     Dark,
@@ -57,7 +57,7 @@ impl Theme {
     }
 }
 
-/// The whole page. Its links are queries, and its forms go where it is, so that it works wherever it is put.
+/// The whole page. Its links are queries, and its forms go to its own address, so that it works wherever it is put.
 pub(crate) fn page(look: &Look<'_>) -> String {
     let Document { instance, policies, .. } = look.document;
     html! {

@@ -1,7 +1,7 @@
 //! The policies, a row each.
 //!
-//! A refusal of a policy in shadow stands in brackets, because nobody was refused. The last hour is twelve bars of five minutes, the last
-//! of them with the minute that is under way. Allowed and rejected have one scale, and each policy has its own.
+//! A refusal of a policy in shadow mode stands in brackets, because nobody was refused. The last hour is twelve bars of five minutes; the
+//! last bar includes the current minute. Allowed and rejected have one scale, and each policy has its own.
 
 use maud::{Markup, html};
 
@@ -9,7 +9,7 @@ use super::forms::{field, hidden};
 use super::number;
 use crate::document::{MinuteShown, OverrideShown, PolicyStatus};
 
-/// How many bars an hour has.
+/// The number of bars of an hour.
 const BARS: usize = 12;
 
 pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
@@ -89,8 +89,8 @@ fn overridden(over: &OverrideShown) -> Markup {
     }
 }
 
-/// A form that opens without a script. A field that is left empty leaves the policy as it is, so that a quota can be changed without
-/// saying the mode again.
+/// A form that opens without a script. An empty field leaves the policy unchanged, so that a quota can be changed without naming the mode
+/// again.
 fn change(policy: &PolicyStatus, token: &str) -> Markup {
     let PolicyStatus { name, over, .. } = policy;
     let quotas: Vec<&str> = policy.quotas.iter().map(|quota| &*quota.text).collect();
@@ -121,7 +121,7 @@ fn change(policy: &PolicyStatus, token: &str) -> Markup {
     }
 }
 
-/// One button for all, which has to be meant.
+/// One button for all policies, which has to be confirmed.
 fn all_to_shadow(token: &str) -> Markup {
     html! {
         details {

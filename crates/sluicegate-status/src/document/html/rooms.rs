@@ -48,7 +48,7 @@ fn row(room: &RoomShown, token: Option<&str>) -> Markup {
             }
             td.number data-label="waiting" { (number::count(room.waiting)) }
             td.number data-label="longest wait" {
-                // Nobody knows while the room is paused.
+                // The wait is unknown while the room is paused.
                 @match room.wait_seconds { Some(wait) => { (number::wait(wait)) }, None => { "not known" } }
             }
             td.number data-label="inside" {
@@ -61,7 +61,7 @@ fn row(room: &RoomShown, token: Option<&str>) -> Markup {
     }
 }
 
-/// Forms that open without a script: the rate, a pause or its end, and the doors, which have to be meant.
+/// Forms that open without a script: the rate, a pause or its end, and the opening to all, which has to be confirmed.
 fn change(room: &RoomShown, token: &str) -> Markup {
     let RoomShown { name, rate, mode, .. } = room;
     let common = html! {

@@ -1,4 +1,4 @@
-//! How the stores are doing: in short at the head of the page, where the first look goes, and more of it below.
+//! The state of the stores: in short at the head of the page, where the first look goes, and in detail below.
 
 use maud::{Markup, html};
 
@@ -16,7 +16,7 @@ pub(super) fn section(stores: &[StoreStatus]) -> Markup {
     }
 }
 
-/// `redis: OK, closed, 0.4 ms p99 · table 812 of 187,000`
+/// Writes `redis: OK, closed, 0.4 ms p99 · table 812 of 187,000`.
 pub(super) fn in_short(store: &StoreStatus) -> Markup {
     let StoreStatus { name, state, breaker, .. } = store;
     html! {
@@ -30,7 +30,7 @@ pub(super) fn in_short(store: &StoreStatus) -> Markup {
     }
 }
 
-/// Its events.
+/// The events of a store.
 fn item(store: &StoreStatus) -> Markup {
     let StoreStatus { name, errors, .. } = store;
     let failed = errors.timeout + errors.unavailable + errors.protocol;
