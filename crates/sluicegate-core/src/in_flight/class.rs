@@ -1,14 +1,14 @@
-//! How much a request matters: [`Class`].
+//! The importance of a request: [`Class`].
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{ConfigError, ConfigErrorKind};
 
-/// How much it matters that a request is served, when not all can be.
+/// The importance of a request, when not all can be served.
 ///
 /// The classes of Google's "Site Reliability Engineering", chapter 21, "Handling Overload". While requests compete for a
-/// [limit that adapts](crate::in_flight::InFlight::adaptive), those of lower classes are refused first.
+/// [limit that adapts](crate::in_flight::InFlight::adaptive), requests of lower classes are refused first.
 ///
 /// # As text
 /// Prints and parses as `critical-plus`, `critical`, `sheddable-plus` and `sheddable`.
@@ -24,22 +24,22 @@ use crate::error::{ConfigError, ConfigErrorKind};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Class {
-    /// Its failure would be a serious one that users see.
+    /// A failure of the request would be serious, and visible to users.
     CriticalPlus,
-    /// A user waits for it. Requests whose class nobody says are of this one.
+    /// A user waits for the request. Requests whose class is not known are of this one.
     #[default]
     Critical,
-    /// Some unavailability of it is expected: batch jobs that try again after minutes or hours.
+    /// Some unavailability is expected: batch jobs that try again after minutes or hours.
     SheddablePlus,
     /// Partial unavailability, and now and then a full one, is expected.
     Sheddable,
 }
 
 impl Class {
-    /// All of them, the most important one first.
+    /// All classes, the most important one first.
     pub const ALL: [Self; 4] = [Self::CriticalPlus, Self::Critical, Self::SheddablePlus, Self::Sheddable];
 
-    /// The word for it.
+    /// The name of the class, as it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CriticalPlus => "critical-plus",

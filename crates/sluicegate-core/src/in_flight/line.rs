@@ -1,7 +1,7 @@
 //! Requests that compete for the permits of one service: [`Line`].
 //!
-//! A request waits in the queue of its class and its tenant. A permit that is left goes to the most important class, in it to the tenant
-//! with the fewest permits by its weight, and in that one's queue to the oldest request, or the newest under overload.
+//! A request waits in the queue of its class and its tenant. A permit that is left goes to the most important class, within it to the
+//! tenant with the fewest permits by its weight, and in that tenant's queue to the oldest request, or the newest under overload.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::key::Key;
 pub(super) struct Line {
     in_use: u64,
     by_class: [u64; 4],
-    /// Whether tenants are told apart; otherwise all requests are of one.
+    /// Whether tenants are told apart; otherwise all requests are of one tenant.
     is_fair: bool,
-    /// Of tenants with permits out.
+    /// The permits of each tenant that has any.
     by_tenant: HashMap<Key, u64, RandomState>,
     queues: [HashMap<Key, Queue, RandomState>; 4],
     waiting: usize,
@@ -29,9 +29,9 @@ pub(super) struct Line {
 
 /// The requests of a class and a tenant that wait. There is none without requests.
 struct Queue {
-    /// By their number, which is the order of their arrival.
+    /// The requests by their number, which is the order of their arrival.
     places: BTreeMap<u64, (Arc<Place>, u64)>,
-    /// When it was empty last.
+    /// The time at which the queue was last empty.
     since_us: u64,
 }
 
@@ -39,7 +39,7 @@ struct Queue {
 pub(super) struct Asks<'a> {
     pub(super) class: Class,
     pub(super) tenant: &'a Key,
-    /// How many permits are a fair part for its tenant, in proportion to others.
+    /// The weight of its tenant: the fair part of the permits, in proportion to those of others.
     pub(super) weight: u64,
     pub(super) now_us: u64,
 }
@@ -47,20 +47,20 @@ pub(super) struct Asks<'a> {
 /// Bounds of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    /// How many wait at most.
+    /// The most requests that wait.
     pub(super) queue: usize,
-    /// How long at most.
+    /// The longest wait.
     pub(super) longest_us: u64,
-    /// The part of each class that it is given before others, in percent of the limit.
+    /// The part of each class that it is given before other classes, in percent of the limit.
     pub(super) guaranteed: [u64; 4],
 }
 
-/// Where a request waits.
+/// The place of a request in the queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     pub(super) class: Class,
     number: u64,
-    /// How long it waits at most.
+    /// The longest wait of this request.
     pub(super) longest_us: u64,
 }
 
@@ -77,7 +77,7 @@ impl Line {
         self.in_use
     }
 
-    /// How many permits a tenant has; all that are out, if tenants are not told apart.
+    /// The number of permits that a tenant has; all that are out, if tenants are not told apart.
     pub(super) fn in_use_of(&self, tenant: &Key) -> u64 {
         if self.is_fair { self.by_tenant.get(tenant).copied().unwrap_or(0) } else { self.in_use }
     }
@@ -98,7 +98,7 @@ impl Line {
         self.waiting
     }
 
-    /// Takes a permit, if one is left: then nobody waits for it.
+    /// Takes a permit, if one is left and no request waits.
     pub(super) fn take(&mut self, class: Class, tenant: &Key, limit: u64) -> bool {
         let takes = self.in_use < limit && self.waiting == 0;
         if takes {
@@ -107,7 +107,7 @@ impl Line {
         takes
     }
 
-    /// A permit more is out, whatever the limit.
+    /// Counts one more permit as out, whatever the limit.
     pub(super) fn give(&mut self, class: Class, tenant: &Key) {
         self.in_use += 1;
         self.by_class[class.place()] += 1;
@@ -119,7 +119,7 @@ impl Line {
         }
     }
 
-    /// A permit is back.
+    /// Counts a permit as back.
     pub(super) fn put_back(&mut self, class: Class, tenant: &Key) {
         self.in_use -= 1;
         self.by_class[class.place()] -= 1;
@@ -131,7 +131,8 @@ impl Line {
         }
     }
 
-    /// A place in the queue. If it is full, the place of a request that matters less, which is told so; none if there is no such one.
+    /// Adds a request to its queue. If there is no room, it takes the place of a less important request, which is told so; `None` if there
+    /// is none.
     pub(super) fn wait(&mut self, asks: &Asks<'_>, waits: &Waits) -> Option<(Arc<Place>, Seat, Lost)> {
         if waits.longest_us == 0 || waits.queue == 0 {
             return None;
@@ -153,12 +154,12 @@ impl Line {
         Some((place, Seat { class: asks.class, number, longest_us }, lost))
     }
 
-    /// A request leaves the queue.
+    /// Takes a request out of its queue.
     pub(super) fn leave(&mut self, tenant: &Key, seat: &Seat) {
         self.remove(seat.class, tenant, seat.number);
     }
 
-    /// Gives what is left to those who wait. Whom to wake.
+    /// Gives permits that are left to requests that wait; returns the wakers to call.
     pub(super) fn serve(&mut self, limit: u64, waits: &Waits, now_us: u64) -> Woken {
         let mut woken = Woken::new();
         while self.in_use < limit
@@ -179,7 +180,7 @@ impl Line {
         };
         let mut classes = Class::ALL.into_iter().filter(waits_in);
         let class = classes.clone().find(is_below).or_else(|| classes.next())?;
-        // By cross products, so that nothing is rounded; of equal ones the first that has come.
+        // Compared by cross products, so that nothing is rounded; of equal ones, the one with the oldest request.
         let share = |tenant: &Key, queue: &Queue| (self.in_use_of(tenant), queue.weight(), queue.oldest());
         let (tenant, queue) = self.queues[class.place()].iter().min_by(|one, other| {
             let (one, other) = (share(one.0, one.1), share(other.0, other.1));
@@ -192,8 +193,8 @@ impl Line {
         Some((class, tenant.clone(), number))
     }
 
-    /// The request that waits and matters less than this one: of the least important class that waits, and there of the tenant that has
-    /// and wants the most by its weight. It is the oldest, which would leave first anyway.
+    /// The waiting request that loses its place to this one: of the least important class, and there of the tenant that has and wants
+    /// the most by its weight. It is the oldest, which would leave first anyway. `None` if no request is less important.
     fn least(&self, asks: &Asks<'_>) -> Option<(Class, Key, u64)> {
         let class = Class::ALL.into_iter().rev().find(|class| !self.queues[class.place()].is_empty())?;
         let queues = &self.queues[class.place()];
@@ -227,15 +228,15 @@ impl Line {
     }
 }
 
-/// Whose place another request has taken, and whom to wake.
+/// The class and the tenant of a request that has lost its place to another one, and the waker to call.
 pub(super) type Lost = Option<(Class, Key, Option<Waker>)>;
 
-/// A queue that was not empty for as long as a request may wait stands: the wait is this many times shorter from then on. 5 ms of
+/// A queue stands when it was not empty for as long as a request may wait: the wait is then this many times shorter. 5 ms of
 /// 100 ms in the source.
 const SHORTER: u64 = 20;
 
 impl Queue {
-    /// Whether it was not empty for as long as a request may wait.
+    /// Whether the queue was not empty for as long as a request may wait.
     fn is_standing(&self, now_us: u64, longest_us: u64) -> bool {
         now_us.saturating_sub(self.since_us) > longest_us
     }
@@ -248,7 +249,7 @@ impl Queue {
         self.places.last_key_value().map_or(u64::MAX, |(number, _)| *number)
     }
 
-    /// As the newest request says.
+    /// The weight of the newest request.
     fn weight(&self) -> u64 {
         self.places.last_key_value().map_or(1, |(_, (_, weight))| *weight)
     }

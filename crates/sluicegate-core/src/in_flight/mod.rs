@@ -88,11 +88,11 @@ struct Inner {
     listeners: Listeners,
 }
 
-/// Where permits come from.
+/// The two kinds of limits.
 enum Permits {
-    /// As many for each key.
+    /// A fixed number, equal for each key.
     Each { number: AtomicU64, table: Table },
-    /// As many as a service can bear, for all keys together.
+    /// The number that a service can bear, for all keys together.
     Service(Box<Service>),
 }
 
@@ -133,9 +133,9 @@ impl InFlight {
     /// ```
     ///
     /// # Where to take care
-    /// - Each permit tells when its request is [answered](Permit::answered); without that there are no samples, and the number stays.
-    /// - A key is whose request it is. It makes a difference only if the permits are [shared by keys](AdaptiveBuilder::fair).
-    /// - It decides in this process, about this process: shares are not those of several instances.
+    /// - Each permit has to report that its request is [answered](Permit::answered); without that there are no samples, and the number stays.
+    /// - The key names the tenant of a request. It makes a difference only if the permits are [shared by keys](AdaptiveBuilder::fair).
+    /// - The number is for this process only: other instances have their own.
     pub fn adaptive(name: impl Into<String>) -> AdaptiveBuilder {
         AdaptiveBuilder::new(name.into())
     }
@@ -145,7 +145,7 @@ impl InFlight {
         Self(Arc::new(Inner { name: builder.name, permits, listeners: Listeners::default() }))
     }
 
-    /// Begins a request for a permit of which more is known than its key.
+    /// Begins a request for a permit, with more settings than its key.
     pub fn request(&self, key: impl AsKey) -> PermitRequest {
         key.with_key(|key| PermitRequest::new(self.clone(), key.to_key()))
     }
@@ -234,10 +234,10 @@ impl InFlight {
         Ok(())
     }
 
-    /// Gives a limit that adapts other settings, for all clones. What it has learnt stays, unless the algorithm is another.
+    /// Gives a limit that adapts other settings, for all clones. It keeps what it has learnt, unless the algorithm is another.
     ///
     /// # Errors
-    /// As [`AdaptiveBuilder::build`], for another name, for one that begins or ceases to share by keys, and where the number is a fixed one; the
+    /// As [`AdaptiveBuilder::build`]; for another name, for settings that begin or cease to share by keys, and if the number is fixed. The
     /// old settings then stay.
     pub fn set_adaptive(&self, settings: &AdaptiveBuilder) -> Result<(), ConfigError> {
         match &self.0.permits {
@@ -249,7 +249,7 @@ impl InFlight {
         }
     }
 
-    /// Says where a limit that adapts stands; nothing for a fixed number.
+    /// The state of a limit that adapts; `None` if the number is fixed.
     pub fn status(&self) -> Option<AdaptiveStatus> {
         match &self.0.permits {
             Permits::Service(service) => Some(service.status()),
@@ -258,7 +258,7 @@ impl InFlight {
     }
 
     /// Estimates the time in which all requests that are under way or wait now will be done, from how fast permits came back in the last
-    /// second: after that it is worth to ask again. A minute at most, and nothing for a fixed number.
+    /// second: a new request is worth a try after that. At most a minute; `None` if the number is fixed.
     pub fn drains_in(&self) -> Option<Duration> {
         match &self.0.permits {
             Permits::Service(service) => Some(service.drain()),
@@ -266,12 +266,12 @@ impl InFlight {
         }
     }
 
-    /// Says whether the number follows what a service can bear.
+    /// Whether the number follows the load that a service can bear.
     pub fn is_adaptive(&self) -> bool {
         matches!(self.0.permits, Permits::Service(_))
     }
 
-    /// The number of the key's permits that are out; of all keys, where keys make no difference.
+    /// The number of the key's permits that are out; of all keys, if keys make no difference.
     pub fn in_use(&self, key: impl AsKey) -> u64 {
         match &self.0.permits {
             Permits::Each { table, .. } => key.with_key(|key| table.in_use(key)),
@@ -279,7 +279,7 @@ impl InFlight {
         }
     }
 
-    /// The number of permits that are left, of the key's or of all.
+    /// The number of permits that are left, for the key, or for all keys if the limit adapts.
     pub fn remaining(&self, key: impl AsKey) -> u64 {
         match &self.0.permits {
             Permits::Each { .. } => self.permits().saturating_sub(self.in_use(key)),
@@ -367,7 +367,7 @@ impl InFlight {
         Permit::new(self.clone(), key, Some(begun))
     }
 
-    /// A permit that a request would not have if the limit were enforced.
+    /// A permit that the request would not get if the limit were enforced.
     fn spared(&self, key: Key, begun: Begun) -> Permit {
         let class = begun.class;
         self.tell(|| {
@@ -383,7 +383,7 @@ impl InFlight {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Listeners hear that a request was refused, of a class where the limit adapts.
+    /// Tells listeners that a request was refused, with its class if the limit adapts.
     fn refused(&self, key: KeyRef<'_>, class: Option<Class>) {
         self.tell(|| {
             let subject = Subject::of(&self.0.name).with_key(key);

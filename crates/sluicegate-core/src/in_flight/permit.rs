@@ -22,7 +22,7 @@ use crate::key::Key;
 pub struct Permit {
     in_flight: InFlight,
     key: Key,
-    /// If the limit adapts.
+    /// `Some` if the limit adapts.
     begun: Option<Begun>,
     is_answered: AtomicBool,
 }
@@ -42,10 +42,10 @@ impl Permit {
         self.in_flight.remaining(&self.key)
     }
 
-    /// The service has answered: the time since the permit was given says how busy it is, and a fault that it has too much to do. For
-    /// limits that [adapt](InFlight::adaptive), which count the first answer of a permit; for others it does nothing. The permit is held on.
+    /// Reports that the service has answered: the time since the permit was given says how busy it is, and a fault that it has too much to
+    /// do. Limits that [adapt](InFlight::adaptive) count the first answer of a permit; for others it does nothing. The permit stays out.
     pub fn answered(&self, is_fault: bool) {
-        // Relaxed: only that it is done once matters.
+        // Relaxed: it only has to be done once.
         if let Some(begun) = &self.begun
             && !self.is_answered.swap(true, Ordering::Relaxed)
         {
@@ -84,7 +84,7 @@ struct Waiting {
     in_flight: InFlight,
     key: Key,
     place: Arc<Place>,
-    /// If the limit adapts.
+    /// `Some` if the limit adapts.
     seat: Option<Seat>,
     is_shed: bool,
 }
@@ -113,7 +113,7 @@ impl Acquire {
         }
     }
 
-    /// How long it should wait from the call on, if the limit has [its own bound](crate::in_flight::AdaptiveBuilder::wait_up_to): the
+    /// The longest wait from the call on, if the limit has [its own bound](crate::in_flight::AdaptiveBuilder::wait_up_to): the
     /// caller has the timer, and calls [`give_up`](Self::give_up) then.
     pub fn longest(&self) -> Option<Duration> {
         match &self.0 {
@@ -122,8 +122,8 @@ impl Acquire {
         }
     }
 
-    /// Leaves the queue, because it has waited for as long as it may: it is counted as refused, and listeners hear of it. One that
-    /// is just dropped was given up by its client. It is not to be polled after this.
+    /// Leaves the queue, because the request has waited for as long as it may. It counts as refused, and listeners are told of it; a
+    /// wait that is just dropped was given up by its client. Not to be polled after this.
     pub fn give_up(&mut self) {
         if let State::Waiting(mut waiting) = std::mem::replace(&mut self.0, State::Done) {
             waiting.is_shed = true;

@@ -17,11 +17,11 @@ enum Turn {
     #[default]
     Unasked,
     Waits(Waker),
-    /// A permit is held for it.
+    /// A permit is held for this place.
     Given,
-    /// It has lost its place to another request.
+    /// Another request has taken the place.
     Lost,
-    /// It was taken, or is no longer wanted.
+    /// The permit was taken, or is no longer wanted.
     Over,
 }
 
@@ -30,12 +30,12 @@ enum Turn {
 pub(super) enum Ended {
     /// With a permit that is held for it.
     Given,
-    /// Without one: another request has its place.
+    /// Without a permit: another request has taken the place.
     Lost,
 }
 
 impl Place {
-    /// Whether its turn has come, or will not; otherwise the task is woken when it does.
+    /// The end of the wait, if it has come; otherwise the task is woken when it does.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Option<Ended> {
         let mut turn = self.lock();
         match &mut *turn {
@@ -48,17 +48,17 @@ impl Place {
         None
     }
 
-    /// Its permit belongs to another request from now on.
+    /// Notes that the permit belongs to another request from now on.
     pub(super) fn take(&self) {
         *self.lock() = Turn::Over;
     }
 
-    /// Holds a permit for it. Whom to wake.
+    /// Holds a permit for this place; returns the waker to call.
     pub(super) fn give(&self) -> Option<Waker> {
         self.turn_to(Turn::Given)
     }
 
-    /// Takes its place away. Whom to wake.
+    /// Takes the place away; returns the waker to call.
     pub(super) fn lose(&self) -> Option<Waker> {
         self.turn_to(Turn::Lost)
     }

@@ -1,11 +1,11 @@
-//! A request for a permit, and what is known of it: [`PermitRequest`].
+//! A request for a permit, with its class and weight: [`PermitRequest`].
 
 use crate::in_flight::{Acquire, Class, InFlight, NoPermit, Permit};
 use crate::key::Key;
 
 /// A request for a permit; made by [`InFlight::request`].
 ///
-/// Class and weight count where the limit [adapts](InFlight::adaptive); to a fixed number for each key they make no difference.
+/// Class and weight count if the limit [adapts](InFlight::adaptive); a limit of a fixed number for each key ignores them.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is asked until `acquire` or `try_acquire` is called"]
 pub struct PermitRequest {
@@ -20,14 +20,14 @@ impl PermitRequest {
         Self { in_flight, key, class: Class::default(), weight: 1 }
     }
 
-    /// How much it matters. Default: [`Class::Critical`].
+    /// Sets the importance of the request. Default: [`Class::Critical`].
     pub fn class(mut self, class: Class) -> Self {
         self.class = class;
         self
     }
 
-    /// The part of its key, in proportion to those of others, where the limit is [shared by
-    /// keys](crate::in_flight::AdaptiveBuilder::fair). The newest request of a key says it for all of them. Default: 1, which is the least.
+    /// Sets the part of its key, in proportion to those of others, if the limit is [shared by
+    /// keys](crate::in_flight::AdaptiveBuilder::fair). The newest request of a key sets it for all of them. Default: 1, which is the least.
     pub fn weight(mut self, weight: u64) -> Self {
         self.weight = weight;
         self
@@ -36,7 +36,7 @@ impl PermitRequest {
     /// As [`InFlight::try_acquire`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`InFlight::try_acquire`].
     pub fn try_acquire(self) -> Result<Permit, NoPermit> {
         let Self { in_flight, key, class, weight } = self;
         in_flight.try_take(key, class, weight)
@@ -45,10 +45,10 @@ impl PermitRequest {
     /// As [`InFlight::acquire`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`InFlight::acquire`].
     ///
     /// # Cancel safety
-    /// As there.
+    /// As [`InFlight::acquire`].
     pub fn acquire(self) -> Acquire {
         let Self { in_flight, key, class, weight } = self;
         in_flight.enter(key, class, weight)

@@ -1,7 +1,7 @@
 //! The permits of a service, as many as it can bear: [`Service`].
 //!
 //! One lock for all requests, held for some tens of nanoseconds: when a request asks, when it is answered, and when its permit comes
-//! back. Wakers are called when it is open again.
+//! back. Wakers are called after it is released.
 
 use std::sync::{Arc, PoisonError};
 #[cfg(not(loom))]
@@ -35,7 +35,7 @@ struct State {
     line: Line,
     drain: Drain,
     history: History,
-    /// By class; requests that would have been, if it is not enforced.
+    /// Requests that were refused, by class; those that would have been, if the limit is not enforced.
     shed: [u64; 4],
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Begun {
 /// The result of a request for a permit.
 pub(super) enum Asked {
     Taken(Begun),
-    /// It has a permit, and would have none if the limit were enforced.
+    /// The request has a permit, and would have none if the limit were enforced.
     Spared(Begun),
     Waiting(Arc<Place>, Seat, Lost),
     Full(NoPermitKind),
@@ -104,12 +104,12 @@ impl Service {
         Asked::Waiting(place, seat, lost)
     }
 
-    /// A request that has waited has its permit, from now on.
+    /// The permit of a request that has waited, from now on.
     pub(super) fn begin(&self, class: Class) -> Begun {
         Begun { class, at_us: self.clock.now_us() }
     }
 
-    /// A request is answered: what it took is a sample.
+    /// Takes the latency of a request that is answered as a sample.
     pub(super) fn answered(&self, begun: &Begun, is_fault: bool) {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
@@ -118,7 +118,7 @@ impl Service {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// A permit is back; its request `is_answered`, or was dropped before.
+    /// Puts a permit back; its request `is_answered`, or was dropped before.
     pub(super) fn put_back(&self, tenant: &Key, begun: &Begun, is_answered: bool) {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
@@ -132,11 +132,11 @@ impl Service {
         state.drain.end(now_us);
         woken.extend(state.serve(now_us));
         drop(state);
-        // Outside of the lock: a waker may do what it likes.
+        // Outside of the lock: a waker may take it.
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Leaves the queue, or passes on the permit that was given in the meantime. Says whether it still waited.
+    /// Leaves the queue, or passes on the permit that was given in the meantime.
     pub(super) fn give_up(&self, tenant: &Key, place: &Arc<Place>, seat: &Seat, is_shed: bool) {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
@@ -153,7 +153,7 @@ impl Service {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Other settings, which keep what was learnt unless the algorithm is another.
+    /// Changes the settings, and keeps what was learnt unless the algorithm is another.
     pub(super) fn set(&self, name: &str, builder: &AdaptiveBuilder) -> Result<(), ConfigError> {
         builder.check()?;
         let now_us = self.clock.now_us();
@@ -244,7 +244,7 @@ impl State {
         if self.line.waiting_in_all() == 0 {
             return Woken::new();
         }
-        // What is no longer enforced holds nobody back.
+        // A limit that is no longer enforced holds no request back.
         let limit = if self.settings.mode == PolicyMode::Enforce { self.estimate.limit() } else { u64::MAX };
         self.line.serve(limit, &self.settings.waits, now_us)
     }

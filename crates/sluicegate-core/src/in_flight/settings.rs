@@ -21,7 +21,7 @@ pub struct AdaptiveBuilder {
     clock: Option<Arc<dyn Clock>>,
 }
 
-/// Settings that may change while it limits.
+/// Settings that may change while the limit is in use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) algorithm: LimitAlgorithm,
@@ -45,49 +45,49 @@ impl AdaptiveBuilder {
         Self { name, settings, is_fair: false, clock: None }
     }
 
-    /// How the number follows the service. Default: [`LimitAlgorithm::Gradient`].
+    /// Sets how the number follows the service. Default: [`LimitAlgorithm::Gradient`].
     pub fn algorithm(mut self, algorithm: LimitAlgorithm) -> Self {
         self.settings.algorithm = algorithm;
         self
     }
 
-    /// The smallest number of requests at once. Default: 1.
+    /// Sets the smallest number of requests at once. Default: 1.
     pub fn at_least(mut self, requests: u64) -> Self {
         self.settings.bounds.at_least = requests;
         self
     }
 
-    /// The largest number of requests at once. Default: 1,000.
+    /// Sets the largest number of requests at once. Default: 1,000.
     ///
-    /// With the same number as [`at_least`](Self::at_least) it is a fixed one, for classes and fair parts of it.
+    /// With the same number as [`at_least`](Self::at_least) the limit is fixed, for classes and fair parts of it.
     pub fn at_most(mut self, requests: u64) -> Self {
         self.settings.bounds.at_most = requests;
         self
     }
 
-    /// The number of requests at once before there are samples; the next bound, if it is outside of the bounds. Default: 20.
+    /// Sets the number of requests at once before there are samples; if it is outside of the bounds, the nearer bound. Default: 20.
     pub fn first(mut self, requests: u64) -> Self {
         self.settings.bounds.first = requests;
         self
     }
 
-    /// How many requests have to be answered before the number moves. Default: 10.
+    /// Sets how many requests have to be answered before the number moves. Default: 10.
     pub fn samples(mut self, least: u64) -> Self {
         self.settings.samples = least;
         self
     }
 
-    /// An answer that takes longer than this counts as a fault, and so does a request that is dropped after this time without one.
-    /// Default: how long an answer takes makes it no fault, and a request that is dropped says nothing.
+    /// Counts an answer that takes longer than this as a fault, and also a request that is dropped after this time without one.
+    /// Default: no answer is a fault by its latency, and a request that is dropped says nothing.
     pub fn timeout(mut self, longest: Duration) -> Self {
         self.settings.timeout_us = Some(micros(longest));
         self
     }
 
-    /// How long a request waits for a permit at most. Default: 100 ms; with [`Duration::ZERO`] none waits.
+    /// Sets the longest wait of a request for a permit. Default: 100 ms; with [`Duration::ZERO`] no request waits.
     ///
-    /// When the queue of its class and tenant has not been empty for this long, a request that comes waits a twentieth of it at most, and
-    /// the newest is served first: it is the one whose client is likely to be there still.
+    /// When the queue of its class and tenant has not been empty for this long, a new request waits at most a twentieth of it, and
+    /// the newest is served first, because its client is likely to be still there.
     ///
     /// # Source
     /// Maurer: "Fail at Scale" (ACM Queue, 2015), "Controlled Delay" and "Adaptive LIFO", with 100 ms and 5 ms. Deviation: one
@@ -97,37 +97,37 @@ impl AdaptiveBuilder {
         self
     }
 
-    /// How many requests wait at most. Default: 1,000.
+    /// Sets the most requests that wait. Default: 1,000.
     ///
-    /// When it is full, a request that matters more takes the place of one that matters less.
+    /// When the queue is full, a more important request takes the place of a less important one.
     pub fn queue(mut self, longest: usize) -> Self {
         self.settings.waits.queue = longest;
         self
     }
 
-    /// The part of the number that requests of a class are given before those of other classes, in percent: while fewer of them are
+    /// Sets the part of the number that requests of a class are given before those of other classes, in percent: while fewer of them are
     /// under way, the next permit that comes back is theirs. Default: 0, so that classes are served by their order alone.
     pub fn guarantee(mut self, class: Class, percent: u64) -> Self {
         self.settings.waits.guaranteed[class.place()] = percent;
         self
     }
 
-    /// Shares what there is by keys, in proportion to the [weights](crate::in_flight::PermitRequest::weight) of their requests: within a
-    /// class, the next permit is that of the key which has the fewest. A key has more than its part only while no other one waits.
+    /// Shares the permits by keys, in proportion to the [weights](crate::in_flight::PermitRequest::weight) of their requests: within a
+    /// class, the next permit goes to the key that has the fewest. A key has more than its part only while no other one waits.
     /// Default: keys make no difference.
     pub fn fair(mut self) -> Self {
         self.is_fair = true;
         self
     }
 
-    /// Whether it is enforced. In [`Shadow`](PolicyMode::Shadow) every request has a permit at once, and those that would not have one
-    /// are counted; when it is [`Off`](PolicyMode::Off), they are not. The number adapts in all of them. Default: enforced.
+    /// Sets whether the limit is enforced. In [`Shadow`](PolicyMode::Shadow) every request has a permit at once, and requests that would
+    /// not have one are counted; when it is [`Off`](PolicyMode::Off), they are not. The number adapts in all modes. Default: enforced.
     pub fn mode(mut self, mode: PolicyMode) -> Self {
         self.settings.mode = mode;
         self
     }
 
-    /// Where the time comes from. Default: [`SystemClock`].
+    /// Sets the source of time. Default: [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self
@@ -136,8 +136,8 @@ impl AdaptiveBuilder {
     /// Checks the settings.
     ///
     /// # Errors
-    /// For a name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, bounds below 1, above 1,000,000 or in the wrong order, and for guaranteed parts
-    /// that are more than all of it.
+    /// For a name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, for bounds below 1, above 1,000,000 or in the wrong order, and for guaranteed
+    /// parts that are more than the whole.
     pub fn build(self) -> Result<InFlight, ConfigError> {
         self.check()?;
         let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));

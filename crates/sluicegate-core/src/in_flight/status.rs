@@ -1,4 +1,4 @@
-//! The standing of a limit that adapts: [`AdaptiveStatus`].
+//! The state of a limit that adapts: [`AdaptiveStatus`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,27 +6,27 @@ use std::time::Duration;
 use crate::in_flight::adaptive::{Bounds, LimitAlgorithm};
 use crate::policy::PolicyMode;
 
-/// Where a limit that adapts stands; made by [`InFlight::status`](crate::in_flight::InFlight::status).
+/// The state of a limit that adapts; made by [`InFlight::status`](crate::in_flight::InFlight::status).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AdaptiveStatus {
-    /// How the number follows the service.
+    /// The way in which the number follows the service.
     pub algorithm: LimitAlgorithm,
     /// Whether it is enforced.
     pub mode: PolicyMode,
-    /// Between which numbers it adapts.
+    /// The bounds within which it adapts.
     pub bounds: Bounds,
-    /// How many requests may be under way now.
+    /// The number of requests that may be under way now.
     pub limit: u64,
-    /// How many are.
+    /// The number of requests that are under way.
     pub in_flight: u64,
-    /// How many wait, by [class](crate::in_flight::Class::ALL).
+    /// The number of requests that wait, by [class](crate::in_flight::Class::ALL).
     pub waiting: [usize; 4],
-    /// How many were refused since it was built, by [class](crate::in_flight::Class::ALL): because there was no room to wait, because they
-    /// had waited for as long as they may, and because one that matters more took their place. In
-    /// [`Shadow`](PolicyMode::Shadow) those that would have been.
+    /// The number of requests that were refused since the limit was built, by [class](crate::in_flight::Class::ALL): because there was no
+    /// room to wait, because they had waited for as long as they may, or because a more important one took their place. In
+    /// [`Shadow`](PolicyMode::Shadow) the number that would have been refused.
     pub shed: [u64; 4],
-    /// The median of what the service took in the last window; zero before there was one.
+    /// The median latency of the last window; zero before there was one.
     pub latency: Duration,
     /// The last hour, the oldest first.
     pub history: Vec<AdaptiveMoment>,
@@ -36,20 +36,20 @@ pub struct AdaptiveStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdaptiveMoment {
-    /// How long ago it was.
+    /// The time that has passed since.
     pub ago: Duration,
-    /// How many requests might be under way.
+    /// The number of requests that could be under way.
     pub limit: u64,
-    /// The median of what the service took.
+    /// The median latency.
     pub latency: Duration,
 }
 
-/// How fast permits come back.
+/// The rate at which permits come back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drain {
     since_us: u64,
     ended: u64,
-    /// How long each took in the span before this one.
+    /// The time for each permit in the span before this one.
     each_us: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ impl Drain {
         }
     }
 
-    /// How long it takes until so many have come back, as far as that can be said: a minute at most. Longer while none comes back.
+    /// The time until this many permits have come back, as an estimate: at most a minute, and longer while none comes back.
     pub(super) fn of(&self, permits: u64, now_us: u64) -> u64 {
         let now_each_us = now_us.saturating_sub(self.since_us) / (self.ended + 1);
         let each_us = self.each_us.map_or(now_each_us, |each_us| each_us.max(now_each_us));
