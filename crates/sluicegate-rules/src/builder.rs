@@ -64,7 +64,7 @@ impl RulesBuilder {
         self
     }
 
-    /// As [`Rules::new`], for rules that code has read or written itself; nothing is read again.
+    /// Does what [`Rules::new`] does, for rules that code has read or written itself; nothing is read again.
     ///
     /// # Errors
     /// As [`Rules::new`].
@@ -72,7 +72,7 @@ impl RulesBuilder {
         Rules::of((store.into(), false), &file, (None, None), self)
     }
 
-    /// As [`Rules::open`], for a file that is read again, on a store that code has made.
+    /// Does what [`Rules::open`] does, for a file that is read again, on a store that code has made.
     ///
     /// # Errors
     /// As [`Rules::open`].
@@ -87,7 +87,7 @@ impl RulesBuilder {
         Rules::of((store.into(), false), &file, (Some(text), Some(source)), self)
     }
 
-    /// As [`Rules::from_file`], for a file that names its store, and is read again.
+    /// Does what [`Rules::from_file`] does, for a file that names its store, and is read again.
     ///
     /// # Errors
     /// As [`Rules::from_file`].
@@ -95,7 +95,7 @@ impl RulesBuilder {
         self.from_file_within(path, variables, |store| store)
     }
 
-    /// As [`Rules::from_file_within`].
+    /// Does what [`Rules::from_file_within`] does.
     ///
     /// # Errors
     /// As [`Rules::from_file`].

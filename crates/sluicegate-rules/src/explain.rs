@@ -82,7 +82,7 @@ pub struct RuleExplained {
     pub name: String,
     /// Its group.
     pub group: Option<String>,
-    /// Why it does not apply, if it does not.
+    /// The reason why it does not apply, if it does not.
     pub why_not: Option<String>,
     /// Its asks: one for each of its limits. Empty if it does not apply, and for a rule under `deny` or `exempt`.
     pub limits: Vec<LimitExplained>,

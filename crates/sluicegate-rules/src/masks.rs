@@ -73,7 +73,7 @@ enum Section {
     Rules,
 }
 
-/// How a key masks the values under it.
+/// The way in which a key masks the values under it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
@@ -84,7 +84,7 @@ enum Kind {
     Unknown,
     /// Conditions. A text in their place may be any of them.
     Condition,
-    /// Names, of which the values are secrets.
+    /// Names whose values are secrets.
     Names,
     /// A secret, whatever its shape.
     Secret,

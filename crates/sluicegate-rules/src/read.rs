@@ -1,4 +1,4 @@
-//! From the bytes of a file to its sections: budgets, and what is wrong with its shape.
+//! Reads the bytes of a file into its sections, within bounds, and reports mistakes in its shape.
 //!
 //! # Bounds
 //! A file has at most [`MOST_BYTES`]. Anchors are expanded within budgets of the parser, so that a small file cannot become a large one

@@ -28,7 +28,7 @@ type Select = dyn Fn(RequestView<'_>) -> SmallVec<[usize; 2]> + Send + Sync;
 /// The doors of a file.
 #[derive(Default)]
 pub(crate) struct Doors {
-    /// In the order of the file.
+    /// The doors in the order of the file.
     pub(crate) each: Vec<Arc<dyn Door>>,
     /// `None` in a file without rooms, so that its requests need no lookup.
     pub(crate) select: Option<Box<Select>>,

@@ -121,7 +121,7 @@ impl Variables {
     }
 }
 
-/// How the placeholder of a variable begins.
+/// The beginning of a variable's placeholder.
 const PLACEHOLDER: &str = "<the environment variable ";
 
 /// Whether the value contains a variable that is not set, so that nothing can be said about it.

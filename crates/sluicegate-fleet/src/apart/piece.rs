@@ -54,7 +54,7 @@ impl Piece<'_> {
 
 /// The outcome of some pieces.
 pub(super) struct Came {
-    /// In the order of the pieces; empty for one that was not asked in the end.
+    /// The outcomes in the order of the pieces; empty for one that was not asked in the end.
     pub(super) each: Vec<Of>,
     /// Whether all parts that were asked have let it pass.
     pub(super) is_allowed: bool,

@@ -85,7 +85,7 @@ pub(super) struct Events {
     pub(super) outage: (u64, u64),
     /// The moment from which the clock is fast or slow, and by how much.
     pub(super) clock: (u64, i64),
-    /// In the order of their times.
+    /// Changes in the order of their times.
     pub(super) changes: Vec<(u64, Change)>,
 }
 

@@ -108,7 +108,7 @@ impl Court {
         Ok(Self { clock, store, limiters })
     }
 
-    /// Keeps what is given back exact under this row.
+    /// Makes refunds exact under this row.
     pub(super) fn keep_accounts(&self, row: usize) {
         self.limiters[row].keeps_accounts.set(true);
     }

@@ -64,7 +64,7 @@ struct Finder {
     headers: Vec<(HeaderName, Lookup<HeaderValue, Vec<usize>>)>,
     query: Lookup<(String, String), Vec<usize>>,
     methods: Lookup<Method, Vec<usize>>,
-    /// By the place of the tier.
+    /// Rules by the place of the tier.
     tiers: Vec<(Arc<Plan>, Vec<Vec<usize>>)>,
     /// Rules that are compared with each request.
     others: Vec<usize>,

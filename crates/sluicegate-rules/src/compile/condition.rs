@@ -50,7 +50,7 @@ pub(super) struct Matcher {
     not: Option<Box<Self>>,
 }
 
-/// Tiers of a plan, one of which a request is to be in.
+/// Tiers of a plan. A request must be in one of them.
 pub(super) struct InTiers {
     pub plan: Arc<Plan>,
     pub wanted: Vec<usize>,
@@ -63,7 +63,7 @@ struct Client {
     shown: String,
 }
 
-/// How the conditions of a section compare paths.
+/// The way in which the conditions of a section compare paths.
 #[derive(Clone, Copy)]
 pub(crate) struct Comparison {
     pub purpose: Purpose,
@@ -76,10 +76,10 @@ impl Comparison {
     }
 }
 
-/// One of the paths that a request may mean, as it is compared with patterns that it is to match, and not to match.
+/// A path that a request may mean: `path` is compared with patterns that must match, `where_not` with patterns that must not.
 pub(super) struct Reading<'a> {
     path: Cow<'a, str>,
-    /// None if it is the same.
+    /// `None` if it equals `path`.
     where_not: Option<Cow<'a, str>>,
 }
 

@@ -117,7 +117,7 @@ impl EntriesPattern {
             }
     }
 
-    /// A key with values, one of which every descriptor that matches has. Nothing if no entry has values without `*`.
+    /// A key with values, one of which every matching descriptor has. `None` if no entry has values without `*`.
     pub(super) fn exact(&self) -> Option<(&str, impl Iterator<Item = &str>)> {
         let is_exact = |(_, values): &&(String, Vec<Value>)| values.iter().all(|value| value.0.len() == 1);
         let (key, values) = self.all.iter().find(is_exact)?;

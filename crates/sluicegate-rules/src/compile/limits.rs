@@ -127,7 +127,7 @@ fn single_keys(file: &File) -> Vec<(String, String)> {
     each.collect()
 }
 
-/// How the service behind reads paths.
+/// The way in which the service behind reads paths.
 fn reading(paths: &PathsEntry, problems: &mut Problems<'_>) -> PathReading {
     let mut ignores = |word: &Option<At<String>>| match word.as_ref().map(|word| (&*word.value, word)) {
         None => None,

@@ -1,4 +1,4 @@
-//! From the sections of a file to limits: each value is understood by the code that reads it everywhere else.
+//! Makes limits of the sections of a file. The code that reads a value everywhere else reads it here, too.
 
 mod at_once;
 mod by;
@@ -77,7 +77,7 @@ fn is_unknown(text: &At<String>, default: &str, problems: &mut Problems<'_>) -> 
     true
 }
 
-/// Reads a value, or says what is wrong with it.
+/// Reads a value, or reports a mistake in it.
 fn read<T: FromStr<Err = ConfigError>>(text: &At<String>, problems: &mut Problems<'_>) -> Option<T> {
     if is_unknown(text, "its default", problems) {
         return None;

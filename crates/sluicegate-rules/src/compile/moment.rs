@@ -12,7 +12,7 @@ use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
 
-/// The moment, or what is wrong with it.
+/// Reads a moment, or reports a mistake in it.
 pub(super) fn moment(text: &At<String>, problems: &mut Problems<'_>) -> Option<SystemTime> {
     if is_unknown(text, "that it is open", problems) {
         return None;

@@ -46,7 +46,7 @@ pub(super) struct Found {
     pub unverified: Vec<Place>,
 }
 
-/// Keys of which a client has few.
+/// Words of keys of which a client has only a few.
 const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
 
 impl<'a> Reader<'a> {

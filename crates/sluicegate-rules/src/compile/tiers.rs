@@ -25,7 +25,7 @@ use crate::schema::{File, Named, OneOrMany, TiersEntry};
 /// Sizes of one limit.
 #[derive(Clone)]
 pub(super) struct TierSet {
-    /// In the order of the file.
+    /// The tiers in the order of the file.
     tiers: Vec<(String, Tier)>,
     /// The policy whose keys have the quotas of their tier, if a tier has quotas.
     base: Option<KeyedPolicy>,

@@ -20,13 +20,13 @@ pub(crate) struct File {
     /// The store that keeps the counts. Without this section the program gives one.
     #[serde(default, deserialize_with = "said")]
     pub store: Option<At<StoreEntry>>,
-    /// How the address of a client is found. Default: it is the peer of the connection.
+    /// The way to find the address of a client. Default: it is the peer of the connection.
     #[serde(default, deserialize_with = "said")]
     pub clients: Option<At<Clients>>,
-    /// How the service behind reads paths.
+    /// The way in which the service behind reads paths.
     #[serde(default, deserialize_with = "said")]
     pub paths: Option<At<PathsEntry>>,
-    /// How JSON Web Tokens are verified.
+    /// The verification of JSON Web Tokens.
     #[serde(default, deserialize_with = "said")]
     pub jwt: Option<At<Jwt>>,
     /// The API keys that are known, and the tier or the quotas of each.
@@ -247,7 +247,7 @@ pub(crate) struct Condition {
     /// A network in which the address of the client must be, or a list.
     #[serde(default, deserialize_with = "said")]
     pub client: Option<At<OneOrMany>>,
-    /// The tier that the request must be in, or a list, for a name under `tiers`: `{ plan: [free, pro] }`. A request that says no
+    /// The tier that the request must be in, or a list, for a name under `tiers`: `{ plan: [free, pro] }`. A request that names no
     /// tier, or one that is not listed, is in the default one.
     #[serde(default, deserialize_with = "said")]
     pub tier: Option<At<Named<At<OneOrMany>>>>,

@@ -28,7 +28,7 @@ pub(crate) struct StoreEntry {
     pub replicas: Option<At<String>>,
 }
 
-/// How the address of a client is found.
+/// The way to find the address of a client.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "clients")]
@@ -49,7 +49,7 @@ pub(crate) struct Clients {
     pub ipv6_prefix: Option<At<String>>,
 }
 
-/// How the service behind reads paths. Default: a denial ignores case and a slash at the end; a rule and an exemption do not.
+/// The way in which the service behind reads paths. Default: a denial ignores case and a slash at the end; a rule and an exemption do not.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "paths")]
@@ -64,7 +64,7 @@ pub(crate) struct PathsEntry {
     pub trailing_slash: Option<At<String>>,
 }
 
-/// How JSON Web Tokens are verified.
+/// The verification of JSON Web Tokens.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "jwt")]

@@ -152,7 +152,7 @@ pub(crate) type Fields = Named<At<String>>;
 pub(crate) enum Cost {
     /// A fixed number for all requests.
     Fixed(String),
-    /// Read from the request.
+    /// A number that each request brings.
     Header(Box<HeaderCost>),
 }
 

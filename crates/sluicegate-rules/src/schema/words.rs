@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sluicegate_core::Algorithm;
 use sluicegate_tower::respond::HeaderFields;
 
-/// A variable, of which a schema does not know the value.
+/// A variable, whose value a schema does not know.
 const VARIABLE: &str = r"\$\{";
 
 pub(super) fn version(_: &mut SchemaGenerator) -> Schema {

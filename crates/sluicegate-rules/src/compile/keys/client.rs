@@ -1,4 +1,4 @@
-//! How the address of a client is found: the section `clients`.
+//! Finds the address of a client: the section `clients`.
 
 use sluicegate_tower::ClientIp;
 use sluicegate_tower::key::Networks;

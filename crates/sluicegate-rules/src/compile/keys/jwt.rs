@@ -1,4 +1,4 @@
-//! How tokens are verified: the section `jwt`.
+//! The verification of tokens: the section `jwt`.
 
 use std::path::{Path, PathBuf};
 
