@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::Quota;
 
-/// All whose state is two words.
+/// All algorithms whose state is two words.
 fn all() -> impl Iterator<Item = Algorithm> {
     Algorithm::ALL
         .into_iter()

@@ -118,7 +118,7 @@ fn the_most_secret_part_says_what_the_whole_is() {
 fn only_names_and_addresses_are_shown() {
     assert_eq!(Key::from(IpAddr::from([192, 0, 2, 7])).shown(), "192.0.2.7");
     assert!(!Key::from("sk_live_51H").shown().contains("sk_live"));
-    // Nobody can read a digest, whatever it is of; and the parts beside it say too little.
+    // A digest cannot be read, whatever it is of; and the parts beside it say too little.
     for digest in [Key::of_digest([b'x'; 16]), Key::from("/login").and(Key::of_digest([b'x'; 16])).and(7)] {
         let digest = digest.of_kind(KeyKind::Name);
         assert_eq!(digest.shown(), format!("{digest:?}"));

@@ -151,7 +151,7 @@ impl RateLimiter {
         &self.0.store
     }
 
-    /// Whether dropping this limiter now closes its policy, and forgets nothing that keys have spent: nobody else holds a clone, and
+    /// Whether dropping this limiter now closes its policy, and forgets nothing that keys have spent: there is no other clone, and
     /// the store keeps its state elsewhere, or no key owes anything. A [`MemoryStore`](crate::MemoryStore) walks the policy's table
     /// to find out.
     ///

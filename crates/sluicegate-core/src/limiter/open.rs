@@ -392,8 +392,8 @@ fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, opened_at: OpenedAt) -
 /// The policy as the store has prepared it, and as code has it.
 ///
 /// Another thread may be dropping the last handle of the name: it has let go of the handle, and lets go of the name when it
-/// has freed a table or two. Calls that are under way may hold the name for longer, for what an override has made of the
-/// policy when it had a handle: then it is opened as the override has it, which needs no wait.
+/// has freed a table or two. Calls that are under way may hold the name for longer, because they hold the policy as an override has
+/// changed it while it had a handle: then it is opened as the override has it, which needs no wait.
 fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), Refused> {
     let open = |policy: Policy| suspension::open(&**store, policy, None);
     let overridden = || {

@@ -24,7 +24,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Quotas;
 use crate::store::{Event, OwnQuotas, PreparedPolicy, Subject};
 
-/// Limiters that are kept by their quotas: fewer than a store has room for, which may then free the quotas that nobody brings any more.
+/// The most limiters that are kept by their quotas: fewer than a store has room for, so that it can free quotas that are no longer used.
 const MOST: usize = 16_384;
 
 /// The limiters of keys with quotas of their own, by these quotas: each is made once and found again.

@@ -1,6 +1,6 @@
 //! Facts about a few keys of a bucket at a time, kept apart from its table: [`Beside`].
 //!
-//! A map that is empty most of the time. An atomic count of its keys spares everyone else the lock.
+//! A map that is empty most of the time. An atomic count of its keys spares all others the lock.
 //! Its mutex is taken while the key's set is locked, and never the other way round.
 
 use std::collections::HashMap;

@@ -171,7 +171,7 @@ impl Place<'_> {
             }
             (_, place) if bucket.ahead.may_depend(&cell.by.rule, place.state(cell, now_us), now_us) => {}
             (Some(trace), place) if bucket.accounts() => place.give_back(cell, receipt, trace, cost, now_us),
-            // Without an account nobody knows by which quotas the units have drained.
+            // Without an account it is unknown by which quotas the units have drained.
             (_, place) if !bucket.takes_quotas() && !bucket.never_had(&ask) => {
                 place.give(cell, now_us, Some(now_us.saturating_sub(receipt.at_us())), cost);
             }

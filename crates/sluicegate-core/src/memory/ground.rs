@@ -83,7 +83,7 @@ impl Ground {
         self.seed.hash_one(self.salts.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Policy, quota and key in one: the hash is seeded at random, so nobody outside can aim at a set.
+    /// Policy, quota and key in one: the hash is seeded at random, so that no client can aim at a set.
     ///
     /// Two keys whose 64 bits collide share a bucket: the low 32 bits choose the set and the high
     /// 32 are the tag in it.

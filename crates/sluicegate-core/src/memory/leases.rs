@@ -2,11 +2,11 @@
 //!
 //! A bucket that drains forgets units in the order in which they came. A leased unit may be spent
 //! while all of it is still in the bucket, so the bucket must not sink below the end of the lease by
-//! anything but time: that is the key's *floor*. What is given back takes the place of units behind
-//! it, which were spent already and may move forward; the leased ones, which may still be spent as
-//! late as they were promised, stay where they are. Counts of windows need no floor: a leased unit is
-//! in the count of its window until that ends, wherever in it the unit is spent, and what is given
-//! back there was not spent.
+//! anything but time: that is the key's *floor*. Units that are given back free the place of units
+//! behind them, which were spent already and may move forward; leased units, which may still be spent
+//! as late as was promised, stay where they are. Counts of windows need no floor: a leased unit is in
+//! the count of its window until that ends, wherever in it the unit is spent, and units that are given
+//! back there were not spent.
 
 use super::bucket::Bucket;
 use super::change::{Effect, named, told};
@@ -75,7 +75,7 @@ impl Place<'_> {
         }
         let state = above(rule, floor, kept.state, after, now_us);
         let level = rule.level(kept.state, now_us);
-        // Units from behind the floor have taken places before it, and nobody knows which: from now on, all of them count as the
+        // Units from behind the floor have taken places before it, and it is unknown which: from now on, all of them count as the
         // first in the bucket, which drain at once.
         let given = if level > rule.level(state, now_us) { level } else { 0 };
         self.given(cell, Kept { state, ..kept }, given, now_us);

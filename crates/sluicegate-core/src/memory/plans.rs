@@ -1,7 +1,7 @@
 //! The rules by which the keys of one bucket are counted: the policy's own, and those that keys bring.
 //!
-//! A slot of the table has no room for a rule, so each rule that keys bring has a number, a *plan*. A number is used again when nobody
-//! holds its plan and all that was counted by it is at rest.
+//! A slot of the table has no room for a rule, so each rule that keys bring has a number, a *plan*. A number is used again when its
+//! plan is no longer held and all states that were counted by it are at rest.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -36,7 +36,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 /// drawn at random.
 ///
 /// Keys that [start](crate::Quota::starting_with) with less than a burst are held while they are full, too, for as long as a burst takes to
-/// refill. Those that are full make room first, and are newcomers then.
+/// refill. Full keys make room first, and are newcomers then.
 ///
 /// Where forgetting is worse than refusing, a policy says [`OnFull::Inherit`](crate::policy::OnFull::Inherit): a key that makes
 /// room leaves its debt to its set, and keys that are new there start with the heaviest debt that was left. So no flood

@@ -106,8 +106,8 @@ pub enum OnOutage {
     Local,
     /// This process decides alone, by this quota of each key: in place of all quotas of the policy, and of those that keys
     /// bring, however many instances there are. It is counted as the policy's first quota is, unless it
-    /// [names](Quota::counted_by) an algorithm. What passes by it is not charged to the store
-    /// afterwards, because it says nothing about the policy's own quotas; otherwise it is as under [`Local`](Self::Local).
+    /// [names](Quota::counted_by) an algorithm. Units that pass by it are not charged to the store
+    /// afterwards, because they say nothing about the policy's own quotas; otherwise it is as under [`Local`](Self::Local).
     Quota(Quota),
     /// The request is let through and not counted, with a `Resilient` store as with a bare one. The bare one is asked
     /// each time, so the request waits for its deadline if it hangs.

@@ -58,7 +58,7 @@ impl OwnQuotas {
     /// The value that a store makes of these quotas for asks of this policy. It is made once.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The error of `make`.
     pub fn prepared<T: Send + Sync + 'static, E>(
         &self,
         of: &PreparedPolicy,

@@ -7,7 +7,7 @@
 //!
 //! A refusal by one of the policies counts as a strike afterwards, in a call of its own that the answer waits for: so the refusal
 //! that is one too many says so itself, in every process alike. A refusal of a suspended key is no strike, and neither is one in
-//! an outage, which nobody has counted.
+//! an outage, which no store has counted.
 
 use std::ops::Range;
 use std::sync::Arc;

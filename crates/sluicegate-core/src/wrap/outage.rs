@@ -59,7 +59,7 @@ impl OutageAnswer {
 /// lives, of the asks that it is to decide; nothing of that is given back, and no request waits for a turn.
 ///
 /// # Errors
-/// The same error when it is not one of an outage, and when something was reported to the store and not asked: the caller has to
+/// The error itself when it is no outage, and when something was reported to the store and not asked: the caller has to
 /// know that a charge, a refund or a reset may not have happened.
 fn in_outage(asks: &[Ask<'_>], error: StoreError) -> Result<Decision, StoreError> {
     if !error.may_succeed_later() || asks.iter().any(|ask| !ask.mode().asks()) {
@@ -104,7 +104,7 @@ fn with_alone<'a>(asks: &[Ask<'a>]) -> Result<(Placed<'a>, Option<&'a dyn Store>
 /// gives the time, in microseconds, and the shortest wait of a request that is refused because of the outage.
 ///
 /// # Errors
-/// Those of the store of this process.
+/// The error of the store of this process.
 pub fn decide_in_outage(
     asks: &[Ask<'_>],
     local: &[(u8, Ask<'_>)],

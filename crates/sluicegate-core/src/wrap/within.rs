@@ -43,7 +43,7 @@ impl<Own: Send + Sync + 'static> Within<Own> {
     /// Decides these asks of the outer store by the store within.
     ///
     /// # Errors
-    /// Those of the store within, and [`ForeignPolicy`](crate::error::StoreErrorKind::ForeignPolicy) for an ask of a policy that
+    /// The error of the store within, and [`ForeignPolicy`](crate::error::StoreErrorKind::ForeignPolicy) for an ask of a policy that
     /// was not opened through this wrapper.
     ///
     /// # Cancel safety

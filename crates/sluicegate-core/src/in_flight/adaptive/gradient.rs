@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// A service with so many workers, each busy with a request for so long.
+    /// A service with this many workers, each busy with a request for this long.
     #[derive(Clone, Copy)]
     struct Service {
         workers: u64,
@@ -152,7 +152,7 @@ mod tests {
             Self { gradient: Gradient::default(), limit: first * ONE }
         }
 
-        /// The limits after so many windows in which as many requests come as may.
+        /// The limits after this many windows in which as many requests come as the limit allows.
         fn run(&mut self, service: Service, windows: u32) -> Vec<u64> {
             let window = |limit: u64| Window {
                 latency: Duration::from_micros(

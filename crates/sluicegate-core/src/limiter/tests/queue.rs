@@ -79,7 +79,7 @@ async fn slots_are_not_for_other_keys_or_other_limits() {
     assert_eq!(goes(start, store.turn(4, &[(&search, 1)]).await).await, (4, 4));
 }
 
-/// While the queue is full, a request that leaves a turn inside of it once made room for nobody.
+/// While the queue was full, a request that left a turn inside of it once made room for no other.
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_takes_a_slot_that_was_left_and_comes_early_enough() {
     let (store, start) = (Scripted::new(), Instant::now());
@@ -127,11 +127,11 @@ async fn the_store_may_answer_later_and_until_then_the_slot_is_nobodys() {
     answer.send(false).unwrap();
     let after = store.turn(6, &under).await;
     assert_eq!(store.script().given_up, [2, 6]);
-    // Of the two slots that there are, the first is the one's that came first.
+    // Of two slots, the first belongs to the request that came first.
     assert_eq!(tokio::join!(goes(start, before), goes(start, after)), ((2, 2), (5, 5)));
 }
 
-/// At the end of a service nobody comes any more who would look for the store's answers: of twenty turns five went back.
+/// At the end of a service no request comes that would look for the store's answers: of twenty turns five went back.
 #[tokio::test(start_paused = true)]
 async fn turns_go_back_in_the_order_of_the_store_although_nobody_comes_any_more() {
     let store = Scripted::new();
@@ -146,7 +146,7 @@ async fn turns_go_back_in_the_order_of_the_store_although_nobody_comes_any_more(
     turns.into_iter().for_each(drop);
     assert_eq!(store.script().given_up, [16, 15, 14, 13, 12, 11]);
     assert!(!mail.turns_returned(Duration::from_secs(1)).await, "the store has not answered");
-    // The fifth had come to it before the last, so that it was refused, and with it those before.
+    // The return of the fifth reached the store before that of the last, so it was refused, and so were those before it.
     for (answer, is_taken) in answers.into_iter().zip([true, false, false, false, false, false]) {
         answer.send(is_taken).unwrap();
     }
@@ -155,7 +155,7 @@ async fn turns_go_back_in_the_order_of_the_store_although_nobody_comes_any_more(
     assert_eq!(mail.queues().len(), 0);
 }
 
-/// Of the turns of other instances nobody knows here: the store is not asked again and again.
+/// The turns of other instances are not known here: the store is not asked again and again.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_keeps_a_turn_is_asked_about_it_again_only_when_a_later_one_went_back() {
     let store = Scripted::new();
@@ -167,12 +167,12 @@ async fn a_store_that_keeps_a_turn_is_asked_about_it_again_only_when_a_later_one
     answers.into_iter().for_each(|answer| answer.send(false).unwrap());
     assert!(mail.turns_returned(Duration::from_secs(1)).await);
     assert_eq!(store.script().given_up, [3, 2]);
-    // They are the next ones'.
+    // The turns belong to the next requests.
     let start = Instant::now();
     assert_eq!(goes(start, store.turn(9, &[(&mail, 1)]).await).await.1, 2);
 }
 
-/// Answers that come when the runtime of those who left has ended are the next one's to look for.
+/// When the runtime of requests that left has ended, the next request looks for their answers.
 #[test]
 fn a_runtime_that_ends_takes_no_turn_along() {
     let runtime =
@@ -261,7 +261,7 @@ impl Wake for Wakes {
     }
 }
 
-/// Each that left once gave all behind it a new time, and woke them: 9,300 took 0.95 s of CPU under one lock.
+/// Each request that left once gave all behind it a new time, and woke them: 9,300 took 0.95 s of CPU under one lock.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_leaves_costs_the_same_however_many_wait() {
     let store = Scripted::new();
@@ -281,7 +281,7 @@ async fn a_request_that_leaves_costs_the_same_however_many_wait() {
     assert_eq!(mail.queues().len(), 0);
 }
 
-/// Only the first in line looks at the clock for all; where that one is stuck, the next goes by its own time at the latest.
+/// Only the first in line looks at the clock for all; if it is stuck, the next goes by its own time at the latest.
 #[tokio::test(start_paused = true)]
 async fn the_next_in_line_goes_on_time_when_the_first_leaves() {
     let (store, start) = (Scripted::new(), Instant::now());
@@ -306,7 +306,7 @@ fn waiters_of_several_runtimes_stand_in_one_queue() {
     let mail = store.limiter("mail");
     let first = one.block_on(store.turn(10, &[(&mail, 1)]));
     let second = other.block_on(async { (store.turn(20, &[(&mail, 1)]).await, Instant::now()) });
-    // Where no runtime is: a task that is dropped with its runtime.
+    // Without a runtime: a task that is dropped with its runtime.
     drop((first, one));
     let waited = other.block_on(async {
         let (second, start) = second;

@@ -1,4 +1,4 @@
-//! A store that gives turns, and takes them back, as a test says.
+//! A store that gives turns, and takes them back, as a test tells it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -29,7 +29,7 @@ pub(super) struct Scripted {
 
 #[derive(Default)]
 pub(super) struct Script {
-    /// When the turns come that are reserved next, in seconds from the start.
+    /// The moments of the turns that are reserved next, in seconds from the start.
     pub(super) turns: VecDeque<u64>,
     /// The answers to the turns that are given up next; all others are taken back.
     pub(super) says: VecDeque<Says>,

@@ -80,7 +80,7 @@ fn every_way_decides_as_the_general_one_does() {
     }
 }
 
-/// A limiter asks about one key without an ask: under windows, queues and logs, where refusals count, where costs come back,
+/// A limiter decides about one key without an ask: under windows, queues and logs, where refusals count, where costs come back,
 /// and while turns are out.
 #[test]
 fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
@@ -114,8 +114,8 @@ fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
     }
 }
 
-/// A policy that suspends keys takes the short way while nobody is suspended: refusals on it count, and whoever is suspended, by them
-/// or by hand, is so at once.
+/// A policy that suspends keys takes the short way while no key is suspended: refusals on it count, and a key that is suspended, by
+/// refusals or by hand, is refused at once.
 #[test]
 fn the_short_way_beside_suspensions_decides_as_asks_do() {
     let mut outcomes = [0; 3];

@@ -87,7 +87,7 @@ fn whoever_comes_while_another_leaves_takes_a_turn_that_nobody_else_has() {
     loom::model(|| {
         let desk = Desk::new();
         let (first, _second) = (desk.enter(60), desk.enter(61));
-        // Somebody else's, which keeps the store from taking back those before it.
+        // A turn of another request, which keeps the store from taking back the turns before it.
         desk.out.lock().unwrap().push(62);
         let other = Arc::clone(&desk);
         let thread = thread::spawn(move || other.leave(&first));
