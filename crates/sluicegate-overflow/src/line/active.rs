@@ -121,7 +121,7 @@ impl Active {
         if rank < below || free == 0 {
             return 0;
         }
-        // Within the minute this is exact; later the rank is called sooner.
+        // Within the current minute this is exact; in later minutes the rank is called sooner.
         let (doubled, _) = self.doubled(now_us);
         let ranks = rank.saturating_add(1).saturating_sub(below);
         ranks.saturating_mul(CALLS_US).div_ceil(free.saturating_mul(1 << doubled))

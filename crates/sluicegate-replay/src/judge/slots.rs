@@ -8,7 +8,7 @@
 ///
 /// With a hundred rules the tables of all rows are far larger than the caches of a processor, so each search waits for memory. Here a
 /// search reads one place, and [`glance`](Self::glance) begins the searches of a batch before the first of them is needed. A table of the
-/// library reads two places, one after the other, and does not show the first.
+/// library reads two places, one after the other, and cannot begin the first read in advance.
 ///
 /// # Memory
 /// At least a quarter of the slots stays free, and at most five eighths are free after widening: 1.3 to 2.7 slots a number.

@@ -60,7 +60,7 @@ pub(super) struct Standing {
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
     pub(super) quotas: Vec<QuotaStanding>,
-    /// The refusals until its next suspension, if its policy counts refusals and the store knows them.
+    /// Its refusals on the way to the next suspension, if its policy counts refusals and the store knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) strikes: Option<StrikesStanding>,
     /// The seconds of a suspension by hand, if keys of the policy can be suspended.
@@ -69,7 +69,7 @@ pub(super) struct Standing {
     /// The reason why it is not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_asked: Option<String>,
-    /// A limit of these numbers.
+    /// A note on what these numbers leave out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<&'static str>,
 }

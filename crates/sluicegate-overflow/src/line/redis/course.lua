@@ -1,13 +1,13 @@
--- The course of the line, as in `course`: turns, where visitors stand, and the words of a call.
+-- The course of the line, as in `course`: turns, the standing of visitors, and the words of a call.
 local EARLY, PATIENCE, SOON, SECOND, UNKNOWN = 500000, 60000000, 2000000, 1000000, 30000000
--- How many places one look at the numbers reads.
+-- The number of places that one look at the numbers reads.
 local LOOKED_FOR = 1024
 
--- How many will come before a rank.
+-- The number of visitors that will come before a rank.
 local function ahead_of(rank)
   local free = max(min(rank, line.free_to) - max(line.gate, line.free_from), 0)
   local ranks = max(max(rank - line.gate, 0) - free, 0)
-  -- Among those that came before were some that entered as well.
+  -- Some of those that came before have entered as well.
   if line.gate < line.free_to then ranks = min(ranks, line.waiting) end
   return ceil(ranks * line.share / WHOLE)
 end
@@ -20,7 +20,7 @@ local function wait_of(rank)
   return wait + (line.is_open == 0 and line.opens_after or 0)
 end
 
--- The turn of a place, if it has one: how far away it is, and how long the pass lasts from then on.
+-- The turn of a place, if it has one: the time until it, and the length of the pass from then on.
 local function turn(number, place)
   if place.is == TURNED then
     return max(place.at - now, 0), max(LASTS - max(now - place.at, 0), 0)
@@ -58,7 +58,7 @@ local function half_way(turn_in)
   return at and max(at - now, 0)
 end
 
--- Where a place stands that has no turn, and when to ask again; -1 for what is not known.
+-- The standing of a place without a turn, and the time at which it asks again; -1 for unknown numbers.
 local function standing(number, place)
   local rank = rank_of(number, place.lot)
   local wait = wait_of(rank)
@@ -67,7 +67,7 @@ local function standing(number, place)
     after = half_way(2 * UNKNOWN) or 2 * UNKNOWN
   else
     local turn_in = max(wait - EARLY, 0)
-    -- Early rather than late: it is held then.
+    -- The visitor comes early rather than late: it is held then.
     after = turn_in > SOON and half_way(turn_in) or max(turn_in - turn_in % SECOND, SECOND)
   end
   line.appointed = max(line.appointed, now + after)
@@ -114,11 +114,11 @@ function words.rate()
   if now >= line.raised_until then line.raised = -1 end
   local after = span(WHOLE, WHOLE)
   if after < before then
-    -- Those that sleep longer than it is to their turn at this rate are called, and come later.
+    -- Visitors that sleep longer than their wait at this rate are called, and come later.
     if line.raised < 0 then line.raised, line.raised_until, line.raised_share = line.gate, 0, line.share end
     line.raised_until = max(line.raised_until, line.appointed)
   elseif floor(after / 2) >= before and line.raised >= 0 then
-    -- Of those more are due than this rate lets in.
+    -- More of them are due than this rate lets in.
     call_again(line.raised, line.raised_share)
   end
   new_share(line.gate)
@@ -131,7 +131,7 @@ function words.mode(mode)
   if mode == line.mode then return {} end
   if mode == OPEN and line.gate >= line.free_to then line.free_from, line.free_to = line.next, 0 end
   if line.mode == OPEN then
-    -- Those that were asleep meanwhile keep their places.
+    -- Visitors that slept meanwhile keep their places.
     line.free_to, line.again_to = line.next, line.next
     stands()
   end
@@ -139,8 +139,8 @@ function words.mode(mode)
   return {}
 end
 
--- What is known of the line by now: its numbers, and the ended passes from a time on, each with the time at which it is forgotten.
--- Nothing is written: those who left are passed over when others ask, and are only counted here.
+-- The current numbers of the line, and the passes that ended from a time on, each with the time at which it is forgotten.
+-- Nothing is written: visitors that left are passed over when others ask, and are only counted here.
 local function status(known)
   move_gate()
   local left = left_by_now(LOOKED_FOR)

@@ -1,4 +1,4 @@
--- The gate of the line, as in `course/gate.rs`, and what moves it.
+-- The gate of the line, as in `course/gate.rs`, and its movements.
 local HELD, TARGET, SLACK, SKIPPED = 2000000, 1000000, 350000, 16
 local LONGEST_STEP, LONGEST_PATIENCE = 60000000, 600000000
 local SILENT, SILENT_TURNS, BACK = 2000000, 3, 10000000
@@ -31,7 +31,7 @@ local function keep()
   keep_places()
 end
 
--- Passes ranks at which nobody waits, of those that are called again.
+-- Skips ranks that are called again and at which no visitor waits.
 local function skip()
   local from = line.gate
   for _ = 1, SKIPPED do
@@ -51,7 +51,7 @@ local function skip()
   end
 end
 
--- The gate goes back to a rank, if it is beyond, and on from there with this share.
+-- Moves the gate back to a rank, if it is beyond, and on from there with this share.
 local function call_again(rank, share)
   if rank >= line.gate then return end
   line.again_to = max(line.again_to, line.gate)
@@ -59,7 +59,7 @@ local function call_again(rank, share)
   new_share(rank)
 end
 
--- A visitor that is due finds all turns of the next time given: the gate goes back to it if it was called long before those that have them.
+-- Handles a due visitor that finds all near turns given: the gate goes back to it if it was called long before those that have them.
 local function turned_away(rank)
   local back = line.gate - rank
   if back > ranks_in(LEAST_BACK, line.share) and back <= ranks_in(MOST_BACK, line.share) then
@@ -68,7 +68,7 @@ local function turned_away(rank)
   end
 end
 
--- Ranks that were called while nobody asked, as in `silence.rs`.
+-- Ranks that were called while no visitor asked, as in `silence.rs`.
 local function break_silence()
   if now - line.asked > max(span(SILENT_TURNS, WHOLE), SILENT) and line.gate > line.asked_gate then
     line.silent_from = now < line.silent_until and min(line.silent_from, line.asked_gate) or line.asked_gate
@@ -96,11 +96,11 @@ local function move_gate()
   local ranks = min(ranks_in(gone, line.share), last - line.gate)
   local used = floor(span(ranks, line.share) * WHOLE / speed)
   line.gate, line.gate_at = line.gate + ranks, min(line.gate_at + used, now)
-  -- Visitors that are called again come when they were told to before, so that their absence says nothing.
+  -- Visitors that are called again come at their old appointments, so their absence says nothing.
   if line.gate >= line.again_to then called(line.gate) end
 end
 
--- The clock shows this now. Returns how far the line's time has gone on.
+-- Takes over the time of the clock. Returns how far the line's time has gone on.
 local function pass_to(at)
   local step = min(max(at - line.clock, 0), max(line.appointed - line.now, 0) + LONGEST_STEP)
   line.clock, now = at, line.now + step

@@ -1,4 +1,4 @@
--- The line of a waiting room: the rules of `course` and what it stands on, for one call of a line that several instances share.
+-- The line of a waiting room: the rules and the base of `course`, for one call of a line that several instances share.
 -- KEYS: line, places, clients, calendar, ends, out, ended
 -- ARGV: word, clock in us or 0 for the server's, opens at in us, most active or -1, us that a pass lasts, longest line, places per client or
 --       -1, ms for which keys are kept, then the rate of a new line (see `rate_of`), and behind it the word's own
@@ -9,7 +9,7 @@ local LINE, PLACES, CLIENTS, CALENDAR, ENDS, OUT, ENDED = unpack(KEYS)
 local WORD, KEPT = ARGV[1], ARGV[8]
 local OPENS, MOST, LASTS, LONGEST, EACH =
   tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
--- All of the line but its places, and the line's time.
+-- Everything of the line but its places, and the line's time.
 local line, now
 
 -- a * b / c rounded down, and whether something was left; bit by bit where the product is not below 2^53.
@@ -38,25 +38,25 @@ local function rate_of(at)
   return { unit = tonumber(ARGV[at]), ticks = tonumber(ARGV[at + 1]), spacing = tonumber(ARGV[at + 2]), limit = tonumber(ARGV[at + 3]), period = tonumber(ARGV[at + 4]) }
 end
 
--- The time that so many ranks take of which this share comes, rounded up.
+-- The time that this number of ranks takes if this share of them comes, rounded up.
 local function span(ranks, share)
   local rate = line.rate
   local us, more = scaled(ranks * share, rate.spacing * rate.unit, rate.ticks * WHOLE)
   return more and us + 1 or us
 end
 
--- The ranks that a time is enough for, if this share comes of them.
+-- The ranks that fit into a time, if this share of them comes.
 local function ranks_in(us, share)
   local rate = line.rate
   return (scaled(us, rate.ticks * WHOLE, rate.spacing * rate.unit * max(share, 1)))
 end
 
--- How far away the next free turn is.
+-- The time until the next free turn.
 local function next_turn()
   return max(line.till - now, 0)
 end
 
--- How far away the last turn is that was given.
+-- The time until the last turn that was given.
 local function held_for()
   return max(next_turn() - span(1, WHOLE), 0)
 end
@@ -69,7 +69,7 @@ local function spend(level, at)
   line.till, line.parts = at - at % rate.unit + units * rate.unit, units * rate.ticks - level
 end
 
--- Gives the next free turn; says how far away it is.
+-- Gives the next free turn. Returns the time until it.
 local function give_turn()
   local rate, after = line.rate, next_turn()
   local start = now + after - (now + after) % rate.unit
@@ -82,7 +82,7 @@ local function give_turn()
   return after
 end
 
--- Another rate from now on, counted from the last turn, so that a change by itself costs none.
+-- Sets another rate, counted from the last turn, so that a change by itself costs no turn.
 local function change_rate(rate)
   line.rate, line.till, line.parts = rate, 0, 0
   if line.last >= 0 and line.last + span(1, WHOLE) > now then spend(0, line.last) end

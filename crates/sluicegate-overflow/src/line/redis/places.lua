@@ -1,9 +1,9 @@
 -- Places, as in `book.rs`, and passes, as in `active.rs`.
 local AGAIN, KEPT_PLACE, CALLS, DOUBLED = 60000000, 600000000, 60000000, 20
--- For how long a turn is given again: no longer than its pass is good.
+-- The time for which a turn is given again: no longer than its pass is good.
 local GIVEN_AGAIN = min(LASTS, AGAIN)
 local WAITING, PASSED_OVER, TURNED = 0, 1, 2
--- Those that this call has looked at, and which of them it has changed.
+-- The places that this call has read, and those that it has changed.
 local seen, changed = {}, {}
 
 local function rank_of(number, lot)
@@ -32,17 +32,17 @@ local function keep_places()
   end
 end
 
--- How long ago its turn was, or for how long its visitor is missed.
+-- The time since its turn, or the time for which its visitor is missed.
 local function age_of(place)
   return max((place.is == TURNED and now or line.patience) - place.at, 0)
 end
 
--- For how long after that it is kept.
+-- The time after that for which it is kept.
 local function kept_for(place)
   return place.is == TURNED and GIVEN_AGAIN or KEPT_PLACE
 end
 
--- The place as it stands, unless it is forgotten.
+-- The state of the place, unless it is forgotten.
 local function find(number, lot)
   local place = held(number)
   if not place or place.lot ~= lot then return nil end
@@ -51,7 +51,7 @@ local function find(number, lot)
   return place
 end
 
--- Whether nobody waits at a number any more: its visitor had its turn, or is missed.
+-- Whether no visitor waits at a number any more: it had its turn, or is missed.
 local function is_left(number)
   if number >= line.next then return false end
   local place = held(number)
@@ -79,7 +79,7 @@ local function add(lot, client)
   return number
 end
 
--- The visitor has asked and waits, and is missed from then on.
+-- Notes that the visitor has asked and waits, and is missed from this moment on.
 local function expect(number, place, missed)
   place.at, changed[number] = missed, true
   if place.is == PASSED_OVER then
@@ -96,7 +96,7 @@ local function leave(client)
   end
 end
 
--- Passes over those who did not come, and forgets those who did not come back.
+-- Passes over visitors that did not come, and forgets those that did not come back.
 local function sweep(steps)
   for _ = 1, steps do
     if line.swept >= line.next then break end
@@ -119,7 +119,7 @@ local function sweep(steps)
   end
 end
 
--- How many of those that count as waiting have left by now, of so many that would be passed over next. Nothing is written.
+-- The number of waiting visitors that have left by now, among the next ones to be passed over. Nothing is written.
 local function left_by_now(most)
   local count = 0
   for number = line.swept, min(line.swept + most, line.next) - 1 do
@@ -140,12 +140,12 @@ local function is_full()
   return MOST >= 0 and active() >= MOST
 end
 
--- All passes are out, and the gate stands here.
+-- Notes that all passes are out, and the gate stands here.
 local function stands()
   line.full_gate, line.full_at, line.given = line.gate, now, 0
 end
 
--- Ranks below it may be called: one for each pass that was free since the gate stood, and for those who left.
+-- Ranks below it may be called: one for each pass that was free since the gate stood, and for visitors that have left.
 local function calls_below()
   if MOST < 0 then return NEVER end
   local free = max(MOST - active(), 0)
@@ -156,12 +156,12 @@ local function calls_below()
   return line.full_gate + called + most - free + (scaled(most, rest, CALLS))
 end
 
--- How far away the moment is at which this rank may be called, if no other pass is given or ends.
+-- The time until this rank may be called, if no other pass is given or ends.
 local function calls_after(rank)
   if MOST < 0 then return 0 end
   local below, free = calls_below(), max(MOST - active(), 0)
   if rank < below or free == 0 then return 0 end
-  -- Within the minute that goes on; later it is sooner than that.
+  -- Within the current minute this is exact; in later minutes the rank is called sooner.
   local doubled = min(floor(max(now - line.full_at, 0) / CALLS), DOUBLED)
   return ceil((rank + 1 - below) * CALLS / (free * 2 ^ doubled))
 end
@@ -176,7 +176,7 @@ end
 
 local function end_pass(number, lot)
   redis.call("SREM", OUT, number)
-  -- Not before its place is forgotten, which would give it again.
+  -- It must not be forgotten before its place, which would give the pass again.
   redis.call("ZADD", ENDED, "NX", now + max(LASTS, AGAIN), string.format("%.0f:%.0f", number, lot))
   redis.call("PEXPIRE", ENDED, KEPT)
 end
@@ -194,7 +194,7 @@ local function forget_passes()
   end
 end
 
--- How far away the moment is at which there is room for one more behind others.
+-- The time until there is room for one more behind others.
 local function room_after(ahead)
   if MOST < 0 then return 0 end
   local behind = ahead + active() - MOST

@@ -35,7 +35,7 @@ local function new_calendar()
   line.page, line.last_page = 0, 0
 end
 
--- Tears off the pages before this one.
+-- Drops the pages before this one.
 local function turn_to(page)
   if page > line.last_page then
     redis.call("DEL", CALENDAR)
