@@ -50,10 +50,13 @@ fn main() -> ExitCode {
             let over_bare =
                 |side: usize| -> Vec<f64> { seconds.iter().map(|round| round[side] - round[2]).collect() };
             bench.record(Row::of_rounds(TIME, "CPU s", &over_bare(0), &over_bare(1), Aim::Ours(8.0)));
+            let bare: Vec<String> = seconds.iter().map(|[.., bare]| format!("{bare:.1}")).collect();
+            bench.note(format!("the program without a limit took {} CPU s", bare.join(", ")));
         }
         if bench.wants(SIZE) {
             let [ours, theirs, bare] = programs.map(|program| program.size() as f64 / 1e6);
             bench.record(Row::fixed(SIZE, "MB", ours - bare, theirs - bare, Aim::Ours(1.0)));
+            bench.note(format!("the program without a limit has {bare:.2} MB"));
         }
     }
     bench.finish()
