@@ -21,39 +21,39 @@
 //! asks a server that hangs again with every request, and decides with whole quotas while there is no answer.
 //!
 //! # When to use it
-//! - Several instances of a service share a limit: the limit is that of all of them together.
+//! - Several instances of a service share a limit, which holds for all instances together.
 //! - Counts have to survive restarts and deployments of the service.
 //! - Limits of days and months, for which a process does not live long enough.
 //!
 //! # When not to use it
 //! - For one process. Memory decides in tens of nanoseconds and cannot fail; Redis takes a round
 //!   trip.
-//! - Where a limit per instance will do, such as protection against overload: give each instance
+//! - If a limit per instance is enough, such as protection against overload: give each instance
 //!   its [share](sluicegate_core::Policy::share) in memory.
 //! - For [requests in flight](sluicegate_core::in_flight), which are counted per process.
 //! - For sliding logs of more than 2,000 entries.
 //!
 //! # How it works
 //! A decision is one script call and one round trip, whatever the number of quotas and policies;
-//! requests that come at the same time share a call, and are decided each for itself. The time is
+//! requests that come at the same time share a call, and are decided independently. The time is
 //! the server's `TIME`, so the clocks of the instances do not matter. Keys expire by themselves at
 //! the moment their state is back at rest.
 //!
-//! The connection is looked after in the background: a request uses it or fails at once, and never
-//! waits for a server that is away, but in the first second after the store was made. One that was closed while nobody used it, by the server's
-//! `timeout` or a proxy, is replaced at once; only a request that comes during that one attempt
+//! A background task maintains the connection: a request uses it or fails at once, and never
+//! waits for a server that is away, except in the first second after the store was made. A connection that was closed while idle,
+//! by the server's `timeout` or a proxy, is replaced at once; only a request that comes during that one attempt
 //! waits for it, within its deadline.
 //!
 //! A command is never sent again unless the reply proves that it had no effect. On a Cluster the
 //! redis client itself repeats a command once when a connection breaks, so a request may be charged
 //! twice there. Servers and proxies without RESP3 do not report closed connections: with them, the
-//! first request after that fails.
+//! first request after the close fails.
 //!
-//! A new connection is used when the server has run the script by it and has said what it must say:
-//! then no request has to send the script (but on a Cluster, the first one to each node), and a
-//! missing right is a line in the log. TCP keepalive asks after 15 s of silence whether the server
-//! is there, so that no NAT or firewall forgets the connection; for connections and pools of the
-//! application's own it is for the application to set.
+//! A new connection is used when the server has run the script over it with the right replies.
+//! So no request has to send the script (except the first one to each node of a Cluster), and a
+//! missing right is a line in the log. TCP keepalive probes a silent connection after 15 s,
+//! so that no NAT or firewall forgets the connection; for its own connections and pools, the
+//! application has to set it.
 //!
 //! # What a failure means
 //! | what happens | what a request gets | what was spent |
@@ -66,8 +66,8 @@
 //! | a replica, a full or a loading server, a missing right | `Unavailable` | nothing |
 //! | a value under the key's name that is not ours | a decision as for a fresh key | as usual |
 //!
-//! A caller of a [`RateLimiter`](sluicegate_core::RateLimiter) sees a decision in the place of
-//! these errors, by what the policy says of an outage.
+//! A caller of a [`RateLimiter`](sluicegate_core::RateLimiter) gets a decision in place of
+//! these errors, by the policy's `OnOutage`.
 //!
 //! # Servers
 //! Redis 6.2 and later, and Valkey. Tests run against Redis 6.2 and 7.0 and Valkey 8.1 and 9.1
@@ -77,38 +77,38 @@
 //! The buckets of one key share a hash slot. A request that is checked against several keys (an
 //! address and a user) is decided per slot:
 //!
-//! 1. All slots are looked at first, at the same time, so that a request that is refused spends
+//! 1. All slots are peeked at first, at the same time, so that a refused request spends
 //!    nowhere.
-//! 2. Then it spends in one slot after the other, where least is left first. Its units are
-//!    marked until it is decided. Another request in several slots that only marked units refuse is
-//!    asked once more; one in a single slot is refused at once, and the refusal says that it is
+//! 2. Then the request spends in one slot after the other, in the slot with the least left first. Its units are
+//!    marked until it is decided. If only marked units refuse another request in several slots, that request is
+//!    tried once more; a request in a single slot is refused at once, and the refusal says that it is
 //!    [provisional](sluicegate_core::store::QuotaStatus::is_provisional).
-//! 3. If a later slot refuses after all, what the others spent is given back, and nobody waits for
+//! 3. If a later slot refuses after all, the other slots get their units back, and no request waits for
 //!    that.
 //! 4. Charges, refunds and resets of the same request follow when all slots have granted.
 //!
-//! Units stay spent that a process had spent before it died in between: more is denied for it, never
-//! more admitted. All of these round trips have one deadline together.
+//! If a process dies in between, the units that it has spent stay spent: more is denied, never
+//! more admitted. All of these round trips share one deadline.
 //!
 //! # Replaced policies, and instances that disagree
-//! A key is one value, and the value says which rules its states are of. Every
-//! [`Inherit`](sluicegate_core::limiter::Inherit) does what it does in memory, once per key, when
+//! A key is one value, which includes the rules of its states. Every
+//! [`Inherit`](sluicegate_core::limiter::Inherit) works as in memory, once per key, when
 //! the key is next asked for.
 //!
 //! While a new version of a service is rolled out, instances with different quotas, bursts, periods
-//! or algorithms ask for the same keys. Each decides by its own rules, and what it lets pass is
-//! charged to those of the others, too. So a key has at most the larger burst at once and the
-//! larger rate in the long run, whichever instances it meets. Rules that nobody asks for any more
-//! are forgotten by and by; of more than three at a time, the one asked least recently starts anew
-//! from what the others have counted. With
+//! or algorithms ask for the same keys. Each decides by its own rules, and the units that it admits are
+//! charged under the rules of the others, too. So a key has at most the larger burst at once and the
+//! larger rate in the long run, whichever instances it meets. Rules that are no longer used
+//! are forgotten over time; with more than three at a time, the least recently used starts anew
+//! from the counts of the others. With
 //! [`version`](sluicegate_core::policy::PolicyBuilder::version) on the policies the newest one
 //! decides alone, for all instances, once a key has met it.
 //!
-//! `Inherit::Reset` forgets what was spent before the moment of the replacement, by the clock of
-//! the instance that replaces. Where several instances replace, each of them forgets what was spent
+//! `Inherit::Reset` forgets units spent before the moment of the replacement, by the clock of
+//! the instance that replaces. If several instances replace, each forgets units spent
 //! before its own replacement; with a higher version, a key is reset once. So does
-//! [`reset_all`](sluicegate_core::RateLimiter::reset_all): it sends nothing and deletes nothing, and a key is forgotten when an
-//! instance that was told so first decides about it, with what others have spent on it since.
+//! [`reset_all`](sluicegate_core::RateLimiter::reset_all): it sends and deletes nothing, and a key is forgotten when an
+//! instance that was told of the reset first decides about it, with the units that others have spent on it since.
 //!
 //! # Overrides of operators
 //! An [override](sluicegate_core::limiter::Overrides) that is put on one instance is in force on all of them within 5 s: each reads a key
@@ -123,8 +123,8 @@
 //! most 21 entries.
 //!
 //! # What Redis sees
-//! Names such as `rl:2:login:{q0Zx…}`: prefix, format, policy, and a keyed hash of the key;
-//! [`RedisStore::key_name`] tells the name of a key. No API key or address is ever readable in it.
+//! Redis sees names such as `rl:2:login:{q0Zx…}`: prefix, format, policy, and a keyed hash of the key;
+//! [`RedisStore::key_name`] returns the name of a key. It never contains a readable API key or address.
 //! `rl:2:{probe}:overrides` has the overrides of operators as text, until the last of them is over.
 //! A value that is not ours counts as a fresh key. Every error of a command is an outage.
 //!
@@ -135,15 +135,15 @@
 //! ACL SETUSER app on >password ~rl:* +eval +evalsha +time +get +set +del
 //! ```
 //!
-//! On a Cluster `+cluster|slots` comes to that, and behind Sentinel `+role`. There the redis client
-//! also tells its name by `CLIENT SETINFO`; without the right it works all the same, and the
-//! server's ACL log has an entry for each connection. [`RedisStore::inspect`] needs
-//! `+scan +memory|usage +object|idletime`, too: give those to a tool's user.
+//! On a Cluster it also needs `+cluster|slots`, and behind Sentinel `+role`. There the redis client
+//! also sets its name by `CLIENT SETINFO`; without this right it works as well, but the
+//! server's ACL log gets an entry for each connection. [`RedisStore::inspect`] also needs
+//! `+scan +memory|usage +object|idletime`: give these rights to a tool's user.
 //!
 //! # Eviction
 //! A server whose `maxmemory-policy` evicts keys may forget a debtor. Give rate limits a server or
 //! a database whose policy is `noeviction`, and enough memory: then a full server is an outage,
-//! which is handled, and not a silent reset. Keys expire by themselves, so memory follows the
+//! which is handled, and not a silent reset. Keys expire by themselves, so memory is proportional to the
 //! number of clients per period.
 //!
 //! # Features

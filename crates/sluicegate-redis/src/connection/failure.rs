@@ -9,10 +9,10 @@
 //! | a reply of the wrong type | `Protocol` | kept |
 //! | broken in between | `Unavailable` | replaced |
 //!
-//! On a Cluster a connection is not replaced at the first such error but counts, because its other
-//! nodes may be well.
+//! On a Cluster such an error only counts, and does not replace the connection at once, because other
+//! nodes may work.
 //!
-//! None of them is ever read as a fresh bucket. An error that a command met inside of the script
+//! No error is ever taken for a fresh bucket. An error of a command inside of the script
 //! counts as the same error outside of it.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -22,11 +22,11 @@ use sluicegate_core::error::StoreErrorKind;
 /// The action on the connection that an error came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// Nothing: the connection works, and this call failed for itself.
+    /// Keep the connection: it works, and only this call failed.
     Keep,
-    /// It did not answer; a few of those in a row, and it is replaced.
+    /// Count a missing answer; a few in a row replace the connection.
     Count,
-    /// It leads to the wrong place, or nowhere: replace it.
+    /// Replace the connection: it leads to the wrong server, or to none.
     Replace,
 }
 
@@ -34,8 +34,8 @@ pub(super) enum Remedy {
 const INNER: [&str; 8] =
     ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "NOPERM", "LOADING", "BUSY"];
 
-/// A script is told in these words, without a code, that its user may not run a command or touch a key: by Redis up to 7.0,
-/// and by later ones and Valkey.
+/// The texts, without a code, by which a script learns that its user may not run a command or touch a key: of Redis up to 7.0,
+/// and of later versions and Valkey.
 const NO_RIGHT: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
 
 /// The code of the server's error.
@@ -86,7 +86,7 @@ pub(super) fn remedy(error: &RedisError) -> Remedy {
     }
 }
 
-/// The error as whoever reads the log needs it.
+/// The error with an explanation for the log.
 pub(super) fn explain(error: &RedisError) -> String {
     if code(error) == Some("NOPERM") {
         return format!("{error}: give the user the rights that the documentation of sluicegate-redis lists");

@@ -1,22 +1,22 @@
-//! A connection that is looked after: requests use it or do without, and never wait for a server
+//! A supervised connection: requests use it or do without, and never wait for a server
 //! that is away.
 //!
 //! | file | does |
 //! |---|---|
 //! | `supervisor` | connects, probes, publishes, waits for the loss; for ever |
-//! | `state` | what requests and the supervisor share: the live connection, and marks of what is wrong with it |
-//! | `send` | the way of one command, and what its failure says about the connection |
+//! | `state` | state that requests and the supervisor share: the live connection, and marks of its problems |
+//! | `send` | sends one command, and judges the connection by a failure |
 //! | `probe` | the commands by which a connection shows that it can decide |
-//! | `supervised` | its life: the supervisor ends with the store |
+//! | `supervised` | the lifetime: the supervisor ends with the store |
 //! | `failure` | the meaning of an error, for the request and for the connection |
-//! | `server/` | where Redis is, and how a connection to it is made: clients, TLS, pools |
+//! | `server/` | the address of Redis, and how to connect: clients, TLS, pools |
 //!
 //! # Invariants
-//! - A request never connects. It finds a connection or fails at once; only until a moment after the
-//!   start it waits for the first one, and after a loss that the peer announced for the one attempt
+//! - A request never connects. It finds a connection or fails at once. There are two exceptions: shortly after the
+//!   start it waits for the first connection, and after a loss that the peer announced for the one attempt
 //!   that is under way.
-//! - Connections are numbered. News that a call has of one are acted upon only while that one is in
-//!   use, so that ten late failures do not give up the connection that came after.
+//! - Connections are numbered. A call's failure affects only the connection that it used, so that ten
+//!   late failures do not give up the next connection.
 //! - No lock: the live connection is swapped atomically, and marks are counts.
 //!
 //! # Why not the client's own manager

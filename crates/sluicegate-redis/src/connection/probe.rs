@@ -1,16 +1,16 @@
-//! How a connection shows that decisions can be made by it: [`Probe`].
+//! Checks that a connection can make decisions: [`Probe`].
 
 use redis::{Cmd, Value};
 
 use super::failure;
 use super::server::Connection;
 
-/// Commands, one after the other, and for each the judge of its reply. They are the scripts' texts, so that the server knows these
+/// Commands in order, each with a check of its reply. They carry the scripts' texts, so that the server knows the scripts
 /// from then on, and the first requests need not send them.
 #[derive(Default)]
 pub(crate) struct Probe(Vec<(Cmd, Judge)>);
 
-/// Says what is wrong with a reply.
+/// Returns the problem of a reply.
 type Judge = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
 
 impl Probe {
@@ -22,8 +22,8 @@ impl Probe {
         self.0.push((command, Box::new(judge)));
     }
 
-    /// A connection is ready when the scripts run and say what they must: a replica, a full or a loading server, and one whose
-    /// user lacks a right, all answer `PING`.
+    /// A connection is ready when the scripts run and give the right replies. A `PING` would not do: a replica, a full or a loading
+    /// server, and one whose user lacks a right, all answer it.
     ///
     /// # Errors
     /// The error of the first command that failed, in words for a log.

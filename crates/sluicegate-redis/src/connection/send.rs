@@ -64,7 +64,7 @@ impl State {
                     Err(error) if is_no_script(&error) && name == ScriptName::Digest => {
                         name = ScriptName::Text;
                     }
-                    // A slot is on its way, and the client's own retry met that, too.
+                    // A slot is moving, and the client's own retry failed, too.
                     Err(error) if again && is_on_the_way(&error) => {
                         again = false;
                         sleep(SLOT_PAUSE).await;

@@ -1,4 +1,4 @@
-//! Which connection there is, and whether it works: what requests and the supervisor share.
+//! The live connection and its health: state that requests and the supervisor share.
 //!
 //! ```text
 //!                  publish                      closed by the peer
@@ -23,11 +23,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::server::Connection;
 
-/// Parts of a cluster's slots for each of which timeouts are counted: the two thirds of the answers that come from other
-/// nodes say nothing about the one that hangs.
+/// The parts of a cluster's slots. Each part counts its timeouts, because answers from other nodes say nothing about a
+/// node that hangs.
 const PARTS: usize = 64;
 
-/// Which of them a hash slot belongs to.
+/// The part that a hash slot belongs to.
 pub(crate) fn part_of(slot: u16) -> usize {
     usize::from(slot) * PARTS / 16_384
 }
@@ -35,31 +35,31 @@ pub(crate) fn part_of(slot: u16) -> usize {
 /// State that requests and the supervisor share.
 pub(crate) struct State {
     pub(super) live: ArcSwapOption<Live>,
-    /// A cluster's connection is used on until there is a better one: a node that fails is no reason to refuse the keys
-    /// of the others.
+    /// Whether this is a cluster, whose connection stays in use until there is a better one: a node that fails is no reason to
+    /// refuse the keys of the others.
     pub(crate) is_cluster: bool,
     /// The last connection that was found to be broken.
     broken: AtomicU64,
     lost: Notify,
-    /// Until when requests wait for the first connection.
+    /// The time until which requests wait for the first connection.
     starts_until: Instant,
-    /// Whether there has been one, or nobody is to wait for it.
+    /// Whether there has been a connection, or requests do not wait for one.
     has_started: AtomicBool,
     /// Whether the first attempt after a lost connection is under way.
     mending: AtomicBool,
-    /// There is a connection, or that attempt has failed.
+    /// Notified when there is a connection, or the attempt has failed.
     settled: Notify,
     /// The error of the last attempt to connect, if it failed.
     problem: ArcSwapOption<String>,
 }
 
-/// A connection, and what calls have learned about it.
+/// A connection, and what calls have found out about it.
 pub(super) struct Live {
     pub(super) connection: Arc<dyn Connection>,
     pub(super) generation: u64,
     /// Timeouts in a row, for each part of the slots; an answer sets its part back to 0.
     pub(super) timeouts: [AtomicU32; PARTS],
-    /// Whether anything was answered since it was last looked at.
+    /// Whether any answer came since the last check.
     pub(super) answered: AtomicBool,
 }
 
@@ -95,14 +95,14 @@ impl State {
         }
     }
 
-    /// From now on nobody waits for the first connection.
+    /// Ends all waits for the first connection.
     pub(crate) fn start_without(&self) {
         self.has_started.store(true, Ordering::Relaxed);
     }
 
-    /// Until when requests wait for the first connection, while there has been none and that moment is to come.
+    /// The time until which requests wait for the first connection; `None` if there has been one, or the time is over.
     pub(crate) fn starting(&self) -> Option<Instant> {
-        // Relaxed: who misses the mark finds the connection, or waits for nothing.
+        // Relaxed: a request that misses the mark finds the connection, or waits in vain.
         let waits = !self.has_started.load(Ordering::Relaxed) && Instant::now() < self.starts_until;
         waits.then_some(self.starts_until)
     }
@@ -110,7 +110,7 @@ impl State {
     /// Waits for the first connection, until the moment that is the same for all requests.
     pub(super) async fn started(&self) {
         if let Some(until) = self.starting() {
-            // What comes after is the same whether there is a connection or none.
+            // The caller continues in the same way with or without a connection.
             _ = timeout_at(until, self.up()).await;
         }
     }
@@ -121,11 +121,11 @@ impl State {
         self.mending.load(Ordering::Acquire) || self.live.load().is_some()
     }
 
-    /// The peer has closed a connection, perhaps while nobody used it. Requests that come now wait for the one attempt to
-    /// replace it that follows at once; not for those after it, should it fail.
+    /// Notes that the peer has closed a connection, perhaps while it was idle. Requests that come now wait for the one attempt to
+    /// replace it that follows at once, and not for later attempts.
     pub(super) fn closed(&self, generation: u64) {
         if self.generation() == Some(generation) {
-            // Release: who finds no connection after this finds the mark.
+            // Release: a request that finds no connection after this finds the mark.
             self.mending.store(true, Ordering::Release);
             self.live.store(None);
         }
@@ -145,7 +145,7 @@ impl State {
     pub(super) async fn mended(&self, deadline: Instant) -> Option<Arc<Live>> {
         loop {
             let settled = self.settled.notified();
-            // Acquire: see `closed`. The mark is read first: once it is gone, what was found is there.
+            // Acquire: see `closed`. The mark is read first: once it is gone, the result is there.
             let mending = self.mending.load(Ordering::Acquire);
             let live = self.live.load_full();
             if live.is_some() || !mending || timeout_at(deadline, settled).await.is_err() {
@@ -164,25 +164,25 @@ impl State {
         })));
         self.start_without();
         if self.broken.load(Ordering::Relaxed) >= generation {
-            // Closed between the probe's answer and now: nobody is to find it.
+            // Closed between the probe's answer and now, so no request may find it.
             self.closed(generation);
         } else {
             self.settle();
         }
     }
 
-    /// An attempt to connect has failed.
+    /// Notes that an attempt to connect has failed.
     pub(super) fn failed(&self, problem: &str) {
         self.problem.store(Some(Arc::new(problem.to_owned())));
         self.settle();
     }
 
-    /// Why there is no connection, as far as that is known.
+    /// The reason why there is no connection, if it is known.
     pub(super) fn problem(&self) -> Option<Arc<String>> {
         self.problem.load_full()
     }
 
-    /// The rest of a cluster is used as long as it answers.
+    /// Drops the connection if no answer came; otherwise the rest of a cluster stays in use.
     pub(super) fn drop_if_silent(&self) {
         if self.live.load().as_ref().is_some_and(|live| !live.answered.swap(false, Ordering::Relaxed)) {
             self.live.store(None);

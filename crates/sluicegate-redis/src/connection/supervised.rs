@@ -1,4 +1,4 @@
-//! A connection to one target, from its start to its end: [`Supervised`].
+//! A supervised connection to one target, for the lifetime of a store: [`Supervised`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ impl Supervised {
         &self.state
     }
 
-    /// Waits until it is up.
+    /// Waits until there is a connection.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unavailable`] when it is not `within` this time, with what the last attempt failed at.
+    /// [`StoreErrorKind::Unavailable`] when there is none `within` this time, with the error of the last attempt.
     pub(crate) async fn up(&self, within: Duration) -> Result<(), StoreError> {
         timeout(within, self.state.up()).await.map_err(|_| {
             let problem = self.state.problem().map_or_else(String::new, |problem| format!(": {problem}"));

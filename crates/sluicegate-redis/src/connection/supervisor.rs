@@ -1,4 +1,4 @@
-//! The supervisor of a connection: it connects, and connects again, for ever.
+//! The supervisor of a connection: it connects, and reconnects, for ever.
 //!
 //! ```text
 //! attempt -> probe -> publish -> until it is broken -+
@@ -19,21 +19,21 @@ use super::probe::Probe;
 use super::server::{Closed, Connection, Target};
 use super::state::State;
 
-/// A cluster is not asked for its nodes more often than this.
+/// The shortest interval between two looks at the nodes of a cluster.
 const CLUSTER_KEPT_FOR: Duration = Duration::from_secs(1);
 
-/// A connection that lived as long was a good one: the next attempt begins at once.
+/// The lifetime from which a connection was a good one: then the next attempt begins at once.
 const GOOD_AFTER: Duration = Duration::from_secs(1);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// At most two attempts a second by each instance of a fleet, and at most a second until a server that is back is found.
+/// The longest pause: it allows each instance at most two attempts a second, and finds a server that is back within a second.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Connects, probes, publishes, and waits for the connection to be lost; for ever.
 ///
-/// Pauses between attempts double from 50 ms to 1 s, and half of each is chance, so that a fleet
-/// does not come back in step. After a connection that has lived for a second, the next attempt
+/// Pauses between attempts double from 50 ms to 1 s, and half of each is random, so that a fleet
+/// does not reconnect in step. After a connection that has lived for a second, the next attempt
 /// begins at once.
 pub(super) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
     let probe = Arc::new(probe);
@@ -43,7 +43,7 @@ pub(super) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
     loop {
         generation += 1;
         let closed = {
-            // Weak: the connection keeps this, and is kept by the state, which would then outlive the store.
+            // Weak, because a strong reference would be a cycle through the connection, and the state would outlive the store.
             let state = Arc::downgrade(&state);
             Closed::new(move || {
                 if let Some(state) = state.upgrade() {
@@ -63,7 +63,7 @@ pub(super) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
                 if since.elapsed() >= GOOD_AFTER {
                     pause = Duration::ZERO;
                 } else if !pause.is_zero() {
-                    // A server that closes every new connection is not to be asked in a tight loop.
+                    // Prevents a tight loop with a server that closes every new connection.
                     state.settle();
                     sleep(jittered(pause)).await;
                 }
@@ -88,11 +88,11 @@ struct Log {
 }
 
 impl Log {
-    /// Problems that are told until there is a connection.
+    /// The most problems that are logged until there is a connection.
     const MOST: usize = 8;
 
-    /// Each problem is told once, and one a second: a server that is started anew is first not there, then loads, and then may have
-    /// forgotten its users.
+    /// Logs each problem once, and at most one a second: a restarting server is first absent, then loads, and then may have
+    /// lost its users.
     fn failed(&mut self, problem: String) {
         let is_soon = self.last.is_some_and(|last| last.elapsed() < Duration::from_secs(1));
         if is_soon || self.said.len() >= Self::MOST || self.said.contains(&problem) {
@@ -113,7 +113,7 @@ impl Log {
     }
 }
 
-/// One attempt, in a task of its own: should what connects panic, it is this attempt that ends, and not the supervisor.
+/// One attempt, in a task of its own, so that a panic while connecting ends only the attempt, and not the supervisor.
 async fn attempt(target: &Target, probe: Arc<Probe>, closed: Closed) -> Result<Arc<dyn Connection>, String> {
     let within = target.connects_within();
     let target = target.clone();
@@ -136,7 +136,7 @@ fn longer(pause: Duration) -> Duration {
     (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE)
 }
 
-/// Between half of a pause and all of it, so that a fleet does not come back in step.
+/// A random time between half of a pause and all of it, so that a fleet does not reconnect in step.
 fn jittered(pause: Duration) -> Duration {
     use std::hash::{BuildHasher, RandomState};
     let random = RandomState::new().hash_one(0) % 1_000;

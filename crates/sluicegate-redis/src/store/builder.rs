@@ -79,7 +79,7 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// The prefix of all keys; `~rl:*` is then the ACL rule. Default: `rl`.
+    /// Sets the prefix of all keys. Default: `rl`, for which the ACL rule is `~rl:*`.
     ///
     /// 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-` and `:`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
@@ -87,8 +87,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// A secret that all instances of the service share and nobody else knows. With it, a reader of
-    /// Redis cannot test guesses at the keys (addresses, user names) that are in it. With another
+    /// Sets a secret that only the instances of the service share. With it, a reader of
+    /// Redis cannot test guesses at the keys (addresses, user names) in it. With another
     /// secret, all counters start anew. Default: none.
     ///
     /// Keys are hashed with or without a secret. Without one the hash protects little: there are only four
@@ -140,8 +140,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// The CA that has signed the servers' certificates, in PEM, for `rediss://` URLs: that one, and none of the system's.
-    /// Certificates of our own for the servers to check go by [`connect_with`](Self::connect_with) and
+    /// Sets the CA that has signed the servers' certificates, in PEM, for `rediss://` URLs. It replaces the system's CAs.
+    /// For client certificates, use [`connect_with`](Self::connect_with) and
     /// `redis::Client::build_with_tls`. Default: the CAs that the system trusts.
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
@@ -176,12 +176,12 @@ impl RedisStoreBuilder {
         self.start(Target::given(connect))
     }
 
-    /// A store on a pool that the application has already: `deadpool_redis::Pool`, or that of its modules `sentinel` and
-    /// `cluster`. A decision takes a connection out of the pool, within the deadline.
+    /// A store on a pool that the application has already: `deadpool_redis::Pool`, or the pool of its modules `sentinel` and
+    /// `cluster`. A decision takes a connection from the pool, within the deadline.
     ///
-    /// Without a pool of your own, [`connect`](Self::connect): a pool pings before it hands a connection out (on a Cluster,
-    /// all primaries), so that every call is two round trips, and a connection that one request has for itself cannot
-    /// carry the others at the same time. A user with the rights that the [crate](crate#rights) lists needs `+ping` and
+    /// Without a pool of your own, use [`connect`](Self::connect): a pool pings before it hands out a connection (on a Cluster,
+    /// all primaries), so every call takes two round trips, and a connection that one request uses cannot
+    /// carry others at the same time. A user with the rights that the [crate](crate#rights) lists needs `+ping` and
     /// `+unwatch`, too.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! A policy's rules as bytes: they stand in each value, and in an order to the script.
+//! A policy's rules as bytes, for each value and each order to the script.
 //!
 //! ```text
 //! f64  version of the policy, 0 without one
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! All numbers are little endian. Lua's only numbers are doubles, so integers travel as doubles, in
-//! which everything below 2^53 is exact. The whole text is compared byte by byte: that is how a
-//! value says whose rules its states are of.
+//! which everything below 2^53 is exact. The whole text is compared byte by byte, to find the
+//! states of a value that belong to the same rules.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ const LONGEST_LOG: u64 = 2_000;
 /// The kinds of rules that the script knows.
 const KINDS: u8 = 6;
 
-/// All that decides: the version, and per quota its kind, its id, and the numbers of its rule. Instances with the same text
-/// share their states; others keep their own, and charge each other.
+/// Everything that affects decisions: the version, and per quota its kind, its id, and the numbers of its rule. Instances with
+/// the same text share states; others have separate states, and charge each other's.
 pub(super) fn rules(policy: &Policy) -> Result<Vec<u8>, ConfigError> {
     let mut text = Vec::with_capacity(9 + 53 * policy.quotas().len());
     push(&mut text, policy.version().unwrap_or(0));

@@ -13,7 +13,7 @@ use super::prepared::Prepared;
 use super::shared::SharedKey;
 use crate::connection::{Target, part_of};
 
-/// The part that limiters hold. The connection ends when the last of them is gone.
+/// The part that limiters hold. The connection ends with the last limiter.
 pub(super) struct Inner {
     pub(super) line: Arc<Line>,
     pub(super) decider: Decider,
@@ -54,12 +54,12 @@ impl Store for Inner {
     ) -> Result<PreparedPolicy, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
         let old = replaced.map(PreparedPolicy::replaced::<Arc<Prepared>>).transpose()?;
-        // A higher version says it for the whole fleet: what a lower one has spent is forgotten once.
+        // A higher version resets for the whole fleet: units spent under a lower version are forgotten once.
         let is_other_version =
             |old: &PreparedPolicy| policy.version().is_some() && policy.version() != old.policy().version();
         let since_us = match inherit {
-            // By the server's clock as it is known here, or by the machine's if that is ahead: a moment that is too late resets each
-            // key once all the same, and one that is too early misses keys.
+            // By the server's clock as it is known here, or by the machine's if that is ahead: a moment that is too late still resets each
+            // key once, but one that is too early misses keys.
             Some(Inherit::Reset) if !replaced.is_some_and(is_other_version) => {
                 self.now_us().max(self.line.about_now_us()) + 1
             }

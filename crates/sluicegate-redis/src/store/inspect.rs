@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::key;
 use crate::connection::{Server, Target};
 
-/// Keys that one step of a scan is to look at, and commands about them that are under way at a time.
+/// The number of keys that one step of a scan looks at, and of commands about them that run at a time.
 const STEP: usize = 1_000;
 
 /// The keys of one policy in Redis.
@@ -74,7 +74,7 @@ async fn look(server: &Server, name: &str) -> Result<Option<(u64, Option<Duratio
     memory.arg("USAGE").arg(name);
     idle.arg("IDLETIME").arg(name);
     let bytes: Option<u64> = server.ask(memory).await?;
-    // A server that evicts by frequency refuses to say it.
+    // A server that evicts by frequency refuses this command.
     let idle = server.ask::<Option<u64>>(idle).await.ok();
     Ok(bytes.map(|bytes| (bytes, idle.flatten().map(Duration::from_secs))))
 }

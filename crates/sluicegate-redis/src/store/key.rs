@@ -1,4 +1,4 @@
-//! The names of keys in Redis, and which hash slot of a Cluster they live in.
+//! The names of keys in Redis, and their hash slots on a Cluster.
 //!
 //! ```text
 //! rl : 2 : login : { q0ZxYn7cR4mVbT1sKfLw2A }
@@ -13,7 +13,7 @@
 use crc16::{State, XMODEM};
 use sluicegate_core::key::KeyRef;
 
-/// Whether a part of names may have this text: nothing in it is a brace, and all of it is readable.
+/// Whether this text may be part of a name: it has no braces, and all of it is readable.
 pub(super) fn is_plain(text: &str) -> bool {
     let plain =
         |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b':');
@@ -25,13 +25,13 @@ pub(super) fn all(prefix: &str) -> String {
     format!("{prefix}:2:")
 }
 
-/// `<prefix>:2:<policy>:`: the format and the policy. The rules are not part of it: a state says which ones it is of.
+/// `<prefix>:2:<policy>:`: the format and the policy. The rules are not part of the name, because each state has them.
 pub(super) fn stem(prefix: &str, policy: &str) -> String {
     format!("{}{policy}:", all(prefix))
 }
 
-/// The policy of a name, or what a slot of its own is called; none if it is that of no key, or of a bucket by which a
-/// connection is probed at this moment.
+/// The policy in a name, or the name of a slot; `None` if the name is not that of a key, or belongs to a bucket that probes a
+/// connection.
 pub(super) fn policy_of<'a>(prefix: &str, name: &'a str) -> Option<&'a str> {
     let (policy, tag) = name.strip_prefix(&all(prefix))?.split_once(":{")?;
     (tag.strip_suffix('}') != Some(PROBE)).then_some(policy)

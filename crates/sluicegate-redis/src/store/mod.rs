@@ -27,11 +27,11 @@ use crate::connection::Target;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
 ///
-/// Clones are handles to the same connection. See the [crate](crate) for what is promised, and what
-/// is not.
+/// Clones are handles to the same connection. See the [crate](crate) for its guarantees and their
+/// limits.
 ///
-/// It can be used before there is a connection, and a service starts while Redis is down. Until
-/// then each policy says what happens, as in any outage:
+/// It can be used before there is a connection, so a service starts while Redis is down. Until
+/// there is one, each policy decides as in any outage:
 ///
 /// ```
 /// use std::time::Duration;
@@ -79,7 +79,7 @@ impl RedisStore {
     /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable), and come at once.
     ///
     /// # Errors
-    /// When the URL cannot be read, or there is no tokio runtime to connect on. That Redis cannot be reached is no error here;
+    /// When the URL cannot be read, or there is no tokio runtime to connect on. An unreachable Redis is not an error here;
     /// see [`connected`](Self::connected).
     ///
     /// ```
@@ -101,8 +101,8 @@ impl RedisStore {
         Self::builder().connect(url)
     }
 
-    /// Checks a URL and connects to nothing: for tools that look at a configuration. TLS is not asked for, nor whether this
-    /// program has it.
+    /// Checks a URL without connecting: for tools that look at a configuration. A TLS URL is accepted even if this
+    /// program is built without TLS.
     ///
     /// ```
     /// use sluicegate_redis::RedisStore;
@@ -113,12 +113,13 @@ impl RedisStore {
     /// ```
     ///
     /// # Errors
-    /// When [`connect`](Self::connect) could not read it. Nothing of the URL is shown: it may hold a password, and errors are logged.
+    /// When [`connect`](Self::connect) could not read the URL. The error shows nothing of it, because it may hold a password, and errors
+    /// are logged.
     pub fn check_url(url: &str) -> Result<(), ConfigError> {
         Target::check(url)
     }
 
-    /// Says whether a Redis can keep a policy, and connects to nothing: for tools that look at a configuration.
+    /// Checks whether a Redis can keep a policy, without connecting: for tools that look at a configuration.
     ///
     /// ```
     /// use sluicegate_core::Policy;
@@ -130,23 +131,24 @@ impl RedisStore {
     /// ```
     ///
     /// # Errors
-    /// As opening the policy on a Redis would fail, whichever it is.
+    /// The error with which opening the policy on any Redis would fail.
     pub fn check_policy(policy: &Policy) -> Result<(), ConfigError> {
         encode::rules(policy).map(drop)
     }
 
-    /// Begins a store with other settings.
+    /// Builds a store with other settings.
     pub fn builder() -> RedisStoreBuilder {
         RedisStoreBuilder::new()
     }
 
-    /// Waits until there is a connection that can run the script: for services that refuse to start without.
+    /// Waits until there is a connection that can run the script: for services that refuse to start without one.
     ///
     /// A service that starts without Redis need not call it: the store connects by itself, and
     /// again whenever the connection is lost.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable) when there is none `within` this time; its source says what the last attempt failed at.
+    /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable) when there is none `within` this time; its
+    /// source is the error of the last attempt.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: the store goes on connecting in the background.
@@ -154,7 +156,7 @@ impl RedisStore {
         self.0.line.connection.up(within).await
     }
 
-    /// The key in Redis under which this store keeps what a policy remembers of a key: to look at it, or to delete it by hand.
+    /// The name in Redis under which this store keeps the state of a key under a policy, to inspect it or to delete it by hand.
     ///
     /// ```
     /// use sluicegate_redis::RedisStore;
@@ -172,7 +174,7 @@ impl RedisStore {
         key.with_key(|key| key::name(&self.0.prefix, policy, &self.0.tags.tag(key)))
     }
 
-    /// Keys that live together, for scripts of your own.
+    /// Keys in one hash slot, for scripts of your own.
     ///
     /// # Errors
     /// When `name` is not 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-` and `:`.
@@ -202,11 +204,11 @@ impl RedisStore {
         Ok(Slot::new(Arc::clone(&self.0.line), stem, key::slot(&tag)))
     }
 
-    /// The keys that are in Redis under this store's prefix, by policy in the order of their names: how many there are, the memory
-    /// that they take, and how long the most forgotten of them has been idle. Also of policies that nobody has open any more, and of
+    /// Counts the keys in Redis under this store's prefix, by policy in the order of their names: their number, their memory,
+    /// and the longest idle time. It includes policies that are no longer open, and
     /// [slots](Self::slot) by their names.
     ///
-    /// For a tool, or a page that is looked at now and then: it takes time in proportion to all keys of the server, over connections
+    /// It is for a tool, or a page that is rarely looked at: it takes time in proportion to all keys of the server, over connections
     /// of its own, in steps of a thousand keys (`SCAN`) so that decisions go on in between. On a Cluster it looks at each primary.
     /// A key that comes or goes meanwhile may be missed, or counted twice.
     ///
@@ -234,8 +236,8 @@ impl RedisStore {
 
     /// Whether there is a connection now.
     ///
-    /// For a health page or a gauge. Do not ask it before a decision: the connection may be lost in
-    /// between, and a decision without one costs nothing.
+    /// It is for a health page or a gauge. Do not check it before a decision: the connection may be lost in
+    /// between, and a decision without a connection costs nothing.
     pub fn is_connected(&self) -> bool {
         self.0.line.connection.state().is_up()
     }

@@ -1,7 +1,7 @@
 //! A policy as the store prepares it: [`Prepared`].
 //!
-//! Nothing is sent for it. Redis learns of a policy by its first decision, because each order
-//! carries the text of the rules. That is what lets instances with different rules share keys.
+//! Preparing sends nothing. Redis gets to know a policy by its first decision, because each order
+//! carries the text of the rules. So instances with different rules can share keys.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use sluicegate_core::{ConfigError, Policy};
 
 use super::{encode, key};
 
-/// A policy as the store prepares it: what all its asks have in common.
+/// A prepared policy: everything that all its asks have in common.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    /// How the names of its keys begin.
+    /// The beginning of the names of its keys.
     pub(super) stem: String,
     /// See [`encode::rules`].
     pub(super) text: Vec<u8>,
     pub(super) rules: Vec<Rule>,
-    /// How its keys start that were under other rules before, as the script counts the ways.
+    /// The number of the [`Inherit`](sluicegate_core::limiter::Inherit) for keys that were under other rules before, as the script has it.
     pub(super) way: u8,
-    /// Spends before this moment, in microseconds, are forgotten; 0 if the whole policy was never reset.
+    /// The moment, in microseconds, before which spends are forgotten; 0 if the policy was never reset as a whole.
     pub(super) since_us: u64,
     pub(super) gives_back: bool,
-    /// Whether what is refused is spent all the same.
+    /// Whether refused requests spend as well.
     pub(super) counts_rejected: bool,
     /// Whether its peeks write nothing.
     pub(super) is_onlooker: bool,
@@ -59,10 +59,10 @@ impl Prepared {
         })
     }
 
-    /// This policy, for a key that brings quotas of its own. Made once.
+    /// This policy with the quotas that a key brings. Made once.
     ///
     /// # Errors
-    /// When the script cannot keep them.
+    /// When the script does not support the quotas.
     pub(super) fn under(&self, policy: &PreparedPolicy, own: &OwnQuotas) -> Result<Arc<Self>, ConfigError> {
         own.prepared(policy, || {
             let numbers = own.policy();

@@ -1,4 +1,4 @@
-//! Scripts of other parts of a service on the store's connection: [`Slot`], [`Script`].
+//! Scripts of the application on the store's connection: [`Slot`], [`Script`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,10 +11,10 @@ use sluicegate_core::error::StoreErrorKind;
 use super::line::Line;
 use crate::connection::{ScriptName, part_of};
 
-/// Keys in Redis that live together, for scripts of your own: they run on the store's connection, under its deadline.
+/// Keys in one hash slot of Redis, for scripts of your own, which run on the store's connection, under its deadline.
 ///
-/// A slot has a name and a key, as a bucket has a policy and a key, and each of its own keys is a part of it. On a Cluster all
-/// parts are in one hash slot, so that a script may use several of them. No bucket has the name of such a key.
+/// A slot has a name and a key, as a bucket has a policy and a key, and its keys in Redis are its parts. On a Cluster all
+/// parts are in one hash slot, so a script may use several of them. No bucket has the name of such a part.
 ///
 /// ```no_run
 /// use sluicegate_redis::{RedisStore, Script};
@@ -32,14 +32,14 @@ use crate::connection::{ScriptName, part_of};
 /// ```
 ///
 /// # When not to use it
-/// For work that others do not wait for: Redis runs one script at a time, and decisions of limits wait behind yours.
+/// For slow work: Redis runs one script at a time, and decisions of limits wait behind yours.
 ///
 /// # Rights
-/// The user in Redis needs those of the commands in the script beside those of the [crate](crate#rights).
+/// The user in Redis needs the rights for the commands in the script in addition to those of the [crate](crate#rights).
 #[derive(Clone)]
 pub struct Slot {
     line: Arc<Line>,
-    /// The names of its keys, up to the part.
+    /// The beginning of its names, up to the part.
     stem: String,
     /// The hash slot on a Cluster.
     number: u16,
@@ -56,7 +56,7 @@ impl Slot {
     /// string. Write the text of the script so that it may run again, or not at all.
     ///
     /// # Errors
-    /// As those of a decision: [`StoreErrorKind::Unavailable`] without a connection, at once, and where the script fails;
+    /// As of a decision: [`StoreErrorKind::Unavailable`] without a connection, at once, and if the script fails;
     /// [`StoreErrorKind::Timeout`] after the store's deadline; [`StoreErrorKind::Protocol`] for a reply that is no such list. The
     /// error says whether the script [may have run](StoreError::may_have_spent).
     ///
@@ -83,13 +83,13 @@ impl Slot {
         async { task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) }
     }
 
-    /// The time of the store's own [clock](crate::RedisStoreBuilder::clock) in microseconds, if it was given one: a script that needs the
-    /// time takes this, and otherwise the server's.
+    /// The time of the store's own [clock](crate::RedisStoreBuilder::clock) in microseconds, if it has one: a script that needs the
+    /// time uses this, or else the server's.
     pub fn clock_us(&self) -> Option<u64> {
         self.line.clock_us()
     }
 
-    /// The key in Redis of a part: to look at it, or to delete it by hand.
+    /// The name of a part in Redis, to inspect it or to delete it by hand.
     pub fn key_name(&self, part: &str) -> String {
         format!("{}:{part}", self.stem)
     }
@@ -101,7 +101,7 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A script in Lua, which is sent by its digest, and as its text only to a server that does not know it.
+/// A script in Lua, sent by its digest, and as text only to a server that does not know it.
 #[derive(Clone)]
 pub struct Script {
     text: Cow<'static, str>,
@@ -109,7 +109,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script of this text. Make it once: its digest is computed here.
+    /// A script with this text. Make it once, because its digest is computed here.
     pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
         let text = text.into();
         let digest = redis::Script::new(&text).get_hash().into();

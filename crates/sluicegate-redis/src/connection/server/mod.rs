@@ -1,9 +1,9 @@
-//! Where Redis is: one server, a Sentinel group, a Cluster, or a connection that the application
+//! The Redis to connect to: one server, a Sentinel group, a Cluster, or a connection that the application
 //! brings.
 //!
 //! Everything about the redis crate's clients is here: protocols, retries, keepalive. The clients'
-//! own timeouts are off, because the deadline of each call and of each attempt to connect is kept
-//! outside, once for all of them.
+//! own timeouts are off, because the callers bound each call and each attempt to connect, in the same way for all
+//! clients.
 
 #[cfg(feature = "deadpool")]
 mod pool;
@@ -118,14 +118,14 @@ impl Target {
         }
         match &self.0 {
             Place::Standalone { info, tls } => {
-                // Without its library's name: a user may not have the right to tell it, and Redis logs that it was refused.
+                // Without the library's name: a user may lack the right to set it, and Redis logs the refusal.
                 let redis = info.redis_settings().clone().set_protocol(protocol).set_skip_set_lib_name();
                 let client = tls.client((**info).clone().set_redis_settings(redis))?;
                 Ok(Arc::new(Shared(client.get_multiplexed_async_connection_with_config(&config).await?)))
             }
             Place::Sentinel { sentinels, master, info, tls } => {
                 let mut client = tls.of_master(sentinel(sentinels, master, info, protocol)?).build()?;
-                // It asks the sentinels anew, and checks by ROLE that what they name is a master.
+                // It asks the sentinels anew, and checks by ROLE that the named server is a master.
                 Ok(Arc::new(Shared(client.get_async_connection_with_config(&config).await?)))
             }
             Place::Cluster { nodes, tls } => {
@@ -163,9 +163,9 @@ impl Target {
     }
 }
 
-/// Told once when the peer has closed a connection.
+/// Called once when the peer has closed a connection.
 ///
-/// It names the connection by its number, so that news of an old one closes nothing new.
+/// It names the connection by its number, so that a late call for an old connection does not close a new one.
 #[derive(Clone)]
 pub(super) struct Closed(Arc<dyn Fn() + Send + Sync>);
 
@@ -182,9 +182,9 @@ impl Closed {
     }
 }
 
-/// Redis before 6 and some proxies do not know `HELLO`, or not with a 3 behind it.
+/// Redis before 6 and some proxies do not know `HELLO`, or do not accept version 3.
 ///
-/// Each of them says it in its own words.
+/// Each has another error text.
 fn knows_resp2_only(error: &RedisError) -> bool {
     error.kind() == ErrorKind::RESP3NotSupported
         || error.code() == Some("NOPROTO")
@@ -197,21 +197,21 @@ struct Shared<C>(C);
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for Shared<C> {
     fn send(&self, command: Cmd) -> RedisFuture<'static, Value> {
         let mut connection = self.0.clone();
-        // The cluster client hands over what a server refused, `NOSCRIPT` among it, as a value.
+        // The cluster client returns errors of a server, such as `NOSCRIPT`, as a value.
         Box::pin(async move { connection.req_packed_command(&command).await?.extract_error() })
     }
 }
 
-/// Small packets go at once, and a peer that is gone is noticed within seconds.
+/// Sends small packets at once, and notices within seconds that a peer is gone.
 ///
-/// A NAT or a firewall forgets a flow that is silent for some minutes, and drops what comes later: the first requests after a
-/// pause would all be late. Every 15 s the kernel asks the peer of a silent connection whether it is there, which keeps the flow
+/// A NAT or a firewall forgets a flow that is silent for some minutes, and drops later packets: the first requests after a
+/// pause would all be late. So the kernel probes the peer of a silent connection every 15 s, which keeps the flow
 /// known, and ends the connection when the peer does not answer.
 fn tcp() -> TcpSettings {
     let keepalive =
         TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5));
     let settings = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive.with_retries(3));
-    // Linux then ends a connection after the first question that is not answered in this time, and not after three.
+    // Linux then ends a connection after the first probe that is not answered in this time, and not after three.
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     let settings = settings.set_user_timeout(Duration::from_secs(5));
     settings

@@ -25,8 +25,8 @@ use super::{Connection, Place, Target};
 /// # }
 /// ```
 ///
-/// How long a request may wait for a connection of the pool is bounded by the store's deadline,
-/// whatever the pool's own timeouts say. A connection that fails is the pool's to replace.
+/// The store's deadline bounds the wait of a request for a connection of the pool, whatever the pool's own
+/// timeouts are. The pool replaces connections that fail.
 #[derive(Clone)]
 pub struct DeadPool {
     connection: Arc<dyn Connection>,
@@ -46,7 +46,7 @@ impl fmt::Debug for DeadPool {
     }
 }
 
-/// The three pools have the same methods, and no trait for them.
+/// The three pools have the same methods, but no common trait.
 macro_rules! pools {
     ($($pool:ty, $is_cluster:literal;)*) => {$(
         impl From<$pool> for DeadPool {

@@ -96,7 +96,7 @@ fn primaries(slots: Value) -> Result<BTreeSet<(String, u16)>, RedisError> {
     ranges.into_iter().map(primary).collect()
 }
 
-/// The address of another node, spoken to in the same way. A node that does not know its own name is the one that was asked.
+/// The address of another node, with the same settings. A node that does not know its own name is the one that was asked.
 fn moved(from: &ConnectionAddr, to: String, to_port: u16) -> ConnectionAddr {
     let mut there = from.clone();
     if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } = &mut there {

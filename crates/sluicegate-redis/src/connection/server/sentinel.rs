@@ -5,8 +5,8 @@ use redis::{ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisError};
 
 use super::tcp;
 
-/// User, password and database are those of the master; sentinels are asked without. The URL has no
-/// place for a login of theirs.
+/// User, password and database are for the master; sentinels are asked without a login, because the URL has no
+/// place for one.
 pub(super) fn sentinel(
     sentinels: &[ConnectionAddr],
     master: &str,

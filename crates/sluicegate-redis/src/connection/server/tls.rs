@@ -1,7 +1,7 @@
 //! `rediss://` needs more than the URL: a crypto provider, and perhaps a private CA.
 //!
 //! The crate picks no provider for rustls: an application has one already, and two in one binary
-//! are a mistake that shows at run time. So the store asks for it when it is made, and says what to
+//! are a mistake that shows at run time. So the store checks for a provider when it is made, and its error says what to
 //! call.
 
 use redis::cluster::ClusterClientBuilder;
@@ -11,7 +11,7 @@ use sluicegate_core::ConfigError;
 #[cfg(feature = "tls")]
 use sluicegate_core::error::ConfigErrorKind;
 
-/// The certificates that servers are held to; the system's if none were given.
+/// The trusted certificates; the system's if none were given.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
     #[cfg(feature = "tls")]
@@ -24,8 +24,8 @@ impl Tls {
         Self { ca: Some(redis::TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) }) }
     }
 
-    /// Checks as much as is known before a connection: rustls panics without a provider, in the background, where nobody would
-    /// see more than that there is no connection.
+    /// Checks for a provider before connecting: without one, rustls would panic in the background, and the application would only
+    /// see that there is no connection.
     #[cfg(feature = "tls")]
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let wrong = |problem: &'static str| ConfigError::new(ConfigErrorKind::Store, problem);
@@ -41,7 +41,7 @@ impl Tls {
         }
     }
 
-    /// Without the feature, the URL was refused before.
+    /// Always succeeds: without the feature, a TLS URL was refused before.
     #[cfg(not(feature = "tls"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature")]
     pub(super) fn check(&self) -> Result<(), ConfigError> {

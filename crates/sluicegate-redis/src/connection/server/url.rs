@@ -6,7 +6,7 @@
 //! | `redis+sentinel`, `rediss+sentinel` | the sentinels, port 26379 by default | the master's name, and perhaps its database |
 //! | `redis+cluster`, `rediss+cluster` | some nodes | none: a Cluster has database 0 |
 //!
-//! Login and password stand before the hosts and are those of the Redis servers, not of the
+//! User and password come before the hosts, and are for the Redis servers, not for the
 //! sentinels. They never appear in an error or a log.
 
 use redis::{ConnectionInfo, IntoConnectionInfo};
@@ -20,8 +20,8 @@ impl Target {
     /// Reads a URL; see [`RedisStore::connect`](crate::RedisStore::connect) for the forms.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`], with the URL as far as it is no secret, and the forms that would
-    /// do.
+    /// [`ConfigErrorKind::Store`], with the URL without its secrets, and the valid
+    /// forms.
     pub(crate) fn parse(url: &str, tls: Tls) -> Result<Self, ConfigError> {
         if url.starts_with("rediss") && url.contains("://") {
             info("rediss://localhost").map_err(|_| {
@@ -32,12 +32,12 @@ impl Target {
         Place::read(url, tls).map(Self).map_err(|problem| refused(url, &problem))
     }
 
-    /// Says what is wrong with a URL, of which nothing is shown.
+    /// Checks a URL, without showing any of it.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`], with the forms that would do.
+    /// [`ConfigErrorKind::Store`], with the valid forms.
     pub(crate) fn check(url: &str) -> Result<(), ConfigError> {
-        // Whether this program speaks TLS says nothing of the URL.
+        // The URL may be valid even if this program is built without TLS.
         let plain = url.strip_prefix("rediss").map_or_else(|| url.to_owned(), |rest| format!("redis{rest}"));
         match Place::read(&plain, Tls::default()) {
             Ok(_) => Ok(()),
@@ -91,7 +91,7 @@ fn info(url: &str) -> Result<ConnectionInfo, String> {
     }
 }
 
-/// The error for an unreadable URL of one server. The client's own words would be about its code.
+/// The error for an unreadable URL of one server. The client's own message would be about its code.
 fn mistake(url: &str) -> &'static str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -117,7 +117,7 @@ fn mistake(url: &str) -> &'static str {
 const FORMS: &str = "redis://host:6379/0, rediss://user:password@host, redis+sentinel://host:26379,host:26379/master or \
                      redis+cluster://host:7000,host:7001";
 
-/// The colons of an IPv6 address are in its brackets.
+/// Whether there is a port: the colons of an IPv6 address are in its brackets.
 fn has_port(host: &str) -> bool {
     host.rsplit_once(']').map_or(host, |(_, port)| port).contains(':')
 }
@@ -131,13 +131,13 @@ fn split(rest: &str) -> (String, &str, &str) {
 
 /// An error that shows the URL without the password in it.
 ///
-/// The URL may be one in which the password is not where it should be, so everything that could be
-/// it is left out.
+/// The password may be in the wrong place of the URL, so everything that could be the
+/// password is left out.
 fn refused(url: &str, problem: &str) -> ConfigError {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let shown = match rest.rsplit_once('@') {
         Some((_, hosts)) => format!("***@{hosts}"),
-        // Where the host was forgotten, the password stands in the place of the port.
+        // If the host was forgotten, the password is in the place of the port.
         None => match rest.split_once(':') {
             Some((_, port)) if !port.starts_with(|c: char| c.is_ascii_digit()) => "***".to_owned(),
             _ => rest.to_owned(),

@@ -104,7 +104,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Shared {
-    /// The slot that a request lives in; of a single server, which decides any keys together, all are in one.
+    /// The slot of a request's keys. On a single server, which decides any keys together, all requests count as one slot.
     fn slot(&self, request: &Request) -> u16 {
         if self.connection.is_cluster { request.slot() } else { 0 }
     }
@@ -125,7 +125,7 @@ impl Shared {
         let requests: Vec<&Request> = waiting.iter().map(|waiting| &waiting.request).collect();
         let mut reply = call(&self.connection, part_of(slot), &requests).await;
         if waiting.len() > 1 && reply.as_ref().is_err_and(is_of_moving_slot) {
-            // Nobody waits any longer for what is closed.
+            // The callers of closed requests have gone.
             for Waiting { request, answer, .. } in waiting.into_iter().filter(|one| !one.answer.is_closed()) {
                 let shared = Arc::clone(&self);
                 tokio::spawn(async move { answer.send(shared.alone(&request, slot).await) });
@@ -137,13 +137,13 @@ impl Shared {
                 Ok(reply) => reply.decision(&request.asks),
                 Err(error) => Err(again(error)),
             };
-            // A caller that does not wait any longer has given the request up.
+            // Fails if the caller has gone, which needs no handling.
             _ = answer.send(decided);
         }
     }
 }
 
-/// Takes what has come, and sends it; ends with the store.
+/// Takes the waiting requests, and sends them; ends with the store.
 async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>) {
     let mut come = VecDeque::new();
     let mut taken = Vec::new();
@@ -151,21 +151,21 @@ async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>
         if come.is_empty() && queue.recv_many(&mut taken, 256).await == 0 {
             return;
         }
-        // Those that the same answers have woken are about to come, too.
+        // Lets the other requests come that the same answers have woken.
         tokio::task::yield_now().await;
         while let Ok(waiting) = queue.try_recv() {
             taken.push(waiting);
         }
-        // Nobody waits any longer for what is closed, and nothing of it was sent.
+        // The callers of closed requests have gone, and nothing of these was sent.
         come.extend(taken.drain(..).filter(|waiting| !waiting.answer.is_closed()));
-        // Stable: those of one slot stay in the order in which they came.
+        // Stable: requests of one slot keep their order.
         come.make_contiguous().sort_by_key(|waiting| waiting.slot);
         while let Some(first) = come.pop_front() {
             let (mut count, time, slot) = (first.request.quotas(), first.request.time, first.slot);
             let mut waiting = vec![first];
             while let Some(next) = come.front() {
                 count += next.request.quotas();
-                // An injected clock shows one time to all of a call.
+                // With an injected clock, all requests of a call have the same time.
                 if count > MOST || next.request.time != time || next.slot != slot {
                     break;
                 }

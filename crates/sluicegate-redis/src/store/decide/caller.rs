@@ -1,4 +1,4 @@
-//! How requests get to Redis: [`Caller`].
+//! Sends requests to Redis: [`Caller`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::request::{Answer, Request, call};
 use crate::connection::part_of;
 use crate::store::line::Line;
 
-/// Sends requests, each by itself or with others.
+/// Sends requests, alone or with others.
 pub(super) struct Caller {
     pub(super) line: Arc<Line>,
     batches: Batches,
@@ -25,14 +25,14 @@ impl Caller {
         Self { line, batches }
     }
 
-    /// Decides asks of keys that live together, in one call, which other requests may share. It begins at once, and goes on
-    /// whether or not anybody waits for it.
+    /// Decides asks of keys in one slot, in one call, which other requests may share. It begins at once, and continues
+    /// even if its future is dropped.
     pub(super) fn begin(&self, asks: Vec<KeyAsk>) -> DecisionFuture {
         let request = self.request(asks, self.line.deadline());
         DecisionFuture::begun(&self.line.runtime, self.batches.decide(request))
     }
 
-    /// Decides the asks of one slot of a request that other slots decide, too, by this deadline and in a call of its own.
+    /// Decides the asks of one slot for a request in several slots, by this deadline and in a call of its own.
     pub(super) async fn ask(&self, asks: Vec<KeyAsk>, deadline: Instant) -> Answer {
         let request = self.request(asks, deadline);
         call(self.line.connection.state(), part_of(request.slot()), &[&request])

@@ -1,4 +1,4 @@
-//! The script, and what goes in.
+//! The script and its input.
 //!
 //! One constant text in Lua decides everything, under one digest; the files in `lua/` are its
 //! parts, and `lua/head.lua` describes the format of values, orders and replies in full.
@@ -24,13 +24,13 @@
 //!
 //! # A reply
 //! One string of doubles. First the time, then per request 0 and six numbers per quota, as the
-//! bucket was *found*, and behind those of a lease the floors that it found (the short way: Rust
-//! repeats what the script did, which is cheaper than to have Redis write it down), or 1 and all
+//! bucket was *found*, followed for a lease by the floors that it found (the short way: Rust
+//! repeats the computation, which is cheaper than a longer reply), or 1 and all
 //! results (the long way).
 //!
 //! # Two ways
-//! The short way is a flat loop without functions or tables, for values that hold nothing but the
-//! asker's own rules: almost all. A lease takes it alone and directly behind a spend of its bucket.
+//! The short way is a flat loop without functions or tables, for values with only the
+//! asker's own rules, which are almost all values. A lease takes it alone and directly behind a spend of its bucket.
 //! Everything else takes the long way: several rules in a value, turns, refunds, units that are held or
 //! marked, the same bucket twice, a lease that several quotas cut.
 
@@ -47,7 +47,7 @@ use crate::store::encode::{micros, push};
 use crate::store::prepared::Prepared;
 
 /// The rules of `sluicegate_core::algorithm` in Lua: one constant text, so that Redis caches it once. The long way is a
-/// function within the loop of the short one, which costs a call nothing that does not need it.
+/// function inside the loop of the short one, and costs nothing for calls that do not need it.
 const TEXT: &str = concat!(
     include_str!("lua/head.lua"),
     include_str!("lua/fast.lua"),
@@ -64,10 +64,10 @@ const TEXT: &str = concat!(
     include_str!("lua/reply.lua"),
 );
 
-/// Its name for `EVALSHA`.
+/// The script's name for `EVALSHA`.
 static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
 
-/// One call that decides several requests, each for itself; all of them must live in one slot if this is for a Cluster.
+/// One call that decides several requests independently; on a Cluster, all their keys must be in one slot.
 ///
 /// Texts of policies are sent with every call, some 60 bytes for a policy of one quota: a server
 /// that forgot everything can decide the next call.
@@ -106,8 +106,8 @@ pub(super) fn command<'a>(
     cmd
 }
 
-/// Whether the short way may decide this request: asks for the same bucket have to see each other, and what it has for that is a
-/// lease directly behind a spend. Leases are what all others leave, and take as much of each quota.
+/// Whether the short way may decide this request. Asks for the same bucket have to see each other, which the short way supports
+/// only for a lease directly behind a spend. Leases get the units that all other asks leave, the same number from each quota.
 fn is_plain(asks: &[KeyAsk]) -> bool {
     let is_lease = |ask: &&KeyAsk| ask.mode == Mode::Lease;
     let is_even = |ask: &KeyAsk| ask.costs.iter().all(|cost| *cost == ask.costs[0]);
@@ -131,7 +131,7 @@ fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text
     let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
     let mode = ask.mode.number() + if is_short { 0 } else { 128 };
     let Prepared { way, gives_back, is_onlooker, counts_rejected, takes_quotas, .. } = *ask.prepared;
-    // In several slots the refusal is known when all have answered.
+    // With several slots, the refusal is known only when all slots have answered.
     let counts_rejected = counts_rejected && ask.cross_slot.is_none();
     let way = way + 8 * u8::from(gives_back) + 16 * u8::from(is_onlooker) + 32 * u8::from(counts_rejected);
     let way = way + 64 * u8::from(takes_quotas);
@@ -145,10 +145,10 @@ fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text
     orders.extend_from_slice(&extra);
 }
 
-/// The numbers that only some asks need: the longest wait, what was spent before, the turn and the mark of a request in several slots.
+/// The numbers that only some asks need: the longest wait, the earlier spend, the turn and the mark of a request in several slots.
 ///
-/// Most asks have none of it, and then nothing is sent. Receipts travel with their traces, so that
-/// the script can give back exactly what they say without keeping a record of each spend.
+/// Most asks need none, and then nothing is sent. Receipts are sent with their traces, so that
+/// the script can give units back exactly without a record of each spend.
 fn extra(ask: &KeyAsk) -> Vec<u8> {
     let mut extra = Vec::new();
     let longest_us = ask.mode.longest_wait().map_or(0, micros);
@@ -159,7 +159,7 @@ fn extra(ask: &KeyAsk) -> Vec<u8> {
     }
     push(&mut extra, longest_us);
     push(&mut extra, at_us);
-    // An account of what was given back is kept for all; policies that do not ask for it refund as in memory, without.
+    // An account of refunds is kept for all policies; those that do not ask for it refund without the account, as in memory.
     let is_exact = ask.prepared.gives_back || ask.cross_slot.is_some();
     let is_lease = |spent: &Spent| spent.traces.iter().any(|(_, trace)| trace.floor.is_some());
     let is_lease = ask.spent.as_ref().is_some_and(is_lease);

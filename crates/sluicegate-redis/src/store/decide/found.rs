@@ -66,7 +66,7 @@ impl Found {
         [cost, leased]: [u64; 2],
         now_us: u64,
     ) -> (QuotaStatus, Trace) {
-        // Whether it passes is a question of when there is room, whatever was asked.
+        // Whether the ask passes depends only on when there is room, in every mode.
         let judged = Judged::new(rule, Mode::Peek, Slot::at(self.opens_us), now_us);
         let is_born = self.log.sum == 0 && self.state.until_us <= now_us;
         let (birth, given) = if is_born { (now_us, 0) } else { (self.birth, self.given) };

@@ -2,15 +2,15 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | `ask` | what is asked about one key, as the script needs it |
-//! | `caller`, `batch`, `request` | requests on their way to Redis and back, each by itself or with others |
-//! | `command`, `lua/`, `reply`, `found` | the script, what goes in, and what comes out |
+//! | `ask` | the ask about one key, as the script needs it |
+//! | `caller`, `batch`, `request` | send requests to Redis, alone or with others |
+//! | `command`, `lua/`, `reply`, `found` | the script, its input, and its output |
 //! | `cross_slot/` | requests whose keys live in several slots of a Cluster |
-//! | `probe` | how a connection shows that the server can run the script |
+//! | `probe` | checks that the server can run the script |
 //!
-//! A call begins when the store is asked, on the first poll that its future does itself, and
-//! is finished by the store's runtime if that future is dropped. So a decision does not depend on
-//! anybody waiting for it, and no charge is undone by a client that hangs up.
+//! A call begins when the store is asked, with a first poll of its future, and
+//! the store's runtime finishes it if that future is dropped. So a decision does not depend on
+//! its caller, and a client that hangs up does not undo a charge.
 
 mod ask;
 mod batch;
@@ -38,10 +38,10 @@ use crate::connection::Probe;
 pub(super) struct Decider(Arc<Caller>);
 
 impl Decider {
-    /// The commands by which a connection shows that the server can run the script.
+    /// The commands that check whether the server can run the script.
     ///
     /// # Errors
-    /// None that this crate could cause: those of a policy.
+    /// Only errors of a policy, which this crate does not cause.
     pub(super) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
         probe::probe(prefix)
     }
@@ -52,7 +52,7 @@ impl Decider {
         Self(Arc::new(Caller::start(line)))
     }
 
-    /// Decides one request: in one call, or in several where its keys live in several slots of a Cluster.
+    /// Decides one request: in one call, or in several if its keys live in several slots of a Cluster.
     pub(super) fn decide(&self, asks: &[Ask<'_>], tags: &Tags) -> DecisionFuture {
         let asks = match KeyAsk::each(asks, tags) {
             Ok(asks) => asks,

@@ -1,4 +1,4 @@
-//! How a connection shows that the server can run the script, and remembers.
+//! Checks that the server can run the script, and keeps its writes.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::connection::{Probe, ScriptName};
 use crate::store::key;
 use crate::store::prepared::Prepared;
 
-/// A bucket of nobody: charged, looked at and forgotten, it shows whether the server can run the script, and finds again what
-/// that has written. No other instance has its name, so that it cannot come in between.
+/// Charges, reads and resets a bucket of its own, to check that the server can run the script and keeps its
+/// writes. No other instance uses the bucket's name, so none can interfere.
 ///
 /// Three steps: a charge that empties the bucket, a look that has to find it empty, and a reset
 /// that leaves nothing behind. A replica refuses the first, a server that loses writes fails the
@@ -29,7 +29,7 @@ pub(super) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
     for (name, mode, outcome) in [
         (ScriptName::Text, Mode::Charge, Outcome::Allowed),
         (ScriptName::Text, Mode::Peek, Outcome::Denied),
-        // By digest, as most calls are: that is another right.
+        // By digest, as most calls are, which needs another right.
         (ScriptName::Digest, Mode::Reset, Outcome::Allowed),
     ] {
         let asks = [ask.with_mode(mode)];

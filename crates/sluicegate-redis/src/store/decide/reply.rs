@@ -70,9 +70,9 @@ impl Reply {
         Some(if is_kept { decision.with_traces(told.traces) } else { decision })
     }
 
-    /// The buckets as they were found: the rules say what that comes to.
+    /// Reads a short reply: the buckets as they were found, from which the rules derive the decision.
     ///
-    /// The script has granted or refused already; the same rules on the same numbers come to the
+    /// The script has granted or refused already; the same rules on the same numbers give the
     /// same answer here.
     fn short(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<u64> {
         let mut found = SmallVec::<[Found; 4]>::new();
@@ -96,7 +96,7 @@ impl Reply {
             let quotas = ask.prepared.rules.len();
             let (own, behind) = found.get(first..)?.split_at_checked(quotas)?;
             first += quotas;
-            // A lease behind it is what all of its asks find in the end.
+            // A lease behind it gets the units that all of its quotas have left.
             let lease = asks.get(place + 1).filter(|next| granted && next.is_behind(ask));
             let leased = lease.map_or(0, |lease| units(lease, behind, now_us));
             let units = if ask.mode == Mode::Lease { units(ask, own, now_us) } else { 0 };
@@ -111,11 +111,11 @@ impl Reply {
         Some(0)
     }
 
-    /// The script has said all.
+    /// Reads a long reply, which has all results.
     fn long(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<u64> {
         let delay_us = self.next()?;
         for ask in asks {
-            // An instance with a newer version decides by its rules, of which there may be more or less.
+            // An instance with a newer version decides by its own rules, which may be more or fewer.
             let quotas = u8::try_from(self.next()?).ok()?;
             for quota in 0..quotas {
                 let [passed, never, capacity, remaining, resets_us, available_us, took, held] =
@@ -157,7 +157,7 @@ impl Reply {
         Some(numbers)
     }
 
-    /// A whole number of those that the script may write.
+    /// A whole number in the range that the script writes.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -169,7 +169,7 @@ impl Reply {
     }
 }
 
-/// Something else answers to the script's name, or the connection is out of step.
+/// The error for a reply that is not the script's, or a connection that is out of step.
 fn not_ours() -> StoreError {
     StoreError::with_source(StoreErrorKind::Protocol, "the reply is not that of the sluicegate script")
 }

@@ -1,4 +1,4 @@
-//! The script of its own by which they are read and written.
+//! The script that reads and writes the shared bytes.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -12,10 +12,10 @@ const TEXT: &str = include_str!("shared.lua");
 
 static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
 
-/// A clock that was given to the store and the server's, by which keys expire, differ.
+/// The extra lifetime of keys, because the store's injected clock and the server's, by which keys expire, may differ.
 const SLACK: Duration = Duration::from_secs(60);
 
-/// A hundred years: Redis refuses an expiry that is beyond its clock's 63 bits of milliseconds.
+/// The longest expiry, a hundred years: Redis refuses an expiry that does not fit into 63 bits of milliseconds.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The value to write.
@@ -44,7 +44,7 @@ pub(super) fn command(script: ScriptName, name: &str, write: Option<&Writing>) -
     cmd
 }
 
-/// The script's reply: the server's time in microseconds, and the stored value. None if it is not its reply.
+/// The script's reply: the server's time in microseconds, and the stored value. `None` for any other reply.
 pub(super) fn read(reply: &Value) -> Option<(u64, &[u8])> {
     let Value::Array(parts) = reply else { return None };
     let [Value::BulkString(seconds), Value::BulkString(micros), Value::BulkString(there)] = &**parts else {
@@ -54,8 +54,8 @@ pub(super) fn read(reply: &Value) -> Option<(u64, &[u8])> {
     Some((number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)?, there))
 }
 
-/// Their name, which no policy has, in the slot by which a connection is probed, so that a node of a Cluster
-/// that is away costs nothing more than it does anyway.
+/// The name of the shared bytes, which no policy has. It is in the slot that probes a connection, so that no further node of a
+/// Cluster has to be up.
 pub(super) fn name(prefix: &str) -> String {
     format!("{prefix}:2:{{{}}}:overrides", key::PROBE)
 }

@@ -46,7 +46,7 @@ impl Known {
         Some(there)
     }
 
-    /// Tells a listener what is known, and from now on what will be.
+    /// Tells a listener the current value, and adds it for later values.
     pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
         // Added first, so that a value that is read meanwhile is told as well.
         self.listeners.add(Arc::clone(&listener));

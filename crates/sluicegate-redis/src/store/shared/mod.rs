@@ -62,7 +62,7 @@ impl SharedKey {
         self.desk.known.now_us()
     }
 
-    /// Tells a listener what is known, and from now on what will be.
+    /// Tells a listener the current value, and adds it for later values.
     pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
         self.desk.known.listen(listener);
     }
@@ -82,7 +82,7 @@ impl Shared for SharedKey {
             keep: write.keep,
         });
         let desk = self.desk.clone();
-        // A task: it ends whether or not anybody waits for it.
+        // In a task, so that it finishes even if the caller has gone.
         let call = self.runtime.spawn(async move { desk.call(write).await });
         Box::pin(async { call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) })
     }
@@ -101,7 +101,7 @@ async fn look(desk: Desk) {
     let mut pause = EVERY;
     loop {
         sleep(pause).await;
-        // A connection that is new has read them.
+        // A new connection has read the bytes.
         pause = if desk.call(None).await.is_ok() { EVERY } else { AGAIN };
     }
 }

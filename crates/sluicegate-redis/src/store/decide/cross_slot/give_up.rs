@@ -1,4 +1,4 @@
-//! A turn in several hash slots that is given up: all slots take it back, or none does.
+//! Gives up a turn in several hash slots: all slots take it back, or none does.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::store::decide::ask::KeyAsk;
 use crate::store::decide::caller::Caller;
 use crate::store::decide::request::Answer;
 
-/// One slot after the other; those first that may refuse, which are those that do not merely hold it. What the others have
-/// taken back before one of them refuses is charged again.
+/// Asks one slot after the other. Slots that may refuse come first, which are those that do more than hold the units. If one
+/// refuses, the units that the others have taken back are charged again.
 pub(super) async fn give_up(caller: &Arc<Caller>, asks: Vec<KeyAsk>, deadline: Instant) -> Answer {
     let mut groups = by_slot(asks);
     groups.sort_by_key(|asks| asks.iter().all(|ask| ask.spent.as_ref().is_some_and(|spent| spent.is_held)));

@@ -10,20 +10,20 @@
 //! | report what is certain (charges, refunds) | at the same time | an error is told |
 //! | spend what is refused of policies that count it | at the same time, after the answer | its waits do not show it yet |
 //!
-//! Its spend is *marked* for as long as the request may take: units that may come back in a
-//! moment. A slot that refuses only because of marked units of others says so
+//! Its spend is *marked* for as long as the request may take, because the units may come back in a
+//! moment. If only marked units of others make a slot refuse, the refusal says so
 //! ([provisional](sluicegate_core::store::QuotaStatus::is_provisional)), and the request asks
-//! once more, after about as long as it took so far. Otherwise two requests could refuse each
-//! other, each for the units that the other gives back. A request in one slot holds none that others wait for, and is answered at
-//! once: that it is refused for a moment is part of the answer, so that caches do not keep it.
+//! once more, after about the time that it took so far. Otherwise two requests could refuse each
+//! other, each because of units that the other gives back. A request in one slot holds no marked units, and is answered at
+//! once: the answer says that the refusal is provisional, so that caches do not keep it.
 //!
 //! # What it promises
 //! Never more is admitted than each quota allows, because each slot spends before the request goes
-//! on. A process that dies half way leaves too much spent, never too little. Fairness between slots
+//! on. A process that dies in between leaves too much spent, never too little. Fairness between slots
 //! is not promised: a request with many keys may lose against those with few.
 //!
 //! # Turns
-//! The slot that makes it wait longest is asked first. The others are told when that turn comes,
+//! The slot with the longest wait is asked first. The others learn when that turn comes,
 //! and hold their units until then.
 
 mod give_up;
@@ -49,21 +49,21 @@ enum End {
     Refused(Vec<Part>, bool),
 }
 
-/// Runs in a task of its own: the request that asks may be dropped at any of these awaits, and what
-/// was spent has to be given back or granted whole.
+/// Runs in a task of its own: the request may be dropped at any of these awaits, and its
+/// spends have to be given back or granted as a whole.
 pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
     let deadline = caller.line.deadline();
     if asks.iter().any(|ask| ask.mode == Mode::Return) {
         return give_up(&caller, asks, deadline).await;
     }
-    // No slot knows what the others leave, so that nothing is leased.
+    // No slot knows how much the others leave, so nothing is leased.
     let without_units = |ask: KeyAsk| if ask.mode == Mode::Lease { ask.without_cost() } else { ask };
     let asks = asks.into_iter().map(without_units);
     let (certain, asking): (Vec<_>, Vec<_>) = asks.partition(|ask| !ask.mode.asks());
     let begun = Instant::now();
     let mut end = attempt(&caller, &asking, deadline).await?;
     if matches!(end, End::Refused(_, true)) {
-        // About as long as the others need for the rest of their way.
+        // About the time that the other requests need to finish.
         let pause = begun.elapsed().min(deadline.saturating_duration_since(Instant::now()) / 4);
         tokio::time::sleep(pause).await;
         end = attempt(&caller, &asking, deadline).await?;
@@ -81,7 +81,7 @@ pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
         },
         End::Refused(mut parts, _) => {
             count_rejected(&caller, &asking);
-            // Where they stand is part of the answer.
+            // Their state is part of the answer.
             let looks = certain.iter().map(|ask| ask.with_mode(Mode::Peek)).collect();
             parts.extend(each(&caller, by_slot(looks), deadline).await?);
             joined(parts)
@@ -89,7 +89,7 @@ pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
     }
 }
 
-/// With one slot only there is nothing to coordinate: the script decides all of it.
+/// Makes one attempt. With only one slot there is nothing to coordinate, and the script decides everything.
 async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> Result<End, StoreError> {
     let mut groups = by_slot(asking.to_vec());
     if groups.len() < 2 {
@@ -103,7 +103,7 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
         let is_busy = looks.iter().any(|look| is_busy(&look.decision));
         return Ok(End::Refused(looks, is_busy));
     }
-    // Where it waits longest, or else least is left, comes first.
+    // The slot with the longest wait comes first, or else the one with the least left.
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_key(|index| {
         let statuses = || looks[*index].decision.quotas().iter();
@@ -124,7 +124,7 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
         let due_us = due_us.max().unwrap_or(0);
         let marked_us = if turn < last { micros(caller.line.deadline) } else { 0 };
         for ask in &mut asks {
-            // A request that a queue delays departs when its own queue says.
+            // A request that is delayed only by a queue departs at the time of that queue.
             let due_us = if ask.mode.longest_wait().is_some() { due_us } else { 0 };
             ask.cross_slot = Some(CrossSlot { due_us, marked_us });
         }
@@ -146,11 +146,11 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
     Ok(End::Granted(spent))
 }
 
-/// Spends what is refused of the policies that count it, each by itself: what still fits is spent, and what does not is
-/// counted. Nobody waits for it.
+/// Spends a refused request under the policies that count refused requests, each by itself: as a spend if it still fits, as a
+/// count if not. No request waits for it.
 fn count_rejected(caller: &Arc<Caller>, asking: &[KeyAsk]) {
     if by_slot(asking.to_vec()).len() < 2 {
-        // Its slot has done so.
+        // The slot has done so already.
         return;
     }
     for ask in asking.iter().filter(|ask| ask.mode.spends() && ask.prepared.counts_rejected) {
@@ -159,14 +159,14 @@ fn count_rejected(caller: &Arc<Caller>, asking: &[KeyAsk]) {
     }
 }
 
-/// Whether it refuses something that others may give back in a moment.
+/// Whether the decision refuses because of units that others may give back in a moment.
 fn is_busy(decision: &Decision) -> bool {
     decision.quotas().iter().any(|status| !status.passed() && status.is_provisional())
 }
 
-/// Whether a look says that the request would be refused, if those who may wait do.
+/// Whether a peek says that the request would be refused even after its longest waits.
 ///
-/// A peek does not wait, so its refusal is none for an ask that may wait that long.
+/// A peek does not wait, so its refusal does not count for an ask that may wait long enough.
 fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
     if decision.outcome() != Outcome::Denied {
         return !decision.is_allowed();
@@ -180,8 +180,8 @@ fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
     decision.quotas().iter().any(|status| !status.passed() && !waits(status))
 }
 
-/// Gives back what was spent for a request that is refused elsewhere. Nobody waits for it: whether it arrives or not, the
-/// request is refused; what is lost is denied, never doubled.
+/// Gives back the spends of a request that another slot refused, without waiting: the request is refused whether the
+/// refund arrives or not, and a lost refund only denies more.
 ///
 /// A turn that others may depend on is returned, everything else refunded by its receipt.
 fn give_back(caller: &Arc<Caller>, spent: Vec<Part>) {

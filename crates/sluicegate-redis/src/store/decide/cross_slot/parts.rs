@@ -13,7 +13,7 @@ use crate::store::decide::caller::Caller;
 use crate::store::decide::request::Answer;
 use crate::store::encode::micros;
 
-/// Asks of one slot, and what became of them.
+/// The asks of one slot, and their decision.
 pub(super) struct Part {
     pub(super) asks: Vec<KeyAsk>,
     pub(super) decision: Decision,
@@ -57,7 +57,7 @@ pub(super) async fn each(
 
 /// The parts as one decision; their statuses already say which asks they belong to.
 ///
-/// Its moment is that of the slot that departs last: the others' clocks may be a little apart.
+/// Its moment is that of the slot that departs last, because the slots' clocks may differ a little.
 pub(super) fn joined(parts: Vec<Part>) -> Answer {
     let decisions = || parts.iter().map(|part| &part.decision);
     let delay = decisions().map(Decision::delay).max().unwrap_or_default();
