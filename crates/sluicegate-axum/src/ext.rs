@@ -16,7 +16,7 @@ use crate::into_layer::IntoRateLimitLayer;
 
 /// Puts limits on routes.
 ///
-/// `limit` is a [`RateLimiter`], which counts peer addresses; a [`Limit`], which says whose bucket and at what cost; or
+/// `limit` is a [`RateLimiter`], which counts peer addresses; a [`Limit`], which has a key and a cost of its own; or
 /// a whole [`RateLimitLayer`].
 ///
 /// Serve the router with `into_make_service_with_connect_info::<SocketAddr>()`, so that the peer address is known; without
@@ -24,8 +24,8 @@ use crate::into_layer::IntoRateLimitLayer;
 ///
 /// # Order
 /// Like every axum layer, a limit applies to what was added before it: to the routes of a router, and to the methods of a
-/// route. On a router without routes it covers nothing, and the log says so. A method that is added later has no limit, and
-/// that axum keeps to itself:
+/// route. On a router without routes it covers nothing, and logs a warning. A method that is added later has no limit, and
+/// axum does not warn:
 ///
 /// ```
 /// use axum::Router;
@@ -43,12 +43,12 @@ use crate::into_layer::IntoRateLimitLayer;
 /// ```
 ///
 /// Limits on a route and on the router around it
-/// both apply; a request that the route's limit refuses is not counted by the router's. One that the router's limit refuses
-/// does not come to the route's, which may name a longer wait afterwards: see [`RateLimitLayer`].
+/// both apply; the router's limit does not count a request that the route's limit refuses. A request that the router's limit refuses
+/// does not reach the route's limit, which may name a longer wait afterwards: see [`RateLimitLayer`].
 ///
 /// # A default for routes without a limit of their own
-/// Routes that are added before `.rate_limit(default)` are under it. A route that has a limit of its own instead is added
-/// after it, and is under that one only:
+/// `.rate_limit(default)` covers the routes that were added before it. Add a route with a limit of its own instead
+/// after it, and only that limit covers the route:
 ///
 /// ```
 /// use axum::Router;
@@ -71,10 +71,10 @@ use crate::into_layer::IntoRateLimitLayer;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 ///
-/// Paths that no route has stay under the default, as long as no `.fallback(..)` is added after it.
+/// The default also covers paths without a route, as long as no `.fallback(..)` is added after it.
 ///
-/// A route that cannot be added later, because a router from elsewhere has it, is exempt by its path. It cannot exempt itself:
-/// the limit of a router decides before axum comes to the route.
+/// If a route cannot be added later, because it belongs to a router from elsewhere, exempt its path. The route cannot exempt itself:
+/// the limit of a router decides before axum reaches the route.
 ///
 /// ```
 /// use axum::Router;
@@ -94,9 +94,9 @@ use crate::into_layer::IntoRateLimitLayer;
 /// ```
 ///
 /// # Nested routers
-/// A limit on a router that is then nested covers its routes. Paths below the prefix that none of them has are answered by
-/// the router around it, unlimited unless that one has a limit. Give the nested router a fallback of its own, before the
-/// limit, and they are under it as well:
+/// A limit on a router that is then nested covers its routes. The outer router answers paths below the prefix without a
+/// route, unlimited unless it has a limit itself. Give the nested router a fallback of its own, before the
+/// limit, and the limit covers these paths as well:
 ///
 /// ```
 /// use axum::Router;
@@ -119,13 +119,13 @@ use crate::into_layer::IntoRateLimitLayer;
 /// [`Limit`]: sluicegate_tower::Limit
 /// [`RateLimitLayer`]: sluicegate_tower::RateLimitLayer
 pub trait RateLimitExt: Sized + sealed::Sealed {
-    /// Puts a limit in front of all that this route or router has so far.
+    /// Puts a limit in front of everything that this route or router has so far.
     #[must_use]
     #[track_caller]
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self;
 
-    /// Gives the handlers that have a `#[rate_limited]` attribute the store for their limits: those of all that this
-    /// route or router has so far. [`RateLimitStore`] as a layer says more.
+    /// Sets the store for the limits of handlers with a `#[rate_limited]` attribute, for everything that this
+    /// route or router has so far. For more settings use [`RateLimitStore`] as a layer.
     #[cfg(feature = "macros")]
     #[must_use]
     #[track_caller]
@@ -164,8 +164,8 @@ where
     }
 }
 
-/// A limit covers what was added before it: nothing, on a router without routes. axum does not tell whether the router has
-/// a fallback of its own, so this is a line in the log and no more.
+/// Warns of a limit on a router without routes, which covers nothing. axum does not tell whether the router has
+/// a fallback of its own, so this is only a line in the log.
 #[track_caller]
 fn warn_without_routes<S: Clone + Send + Sync + 'static>(router: &Router<S>, method: &str) {
     if !router.has_routes() {
@@ -178,7 +178,7 @@ fn warn_without_routes<S: Clone + Send + Sync + 'static>(router: &Router<S>, met
     }
 }
 
-/// Keeps the trait to the types above, so that methods can be added to it.
+/// Seals the trait, so that methods can be added to it.
 mod sealed {
     #[expect(unnameable_types, reason = "whoever cannot name it cannot implement it")]
     pub trait Sealed {}

@@ -8,9 +8,9 @@ use sluicegate_core::Key;
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{Extraction, MissingKey, extract_fn};
 
-/// A key extractor from whatever a handler could take: a session, a user, a path's parameters.
+/// A key extractor from any extractor of a handler: a session, a user, a path's parameters.
 ///
-/// `state` is the router's, or `()` for extractors that need none. It may wait, for a session store say; a request that `E`
+/// `state` is the router's, or `()` for extractors without state. `E` may wait, for example for a session store; a request that `E`
 /// rejects has no key. `E` works on a copy of the request's head, made for every request (all header fields and extensions
 /// are cloned), so what it puts into the extensions does not reach the handler. Keys are
 /// [secrets](sluicegate_tower::key::KeyKind::Secret), unless [`of_kind`](KeyExtractor::of_kind) says otherwise.
@@ -61,7 +61,7 @@ where
     extract_fn(move |request| {
         let (mut parts, state, find) = (request.to_parts(), state.clone(), Arc::clone(&find));
         Extraction::pending(async move {
-            // The rejection may say what the client sent, so it is not repeated.
+            // The rejection may contain input from the client, so it is not repeated.
             let found = E::from_request_parts(&mut parts, &state).await;
             let found =
                 found.map_err(|_| MissingKey::new(format!("the request has no {}", type_name::<E>())))?;

@@ -1,11 +1,11 @@
-//! The types that can be put on a route: [`IntoRateLimitLayer`].
+//! The types of limits for routes: [`IntoRateLimitLayer`].
 
 use sluicegate_tower::RateLimitLayer;
 
 /// A [`RateLimiter`](sluicegate_core::RateLimiter), which counts peer addresses, a [`Limit`](sluicegate_tower::Limit), which
-/// says whose bucket, or a whole [`RateLimitLayer`].
+/// has a key of its own, or a whole [`RateLimitLayer`].
 ///
-/// All that is `Into<RateLimitLayer<R>>` implements it; it is there so that the compiler can say what is missing.
+/// Every type that is `Into<RateLimitLayer<R>>` implements it. It exists for a better message of the compiler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no limit for a route",
     label = "not a `RateLimiter`, a `Limit` or a `RateLimitLayer`",

@@ -24,12 +24,12 @@
 //! # Ok::<(), sluicegate_core::ConfigError>(())
 //! ```
 //!
-//! Routes that are to have another limit *instead* of the router's are [added after it](RateLimitExt#a-default-for-routes-without-a-limit-of-their-own).
+//! Add routes that need another limit *instead* of the router's [after it](RateLimitExt#a-default-for-routes-without-a-limit-of-their-own).
 //!
 //! # When to use it
 //! - In front of routes, method routers and whole routers: [`RateLimitExt::rate_limit`].
 //! - On single handlers, next to their code: the attribute [`rate_limited`] (feature `macros`).
-//! - In handlers that show or log where the client stands: the extractor [`Decided`].
+//! - In handlers that show or log the state of the client's quotas: the extractor [`Decided`].
 //!
 //! # When not to use it
 //! - Around a whole server that is not only axum's: put `RateLimitLayer` of `sluicegate_tower` into its

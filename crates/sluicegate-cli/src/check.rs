@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sluicegate_rules::{RulesFile, Variables};
 
-/// Says of each file that it is good, with what is worth a second look; or what is wrong with all of them.
+/// Reports that each file is valid, with warnings; or the errors of all files.
 pub(crate) fn run(rules: &[PathBuf], against: Option<&Path>) -> Result<String, String> {
     let old = against.map(read).transpose()?;
     let (mut good, mut wrong) = (String::new(), String::new());

@@ -74,7 +74,7 @@ pub(crate) fn run(asked: &Request) -> Result<String, String> {
         return Ok(documents);
     }
     let texts: Vec<String> = explained.iter().map(ToString::to_string).collect();
-    // The service would be told how to serve with it; whoever asks here says it.
+    // A service would learn how to get the peer address; here the caller has to give it.
     let lacks_peer = texts.iter().any(|text| text.contains("no peer address"));
     let hint = match (lacks_peer, &asked.domain, asked.peer) {
         (true, Some(_), _) => "name the entry remote_address: a rule goes by the address of the client\n",
@@ -101,7 +101,7 @@ impl Request {
     }
 }
 
-/// By the store of the file, or as if nothing had been spent; then nothing is connected to.
+/// Explains by the store of the file, or without connecting as if nothing had been spent.
 async fn explain(
     file: RulesFile,
     requests: &[http::Request<()>],
@@ -111,7 +111,7 @@ async fn explain(
         true => file.connected_store(CONNECTS_WITHIN).await,
         false => Ok((&MemoryStore::new()).into()),
     };
-    // It asks about one key: however many the service has room for.
+    // It asks about only one key, whatever room the service has.
     let rules =
         store.and_then(|store| Rules::new(store, file.without_store().without_rooms().with_table_size(1)));
     let rules = rules.map_err(|error| error.to_string())?;
@@ -122,10 +122,10 @@ async fn explain(
     Ok(explained)
 }
 
-/// Long enough for TLS to another continent.
+/// The time to connect: long enough for TLS to another continent.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A limit that got no answer stands nowhere.
+/// Whether the store has answered about every limit.
 fn is_answered(explained: &Explained) -> bool {
     let mut asks =
         explained.rules.iter().flat_map(|rule| &rule.limits).filter_map(|limit| limit.asks.as_ref().ok());

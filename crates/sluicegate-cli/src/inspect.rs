@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 /// The table that the command prints.
 ///
 /// # Errors
-/// The text of the mistake, or of what the server said.
+/// The text of the mistake, or of the server's error.
 pub(crate) fn run(asked: &Arguments) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("error: {error}"))?;

@@ -82,13 +82,13 @@ fn main() -> ExitCode {
     let (text, code) = match done {
         Ok(text) => (text, good),
         Err(text) => {
-            // Nobody reads it where standard error is closed.
+            // A closed standard error is ignored.
             _ = writeln!(io::stderr(), "{text}");
             return ExitCode::FAILURE;
         }
     };
     match io::stdout().write_all(text.as_bytes()) {
-        // A reader of the beginning only, as `head` is, has all that it wants.
+        // A reader of only the beginning, such as `head`, has read enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             _ = writeln!(io::stderr(), "the output cannot be written: {error}");
             ExitCode::FAILURE

@@ -101,7 +101,7 @@ fn replay(asked: &Arguments) -> Result<Replay, String> {
     let file = RulesFile::read(&asked.rules, &Variables::environment().or_placeholders());
     let file = file.map_err(|error| error.to_string())?;
     for warning in file.warnings() {
-        // Nobody reads it where standard error is closed.
+        // A closed standard error is ignored.
         _ = writeln!(io::stderr(), "{warning}");
     }
     for room in file.rooms() {
@@ -113,7 +113,7 @@ fn replay(asked: &Arguments) -> Result<Replay, String> {
             How::Spread => WithinSecond::Spread,
             How::Together => WithinSecond::Together,
         };
-        // A clock may be a day wrong; a line that is further ahead is.
+        // A clock may be a day off; a line that is further ahead is wrong.
         let latest = SystemTime::now() + Duration::from_secs(86_400);
         let latest = latest.duration_since(UNIX_EPOCH).unwrap_or_default();
         let latest_us = u64::try_from(latest.as_micros()).unwrap_or(u64::MAX);
@@ -152,7 +152,7 @@ fn text(asked: &Arguments, outcome: &Outcome) -> String {
     if asked.json { outcome.to_json() + "\n" } else { outcome.to_string() }
 }
 
-/// A log that was opened: its name, what it holds, and its size if that is known.
+/// An open log: its name, its content, and its size if it is known.
 type Opened = (String, Box<dyn Read + Send>, Option<u64>);
 
 fn open(path: &Path) -> Result<Opened, String> {
@@ -164,7 +164,7 @@ fn open(path: &Path) -> Result<Opened, String> {
     Ok((path.display().to_string(), Box::new(file), bytes))
 }
 
-/// A bar on a terminal, and none where standard error is no terminal.
+/// A progress bar, hidden if standard error is not a terminal.
 fn bar(bytes: Option<u64>) -> ProgressBar {
     let bar = bytes.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
     let template = "{bytes} of {total_bytes} {wide_bar} {eta}";
@@ -174,7 +174,7 @@ fn bar(bytes: Option<u64>) -> ProgressBar {
     }
 }
 
-/// An error with all that has led to it.
+/// An error with the chain of its sources.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(error.source(), |error| error.source());
     sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))

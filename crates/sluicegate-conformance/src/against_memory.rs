@@ -1,8 +1,8 @@
 //! Random traces in which a store has to decide exactly as memory does.
 //!
-//! Every number of every quota is compared after every step, not only who passes: a store that is
-//! off by a microsecond in a wait would refuse clients that follow it. The trace so far is part of
-//! the panic's message.
+//! Every number of every quota is compared after every step, not only the outcome: a store that is
+//! off by a microsecond in a wait would refuse clients that follow it. The panic's message has the trace
+//! so far.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Conformance {
         self.compare_decisions(seed, traces, Duration::ZERO).await;
     }
 
-    /// As [`same_decisions_as_memory`](Self::same_decisions_as_memory), by a clock that steps back and on again and again, up to this far
+    /// As [`same_decisions_as_memory`](Self::same_decisions_as_memory), by a clock that repeatedly steps back and forth, up to this far
     /// behind the latest time that it has shown.
     ///
     /// # Panics
@@ -63,7 +63,7 @@ impl Conformance {
         }
     }
 
-    /// Random traces in which what was spent is given back, in part or in whole, soon or late, twice or never, and turns
+    /// Random traces in which spends are given back, in part or as a whole, soon or late, twice or never, and turns
     /// are given up: the store gives back exactly as the memory store does.
     ///
     /// # Panics
@@ -72,8 +72,8 @@ impl Conformance {
         self.compare_refunds(seed, traces, false).await;
     }
 
-    /// As [`same_refunds_as_memory`](Self::same_refunds_as_memory), but only under policies that keep account of what is given
-    /// back: for stores that know more than memory does of the others.
+    /// As [`same_refunds_as_memory`](Self::same_refunds_as_memory), but only under policies that keep an account of
+    /// refunds: for stores that know more than memory does under other policies.
     ///
     /// # Panics
     /// At the first difference, with the trace that led to it.
@@ -96,7 +96,7 @@ impl Conformance {
             for _ in 0..60 {
                 let mut step = Step::random(&mut random, &policy, &self.clock, &mut pair.trace);
                 if all_give_back {
-                    // Whose turns are out memory knows of all keys together, and still after a reset.
+                    // The memory store counts outstanding turns across all keys, and a reset does not clear them.
                     step.key = Key::from(0_u64);
                     step.kind = if matches!(step.kind, 3..=5) { 6 } else { step.kind };
                 }
@@ -105,7 +105,7 @@ impl Conformance {
                     spent.swap_remove(index)
                 });
                 if all_give_back && about.is_none() && matches!(step.kind, 1 | 3) {
-                    // Units that it takes away may be spent by another request: a store may know that, or not.
+                    // Another request may spend the units that this takes away; a store may know that, or not.
                     spent.retain(|(key, _)| *key != step.key);
                 }
                 let mut found = match about {
@@ -168,7 +168,7 @@ impl Conformance {
                 let policy = if count < 12 { &before } else { &after };
                 let now_us = self.clock.now_us();
                 let step = Step::random(&mut random, policy, &self.clock, &mut pair.trace);
-                // A key that was at rest when it was handed over may not be so a moment before.
+                // A key that was at rest when it was handed over may not have been at rest a moment before.
                 self.clock.set(Duration::from_micros(now_us.max(self.clock.now_us())));
                 let found = pair.ask(&step).await;
                 if is_debt_of_years(&found) {
@@ -180,9 +180,9 @@ impl Conformance {
     }
 
     /// Random traces of keys that bring quotas of their own, change them and come without: the store decides exactly as the memory
-    /// store, whichever of a few quotas a request brings. Left out are logs with a resolution, several of them, or such that
-    /// count refused requests: for how much longer than it has to an entry counts under another period is for each store to say. So are
-    /// several quotas of which some start with less than a burst, where each store says when a key that is full is forgotten.
+    /// store, whichever of a few quotas a request brings. Left out are logs with a resolution, several logs, and logs that
+    /// count refused requests, because each store decides how much longer than necessary an entry counts under another period. Also
+    /// left out are several quotas of which some start with less than a burst, because each store decides when a full key is forgotten.
     ///
     /// # Panics
     /// At the first difference, with the trace that led to it.
@@ -190,7 +190,7 @@ impl Conformance {
         self.compare_quotas(seed, traces, Duration::ZERO).await;
     }
 
-    /// As [`same_quotas_of_keys_as_memory`](Self::same_quotas_of_keys_as_memory), by a clock that steps back and on again and again, up to
+    /// As [`same_quotas_of_keys_as_memory`](Self::same_quotas_of_keys_as_memory), by a clock that repeatedly steps back and forth, up to
     /// this far behind the latest time that it has shown.
     ///
     /// # Panics
@@ -258,7 +258,7 @@ impl Conformance {
     }
 }
 
-/// A clock that steps back behind the latest time that it has shown, and on again.
+/// A clock that steps back behind the latest time that it has shown, and forth again.
 struct Behind {
     most: Duration,
     latest: Duration,
@@ -288,13 +288,13 @@ impl Behind {
     }
 }
 
-/// Whether a key owes so much that each store says by itself how exact that is.
+/// Whether a key owes so much that stores may differ in precision.
 fn is_debt_of_years([_, reference]: &[Decision; 2]) -> bool {
     let years = Duration::from_secs(86_400 * 365 * 15);
     reference.quotas().iter().any(|status| status.reset_after() > years)
 }
 
-/// Quotas like those of a policy, of which some are larger, smaller, faster or slower.
+/// Quotas like those of a policy, with some larger, smaller, faster or slower.
 fn other_quotas(policy: &Policy, random: &mut Random) -> Quotas {
     let other = |quota: &PolicyQuota| {
         let quota = quota.quota();
@@ -306,7 +306,7 @@ fn other_quotas(policy: &Policy, random: &mut Random) -> Quotas {
     Quotas::from(policy.quotas().iter().map(other).collect::<Vec<_>>())
 }
 
-/// A policy on the store under test and in memory, and what was asked of both.
+/// A policy on the store under test and in memory, with the asks to both.
 pub(super) struct Pair {
     pub(super) limiters: [RateLimiter; 2],
     pub(super) trace: String,
@@ -328,7 +328,7 @@ impl Pair {
     }
 }
 
-/// All that two stores have to agree on.
+/// Everything that two stores have to agree on.
 pub(super) fn summary(decision: &Decision) -> String {
     let mut text = format!("{:?} after {:?}", decision.outcome(), decision.delay());
     for status in decision.quotas() {
@@ -338,7 +338,7 @@ pub(super) fn summary(decision: &Decision) -> String {
     text
 }
 
-/// Gives up the turn of this receipt, as a waiting request does that leaves.
+/// Gives up the turn of this receipt, as a waiting request that leaves does.
 fn give_up(limiter: &RateLimiter, key: &Key, turn: &Receipt) -> DecisionFuture {
     let opened = limiter.store().open(Arc::new(limiter.policy().as_ref().clone()), None).expect("it is open");
     limiter.store().decide(&[Ask::new(&opened, key.as_ref(), turn.cost(), Mode::Return).of(turn)])

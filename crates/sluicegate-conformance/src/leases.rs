@@ -79,7 +79,7 @@ impl<'a> Lessee<'a> {
             6 => &[(units, Mode::Lease), (cost, Mode::Refund)],
             7 if random.below(4) == 0 => &[(units, Mode::Lease), (1, Mode::Reset)],
             8 if random.below(3) == 0 => &[(cost, Mode::Charge), (units, Mode::Lease)],
-            // Without an account, a store may know more than memory does of what was spent.
+            // Without an account, a store may know more than memory does about spends.
             _ if !self.spent.is_empty() && self.opened[0].policy().gives_back() => {
                 return self.give_back(cost, random).await;
             }
@@ -88,14 +88,14 @@ impl<'a> Lessee<'a> {
         // Writing to a string cannot fail, here and below.
         let _ = write!(self.trace, "\n  +{moved_us} us: {asked:?}");
         if asked.iter().any(|(_, mode)| matches!(mode, Mode::Reset | Mode::Refund)) {
-            // Units that it takes away may be spent by another request: a store may know that, or not.
+            // Another request may spend the units that this takes away; a store may know that, or not.
             self.spent.clear();
         }
         let answers = self.both(asked, None).await;
         self.keep(answers, asked.len());
     }
 
-    /// Gives `cost` units of something back, and nothing of it after that.
+    /// Gives `cost` units of one spend back, and nothing of it after that.
     async fn give_back(&mut self, cost: u64, random: &mut Random) {
         let place = usize::try_from(random.below(self.spent.len() as u64)).unwrap_or(0);
         let receipts = self.spent.swap_remove(place);
@@ -129,7 +129,7 @@ impl<'a> Lessee<'a> {
                 let receipt = receipt.as_ref().expect("both have spent");
                 [0, 1, receipt.cost() / 2].map(|behind| receipt.lasts(policy, behind))
             });
-            // Of a spend only those know what keep account of it.
+            // Only stores that keep an account can trace a spend.
             let is_lease = receipts.iter().flatten().all(|receipt| receipt.trace(0).is_some());
             assert!(!is_lease || ours == reference, "{ours:?}, {reference:?}: {}", self.trace);
             if let [Some(ours), Some(reference)] = receipts {

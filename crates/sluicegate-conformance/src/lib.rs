@@ -66,7 +66,7 @@ pub struct Conformance {
 impl Conformance {
     /// The suite for a store that reads this clock.
     pub fn new(store: impl IntoStore, clock: ManualClock) -> Self {
-        // Not at the epoch: a store may be tested against real deployments, whose clocks are elsewhere, too.
+        // Not at the epoch, because a store may be tested against real deployments with real clocks, too.
         clock.set(Duration::from_secs(1_800_000_000));
         Self { store: store.into(), clock, policies: AtomicU64::new(0) }
     }
@@ -76,10 +76,10 @@ impl Conformance {
         format!("conformance-{}", self.policies.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The examples by which the algorithms are explained.
+    /// The worked examples from the documentation of the algorithms.
     ///
     /// # Panics
-    /// When the store decides one of them otherwise.
+    /// When the store decides an example differently.
     pub async fn worked_examples(&self) {
         // Previous window 80, this one 60, three quarters over: 20 + 60 + 1 <= 100.
         let limiter = self.limiter(Policy::sliding_counter(self.name(), "100/100s"));
@@ -154,10 +154,10 @@ impl Conformance {
         }
     }
 
-    /// Refused requests spend of the policies that count them, whichever limit refuses, and of no other.
+    /// Refused requests spend from the policies that count them, whichever limit refuses, and from no others.
     ///
     /// # Panics
-    /// When one spends of a policy that does not count it, or not of one that does.
+    /// When a refused request spends from a policy that does not count it, or does not from one that does.
     pub async fn rejected_requests_count(&self) {
         for algorithm in ALGORITHMS {
             let limiter = |counts: bool| {
@@ -182,7 +182,7 @@ impl Conformance {
     /// A policy that is switched off and on again finds its keys as they were.
     ///
     /// # Panics
-    /// When a key is forgotten, or when what passes while the policy is off is counted.
+    /// When a key is forgotten, or when requests that pass while the policy is off are counted.
     pub async fn modes(&self) {
         for algorithm in ALGORITHMS {
             let limiter = self.limiter(Policy::builder(self.name(), algorithm, "5/min"));
@@ -208,7 +208,7 @@ impl Conformance {
         self.open(&policy.build().expect("the policy is possible"))
     }
 
-    /// Moves on to the next multiple of a period.
+    /// Moves the clock to the next multiple of a period.
     fn to_next(&self, seconds: u64) {
         let now = Duration::from_micros(self.clock.now_us());
         self.clock.set(Duration::from_secs((now.as_secs() / seconds + 1) * seconds));

@@ -23,7 +23,7 @@ pub(super) fn random_policy(name: String, random: &mut Random) -> Policy {
     if policy.algorithm() != Algorithm::SlidingCounter || random.below(2) == 0 {
         return policy;
     }
-    // The only one of its parts, which rounds otherwise; a policy that counts refused requests has none.
+    // The policy as its only part, which rounds differently; a policy that counts refused requests has no parts.
     let parts = policy.split([(policy.name().to_owned(), 1)]);
     parts.ok().and_then(|mut parts| parts.pop()).unwrap_or(policy)
 }
@@ -31,7 +31,7 @@ pub(super) fn random_policy(name: String, random: &mut Random) -> Policy {
 pub(super) fn random_builder(name: String, random: &mut Random) -> PolicyBuilder {
     let algorithm = random.pick(&ALGORITHMS);
     let mut builder = Policy::builder(name, algorithm, random_quota(random, algorithm));
-    // Up to four quotas, of periods that have nothing to do with each other, half of them by any algorithm.
+    // Up to four quotas with unrelated periods, half of them by any algorithm.
     let more = if algorithm.is_queue() { 0 } else { random.pick(&[0, 0, 0, 1, 1, 2, 3]) };
     for name in ["second", "third", "fourth"].into_iter().take(more) {
         let any = random.pick(&ALGORITHMS);
@@ -45,14 +45,14 @@ pub(super) fn random_builder(name: String, random: &mut Random) -> PolicyBuilder
     builder
 }
 
-/// Whether the account that memory keeps of what is given back never overflows, and no turns are out without being asked for.
+/// Whether memory's account of refunds never overflows, and no turns are out without being asked for.
 pub(super) fn is_small(rule: &Rule) -> bool {
     !rule.is_queue() && rule.capacity().saturating_mul(rule.per_unit()) < 1 << 38
 }
 
 fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {
     let limit = random.pick(&[1, 2, 3, 7, 10, 97, 1_000, 7_919, 999_983, 1_000_000]);
-    // The room that a store has for logs bounds their limits.
+    // The stores' room for logs bounds their limits.
     let limit = if algorithm == Algorithm::SlidingLog { limit.min(2_000) } else { limit };
     let period_us = match random.below(4) {
         0 => random.pick(&[333, 1_001, 13_337, 999_983]),

@@ -36,7 +36,7 @@ impl Conformance {
                 }
                 let now_us = self.clock.now_us();
                 let step = Step::random(&mut random, &before, &self.clock, &mut pair.trace);
-                // A refusal that has lapsed may be forgotten, or not, when the clock is set back.
+                // When the clock is set back, a store may have forgotten a refusal that has lapsed, or not.
                 self.clock.set(Duration::from_micros(now_us.max(self.clock.now_us())));
                 match random.below(20) {
                     0 => {
@@ -60,7 +60,7 @@ impl Conformance {
     }
 }
 
-/// The policy with a suspension that is likely to come, to end and to be remembered.
+/// The policy with a suspension that is likely to begin, to end and to be remembered.
 fn suspending(builder: PolicyBuilder, random: &mut Random) -> Policy {
     let period = Duration::from_micros(period_us(&builder.clone().build().expect("the policy is possible")));
     let lasts = period * u32::from(random.pick(&[1_u8, 3]));

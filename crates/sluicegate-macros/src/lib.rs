@@ -25,14 +25,14 @@
 //! ```
 //!
 //! # When not to use it
-//! - For routers, and for services that are not axum handlers: `.rate_limit(..)` and `RateLimitLayer` are for those.
+//! - For routers, and for services that are not axum handlers: use `.rate_limit(..)` and `RateLimitLayer`.
 //! - For limits that operators change while the service runs: write them into a rules file.
-//! - For quotas out of a database: `Limit::by` chooses a policy per request.
+//! - For quotas from a database: `Limit::by` chooses a policy per request.
 //!
 //! # One definition of a limit
-//! An attribute is checked while it is compiled, by the very code that would refuse it at run time: this
+//! An attribute is checked while it is compiled, by the same code that would refuse it at run time: this
 //! crate depends on `sluicegate-core` to read quotas and algorithms and to build policies, so that the two can never
-//! disagree. The price is that the core is also compiled for the compiler.
+//! disagree. The cost is that the core is also compiled for the macro.
 
 mod expand;
 
@@ -75,7 +75,7 @@ use proc_macro::TokenStream;
 ///
 /// It behaves as `.rate_limit(..)` on the handler's route does: the same decisions, header fields and refusals, before
 /// any extractor of the handler runs. The store comes from the router: `.with_rate_limits(&store)`, after its routes.
-/// Without it the handler answers 500 and logs that. Quotas, names, algorithms and costs are checked by the compiler.
+/// Without a store the handler answers 500 and logs an error. The compiler checks quotas, names, algorithms and costs.
 ///
 /// # Parameters
 /// | parameter | what it says | default |
@@ -113,8 +113,8 @@ use proc_macro::TokenStream;
 /// ```
 ///
 /// # Names
-/// By default a limit is called as its handler is, with its module and crate: `shop::users::create` makes
-/// `shop.users.create`. A path with more than 64 letters loses its front to a hash of the whole, and one with letters that
+/// By default a limit is named after its handler, with its module and crate: `shop::users::create` makes
+/// `shop.users.create`. In a path with more than 64 letters, a hash of the whole path replaces the front; a path with letters that
 /// a name cannot have gets that hash too. A `name = ".."` keeps the buckets of a store across a rename of the function.
 ///
 /// Handlers whose policies are equal share their buckets, on one store, if a `name` says so. These are mistakes: two
@@ -155,8 +155,8 @@ use proc_macro::TokenStream;
 ///
 /// # Another answer
 /// A `fallback` is an `async fn` as handlers are, with extractors of its own: the state, the body, and
-/// `Decided` with what was decided. It answers a request that the handler's limits decide against; one without a key, and
-/// one that an outage refuses, keep their refusal. Its response gets the header fields of the refusal that it does not have
+/// the decision as `Decided`. It answers requests that the handler's limits refuse; requests without a key, and
+/// requests that an outage refuses, keep their refusal. Its response gets the header fields of the refusal that it does not have
 /// itself, without `Retry-After` if it is a success. A limit of the router around it sees the refusal, and gives its units
 /// back.
 ///
@@ -190,14 +190,14 @@ use proc_macro::TokenStream;
 /// `fallback` may say `Self::busy`. Methods of traits cannot have limits.
 ///
 /// # With other attributes
-/// Those below `#[rate_limited]` apply to the handler's own code, behind the limit; those above see the handler as it
-/// is written. Put what makes items of its own, such as `#[utoipa::path]`, above. `#[axum::debug_handler]` and
-/// `#[tracing::instrument]` work in both places, but for a `debug_handler` above a handler without arguments.
+/// Attributes below `#[rate_limited]` apply to the handler's own code, behind the limit; attributes above see the handler as it
+/// is written. Put attributes that make items of their own, such as `#[utoipa::path]`, above. `#[axum::debug_handler]` and
+/// `#[tracing::instrument]` work in both places, except for a `debug_handler` above a handler without arguments.
 ///
 /// # Limits of the attribute
 /// - It is for functions and methods that are `async`: not for closures, which take `.rate_limit(..)`, and not in traits.
-/// - The function's arguments become those of a handler behind a limit, so it can no longer be called by hand; keep
-///   what tests call in a function of its own.
+/// - The function's arguments become those of a handler behind a limit, so it can no longer be called directly; put
+///   code that tests call into a function of its own.
 /// - In a generic handler, the future must be `Send` for every type that the bounds allow, and the types `'static`.
 #[proc_macro_attribute]
 pub fn rate_limited(arguments: TokenStream, item: TokenStream) -> TokenStream {

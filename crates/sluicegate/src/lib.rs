@@ -75,8 +75,8 @@
 /// Pages to read: no code.
 #[cfg(any(doc, doctest))]
 pub mod docs {
-    /// A page for each name. Its links to other pages are names of files, and those to items are addresses on docs.rs, since other
-    /// places show it, too. Here they stand first as paths, and the first definition of a link counts.
+    /// Makes a page for each name. Its links to other pages are names of files, and its links to items are addresses on docs.rs, since
+    /// other places show the page, too. Here link definitions with paths come first, and the first definition of a link counts.
     macro_rules! pages {
         ($($page:ident)*) => {
             pages!(@each [$(concat!("[", stringify!($page), "]: crate::docs::", stringify!($page), "\n")),*] $($page)*);
@@ -128,11 +128,11 @@ pub use sluicegate_tower::{ClientIp, KeyExtractor, Limit, Meter, PeerIp, RateLim
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{call, guard, limits, rate_limit};
 
-/// The store of `#[rate_limited]` handlers, and what it needs.
+/// The store of `#[rate_limited]` handlers, and its types.
 ///
 /// [`with_rate_limits(&store)`](crate::RateLimitExt::with_rate_limits) on the router is enough for most. A [`RateLimitStore`](attribute::RateLimitStore) in
-/// its place opens the limits when the router is built, so that a wrong variable or a name that is taken is an error
-/// there, and has each limiter by its name.
+/// its place opens the limits when the router is built, so that a wrong variable or a taken name is an error
+/// there, and gives access to each limiter by its name.
 ///
 /// ```
 /// use axum::{Router, routing::post};
@@ -156,7 +156,7 @@ pub mod attribute {
     pub use sluicegate_axum::{Attributed, RateLimitStore};
 }
 
-/// Limits that a fleet of instances shares, decided at the speed of memory: stores around the store that all of them ask.
+/// Limits that a fleet of instances shares, decided at the speed of memory: stores around the shared store.
 ///
 /// | store | what it saves | see |
 /// |---|---|---|
@@ -199,7 +199,7 @@ pub mod fleet {
 
 /// Limits on how many requests of a key are under way at once.
 ///
-/// A rate limits how often something begins; this limits how much of it goes on, for downloads, streams and long queries.
+/// A rate limits how often requests begin; this limits how many are in progress, for downloads, streams and long queries.
 /// It counts in one process: N instances let N times as many through.
 ///
 /// ```
@@ -241,8 +241,8 @@ pub mod in_flight {
 /// | [`Route`](key::Route), [`RequestMethod`](key::RequestMethod), [`RequestPath`](key::RequestPath) | what a request is for |
 /// | [`HeaderKey`](key::HeaderKey) | what a trusted proxy says about the client |
 ///
-/// A tuple of extractors has a bucket per combination, and [`or`](key::KeyExtractor::or) asks the next one where one
-/// finds nothing. Nothing that a client writes is trusted unless an extractor is told to.
+/// A tuple of extractors has a bucket per combination, and [`or`](key::KeyExtractor::or) asks the next extractor if one
+/// finds no key. Text from a client is not trusted unless an extractor is told to.
 ///
 /// ```
 /// use sluicegate::key::{HeaderKey, RequestMethod};
@@ -273,9 +273,9 @@ pub mod key {
     };
 }
 
-/// The handle of a policy on a store, and what it gives out.
+/// The handle of a policy on a store, with its decisions, turns and receipts.
 ///
-/// It limits whatever has a key, without HTTP: jobs, messages, logins in a terminal.
+/// It limits anything with a key, without HTTP: jobs, messages, logins in a terminal.
 ///
 /// ```
 /// use sluicegate::limiter::Inherit;
@@ -300,7 +300,7 @@ pub mod limiter {
     pub use sluicegate_core::policy::{Override, OverrideBuilder};
 }
 
-/// For authors of stores, and of stores around stores; services need none of it.
+/// For authors of stores, and of stores around stores; services do not need it.
 ///
 /// A store answers asks: data that name a prepared policy, a key, a cost and a mode. `sluicegate-conformance` is the suite that
 /// every store has to pass.
@@ -397,7 +397,7 @@ pub mod redis {
 /// # Ok::<(), sluicegate::ConfigError>(())
 /// ```
 ///
-/// `Retry-After` and `Cache-Control: no-store` are added to whatever a closure returns.
+/// The layer adds `Retry-After` and `Cache-Control: no-store` to the response of a closure.
 #[cfg(feature = "tower")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub mod respond {
@@ -410,7 +410,7 @@ pub mod respond {
     };
 }
 
-/// Limits in a file: which requests meet which limits, changed without a deploy.
+/// Limits in a file, changed without a deploy.
 ///
 /// ```
 /// use sluicegate::MemoryStore;
@@ -431,8 +431,8 @@ pub mod respond {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// With [`Rules::open`](rules::Rules::open) and [`follow`](rules::Rules::follow) it is a file that is read again when it changes, with
-/// `reload_on_sighup` when the process gets SIGHUP; [`listen`](rules::Rules::listen) tells a status page what is wrong with it.
+/// With [`Rules::open`](rules::Rules::open) and [`follow`](rules::Rules::follow) the file is read again when it changes, with
+/// `reload_on_sighup` when the process gets SIGHUP; [`listen`](rules::Rules::listen) shows errors of the file on a status page.
 #[cfg(feature = "rules")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rules")))]
 pub mod rules {

@@ -1,4 +1,4 @@
-//! A handler's arguments, extracted as axum does it.
+//! Extracts a handler's arguments as axum does.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,13 +6,13 @@ use std::pin::Pin;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Response};
 
-/// The arguments of a handler, or what an extractor answers instead.
+/// The arguments of a handler, or the rejection of an extractor.
 pub type Extracting<A> = Pin<Box<dyn Future<Output = Result<A, Response>> + Send>>;
 
-/// The arguments of a handler, as a tuple; `S` is the router's state, and `M` how the last of them is extracted. Both are found
-/// by inference, as for every handler.
+/// The arguments of a handler, as a tuple; `S` is the router's state, and `M` the way in which the last argument is extracted. The
+/// compiler infers both, as for every handler.
 pub trait Arguments<S, M>: Send + Sized + 'static {
-    /// Extracts one after the other, the last with the body.
+    /// Extracts one argument after the other, the last with the body.
     fn extract(request: Request, state: S) -> Extracting<Self>;
 }
 

@@ -10,7 +10,7 @@ use super::source::Attribute;
 
 /// A handler that has a `#[rate_limited]` attribute, for [`RateLimitStore::open`](super::RateLimitStore::open).
 ///
-/// The attribute implements it; `T` is found by inference.
+/// The attribute implements it; the compiler infers `T`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no handler with a `#[rate_limited]` attribute",
     label = "not `#[rate_limited]`"
@@ -19,7 +19,7 @@ pub trait Attributed<T>: sealed::Sealed<T> {}
 
 impl<H: sealed::Sealed<T>, T> Attributed<T> for H {}
 
-/// Asks a handler for its attribute: the handler is called, answers that, and runs nothing of its own.
+/// Asks a handler for its attribute: the handler is called, returns the attribute, and runs none of its own code.
 pub(super) fn ask<H: Attributed<T>, T>(handler: H) -> Option<&'static Attribute> {
     let asked = Asked::default();
     handler.ask(Arc::clone(&asked));

@@ -15,7 +15,7 @@ pub trait IntoKey<M> {
     /// Puts the key on a limit.
     ///
     /// # Errors
-    /// The one that the extractor was made with.
+    /// The error with which the extractor was made.
     fn put_on(self, limit: Limit) -> Result<Limit, ConfigError>;
 }
 
@@ -24,12 +24,12 @@ pub trait IntoKey<M> {
 #[non_exhaustive]
 pub struct Direct;
 
-/// An extractor whose making may fail.
+/// A `Result` of an extractor.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Fallible;
 
-// Otherwise the compiler would only say what is missing to be a `KeyExtractor`.
+// Otherwise the compiler would only report the missing `KeyExtractor`.
 #[diagnostic::do_not_recommend]
 impl<K: KeyExtractor> IntoKey<Direct> for K {
     fn put_on(self, limit: Limit) -> Result<Limit, ConfigError> {

@@ -12,7 +12,7 @@ use axum::response::Response;
 use super::arguments::{Arguments, Extracting};
 use super::source::Attribute;
 
-/// How arguments are extracted from a request, with the router's state in it.
+/// Extracts arguments from a request; holds the router's state.
 pub(super) type Extract<A> = Box<dyn FnOnce(Request) -> Extracting<A> + Send>;
 
 /// The slot in which a handler that is asked leaves its attribute.
@@ -20,7 +20,7 @@ pub(super) type Asked = Arc<OnceLock<&'static Attribute>>;
 
 /// Answers the question with this attribute; nobody reads the response.
 pub(super) fn answer(asked: &Asked, attribute: &'static Attribute) -> Response {
-    // The attribute answers once: code that wraps it does not change that.
+    // The attribute answers only once; a wrapper of the handler does not change the answer.
     _ = asked.set(attribute);
     Response::default()
 }
@@ -36,7 +36,7 @@ pub(super) enum Handed<A, X> {
         extract: Extract<A>,
         state: X,
     },
-    /// No request: the handler is asked for its attribute, and runs nothing of its own.
+    /// The handler is asked for its attribute, and runs none of its own code.
     Question(Asked),
 }
 
@@ -46,7 +46,7 @@ impl<A, X> fmt::Debug for Limited<A, X> {
     }
 }
 
-/// The state of a fallback whose handler takes none: any router has it.
+/// The state of a fallback whose handler takes no state; it works in any router.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NoState;
@@ -57,7 +57,7 @@ impl<S> FromRef<S> for NoState {
     }
 }
 
-/// Tells axum's inference which way of extracting the handler's last argument is meant.
+/// Tells axum's inference how the handler's last argument is extracted.
 pub struct Via<M>(PhantomData<fn() -> M>);
 
 impl<M> fmt::Debug for Via<M> {

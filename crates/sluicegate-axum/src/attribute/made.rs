@@ -1,4 +1,4 @@
-//! The limits of one handler, made: what decides, what responds, and the limiters in it.
+//! The limits of one handler as they are made: the decider, the responder, and the limiters.
 
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ impl Made {
     }
 }
 
-/// The name of a limit that is given none. Functions of one name in one module, such as methods of two types, would
-/// share their buckets unasked.
+/// The default name of a limit. It is an error for functions of one name in one module, such as methods of two types, which would
+/// share their buckets unintentionally.
 fn default_name<'a>(
     attribute: &'static Attribute,
     mut others: impl Iterator<Item = &'a Made>,
@@ -82,7 +82,7 @@ fn default_name<'a>(
     }
 }
 
-/// The store knows that a name is taken, and not by which handler.
+/// Adds the handler that has taken a name to the store's error, which does not know handlers.
 fn with_owner<'a>(error: ConfigError, name: &str, mut others: impl Iterator<Item = &'a Made>) -> ConfigError {
     if error.kind() != ConfigErrorKind::NameTaken {
         return error;

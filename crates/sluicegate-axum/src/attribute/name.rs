@@ -1,11 +1,11 @@
-//! The name of a limit that is given none: the path of its handler.
+//! The default name of a limit: the path of its handler.
 
-/// As a policy may be called.
+/// The longest name of a policy.
 const LONGEST: usize = 64;
 
-/// `shop::users::create` becomes `shop.users.create`. A path that is too long loses its front to a hash of the whole,
-/// and one with other letters than a name may have gets that hash too: different paths have different names, the same
-/// ones on every machine and in every version.
+/// `shop::users::create` becomes `shop.users.create`. In a path that is too long, a hash of the whole path replaces the front;
+/// a path with letters that names cannot have gets that hash too. So different paths have different names, which are the same
+/// on every machine and in every version.
 pub(super) fn of_path(path: &str) -> String {
     let segments = path.split("::").map(|segment| segment.strip_prefix("r#").unwrap_or(segment));
     let plain = segments.collect::<Vec<_>>().join(".");
@@ -26,7 +26,7 @@ pub(super) fn of_path(path: &str) -> String {
     let room = LONGEST - hash.len();
     let tail = match letters.len().checked_sub(room) {
         None | Some(0) => &*letters,
-        // The letters are ASCII. Half a segment says less than none.
+        // The letters are ASCII. The rest begins with a whole segment, because half a segment would confuse.
         Some(cut) => {
             let tail = &letters[cut..];
             tail.split_once('.').map_or(tail, |(_, whole)| whole)
@@ -35,7 +35,7 @@ pub(super) fn of_path(path: &str) -> String {
     hash + tail
 }
 
-/// FNV-1a: `Hasher`s of the standard library may differ from version to version.
+/// FNV-1a, because `Hasher`s of the standard library may differ from version to version.
 fn fnv1a(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,4 +1,4 @@
-//! A handler's own code behind its limits, and what answers instead.
+//! Runs a handler's own code behind its limits, or a fallback.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl<A: Send + 'static, X> Limited<A, X> {
     /// Puts the handler's own code behind its limits.
     ///
     /// # Cancel safety
-    /// As that of the layer's [`ResponseFuture`](sluicegate_tower::guard::ResponseFuture): a turn that has not come is given back.
+    /// As of the layer's [`ResponseFuture`](sluicegate_tower::guard::ResponseFuture): a turn that has not come is given back.
     pub async fn run<F, R>(self, attribute: &'static Attribute, handler: F) -> Response
     where
         F: FnOnce(A) -> R + Send + 'static,
@@ -34,7 +34,7 @@ impl<A: Send + 'static, X> Limited<A, X> {
         }
     }
 
-    /// As `run`, with another handler that answers what the limits decide against.
+    /// As `run`, with another handler that answers requests which the limits refuse.
     ///
     /// # Cancel safety
     /// As that of `run`.
@@ -49,7 +49,7 @@ impl<A: Send + 'static, X> Limited<A, X> {
             Err(stopped) => *stopped,
         };
         match refused.refusal(&parts).decided().cloned() {
-            // Nothing was decided against it: a key is missing, say.
+            // No limit has decided: for example, a key is missing.
             None => refused.respond(&parts, &*made.respond),
             Some(decided) => {
                 let bare = |refusal: &Refusal<'_>| refusal.status().into_response();
@@ -61,7 +61,7 @@ impl<A: Send + 'static, X> Limited<A, X> {
         }
     }
 
-    /// The response, unless the limits decide against the request.
+    /// The response, unless the limits refuse the request.
     async fn through<F, R>(
         self,
         attribute: &'static Attribute,
@@ -89,7 +89,7 @@ impl<A: Send + 'static, X> Limited<A, X> {
     }
 }
 
-/// A request that the limits decide against, with all that an answer to it may need.
+/// A refused request, with everything that an answer may need.
 struct Stopped<X> {
     refused: Box<Refused>,
     parts: Parts,
@@ -98,7 +98,7 @@ struct Stopped<X> {
     made: Arc<Made>,
 }
 
-/// A value of `fallback = ..`: a handler, with the state that the one in front of it takes.
+/// A value of `fallback = ..`: a handler, with the state that the limited handler takes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no fallback for this handler",
     label = "not a handler with the state `{X}`",
@@ -106,11 +106,11 @@ struct Stopped<X> {
 )]
 pub trait Fallback<T, X>: Handler<T, X> {}
 
-// Otherwise the compiler would only say that it is no `Handler`.
+// Otherwise the compiler would only report that it is no `Handler`.
 #[diagnostic::do_not_recommend]
 impl<T, X, H: Handler<T, X>> Fallback<T, X> for H {}
 
-/// A request whose limits cannot be made: the log says why.
+/// The response to a request whose limits cannot be made; the log has the reason.
 fn unlimited() -> Response {
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
@@ -127,11 +127,11 @@ where
     }
 }
 
-/// The fallback's response with what the refusal says about the limits. Where both have a field, the fallback's counts.
+/// The fallback's response with the refusal's header fields. If both have a field, the fallback's counts.
 fn instead_of(refused: Response, mut response: Response) -> Response {
     let (mut refused, _) = refused.into_parts();
     if response.status().is_success() {
-        // A client that has its answer is not to come back for it.
+        // A client that has its answer need not come back.
         refused.headers.remove(RETRY_AFTER);
     }
     for name in refused.headers.keys() {
@@ -150,10 +150,10 @@ pub fn response<R: IntoResponse>(returned: R) -> Response {
     returned.into_response()
 }
 
-/// Compiles for what axum answers with.
+/// Compiles for types that axum can respond with.
 pub fn check_response<R: IntoResponse>() {}
 
-/// Compiles for what a server can run on any thread.
+/// Compiles for futures that a server can run on any thread.
 pub fn check_future<F: Future + Send>(_: F) {}
 
 /// An argument for a call that is compiled and never made.

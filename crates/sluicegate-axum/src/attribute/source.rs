@@ -11,7 +11,7 @@ use sluicegate_tower::Limit;
 
 use super::name;
 
-/// The limits of one handler, on whatever store its router has.
+/// The limits of one handler, on the store of its router.
 pub struct Attribute {
     path: &'static str,
     place: &'static str,
@@ -21,7 +21,7 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    /// The limits of the function with this path, which stands at this place in the source.
+    /// The limits of the function with this path, at this place in the source.
     pub const fn new(path: &'static str, place: &'static str, drafts: &'static [Draft]) -> Self {
         Self { path, place, drafts, warned: AtomicBool::new(false) }
     }
@@ -85,12 +85,12 @@ impl Draft {
         Self { name, variables, make }
     }
 
-    /// The name that the attribute gives it.
+    /// The name that the attribute gives to the limit.
     pub(super) fn name(&self) -> Option<&'static str> {
         self.name
     }
 
-    /// Makes it under a name. An error says which variables it read, and what they say.
+    /// Makes the limit under a name. An error has the names and the values of the variables.
     pub(super) fn make(&self, source: &Source<'_>, name: &str) -> Result<(RateLimiter, Limit), ConfigError> {
         (self.make)(source, name).map_err(|error| {
             let set =

@@ -23,8 +23,8 @@ use super::source::{Attribute, Variables};
 
 /// The store on which the `#[rate_limited]` handlers of a router keep their limits: a layer for that router.
 ///
-/// `.with_rate_limits(&store)` is the short way. Use this type to say more, once for all handlers. Like every axum
-/// layer it is for the routes that were added before it; of several around one handler, the innermost counts.
+/// `.with_rate_limits(&store)` is the short way. Use this type for settings that all handlers share. Like every axum
+/// layer it covers the routes that were added before it; of several around one handler, the innermost counts.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -42,7 +42,7 @@ use super::source::{Attribute, Variables};
 /// ```
 ///
 /// # Finding mistakes before the first request
-/// The compiler sees one handler at a time, and axum tells a layer nothing of the handlers behind it. So a handler's
+/// The compiler sees one handler at a time, and axum does not tell a layer the handlers behind it. So a handler's
 /// limit is made at its first request, unless it is [opened](Self::open) when the router is built. Then an environment
 /// variable that is wrong, a key that cannot be made, and two quotas under one name are errors at the start. At a
 /// request they are logged, and answered with a plain 500:
@@ -78,9 +78,9 @@ struct Shared {
     settings: Settings,
     /// The limits made so far, by handler. Read by every request, so it takes no lock.
     made: ArcSwap<HashMap<usize, Arc<Made>>>,
-    /// Held while a limit is made; what was logged about those that could not be made.
+    /// The errors that were logged about limits that could not be made. Locked while a limit is made.
     failed: Mutex<HashMap<usize, String>>,
-    /// Whether handlers are opened when the router is built: then none should be missing.
+    /// Whether handlers are opened when the router is built, so that none should be missing.
     is_listed: AtomicBool,
 }
 
@@ -98,7 +98,7 @@ impl RateLimitStore {
         self.with(|settings| settings.respond = Arc::new(respond))
     }
 
-    /// Settings that the limits of every handler get, such as their [`headers`](LimitsBuilder::headers). Default:
+    /// Sets options for the limits of every handler, such as their [`headers`](LimitsBuilder::headers). Default:
     /// those of [`Limits::builder`](sluicegate_tower::limits::Limits::builder).
     pub fn configure<F>(self, configure: F) -> Self
     where
@@ -116,8 +116,8 @@ impl RateLimitStore {
         self.with(|settings| settings.variables = Arc::new(variables))
     }
 
-    /// Makes the limits of a handler now, and not at its first request. Once a handler is opened, the first request to one
-    /// that is not is logged as a warning.
+    /// Makes the limits of a handler now, and not at its first request. Once a handler is opened, the first request to a
+    /// handler that is not logs a warning.
     ///
     /// # Errors
     /// When a limit of the handler cannot be made: its name is taken by another handler's or by another policy of the
@@ -142,7 +142,7 @@ impl RateLimitStore {
     /// The limiter of a limit that was made, by its name.
     ///
     /// # Errors
-    /// When no limit that was made has this name. The message names those that were.
+    /// When no limit with this name was made. The message lists the names of limits that were made.
     pub fn limiter(&self, name: &str) -> Result<RateLimiter, ConfigError> {
         let made = self.0.made.load();
         let mut limiters = made.values().flat_map(|made| &made.limiters);
@@ -158,8 +158,8 @@ impl RateLimitStore {
         })
     }
 
-    /// The limits of a handler on the store that its router has, made now if this is its first request. If there is no store,
-    /// or if they cannot be made, that is logged: it is for who operates the service, and its clients learn nothing of it.
+    /// The limits of a handler on the store of its router, made now if this is its first request. A missing store, or an error,
+    /// is logged for operators; clients do not see it.
     pub(super) fn made(extensions: &Extensions, attribute: &'static Attribute) -> Option<Arc<Made>> {
         let Some(Self(shared)) = extensions.get::<Self>() else {
             if attribute.warns() {
@@ -176,13 +176,13 @@ impl RateLimitStore {
         shared.made_of(attribute, true).ok()
     }
 
-    /// With other settings. Limits that were made are made anew, on the buckets that they have.
+    /// A copy with other settings. Existing limits are made anew, on their buckets.
     fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = self.0.settings.clone();
         change(&mut settings);
         let shared = Shared::new(settings);
         for made in self.0.made.load().values() {
-            // A failure is logged now, and comes again at the first request.
+            // A failure is logged now, and is returned at the first request.
             _ = shared.made_of(made.attribute, true);
         }
         // Relaxed: as in `open`.
@@ -201,7 +201,7 @@ impl Shared {
         }
     }
 
-    /// The limits of a handler: made now, if they are not yet. For a request, a failure is logged, once.
+    /// The limits of a handler, made now if they do not exist. If it is for a request, a failure is logged once.
     fn made_of(&self, attribute: &'static Attribute, is_logged: bool) -> Result<Arc<Made>, ConfigError> {
         let id = attribute.id();
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);

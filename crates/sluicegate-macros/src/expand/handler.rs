@@ -1,7 +1,7 @@
-//! The function that an attribute stands on.
+//! The function below an attribute.
 //!
-//! Its body is not parsed: it is kept as tokens, so that a mistake in it is reported by the
-//! compiler, in the compiler's words. Only the signature is looked at.
+//! Its body is not parsed but kept as tokens, so that the compiler itself reports mistakes
+//! in it. Only the signature is parsed.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -13,11 +13,11 @@ use syn::{
 
 use super::mistakes::Mistakes;
 
-/// A function with its body as it is written: whatever is wrong there is the compiler's to say.
+/// A function with its unparsed body, whose mistakes the compiler reports.
 pub(super) struct Handler {
-    /// Without those that are limits.
+    /// The attributes that are not limits.
     pub(super) attributes: Vec<Attribute>,
-    /// Further `#[rate_limited]`s, below the one that is expanded.
+    /// Further `#[rate_limited]` attributes, below the expanded one.
     pub(super) limits: Vec<Attribute>,
     pub(super) visibility: Visibility,
     pub(super) signature: Signature,
@@ -49,7 +49,7 @@ fn is_limit(attribute: &Attribute) -> bool {
 }
 
 impl Handler {
-    /// Whether it can be a handler as far as its signature shows; all mistakes are reported together.
+    /// Checks by the signature whether the function can be a handler; all mistakes are reported together.
     pub(super) fn check(&self) -> Result<()> {
         let mut mistakes = Mistakes::default();
         if let Some(receiver) = self.signature.receiver()
@@ -80,7 +80,7 @@ impl Handler {
         mistakes.none_or(())
     }
 
-    /// Whether it can only be in an `impl`: it has a receiver, or says `Self` outside of items of its own.
+    /// Whether the function can only be in an `impl`: it has a receiver, or uses `Self` outside of its own items.
     pub(super) fn is_method(&self) -> bool {
         self.signature.receiver().is_some()
             || says_self(self.signature.to_token_stream(), &[])
@@ -105,9 +105,9 @@ fn is_exclusive(receiver: &Receiver) -> bool {
     }
 }
 
-/// Whether the tokens say `Self`, but for items that begin with one of these words.
+/// Whether the tokens contain `Self`, except in items that begin with one of these words.
 ///
-/// A guess by tokens, and on the safe side: a method beside the handler works for functions as
+/// This is a guess by tokens, on the safe side: a method beside the handler works for functions as
 /// well, as long as there is an `impl` around.
 fn says_self(tokens: TokenStream, items: &[&str]) -> bool {
     let mut tokens = tokens.into_iter();
@@ -129,7 +129,7 @@ fn says_self(tokens: TokenStream, items: &[&str]) -> bool {
     false
 }
 
-/// Inside of a function's body these have a `Self` of their own.
+/// Items that have a `Self` of their own inside of a function's body.
 const ITEMS: [&str; 4] = ["impl", "trait", "struct", "enum"];
 
 fn check_argument(ty: &Type) -> Result<()> {
@@ -145,7 +145,7 @@ fn check_argument(ty: &Type) -> Result<()> {
     }
 }
 
-/// The function as it would be without any limit.
+/// The function without its limits.
 impl ToTokens for Handler {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         for attribute in &self.attributes {

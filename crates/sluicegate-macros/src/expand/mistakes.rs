@@ -4,13 +4,13 @@ use syn::{Error, Result};
 
 /// Mistakes found so far.
 ///
-/// All of them are reported together: who fixes a limit sees the next mistake in the same run of
-/// the compiler.
+/// They are reported together, so that one run of the compiler shows all
+/// mistakes.
 #[derive(Default)]
 pub(super) struct Mistakes(Option<Error>);
 
 impl Mistakes {
-    /// The value, or the mistake put with the others.
+    /// The value; a mistake is added to the others.
     pub(super) fn note<T>(&mut self, result: Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),

@@ -12,11 +12,11 @@
 //! }
 //! ```
 //!
-//! `Limited` is an extractor that takes the request as it is, and how to extract the arguments from it; `run` puts both
+//! `Limited` is an extractor that takes the whole request, and the way to extract the arguments from it; `run` puts both
 //! behind the same layer as `.rate_limit(..)` does. So extractors run behind the limit, as on a route, and axum infers
 //! the state as for any handler. The function keeps its number of arguments, because `#[axum::debug_handler]` calls it
-//! with that many. All stands in one function, because an `impl` takes no other items; the handler's own code is a
-//! method beside it where it needs a `Self`.
+//! with that many. Everything is in one function, because an `impl` takes no other items; the handler's own code is a
+//! method beside it if it needs `Self`.
 
 mod handler;
 mod limit;
@@ -35,10 +35,10 @@ use self::limit::Limits;
 use self::own::Own;
 use self::split::split;
 
-/// The whole way from the attribute to the items that it becomes; mistakes become compile errors.
+/// Expands the attribute to items; mistakes become compile errors.
 ///
 /// The order is: read the function, read and check all limits, split on conditional arguments, expand.
-/// Whatever fails, the function is written out as it was beside the errors.
+/// If a step fails, the output is the unchanged function with the errors.
 pub(crate) fn rate_limited(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let handler: Handler = match syn::parse2(item.clone()) {
         Ok(handler) => handler,
@@ -53,14 +53,14 @@ pub(crate) fn rate_limited(arguments: TokenStream, item: TokenStream) -> TokenSt
     }
 }
 
-/// The item stays, so that a wrong limit does not make every use of the handler an error as well.
+/// Keeps the item, so that a wrong limit does not make every use of the handler an error as well.
 fn with(error: &Error, item: impl ToTokens) -> TokenStream {
     let error = error.to_compile_error();
     quote!(#error #item)
 }
 
-/// All paths begin with the crate's, so that nothing which the handler's module imports or shadows
-/// changes what they mean.
+/// All paths begin with the crate's, so that imports and shadowing in the handler's module do
+/// not change their meaning.
 fn expand(handler: &Handler, limits: &Limits) -> TokenStream {
     let Limits { fallback, crate_path, .. } = limits;
     let private = quote!(#crate_path::__private);
@@ -107,12 +107,12 @@ fn expand(handler: &Handler, limits: &Limits) -> TokenStream {
     }
 }
 
-/// Code that never runs: it says what axum's trait for handlers would only say in riddles.
+/// Code that never runs, for clearer errors than those of axum's trait for handlers.
 fn checks(handler: &Handler, own: &Own, private: &TokenStream) -> TokenStream {
     let future = &own.future;
     let future = quote_spanned!(handler.signature.ident.span()=> #private::check_future(#future));
     let response = match &handler.signature.output {
-        // An opaque type has no name, and says for itself that it is a response.
+        // An opaque type has no name, and its bounds say that it is a response.
         ReturnType::Type(_, ty) if !is_opaque(ty.to_token_stream()) => {
             Some(quote_spanned!(ty.span()=> #private::check_response::<#ty>();))
         }
@@ -134,7 +134,7 @@ fn is_opaque(tokens: TokenStream) -> bool {
     })
 }
 
-/// Which attributes decide about all items, which are shown with the function, and which belong to the handler's code.
+/// Sorts attributes into those for all items, those on the visible function, and those on the handler's code.
 fn sort(attributes: &[Attribute]) -> (Vec<&Attribute>, Vec<&Attribute>, Vec<&Attribute>) {
     let (mut conditions, mut shown, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     for attribute in attributes {
@@ -154,7 +154,7 @@ fn sort(attributes: &[Attribute]) -> (Vec<&Attribute>, Vec<&Attribute>, Vec<&Att
     (conditions, shown, inner)
 }
 
-/// The type parameters as what a request on any thread may need: each bound stands where others of its parameter do.
+/// The type parameters with the bounds that a request on any thread needs, beside the parameter's other bounds.
 fn movable(mut generics: Generics) -> Generics {
     let Generics { params, where_clause, .. } = &mut generics;
     for parameter in params {

@@ -1,7 +1,7 @@
 //! The handler's own code, and how it is called: a function inside of the one that axum calls, or a
 //! method beside it.
 //!
-//! Inside is better, because no name is taken where the handler stands. A handler that says `self`
+//! Inside is better, because it takes no name beside the handler. A handler that uses `self`
 //! or `Self` cannot be inside, so its code is a hidden method of the same `impl`.
 
 use proc_macro2::{Span, TokenStream};
@@ -15,18 +15,18 @@ use super::handler::Handler;
 pub(super) struct Own {
     /// The values extracted from a request, in this order.
     pub(super) types: Vec<Type>,
-    /// Stands beside the function that axum calls: in an `impl`, where `Self` and `self` mean something.
+    /// The code beside the function that axum calls: in an `impl`, where `Self` and `self` are valid.
     pub(super) beside: Option<TokenStream>,
-    /// Stands in that function: wherever it is, no other name is taken.
+    /// The code inside of that function, where it takes no other name.
     pub(super) inside: Option<TokenStream>,
-    /// A closure from what was extracted to the future of the response.
+    /// A closure from the extracted values to the future of the response.
     pub(super) call: TokenStream,
     /// Such a future, for code that is compiled and never run.
     pub(super) future: TokenStream,
 }
 
 impl Own {
-    /// `conditions` decide about all items, and `attributes` are for the handler's own code.
+    /// `conditions` apply to all items, and `attributes` to the handler's own code.
     pub(super) fn of(
         handler: &Handler,
         private: &TokenStream,
@@ -70,7 +70,7 @@ impl Own {
             },
             _ => (parse_quote!(Self), None),
         };
-        // A response, because the compiler loses the lifetimes of all else that a block may return.
+        // A response, because the compiler loses the lifetimes of other types that a block may return.
         let call = quote_spanned! {Span::mixed_site()=>
             |(#private::State(__this), #(#names,)*)| async move {
                 #private::response(#path(#borrow __this #(, #names)*).await)

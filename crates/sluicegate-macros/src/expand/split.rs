@@ -1,9 +1,9 @@
-//! Arguments under a `#[cfg]`: the attribute runs before the compiler takes out what does not
+//! Arguments under a `#[cfg]`: the attribute runs before the compiler removes arguments that do not
 //! apply.
 //!
-//! So it cannot know how many arguments there are. It writes both handlers, each under its
-//! condition, and lets the compiler keep one: with n conditional arguments that is n + 1 rounds, of
-//! which each knows one more.
+//! So it cannot know the number of arguments. It writes both handlers, each under its
+//! condition, and lets the compiler keep one: n conditional arguments need n + 1 rounds, each
+//! of which knows one more.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -11,8 +11,8 @@ use syn::{Attribute, FnArg, Path};
 
 use super::handler::Handler;
 
-/// The handler with its first conditional argument and the one without it, each under its condition and with the
-/// attribute again. The compiler keeps one of them, whose next conditional argument is then the first.
+/// The handler with its first conditional argument and the handler without it, each under its condition and with the
+/// attribute again. The compiler keeps one of the two, whose next conditional argument is then the first.
 pub(super) fn split(arguments: &TokenStream, handler: &Handler, crate_path: &Path) -> Option<TokenStream> {
     let index = handler.signature.inputs.iter().position(
         |input| matches!(input, FnArg::Typed(argument) if argument.attrs.iter().any(is_condition)),

@@ -2,10 +2,10 @@
 
 use crate::limits::{Group, Limit};
 
-/// A [`RateLimiter`](sluicegate_core::RateLimiter), which counts peer addresses, a [`Limit`](crate::Limit), which says whose
-/// bucket, or a [`Group`] of them.
+/// A [`RateLimiter`](sluicegate_core::RateLimiter), which counts peer addresses, a [`Limit`](crate::Limit), which has a key of its
+/// own, or a [`Group`] of limits.
 ///
-/// All that is `Into<Group>` implements it; it is there so that the compiler can say what is missing.
+/// Every type that is `Into<Group>` implements it. It exists for a better message of the compiler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no limit",
     label = "not a `RateLimiter`, a `Limit` or a `Group`",
@@ -24,9 +24,9 @@ impl<L: Into<Group>> IntoGroup for L {
     }
 }
 
-/// A [`RateLimiter`](sluicegate_core::RateLimiter), which counts peer addresses, or a [`Limit`], which says whose bucket.
+/// A [`RateLimiter`](sluicegate_core::RateLimiter), which counts peer addresses, or a [`Limit`], which has a key of its own.
 ///
-/// All that is `Into<Limit>` implements it; it is there so that the compiler can say what is missing.
+/// Every type that is `Into<Limit>` implements it. It exists for a better message of the compiler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no limit",
     label = "not a `RateLimiter` or a `Limit`",

@@ -1,8 +1,8 @@
 //! The arguments in the parentheses of an attribute, as they are written.
 //!
-//! Nothing is judged here beyond its form: a word that is not known gets the nearest one as advice,
-//! a word that is there twice is named. Values keep their spans, so that each later mistake is
-//! underlined where it stands.
+//! Only the form is checked here: an unknown word gets the nearest known one as advice,
+//! a repeated word is named. Values keep their spans, so that each later mistake is
+//! underlined in its place.
 
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
@@ -32,7 +32,7 @@ const PARAMETERS: [&str; 15] = [
 
 /// One attribute's arguments.
 ///
-/// As it was written: whether a value can be used is found out by `check`.
+/// The arguments are unchecked; `check` finds out whether the values can be used.
 #[derive(Default)]
 pub(super) struct Args {
     pub(super) quotas: Vec<QuotaSource>,

@@ -34,7 +34,7 @@ pub(super) struct Limit {
     pub(super) on_missing_key: Option<MissingKey>,
 }
 
-/// Used where none is given: the README calls it the default choice, and it takes every quota.
+/// The default algorithm, as in the README; it supports every quota.
 const ALGORITHM: &str = "gcra";
 
 /// Checks one attribute of the function `function`; all mistakes are reported together.
@@ -79,9 +79,9 @@ fn check_name(given: &LitStr) -> Result<()> {
     policy.map(drop).map_err(|error| at(given, &error))
 }
 
-/// The policy that the quotas make whose text is known, under any name: its mistakes are reported where they stand.
+/// Builds a policy of the quotas whose text is known, under any name, and reports mistakes at their places.
 ///
-/// `None` if a quota is only known when the program runs: out of a constant or the environment.
+/// `None` if a quota is only known at run time: from a constant or the environment.
 fn policy(algorithm: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
     let algorithm: Algorithm = read(algorithm)?;
     let Some((first, others)) = quotas.split_first() else {
@@ -97,7 +97,7 @@ fn policy(algorithm: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
     let together = others.iter().fold(builder(first), |policy, quota| policy.and(quota.value()));
     together.build().map(Some).map_err(|error| {
         let quota = error.quota().and_then(|index| quotas.get(index)).unwrap_or(first);
-        // The core's advice is about code; here it is a second attribute.
+        // The core's advice is about code; the advice here is a second attribute.
         let problem = match error.kind() {
             ConfigErrorKind::SameLabel => {
                 "is for the same period as another quota of this limit: keep one of them, or put it"
@@ -112,7 +112,7 @@ fn policy(algorithm: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
     })
 }
 
-/// A number can be checked here, by the quotas whose text is known; all else is checked when the limit is made.
+/// Checks a cost that is a number by the quotas whose text is known; other costs are checked when the limit is made.
 fn cost_of(cost: &Expr, policy: Option<&Policy>) -> Result<()> {
     let number = match cost {
         Expr::Lit(literal) => match &literal.lit {

@@ -1,6 +1,6 @@
-//! One limit as what it is at run time: data, and a function that makes it.
+//! Generates the run-time form of one limit: data, and a function that makes it.
 //!
-//! The data is `const`, so that it can stand in a `static` of the handler. The limiter itself is
+//! The data is `const`, so that it can be in a `static` of the handler. The limiter itself is
 //! made at run time, because only then the store is known.
 
 use proc_macro2::{Span, TokenStream};
@@ -51,7 +51,7 @@ fn limiter(limit: &Limit, private: &TokenStream) -> TokenStream {
     let source = quote_spanned!(Span::mixed_site()=> __source);
     let quotas: Vec<TokenStream> = limit.quotas.iter().map(|quota| quota.expression(&source)).collect();
     let (algorithm, first, others) = (&limit.algorithm, &quotas[0], &quotas[1..]);
-    // Options print as the words that they read from, so whatever the core reads is carried on as it is.
+    // Options print as the words that they are parsed from, so values that the core reads are passed on unchanged.
     let on_exceeded = limit.on_exceeded.map(|action| {
         let action = action.to_string();
         quote!(.on_exceeded(#action.parse()?))

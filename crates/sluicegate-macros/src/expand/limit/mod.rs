@@ -1,4 +1,4 @@
-//! The limits of a handler: its attributes as they are written, and what is wrong with them.
+//! The limits of a handler: parses its attributes, and reports their mistakes.
 //!
 //! | file | does |
 //! |---|---|
@@ -58,14 +58,14 @@ impl Limits {
         mistakes.none_or(Self { limits, fallback, crate_path })
     }
 
-    /// Each limit as it is written into the function.
+    /// The generated code of each limit.
     pub(super) fn drafts(&self, private: &TokenStream) -> impl ExactSizeIterator<Item = TokenStream> {
         self.limits.iter().map(|limit| draft::draft(limit, private))
     }
 }
 
-/// Checks the limits of one handler together: two of one name would be one policy, or one policy too many, and no
-/// request is checked against more quotas than a store decides at once.
+/// Checks the limits of one handler together: two limits of one name would conflict, and a store decides only a bounded
+/// number of quotas at once.
 fn together(limits: &[Limit]) -> Result<()> {
     let quotas: usize = limits.iter().map(|limit| limit.quotas.len()).sum();
     if let (true, Some(last)) = (quotas > MAX_QUOTAS, limits.last().and_then(|last| last.quotas.last())) {

@@ -1,4 +1,4 @@
-//! Where a quota comes from.
+//! The sources of a quota.
 //!
 //! | written | is checked |
 //! |---|---|
@@ -13,7 +13,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Error, Expr, Lit, LitStr, Result, Token};
 
-/// A quota as an attribute has it.
+/// A quota in an attribute.
 pub(super) enum QuotaSource {
     /// `"5/min"`, which the compiler checks.
     Text(LitStr),
@@ -48,7 +48,7 @@ impl QuotaSource {
         }
     }
 
-    /// The expression that makes it, from what `source` is at run time.
+    /// The expression that makes the quota from the run-time `source`.
     pub(super) fn expression(&self, source: &TokenStream) -> TokenStream {
         match self {
             Self::Text(text) => text.to_token_stream(),

@@ -1,7 +1,7 @@
 //! Values of parameters that are one of a few words.
 //!
-//! Words and numbers are read by the `FromStr` of the core's own options, so that an attribute, a
-//! file of rules and a command line accept the same text and refuse it in the same words.
+//! The `FromStr` of the core's own options reads words and numbers, so an attribute, a
+//! rules file and a command line accept the same text with the same errors.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) enum MissingKey {
     Reject(u16),
 }
 
-/// A request holds its connection and its memory while it waits, and no client waits for longer.
+/// The longest wait: a waiting request holds its connection and its memory, and no client waits for longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// The value that the core reads from this text.
@@ -27,12 +27,12 @@ pub(super) fn read<T: FromStr<Err = ConfigError>>(text: &LitStr) -> Result<T> {
     text.value().parse().map_err(|error| at(text, &error))
 }
 
-/// A mistake in this text, as the core says it.
+/// The core's error about this text.
 pub(super) fn at(text: &LitStr, error: &ConfigError) -> Error {
     Error::new(text.span(), error.problem())
 }
 
-/// `"deny"`, or how long to wait.
+/// Reads `"deny"`, or the longest wait.
 pub(super) fn on_exceeded(text: &LitStr) -> Result<OnExceeded> {
     match read(text)? {
         OnExceeded::Wait { longest } if longest > LONGEST_WAIT => Err(Error::new(
@@ -46,7 +46,7 @@ pub(super) fn on_exceeded(text: &LitStr) -> Result<OnExceeded> {
     }
 }
 
-/// A word or a status for a request without a key.
+/// Reads a word or a status for a request without a key.
 pub(super) fn on_missing_key(value: &Lit) -> Result<MissingKey> {
     const STATUS: &str = ", or a status from 400 to 599, such as 401";
     let what = "what happens to a request without a key";

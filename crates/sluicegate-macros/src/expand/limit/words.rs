@@ -1,13 +1,13 @@
-//! Words that an attribute knows, and what was probably meant by those that it does not.
+//! The words that an attribute knows, and suggestions for unknown words.
 //!
-//! Near is a Jaro-Winkler similarity above 0.75: `qouta` is near to `quota`, and `x` is near to
-//! nothing.
+//! A word is near with a Jaro-Winkler similarity above 0.75: `qouta` is near to `quota`, and `x` is not near to
+//! any word.
 
 /// The word that is nearest to `wrong`, if one is near.
 pub(super) fn nearest<'a>(wrong: &str, words: &[&'a str]) -> Option<&'a str> {
     let near = |word: &&str| strsim::jaro_winkler(&wrong.to_lowercase().replace('-', "_"), word);
     let best = words.iter().copied().max_by(|one, other| near(one).total_cmp(&near(other)))?;
-    // Below this, words look alike to nobody.
+    // Below this, words do not look alike.
     (near(&best) > 0.75).then_some(best)
 }
 
