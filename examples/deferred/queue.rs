@@ -21,7 +21,7 @@ use bytes::Bytes;
 use http::Request;
 use http::header::{CONTENT_TYPE, HeaderName};
 use sluicegate::error::ConfigErrorKind;
-use sluicegate::redis::{RedisStore, Script, Slot};
+use sluicegate::redis::{HashSlot, RedisStore, Script};
 use sluicegate::{ConfigError, Key, StoreError};
 
 use super::job::{self, Job};
@@ -94,7 +94,7 @@ impl Settings {
 /// Jobs that wait on one Redis, for workers on any instance.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    slot: Slot,
+    slot: HashSlot,
     seal: Seal,
     pub(crate) settings: Settings,
 }

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use sluicegate::clock::Clock;
 use sluicegate::overflow::WaitingRoom;
-use sluicegate::overflow::line::{Answer, Ask, Change, Line, LineHome, LineSettings, Mode, Place, RedisLine};
+use sluicegate::overflow::line::{
+    Line, LineAnswer, LineAsk, LineChange, LineHome, LineMode, LinePlace, LineSettings, RedisLine,
+};
 use sluicegate::{ConfigError, PeerIp, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::{self, Server};
@@ -71,10 +73,10 @@ impl LineHome for Kept {
 }
 
 /// A poll for this place, or the first of a visitor, each of another address.
-fn ask(place: Option<Place>, number: u64) -> Ask {
+fn ask(place: Option<LinePlace>, number: u64) -> LineAsk {
     // Lots go up and down, so that they are no order of arrival.
     let lot = u32::try_from(number.wrapping_mul(0x9e37_79b9) & 0xffff_ffff).unwrap_or_default();
-    Ask::new(place, lot).of_client(number | 1 << 60)
+    LineAsk::new(place, lot).of_client(number | 1 << 60)
 }
 
 impl Bed {
@@ -119,7 +121,7 @@ impl Bed {
         for _ in 0..=rounds {
             let first = self.slice(length, async || {
                 visitors += 1;
-                if let Ok(Answer::Waiting(standing)) = line.ask(ask(None, visitors)).await {
+                if let Ok(LineAnswer::Waiting(standing)) = line.ask(ask(None, visitors)).await {
                     places.push(standing.place);
                 }
             });
@@ -178,7 +180,7 @@ impl Bed {
         });
         let waiting = self.runtime.block_on(async {
             // A change is answered when the numbers of now are known.
-            line.change(Change::Mode(Mode::Metered)).await.expect("it answers");
+            line.change(LineChange::Mode(LineMode::Metered)).await.expect("it answers");
             line.status().waiting as f64
         });
         let keys: Vec<String> = servers::run(&mut admin, "KEYS *");

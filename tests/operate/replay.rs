@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use sluicegate::rules::{RulesFile, Variables};
-use sluicegate_replay::{Outcome, Replay};
+use sluicegate_replay::{Replay, ReplayOutcome};
 
 use crate::browser::Page;
 
@@ -23,7 +23,7 @@ rules:
 const SCRIPT: &str = "<script>window.pwned=1</script><img src=x onerror=window.pwned=1>";
 
 /// The real log, and lines of which each part is a script.
-fn outcome() -> Outcome {
+fn outcome() -> ReplayOutcome {
     let real = include_bytes!("../../crates/sluicegate-replay/tests/access.log.gz");
     let line = |request: &str, agent: &str| {
         format!("192.0.2.1 - - [18/May/2015:12:05:03 +0000] \"{request}\" 200 17 \"-\" \"{agent}\"\n")

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sluicegate::key::{HeaderKey, KeyKind, PeerAddr, RequestView};
 use sluicegate::limits::{Limits, LimitsHandle, path_in};
 use sluicegate::observed::Observed;
-use sluicegate::overflow::line::{MemoryLine, Mode};
+use sluicegate::overflow::line::{LineMode, MemoryLine};
 use sluicegate::overflow::{WaitingRoom, WaitingRoomLayer};
 use sluicegate::status::StatusPage;
 use sluicegate::{KeyExtractor, Limit, PeerIp, Policy, RateLimiter};
@@ -162,7 +162,8 @@ async fn a_room_is_slowed_paused_and_opened_by_keyboard_alone_with_scripts_off_w
     let text = page.text().await;
     assert!(text.contains("sale: 3/min metered"), "{text}");
     page.picture("status-room").await;
-    for (button, mode) in [("pause sale", Mode::Paused), ("let in by the rate: sale", Mode::Metered)] {
+    for (button, mode) in [("pause sale", LineMode::Paused), ("let in by the rate: sale", LineMode::Metered)]
+    {
         tab_to(&mut page, "element.ariaLabel === 'change the room sale'").await;
         page.press("Enter").await;
         tab_to(&mut page, &format!("element.ariaLabel === '{button}'")).await;
@@ -178,7 +179,7 @@ async fn a_room_is_slowed_paused_and_opened_by_keyboard_alone_with_scripts_off_w
     tab_to(&mut page, "element.ariaLabel === 'open sale to all'").await;
     page.press("Enter").await;
     assert_eq!(page.loaded().await, 200);
-    assert_eq!((service.sale.status().mode, service.sale.status().rate.limit()), (Mode::Open, 3));
+    assert_eq!((service.sale.status().mode, service.sale.status().rate.limit()), (LineMode::Open, 3));
     let text = page.text().await;
     assert!(text.contains("ada: room mode changed sale metered → open"), "{text}");
 }

@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use sluicegate::MemoryStore;
 use sluicegate::observed::Observed;
-use sluicegate::overflow::line::{Mode, RedisLine};
+use sluicegate::overflow::line::{LineMode, RedisLine};
 use sluicegate::overflow::{WaitingRoom, WaitingRoomLayer};
 use sluicegate::status::StatusPage;
 use sluicegate_tests::random::Random;
@@ -221,7 +221,7 @@ async fn a_room_is_steered_from_the_page_of_any_instance_and_without_redis_the_p
     assert_eq!((status, &room["rate"], &room["mode"]), (StatusCode::OK, &"2/min".into(), &"paused".into()));
     assert_eq!((&room["waiting"], &room["wait_seconds"]), (&4.into(), &Value::Null));
     eventually("the other instance knows it", || {
-        (rooms[0].status().rate.limit(), rooms[0].status().mode) == (2, Mode::Paused)
+        (rooms[0].status().rate.limit(), rooms[0].status().mode) == (2, LineMode::Paused)
     });
     let (status, told) = steer(&pages[0], r#"{"mode":"metered","seen":"1/min metered"}"#).await;
     assert_eq!(status, StatusCode::CONFLICT);

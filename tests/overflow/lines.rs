@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use sluicegate::clock::{Clock, ManualClock};
 use sluicegate::overflow::line::{
-    Answer, Ask, Change, Line, LineHome, LineSettings, MemoryLine, Mode, Place, RedisLine,
+    Line, LineAnswer, LineAsk, LineChange, LineHome, LineMode, LinePlace, LineSettings, MemoryLine, RedisLine,
 };
 use sluicegate::overflow::{WaitingRoom, WaitingRoomBuilder, WaitingRoomLayer};
 use sluicegate::{ConfigError, PeerIp, Quota, RedisStore};
@@ -64,7 +64,7 @@ async fn visitors_that_left_count_no_more_though_nobody_asks() {
             .await;
     for line in &all[..2] {
         for lot in 0..20 {
-            line.ask(Ask::new(None, lot << 27).of_client(7)).await.unwrap();
+            line.ask(LineAsk::new(None, lot << 27).of_client(7)).await.unwrap();
         }
     }
     let counts = |line: &Arc<dyn Line>| (line.status().waiting, line.status().passed_over);
@@ -77,17 +77,17 @@ async fn visitors_that_left_count_no_more_though_nobody_asks() {
     // One of them comes back, and the others are passed over for good.
     assert!(all[3].status().wait.is_some_and(|wait| wait < Duration::from_secs(2)));
     for line in &all[..2] {
-        let Answer::Turn(turn) = line.ask(Ask::new(None, 0)).await.unwrap() else {
+        let LineAnswer::Turn(turn) = line.ask(LineAsk::new(None, 0)).await.unwrap() else {
             panic!("nobody is before it")
         };
         assert_eq!(turn.place.number, 20);
     }
 }
 
-fn place_of(answer: &Answer) -> Option<Place> {
+fn place_of(answer: &LineAnswer) -> Option<LinePlace> {
     match answer {
-        Answer::Waiting(standing) => Some(standing.place),
-        Answer::Turn(turn) => Some(turn.place),
+        LineAnswer::Waiting(standing) => Some(standing.place),
+        LineAnswer::Turn(turn) => Some(turn.place),
         _ => None,
     }
 }
@@ -101,10 +101,10 @@ async fn same_answers(
 ) {
     let (server, clock, mut random) = (Server::start(), on_the_hour(), Random::new(seed));
     let all = lines(&server, &clock, build(WaitingRoom::builder("sale", rates[0]))).await;
-    let (memory, mut places, mut kinds) = (&all[0], Vec::<Place>::new(), [0_u32; 3]);
+    let (memory, mut places, mut kinds) = (&all[0], Vec::<LinePlace>::new(), [0_u32; 3]);
     // The time of a line in Redis begins with its first poll.
     for line in &all[..2] {
-        line.ask(Ask::new(None, 1)).await.unwrap();
+        line.ask(LineAsk::new(None, 1)).await.unwrap();
     }
     for step in 0..1_500 {
         let redis = &all[1 + random.index(4)];
@@ -113,15 +113,16 @@ async fn same_answers(
             0..=1 => {
                 let rate: Quota = rates[random.index(3)].parse().unwrap();
                 for line in [memory, redis] {
-                    line.change(Change::Rate(rate.burst(1))).await.unwrap();
+                    line.change(LineChange::Rate(rate.burst(1))).await.unwrap();
                 }
                 // Memory is not asked for its status, which would sweep more than a poll does.
                 assert_eq!(redis.status().rate, rate.burst(1));
             }
             2..=3 => {
-                let mode = [Mode::Metered, Mode::Metered, Mode::Paused, Mode::Open][random.index(4)];
+                let mode =
+                    [LineMode::Metered, LineMode::Metered, LineMode::Paused, LineMode::Open][random.index(4)];
                 for line in [memory, redis] {
-                    line.change(Change::Mode(mode)).await.unwrap();
+                    line.change(LineChange::Mode(mode)).await.unwrap();
                 }
                 assert_eq!(redis.status().mode, mode);
             }
@@ -142,17 +143,17 @@ async fn same_answers(
                 // Some are new, most come again, and a few show a place that never was.
                 let place = match kind {
                     62..=110 => None,
-                    111..=113 => Some(Place::new(random.below(2_000), 7)),
+                    111..=113 => Some(LinePlace::new(random.below(2_000), 7)),
                     _ => known,
                 };
-                let ask = Ask::new(place, u32::try_from(random.below(1 << 32)).unwrap());
+                let ask = LineAsk::new(place, u32::try_from(random.below(1 << 32)).unwrap());
                 let ask = ask.of_client(random.below(30));
                 let (expected, found) = (memory.ask(ask).await.unwrap(), redis.ask(ask).await.unwrap());
                 assert_eq!(found, expected, "{name}, seed {seed}, step {step}: {ask:?}");
                 places.extend(place_of(&found));
                 kinds[match found {
-                    Answer::Waiting(_) => 0,
-                    Answer::Turn(_) => 1,
+                    LineAnswer::Waiting(_) => 0,
+                    LineAnswer::Turn(_) => 1,
                     _ => 2,
                 }] += 1;
             }
@@ -199,7 +200,7 @@ async fn a_waiting_visitor_takes_at_most_300_bytes_of_redis_and_one_call() {
     };
     let (before, (first, first_us)) = (used(), calls());
     for visitor in 0..10_000_u64 {
-        let ask = Ask::new(None, u32::try_from(visitor).unwrap()).of_client(visitor | 1 << 60);
+        let ask = LineAsk::new(None, u32::try_from(visitor).unwrap()).of_client(visitor | 1 << 60);
         assert!(place_of(&all[1].ask(ask).await.unwrap()).is_some());
     }
     let (last, last_us) = calls();
@@ -223,20 +224,20 @@ async fn a_waiting_visitor_takes_at_most_300_bytes_of_redis_and_one_call() {
 async fn what_one_instance_changes_and_ends_all_know_within_seconds() {
     let (server, clock) = (Server::start(), on_the_hour());
     let all = lines(&server, &clock, WaitingRoom::builder("sale", "10/s")).await;
-    let place = place_of(&all[1].ask(Ask::new(None, 1)).await.unwrap()).unwrap();
-    all[2].change(Change::Rate("7/s".parse().unwrap())).await.unwrap();
-    all[2].change(Change::Mode(Mode::Paused)).await.unwrap();
+    let place = place_of(&all[1].ask(LineAsk::new(None, 1)).await.unwrap()).unwrap();
+    all[2].change(LineChange::Rate("7/s".parse().unwrap())).await.unwrap();
+    all[2].change(LineChange::Mode(LineMode::Paused)).await.unwrap();
     all[2].end(place).await.unwrap();
     eventually("all instances know it", || {
         all[1..].iter().all(|line| {
             let status = line.status();
-            let is_known = (status.rate.limit(), status.mode, status.admitted) == (7, Mode::Paused, 1);
+            let is_known = (status.rate.limit(), status.mode, status.admitted) == (7, LineMode::Paused, 1);
             is_known && line.has_ended(place)
         })
     });
     // An instance with another rate in its settings joins, and changes nothing.
     let joined = lines(&server, &clock, WaitingRoom::builder("sale", "99/s")).await;
-    let Answer::Waiting(standing) = joined[4].ask(Ask::new(None, 2)).await.unwrap() else { panic!() };
+    let LineAnswer::Waiting(standing) = joined[4].ask(LineAsk::new(None, 2)).await.unwrap() else { panic!() };
     assert_eq!((standing.place.number, standing.wait), (1, None));
     eventually("it learns the rate", || joined[4].status().rate.limit() == 7);
 }
@@ -271,13 +272,13 @@ async fn the_documented_rights_of_a_line_are_enough() {
     let line = Arc::clone(&found.lock().unwrap()[1]);
     let mut places = Vec::new();
     for visitor in 0..40_u32 {
-        let ask = Ask::new(None, visitor).of_client(visitor.into());
+        let ask = LineAsk::new(None, visitor).of_client(visitor.into());
         places.push(place_of(&line.ask(ask).await.unwrap()).unwrap());
     }
     line.end(places[0]).await.unwrap();
-    line.change(Change::Rate("50/s".parse().unwrap())).await.unwrap();
+    line.change(LineChange::Rate("50/s".parse().unwrap())).await.unwrap();
     for place in places {
-        line.ask(Ask::new(Some(place), 0)).await.unwrap();
+        line.ask(LineAsk::new(Some(place), 0)).await.unwrap();
     }
     let refused: Vec<redis::Value> = server.run("ACL LOG");
     assert!(refused.is_empty(), "{refused:?}");

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sluicegate::overflow::WaitingRoom;
-use sluicegate::overflow::line::{Answer, Ask, Change, Mode, Place};
+use sluicegate::overflow::line::{LineAnswer, LineAsk, LineChange, LineMode, LinePlace};
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::time::{START, on_the_hour};
 
@@ -16,7 +16,7 @@ enum Event {
     /// Nobody reaches it for so long.
     Outage(u64),
     Rate(&'static str),
-    Mode(Mode),
+    Mode(LineMode),
     /// The first who has entered leaves before its time.
     End,
 }
@@ -29,7 +29,8 @@ async fn play(visitors: u64, most: Option<u64>, events: &[(u64, Event)]) -> Vec<
     let all = lines(&server, &clock, if let Some(most) = most { room.most_active(most) } else { room }).await;
     let mut asks: BinaryHeap<_> =
         (0..visitors).map(|visitor| Reverse((visitor * 1_000 / visitors, visitor))).collect();
-    let (mut places, mut entered) = (vec![None::<Place>; 1_000], vec![0; usize::try_from(visitors).unwrap()]);
+    let (mut places, mut entered) =
+        (vec![None::<LinePlace>; 1_000], vec![0; usize::try_from(visitors).unwrap()]);
     let (mut events, mut silent_until) = (events.iter().peekable(), 0);
     while let Some(Reverse((now, visitor))) = asks.pop() {
         let index = usize::try_from(visitor).unwrap();
@@ -38,8 +39,8 @@ async fn play(visitors: u64, most: Option<u64>, events: &[(u64, Event)]) -> Vec<
             for line in &all[..2] {
                 match event {
                     Event::Outage(lasts) => silent_until = at + lasts,
-                    Event::Rate(rate) => line.change(Change::Rate(rate.parse().unwrap())).await.unwrap(),
-                    Event::Mode(mode) => line.change(Change::Mode(*mode)).await.unwrap(),
+                    Event::Rate(rate) => line.change(LineChange::Rate(rate.parse().unwrap())).await.unwrap(),
+                    Event::Mode(mode) => line.change(LineChange::Mode(*mode)).await.unwrap(),
                     Event::End => line.end(places[0].unwrap()).await.unwrap(),
                 }
             }
@@ -49,16 +50,16 @@ async fn play(visitors: u64, most: Option<u64>, events: &[(u64, Event)]) -> Vec<
             continue;
         }
         clock.set(START + Duration::from_millis(now));
-        let ask = Ask::new(places[index], u32::try_from(visitor).unwrap());
+        let ask = LineAsk::new(places[index], u32::try_from(visitor).unwrap());
         let expected = all[0].ask(ask).await.unwrap();
         let found = all[1 + index % 4].ask(ask).await.unwrap();
         assert_eq!(found, expected, "{visitor} after {now}");
         match found {
-            Answer::Turn(turn) => {
+            LineAnswer::Turn(turn) => {
                 places[index] = Some(turn.place);
                 entered[index] = now + u64::try_from(turn.after.as_millis()).unwrap();
             }
-            Answer::Waiting(standing) => {
+            LineAnswer::Waiting(standing) => {
                 places[index] = Some(standing.place);
                 let after = u64::try_from(standing.ask_after.as_millis()).unwrap();
                 asks.push(Reverse((now + after, visitor)));
@@ -91,8 +92,8 @@ async fn after_a_rate_was_raised_and_lowered_both_lines_keep_the_order() {
     let events = [
         (4_000, Event::Rate("1000/s")),
         (9_000, Event::Rate("10/s")),
-        (12_000, Event::Mode(Mode::Paused)),
-        (14_000, Event::Mode(Mode::Metered)),
+        (12_000, Event::Mode(LineMode::Paused)),
+        (14_000, Event::Mode(LineMode::Metered)),
     ];
     let entered = play(300, None, &events).await;
     println!("overtaken by {} ms", overtaken(&entered, 20_000));

@@ -9,7 +9,7 @@ use http::header::{COOKIE, SET_COOKIE};
 use http::{Request, StatusCode};
 use serde_json::Value;
 use sluicegate::clock::ManualClock;
-use sluicegate::overflow::line::{MemoryLine, Mode};
+use sluicegate::overflow::line::{LineMode, MemoryLine};
 use sluicegate::overflow::{Rooms, WaitingRoom};
 use sluicegate::rules::{Rules, RulesFile, Variables};
 use sluicegate_tests::memory;
@@ -69,14 +69,14 @@ struct Visitor {
 }
 
 /// The response to a request: its status, what is left of the limit that it tells, and its JSON.
-type Answer = (StatusCode, Option<u64>, Value);
+type LineAnswer = (StatusCode, Option<u64>, Value);
 
 impl Visitor {
     async fn new(shop: &Shop) -> Self {
         Self { client: Client::connect(shop.server).await, cookies: Vec::new() }
     }
 
-    async fn send(&mut self, request: http::request::Builder) -> Answer {
+    async fn send(&mut self, request: http::request::Builder) -> LineAnswer {
         let request = request.header(COOKIE, self.cookies.join("; "));
         let response = whole(self.client.begin_with(request, "").await).await;
         for set in response.headers().get_all(SET_COOKIE) {
@@ -90,7 +90,7 @@ impl Visitor {
         (response.status(), left, serde_json::from_slice(response.body()).unwrap_or_default())
     }
 
-    async fn ask(&mut self, path: &str) -> Answer {
+    async fn ask(&mut self, path: &str) -> LineAnswer {
         self.send(Request::get(path)).await
     }
 
@@ -320,7 +320,7 @@ async fn a_rate_that_an_operator_has_set_stays_until_the_file_says_another_one()
     shop.after(60);
     assert_ne!(Visitor::new(&shop).await.place("/shop").await, 0, "two are inside");
     shop.reload(&sale("2/min", ""));
-    shop.room().set_mode(Mode::Open).await.unwrap();
+    shop.room().set_mode(LineMode::Open).await.unwrap();
     assert_eq!(Visitor::new(&shop).await.place("/shop").await, 0);
     assert!(shop.explain("/shop").await.contains("open to all"));
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use sluicegate_replay::{Format, Outcome, Replay, Share, WithinSecond};
+use sluicegate_replay::{Format, Replay, ReplayOutcome, Share, WithinSecond};
 use sluicegate_rules::{RulesFile, Variables};
 
 /// Replay access logs against the rules, on the time of the logs.
@@ -148,7 +148,7 @@ fn replay(asked: &Arguments) -> Result<Replay, String> {
     prepared().map_err(|error: sluicegate_replay::ReplayError| chain(&error))
 }
 
-fn text(asked: &Arguments, outcome: &Outcome) -> String {
+fn text(asked: &Arguments, outcome: &ReplayOutcome) -> String {
     if asked.json { outcome.to_json() + "\n" } else { outcome.to_string() }
 }
 

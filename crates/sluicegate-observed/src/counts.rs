@@ -10,7 +10,7 @@ use sluicegate_core::store::DecidedBy;
 use super::answer::{Answer, Judgement};
 use super::lanes::Lanes;
 use super::metrics::{NEAR, QUOTAS_REFUSED, REQUESTS, SUSPENSIONS, UNITS};
-use super::snapshot::{Totals, Units};
+use super::snapshot::{Totals, UnitTotals};
 use super::told::series;
 
 const SPENT_UNITS: usize = 0;
@@ -102,8 +102,8 @@ impl Sums {
         }
     }
 
-    pub(super) fn units(&self) -> Units {
-        Units { spent: self.0[SPENT_UNITS], refunded: self.0[REFUNDED], charged: self.0[CHARGED] }
+    pub(super) fn units(&self) -> UnitTotals {
+        UnitTotals { spent: self.0[SPENT_UNITS], refunded: self.0[REFUNDED], charged: self.0[CHARGED] }
     }
 
     pub(super) fn quotas_refused(&self) -> u64 {

@@ -64,7 +64,7 @@ pub use self::offenders::{Asker, Offender, OffenderKind, ShownKey};
 use self::past::Past;
 pub use self::past::PastEvent;
 pub use self::snapshot::{
-    Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals, Units,
+    Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals, UnitTotals,
 };
 use self::state::State;
 use self::time::TimeOf;

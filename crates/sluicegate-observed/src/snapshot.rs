@@ -94,7 +94,7 @@ pub struct PolicySnapshot {
     /// Decisions, by result.
     pub totals: Totals,
     /// Units that were spent and given back.
-    pub units: Units,
+    pub units: UnitTotals,
     /// Requests that were allowed when less than a fifth was left. [`minutes`](Self::minutes) have those of the last hour.
     pub near: u64,
     /// Decisions a second, as the mean of the last 10 seconds.
@@ -168,7 +168,7 @@ impl Add for Totals {
 /// Units of a policy, since its name was first opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Units {
+pub struct UnitTotals {
     /// Spent by requests.
     pub spent: u64,
     /// Given back, at most as many as were spent.

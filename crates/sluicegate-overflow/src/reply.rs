@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_A
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use crate::line::{NoPlace, Standing};
+use crate::line::{LineStanding, NoPlace};
 use crate::ticket::Fault;
 
 /// The answer to a visitor that may not enter.
@@ -30,7 +30,7 @@ use crate::ticket::Fault;
 pub struct Reply<'a> {
     pub(crate) room: &'a str,
     pub(crate) reason: Reason,
-    pub(crate) standing: Option<Standing>,
+    pub(crate) standing: Option<LineStanding>,
     /// The reason why the ticket that the visitor has shown is worth nothing.
     pub(crate) fault: Option<Lost>,
 }
@@ -113,10 +113,10 @@ impl<'a> Reply<'a> {
     }
 
     /// The reply to a visitor that has to wait.
-    pub(crate) fn waiting(room: &'a str, standing: Standing, fault: Option<Lost>) -> Self {
+    pub(crate) fn waiting(room: &'a str, standing: LineStanding, fault: Option<Lost>) -> Self {
         let reason = match standing {
-            Standing { wait: None, .. } => Reason::Paused,
-            Standing { opens_after: Some(_), .. } => Reason::NotOpen,
+            LineStanding { wait: None, .. } => Reason::Paused,
+            LineStanding { opens_after: Some(_), .. } => Reason::NotOpen,
             _ => Reason::Waiting,
         };
         Self { room, reason, standing: Some(standing), fault }

@@ -21,13 +21,13 @@ use blake3::Hash;
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 
-use crate::line::Place;
+use crate::line::LinePlace;
 
 /// A place in line or a pass, as the visitor keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) is: Is,
-    pub(crate) place: Place,
+    pub(crate) place: LinePlace,
     /// Microseconds of the room's clock, as all moments here.
     pub(crate) issued_us: u64,
     pub(crate) expires_us: u64,
@@ -150,7 +150,7 @@ impl Secrets {
         // Hashes are compared in constant time.
         let signs = |key: &[u8; 32]| blake3::keyed_hash(key, signed) == signature;
         let by = self.keys.iter().position(signs).ok_or(Fault::Forged)?;
-        let (is, room, place) = (signed[0], &signed[1..9], Place::new(number(signed, 9), lot(signed)));
+        let (is, room, place) = (signed[0], &signed[1..9], LinePlace::new(number(signed, 9), lot(signed)));
         if *room != self.room {
             return Err(Fault::OtherRoom);
         }
@@ -179,7 +179,7 @@ mod tests {
 
     const TICKET: Ticket = Ticket {
         is: Is::Pass,
-        place: Place { number: 7, lot: 9 },
+        place: LinePlace { number: 7, lot: 9 },
         issued_us: 5,
         expires_us: 1_000,
         client: 11,

@@ -159,4 +159,4 @@ mod store;
 #[cfg(feature = "deadpool")]
 #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
 pub use self::connection::DeadPool;
-pub use self::store::{PolicyKeys, RedisStore, RedisStoreBuilder, Script, Slot};
+pub use self::store::{HashSlot, PolicyKeys, RedisStore, RedisStoreBuilder, Script};

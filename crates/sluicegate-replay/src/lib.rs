@@ -82,8 +82,8 @@ mod share;
 mod suggestion;
 
 pub use self::error::ReplayError;
-pub use self::judge::{Compared, Distribution, Minute, Offender, RuleFigures, Worst};
-pub use self::outcome::{LeftOut, LineCounts, NotUnderstood, Outcome};
+pub use self::judge::{Compared, Distribution, RejectedKey, RuleFigures, RuleMinute, Worst};
+pub use self::outcome::{LeftOut, LineCounts, NotUnderstood, ReplayOutcome};
 pub use self::read::Format;
 pub use self::replay::Replay;
 pub use self::settings::WithinSecond;

@@ -1,4 +1,4 @@
-//! The findings of a replay: [`Outcome`].
+//! The findings of a replay: [`ReplayOutcome`].
 //!
 //! An outcome is data. The table, the JSON, the page and the picture have files of their own, which read the outcome and compute nothing
 //! that it does not have.
@@ -30,7 +30,7 @@ use crate::share::Share;
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// The names of the logs.
     ///
     /// They are in the order in which they were given, which is not the order of their times.
@@ -135,7 +135,7 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-impl Outcome {
+impl ReplayOutcome {
     /// Takes the names of the logs, their format and the way of whole seconds; counts of lines, of requests that came too late, and names
     /// of rules by the places of limits; and everything that was decided.
     ///

@@ -20,7 +20,7 @@ use crate::counts::{Counts, Puzzle};
 use crate::error::ReplayError;
 use crate::judge::Decider;
 use crate::judge::Order;
-use crate::outcome::Outcome;
+use crate::outcome::ReplayOutcome;
 use crate::read::Reader;
 use crate::read::Rows;
 use crate::read::take_apart;
@@ -241,7 +241,7 @@ impl Replay {
     pub fn run<N: Into<String>, R: Read + Send + 'static>(
         &self,
         logs: impl IntoIterator<Item = (N, R)>,
-    ) -> Result<Outcome, ReplayError> {
+    ) -> Result<ReplayOutcome, ReplayError> {
         let logs: Vec<(String, Box<dyn Read + Send>)> =
             logs.into_iter().map(|(name, log)| (name.into(), Box::new(log) as _)).collect();
         let names: Vec<String> = logs.iter().map(|(name, _)| name.clone()).collect();
@@ -278,7 +278,7 @@ impl Replay {
         order.finish(|second| decider.second(second));
         let rules: Vec<String> = limits.limiters().map(|(name, _)| name).collect();
         let log = (names, format, settings.within_second);
-        Ok(Outcome::new(log, (counts, order.late, &rules), decider, settings))
+        Ok(ReplayOutcome::new(log, (counts, order.late, &rules), decider, settings))
     }
 }
 

@@ -376,7 +376,7 @@ pub mod redis {
     #[cfg(feature = "redis-deadpool")]
     #[cfg_attr(docsrs, doc(cfg(feature = "redis-deadpool")))]
     pub use sluicegate_redis::DeadPool;
-    pub use sluicegate_redis::{PolicyKeys, RedisStore, RedisStoreBuilder, Script, Slot};
+    pub use sluicegate_redis::{HashSlot, PolicyKeys, RedisStore, RedisStoreBuilder, Script};
 }
 
 /// The answers to a client: the header fields of every response, and the response to a request that is refused.

@@ -23,12 +23,12 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use sluicegate_core::{Key, StoreError};
 use sluicegate_tower::guard::{Gate, Lookup, Next, Place as Waiting, Sealed, Step};
 use sluicegate_tower::key::{Extraction, Keyed, MissingKey, RequestView};
-use sluicegate_tower::room::{Admission, Admitted};
+use sluicegate_tower::room::{Admitted, RoomAdmission};
 use tokio::time::Sleep;
 
 use crate::layer::WaitingRoomLayer;
 use crate::layer::shown::{Shown, TICKET, cookie};
-use crate::line::{Answer, Ask, LineFuture, NoPlace, Place, Turn};
+use crate::line::{LineAnswer, LineAsk, LineFuture, LinePlace, LineTurn, NoPlace};
 use crate::reply::{Lost, Reason, Reply};
 use crate::room::Pass;
 use crate::ticket::{Is, Ticket};
@@ -46,8 +46,8 @@ pub struct Wait {
 #[derive(Debug)]
 enum On {
     Key(Lookup<Extraction>),
-    Line(Lookup<LineFuture<Answer>>),
-    Turn(Turn, Pin<Box<Sleep>>),
+    Line(Lookup<LineFuture<LineAnswer>>),
+    Turn(LineTurn, Pin<Box<Sleep>>),
 }
 
 /// A request that may enter.
@@ -104,7 +104,7 @@ impl WaitingRoomLayer {
 
     /// Polls the line once.
     fn ask<B: From<Bytes>, E>(&self, shown: Shown, client: Option<u64>) -> Led<B, E> {
-        let ask = Ask::new(shown.ticket.map(|ticket| ticket.place), self.room.draw());
+        let ask = LineAsk::new(shown.ticket.map(|ticket| ticket.place), self.room.draw());
         let ask = client.map_or(ask, |client| ask.of_client(client));
         match self.room.0.line.ask(ask).now() {
             Ok(answer) => self.answered(shown, answer),
@@ -116,14 +116,14 @@ impl WaitingRoomLayer {
     ///
     /// A ticket is sent only if the visitor has none for this place, or one that expires within half a day or is signed by the former
     /// secret.
-    fn answered<B: From<Bytes>, E>(&self, shown: Shown, answer: Result<Answer, StoreError>) -> Led<B, E> {
+    fn answered<B: From<Bytes>, E>(&self, shown: Shown, answer: Result<LineAnswer, StoreError>) -> Led<B, E> {
         let name = &self.room.0.name;
         match answer {
-            Ok(Answer::Turn(turn)) if turn.after.is_zero() => Step::Go(self.admitted(shown, turn)),
-            Ok(Answer::Turn(turn)) => {
+            Ok(LineAnswer::Turn(turn)) if turn.after.is_zero() => Step::Go(self.admitted(shown, turn)),
+            Ok(LineAnswer::Turn(turn)) => {
                 waiting(shown, On::Turn(turn, Box::pin(tokio::time::sleep(turn.after))))
             }
-            Ok(Answer::Waiting(standing)) => {
+            Ok(LineAnswer::Waiting(standing)) => {
                 let has =
                     shown.ticket.filter(|ticket| ticket.place == standing.place && ticket.is == Is::Place);
                 let lost = match (has, shown.ticket, shown.fault) {
@@ -142,7 +142,7 @@ impl WaitingRoomLayer {
                 let lasts = Duration::from_micros(lasts_us);
                 self.refuse_with(shown, reply, Some(self.sign(shown, Is::Place, standing.place, lasts)))
             }
-            Ok(Answer::NoPlace(none @ (NoPlace::Full | NoPlace::TooMany))) => {
+            Ok(LineAnswer::NoPlace(none @ (NoPlace::Full | NoPlace::TooMany))) => {
                 self.refuse(shown, Reply::new(name, none.into()))
             }
             Err(error) => {
@@ -152,7 +152,7 @@ impl WaitingRoomLayer {
         }
     }
 
-    fn admitted(&self, shown: Shown, turn: Turn) -> Entered {
+    fn admitted(&self, shown: Shown, turn: LineTurn) -> Entered {
         let (text, seconds) = self.sign(shown, Is::Pass, turn.place, turn.lasts);
         self.entered(turn.place, Some((text, seconds, shown.by_header)))
     }
@@ -164,13 +164,13 @@ impl WaitingRoomLayer {
         shown.is_of_former.then(|| (text(), (lasts_us / 1_000_000).max(1), shown.by_header))
     }
 
-    fn entered(&self, place: Place, issued: Option<(String, u64, bool)>) -> Entered {
+    fn entered(&self, place: LinePlace, issued: Option<(String, u64, bool)>) -> Entered {
         let room = &self.room.0;
         Entered { pass: Pass::new(place, room.line.clone()), room: room.name.clone(), issued }
     }
 
     /// A ticket in text, and the number of seconds for which it is good.
-    fn sign(&self, shown: Shown, is: Is, place: Place, lasts: Duration) -> (String, u64) {
+    fn sign(&self, shown: Shown, is: Is, place: LinePlace, lasts: Duration) -> (String, u64) {
         let issued_us = self.room.0.clock.now_us();
         let lasts_us = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
         let expires_us = issued_us.saturating_add(lasts_us);
@@ -249,9 +249,9 @@ impl Entered {
 
 impl WaitingRoomLayer {
     /// Admits a request for callers that know nothing of this layer.
-    pub(crate) fn admit(&self, request: RequestView<'_>) -> Admission {
+    pub(crate) fn admit(&self, request: RequestView<'_>) -> RoomAdmission {
         match admitted(self.begin_with(request)) {
-            Ok(known) => Admission::known(known),
+            Ok(known) => RoomAdmission::known(known),
             Err(mut wait) => {
                 let (layer, mut place) = (self.clone(), Waiting::default());
                 let poll = move |cx: &mut Context<'_>| {
@@ -262,7 +262,7 @@ impl WaitingRoomLayer {
                         }
                     }
                 };
-                Admission::pending(std::future::poll_fn(poll))
+                RoomAdmission::pending(std::future::poll_fn(poll))
             }
         }
     }

@@ -21,7 +21,7 @@ use std::collections::{HashMap, VecDeque};
 
 use foldhash::quality::RandomState;
 
-use crate::line::Place;
+use crate::line::LinePlace;
 use crate::line::time::Time;
 
 /// The time for which a given turn is given again for the same place.
@@ -122,8 +122,8 @@ impl Book {
     /// Adds a place at the end, which is not missed before its visitor has been told when to ask.
     ///
     /// The client 0 stands for none, so a digest of 0 is taken as 1: two clients in 2^64 would count as one.
-    pub(super) fn add(&mut self, lot: u32, client: Option<u64>) -> Place {
-        let place = Place::new(self.next_number(), lot);
+    pub(super) fn add(&mut self, lot: u32, client: Option<u64>) -> LinePlace {
+        let place = LinePlace::new(self.next_number(), lot);
         let client = client.map_or(0, |client| client.max(1));
         self.places.push_back(Held { lot, is: Is::Waiting, at_us: u64::MAX, client });
         self.join(client);
@@ -131,7 +131,7 @@ impl Book {
     }
 
     /// The state of the place, unless it is forgotten. `is_due` says whether its turn has come.
-    pub(super) fn find(&self, place: Place, time: &Time, is_due: bool) -> Option<Held> {
+    pub(super) fn find(&self, place: LinePlace, time: &Time, is_due: bool) -> Option<Held> {
         let held = *self.places.get(self.index(place.number)?).filter(|held| held.lot == place.lot)?;
         let is_over = held.age_us(time) >= held.kept_us(self.again_us);
         let counts = is_due || held.is == Is::Turned;
@@ -145,7 +145,7 @@ impl Book {
     }
 
     /// Notes that the visitor has asked and waits, and is missed from this moment on.
-    pub(super) fn expect(&mut self, place: Place, missed_us: u64) {
+    pub(super) fn expect(&mut self, place: LinePlace, missed_us: u64) {
         let Some(held) = self.held(place) else { return };
         held.at_us = missed_us;
         if held.is == Is::PassedOver {
@@ -157,7 +157,7 @@ impl Book {
     }
 
     /// Notes that the visitor has its turn at this time.
-    pub(super) fn turn(&mut self, place: Place, at_us: u64) {
+    pub(super) fn turn(&mut self, place: LinePlace, at_us: u64) {
         let Some(held) = self.held(place) else { return };
         let (was, client) = (held.is, held.client);
         (held.is, held.at_us) = (Is::Turned, at_us);
@@ -168,12 +168,12 @@ impl Book {
 
     /// Passes over visitors that did not come, and forgets those that did not come back: `steps` places at most. Each poll sweeps more than
     /// one place, so that the sweep keeps up with new places.
-    pub(super) fn sweep(&mut self, time: &Time, steps: u32, is_due: impl Fn(Place) -> bool) {
+    pub(super) fn sweep(&mut self, time: &Time, steps: u32, is_due: impl Fn(LinePlace) -> bool) {
         for _ in 0..steps {
             let number = self.swept;
             let Some(held) = self.index(number).and_then(|index| self.places.get_mut(index)) else { break };
             if held.is == Is::Waiting {
-                if held.age_us(time) == 0 || !is_due(Place::new(number, held.lot)) {
+                if held.age_us(time) == 0 || !is_due(LinePlace::new(number, held.lot)) {
                     break;
                 }
                 held.is = Is::PassedOver;
@@ -221,7 +221,7 @@ impl Book {
         }
     }
 
-    fn held(&mut self, place: Place) -> Option<&mut Held> {
+    fn held(&mut self, place: LinePlace) -> Option<&mut Held> {
         let index = self.index(place.number)?;
         self.places.get_mut(index)
     }

@@ -10,7 +10,9 @@ use sluicegate_core::ConfigError;
 use sluicegate_core::clock::Clock;
 
 use crate::line::course::Course;
-use crate::line::{Answer, Ask, Change, Line, LineFuture, LineHome, LineSettings, LineStatus, Place};
+use crate::line::{
+    Line, LineAnswer, LineAsk, LineChange, LineFuture, LineHome, LinePlace, LineSettings, LineStatus,
+};
 
 /// Keeps lines in this process: for a service of one instance. A restart empties them; visitors then get new places.
 ///
@@ -47,20 +49,20 @@ impl InMemory {
 }
 
 impl Line for InMemory {
-    fn ask(&self, ask: Ask) -> LineFuture<Answer> {
+    fn ask(&self, ask: LineAsk) -> LineFuture<LineAnswer> {
         LineFuture::ready(self.course().ask(self.clock.now_us(), ask))
     }
 
-    fn end(&self, place: Place) -> LineFuture<()> {
+    fn end(&self, place: LinePlace) -> LineFuture<()> {
         self.course().end(self.clock.now_us(), place);
         LineFuture::ready(())
     }
 
-    fn has_ended(&self, place: Place) -> bool {
+    fn has_ended(&self, place: LinePlace) -> bool {
         self.course().has_ended(place)
     }
 
-    fn change(&self, change: Change) -> LineFuture<()> {
+    fn change(&self, change: LineChange) -> LineFuture<()> {
         // A rate is checked before it comes here.
         _ = self.course().change(self.clock.now_us(), change);
         LineFuture::ready(())

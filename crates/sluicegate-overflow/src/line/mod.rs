@@ -46,14 +46,14 @@ use std::sync::Arc;
 use sluicegate_core::ConfigError;
 use sluicegate_core::clock::Clock;
 
-pub use self::answer::{Answer, NoPlace, Standing, Turn};
+pub use self::answer::{LineAnswer, LineStanding, LineTurn, NoPlace};
 pub use self::future::LineFuture;
 pub use self::memory::MemoryLine;
-pub use self::place::Place;
+pub use self::place::LinePlace;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::redis::RedisLine;
-pub use self::settings::{Change, LineSettings, LineStatus, Mode};
+pub use self::settings::{LineChange, LineMode, LineSettings, LineStatus};
 
 /// The keeper of lines, which opens one for each room.
 ///
@@ -80,10 +80,10 @@ pub trait LineHome {
 /// The line of one room: places in their order, and whose turn it is.
 ///
 /// # The rules of a line
-/// - *Order*: a place has a rank: its number, or a rank by its lot if it was taken before the room opened ([`Place::rank`]). Lower ranks
+/// - *Order*: a place has a rank: its number, or a rank by its lot if it was taken before the room opened ([`LinePlace::rank`]). Lower ranks
 ///   come first.
 /// - *Rate*: turns are spaced by the rate, without a burst. A visitor is told to come half a second to a second and a half before its turn,
-///   in whole seconds; a turn that is at most two seconds away is given, and the visitor is held until then ([`Turn::after`]).
+///   in whole seconds; a turn that is at most two seconds away is given, and the visitor is held until then ([`LineTurn::after`]).
 /// - *Absence*: a due place whose visitor does not ask holds up no other. The line measures the share that comes, and calls the ranks
 ///   faster by it.
 /// - *Silence*: if no visitor asked at all for seconds, it was an outage or a clock that stepped. No place is given up for it, and visitors
@@ -104,17 +104,17 @@ pub trait Line: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Cancel safety
     /// If the future is dropped before it is ready, a place may have been taken or a turn given. A turn comes again with the same place.
-    fn ask(&self, ask: Ask) -> LineFuture<Answer>;
+    fn ask(&self, ask: LineAsk) -> LineFuture<LineAnswer>;
 
     /// Ends the pass of this place: a visitor that waits may have its room.
     ///
     /// # Cancel safety
     /// If the future is dropped before it is ready, the pass may have ended or not.
-    fn end(&self, place: Place) -> LineFuture<()>;
+    fn end(&self, place: LinePlace) -> LineFuture<()>;
 
     /// Whether the pass of this place was [ended](Self::end) before its time, as far as is known here. It is asked with every request
     /// that shows a pass, so it may not block.
-    fn has_ended(&self, place: Place) -> bool;
+    fn has_ended(&self, place: LinePlace) -> bool;
 
     /// Changes the rate or the mode while visitors wait. All keep their places.
     ///
@@ -123,7 +123,7 @@ pub trait Line: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Cancel safety
     /// If the future is dropped before it is ready, the line may have been changed or not.
-    fn change(&self, change: Change) -> LineFuture<()>;
+    fn change(&self, change: LineChange) -> LineFuture<()>;
 
     /// Sets other settings; all visitors keep their places. The rate is not one of them, because operators [change](Self::change) it, and a
     /// line that has opened stays open. If instances share the line, only polls of this one follow the settings.
@@ -136,18 +136,18 @@ pub trait Line: Send + Sync + fmt::Debug + 'static {
 /// One poll.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Ask {
+pub struct LineAsk {
     /// The place of the visitor's ticket.
-    pub place: Option<Place>,
+    pub place: Option<LinePlace>,
     /// The lot of a new place: any number that the visitor can neither choose nor foresee.
     pub lot: u32,
     /// A digest of the client's key, by which its places are counted together.
     pub client: Option<u64>,
 }
 
-impl Ask {
+impl LineAsk {
     /// A poll for this place, or for a new one with this lot.
-    pub const fn new(place: Option<Place>, lot: u32) -> Self {
+    pub const fn new(place: Option<LinePlace>, lot: u32) -> Self {
         Self { place, lot, client: None }
     }
 

@@ -1,27 +1,27 @@
-//! A place in line: [`Place`].
+//! A place in line: [`LinePlace`].
 
 /// A place in the line of a room: its number in the order of arrival, and its lot.
 ///
 /// ```
-/// use sluicegate_overflow::line::Place;
+/// use sluicegate_overflow::line::LinePlace;
 ///
 /// // Of four that came before the room opens, the one with the lowest lot is first.
 /// let lots = [3 << 30, 1 << 30, 0, 2 << 30];
-/// let ranks = [0, 1, 2, 3].map(|number| Place::new(number, lots[number as usize]).rank(4));
+/// let ranks = [0, 1, 2, 3].map(|number| LinePlace::new(number, lots[number as usize]).rank(4));
 /// assert_eq!(ranks, [3, 1, 0, 2]);
 /// // The fifth came later, so that its number is its rank.
-/// assert_eq!(Place::new(4, 0).rank(4), 4);
+/// assert_eq!(LinePlace::new(4, 0).rank(4), 4);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Place {
+pub struct LinePlace {
     /// The number of places that were taken before, since the line began.
     pub number: u64,
     /// A number that was drawn when the place was taken.
     pub lot: u32,
 }
 
-impl Place {
+impl LinePlace {
     /// The place of this number with this lot.
     pub const fn new(number: u64, lot: u32) -> Self {
         Self { number, lot }

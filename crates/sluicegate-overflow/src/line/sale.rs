@@ -8,7 +8,7 @@ use sluicegate_core::Quota;
 
 use crate::line::course::Course;
 use crate::line::pace::micros;
-use crate::line::{Answer, Ask, Change, LineSettings, Place};
+use crate::line::{LineAnswer, LineAsk, LineChange, LinePlace, LineSettings};
 
 pub(super) const SECOND: u64 = 1_000_000;
 
@@ -18,7 +18,7 @@ const BEGINS_US: u64 = 1_784_000_000 * SECOND;
 /// A visitor and its history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Visitor {
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<LinePlace>,
     pub(super) came_us: u64,
     /// The number of polls after which it leaves.
     pub(super) leaves_after: Option<u32>,
@@ -86,7 +86,7 @@ pub(super) struct Events {
     /// The moment from which the clock is fast or slow, and by how much.
     pub(super) clock: (u64, i64),
     /// Changes in the order of their times.
-    pub(super) changes: Vec<(u64, Change)>,
+    pub(super) changes: Vec<(u64, LineChange)>,
 }
 
 impl Events {
@@ -119,12 +119,12 @@ pub(super) fn play_with(settings: LineSettings, visitors: &mut [Visitor], events
         }
         let lot = u32::try_from(random(index as u64) >> 32).unwrap();
         visitor.polls.push(now_us);
-        match course.ask(events.clock_us(now_us), Ask::new(visitor.place, lot)) {
-            Answer::Turn(turn) => {
+        match course.ask(events.clock_us(now_us), LineAsk::new(visitor.place, lot)) {
+            LineAnswer::Turn(turn) => {
                 visitor.place = Some(turn.place);
                 visitor.entered_us = Some(now_us + micros(turn.after));
             }
-            Answer::Waiting(standing) => {
+            LineAnswer::Waiting(standing) => {
                 assert!(
                     visitor.place.is_none_or(|place| place == standing.place),
                     "{visitor:?} lost its place"
@@ -139,7 +139,7 @@ pub(super) fn play_with(settings: LineSettings, visitors: &mut [Visitor], events
                     asks.push(Reverse((now_us + after_us, index)));
                 }
             }
-            Answer::NoPlace(none) => panic!("{none:?}"),
+            LineAnswer::NoPlace(none) => panic!("{none:?}"),
         }
     }
     course

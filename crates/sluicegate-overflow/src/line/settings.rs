@@ -27,11 +27,11 @@ pub struct LineSettings {
 /// A change of a line while visitors wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Change {
+pub enum LineChange {
     /// Another rate.
     Rate(Quota),
     /// Another mode.
-    Mode(Mode),
+    Mode(LineMode),
 }
 
 /// Whether visitors enter at the rate, not at all, or at once.
@@ -44,7 +44,7 @@ pub enum Change {
 /// | `Open` | `Metered` | places that were taken meanwhile are done, and earlier ones are called again |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mode {
+pub enum LineMode {
     /// Visitors enter at the rate.
     #[default]
     Metered,
@@ -59,7 +59,7 @@ pub enum Mode {
 #[non_exhaustive]
 pub struct LineStatus {
     /// Whether visitors enter.
-    pub mode: Mode,
+    pub mode: LineMode,
     /// The rate in force.
     pub rate: Quota,
     /// Visitors that wait and were not passed over.
@@ -76,7 +76,7 @@ pub struct LineStatus {
 
 impl LineStatus {
     /// The numbers of a line that no visitor has entered yet.
-    pub const fn new(mode: Mode, rate: Quota) -> Self {
+    pub const fn new(mode: LineMode, rate: Quota) -> Self {
         Self { mode, rate, waiting: 0, active: None, admitted: 0, passed_over: 0, wait: None }
     }
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::line::course::Course;
 use crate::line::pace::{Pace, WHOLE, micros};
 use crate::line::sale::{SECOND, Visitor, crowd, entered, overtaken_by_us, play, random, settings};
-use crate::line::{Answer, Ask, LineSettings, Place};
+use crate::line::{LineAnswer, LineAsk, LinePlace, LineSettings};
 
 /// The number of estimates in a thousand that were off by at most this part of the remaining wait, or by this many microseconds: estimates
 /// of first polls, or of later polls.
@@ -204,25 +204,25 @@ proptest! {
         let mut course = Course::new(
             LineSettings { most_active: most, pass_lasts: Duration::from_micros(lasts_us), ..settings(rate) }, 1).unwrap();
         let mut now_us = 1;
-        let mut places = HashMap::<u8, Place>::new();
-        let mut turns = Vec::<(u64, Place)>::new();
+        let mut places = HashMap::<u8, LinePlace>::new();
+        let mut turns = Vec::<(u64, LinePlace)>::new();
         for (number, (who, after_ms)) in steps.into_iter().enumerate() {
             now_us += u64::from(after_ms) * 1_000;
-            let ask = Ask::new(places.get(&who).copied(), u32::try_from(number).unwrap());
+            let ask = LineAsk::new(places.get(&who).copied(), u32::try_from(number).unwrap());
             match course.ask(now_us, ask) {
-                Answer::Waiting(standing) => {
+                LineAnswer::Waiting(standing) => {
                     places.insert(who, standing.place);
                     prop_assert!(standing.ask_after >= Duration::from_secs(1));
                     prop_assert!(!turns.iter().any(|(_, place)| *place == standing.place));
                 }
-                Answer::Turn(turn) => {
+                LineAnswer::Turn(turn) => {
                     let at_us = now_us + micros(turn.after);
                     places.insert(who, turn.place);
                     if !turns.iter().any(|(_, place)| *place == turn.place) {
                         turns.push((at_us, turn.place));
                     }
                 }
-                Answer::NoPlace(none) => prop_assert!(false, "{none:?}"),
+                LineAnswer::NoPlace(none) => prop_assert!(false, "{none:?}"),
             }
         }
         for pair in turns.windows(2) {
@@ -240,9 +240,9 @@ proptest! {
             let mut at_us = now_us;
             let entered = (0..2_000).any(|_| {
                 at_us += SECOND;
-                match course.ask(at_us, Ask::new(Some(place), 0)) {
-                    Answer::Waiting(standing) => place = standing.place,
-                    other => return matches!(other, Answer::Turn(_)),
+                match course.ask(at_us, LineAsk::new(Some(place), 0)) {
+                    LineAnswer::Waiting(standing) => place = standing.place,
+                    other => return matches!(other, LineAnswer::Turn(_)),
                 }
                 false
             });

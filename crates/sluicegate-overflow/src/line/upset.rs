@@ -9,7 +9,7 @@ use crate::line::sale::{
     Events, SECOND, Visitor, crowd, entered, overtaken_by_us, play_with, random, settings,
 };
 use crate::line::tests::polls_for;
-use crate::line::{Answer, Ask, Change, LineSettings, Place, Standing};
+use crate::line::{LineAnswer, LineAsk, LineChange, LinePlace, LineSettings, LineStanding};
 
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
@@ -82,8 +82,8 @@ fn a_rate_that_is_raised_and_lowered_again_keeps_the_order_and_the_bounds() {
         let lowered_us = 10 * SECOND + raised_us;
         let mut visitors = crowd(2_000, true, |_| false);
         let changes = vec![
-            (10 * SECOND, Change::Rate(Quota::per_second(1_000))),
-            (lowered_us, Change::Rate(Quota::per_second(5))),
+            (10 * SECOND, LineChange::Rate(Quota::per_second(1_000))),
+            (lowered_us, LineChange::Rate(Quota::per_second(5))),
         ];
         play_with(settings("5/s"), &mut visitors, &Events { changes, ..Events::default() });
         assert_eq!(entered(&visitors).len(), 2_000, "nobody is lost");
@@ -121,11 +121,11 @@ impl Full {
         Self { course: Course::new(settings, 1).unwrap(), now_us: 1 }
     }
 
-    fn ask(&mut self, place: Option<Place>) -> Result<Place, Standing> {
-        match self.course.ask(self.now_us, Ask::new(place, 7)) {
-            Answer::Turn(turn) => Ok(turn.place),
-            Answer::Waiting(standing) => Err(standing),
-            Answer::NoPlace(none) => panic!("{none:?}"),
+    fn ask(&mut self, place: Option<LinePlace>) -> Result<LinePlace, LineStanding> {
+        match self.course.ask(self.now_us, LineAsk::new(place, 7)) {
+            LineAnswer::Turn(turn) => Ok(turn.place),
+            LineAnswer::Waiting(standing) => Err(standing),
+            LineAnswer::NoPlace(none) => panic!("{none:?}"),
         }
     }
 }
@@ -133,9 +133,9 @@ impl Full {
 #[test]
 fn a_pass_that_ends_early_is_for_those_who_wait_and_not_for_a_newcomer() {
     let mut line = Full::new(5);
-    let passes: Vec<Place> = (0..5).map(|_| line.ask(None).unwrap()).collect();
+    let passes: Vec<LinePlace> = (0..5).map(|_| line.ask(None).unwrap()).collect();
     line.now_us += SECOND;
-    let waiting: Vec<Place> = (0..20).map(|_| line.ask(None).unwrap_err().place).collect();
+    let waiting: Vec<LinePlace> = (0..20).map(|_| line.ask(None).unwrap_err().place).collect();
     line.now_us += 2 * SECOND;
     line.course.end(line.now_us, passes[0]);
     line.course.end(line.now_us, passes[0]);
@@ -154,7 +154,7 @@ fn a_pass_that_ends_early_is_for_those_who_wait_and_not_for_a_newcomer() {
 #[test]
 fn a_pass_that_nobody_of_those_who_wait_takes_is_used_by_and_by() {
     let mut line = Full::new(2);
-    let passes: Vec<Place> = (0..2).map(|_| line.ask(None).unwrap()).collect();
+    let passes: Vec<LinePlace> = (0..2).map(|_| line.ask(None).unwrap()).collect();
     line.now_us += SECOND;
     let _left = line.ask(None).unwrap_err();
     line.course.end(line.now_us, passes[0]);

@@ -2,7 +2,7 @@
 
 use metrics::{counter, gauge};
 
-use crate::line::Mode;
+use crate::line::LineMode;
 use crate::room::WaitingRoom;
 
 impl WaitingRoom {
@@ -36,9 +36,9 @@ impl WaitingRoom {
             gauge!("waiting_room_active", "room" => room.clone()).set(float(active));
         }
         let rate = match now.mode {
-            Mode::Metered => float(now.rate.limit()) / now.rate.period().as_secs_f64(),
-            Mode::Paused => 0.0,
-            Mode::Open => f64::INFINITY,
+            LineMode::Metered => float(now.rate.limit()) / now.rate.period().as_secs_f64(),
+            LineMode::Paused => 0.0,
+            LineMode::Open => f64::INFINITY,
         };
         gauge!("waiting_room_rate", "room" => room.clone()).set(rate);
         let wait = now.wait.map_or(f64::NAN, |wait| wait.as_secs_f64());

@@ -19,7 +19,7 @@ use sluicegate_tower::room::RoomError;
 
 pub use self::builder::WaitingRoomBuilder;
 pub use self::pass::Pass;
-use crate::line::{Change, Line, LineStatus, Mode};
+use crate::line::{Line, LineChange, LineMode, LineStatus};
 use crate::reply::Reply;
 use crate::ticket::Secrets;
 
@@ -28,7 +28,7 @@ use crate::ticket::Secrets;
 /// ```
 /// use std::time::Duration;
 /// use sluicegate_overflow::WaitingRoom;
-/// use sluicegate_overflow::line::{MemoryLine, Mode};
+/// use sluicegate_overflow::line::{MemoryLine, LineMode};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -39,7 +39,7 @@ use crate::ticket::Secrets;
 ///
 /// // While visitors wait; all of them keep their places.
 /// sale.set_rate("500/s").await?;
-/// sale.set_mode(Mode::Paused).await?;
+/// sale.set_mode(LineMode::Paused).await?;
 /// assert_eq!(sale.status().rate.to_string(), "500/s burst 1");
 /// # Ok(())
 /// # }
@@ -91,7 +91,7 @@ impl WaitingRoom {
     /// If the future is dropped before it is ready, the rate may have changed or not.
     pub async fn set_rate(&self, rate: impl IntoQuota) -> Result<(), RoomError> {
         let rate = builder::checked(&self.0.name, rate.into_quota()).map_err(RoomError::Config)?;
-        self.0.line.change(Change::Rate(rate)).await.map_err(RoomError::Store)
+        self.0.line.change(LineChange::Rate(rate)).await.map_err(RoomError::Store)
     }
 
     /// Pauses the room, opens it to all, or goes back to the rate; with a line in Redis for all instances, as with
@@ -102,8 +102,8 @@ impl WaitingRoom {
     ///
     /// # Cancel safety
     /// If the future is dropped before it is ready, the mode may have changed or not.
-    pub async fn set_mode(&self, mode: Mode) -> Result<(), StoreError> {
-        self.0.line.change(Change::Mode(mode)).await
+    pub async fn set_mode(&self, mode: LineMode) -> Result<(), StoreError> {
+        self.0.line.change(LineChange::Mode(mode)).await
     }
 
     /// The lot of a new place: each one is different, and no client can foresee it.

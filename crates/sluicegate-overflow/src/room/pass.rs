@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluicegate_core::StoreError;
 
-use crate::line::{Line, Place};
+use crate::line::{Line, LinePlace};
 
 /// The pass of a visitor, in the extensions of each request that a room lets through.
 ///
@@ -29,14 +29,14 @@ use crate::line::{Line, Place};
 /// ```
 #[derive(Clone)]
 pub struct Pass {
-    place: Place,
+    place: LinePlace,
     line: Arc<dyn Line>,
     is_ended: Arc<AtomicBool>,
 }
 
 impl Pass {
     /// The pass of this place, good until it expires or is ended.
-    pub(crate) fn new(place: Place, line: Arc<dyn Line>) -> Self {
+    pub(crate) fn new(place: LinePlace, line: Arc<dyn Line>) -> Self {
         Self { place, line, is_ended: Arc::default() }
     }
 

@@ -10,7 +10,7 @@ use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_tower::room::{Room, RoomChange, RoomNumbers};
 
-use crate::line::Mode;
+use crate::line::LineMode;
 use crate::room::WaitingRoom;
 
 impl Room for WaitingRoom {
@@ -32,7 +32,7 @@ impl Room for WaitingRoom {
     fn change<'a>(&'a self, rate: Option<&'a str>, mode: Option<&'a str>) -> RoomChange<'a> {
         Box::pin(async move {
             // Parsed before anything is changed.
-            let mode = mode.map(str::parse::<Mode>).transpose()?;
+            let mode = mode.map(str::parse::<LineMode>).transpose()?;
             if let Some(rate) = rate {
                 self.set_rate(rate).await?;
             }
@@ -44,16 +44,16 @@ impl Room for WaitingRoom {
     }
 }
 
-fn word(mode: Mode) -> &'static str {
+fn word(mode: LineMode) -> &'static str {
     match mode {
-        Mode::Metered => "metered",
-        Mode::Paused => "paused",
-        Mode::Open => "open",
+        LineMode::Metered => "metered",
+        LineMode::Paused => "paused",
+        LineMode::Open => "open",
     }
 }
 
 /// Writes `metered`, `paused` or `open`.
-impl fmt::Display for Mode {
+impl fmt::Display for LineMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(word(*self))
     }
@@ -62,14 +62,14 @@ impl fmt::Display for Mode {
 /// Reads what [`Display`](fmt::Display) writes.
 ///
 /// ```
-/// use sluicegate_overflow::line::Mode;
+/// use sluicegate_overflow::line::LineMode;
 ///
-/// assert_eq!("paused".parse::<Mode>()?, Mode::Paused);
-/// let problem = "closed".parse::<Mode>().unwrap_err().to_string();
+/// assert_eq!("paused".parse::<LineMode>()?, LineMode::Paused);
+/// let problem = "closed".parse::<LineMode>().unwrap_err().to_string();
 /// assert_eq!(problem, "\"closed\" is not a mode of a waiting room: write metered, paused or open");
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
-impl FromStr for Mode {
+impl FromStr for LineMode {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use http::{Extensions, HeaderMap};
 use sluicegate_core::Quota;
 use sluicegate_tower::key::RequestView;
-use sluicegate_tower::room::{Admission, Door, Room, RoomChange, RoomNumbers, Visit};
+use sluicegate_tower::room::{Door, Room, RoomAdmission, RoomChange, RoomNumbers, Visit};
 use tokio::runtime::Handle;
 
 use crate::layer::{Entered, WaitingRoomLayer};
-use crate::line::{Change, LineFuture, LineSettings};
+use crate::line::{LineChange, LineFuture, LineSettings};
 use crate::room::Inner;
 use crate::rooms::Rooms;
 
@@ -41,7 +41,7 @@ impl Room for RoomDoor {
 }
 
 impl Door for RoomDoor {
-    fn admit(&self, request: RequestView<'_>) -> Admission {
+    fn admit(&self, request: RequestView<'_>) -> RoomAdmission {
         self.layer.admit(request)
     }
 
@@ -52,7 +52,7 @@ impl Door for RoomDoor {
         if !with_rate {
             return;
         }
-        if let Err(pending) = room.0.line.change(Change::Rate(rate)).now() {
+        if let Err(pending) = room.0.line.change(LineChange::Rate(rate)).now() {
             let runtime = self.rooms.settings.runtime.clone().or_else(|| Handle::try_current().ok());
             match runtime {
                 Some(runtime) => {
@@ -73,7 +73,7 @@ async fn change_rate(room: Weak<Inner>, rate: Quota, mut changing: LineFuture<()
         tracing::warn!(%rate, %error, "the rate of a waiting room is not changed yet");
         tokio::time::sleep(AGAIN).await;
         let Some(room) = room.upgrade() else { return };
-        changing = room.line.change(Change::Rate(rate));
+        changing = room.line.change(LineChange::Rate(rate));
     }
 }
 

@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use sluicegate_core::Quota;
-use sluicegate_overflow::line::{Answer, Change, Mode, Place};
+use sluicegate_overflow::line::{LineAnswer, LineChange, LineMode, LinePlace};
 
 use crate::support::{Polled, START, seconds};
 
 /// A line with this many places in it, all of which have asked once.
-fn line_of(rate: &str, places: usize) -> (Polled, Vec<Place>) {
+fn line_of(rate: &str, places: usize) -> (Polled, Vec<LinePlace>) {
     let line = Polled::new(rate, |room| room);
     while line.room.status().waiting == 0 {
         line.ask(None);
@@ -65,8 +65,11 @@ fn a_copied_ticket_gains_no_second_place_and_no_second_pass() {
 #[test]
 fn places_of_another_line_are_new_places_here() {
     let (line, places) = line_of("1/s", 10);
-    let foreign =
-        [Place::new(places[0].number, !places[0].lot), Place::new(u64::MAX, 0), Place::new(9_999, 3)];
+    let foreign = [
+        LinePlace::new(places[0].number, !places[0].lot),
+        LinePlace::new(u64::MAX, 0),
+        LinePlace::new(9_999, 3),
+    ];
     for place in foreign {
         assert_ne!(line.waits(Some(place)).place, place);
     }
@@ -75,26 +78,26 @@ fn places_of_another_line_are_new_places_here() {
 #[test]
 fn a_paused_room_lets_nobody_in_and_all_keep_their_places() {
     let (line, places) = line_of("10/s", 30);
-    line.change(Change::Mode(Mode::Paused));
+    line.change(LineChange::Mode(LineMode::Paused));
     for _ in 0..4 {
         let standing = line.after(seconds(60)).waits(Some(places[0]));
         assert_eq!((standing.place, standing.wait), (places[0], None));
         assert!((30..=120).contains(&standing.ask_after.as_secs()), "{standing:?}");
     }
-    line.change(Change::Mode(Mode::Metered));
+    line.change(LineChange::Mode(LineMode::Metered));
     line.turn(Some(places[0]));
 }
 
 #[test]
 fn an_opened_room_lets_everybody_in_and_goes_back_to_its_rate() {
     let (line, places) = line_of("1/min", 30);
-    line.change(Change::Mode(Mode::Open));
+    line.change(LineChange::Mode(LineMode::Open));
     for place in &places[..20] {
         assert_eq!(line.turn(Some(*place)).after, Duration::ZERO);
     }
     // Of those that come meanwhile, none is a rank to wait for afterwards; those that did not ask meanwhile keep their places.
     (0..100).for_each(|_| _ = line.turn(None));
-    line.change(Change::Mode(Mode::Metered));
+    line.change(LineChange::Mode(LineMode::Metered));
     let newcomer = line.waits(None);
     assert!(newcomer.position.unwrap() <= 13, "{newcomer:?}");
     let mut turns = Vec::new();
@@ -103,9 +106,9 @@ fn an_opened_room_lets_everybody_in_and_goes_back_to_its_rate() {
 }
 
 /// All that have not entered yet ask once, and then so many seconds go by.
-fn enter(line: &Polled, places: &[Place], turns: &mut Vec<Place>, after: u64) {
+fn enter(line: &Polled, places: &[LinePlace], turns: &mut Vec<LinePlace>, after: u64) {
     for place in places {
-        if !turns.contains(place) && matches!(line.ask(Some(*place)), Answer::Turn(_)) {
+        if !turns.contains(place) && matches!(line.ask(Some(*place)), LineAnswer::Turn(_)) {
             turns.push(*place);
         }
     }
@@ -126,7 +129,7 @@ fn another_rate_is_in_the_next_estimate() {
     let (line, places) = line_of("1/s", 101);
     let last = *places.last().unwrap();
     let before = line.waits(Some(last)).wait.unwrap();
-    line.change(Change::Rate(Quota::per_second(10)));
+    line.change(LineChange::Rate(Quota::per_second(10)));
     let after = line.waits(Some(last)).wait.unwrap();
     assert!(before.as_secs() > 95 && (9..=12).contains(&after.as_secs()), "{before:?} {after:?}");
     assert_eq!(line.status().rate, Quota::per_second(10).burst(1));
@@ -150,7 +153,7 @@ fn a_clock_that_steps_costs_nobody_a_place() {
 fn early_comers_are_drawn_by_lot_and_later_ones_line_up_behind_them() {
     let opens = SystemTime::UNIX_EPOCH + START + seconds(60);
     let line = Polled::new("10/s", |room| room.opens_at(opens));
-    let early: Vec<Place> = (0..100).map(|_| line.waits(None).place).collect();
+    let early: Vec<LinePlace> = (0..100).map(|_| line.waits(None).place).collect();
     let standing = line.waits(Some(early[0]));
     assert_eq!((standing.opens_after, standing.position), (Some(seconds(60)), None));
     line.after(seconds(59)).waits(Some(early[0]));
@@ -161,7 +164,7 @@ fn early_comers_are_drawn_by_lot_and_later_ones_line_up_behind_them() {
     let mut turns = Vec::new();
     for _ in 0..200 {
         for place in &early {
-            if !turns.contains(place) && matches!(line.ask(Some(*place)), Answer::Turn(_)) {
+            if !turns.contains(place) && matches!(line.ask(Some(*place)), LineAnswer::Turn(_)) {
                 turns.push(*place);
             }
         }
@@ -179,15 +182,15 @@ fn early_comers_are_drawn_by_lot_and_later_ones_line_up_behind_them() {
 fn a_rate_that_is_set_before_the_room_opens_is_that_of_the_opening() {
     let opens = SystemTime::UNIX_EPOCH + START + seconds(60);
     let line = Polled::new("1/s", |room| room.opens_at(opens));
-    let early: Vec<Place> = (0..100).map(|_| line.waits(None).place).collect();
-    line.after(seconds(10)).change(Change::Rate(Quota::per_second(50)));
+    let early: Vec<LinePlace> = (0..100).map(|_| line.waits(None).place).collect();
+    line.after(seconds(10)).change(LineChange::Rate(Quota::per_second(50)));
     let waits = early.iter().map(|place| line.waits(Some(*place)).wait.unwrap().as_secs());
     assert!(waits.clone().all(|wait| (50..=53).contains(&wait)), "{:?}", waits.collect::<Vec<_>>());
-    line.change(Change::Rate(Quota::per_second(10)));
+    line.change(LineChange::Rate(Quota::per_second(10)));
     line.after(seconds(50));
     let mut entered = 0;
     for _ in 0..11 {
-        let turns = early.iter().filter(|place| matches!(line.ask(Some(**place)), Answer::Turn(_)));
+        let turns = early.iter().filter(|place| matches!(line.ask(Some(**place)), LineAnswer::Turn(_)));
         entered = turns.count();
         line.after(seconds(1));
     }
@@ -201,9 +204,9 @@ fn a_rate_that_is_set_while_somebody_returns_late_costs_neither_it_nor_the_other
     // The first stays away, and the others go on.
     let mut turns = Vec::new();
     (0..8).for_each(|_| enter(&line, &places[1..], &mut turns, 1));
-    line.change(Change::Rate(Quota::per_second(4)));
+    line.change(LineChange::Rate(Quota::per_second(4)));
     assert_eq!(line.turn(Some(places[0])).place, places[0]);
-    line.change(Change::Rate(Quota::per_second(1)));
+    line.change(LineChange::Rate(Quota::per_second(1)));
     (0..40).for_each(|_| enter(&line, &places[1..], &mut turns, 1));
     assert_eq!(turns, places[1..]);
 }
@@ -211,14 +214,14 @@ fn a_rate_that_is_set_while_somebody_returns_late_costs_neither_it_nor_the_other
 #[test]
 fn a_room_that_opens_again_after_a_pause_lets_in_at_the_rate_and_in_order() {
     let (line, places) = line_of("1/s", 20);
-    line.after(seconds(3)).change(Change::Mode(Mode::Paused));
+    line.after(seconds(3)).change(LineChange::Mode(LineMode::Paused));
     for place in &places {
         line.waits(Some(*place));
     }
     line.after(seconds(3_000));
-    line.change(Change::Mode(Mode::Metered));
-    line.change(Change::Mode(Mode::Paused));
-    line.change(Change::Mode(Mode::Metered));
+    line.change(LineChange::Mode(LineMode::Metered));
+    line.change(LineChange::Mode(LineMode::Paused));
+    line.change(LineChange::Mode(LineMode::Metered));
     let mut turns = Vec::new();
     (0..30).for_each(|_| enter(&line, &places, &mut turns, 1));
     assert_eq!(turns, places);

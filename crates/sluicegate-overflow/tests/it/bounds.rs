@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_overflow::line::{Answer, MemoryLine};
+use sluicegate_overflow::line::{LineAnswer, MemoryLine};
 use sluicegate_overflow::{WaitingRoom, WaitingRoomBuilder};
 use sluicegate_tower::PeerIp;
 
@@ -54,15 +54,15 @@ fn a_client_has_so_many_places_and_no_other_client_is_counted_with_it() {
     let mut places = Vec::new();
     for client in [7, 7, 8] {
         match line.ask_of(None, Some(client)) {
-            Answer::Waiting(standing) => places.push(standing.place),
+            LineAnswer::Waiting(standing) => places.push(standing.place),
             other => panic!("{other:?}"),
         }
     }
     assert_eq!(line.ask_of(None, Some(7)), TOO_MANY);
     // Each of them asks again as often as it likes, and a turn makes room for another place.
     line.after(seconds(10));
-    assert!(matches!(line.ask_of(Some(places[0]), Some(7)), Answer::Turn(_)));
-    assert!(matches!(line.ask_of(None, Some(7)), Answer::Waiting(_)));
+    assert!(matches!(line.ask_of(Some(places[0]), Some(7)), LineAnswer::Turn(_)));
+    assert!(matches!(line.ask_of(None, Some(7)), LineAnswer::Waiting(_)));
     assert_eq!(line.ask_of(None, Some(7)), TOO_MANY);
 }
 

@@ -12,7 +12,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use sluicegate_core::clock::ManualClock;
-use sluicegate_overflow::line::{MemoryLine, Mode};
+use sluicegate_overflow::line::{LineMode, MemoryLine};
 use sluicegate_overflow::{Pass, Reply, WaitingRoom, WaitingRoomBuilder, WaitingRoomLayer};
 use sluicegate_tower::key::HeaderKey;
 use tower::{Layer, Service, ServiceExt};
@@ -333,9 +333,9 @@ async fn a_paused_room_and_one_that_is_not_open_say_so_on_a_page_of_ones_own() {
     let browser = || Request::get("/").header("sec-fetch-mode", "navigate");
     assert_eq!(place.send(browser()).await.body, "not-open None");
     place.clock.advance(seconds(100));
-    place.room.set_mode(Mode::Paused).await.unwrap();
+    place.room.set_mode(LineMode::Paused).await.unwrap();
     assert_eq!(place.send(browser()).await.body, "paused Some(2)");
-    place.room.set_mode(Mode::Open).await.unwrap();
+    place.room.set_mode(LineMode::Open).await.unwrap();
     assert!(place.send(browser()).await.is_in());
     assert!(place.room.set_rate("0/s").await.unwrap_err().to_string().contains("the limit is 0"));
 }

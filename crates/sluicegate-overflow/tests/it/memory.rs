@@ -3,7 +3,7 @@
 use std::alloc::System;
 use std::time::Duration;
 
-use sluicegate_overflow::line::{Change, Mode};
+use sluicegate_overflow::line::{LineChange, LineMode};
 use sluicegate_tower::PeerIp;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -21,7 +21,7 @@ fn waiting_visitors_take_little_and_leave_nothing() {
 
 fn an_open_room_keeps_nothing_of_those_who_entered() {
     let line = Polled::new("1000/s", |room| room.places_per_client(10, PeerIp::new()));
-    line.change(Change::Mode(Mode::Open));
+    line.change(LineChange::Mode(LineMode::Open));
     let region = Region::new(ALLOCATOR);
     for client in 0..200_000 {
         line.ask_of(None, Some(client));

@@ -7,8 +7,8 @@ use std::time::Duration;
 use sluicegate_core::ConfigError;
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_overflow::line::{
-    Answer, Ask, Change, Line, LineFuture, LineHome, LineSettings, LineStatus, MemoryLine, NoPlace, Place,
-    Standing, Turn,
+    Line, LineAnswer, LineAsk, LineChange, LineFuture, LineHome, LinePlace, LineSettings, LineStanding,
+    LineStatus, LineTurn, MemoryLine, NoPlace,
 };
 use sluicegate_overflow::{WaitingRoom, WaitingRoomBuilder};
 
@@ -57,36 +57,36 @@ impl Polled {
         self
     }
 
-    pub(crate) fn ask(&self, place: Option<Place>) -> Answer {
+    pub(crate) fn ask(&self, place: Option<LinePlace>) -> LineAnswer {
         self.ask_of(place, None)
     }
 
-    pub(crate) fn ask_of(&self, place: Option<Place>, client: Option<u64>) -> Answer {
+    pub(crate) fn ask_of(&self, place: Option<LinePlace>, client: Option<u64>) -> LineAnswer {
         // Lots go up and down, so that they are no order of arrival.
         self.lots.set(self.lots.get().wrapping_add(0x9e37_79b9));
-        let ask = Ask::new(place, self.lots.get());
+        let ask = LineAsk::new(place, self.lots.get());
         known(self.line.ask(client.map_or(ask, |client| ask.of_client(client))))
     }
 
-    pub(crate) fn waits(&self, place: Option<Place>) -> Standing {
+    pub(crate) fn waits(&self, place: Option<LinePlace>) -> LineStanding {
         match self.ask(place) {
-            Answer::Waiting(standing) => standing,
+            LineAnswer::Waiting(standing) => standing,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) fn turn(&self, place: Option<Place>) -> Turn {
+    pub(crate) fn turn(&self, place: Option<LinePlace>) -> LineTurn {
         match self.ask(place) {
-            Answer::Turn(turn) => turn,
+            LineAnswer::Turn(turn) => turn,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) fn end(&self, place: Place) {
+    pub(crate) fn end(&self, place: LinePlace) {
         known(self.line.end(place));
     }
 
-    pub(crate) fn change(&self, change: Change) {
+    pub(crate) fn change(&self, change: LineChange) {
         known(self.line.change(change));
     }
 
@@ -95,8 +95,8 @@ impl Polled {
     }
 }
 
-pub(crate) const FULL: Answer = Answer::NoPlace(NoPlace::Full);
-pub(crate) const TOO_MANY: Answer = Answer::NoPlace(NoPlace::TooMany);
+pub(crate) const FULL: LineAnswer = LineAnswer::NoPlace(NoPlace::Full);
+pub(crate) const TOO_MANY: LineAnswer = LineAnswer::NoPlace(NoPlace::TooMany);
 
 pub(crate) fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)

@@ -22,7 +22,7 @@ use sluicegate_core::{ConfigError, Policy, StoreError};
 pub use self::builder::RedisStoreBuilder;
 use self::inner::Inner;
 pub use self::inspect::PolicyKeys;
-pub use self::slot::{Script, Slot};
+pub use self::slot::{HashSlot, Script};
 use crate::connection::Target;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
@@ -192,7 +192,7 @@ impl RedisStore {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn slot(&self, name: &str, key: impl AsKey) -> Result<Slot, ConfigError> {
+    pub fn slot(&self, name: &str, key: impl AsKey) -> Result<HashSlot, ConfigError> {
         if !key::is_plain(name) {
             let problem = format!(
                 "{name:?} cannot be the name of a slot: use 1 to 64 of a-z, 0-9, '.', '_', '-' and ':'"
@@ -201,7 +201,7 @@ impl RedisStore {
         }
         let tag = key.with_key(|key| self.0.tags.tag(key));
         let stem = key::name(&self.0.prefix, name, &tag);
-        Ok(Slot::new(Arc::clone(&self.0.line), stem, key::slot(&tag)))
+        Ok(HashSlot::new(Arc::clone(&self.0.line), stem, key::slot(&tag)))
     }
 
     /// Counts the keys in Redis under this store's prefix, by policy in the order of their names: their number, their memory,

@@ -1,4 +1,4 @@
-//! Scripts of the application on the store's connection: [`Slot`], [`Script`].
+//! Scripts of the application on the store's connection: [`HashSlot`], [`Script`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -37,7 +37,7 @@ use crate::connection::{ScriptName, part_of};
 /// # Rights
 /// The user in Redis needs the rights for the commands in the script in addition to those of the [crate](crate#rights).
 #[derive(Clone)]
-pub struct Slot {
+pub struct HashSlot {
     line: Arc<Line>,
     /// The beginning of its names, up to the part.
     stem: String,
@@ -45,7 +45,7 @@ pub struct Slot {
     number: u16,
 }
 
-impl Slot {
+impl HashSlot {
     pub(super) fn new(line: Arc<Line>, stem: String, number: u16) -> Self {
         Self { line, stem, number }
     }
@@ -95,9 +95,9 @@ impl Slot {
     }
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for HashSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot").field("stem", &self.stem).finish_non_exhaustive()
+        f.debug_struct("HashSlot").field("stem", &self.stem).finish_non_exhaustive()
     }
 }
 

@@ -59,7 +59,7 @@ pub struct RuleFigures {
     /// The keys with the most rejected requests.
     ///
     /// The number of keys is set by [`top`](crate::Replay::top); among equal keys, the one that came first is listed first.
-    pub top: Vec<Offender>,
+    pub top: Vec<RejectedKey>,
     /// Requests per key and minute, over the minutes in which a key came.
     ///
     /// Minutes in which a key did not come are left out: the figures say how busy a key is when it is there, which is what a limit per
@@ -68,7 +68,7 @@ pub struct RuleFigures {
     /// The minutes in which the rule was asked, in order.
     ///
     /// Minutes without a request are left out.
-    pub minutes: Vec<Minute>,
+    pub minutes: Vec<RuleMinute>,
     /// The requests that each algorithm alone would have rejected, if a comparison was asked for.
     ///
     /// Set by [`compare`](crate::Replay::compare).
@@ -94,7 +94,7 @@ pub struct Worst {
 /// A key with rejected requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Offender {
+pub struct RejectedKey {
     /// The key as it may be shown, or a number if keys are hidden.
     pub key: String,
     /// Its requests.
@@ -125,7 +125,7 @@ pub struct Distribution {
 /// A minute of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Minute {
+pub struct RuleMinute {
     /// The beginning of the minute, in microseconds since the Unix epoch.
     pub at_us: u64,
     /// Requests that were asked.
@@ -167,7 +167,7 @@ pub(super) struct Tally {
     per_key: Vec<PerKey>,
     /// The number of key-minutes with each count of requests.
     crowds: Vec<u64>,
-    minutes: Vec<Minute>,
+    minutes: Vec<RuleMinute>,
     shortest_us: Option<u64>,
     longest_us: Option<u64>,
 }
@@ -236,7 +236,7 @@ impl Tally {
         known.asked = known.asked.saturating_add(1);
         self.asked += 1;
         if self.minutes.last().is_none_or(|last| last.at_us != minute * MINUTE_US) {
-            self.minutes.push(Minute { at_us: minute * MINUTE_US, asked: 0, rejected: 0 });
+            self.minutes.push(RuleMinute { at_us: minute * MINUTE_US, asked: 0, rejected: 0 });
         }
         let last = self.minutes.last_mut();
         let is_rejected = matches!(verdict, Verdict::Rejected(_));
@@ -270,7 +270,7 @@ impl Tally {
         let rejected_keys = heaviest.len() as u64;
         // Among equal keys, the one that came first is listed first.
         heaviest.sort_unstable_by_key(|(key, known)| (Reverse((known.rejected, known.asked)), *key));
-        let top = heaviest.iter().take(top).zip(1..).map(|((number, known), place)| Offender {
+        let top = heaviest.iter().take(top).zip(1..).map(|((number, known), place)| RejectedKey {
             key: key.as_ref().map_or_else(|| format!("key {place}"), |key| key(*number).shown()),
             asked: known.asked.into(),
             rejected: known.rejected.into(),
@@ -350,7 +350,10 @@ mod tests {
         let figures = tally.figures(1, (None::<fn(u32) -> Key>, &Brought::default()), false);
         assert_eq!(figures.per_minute, Distribution { p50: 1, p90: 1, p99: 3, max: 3 });
         assert_eq!((figures.asked, figures.rejected, figures.keys, figures.rejected_keys), (15, 1, 11, 1));
-        assert_eq!(figures.top, [Offender { key: "key 1".to_owned(), asked: 5, rejected: 1, quotas: None }]);
+        assert_eq!(
+            figures.top,
+            [RejectedKey { key: "key 1".to_owned(), asked: 5, rejected: 1, quotas: None }]
+        );
         assert_eq!(figures.worst, Some(Worst { at_us: 5 * MINUTE_US, per_minute: 1 }));
         assert_eq!(figures.shortest_wait, Some(Duration::from_micros(7)));
     }

@@ -22,5 +22,5 @@ mod trial;
 
 pub(crate) use self::decide::Decider;
 pub(crate) use self::figures::MINUTE_US;
-pub use self::figures::{Compared, Distribution, Minute, Offender, RuleFigures, Worst};
+pub use self::figures::{Compared, Distribution, RejectedKey, RuleFigures, RuleMinute, Worst};
 pub(crate) use self::order::Order;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use crate::judge::{MINUTE_US, Minute};
+use crate::judge::{MINUTE_US, RuleMinute};
 use crate::read::time::shown;
 
 /// The width in units of the drawing, which a page scales to its own width.
@@ -30,7 +30,7 @@ pub(super) struct Bars {
 
 impl Bars {
     /// Bars of these minutes, this high; `None` if there is none.
-    pub(super) fn of(minutes: &[Minute], tall: u64) -> Option<Self> {
+    pub(super) fn of(minutes: &[RuleMinute], tall: u64) -> Option<Self> {
         let (first, last) = (minutes.first()?, minutes.last()?);
         let all = (last.at_us - first.at_us) / MINUTE_US + 1;
         let per_bar = all.div_ceil(BARS);
@@ -64,7 +64,7 @@ impl Bars {
 }
 
 /// The bars as a figure of the page.
-pub(super) fn over_time(minutes: &[Minute], title: &str) -> Markup {
+pub(super) fn over_time(minutes: &[RuleMinute], title: &str) -> Markup {
     let (Some(bars), Some(first), Some(last)) = (Bars::of(minutes, HEIGHT), minutes.first(), minutes.last())
     else {
         return html! {};

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::judge::RuleFigures;
-use crate::outcome::Outcome;
+use crate::outcome::ReplayOutcome;
 use crate::read::time::rfc3339;
 
 /// The version rises when a name changes its meaning or goes; names may be added.
 const VERSION: u64 = 1;
 
-impl Outcome {
+impl ReplayOutcome {
     /// One object: `version`, `within_second`, `lines`, `left_out`, `span`, and `rules`, one for each rule and policy. Times are
     /// RFC 3339 in UTC.
     ///

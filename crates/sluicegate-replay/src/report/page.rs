@@ -6,8 +6,8 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart;
-use crate::judge::{MINUTE_US, Minute, RuleFigures};
-use crate::outcome::Outcome;
+use crate::judge::{MINUTE_US, RuleFigures, RuleMinute};
+use crate::outcome::ReplayOutcome;
 use crate::read::time::shown;
 use crate::report::json::{quota, quotas};
 use crate::report::table::{counted, wait};
@@ -17,7 +17,7 @@ const STYLE: &str = include_str!("style.css");
 /// The content security policy: nothing is loaded and nothing runs, whatever a log holds.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-impl Outcome {
+impl ReplayOutcome {
     /// Writes all of it as one page, drawn, which needs no other file and no script. Texts of the log stand in it as text.
     ///
     /// It may be sent by mail or kept with a build: it loads nothing, runs nothing, reads well at 390 px and in the dark, and forbids a
@@ -146,8 +146,8 @@ fn worst(rule: &RuleFigures) -> String {
 /// The minutes within half an hour before and after a moment.
 ///
 /// Over days a bar covers many minutes; here each minute has one, so that a burst keeps its shape.
-fn around(minutes: &[Minute], at_us: u64) -> Vec<Minute> {
-    let near = |minute: &&Minute| minute.at_us.abs_diff(at_us) <= 30 * MINUTE_US;
+fn around(minutes: &[RuleMinute], at_us: u64) -> Vec<RuleMinute> {
+    let near = |minute: &&RuleMinute| minute.at_us.abs_diff(at_us) <= 30 * MINUTE_US;
     minutes.iter().filter(near).copied().collect()
 }
 

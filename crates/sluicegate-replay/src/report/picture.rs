@@ -7,7 +7,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::chart::{Bars, WIDTH};
 use crate::judge::{Compared, RuleFigures};
-use crate::outcome::Outcome;
+use crate::outcome::ReplayOutcome;
 use crate::read::time::shown;
 use crate::report::json::{quota, quotas};
 use crate::report::table::counted;
@@ -26,7 +26,7 @@ const LINE: u64 = 20;
 /// The place where the bars of a comparison begin.
 const COMPARED_AT: u64 = 240;
 
-impl Outcome {
+impl ReplayOutcome {
     /// A picture of all rules, as SVG, for light and dark ground: requests over time, and what was compared and suggested. Texts
     /// stand in it as text, and it loads nothing.
     ///

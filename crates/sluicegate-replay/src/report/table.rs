@@ -1,12 +1,12 @@
 //! The outcome as text for a terminal.
 //!
-//! It is meant for people and may change; programs read the [object](Outcome::to_json).
+//! It is meant for people and may change; programs read the [object](ReplayOutcome::to_json).
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::judge::RuleFigures;
-use crate::outcome::{NotUnderstood, Outcome};
+use crate::outcome::{NotUnderstood, ReplayOutcome};
 use crate::read::time::shown;
 use crate::report::json::{quota, quotas};
 
@@ -14,7 +14,7 @@ use crate::report::json::{quota, quotas};
 const HEAD: [&str; 8] =
     ["rule/policy", "asked", "rejected", "keys", "rejected keys", "worst minute", "shortest wait", "longest"];
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ReplayOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in self.remarks() {
             writeln!(f, "{line}")?;
@@ -32,7 +32,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-impl Outcome {
+impl ReplayOutcome {
     /// Remarks that a reader needs beside the figures.
     pub(super) fn remarks(&self) -> Vec<String> {
         let lines = &self.lines;

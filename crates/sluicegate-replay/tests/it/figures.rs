@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sluicegate_replay::{Outcome, WithinSecond};
+use sluicegate_replay::{ReplayOutcome, WithinSecond};
 
 use crate::model;
 use crate::support::{ACCESS_LOG, line, of_policy, of_rules, run};
@@ -108,7 +108,7 @@ fn shop() -> String {
     SHOP.replace("  tried: {", "  keyed: { quota: 9/min }\n  tried: {")
 }
 
-fn counts(outcome: &Outcome) -> Vec<(&str, u64, u64)> {
+fn counts(outcome: &ReplayOutcome) -> Vec<(&str, u64, u64)> {
     outcome.rules.iter().map(|rule| (&*rule.name, rule.asked, rule.rejected)).collect()
 }
 

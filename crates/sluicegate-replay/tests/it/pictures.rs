@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::path::PathBuf;
 
-use sluicegate_replay::Outcome;
+use sluicegate_replay::ReplayOutcome;
 
 use crate::support::{ACCESS_LOG, line, of_rules, run, try_run};
 
@@ -13,7 +13,7 @@ fn committed(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn drawn(replay: &sluicegate_replay::Replay, name: &str, log: &'static [u8]) -> Outcome {
+fn drawn(replay: &sluicegate_replay::Replay, name: &str, log: &'static [u8]) -> ReplayOutcome {
     replay.run([(name, Cursor::new(log))]).expect("the log can be read")
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use sluicegate_replay::{Outcome, Replay, ReplayError};
+use sluicegate_replay::{Replay, ReplayError, ReplayOutcome};
 use sluicegate_rules::{RulesFile, Variables};
 
 /// 5,000 lines of elastic/examples (Apache License 2.0), "Common Data Formats/apache_logs".
@@ -20,11 +20,11 @@ pub(crate) fn of_rules(rules: &str) -> Replay {
     Replay::new(file).expect("memory can keep them")
 }
 
-pub(crate) fn run(replay: &Replay, log: impl AsRef<[u8]>) -> Outcome {
+pub(crate) fn run(replay: &Replay, log: impl AsRef<[u8]>) -> ReplayOutcome {
     try_run(replay, log).expect("the log can be read")
 }
 
-pub(crate) fn try_run(replay: &Replay, log: impl AsRef<[u8]>) -> Result<Outcome, ReplayError> {
+pub(crate) fn try_run(replay: &Replay, log: impl AsRef<[u8]>) -> Result<ReplayOutcome, ReplayError> {
     replay.run([("access.log", Cursor::new(log.as_ref().to_vec()))])
 }
 

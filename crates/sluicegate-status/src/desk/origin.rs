@@ -6,6 +6,7 @@
 //!   that name's origin, and its scripts could read everything.
 //! - The *origin* keeps out forms that a foreign page sends here. `Sec-Fetch-Site` shows it best, because scripts cannot write it and it
 //!   tells neighbours under one domain apart. Browsers leave it out without TLS; then `Origin` is compared.
+//!
 //! A field that occurs twice is no answer, because it is not known which of them a proxy has looked at.
 
 use http::header::{HOST, HeaderMap, ORIGIN};

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::{Quota, StoreError};
-use sluicegate_overflow::line::{MemoryLine, Mode};
+use sluicegate_overflow::line::{LineMode, MemoryLine};
 use sluicegate_overflow::{WaitingRoom, WaitingRoomLayer};
 use sluicegate_status::StatusPage;
 use sluicegate_tests::log::Log;
@@ -145,7 +145,7 @@ async fn a_change_of_a_room_that_cannot_be_is_refused_names_the_value_and_change
         assert_eq!(status, StatusCode::BAD_REQUEST, "{body}: {answer}");
         let said = answer["error"].as_str().unwrap();
         assert!(said.contains(problem) && said.len() < 300, "{answer}");
-        assert_eq!((room.status().rate.limit(), room.status().mode), (6, Mode::Metered), "{body}");
+        assert_eq!((room.status().rate.limit(), room.status().mode), (6, LineMode::Metered), "{body}");
     }
     assert_eq!(document(&page).await["events"].as_array().unwrap().len(), 0);
 }
@@ -181,7 +181,7 @@ async fn a_room_is_changed_by_an_operator_with_a_token_only() {
         (looked.status(), &looked.headers()["allow"]),
         (StatusCode::METHOD_NOT_ALLOWED, &"POST".parse().unwrap())
     );
-    assert_eq!(room.status().mode, Mode::Metered);
+    assert_eq!(room.status().mode, LineMode::Metered);
 }
 
 /// A room whose line is away.

@@ -32,7 +32,7 @@ pub trait Door: Room {
     ///
     /// # Cancel safety
     /// If it is dropped before it is ready, a place may have been taken or a turn given; a visitor that shows its ticket gets the same again.
-    fn admit(&self, request: RequestView<'_>) -> Admission;
+    fn admit(&self, request: RequestView<'_>) -> RoomAdmission;
 
     /// Puts the terms of this door in force for all waiting visitors, who keep their places. The rate changes only `with_rate`, so that
     /// a rate set by an operator stays if the rate of the terms is unchanged. It does not wait: if the line is behind a network, the
@@ -92,9 +92,9 @@ pub type PendingAdmission = Pin<Box<dyn Future<Output = Admitted> + Send>>;
 
 /// The answer of a door, known or to be waited for.
 #[must_use = "a request does not enter by itself"]
-pub struct Admission(Result<Admitted, PendingAdmission>);
+pub struct RoomAdmission(Result<Admitted, PendingAdmission>);
 
-impl Admission {
+impl RoomAdmission {
     /// An answer that is known.
     pub fn known(answer: Admitted) -> Self {
         Self(Ok(answer))
@@ -114,9 +114,9 @@ impl Admission {
     }
 }
 
-impl fmt::Debug for Admission {
+impl fmt::Debug for RoomAdmission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_ok() { "Admission(known)" } else { "Admission(pending)" })
+        f.write_str(if self.0.is_ok() { "RoomAdmission(known)" } else { "RoomAdmission(pending)" })
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sluicegate_core::{ConfigError, Quota, StoreError};
 
-pub use self::door::{Admission, Admitted, Door, PendingAdmission, RoomMaker, RoomTerms, Visit};
+pub use self::door::{Admitted, Door, PendingAdmission, RoomAdmission, RoomMaker, RoomTerms, Visit};
 
 /// A room in which visitors wait for their turns: its numbers, and a way to change them while visitors wait.
 ///

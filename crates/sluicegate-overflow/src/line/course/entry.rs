@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::line::book::Is;
 use crate::line::course::{Course, HELD_US};
 use crate::line::pace::micros;
-use crate::line::{Ask, Mode, NoPlace, Place, Turn};
+use crate::line::{LineAsk, LineMode, LinePlace, LineTurn, NoPlace};
 
 impl Course {
     /// Whether the line still knows the place of a ticket: it waits, was passed over, or had its turn within the last minute.
-    pub(super) fn knows(&self, place: Place) -> bool {
+    pub(super) fn knows(&self, place: LinePlace) -> bool {
         let is_due = place.rank(self.early) < self.gate;
         // A pass that was ended is not given again.
         !self.has_ended(place) && self.book.find(place, &self.time, is_due).is_some()
@@ -21,10 +21,10 @@ impl Course {
     ///
     /// # Errors
     /// When the line is full, and then when the client has all of its places: both leave the line unchanged.
-    pub(super) fn enter(&mut self, ask: Ask) -> Result<Place, NoPlace> {
+    pub(super) fn enter(&mut self, ask: LineAsk) -> Result<LinePlace, NoPlace> {
         let of_client =
             ask.client.map(|client| client.max(1)).filter(|_| self.settings.places_per_client.is_some());
-        if self.mode != Mode::Open {
+        if self.mode != LineMode::Open {
             if self.book.waiting() >= self.settings.longest_line {
                 return Err(NoPlace::Full);
             }
@@ -45,7 +45,7 @@ impl Course {
     ///
     /// A place gets its turn again for a minute, with a pass that ends when the first one would have. A turn that is further away than a
     /// visitor may be held is not given: the visitor is told to come again.
-    pub(super) fn turn(&mut self, place: Place) -> Option<Turn> {
+    pub(super) fn turn(&mut self, place: LinePlace) -> Option<LineTurn> {
         let now_us = self.time.now_us();
         let rank = place.rank(self.early);
         let held = self.book.find(place, &self.time, rank < self.gate)?;
@@ -53,12 +53,16 @@ impl Course {
         if held.is == Is::Turned {
             let after = Duration::from_micros(held.at_us.saturating_sub(now_us));
             let gone_us = now_us.saturating_sub(held.at_us);
-            return Some(Turn::new(place, after, Duration::from_micros(lasts_us.saturating_sub(gone_us))));
+            return Some(LineTurn::new(
+                place,
+                after,
+                Duration::from_micros(lasts_us.saturating_sub(gone_us)),
+            ));
         }
         let after_us = match self.mode {
-            Mode::Paused => return None,
-            Mode::Open => 0,
-            Mode::Metered => {
+            LineMode::Paused => return None,
+            LineMode::Open => 0,
+            LineMode::Metered => {
                 if self.silence.has(rank, now_us) {
                     self.call_again(rank, self.silence.share_before());
                 }
@@ -85,6 +89,6 @@ impl Course {
             self.time.appoint(at_us.saturating_add(lasts_us));
         }
         self.admitted = self.admitted.saturating_add(1);
-        Some(Turn::new(place, Duration::from_micros(after_us), self.settings.pass_lasts))
+        Some(LineTurn::new(place, Duration::from_micros(after_us), self.settings.pass_lasts))
     }
 }

@@ -17,7 +17,7 @@
 use crate::line::course::{Course, HELD_US};
 use crate::line::pace::WHOLE;
 use crate::line::share::Share;
-use crate::line::{Mode, Place};
+use crate::line::{LineMode, LinePlace};
 
 /// The part of the near future that is to be given to held visitors.
 const TARGET_US: u64 = 1_000_000;
@@ -62,13 +62,13 @@ impl Course {
         if self.active.stands_still() {
             self.active.stands(self.gate, now_us);
         }
-        if self.is_open && self.mode == Mode::Metered {
+        if self.is_open && self.mode == LineMode::Metered {
             self.skip();
         }
         let last = self.book.next_number().min(self.active.calls_below(now_us, self.share.get()));
         let held_us = self.pace.held_us(now_us);
         let stands = !self.is_open
-            || self.mode != Mode::Metered
+            || self.mode != LineMode::Metered
             || self.gate >= last
             || held_us >= HELD_US
             || self.active.is_full();
@@ -122,7 +122,7 @@ impl Course {
     }
 
     /// Whether a place may take a turn now: the gate has passed its rank, or will within a third of a second.
-    pub(super) fn is_due(&self, place: Place) -> bool {
+    pub(super) fn is_due(&self, place: LinePlace) -> bool {
         let rank = place.rank(self.early);
         // No visitor is before the rank at the gate, so it need not wait for the gate.
         let ranks = rank.saturating_sub(self.gate);

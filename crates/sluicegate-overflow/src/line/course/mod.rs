@@ -32,7 +32,7 @@ use crate::line::pace::{Pace, WHOLE, micros};
 use crate::line::share::Share;
 use crate::line::silence::Silence;
 use crate::line::time::Time;
-use crate::line::{Answer, Ask, Change, LineSettings, LineStatus, Mode, Place};
+use crate::line::{LineAnswer, LineAsk, LineChange, LineMode, LinePlace, LineSettings, LineStatus};
 
 /// A turn that is at most this far away is given, and its visitor is held until then.
 const HELD_US: u64 = 2_000_000;
@@ -45,7 +45,7 @@ const SILENT_TURNS: u64 = 3;
 #[derive(Debug)]
 pub(super) struct Course {
     settings: LineSettings,
-    mode: Mode,
+    mode: LineMode,
     pace: Pace,
     share: Share,
     calendar: Calendar,
@@ -82,7 +82,7 @@ impl Course {
         let pace = Pace::new(settings.rate)?;
         let time = Time::new(clock_us);
         Ok(Self {
-            mode: Mode::Metered,
+            mode: LineMode::Metered,
             share: Share::new(0, pace.turns_in(1)),
             calendar: Calendar::new(&pace),
             is_open: settings.opens_at_us <= clock_us,
@@ -110,7 +110,7 @@ impl Course {
     }
 
     /// Answers one poll.
-    pub(super) fn ask(&mut self, clock_us: u64, ask: Ask) -> Answer {
+    pub(super) fn ask(&mut self, clock_us: u64, ask: LineAsk) -> LineAnswer {
         self.advance(clock_us, 4);
         let (now_us, usual_us) = (self.time.now_us(), self.pace.span_us(SILENT_TURNS, WHOLE).max(SILENT_US));
         self.silence.broken(now_us, self.gate, usual_us);
@@ -121,28 +121,28 @@ impl Course {
     }
 
     /// The answer at the time that was set: first a place, if the ask has none that is known, and then its turn or its standing.
-    fn answer(&mut self, ask: Ask) -> Answer {
+    fn answer(&mut self, ask: LineAsk) -> LineAnswer {
         let place = match ask.place.filter(|place| self.knows(*place)) {
             Some(place) => place,
             None => match self.enter(ask) {
                 Ok(place) => place,
-                Err(none) => return Answer::NoPlace(none),
+                Err(none) => return LineAnswer::NoPlace(none),
             },
         };
         match self.turn(place) {
-            Some(turn) => Answer::Turn(turn),
-            None => Answer::Waiting(self.standing(place)),
+            Some(turn) => LineAnswer::Turn(turn),
+            None => LineAnswer::Waiting(self.standing(place)),
         }
     }
 
     /// Ends the pass of this place now, and frees its room.
-    pub(super) fn end(&mut self, clock_us: u64, place: Place) {
+    pub(super) fn end(&mut self, clock_us: u64, place: LinePlace) {
         self.advance(clock_us, 4);
         self.active.end(place.number, place.lot, self.time.now_us());
     }
 
     /// Whether the pass of this place ended before its time.
-    pub(super) fn has_ended(&self, place: Place) -> bool {
+    pub(super) fn has_ended(&self, place: LinePlace) -> bool {
         self.active.has_ended(place.number, place.lot)
     }
 
@@ -157,16 +157,16 @@ impl Course {
 
     /// # Errors
     /// For a rate that cannot be kept.
-    pub(super) fn change(&mut self, clock_us: u64, change: Change) -> Result<(), ConfigError> {
+    pub(super) fn change(&mut self, clock_us: u64, change: LineChange) -> Result<(), ConfigError> {
         self.advance(clock_us, 4);
         match change {
-            Change::Rate(rate) => self.change_rate(rate)?,
-            Change::Mode(mode) if mode == self.mode => {}
-            Change::Mode(mode) => {
-                if mode == Mode::Open && self.gate >= self.free.1 {
+            LineChange::Rate(rate) => self.change_rate(rate)?,
+            LineChange::Mode(mode) if mode == self.mode => {}
+            LineChange::Mode(mode) => {
+                if mode == LineMode::Open && self.gate >= self.free.1 {
                     self.free = (self.book.next_number(), 0);
                 }
-                if self.mode == Mode::Open {
+                if self.mode == LineMode::Open {
                     // Visitors that slept meanwhile keep their places.
                     self.free.1 = self.book.next_number();
                     self.again_to = self.free.1;
@@ -206,7 +206,7 @@ impl Course {
     /// The current numbers. It sweeps more places than a poll does, so that the numbers are right even if no visitor asks.
     pub(super) fn status(&mut self, clock_us: u64) -> LineStatus {
         self.advance(clock_us, 4_096);
-        let next = Place::new(self.book.next_number(), u32::MAX);
+        let next = LinePlace::new(self.book.next_number(), u32::MAX);
         LineStatus {
             waiting: self.book.waiting(),
             active: self.active.count(),
@@ -231,8 +231,8 @@ impl Course {
         }
         self.active.advance(now_us);
         self.move_gate();
-        let (early, gate, is_open_to_all) = (self.early, self.gate, self.mode == Mode::Open);
-        let is_due = |place: Place| is_open_to_all || place.rank(early) < gate;
+        let (early, gate, is_open_to_all) = (self.early, self.gate, self.mode == LineMode::Open);
+        let is_due = |place: LinePlace| is_open_to_all || place.rank(early) < gate;
         self.book.sweep(&self.time, steps, is_due);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::line::course::Course;
 use crate::line::pace::WHOLE;
-use crate::line::{Mode, Place, Standing};
+use crate::line::{LineMode, LinePlace, LineStanding};
 
 /// The time before its turn at which a visitor should come.
 const EARLY_US: u64 = 500_000;
@@ -28,7 +28,7 @@ const UNKNOWN_US: u64 = 30_000_000;
 
 impl Course {
     /// The standing of a place without a turn, and the time at which it asks again.
-    pub(super) fn standing(&mut self, place: Place) -> Standing {
+    pub(super) fn standing(&mut self, place: LinePlace) -> LineStanding {
         let now_us = self.time.now_us();
         let wait_us = self.wait_us(place);
         let after_us = match wait_us {
@@ -44,11 +44,11 @@ impl Course {
         let missed_us = after_us.saturating_mul(2).max(PATIENCE_US);
         self.book.expect(place, self.time.patience_us().saturating_add(missed_us));
         let is_drawn = self.is_open || place.number >= self.early;
-        Standing {
+        LineStanding {
             position: is_drawn.then(|| self.ahead(place).saturating_add(1)),
             wait: wait_us.map(Duration::from_micros),
             opens_after: (!self.is_open).then(|| Duration::from_micros(self.opens_after_us)),
-            ..Standing::new(place, Duration::from_micros(after_us))
+            ..LineStanding::new(place, Duration::from_micros(after_us))
         }
     }
 
@@ -61,7 +61,7 @@ impl Course {
     }
 
     /// The number of visitors that will come before this place.
-    pub(super) fn ahead(&self, place: Place) -> u64 {
+    pub(super) fn ahead(&self, place: LinePlace) -> u64 {
         let rank = place.rank(self.early);
         let free = rank.min(self.free.1).saturating_sub(self.gate.max(self.free.0));
         let mut ranks = rank.saturating_sub(self.gate).saturating_sub(free);
@@ -73,13 +73,13 @@ impl Course {
     }
 
     /// The estimated wait of a place until its turn, if visitors enter.
-    pub(super) fn wait_us(&self, place: Place) -> Option<u64> {
+    pub(super) fn wait_us(&self, place: LinePlace) -> Option<u64> {
         let (now_us, ahead) = (self.time.now_us(), self.ahead(place));
         let by_rate = || self.pace.next_us(now_us).saturating_add(self.pace.span_us(ahead, WHOLE));
         let wait_us = match self.mode {
-            Mode::Paused => return None,
-            Mode::Open => 0,
-            Mode::Metered => {
+            LineMode::Paused => return None,
+            LineMode::Open => 0,
+            LineMode::Metered => {
                 let rank = place.rank(self.early);
                 let calls_us = self.active.calls_after_us(rank, now_us, self.share.get());
                 by_rate().max(self.active.room_after_us(ahead, now_us)).max(calls_us)

@@ -22,13 +22,16 @@ use sluicegate_core::algorithm::Rule;
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{Algorithm, ConfigError, Quota, StoreError};
-use sluicegate_redis::{RedisStore, Script, Slot};
+use sluicegate_redis::{HashSlot, RedisStore, Script};
 use tokio::runtime::Handle;
 
 use self::reply::{Known, answer, known};
 use crate::line::book::AGAIN_US;
 use crate::line::pace::micros;
-use crate::line::{Answer, Ask, Change, Line, LineFuture, LineHome, LineSettings, LineStatus, Mode, Place};
+use crate::line::{
+    Line, LineAnswer, LineAsk, LineChange, LineFuture, LineHome, LineMode, LinePlace, LineSettings,
+    LineStatus,
+};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
@@ -113,7 +116,7 @@ impl LineHome for RedisLine {
                 "a line in Redis is kept in view by a task, and here is no tokio runtime to run it on";
             ConfigError::new(ConfigErrorKind::Layer, problem)
         })?;
-        let known = Known::new(LineStatus::new(Mode::Metered, settings.rate));
+        let known = Known::new(LineStatus::new(LineMode::Metered, settings.rate));
         let line = Arc::new(InRedis {
             slot,
             settings: Mutex::new(settings),
@@ -129,7 +132,7 @@ impl LineHome for RedisLine {
 struct OfInstance(Arc<InRedis>);
 
 struct InRedis {
-    slot: Slot,
+    slot: HashSlot,
     settings: Mutex<LineSettings>,
     /// The rate that a new line begins with.
     numbers: Mutex<[u64; 5]>,
@@ -186,7 +189,7 @@ fn held<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Line for OfInstance {
-    fn ask(&self, ask: Ask) -> LineFuture<Answer> {
+    fn ask(&self, ask: LineAsk) -> LineFuture<LineAnswer> {
         let [number, lot] = ask
             .place
             .map_or_else(Default::default, |place| [place.number.to_string(), place.lot.to_string()]);
@@ -195,25 +198,25 @@ impl Line for OfInstance {
         LineFuture::boxed(async { answer(reply.await?) })
     }
 
-    fn end(&self, place: Place) -> LineFuture<()> {
+    fn end(&self, place: LinePlace) -> LineFuture<()> {
         let reply = self.0.run("end", &[place.number.to_string(), place.lot.to_string()]);
         let lasts_us = micros(held(&self.0.settings).pass_lasts);
         self.0.known().end(place, lasts_us.max(AGAIN_US));
         LineFuture::boxed(async { reply.await.map(drop) })
     }
 
-    fn has_ended(&self, place: Place) -> bool {
+    fn has_ended(&self, place: LinePlace) -> bool {
         self.0.known().has_ended(place)
     }
 
-    fn change(&self, change: Change) -> LineFuture<()> {
+    fn change(&self, change: LineChange) -> LineFuture<()> {
         let line = Arc::clone(&self.0);
         let (word, more) = match change {
-            Change::Rate(rate) => match numbers(rate) {
+            LineChange::Rate(rate) => match numbers(rate) {
                 Ok(numbers) => ("rate", numbers.iter().map(u64::to_string).collect()),
                 Err(error) => return LineFuture::boxed(async { Err(reply::not_understood(error)) }),
             },
-            Change::Mode(mode) => ("mode", vec![reply::number_of(mode).to_string()]),
+            LineChange::Mode(mode) => ("mode", vec![reply::number_of(mode).to_string()]),
         };
         let reply = line.run(word, &more);
         LineFuture::boxed(async move {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::{Quota, StoreError};
 
-use crate::line::{Answer, LineStatus, Mode, NoPlace, Place, Standing, Turn};
+use crate::line::{LineAnswer, LineMode, LinePlace, LineStanding, LineStatus, LineTurn, NoPlace};
 
 /// Everything that an instance knows of the line without asking.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Known {
     /// The line's time of this status.
     now_us: u64,
     /// Passes that ended early, each with the line's time at which it may be forgotten.
-    ended: HashMap<Place, u64>,
+    ended: HashMap<LinePlace, u64>,
     /// The line's time up to which they are known.
     since_us: u64,
 }
@@ -27,7 +27,7 @@ pub(super) struct Known {
 pub(super) struct News {
     status: LineStatus,
     now_us: u64,
-    ended: Vec<(Place, u64)>,
+    ended: Vec<(LinePlace, u64)>,
 }
 
 impl Known {
@@ -45,11 +45,11 @@ impl Known {
     }
 
     /// Notes that this instance ends a pass, which would last for `lasts_us` at most.
-    pub(super) fn end(&mut self, place: Place, lasts_us: u64) {
+    pub(super) fn end(&mut self, place: LinePlace, lasts_us: u64) {
         self.ended.insert(place, self.now_us.saturating_add(lasts_us));
     }
 
-    pub(super) fn has_ended(&self, place: Place) -> bool {
+    pub(super) fn has_ended(&self, place: LinePlace) -> bool {
         self.ended.contains_key(&place)
     }
 
@@ -86,8 +86,8 @@ impl Fields {
         if text == "-1" { Some(None) } else { text.parse().ok().map(Some) }
     }
 
-    fn place(&mut self) -> Option<Place> {
-        Some(Place::new(self.number()?, u32::try_from(self.number()?).ok()?))
+    fn place(&mut self) -> Option<LinePlace> {
+        Some(LinePlace::new(self.number()?, u32::try_from(self.number()?).ok()?))
     }
 
     fn span(&mut self) -> Option<Duration> {
@@ -99,26 +99,26 @@ impl Fields {
 ///
 /// # Errors
 /// When the script does not give such a reply.
-pub(super) fn answer(reply: Vec<Vec<u8>>) -> Result<Answer, StoreError> {
+pub(super) fn answer(reply: Vec<Vec<u8>>) -> Result<LineAnswer, StoreError> {
     read_answer(Fields(reply.into_iter()))
         .ok_or_else(|| not_understood("the reply is not that of the script of a line"))
 }
 
-fn read_answer(mut fields: Fields) -> Option<Answer> {
+fn read_answer(mut fields: Fields) -> Option<LineAnswer> {
     Some(match &*fields.text()? {
-        "turn" => Answer::Turn(Turn::new(fields.place()?, fields.span()?, fields.span()?)),
+        "turn" => LineAnswer::Turn(LineTurn::new(fields.place()?, fields.span()?, fields.span()?)),
         "waiting" => {
             let place = fields.place()?;
             let (position, wait, opens_after) = (fields.known()?, fields.known()?, fields.known()?);
-            Answer::Waiting(Standing {
+            LineAnswer::Waiting(LineStanding {
                 position,
                 wait: wait.map(Duration::from_micros),
                 opens_after: opens_after.map(Duration::from_micros),
-                ..Standing::new(place, fields.span()?)
+                ..LineStanding::new(place, fields.span()?)
             })
         }
-        "full" => Answer::NoPlace(NoPlace::Full),
-        "many" => Answer::NoPlace(NoPlace::TooMany),
+        "full" => LineAnswer::NoPlace(NoPlace::Full),
+        "many" => LineAnswer::NoPlace(NoPlace::TooMany),
         _ => return None,
     })
 }
@@ -134,9 +134,9 @@ pub(super) fn known(reply: Vec<Vec<u8>>) -> Result<News, StoreError> {
 
 fn read_known(mut fields: Fields) -> Option<News> {
     let mode = match fields.number()? {
-        0 => Mode::Metered,
-        1 => Mode::Paused,
-        _ => Mode::Open,
+        0 => LineMode::Metered,
+        1 => LineMode::Paused,
+        _ => LineMode::Open,
     };
     let rate = Quota::new(fields.number()?, Duration::from_nanos(fields.number()?)).burst(1);
     let (waiting, active, admitted) = (fields.number()?, fields.known()?, fields.number()?);
@@ -144,7 +144,7 @@ fn read_known(mut fields: Fields) -> Option<News> {
     let mut ended = Vec::new();
     while let Some(member) = fields.text() {
         let (number, lot) = member.split_once(':')?;
-        ended.push((Place::new(number.parse().ok()?, lot.parse().ok()?), fields.number()?));
+        ended.push((LinePlace::new(number.parse().ok()?, lot.parse().ok()?), fields.number()?));
     }
     let wait = wait.map(Duration::from_micros);
     let status = LineStatus { waiting, active, admitted, passed_over, wait, ..LineStatus::new(mode, rate) };
@@ -152,11 +152,11 @@ fn read_known(mut fields: Fields) -> Option<News> {
 }
 
 /// The number of a mode in the script.
-pub(super) fn number_of(mode: Mode) -> u8 {
+pub(super) fn number_of(mode: LineMode) -> u8 {
     match mode {
-        Mode::Metered => 0,
-        Mode::Paused => 1,
-        Mode::Open => 2,
+        LineMode::Metered => 0,
+        LineMode::Paused => 1,
+        LineMode::Open => 2,
     }
 }
 
