@@ -1,7 +1,7 @@
 //! Forwards a call to the observed store, and counts its answer.
 //!
 //! Memory answers at once, and its answer is counted before it is handed on: nothing is allocated, and no key is copied. A later
-//! answer is counted by the future that waits for it, which needs a copy of the keys; an answer that nobody waits for any more is
+//! answer is counted by the future that waits for it, which needs a copy of the keys; if that future is dropped, the answer is
 //! not counted. A call of several asks is one request for each of its policies, and one duration for the store.
 //!
 //! No lock is held while the store within is called or a listener is told.

@@ -118,7 +118,7 @@
 //!
 //! # Sliding logs
 //! They have at most 2,000 entries: the value is written whole with every decision, and Redis serves
-//! nobody else meanwhile. A call on a log of 2,000 entries takes some 100 microseconds. For a higher limit
+//! no other client meanwhile. A call on a log of 2,000 entries takes some 100 microseconds. For a higher limit
 //! give the log a [resolution](sluicegate_core::policy::PolicyBuilder::resolution): a log of 20 parts has at
 //! most 21 entries.
 //!

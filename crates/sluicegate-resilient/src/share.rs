@@ -40,7 +40,7 @@ impl Share {
     pub(super) fn begin(&self) {
         let mut in_force = self.terms.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         *in_force = self.own.as_ref().map(PreparedPolicy::downgrade);
-        // Release: whoever reads the number finds the share under the lock.
+        // Release: a thread that reads the number finds the share under the lock.
         self.terms.newest.store(self.number, Ordering::Release);
     }
 

@@ -19,7 +19,7 @@ pub trait IntoKey<M> {
     fn put_on(self, limit: Limit) -> Result<Limit, ConfigError>;
 }
 
-/// An extractor as it is.
+/// An extractor that is not in a `Result`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Direct;

@@ -18,7 +18,7 @@ pub(super) type Extract<A> = Box<dyn FnOnce(Request) -> Extracting<A> + Send>;
 /// The slot in which a handler that is asked leaves its attribute.
 pub(super) type Asked = Arc<OnceLock<&'static Attribute>>;
 
-/// Answers the question with this attribute; nobody reads the response.
+/// Answers the question with this attribute; the response is not read.
 pub(super) fn answer(asked: &Asked, attribute: &'static Attribute) -> Response {
     // The attribute answers only once; a wrapper of the handler does not change the answer.
     _ = asked.set(attribute);

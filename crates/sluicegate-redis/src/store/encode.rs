@@ -21,7 +21,7 @@ use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::{ConfigError, Policy};
 
 /// The most entries of a sliding log: with more entries, one call takes longer than some 100 microseconds, in which
-/// Redis serves nobody else.
+/// Redis serves no other client.
 const LONGEST_LOG: u64 = 2_000;
 
 /// The kinds of rules that the script knows.

@@ -2,7 +2,7 @@
 //!
 //! The request that the rules see is the one that the proxy received: its method, target and host come from the fields that the dialect
 //! names, its peer is the last address in `X-Forwarded-For`, and the rest of that field is what the client sent. These fields are read
-//! from peers that were named as proxies, and from nobody else.
+//! only from peers that were named as proxies.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -72,7 +72,7 @@ type Led<B, E> = Step<Entered, Box<Wait>, Result<Response<PermitBody<B>>, E>>;
 type OnTheWay<B, E> = ControlFlow<Led<B, E>, Way>;
 
 impl Way {
-    /// Whether the request has a permit of the same [`InFlight`] for the same key already, so that it does not wait for itself.
+    /// Whether the request has a permit of the same `InFlight` for the same key already, so that it does not wait for itself.
     fn has(&self, key: &Key) -> bool {
         let Some(limit) = self.limit(self.next) else { return false };
         let is_same =

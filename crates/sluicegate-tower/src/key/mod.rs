@@ -8,7 +8,7 @@
 //! | a signed token | `BearerJwt` (feature `jwt`) | its signature |
 //! | what authentication found | [`key_from_extension`], [`key_fn`] | your own code |
 //! | what it asks for | `Route`, [`RequestMethod`], [`RequestPath`] | none: no key of a client |
-//! | any header | [`HeaderKey`] | whoever sets the header |
+//! | any header | [`HeaderKey`] | the client or proxy that sets the header |
 //!
 //! Keys combine in three ways: a tuple (a bucket per combination), [`or`](KeyExtractor::or) (the next
 //! one where the first finds nothing), and several limits (each with a bucket of its own, all must

@@ -32,7 +32,7 @@ pub struct Refusal<'a> {
 /// | reason | status | `Retry-After` |
 /// |---|---|---|
 /// | [`Exceeded`](Self::Exceeded), [`Suspended`](Self::Suspended) | 429 | the exact wait |
-/// | [`ConcurrencyExceeded`](Self::ConcurrencyExceeded) | 429 | 1: nobody knows when a permit comes back |
+/// | [`ConcurrencyExceeded`](Self::ConcurrencyExceeded) | 429 | 1, because it is unknown when a permit comes back |
 /// | [`Overloaded`](Self::Overloaded) | 503 | as long as what is under way takes, and some seconds more for each client |
 /// | [`Impossible`](Self::Impossible) | 403 | none |
 /// | [`Blocked`](Self::Blocked) | 403, or as the layer says | none |

@@ -28,8 +28,8 @@ use crate::key::extraction::Purpose;
 /// | in | it matches |
 /// |---|---|
 /// | `only_if`, and everywhere else | as it is written, or where its dots lead |
-/// | [`deny`](crate::limits::LimitsBuilder::deny) | also if a server reads it so that takes `%2F` or a backslash for a slash; case and a slash at the end are ignored |
-/// | [`exempt`](crate::limits::LimitsBuilder::exempt) | only if it does as it is written, and however a server reads it; never with dots |
+/// | [`deny`](crate::limits::LimitsBuilder::deny) | also in the reading of a server that takes `%2F` or a backslash for a slash; case and a slash at the end are ignored |
+/// | [`exempt`](crate::limits::LimitsBuilder::exempt) | only if it matches as it is written and in every reading of a server; never with dots |
 ///
 /// So do not negate it with `!` in a closure: use [`path_not_in`], which is right for all readings.
 ///
