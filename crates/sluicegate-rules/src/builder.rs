@@ -69,7 +69,7 @@ impl RulesBuilder {
     /// # Errors
     /// As [`Rules::new`].
     pub fn put(self, store: impl IntoStore, file: RulesFile) -> Result<Rules, RulesError> {
-        Rules::of((store.into(), false), &file, (None, None), self)
+        Rules::of((store.into(), None), &file, (None, None), self)
     }
 
     /// Does what [`Rules::open`] does, for a file that is read again, on a store that code has made.
@@ -84,7 +84,7 @@ impl RulesBuilder {
     ) -> Result<Rules, RulesError> {
         let source = Source { path: path.into(), variables };
         let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
-        Rules::of((store.into(), false), &file, (Some(text), Some(source)), self)
+        Rules::of((store.into(), None), &file, (Some(text), Some(source)), self)
     }
 
     /// Does what [`Rules::from_file`] does, for a file that names its store, and is read again.
@@ -107,8 +107,9 @@ impl RulesBuilder {
     ) -> Result<Rules, RulesError> {
         let source = Source { path: path.into(), variables };
         let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
-        let store = around(file.open_store()?).into();
-        Rules::of((store, true), &file, (Some(text), Some(source)), self)
+        let (store, leases) = file.open_store_with_leases()?;
+        let store = around(store).into();
+        Rules::of((store, Some(leases)), &file, (Some(text), Some(source)), self)
     }
 }
 

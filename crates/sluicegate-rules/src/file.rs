@@ -10,6 +10,7 @@ use sluicegate_core::{MemoryStore, RateLimiter, Store};
 use crate::changes::Changes;
 use crate::compile::{Compiled, NamedStore, compile};
 use crate::error::{Problem, Problems, RulesError};
+use crate::leases::Leases;
 use crate::read;
 use crate::variables::Variables;
 
@@ -202,6 +203,10 @@ impl RulesFile {
     /// # Errors
     /// When the file names none; when it names a Redis, without the feature `redis` or without a tokio runtime.
     pub fn open_store(&self) -> Result<Arc<dyn Store>, RulesError> {
+        self.open_store_with_leases().map(|(store, _)| store)
+    }
+
+    pub(crate) fn open_store_with_leases(&self) -> Result<(Arc<dyn Store>, Leases), RulesError> {
         self.named_store()?.open().map_err(|error| RulesError::of_file(&self.name, error.problem()))
     }
 

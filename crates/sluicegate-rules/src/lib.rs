@@ -383,9 +383,12 @@
 //! began with. [`RulesLayer`] has an example.
 //!
 //! # Where it is counted: `store`, and variables
-//! `redis` names a Redis that all instances share; without the section the program gives a store. `${NAME}` in a value stands for an
-//! environment variable, put in after the file was parsed, and never inside quotes or braces. A service refuses a file with a variable that
-//! is not set; tools put a placeholder in its place and say which value they took instead. [`Variables`] has an example.
+//! `redis` names a Redis that all instances share; without the section the program gives a store. `fleet: [leases, deny-cache]` beside it saves
+//! calls to that Redis: an instance decides keys that are asked often from units that it holds, and refused keys from memory.
+//!
+//! `${NAME}` in a value stands for an environment variable, put in after the file was parsed, and never inside quotes or braces. A service
+//! refuses a file with a variable that is not set; tools put a placeholder in its place and say which value they took instead.
+//! [`Variables`] has an example.
 //!
 //! # What is wrong with a file
 //! If the shape is wrong, the first mistake is reported, with the nearest known word; mistakes in values are all reported at once.
@@ -430,6 +433,7 @@ mod explain_room;
 mod file;
 mod in_force;
 mod layer;
+mod leases;
 mod masks;
 #[cfg(feature = "metrics")]
 mod metrics;

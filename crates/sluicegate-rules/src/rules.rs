@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sluicegate_core::Store;
 use sluicegate_core::limiter::Overrides;
@@ -19,6 +20,7 @@ use crate::explain::{Explained, Explainer};
 use crate::file::RulesFile;
 use crate::in_force::{InForce, Put};
 use crate::layer::RulesLayer;
+use crate::leases::Leases;
 #[cfg(feature = "metrics")]
 use crate::metrics::Meter;
 use crate::news::Listeners;
@@ -117,8 +119,8 @@ pub(crate) struct Inner {
     limits: LimitsHandle,
     in_flight: InFlightHandle,
     pub source: Option<Source>,
-    /// Whether the store is the one that the file names.
-    is_own_store: bool,
+    /// The leases of the store, if it is the one that the file names.
+    leases: Option<Leases>,
     /// The policies of the file that is in force, and its text. Locked while it changes: one change at a time.
     pub in_force: Mutex<InForce>,
     /// Explains by the rules that the limits come from. It is locked while both change, and never while other code is called.
@@ -189,12 +191,12 @@ impl Rules {
     }
 
     pub(crate) fn of(
-        (store, is_own_store): (Arc<dyn Store>, bool),
+        (store, leases): (Arc<dyn Store>, Option<Leases>),
         file: &RulesFile,
         (text, source): (Option<String>, Option<Source>),
         RulesBuilder { open_all, rooms }: RulesBuilder,
     ) -> Result<Self, RulesError> {
-        refuse_two_stores(is_own_store, file)?;
+        refuse_two_stores(leases.is_some(), file)?;
         let mut in_force = InForce::of(file.compiled.store.clone(), open_all);
         let Put { limits, at_once, doors, explainer } = in_force.put(&store, rooms.as_ref(), file)?;
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
@@ -206,7 +208,7 @@ impl Rules {
             limits,
             in_flight,
             source,
-            is_own_store,
+            leases,
             in_force: Mutex::new(in_force),
             explainer: Mutex::new(Arc::new(explainer)),
             listeners: Listeners::default(),
@@ -230,7 +232,7 @@ impl Rules {
     }
 
     pub(crate) fn put(&self, in_force: &mut InForce, file: &RulesFile) -> Result<Changes, RulesError> {
-        refuse_two_stores(self.0.is_own_store, file)?;
+        refuse_two_stores(self.0.leases.is_some(), file)?;
         let (before, rooms) = (in_force.policies.clone(), in_force.rooms.clone().unwrap_or_default());
         let keys_before = in_force.single_keys.clone();
         let Put { limits, at_once, doors, explainer } =
@@ -281,6 +283,18 @@ impl Rules {
     pub fn quotas_of(&self, policy: &str, key: &str) -> ChosenQuotas {
         let explainer = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
         explainer.with_keys.quotas(policy, key)
+    }
+
+    /// Gives back the units that `fleet: leases` of the file holds in this process, after the last request; returns the units that were not
+    /// given back within this time, which lapse by themselves. Without leases it does nothing.
+    ///
+    /// # Cancel safety
+    /// The units that were held are given back or lost; nothing is leased from then on.
+    pub async fn give_back_leases(&self, within: Duration) -> u64 {
+        match &self.0.leases {
+            Some(leases) => leases.give_back(within).await,
+            None => 0,
+        }
     }
 
     /// A handle to the limits in force, for a [status page](https://docs.rs/sluicegate/latest/sluicegate/status/index.html) that looks up keys.

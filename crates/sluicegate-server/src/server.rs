@@ -41,7 +41,7 @@ impl Server {
     }
 
     /// Serves until the future is ready. It begins when the store has answered, or after a second. In the end it accepts no more connections, gives back the turns of requests that wait, answers the
-    /// requests in progress, and returns when the last connection is closed or the [drain time](crate::ServerBuilder::drain) is over.
+    /// requests in progress, gives back leases, and returns when the last connection is closed or the [drain time](crate::ServerBuilder::drain) is over.
     /// Returns how many connections were cut off.
     ///
     /// # Cancel safety
@@ -53,7 +53,7 @@ impl Server {
         asking.spawn(ask_store(Arc::clone(&app)));
         // Every task is in a set, so that it ends with this future.
         let mut listeners = JoinSet::new();
-        let store = Arc::clone(app.rules.store());
+        let (rules, store) = (app.rules.clone(), Arc::clone(app.rules.store()));
         let mut until = pin!(until);
         tokio::select! {
             () = until.as_mut() => return 0,
@@ -75,6 +75,10 @@ impl Server {
         }
         for limiter in store.limiters().all() {
             limiter.turns_returned(latest.saturating_duration_since(Instant::now())).await;
+        }
+        let lost = rules.give_back_leases(latest.saturating_duration_since(Instant::now())).await;
+        if lost > 0 {
+            tracing::warn!("{lost} leased units were not given back: they cannot be spent until they lapse");
         }
         cut
     }

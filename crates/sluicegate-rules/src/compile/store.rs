@@ -7,11 +7,14 @@ use std::time::Duration;
 use sluicegate_core::policy::TimeSpan;
 use sluicegate_core::{ConfigError, MemoryStore, Policy, Store};
 #[cfg(feature = "redis")]
+use sluicegate_fleet::{DenyCache, Leased};
+#[cfg(feature = "redis")]
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 
 use crate::at::At;
 use crate::error::Problems;
-use crate::schema::StoreEntry;
+use crate::leases::Leases;
+use crate::schema::{OneOrMany, StoreEntry};
 use crate::variables::{is_placeholder, unset};
 
 /// A store that a file names. It is neither open nor connected yet.
@@ -20,14 +23,21 @@ use crate::variables::{is_placeholder, unset};
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum NamedStore {
     Memory { keys: usize },
-    Redis { url: String, deadline: Option<Duration>, replicas: u64 },
+    Redis { url: String, deadline: Option<Duration>, replicas: u64, fleet: Fleet },
+}
+
+/// The stores around Redis that save calls to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fleet {
+    leases: bool,
+    deny_cache: bool,
 }
 
 impl NamedStore {
     /// The store of the section; `None` if something is wrong with it, which is reported. A URL whose variable is not set here is not
     /// checked: a check of a file needs none of its secrets.
     pub(super) fn of(section: &At<StoreEntry>, problems: &mut Problems<'_>) -> Option<Self> {
-        let StoreEntry { redis, memory, deadline, replicas } = &section.value;
+        let StoreEntry { redis, memory, deadline, replicas, fleet } = &section.value;
         match (redis, memory) {
             (Some(url), None) => {
                 if !is_placeholder(&url.value) {
@@ -39,6 +49,7 @@ impl NamedStore {
                     url: url.value.clone(),
                     deadline: deadline.flatten(),
                     replicas: replicas.flatten().unwrap_or(1),
+                    fleet: fleet.as_ref().map(|words| Fleet::of(words, problems)).unwrap_or_default(),
                 })
             }
             (None, Some(keys)) => {
@@ -47,6 +58,10 @@ impl NamedStore {
                         let text = format!("a store in memory has no {name}: leave the word out");
                         problems.error(word.place, text);
                     }
+                }
+                if let Some(fleet) = fleet {
+                    let text = "a store in memory is asked without a call: leave the word out";
+                    problems.error(fleet.place, text);
                 }
                 let keys = self::keys(keys, problems)?;
                 Some(Self::Memory { keys: usize::try_from(keys).unwrap_or(usize::MAX) })
@@ -78,10 +93,13 @@ impl NamedStore {
     }
 
     /// Opens it; Redis is connected in the background of a tokio runtime.
-    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, ConfigError> {
+    pub(crate) fn open(&self) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
         match self {
-            Self::Memory { keys } => Ok((&MemoryStore::builder().table_size(*keys).build()?).into()),
-            Self::Redis { url, deadline, replicas } => redis(url, *deadline, *replicas),
+            Self::Memory { keys } => {
+                let store = MemoryStore::builder().table_size(*keys).build()?;
+                Ok(((&store).into(), Leases::default()))
+            }
+            Self::Redis { url, deadline, replicas, fleet } => redis(url, *deadline, *replicas, *fleet),
         }
     }
 
@@ -104,11 +122,43 @@ impl NamedStore {
     }
 }
 
+impl Fleet {
+    fn of(words: &At<OneOrMany>, problems: &mut Problems<'_>) -> Self {
+        let mut fleet = Self::default();
+        let all = words.all();
+        if all.is_empty() {
+            problems
+                .error(words.place, "an empty list says nothing: leave the word out, or write what is meant");
+        }
+        for word in all {
+            match &*word.value {
+                "leases" => fleet.leases = true,
+                "deny-cache" => fleet.deny_cache = true,
+                _ => problems.error(word.place, "this is not a store of a fleet: write leases or deny-cache"),
+            }
+        }
+        fleet
+    }
+}
+
 #[cfg(feature = "redis")]
-fn redis(url: &str, deadline: Option<Duration>, replicas: u64) -> Result<Arc<dyn Store>, ConfigError> {
+fn redis(
+    url: &str,
+    deadline: Option<Duration>,
+    replicas: u64,
+    Fleet { leases, deny_cache }: Fleet,
+) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
     let redis = connecting_redis(url, deadline, RedisStore::builder())?;
     let store = sluicegate_resilient::Resilient::builder(&redis).replicas(replicas).build()?;
-    Ok((&store).into())
+    let (mut store, mut held): (Arc<dyn Store>, _) = ((&store).into(), Leases::default());
+    if leases {
+        let leased = Leased::builder(store).build()?;
+        (store, held) = ((&leased).into(), Leases::of(leased));
+    }
+    if deny_cache {
+        store = (&DenyCache::builder(store).build()?).into();
+    }
+    Ok((store, held))
 }
 
 #[cfg(feature = "redis")]
@@ -145,7 +195,7 @@ fn connecting_redis(
 const NO_REDIS: &str = "the file names a Redis, and this program has none: enable the feature `redis` of sluicegate, or of sluicegate-rules";
 
 #[cfg(not(feature = "redis"))]
-fn redis(_: &str, _: Option<Duration>, _: u64) -> Result<Arc<dyn Store>, ConfigError> {
+fn redis(_: &str, _: Option<Duration>, _: u64, _: Fleet) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
     Err(ConfigError::new(sluicegate_core::error::ConfigErrorKind::Store, NO_REDIS))
 }
 
@@ -226,8 +276,9 @@ impl fmt::Debug for NamedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory { keys } => f.debug_struct("Memory").field("keys", keys).finish(),
-            Self::Redis { replicas, .. } => {
-                f.debug_struct("Redis").field("replicas", replicas).finish_non_exhaustive()
+            Self::Redis { replicas, fleet, .. } => {
+                let mut debug = f.debug_struct("Redis");
+                debug.field("replicas", replicas).field("fleet", fleet).finish_non_exhaustive()
             }
         }
     }

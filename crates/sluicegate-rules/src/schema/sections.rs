@@ -26,6 +26,10 @@ pub(crate) struct StoreEntry {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub replicas: Option<At<String>>,
+    /// Stores around Redis that save calls to it: `leases`, `deny-cache`, or both as a list. Default: none.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::fleet")]
+    pub fleet: Option<At<OneOrMany>>,
 }
 
 /// The way to find the address of a client.

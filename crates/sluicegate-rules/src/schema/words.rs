@@ -59,6 +59,11 @@ pub(super) fn on_missing_key(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+pub(super) fn fleet(_: &mut SchemaGenerator) -> Schema {
+    let word = one_of(json!(["leases", "deny-cache"]), VARIABLE);
+    json_schema!({ "anyOf": [word, { "type": "array", "items": word, "minItems": 1 }] })
+}
+
 fn one_of(words: Value, pattern: &str) -> Schema {
     json_schema!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": pattern }] })
 }

@@ -1,17 +1,25 @@
 //! TLS, and certificates of clients.
 
+use std::future::ready;
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use http::Uri;
+use hyper_util::rt::TokioIo;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use sluicegate_server::{ServeErrorKind, Tls};
+use sluicegate_server::{ServeErrorKind, ServerBuilder, Tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
+use crate::grpc::{call, descriptor};
 use crate::support::{RULES, Served};
 
 /// An authority, and a certificate with its key for the server and for a client, as files.
@@ -52,8 +60,13 @@ impl Files {
         Tls::read(self.path("server.pem"), self.path("server.key"), authority).unwrap()
     }
 
-    /// What a client gets that shows its certificate or none, or why it gets nothing.
-    async fn get(&self, served: &Served, shows: bool) -> std::io::Result<String> {
+    /// The connection of a client that shows its certificate or none.
+    async fn connect(
+        &self,
+        address: SocketAddr,
+        shows: bool,
+        protocol: &str,
+    ) -> io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.path("authority.pem")).unwrap()).unwrap();
         let config = ClientConfig::builder().with_root_certificates(roots);
@@ -64,9 +77,16 @@ impl Files {
         } else {
             config.with_no_client_auth()
         };
-        let stream = TcpStream::connect(served.address).await?;
+        let mut config = config;
+        config.alpn_protocols = vec![protocol.into()];
+        let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from("localhost").unwrap();
-        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    /// What such a client gets, or why it gets nothing.
+    async fn get(&self, served: &Served, shows: bool) -> io::Result<String> {
+        let mut stream = self.connect(served.address, shows, "http/1.1").await?;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
@@ -106,6 +126,30 @@ async fn where_clients_show_certificates_others_get_nothing_and_no_secret_is_nee
     let served = Served::with(RULES, |builder| builder.tls(tls).http("0.0.0.0:0".parse().unwrap())).await;
     assert!(files.get(&served, true).await.unwrap().starts_with("HTTP/1.1 200 "));
     assert!(!files.get(&served, false).await.is_ok_and(|answer| answer.contains("200")));
+}
+
+#[tokio::test]
+async fn the_same_certificates_hold_over_grpc() {
+    let files = Files::new("grpc");
+    let tls = files.tls(Some(files.path("authority.pem")));
+    let open = |builder: ServerBuilder| builder.tls(tls).grpc("0.0.0.0:0".parse().unwrap());
+    let served = Served::with(RULES, open).await;
+    let address = SocketAddr::from(([127, 0, 0, 1], served.grpc.port()));
+    for shows in [true, false] {
+        let files = &files;
+        let connected = files.connect(address, shows, "h2").await;
+        let answer = async {
+            let mut stream = Some(TokioIo::new(connected?));
+            let connector = tower::service_fn(move |_: Uri| {
+                ready(stream.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)))
+            });
+            let endpoint = tonic::transport::Endpoint::from_static("http://localhost");
+            let channel = endpoint.connect_with_connector(connector).await.map_err(io::Error::other)?;
+            let call = call("edge", vec![descriptor(&[("user", "ada")])]);
+            RateLimitServiceClient::new(channel).should_rate_limit(call).await.map_err(io::Error::other)
+        };
+        assert_eq!(answer.await.is_ok(), shows);
+    }
 }
 
 #[test]
