@@ -5,6 +5,9 @@
 
 mod asking_proxies;
 mod crowd;
+mod files;
+mod hostile;
 mod processes;
 mod proxies;
 mod rate_limit_service;
+mod two_servers;

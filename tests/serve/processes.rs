@@ -66,6 +66,11 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     folder
 }
 
+/// The command, as it was built beside this test.
+pub(crate) fn program() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("../sluicegate")
+}
+
 /// The command `sluicegate serve`, which may be killed and started again at the same address.
 pub(crate) struct Sluicegate {
     pub(crate) http: SocketAddr,
@@ -93,12 +98,27 @@ impl Sluicegate {
     }
 
     pub(crate) fn start(&mut self) {
-        let program = std::env::current_exe().unwrap().with_file_name("../sluicegate");
-        let mut command = Command::new(program);
+        let mut command = Command::new(program());
         command.args(["serve", "--rules", "rules.yaml", "--listen", &self.http.to_string()]);
         command.args(["--grpc", &self.grpc.to_string()]);
         command.args(&self.options);
         self.running = Some(Running::start(command, &self.folder, self.http));
+    }
+
+    /// The memory that it has now.
+    pub(crate) fn rss_kib(&self) -> u64 {
+        let process = self.running.as_ref().map(|running| running.process.id()).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Tells it to end, and waits until it has.
+    pub(crate) fn stop(&mut self) {
+        let mut running = self.running.take().unwrap();
+        let told = Command::new("kill").arg(running.process.id().to_string()).status().unwrap();
+        assert!(told.success());
+        assert!(running.process.wait().unwrap().success(), "{:#?}", running.log());
     }
 
     pub(crate) fn kill(&mut self) {

@@ -11,6 +11,7 @@
 //! [outages]: docs::outages
 //! [promises]: docs::promises
 //! [redis]: docs::redis
+//! [serve]: docs::serve
 //! [speed]: docs::speed
 //! [testing]: docs::testing
 //! [threats]: docs::threats
@@ -92,7 +93,7 @@ pub mod docs {
 
     pages! {
         algorithms comparison cookbook fleet gateway getting_started keys migration operating
-        outages promises redis speed testing threats tiers waiting
+        outages promises redis serve speed testing threats tiers waiting
     }
 }
 
