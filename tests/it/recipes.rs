@@ -221,3 +221,66 @@ async fn messages_of_a_websocket_are_answered_until_they_come_too_fast() {
     clock.advance(Duration::from_secs(1));
     assert_eq!([answer().await, answer().await], [true, false]);
 }
+
+/// The responses of as many requests at once; each is under way until its body is dropped.
+async fn held(app: &Router, requests: impl Iterator<Item = Request<Body>>) -> Vec<Response<Body>> {
+    let mut held = Vec::new();
+    for request in requests {
+        held.push(app.clone().oneshot(request).await.unwrap());
+    }
+    held
+}
+
+/// A request for this path, of this tenant.
+fn of(path: &str, tenant: &'static str) -> Request<Body> {
+    Request::get(path).header("x-tenant", tenant).body(Body::empty()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_database_pool_has_twenty_queries_at_once_until_more_is_known() {
+    let app = cookbook::a_database_pool::router().unwrap();
+    let held = held(&app, (0..20).map(|_| of("/orders", "ada"))).await;
+    assert!(held.iter().all(|response| response.status() == OK));
+    let began = tokio::time::Instant::now();
+    let shed = app.clone().oneshot(of("/orders", "ada")).await.unwrap();
+    assert_eq!((shed.status().as_u16(), began.elapsed().as_millis()), (503, 100));
+    drop(held);
+    assert_eq!(app.oneshot(of("/orders", "ada")).await.unwrap().status(), OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_has_all_of_a_language_model_gives_way_to_the_next() {
+    let app = cookbook::a_backend_that_serves_a_language_model::router().unwrap();
+    let post = |tenant| {
+        let mut request = of("/complete", tenant);
+        *request.method_mut() = Method::POST;
+        request
+    };
+    let mut held = held(&app, (0..8).map(|_| post("greedy"))).await;
+    let waiting =
+        ["greedy", "greedy", "modest"].map(|tenant| tokio::spawn(app.clone().oneshot(post(tenant))));
+    tokio::task::yield_now().await;
+    drop(held.pop());
+    let [first, _second, modest] = waiting;
+    assert_eq!(modest.await.unwrap().unwrap().status(), OK, "it came last, and has the fewest");
+    assert!(!first.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_export_waits_behind_people_and_has_its_tenth() {
+    let app = cookbook::batch_jobs_beside_people::router().unwrap();
+    let mut held = held(&app, (0..20).map(|_| of("/checkout", "ada"))).await;
+    let waiting = ["/export/1", "/export/2", "/export/3", "/checkout"]
+        .map(|path| tokio::spawn(app.clone().oneshot(of(path, "ada"))));
+    tokio::task::yield_now().await;
+    held.truncate(17);
+    let [one, two, three, checkout] = waiting;
+    for served in [one, two, checkout] {
+        assert_eq!(
+            served.await.unwrap().unwrap().status(),
+            OK,
+            "two of twenty are a tenth, and then people come first"
+        );
+    }
+    assert!(!three.is_finished());
+}

@@ -66,7 +66,7 @@ pub use self::past::PastEvent;
 pub use self::snapshot::{
     Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals, UnitTotals,
 };
-use self::state::State;
+use self::state::{Permits, State};
 use self::time::TimeOf;
 
 /// Counts all decisions of a store. Clones are handles to the same counts.
@@ -162,7 +162,7 @@ impl Observed {
     /// Counts permits for requests in flight, under the name of their limit, and exports the number of permits in use.
     pub fn in_flight(&self, in_flight: &InFlight) {
         let mut all = self.0.state.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(in_flight.clone());
+        all.push(Permits::of(in_flight.clone()));
         drop(all);
         // Weak, because a strong reference would be a cycle.
         let state = Arc::downgrade(&self.0.state);
@@ -212,6 +212,7 @@ impl Observed {
             uptime: Duration::from_micros(now_us.saturating_sub(*since_us)),
             stores: vec![self.store_snapshot(&status)],
             policies: policies.collect(),
+            adaptive: self.0.state.adaptive(),
             events: past.events(),
         }
     }

@@ -35,6 +35,10 @@ pub(super) const DURATION: &str = "rate_limit_duration_seconds";
 pub(super) const WAIT: &str = "rate_limit_wait_seconds";
 pub(super) const WAITING: &str = "rate_limit_waiting";
 pub(super) const IN_FLIGHT: &str = "rate_limit_in_flight";
+pub(super) const ADAPTIVE_LIMIT: &str = "rate_limit_adaptive_limit";
+pub(super) const ADAPTIVE_WAITING: &str = "rate_limit_adaptive_waiting";
+pub(super) const ADAPTIVE_LATENCY: &str = "rate_limit_adaptive_latency_seconds";
+pub(super) const SHED: &str = "rate_limit_shed_total";
 pub(super) const SUSPENDED_SEEN: &str = "rate_limit_suspended_seen";
 pub(super) const SUSPENSIONS: &str = "rate_limit_suspensions_total";
 pub(super) const STORE_ERRORS: &str = "rate_limit_store_errors_total";
@@ -70,6 +74,9 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_duration_seconds` | histogram | `store` |
 /// | `rate_limit_wait_seconds` | histogram | `policy` |
 /// | `rate_limit_waiting`, `rate_limit_in_flight`, `rate_limit_suspended_seen` | gauge | `policy` |
+/// | `rate_limit_adaptive_limit`, `rate_limit_adaptive_latency_seconds` | gauge | `policy`; of limits that [adapt](sluicegate_core::in_flight::InFlight::adaptive) |
+/// | `rate_limit_adaptive_waiting` | gauge | `policy`, `class` ([`Class`](sluicegate_core::in_flight::Class)) |
+/// | `rate_limit_shed_total` | counter | `policy`, `class`, `mode` (`enforce`, `shadow`) |
 /// | `rate_limit_suspensions_total` | counter | `policy` |
 /// | `rate_limit_store_errors_total` | counter | `store`, `kind` (`timeout`, `unavailable`, `protocol`) |
 /// | `rate_limit_breaker_state` | gauge | `store`; 0 closed, 1 half-open, 2 open |
@@ -86,7 +93,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
-pub const METRICS: [Metric; 33] = {
+pub const METRICS: [Metric; 37] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -108,6 +115,30 @@ pub const METRICS: [Metric; 33] = {
         metric(WAIT, Histogram, &["policy"], "How long requests were told to wait for their turn."),
         metric(WAITING, Gauge, &["policy"], "Requests that wait for their turn."),
         metric(IN_FLIGHT, Gauge, &["policy"], "Permits that are out."),
+        metric(
+            ADAPTIVE_LIMIT,
+            Gauge,
+            &["policy"],
+            "Requests that a service can bear at once, by its limit that adapts.",
+        ),
+        metric(
+            ADAPTIVE_WAITING,
+            Gauge,
+            &["policy", "class"],
+            "Requests that wait for a permit of a limit that adapts.",
+        ),
+        metric(
+            ADAPTIVE_LATENCY,
+            Gauge,
+            &["policy"],
+            "The median of what a service took lately, by its limit that adapts.",
+        ),
+        metric(
+            SHED,
+            Counter,
+            &["policy", "class", "mode"],
+            "Requests that a limit that adapts has refused, or would have refused in shadow.",
+        ),
         metric(
             SUSPENDED_SEEN,
             Gauge,

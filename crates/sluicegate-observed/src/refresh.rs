@@ -3,14 +3,16 @@
 use std::sync::PoisonError;
 
 use metrics::Key;
+use sluicegate_core::in_flight::{Class, InFlight};
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::BreakerState;
 use sluicegate_core::store::{Store, StoreStatus};
 
 use super::Observed;
 use super::metrics::{
-    BREAKER_STATE, IN_FLIGHT, LEASED_KEYS, LEASED_UNITS, POLICY_INFO, QUOTA, QUOTA_PERIOD, QUOTAS_IN_USE,
-    REFUSALS_KEPT, REMAINING_RATIO, SUSPENDED_SEEN, TABLE_KEYS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
+    ADAPTIVE_LATENCY, ADAPTIVE_LIMIT, ADAPTIVE_WAITING, BREAKER_STATE, IN_FLIGHT, LEASED_KEYS, LEASED_UNITS,
+    POLICY_INFO, QUOTA, QUOTA_PERIOD, QUOTAS_IN_USE, REFUSALS_KEPT, REMAINING_RATIO, SUSPENDED_SEEN,
+    TABLE_KEYS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
 };
 use super::told::series;
 use super::watched::Left;
@@ -69,12 +71,25 @@ impl Observed {
             let quotas = quotas.map(|quotas| (series(QUOTAS_IN_USE, of), quotas));
             Some(about(&policy).into_iter().chain([waiting, suspended]).chain(quotas))
         });
-        let in_flight = state.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let permits = in_flight
-            .into_iter()
-            .map(|of| (series(IN_FLIGHT, [("policy", of.name())]), number(of.in_use_in_all())));
+        let permits = state.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let permits: Vec<_> = permits.iter().flat_map(|permits| of_permits(&permits.of)).collect();
         policies.flatten().chain(permits)
     }
+}
+
+/// How many permits are out, and where a limit that adapts stands.
+fn of_permits(of: &InFlight) -> Vec<(Key, f64)> {
+    let name = ("policy", of.name());
+    let mut all = vec![(series(IN_FLIGHT, [name]), number(of.in_use_in_all()))];
+    if let Some(status) = of.status() {
+        all.push((series(ADAPTIVE_LIMIT, [name]), number(status.limit)));
+        all.push((series(ADAPTIVE_LATENCY, [name]), status.latency.as_secs_f64()));
+        let waiting = Class::ALL.into_iter().zip(status.waiting);
+        all.extend(waiting.map(|(class, waiting)| {
+            (series(ADAPTIVE_WAITING, [name, ("class", class.as_str())]), number(waiting))
+        }));
+    }
+    all
 }
 
 /// The number of different quotas of keys in use under the policy of this name.

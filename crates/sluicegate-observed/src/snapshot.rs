@@ -4,6 +4,7 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use sluicegate_core::in_flight::AdaptiveStatus;
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::BreakerState;
 
@@ -22,6 +23,8 @@ pub struct Snapshot {
     pub stores: Vec<StoreSnapshot>,
     /// The policies that are open and have counts of their own, by name.
     pub policies: Vec<PolicySnapshot>,
+    /// The limits that [adapt](sluicegate_core::in_flight::InFlight::adaptive) and are [counted](super::Observed::in_flight), by name.
+    pub adaptive: Vec<(String, AdaptiveStatus)>,
     /// The latest events, the youngest last; at most 100.
     pub events: Vec<PastEvent>,
 }

@@ -11,14 +11,14 @@ use std::time::Duration;
 use metrics::Key;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
-use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::in_flight::{AdaptiveStatus, Class, InFlight};
 use sluicegate_core::store::BreakerState;
 use sluicegate_core::store::{Event, ForwardedFault, Listener, Listeners, StoreStatus, Undecided};
 
 use super::durations::Durations;
 use super::meters::Meters;
 use super::metrics::{
-    BREAKER_OPENED, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS, POLICIES_KEPT_OPEN,
+    BREAKER_OPENED, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS, POLICIES_KEPT_OPEN, SHED,
     STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
 };
 use super::names::Name;
@@ -41,7 +41,7 @@ pub(super) struct State {
     lately: Durations,
     pub(super) watched: WatchedKeys,
     routes: Routes,
-    pub(super) in_flight: Mutex<Vec<InFlight>>,
+    pub(super) in_flight: Mutex<Vec<Permits>>,
     undecided: [AtomicU64; Undecided::ALL.len()],
     faults: [AtomicU64; ForwardedFault::ALL.len()],
     /// Calls without an answer, by kind, if no store within counts them.
@@ -53,6 +53,38 @@ pub(super) struct State {
     /// Whether the last call had no answer, so that each outage and its end are told once.
     is_down: AtomicBool,
     told: Mutex<Told<TOTALS>>,
+}
+
+/// Permits that are counted, and how many refusals the recorder knows of, by class: enforced, and in shadow.
+pub(super) struct Permits {
+    pub(super) of: InFlight,
+    shed: Told<SHED_TOTALS>,
+}
+
+const SHED_TOTALS: usize = 2 * Class::ALL.len();
+
+impl Permits {
+    pub(super) fn of(of: InFlight) -> Self {
+        Self { of, shed: Told::nobody() }
+    }
+
+    /// Tells the recorder how many more were refused, where the limit adapts.
+    fn tell(&mut self) {
+        let Some(status) = self.of.status() else { return };
+        let mut totals = [0; SHED_TOTALS];
+        totals
+            .iter_mut()
+            .zip(status.shed.into_iter().chain(status.would_shed))
+            .for_each(|(total, shed)| *total = shed);
+        let name = self.of.name();
+        let series = |total: usize| {
+            let class = Class::ALL[total % Class::ALL.len()].as_str();
+            let mode = if total < Class::ALL.len() { "enforce" } else { "shadow" };
+            series(SHED, [("policy", name), ("class", class), ("mode", mode)])
+        };
+        // Those that are enforced from the beginning, so that the first one is seen.
+        self.shed.tell(&totals, |total| total < Class::ALL.len(), series);
+    }
 }
 
 const ERRORS: [&str; 3] = ["timeout", "unavailable", "protocol"];
@@ -175,6 +207,13 @@ impl State {
         drop(told);
         self.meters.all().iter().for_each(|meter| meter.tell());
         self.routes.tell();
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(Permits::tell);
+    }
+
+    /// Where the limits that adapt stand.
+    pub(super) fn adaptive(&self) -> Vec<(String, AdaptiveStatus)> {
+        let all = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(|permits| Some((permits.of.name().to_owned(), permits.of.status()?))).collect()
     }
 
     fn series(&self, total: usize) -> Key {

@@ -382,6 +382,11 @@
 //! One more is refused, or waits as `on_exceeded: wait 10s` says; a request that waits has spent nothing, and keeps the limits that it
 //! began with. [`RulesLayer`] has an example.
 //!
+//! With `adaptive` in the place of `permits` the number is one for all keys together, and follows what the service can bear: `{ adaptive: gradient,
+//! at_least: 10, at_most: 500, on_exceeded: wait 100ms }`. What is shed gets 503; a rule says by its `class` how much its requests matter. `timeout`,
+//! `guarantee`, `fair` and `mode: shadow` are as of
+//! [`AdaptiveBuilder`](sluicegate_core::in_flight::AdaptiveBuilder). A reload keeps what was learnt, unless the algorithm is another.
+//!
 //! # Where it is counted: `store`, and variables
 //! `redis` names a Redis that all instances share; without the section the program gives a store. `fleet: [leases, deny-cache]` beside it saves
 //! calls to that Redis: an instance decides keys that are asked often from units that it holds, and refused keys from memory.

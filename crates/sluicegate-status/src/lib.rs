@@ -189,6 +189,12 @@
 //!     "waiting": 0, "suspended_seen": 2,
 //!     "offenders": [{"key": "203.0.113.9", "kind": "address", "ref": "5f0c…", "rejected": 9120,
 //!                    "error": 12, "share": 0.61, "suspended_until": null}]}],
+//!  "adaptive": [{"name": "api", "algorithm": "gradient", "mode": "enforce", "at_least": 1, "at_most": 500,
+//!                "limit": 57, "in_flight": 44, "latency_ms": 23.1,
+//!                "waiting": {"critical_plus": 0, "critical": 0, "sheddable_plus": 0, "sheddable": 3},
+//!                "shed": {"critical_plus": 0, "critical": 0, "sheddable_plus": 12, "sheddable": 840},
+//!                "would_shed": {"critical_plus": 0, "critical": 0, "sheddable_plus": 0, "sheddable": 0},
+//!                "minutes": [null, {"limit": 55, "latency_ms": 22.8}]}],
 //!  "rooms": [{"name": "sale", "mode": "metered", "rate": "500/s", "waiting": 12000, "active": null,
 //!             "admitted": 88000, "passed_over": 1700, "wait_seconds": 24}],
 //!  "events": [{"at": "2026-11-21T14:40:00.000Z", "what": "quota_changed", "policy": "login",
@@ -242,6 +248,18 @@
 //! | `rejected`, `error` | the number of its refusals; the count is at most `error` too high, and never too low |
 //! | `share` | its part of the policy's refusals, 0 to 1 |
 //! | `suspended_until` | the end of its suspension, as far as this instance has seen it refused for that; or `null` |
+//!
+//! Of each [limit that adapts](sluicegate_core::in_flight::InFlight::adaptive) and is [counted](sluicegate_observed::Observed::in_flight):
+//!
+//! | field | what it says |
+//! |---|---|
+//! | `name`, `algorithm`, `at_least`, `at_most` | the limit, how its number follows the service, and between which bounds |
+//! | `mode` | `enforce`, `shadow` (it counts and refuses nobody) or `off` |
+//! | `limit`, `in_flight` | how many requests may be under way at once now, and how many are |
+//! | `latency_ms` | the median of what the service took in the last window, without the wait for a permit |
+//! | `waiting`, `shed` | requests that wait now, and that were refused since it was built, by class |
+//! | `would_shed` | those that it would have refused while it was in shadow |
+//! | `minutes` | the last 60 minutes, the oldest first: number and latency at the end of each; `null` where nothing was answered |
 //!
 //! Of each waiting room:
 //!

@@ -35,8 +35,9 @@ struct State {
     line: Line,
     drain: Drain,
     history: History,
-    /// Requests that were refused, by class; those that would have been, if the limit is not enforced.
+    /// Requests that were refused, by class, and those that would have been while the limit was in shadow.
     shed: [u64; 4],
+    would_shed: [u64; 4],
 }
 
 /// A permit of a service.
@@ -67,6 +68,7 @@ impl Service {
             drain: Drain::since(now_us),
             history: History::default(),
             shed: [0; 4],
+            would_shed: [0; 4],
         };
         Self { clock, state: Mutex::new(state) }
     }
@@ -75,7 +77,7 @@ impl Service {
     pub(super) fn ask(&self, tenant: &Key, class: Class, weight: u64, waits: bool) -> Asked {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
-        let State { settings, estimate, line, shed, .. } = &mut *state;
+        let State { settings, estimate, line, shed, would_shed, .. } = &mut *state;
         let begun = Begun { class, at_us: now_us };
         if line.take(class, tenant, estimate.limit()) {
             return Asked::Taken(begun);
@@ -87,7 +89,7 @@ impl Service {
             }
             PolicyMode::Shadow => {
                 line.give(class, tenant);
-                shed[class.place()] += 1;
+                would_shed[class.place()] += 1;
                 return Asked::Spared(begun);
             }
             PolicyMode::Enforce => {}
@@ -215,6 +217,7 @@ impl Service {
             in_flight: state.line.in_use(),
             waiting: state.line.waiting(),
             shed: state.shed,
+            would_shed: state.would_shed,
             latency: state.history.latency(),
             history: state.history.until(now_us),
         }

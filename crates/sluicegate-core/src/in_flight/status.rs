@@ -23,9 +23,10 @@ pub struct AdaptiveStatus {
     /// The number of requests that wait, by [class](crate::in_flight::Class::ALL).
     pub waiting: [usize; 4],
     /// The number of requests that were refused since the limit was built, by [class](crate::in_flight::Class::ALL): because there was no
-    /// room to wait, because they had waited for as long as they may, or because a more important one took their place. In
-    /// [`Shadow`](PolicyMode::Shadow) the number that would have been refused.
+    /// room to wait, because they had waited for as long as they may, or because a more important one took their place.
     pub shed: [u64; 4],
+    /// The number of requests that would have been refused while the limit was in [`Shadow`](PolicyMode::Shadow), by class.
+    pub would_shed: [u64; 4],
     /// The median latency of the last window; zero before there was one.
     pub latency: Duration,
     /// The last hour, the oldest first.

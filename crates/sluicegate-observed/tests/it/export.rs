@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::in_flight::{Class, InFlight};
+use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::Event;
 use sluicegate_core::{Key, MemoryStore, Outcome, Policy, RateLimiter, Store};
 use sluicegate_observed::{METRICS, Observed};
@@ -201,14 +203,48 @@ async fn routes_beyond_the_first_256_count_together() {
     assert_eq!(requests("other", "rejected"), Some(744.0));
 }
 
+#[tokio::test]
+async fn what_a_limit_that_adapts_sheds_is_told_by_class_and_apart_what_it_would_shed() {
+    let (store, _) = observed("sheds");
+    let (enforced, tried) = (InFlight::adaptive("api"), InFlight::adaptive("tried").mode(PolicyMode::Shadow));
+    let [enforced, tried] = [enforced, tried].map(|builder| {
+        let limit = builder.at_least(1).at_most(1).wait_up_to(Duration::ZERO).build().expect("a name");
+        store.in_flight(&limit);
+        limit
+    });
+    let held =
+        [enforced.try_acquire("ada"), tried.try_acquire("ada")].map(|permit| permit.expect("the first"));
+    for class in [Class::Sheddable, Class::Sheddable, Class::CriticalPlus] {
+        assert!(enforced.request("ada").class(class).try_acquire().is_err());
+        assert!(tried.request("ada").class(class).try_acquire().is_ok());
+    }
+    let told = scrape(&recorder(), &[&store]).await;
+    let shed = |policy: &str, class: &str, mode: &str| {
+        let labels = format!(r#"policy="{policy}",class="{class}",mode="{mode}""#);
+        value(&told, &format!("rate_limit_shed_total{{{labels}}}"))
+    };
+    let of = |policy: &'static str, mode: &'static str| {
+        ["critical-plus", "critical", "sheddable"].map(|class| shed(policy, class, mode))
+    };
+    assert_eq!(of("api", "enforce"), [Some(1.0), Some(0.0), Some(2.0)], "{told}");
+    assert_eq!(of("tried", "shadow"), [Some(1.0), None, Some(2.0)]);
+    assert_eq!(of("tried", "enforce"), [Some(0.0); 3]);
+    assert_eq!(value(&told, r#"rate_limit_adaptive_limit{policy="api"}"#), Some(1.0));
+    assert_eq!(value(&told, r#"rate_limit_in_flight{policy="tried"}"#), Some(1.0));
+    drop(held);
+}
+
 /// The list is what dashboards and alerts are checked against.
 #[tokio::test]
 async fn what_is_told_is_what_is_listed_with_these_labels() {
     let (store, _) = observed("listed");
     let login = limiter(&store, "login", "1/s");
     store.watch("customer", &login, "ada").expect("a free name");
-    let uploads = sluicegate_core::in_flight::InFlight::new("uploads", 1).expect("a name");
+    let uploads = InFlight::new("uploads", 1).expect("a name");
     store.in_flight(&uploads);
+    let service =
+        InFlight::adaptive("service").at_most(1).wait_up_to(Duration::ZERO).build().expect("a name");
+    store.in_flight(&service);
     let plans = ["2/s", "3/s"].map(|quota| login.with_quotas(quota).expect("memory keeps it"));
     let recorder = recorder();
     let told = {

@@ -19,11 +19,11 @@ impl Compiled {
         let numbers = self.rules.iter().filter_map(|rule| rule.in_flight.as_ref());
         let mut now = HashMap::new();
         for number in numbers {
-            let in_flight = match open.get(&number.name) {
+            let kept = open.get(&number.name).filter(|in_flight| number.at_once.change(in_flight));
+            let in_flight = match kept {
                 Some(in_flight) => in_flight.clone(),
-                None => InFlight::new(&number.name, number.permits)?,
+                None => number.at_once.begun(&number.name)?,
             };
-            in_flight.set_permits(number.permits)?;
             now.insert(number.name.clone(), in_flight);
         }
         *open = now;
@@ -32,6 +32,9 @@ impl Compiled {
             let mut limit = InFlightLimit::new(open.get(&number.name)?.clone()).key(Arc::clone(&rule.key));
             if let Some(longest) = number.longest {
                 limit = limit.wait_up_to(longest);
+            }
+            if let Some(class) = rule.class {
+                limit = limit.class(move |_: RequestView<'_>| class);
             }
             if let Some(action) = rule.on_missing_key {
                 limit = limit.on_missing_key(action);

@@ -5,10 +5,11 @@ use std::iter;
 use std::sync::Arc;
 
 use sluicegate_core::Policy;
+use sluicegate_core::in_flight::Class;
 
 use super::choice::Conditional;
 use super::condition::{Comparison, Matcher};
-use super::in_flight::Numbers;
+use super::in_flight::{AtOnce, Numbers};
 use super::keys::Keys;
 use super::option;
 use super::own::KeyedPolicy;
@@ -156,6 +157,14 @@ impl<'a> Reader<'a> {
             spends_nothing(given, problems);
         }
         let in_flight = given.in_flight.as_ref().and_then(|name| self.in_flight.used(name, problems));
+        let class = option::<Class>(given.class.as_ref(), problems);
+        if let Some(said) = given.class.as_ref()
+            && !in_flight.as_ref().is_some_and(|number| matches!(number.at_once, AtOnce::Adaptive(_)))
+            && in_flight.is_some() == given.in_flight.is_some()
+        {
+            let text = "\"class\" is for rules whose \"in_flight\" is adaptive".to_owned();
+            problems.error(said.place, text);
+        }
         let on_missing_key = option(given.on_missing_key.as_ref(), problems);
         let asks = {
             // A share belongs to its rule alone.
@@ -163,7 +172,7 @@ impl<'a> Reader<'a> {
             let in_flight = given.in_flight.as_ref().map(|name| &name.value);
             format!(
                 "{:?}",
-                (texts(&limits), texts(&words), share, &cost, &refund_if, on_missing_key, in_flight)
+                (texts(&limits), texts(&words), share, &cost, &refund_if, on_missing_key, (in_flight, class))
             )
         };
         let key = key?;
@@ -187,6 +196,7 @@ impl<'a> Reader<'a> {
             budgets,
             key,
             in_flight,
+            class,
             on_missing_key,
             cost: cost?,
             refund_if,

@@ -4,6 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use http::StatusCode;
+use sluicegate_core::in_flight::Class;
 use sluicegate_core::{ConfigError, Policy};
 use sluicegate_tower::key::{OnMissingKey, RequestView};
 use sluicegate_tower::{KeyExtractor, Limit};
@@ -34,6 +35,8 @@ pub(super) struct Rule {
     pub key: Arc<dyn KeyExtractor>,
     /// The limit on requests of a key that are under way at once.
     pub in_flight: Option<Number>,
+    /// How much its requests matter, if that is said.
+    pub class: Option<Class>,
     pub on_missing_key: Option<OnMissingKey>,
     pub cost: Units,
     pub refund_if: Vec<Statuses>,

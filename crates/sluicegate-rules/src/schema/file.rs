@@ -47,7 +47,7 @@ pub(crate) struct File {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::headers")]
     pub headers: Option<At<String>>,
-    /// Limits on the requests of a key that are under way at once, by name; each is inert until a rule names it.
+    /// Limits on requests that are under way at once, by name; each is inert until a rule names it.
     #[serde(default)]
     pub in_flight: Named<At<InFlightEntry>>,
     /// Requests that are refused before all else.
@@ -213,12 +213,17 @@ pub(crate) struct RuleEntry {
     /// Units that a request spends. Default: 1.
     #[serde(default, deserialize_with = "said")]
     pub cost: Option<At<Cost>>,
-    /// A name under `in_flight`, which limits how many of these requests a key may have under way at once.
+    /// A name under `in_flight`, which limits these requests that are under way at once.
     #[serde(default, deserialize_with = "said")]
     pub in_flight: Option<At<String>>,
     /// A rule about descriptors of Envoy, or a list, that does not apply to a call if one of its descriptors meets this rule.
     #[serde(default, deserialize_with = "said")]
     pub replaces: Option<At<OneOrMany>>,
+    /// The importance of such a request, where its `in_flight` is adaptive: `critical-plus`, `critical`, `sheddable-plus` or `sheddable`.
+    /// Default: `critical`.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::class")]
+    pub class: Option<At<String>>,
     /// Responses after which the units are given back: `2xx`, `502`, or a list.
     #[serde(default, deserialize_with = "said")]
     pub refund_if: Option<At<OneOrMany>>,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::shapes::{OneOrMany, said};
+use super::shapes::{Named, OneOrMany, said};
 use super::words;
 use crate::at::At;
 
@@ -124,15 +124,45 @@ pub(crate) struct RoomEntry {
     pub places_per_client: Option<At<String>>,
 }
 
-/// A limit on the requests of a key that are under way at once.
+/// A limit on the requests that are under way at once: of a key (`permits`), or as many as the service can bear (`adaptive`).
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "in_flight")]
 pub(crate) struct InFlightEntry {
     /// The most requests at once, for each key, in each instance of the service.
+    #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
-    pub permits: At<String>,
-    /// The answer to one request more: `deny`, or the longest wait as `wait 10s`. Default: `deny`.
+    pub permits: Option<At<String>>,
+    /// The algorithm by which the number of all requests at once follows what the service can bear: `gradient`, `gradient2`, `vegas` or `aimd`.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::limit_algorithm")]
+    pub adaptive: Option<At<String>>,
+    /// The smallest number at once. Default: 1.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub at_least: Option<At<String>>,
+    /// The largest number at once. Default: 1,000.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub at_most: Option<At<String>>,
+    /// The number at once before anything is known. Default: 20.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub first: Option<At<String>>,
+    /// An answer that takes longer is a fault of the service. Default: it is none.
+    #[serde(default, deserialize_with = "said")]
+    pub timeout: Option<At<String>>,
+    /// Whether keys share what there is in equal parts. Default: `false`.
+    #[serde(default, deserialize_with = "said")]
+    pub fair: Option<At<bool>>,
+    /// The parts that classes are given before others, in percent: `{ sheddable: 10 }`.
+    #[serde(default)]
+    pub guarantee: Named<At<String>>,
+    /// `enforce`, `shadow` (refusals are only counted) or `off`. Default: `enforce`.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::mode")]
+    pub mode: Option<At<String>>,
+    /// The answer to one request more: `deny`, or the longest wait as `wait 10s`. Default: `deny`; with `adaptive` `wait 100ms`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_exceeded")]
     pub on_exceeded: Option<At<String>>,

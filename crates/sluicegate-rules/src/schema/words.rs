@@ -3,6 +3,8 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use sluicegate_core::Algorithm;
+use sluicegate_core::in_flight::Class;
+use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
 use sluicegate_tower::respond::HeaderFields;
 
 /// A variable, whose value a schema does not know.
@@ -22,6 +24,14 @@ pub(super) fn algorithm(_: &mut SchemaGenerator) -> Schema {
     // Two of them have a number behind their name.
     let with_number = r"^(leaky-bucket-queue-above|sliding-log-in)-[0-9]+$|\$\{";
     json_schema!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": with_number }] })
+}
+
+pub(super) fn limit_algorithm(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(LimitAlgorithm::ALL.map(LimitAlgorithm::as_str)), VARIABLE)
+}
+
+pub(super) fn class(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(Class::ALL.map(Class::as_str)), VARIABLE)
 }
 
 pub(super) fn mode(_: &mut SchemaGenerator) -> Schema {

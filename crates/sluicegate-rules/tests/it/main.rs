@@ -1,5 +1,6 @@
 //! Rules files as users write them: what they limit, and what is said of their mistakes.
 
+mod adaptive;
 mod agreement;
 mod by_name;
 mod catalogue;

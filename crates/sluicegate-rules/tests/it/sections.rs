@@ -51,10 +51,11 @@ rules:
   - { name: upload, group: g, limit: free, key: header(x-user), in_flight: uploads }
 ";
 
-type Answer = http::Response<sluicegate_tower::in_flight::PermitBody<http_body_util::Full<bytes::Bytes>>>;
+pub(crate) type Answer =
+    http::Response<sluicegate_tower::in_flight::PermitBody<http_body_util::Full<bytes::Bytes>>>;
 
 /// Sends a request through the layer; it is under way for as long as its response is there.
-async fn send(rules: &Rules, path: &str, user: &str) -> Answer {
+pub(crate) async fn send(rules: &Rules, path: &str, user: &str) -> Answer {
     let service = tower::service_fn(|_: Request<()>| async {
         Ok::<_, std::convert::Infallible>(http::Response::new(http_body_util::Full::default()))
     });

@@ -11,6 +11,7 @@ use sluicegate_core::store::BreakerState;
 use sluicegate_observed::{Observed, PastEvent, Snapshot, StoreSnapshot, StoreState};
 use sluicegate_tower::room::Room;
 
+use super::adaptive;
 use super::notices::{Notice, Notices};
 use super::policy::{Keys, Known, status};
 use super::room::{self, RoomEvent, RoomEvents};
@@ -50,6 +51,11 @@ pub(crate) fn gather(
         notices: notices.all().into_iter().map(|it| notice(it, keys)).collect(),
         stores: snapshots.iter().flat_map(|(_, known)| &known.stores).map(store).collect(),
         policies,
+        adaptive: snapshots
+            .iter()
+            .flat_map(|(_, known)| &known.adaptive)
+            .map(|(name, status)| adaptive::shown(name, status))
+            .collect(),
         rooms: scope.rooms.iter().map(|room| room_shown(&**room)).collect(),
         events: events.into_iter().map(|(_, event)| event).collect(),
     }

@@ -6,6 +6,7 @@
 //! This is the only place that decides how much of a key is shown: the document of a page without a guard has no address, no name and no
 //! word that stands for a key.
 
+mod adaptive;
 mod gather;
 mod html;
 mod look_up;
@@ -22,6 +23,6 @@ pub(crate) use self::policy::Keys;
 pub(crate) use self::room::{RoomChanged, RoomEvents, seen};
 pub(crate) use self::shape::Document;
 use self::shape::{
-    AskerShown, Happened, MinuteShown, NoticeShown, OffenderShown, OverrideShown, PolicyStatus, RoomShown,
-    StoreStatus,
+    AdaptiveShown, AskerShown, ByClass, Happened, MinuteShown, NoticeShown, OffenderShown, OverrideShown,
+    PolicyStatus, RoomShown, StoreStatus,
 };

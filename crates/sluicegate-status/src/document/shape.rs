@@ -17,6 +17,7 @@ pub(crate) struct Document {
     pub(super) notices: Vec<NoticeShown>,
     pub(super) stores: Vec<StoreStatus>,
     pub(crate) policies: Vec<PolicyStatus>,
+    pub(super) adaptive: Vec<AdaptiveShown>,
     pub(super) rooms: Vec<RoomShown>,
     pub(super) events: Vec<Happened>,
 }
@@ -102,6 +103,49 @@ pub(crate) struct PolicyStatus {
     pub(super) crowd: bool,
     #[serde(skip)]
     pub(super) askers: Vec<AskerShown>,
+}
+
+/// A number at once that follows what the service can bear.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct AdaptiveShown {
+    pub(super) name: String,
+    pub(super) algorithm: &'static str,
+    pub(super) mode: String,
+    pub(super) at_least: u64,
+    pub(super) at_most: u64,
+    /// How many requests may be under way now, and how many are.
+    pub(super) limit: u64,
+    pub(super) in_flight: u64,
+    /// The median of what the service took lately.
+    pub(super) latency_ms: f64,
+    pub(super) waiting: ByClass,
+    pub(super) shed: ByClass,
+    pub(super) would_shed: ByClass,
+    /// The last 60 minutes, the oldest first; none where nothing was answered.
+    pub(super) minutes: Vec<Option<StandingShown>>,
+}
+
+/// Where such a number stood.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct StandingShown {
+    pub(super) limit: u64,
+    pub(super) latency_ms: f64,
+}
+
+/// Requests by how much they matter.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct ByClass {
+    pub(super) critical_plus: u64,
+    pub(super) critical: u64,
+    pub(super) sheddable_plus: u64,
+    pub(super) sheddable: u64,
+}
+
+impl ByClass {
+    /// In the order of their importance.
+    pub(super) fn of([critical_plus, critical, sheddable_plus, sheddable]: [u64; 4]) -> Self {
+        Self { critical_plus, critical, sheddable_plus, sheddable }
+    }
 }
 
 /// The limit, the period and the burst of a quota.

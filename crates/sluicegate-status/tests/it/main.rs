@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod access;
+mod adaptive;
 mod change;
 mod digests;
 mod look_up;

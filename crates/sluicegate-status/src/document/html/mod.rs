@@ -8,6 +8,7 @@
 //! bars are read out as numbers. Colours come in pairs, light and dark, each with a contrast of 4.5 at least; below 45 rem a row of the
 //! table becomes a card.
 
+mod adaptive;
 mod events;
 mod forms;
 mod look_up;

@@ -1,0 +1,100 @@
+//! A number at once that follows what the service can bear.
+
+use sluicegate_rules::{RulesFile, Variables};
+
+use super::sections::send;
+use super::support::{error, parse, rules};
+
+const ADAPTIVE: &str = "
+version: 1
+policies:
+  free: { quota: 100/min }
+in_flight:
+  api: { adaptive: gradient2, at_least: 1, at_most: 1, on_exceeded: deny }
+rules:
+  - { name: export, group: g, only_if: { path: /export }, limit: free, key: everybody, in_flight: api, class: sheddable }
+  - { name: api, group: g, limit: free, key: header(x-user), in_flight: api }
+";
+
+#[tokio::test]
+async fn rules_share_an_adaptive_number_and_one_more_is_shed_and_spends_nothing() {
+    let rules = rules(ADAPTIVE);
+    let held = send(&rules, "/", "ada").await;
+    assert_eq!(held.status(), 200);
+    for (path, user) in [("/export", "ada"), ("/", "bob")] {
+        let shed = send(&rules, path, user).await;
+        assert_eq!(shed.status(), 503, "all keys together");
+        assert!(shed.headers().contains_key("retry-after"));
+    }
+    drop(held);
+    let first = send(&rules, "/", "bob").await;
+    assert_eq!(
+        (first.status().as_u16(), &first.headers()["x-ratelimit-remaining"]),
+        (200, &"99".parse().expect("a value"))
+    );
+    drop(first);
+    assert_eq!(send(&rules, "/export", "ada").await.status(), 200);
+}
+
+#[tokio::test]
+async fn an_explanation_says_the_class_of_a_request() {
+    let rules = rules(ADAPTIVE);
+    let explained = async |path: &str| {
+        rules.explain(&super::support::request(path, &[("x-user", "ada")])).await.to_string()
+    };
+    assert!(explained("/export").await.contains("takes a permit of api as sheddable; 1 of 1 left"));
+    assert!(explained("/").await.contains("takes a permit of api as critical; 1 of 1 left"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_changes_bounds_wait_and_mode_and_permits_count_on() {
+    let rules = rules(ADAPTIVE);
+    let held = send(&rules, "/", "ada").await;
+    let reload = |from: &str, to: &str| {
+        rules.replace(parse(&ADAPTIVE.replace(from, to))).expect("memory keeps it");
+    };
+    reload("at_most: 1,", "at_most: 2,");
+    assert_eq!(send(&rules, "/", "bob").await.status(), 503, "it may be 2, and it is 1 until it is needed");
+    reload("at_least: 1, at_most: 1", "at_least: 2, at_most: 2");
+    let second = send(&rules, "/", "bob").await;
+    assert_eq!(
+        (second.status(), send(&rules, "/", "bob").await.status()),
+        (200.try_into().expect("one"), 503.try_into().expect("one"))
+    );
+    reload("on_exceeded: deny", "on_exceeded: wait 3s");
+    let began = tokio::time::Instant::now();
+    assert_eq!(send(&rules, "/", "bob").await.status(), 503);
+    assert_eq!(began.elapsed().as_secs(), 3);
+    reload("on_exceeded: deny", "mode: shadow");
+    assert_eq!(send(&rules, "/", "bob").await.status(), 200, "it is only counted");
+    let by_key =
+        ADAPTIVE.replace("adaptive: gradient2, at_least: 1, at_most: 1, on_exceeded: deny", "permits: 2");
+    rules.replace(parse(&by_key.replace(", class: sheddable", ""))).expect("memory keeps it");
+    assert_eq!(send(&rules, "/", "bob").await.status(), 200, "another kind begins anew, and counts by key");
+    drop((held, second));
+}
+
+#[test]
+fn what_is_wrong_with_an_adaptive_number_is_told() {
+    for (from, to, expected) in [
+        ("gradient2", "gradient3", "there is no algorithm \"gradient3\""),
+        ("at_most: 1", "at_most: 0", "\"0\" is not a number at once: use a whole number from 1 to 1000000"),
+        ("at_least: 1", "at_least: 9", "cannot have at least 9 and at most 1 requests at once"),
+        ("adaptive: gradient2", "adaptive: gradient2, permits: 3", "use one of them"),
+        ("adaptive: gradient2, ", "", "has no number"),
+        ("adaptive: gradient2", "permits: 2", "\"at_most\" is for numbers that adapt"),
+        ("class: sheddable", "class: low", "there is no class \"low\""),
+        ("on_exceeded: deny", "guarantee: { sheddable: 101 }", "\"101\" is not a part in percent"),
+        ("on_exceeded: deny", "guarantee: { sheddable: 60, critical: 50 }", "guarantees 110 %"),
+        ("on_exceeded: deny", "timeout: soon", "\"soon\""),
+        ("on_exceeded: deny", "mode: dry", "\"dry\""),
+        (
+            "adaptive: gradient2, at_least: 1, at_most: 1, on_exceeded: deny",
+            "permits: 2",
+            "\"class\" is for rules whose \"in_flight\" is adaptive",
+        ),
+    ] {
+        let wrong = error(RulesFile::parse("rules.yaml", &ADAPTIVE.replace(from, to), &Variables::none()));
+        assert!(wrong.contains(expected), "{to}: {wrong}");
+    }
+}
