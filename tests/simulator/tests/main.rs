@@ -1,6 +1,7 @@
 //! The simulator: that its runs can be repeated, that it finds what is wrong, and that nothing is.
 
 mod adaptive;
+mod service;
 
 use sluicegate_simulator::{Law, Plan, Run};
 
