@@ -119,10 +119,14 @@ impl Load {
     }
 }
 
+/// The address of a client.
+fn address_of(key: usize) -> String {
+    format!("10.0.{}.{}", key % KEYS / 100, key % 100)
+}
+
 /// The request that Envoy sends for one address.
 pub(crate) fn request(key: usize) -> RateLimitRequest {
-    let value = format!("10.0.{}.{}", key % KEYS / 100, key % 100);
-    let entry = Entry { key: "remote_address".to_owned(), value };
+    let entry = Entry { key: "remote_address".to_owned(), value: address_of(key) };
     let descriptor = RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() };
     RateLimitRequest { domain: "edge".to_owned(), descriptors: vec![descriptor], hits_addend: 1 }
 }
@@ -151,7 +155,8 @@ async fn post(address: SocketAddr, first: usize, checks: usize, until: Instant) 
     tokio::spawn(connection);
     let mut decisions = 0;
     for number in first.. {
-        let check = |n: usize| format!(r#"{{"policy":"address","key":"k{}"}}"#, (number * checks + n) % KEYS);
+        let check =
+            |n: usize| format!(r#"{{"policy":"address","key":"{}"}}"#, address_of(number * checks + n));
         let body = match checks {
             1 => check(0),
             _ => format!(r#"{{"batch":[{}]}}"#, (0..checks).map(check).collect::<Vec<_>>().join(",")),
