@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock, micros};
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::in_flight::adaptive::{Bounds, LimitAlgorithm};
+use crate::in_flight::adaptive::{LimitAlgorithm, LimitBounds};
 use crate::in_flight::line::Waits;
 use crate::in_flight::{Class, InFlight};
 use crate::policy::{PolicyMode, check_name};
@@ -25,7 +25,7 @@ pub struct AdaptiveBuilder {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) algorithm: LimitAlgorithm,
-    pub(super) bounds: Bounds,
+    pub(super) bounds: LimitBounds,
     pub(super) samples: u64,
     pub(super) timeout_us: Option<u64>,
     pub(super) waits: Waits,
@@ -36,7 +36,7 @@ impl AdaptiveBuilder {
     pub(super) fn new(name: String) -> Self {
         let settings = Settings {
             algorithm: LimitAlgorithm::default(),
-            bounds: Bounds::default(),
+            bounds: LimitBounds::default(),
             samples: 10,
             timeout_us: None,
             waits: Waits { queue: 1_000, longest_us: 100_000, guaranteed: [0; 4] },
@@ -147,7 +147,7 @@ impl AdaptiveBuilder {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         const MOST: u64 = 1_000_000;
         check_name("name for requests in flight", &self.name)?;
-        let Bounds { at_least, at_most, .. } = self.settings.bounds;
+        let LimitBounds { at_least, at_most, .. } = self.settings.bounds;
         let guaranteed =
             self.settings.waits.guaranteed.iter().fold(0_u64, |sum, part| sum.saturating_add(*part));
         let problem = if !(1..=MOST).contains(&at_least) || !(1..=MOST).contains(&at_most) {

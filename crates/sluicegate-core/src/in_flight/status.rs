@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::in_flight::adaptive::{Bounds, LimitAlgorithm};
+use crate::in_flight::adaptive::{LimitAlgorithm, LimitBounds};
 use crate::policy::PolicyMode;
 
 /// The state of a limit that adapts; made by [`InFlight::status`](crate::in_flight::InFlight::status).
@@ -15,7 +15,7 @@ pub struct AdaptiveStatus {
     /// Whether it is enforced.
     pub mode: PolicyMode,
     /// The bounds within which it adapts.
-    pub bounds: Bounds,
+    pub bounds: LimitBounds,
     /// The number of requests that may be under way now.
     pub limit: u64,
     /// The number of requests that are under way.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use sluicegate_core::in_flight::adaptive::{Bounds, Estimate, LimitAlgorithm, Sample, Samples};
+use sluicegate_core::in_flight::adaptive::{Estimate, LimitAlgorithm, LimitBounds, Sample, Samples};
 
 /// How many requests may be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Limiter {
         let of = match limit {
             Limit::Fixed(number) => Of::Fixed(number),
             Limit::Adaptive(algorithm) => {
-                Of::Adaptive(Box::new((Estimate::new(algorithm, Bounds::default()), Samples::new(10))))
+                Of::Adaptive(Box::new((Estimate::new(algorithm, LimitBounds::default()), Samples::new(10))))
             }
         };
         Self { of, in_flight: 0 }

@@ -9,7 +9,7 @@ use super::{LimitAlgorithm, Window};
 /// The range in which a limit adapts, and the number that it starts with. Default: 1 to 1,000, starting with 20.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a range and where to begin in it is all of it")]
-pub struct Bounds {
+pub struct LimitBounds {
     /// The smallest number, at least 1.
     pub at_least: u64,
     /// The largest number.
@@ -22,7 +22,7 @@ pub struct Bounds {
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     state: State,
-    bounds: Bounds,
+    bounds: LimitBounds,
     /// In thousandths.
     limit: u64,
 }
@@ -38,7 +38,7 @@ enum State {
 /// One request, in thousandths.
 pub(super) const ONE: u64 = 1_000;
 
-impl Default for Bounds {
+impl Default for LimitBounds {
     fn default() -> Self {
         Self { at_least: 1, at_most: 1_000, first: 20 }
     }
@@ -46,7 +46,7 @@ impl Default for Bounds {
 
 impl Estimate {
     /// The first estimate of an algorithm.
-    pub fn new(algorithm: LimitAlgorithm, bounds: Bounds) -> Self {
+    pub fn new(algorithm: LimitAlgorithm, bounds: LimitBounds) -> Self {
         let state = match algorithm {
             LimitAlgorithm::Gradient => State::Gradient(Gradient::default()),
             LimitAlgorithm::Gradient2 => State::Gradient2(Gradient2::default()),
@@ -69,7 +69,7 @@ impl Estimate {
 
     /// This estimate within other bounds.
     #[must_use]
-    pub fn within(mut self, bounds: Bounds) -> Self {
+    pub fn within(mut self, bounds: LimitBounds) -> Self {
         self.bounds = bounds;
         self.at(self.limit)
     }
@@ -80,7 +80,7 @@ impl Estimate {
     }
 
     fn at(self, limit: u64) -> Self {
-        let Bounds { at_least, at_most, .. } = self.bounds;
+        let LimitBounds { at_least, at_most, .. } = self.bounds;
         let [lowest, highest] = [at_least.max(1), at_most.max(1)].map(|bound| bound.saturating_mul(ONE));
         Self { limit: limit.min(highest).max(lowest), ..self }
     }
@@ -104,7 +104,7 @@ mod tests {
             at_least in 1_u64..50, more in 0_u64..1_000, first in 0_u64..2_000,
             windows in prop::collection::vec((any::<u64>(), 0_u64..3_000, 1_u64..10_000, 0_u64..10_000), 1..60),
         ) {
-            let bounds = Bounds { at_least, at_most: at_least + more, first };
+            let bounds = LimitBounds { at_least, at_most: at_least + more, first };
             for algorithm in LimitAlgorithm::ALL {
                 let mut estimate = Estimate::new(algorithm, bounds);
                 for (latency, in_flight, samples, faults) in &windows {
@@ -119,7 +119,7 @@ mod tests {
             windows in prop::collection::vec((1_u64..1_000_000, 0_u64..10), 1..60),
         ) {
             for algorithm in LimitAlgorithm::ALL {
-                let mut estimate = Estimate::new(algorithm, Bounds::default());
+                let mut estimate = Estimate::new(algorithm, LimitBounds::default());
                 for (latency, in_flight) in &windows {
                     estimate.update(&window(*latency, *in_flight, 100, 0));
                     prop_assert!(estimate.limit() <= 20, "{} by {}", estimate.limit(), algorithm);
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn faults_lower_the_number_by_all_but_gradient2_which_goes_by_latency_alone() {
         for algorithm in LimitAlgorithm::ALL {
-            let mut estimate = Estimate::new(algorithm, Bounds::default());
+            let mut estimate = Estimate::new(algorithm, LimitBounds::default());
             (0..5).for_each(|_| estimate.update(&window(10_000, 20, 100, 50)));
             assert_eq!(estimate.limit() < 20, algorithm != LimitAlgorithm::Gradient2, "{algorithm}");
         }
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn other_bounds_take_effect_at_once_and_keep_what_was_learnt() {
-        let mut estimate = Estimate::new(LimitAlgorithm::Aimd, Bounds::default());
+        let mut estimate = Estimate::new(LimitAlgorithm::Aimd, LimitBounds::default());
         estimate.update(&window(10_000, 20, 100, 0));
         assert_eq!(estimate.limit(), 21);
-        assert_eq!(estimate.within(Bounds { at_most: 10, ..Bounds::default() }).limit(), 10);
-        assert_eq!(estimate.within(Bounds { at_least: 30, ..Bounds::default() }).limit(), 30);
-        assert_eq!(estimate.within(Bounds { first: 5, ..Bounds::default() }).limit(), 21);
+        assert_eq!(estimate.within(LimitBounds { at_most: 10, ..LimitBounds::default() }).limit(), 10);
+        assert_eq!(estimate.within(LimitBounds { at_least: 30, ..LimitBounds::default() }).limit(), 30);
+        assert_eq!(estimate.within(LimitBounds { first: 5, ..LimitBounds::default() }).limit(), 21);
     }
 }

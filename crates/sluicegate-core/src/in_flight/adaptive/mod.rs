@@ -6,11 +6,11 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use sluicegate_core::in_flight::adaptive::{Bounds, Estimate, LimitAlgorithm, Sample, Samples};
+//! use sluicegate_core::in_flight::adaptive::{LimitBounds, Estimate, LimitAlgorithm, Sample, Samples};
 //!
 //! // A service with ten workers, each busy with a request for 20 ms; all others wait inside of it.
 //! let latency = |in_flight: u64| Duration::from_millis(20 * in_flight.max(10) / 10);
-//! let mut estimate = Estimate::new(LimitAlgorithm::default(), Bounds::default());
+//! let mut estimate = Estimate::new(LimitAlgorithm::default(), LimitBounds::default());
 //! let mut samples = Samples::new(10);
 //! let mut now = Duration::ZERO;
 //! while now < Duration::from_secs(60) {
@@ -40,5 +40,5 @@ mod vegas;
 mod window;
 
 pub use self::algorithm::LimitAlgorithm;
-pub use self::estimate::{Bounds, Estimate};
+pub use self::estimate::{Estimate, LimitBounds};
 pub use self::window::{Sample, Samples, Window};
