@@ -42,12 +42,10 @@ impl Inner {
         let mut all = [const { None }; MOST];
         let is_few = self.gather(asks, &mut all).is_some();
         match &mut all {
-            // Has its own copy, in which the compiler unrolls all loops.
+            // The arrays are as long as there are buckets, so that the compiler unrolls all loops.
             [Some(a), Some(b), None, None] if is_few => self.decide_several(asks, &mut [a, b]),
-            [Some(a), Some(b), Some(c), rest] if is_few => match rest {
-                None => self.decide_more(asks, &mut [a, b, c]),
-                Some(d) => self.decide_more(asks, &mut [a, b, c, d]),
-            },
+            [Some(a), Some(b), Some(c), None] if is_few => self.decide_several(asks, &mut [a, b, c]),
+            [Some(a), Some(b), Some(c), Some(d)] if is_few => self.decide_several(asks, &mut [a, b, c, d]),
             _ => DecisionFuture::ready(self.decide_all(asks)),
         }
     }
@@ -76,20 +74,18 @@ impl Inner {
         Some(())
     }
 
-    #[inline(never)]
-    fn decide_more(&self, asks: &[Ask<'_>], few: &mut [&mut Asked<'_>]) -> DecisionFuture {
-        self.decide_several(asks, few)
-    }
-
     /// Decides the asks, which are about these buckets.
-    // Inlined always, like its parts: the callers know the number of buckets.
-    #[inline(always)]
-    fn decide_several(&self, asks: &[Ask<'_>], few: &mut [&mut Asked<'_>]) -> DecisionFuture {
-        let is_in_order = (1..few.len()).all(|next| few[next - 1].bucket.number < few[next].bucket.number);
+    #[inline]
+    fn decide_several<const N: usize>(
+        &self,
+        asks: &[Ask<'_>],
+        few: &mut [&mut Asked<'_>; N],
+    ) -> DecisionFuture {
+        let is_in_order = (1..N).all(|next| few[next - 1].bucket.number < few[next].bucket.number);
         if !is_in_order {
             sort_few(few, |asked| asked.bucket.number);
         }
-        let is_twice = (1..few.len()).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
+        let is_twice = (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
         let spent = if is_twice {
             None
         } else if few.iter().all(|asked| asked.bucket.rules.own.is_plain()) {
@@ -108,8 +104,8 @@ impl Inner {
 
     /// Spends from all buckets or from none, and returns the moment; `None` leaves the asks to the general way.
     #[inline(always)]
-    fn spend_several(&self, few: &mut [&mut Asked<'_>]) -> Option<u64> {
-        let mut places = [const { None }; MOST];
+    fn spend_several<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
+        let mut places = [const { None }; N];
         for (asked, place) in few.iter().zip(&mut places) {
             match asked.bucket.home() {
                 Home::Narrow(table) => *place = Some(Place::Narrow(table.lock(table.set_of(asked.hash)))),
@@ -123,10 +119,10 @@ impl Inner {
 
     /// [`spend_several`](Self::spend_several) for levels that are spans of time, as most are: their tables are of one kind.
     #[inline(always)]
-    fn spend_levels(&self, few: &mut [&mut Asked<'_>]) -> Option<u64> {
+    fn spend_levels<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
         // Read before the locks: no window begins here.
         let now_us = self.ground.clock.now_us();
-        let mut sets = [const { None }; MOST];
+        let mut sets = [const { None }; N];
         for (asked, set) in few.iter().zip(&mut sets) {
             let Home::Narrow(table) = asked.bucket.home() else { return None };
             *set = Some(table.lock(table.set_of(asked.hash)));
@@ -167,9 +163,9 @@ impl<const SLOTS: usize, const WORDS: usize> Spot for Locked<'_, SLOTS, WORDS, f
 
 /// Spends in the sets of all keys, or in none.
 #[inline(always)]
-fn spend<S: Spot>(
-    few: &mut [&mut Asked<'_>],
-    mut spots: [Option<S>; MOST],
+fn spend<S: Spot, const N: usize>(
+    few: &mut [&mut Asked<'_>; N],
+    mut spots: [Option<S>; N],
     now_us: impl FnOnce() -> u64,
 ) -> Option<u64> {
     if few.iter().any(|asked| asked.bucket.holds.any()) {
