@@ -25,7 +25,7 @@ pub struct StoreStatus {
 
 /// How full a `DenyCache` is, and how much it has refused. Counts are since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a store of another crate puts it together")]
+#[non_exhaustive]
 pub struct DenyCacheStatus {
     /// Keys that it knows to be refused, or to have been until a moment ago, counted once per policy.
     pub keys: usize,
@@ -99,8 +99,8 @@ pub struct MemoryStats {
 /// For alarms: `breaker` other than closed for longer than a deployment takes, `debts` that do not
 /// shrink while it is closed, and `timeouts` that grow while it is closed, which say that the
 /// deadline is near the store's usual time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a store of another crate puts it together")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ResilientStatus {
     /// The breaker; for a store in several parts, that of the part that does worst.
     pub breaker: BreakerState,
@@ -123,10 +123,11 @@ pub struct ResilientStatus {
 /// Whether a store is asked.
 ///
 /// The order is that of health: the greatest of several is the worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "the three states of a breaker")]
 pub enum BreakerState {
     /// The store is asked.
+    #[default]
     Closed,
     /// A few trials find out whether it answers again.
     HalfOpen,

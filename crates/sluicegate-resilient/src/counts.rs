@@ -32,15 +32,15 @@ impl Counts {
     }
 
     pub(super) fn status(&self, parts: &PartsStatus, debts: usize) -> ResilientStatus {
-        ResilientStatus {
-            breaker: parts.worst,
-            opened: parts.opened,
-            timeouts: self.timeouts.load(Ordering::Relaxed),
-            unavailable: self.unavailable.load(Ordering::Relaxed),
-            protocol: self.protocol.load(Ordering::Relaxed),
-            fallback_decisions: self.alone.load(Ordering::Relaxed),
-            in_fallback: parts.lasted,
-            debts,
-        }
+        let mut status = ResilientStatus::default();
+        status.breaker = parts.worst;
+        status.opened = parts.opened;
+        status.timeouts = self.timeouts.load(Ordering::Relaxed);
+        status.unavailable = self.unavailable.load(Ordering::Relaxed);
+        status.protocol = self.protocol.load(Ordering::Relaxed);
+        status.fallback_decisions = self.alone.load(Ordering::Relaxed);
+        status.in_fallback = parts.lasted;
+        status.debts = debts;
+        status
     }
 }

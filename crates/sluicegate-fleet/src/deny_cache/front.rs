@@ -93,10 +93,13 @@ impl Wrap for Front {
 
 impl State {
     pub(super) fn status(&self) -> DenyCacheStatus {
-        let (keys, evictions) = self.table.counts();
+        let mut status = DenyCacheStatus::default();
+        (status.keys, status.evictions) = self.table.counts();
+        status.slots = self.slots;
         // Relaxed: these are counts.
-        let (refused, asked) = (self.refused.load(Ordering::Relaxed), self.asked.load(Ordering::Relaxed));
-        DenyCacheStatus { keys, slots: self.slots, evictions, refused, asked }
+        status.refused = self.refused.load(Ordering::Relaxed);
+        status.asked = self.asked.load(Ordering::Relaxed);
+        status
     }
 
     /// The number of the quotas that the key of an ask brings: equal quotas have the same number.

@@ -9,9 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method, header};
+use percent_encoding::percent_decode_str;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::PathReading;
-use sluicegate_tower::limits::path::{Fold, PathPattern, Purpose, Sense, percent_decoded, spellings};
+use sluicegate_tower::limits::path::{Fold, PathPattern, Purpose, Sense, spellings};
 use sluicegate_tower::{KeyExtractor, PeerIp};
 use smallvec::SmallVec;
 
@@ -359,7 +360,7 @@ fn pattern(path: &At<String>, fold: Fold, problems: &mut Problems<'_>) -> Option
 
 /// Decodes a part of a query.
 fn form_decoded(text: &str) -> String {
-    percent_decoded(&text.replace('+', " "), |_| false)
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
 /// Refuses empty lists: such a condition would hold for no request, or for every one.

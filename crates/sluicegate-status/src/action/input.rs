@@ -6,6 +6,7 @@
 //!
 //! Unreadable input is not shown again, because it may be a key.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
@@ -16,6 +17,7 @@ use bytes::Buf;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http_body::Body;
+use percent_encoding::percent_decode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sluicegate_core::policy::TimeSpan;
@@ -271,20 +273,13 @@ fn form(bytes: &[u8]) -> Option<Value> {
 
 /// Decodes text as forms encode it.
 fn decode(encoded: &[u8]) -> Option<String> {
-    let mut bytes = encoded.iter();
-    let mut text = Vec::with_capacity(encoded.len());
-    while let Some(byte) = bytes.next() {
-        text.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit =
-                    || char::from(*bytes.next()?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-                digit()? << 4 | digit()?
-            }
-            byte => *byte,
-        });
+    let is_whole =
+        |escape: &[u8]| matches!(escape, [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
+    if !encoded.split(|byte| *byte == b'%').skip(1).all(is_whole) {
+        return None;
     }
-    String::from_utf8(text).ok()
+    let spaced: Vec<u8> = encoded.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    percent_decode(&spaced).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
 use crate::key::extraction::Purpose;
@@ -39,8 +40,7 @@ pub fn spellings(path: &str, purpose: Purpose) -> Spellings<'_> {
 
 /// Whether a path has a dot segment, in any spelling.
 pub fn has_dots(path: &str) -> bool {
-    let decoded = || percent_decoded(path, |_| false);
-    !is_plain(path) && decoded().split(['/', '\\']).map(without_parameters).any(is_dots)
+    !is_plain(path) && decoded(path).split(['/', '\\']).map(without_parameters).any(is_dots)
 }
 
 /// Whether there is clearly one way to read a path, as for most. It may be false for some other such paths.
@@ -63,7 +63,7 @@ pub(super) fn normal(path: &str) -> Cow<'_, str> {
     let mut text = String::with_capacity(path.len());
     for segment in path.split_inclusive('/') {
         let (segment, slash) = segment.strip_suffix('/').map_or((segment, false), |cut| (cut, true));
-        text += &percent_decoded(without_parameters(segment), |byte| matches!(byte, b'/' | b';'));
+        text += &decoded_without(without_parameters(segment), |byte| matches!(byte, b'/' | b';'));
         if slash && !text.ends_with('/') {
             text.push('/');
         }
@@ -75,14 +75,14 @@ pub(super) fn normal(path: &str) -> Cow<'_, str> {
 fn written(path: &str) -> Cow<'_, str> {
     let kept = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/;".contains(&byte);
     match path.contains('%') {
-        true => Cow::Owned(percent_decoded(path, kept)),
+        true => Cow::Owned(decoded_without(path, kept)),
         false => Cow::Borrowed(path),
     }
 }
 
 /// The path as read by a server that decodes all of it, takes a backslash for a slash, cuts parameters off and resolves dots.
 fn freely_read(path: &str) -> String {
-    let plain = percent_decoded(path, |_| false);
+    let plain = decoded(path);
     let (mut segments, mut ends_in_slash) = (Vec::new(), false);
     for segment in plain.split(['/', '\\']).map(without_parameters) {
         ends_in_slash = segment.is_empty() || is_dots(segment);
@@ -104,8 +104,12 @@ fn without_parameters(segment: &str) -> &str {
     segment.split(';').next().unwrap_or_default()
 }
 
+fn decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
+}
+
 /// Decodes percent escapes, except for bytes that `kept` keeps encoded, with their digits in upper case.
-pub fn percent_decoded(text: &str, kept: impl Fn(u8) -> bool) -> String {
+fn decoded_without(text: &str, kept: impl Fn(u8) -> bool) -> String {
     let mut bytes: Vec<u8> = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
