@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluicegate_core::algorithm::Anchor;
-use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
+use sluicegate_core::limiter::{Turn, check_all};
+use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
 use sluicegate_tests::random::Random;
 use sluicegate_tests::servers::deployments::standalone;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::support::{connected, patient};
 
@@ -79,4 +80,41 @@ async fn four_instances_whose_clients_wait_and_leave_never_let_more_go_than_the_
             }
         }
     }
+}
+
+/// Turns of clients that left were good for the same client only, and soon nobody was served.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_instances_use_a_shared_limit_although_the_clients_leave_that_have_limits_of_their_own() {
+    let (went, clock) = (Went::default(), Instant::now());
+    let mut clients = JoinSet::new();
+    let mut instances = Vec::new();
+    for _ in 0..2 {
+        let store = connected(patient("beside"), &standalone().url()).await;
+        let own = Policy::gcra("own", "100/s").on(&store).unwrap();
+        instances.push((own, Policy::gcra("shared", "100/s burst 1").on(&store).unwrap()));
+    }
+    // Three times as many as there are turns, each of another client, that wait for half a second.
+    for client in 0_u64..900 {
+        let ((own, shared), went) = (instances[usize::from(client % 3 == 0)].clone(), Arc::clone(&went));
+        clients.spawn(async move {
+            let (longest, client) = (Duration::from_secs(2), Key::from(client));
+            let all = Key::from("all");
+            let checks = [own.check(&client), shared.check(&all)].map(|check| check.reserve(longest));
+            let decision = check_all(checks).await.unwrap();
+            let limits = [(own.clone(), client.clone(), 1), (shared.clone(), all, 1)];
+            let Ok(turn) = Turn::after(decision, limits, Some(longest)) else { return };
+            if let Ok(decision) = timeout(Duration::from_millis(500), turn).await {
+                went.lock().unwrap().push((decision.spent_us(), 1));
+            }
+        });
+        sleep_until(clock + Duration::from_micros(3_333) * u32::try_from(client).unwrap()).await;
+    }
+    while clients.join_next().await.transpose().unwrap().is_some() {}
+    let mut went: Vec<u64> = went.lock().unwrap().iter().map(|(at, _)| *at).collect();
+    went.sort_unstable();
+    assert!(went.windows(2).all(|pair| pair[1] - pair[0] >= 10_000), "more than the limit");
+    let last = went.last().unwrap();
+    // In the last second, after that many have left.
+    let served = went.iter().filter(|at| *at + 1_000_000 > *last).count();
+    assert!(served >= 80, "{served} of 100");
 }

@@ -335,6 +335,12 @@ pub(super) fn summary(decision: &Decision) -> String {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {status:?}");
     }
+    for ask in 0..2 {
+        if let Some(receipt) = decision.receipt(ask).filter(Receipt::is_held) {
+            let sooner_us = decision.spent_us().saturating_sub(receipt.ready_us());
+            let _ = write!(text, "\n  ask {ask} is held, and could go {sooner_us} us sooner");
+        }
+    }
     text
 }
 

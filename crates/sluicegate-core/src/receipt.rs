@@ -43,9 +43,9 @@ pub struct Trace {
     pub birth: u64,
     /// The state before.
     pub before: State,
-    /// The state after.
+    /// The state after. Of a cost that is held, a state whose time is the moment at which this quota would have let it go.
     pub after: State,
-    /// Whether the cost is held for a turn, and not spent yet.
+    /// Whether the cost is held for a turn of another limit, and not spent yet.
     pub held: bool,
     /// The floor that the end of a lease has replaced, for a lease from a bucket that drains: [`State::REST`] if there was none.
     pub floor: Option<State>,
@@ -116,8 +116,17 @@ impl Receipt {
         self.traces.iter().any(|trace| trace.held) || self.pieces.iter().any(|piece| piece.receipt.is_held())
     }
 
-    /// The time for which a unit of this [lease](crate::store::Mode::Lease) may be spent, if `behind` other units of the lease
-    /// follow it: each quota of the policy has its own end, and the earliest counts. Zero if it is no lease.
+    /// When the bucket would have let the cost go, in microseconds of the store's clock: before [`at_us`](Self::at_us) only where it is
+    /// [held](Self::is_held) until then. For authors of stores.
+    pub fn ready_us(&self) -> u64 {
+        let of = |trace: &Trace| if trace.held { trace.after.until_us } else { self.at_us };
+        let own = self.pieces.is_empty().then(|| self.traces.iter().map(of).max().unwrap_or(self.at_us));
+        let pieces = self.pieces.iter().map(|piece| piece.receipt.ready_us());
+        pieces.chain(own).max().unwrap_or(self.at_us).min(self.at_us)
+    }
+
+    /// For how long a unit of this [lease](crate::store::Mode::Lease) may be spent that `behind` others of the same lease
+    /// follow: each quota of the policy has its own end, and the earliest counts. Zero if it is no lease.
     ///
     /// It counts from any moment before the call was sent, and its end is included. Units are spent in their order, so the first unit of
     /// a lease of `n` is followed by `n - 1`.

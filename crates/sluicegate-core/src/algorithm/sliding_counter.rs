@@ -327,9 +327,13 @@ impl Shape for SlidingCounter {
         given.map_or((state, 0), |given| (self.state(&window), given))
     }
 
+    /// Of the last window only: later turns are of hardly any use to a hole in the one before.
     fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
         let mut window = self.window(state, turn.at_us);
-        Self::take(&mut window, self.start_of(turn), self.period_us, turn.cost)?;
+        if window.start_us != self.start_of(turn) {
+            return None;
+        }
+        window.current = window.current.saturating_sub(turn.cost);
         Some(self.state(&window))
     }
 

@@ -5,6 +5,8 @@
 
 mod answer;
 mod outcome;
+#[cfg(feature = "tokio")]
+mod parted;
 mod receipts;
 mod several;
 mod status;
@@ -13,5 +15,7 @@ mod tests;
 
 pub use self::answer::Decision;
 pub use self::outcome::Outcome;
+#[cfg(feature = "tokio")]
+pub(crate) use self::parted::Asks;
 pub use self::status::QuotaStatus;
 pub use crate::receipt::DecidedBy;

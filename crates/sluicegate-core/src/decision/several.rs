@@ -66,9 +66,9 @@ impl Decision {
         let (mut lines, mut untraced) = (SmallVec::<[(QuotaStatus, Trace); 4]>::new(), 0);
         let mut parts = Vec::new();
         for piece in &mut pieces {
-            let Details { traces, pieces, .. } = piece.take_details();
+            let Details { traces, pieces, untraced: none, .. } = piece.take_details();
             parts.extend(pieces);
-            untraced |= if traces.is_empty() { bits(piece) } else { 0 };
+            untraced |= if traces.is_empty() { bits(piece) } else { none };
             let traces = traces.into_iter().chain(std::iter::repeat(Trace::default()));
             lines.extend(piece.quotas.iter().copied().zip(traces));
         }

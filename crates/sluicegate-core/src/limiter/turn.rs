@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -14,25 +15,30 @@ use tokio::time::{Instant, Sleep};
 use super::check::Check;
 use super::handle::RateLimiter;
 use super::together::report;
-use crate::decision::{Decision, Outcome};
+use crate::decision::{Asks, Decision, Outcome, QuotaStatus};
 use crate::error::StoreError;
 use crate::key::{AsKey, Key};
+use crate::receipt::Receipt;
 use crate::store::{DecisionFuture, Mode, spawn};
-use crate::wait::{Costs, Line, Place, Queues, Receipts, Under};
+use crate::wait::{Beside, Costs, Held, Line, Place, Queues, Receipts, Under};
 
 /// The pause between two looks for the store's answers about turns that were given up.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// A reserved turn: a future that is ready when the turn has come, with the decision as it stands then.
 ///
-/// Requests with the same limiters, keys and costs go in the order in which they came, whichever of their turns comes
-/// first; a turn's decision is the one that has reserved it, so that what is given back later is what was spent.
+/// A request waits for the limiter that makes it wait longest. Requests that wait for the same limiter and key, with the same cost, go in
+/// the order in which they came, whatever else they ask for and whichever of their turns comes first; a request whose units other
+/// limiters hold goes no later than at its own. The decision says at which turn the request goes, so that what is given back later is what
+/// was spent.
 ///
 /// # Cancel safety
-/// A request whose turn is dropped before it came leaves the queue: those behind it move up, and the last of their turns
-/// goes back to the store. Where the store does not take it back, because a later turn depends on it, the next request with
-/// the same limiters and keys, and no higher costs, goes at exactly that time. So never more is admitted than the policy
-/// allows. A turn that has come is spent, even if it was not polled since.
+/// A request whose turn is dropped before it came leaves the queue: those behind it move up, as soon as all of their limits let them go,
+/// and the last of their turns goes back to the store. Where the store does not take it back, because a later turn depends on it, the next
+/// request that waits for the same limiter and key, with no higher cost, goes at exactly that time. So never more is admitted than the
+/// policy allows. A turn that has come is spent, even if it was not polled since.
+///
+/// Where instances share a store, a turn is passed on within its instance.
 #[must_use = "a turn has to be awaited; dropping it gives it back"]
 pub struct Turn(Stage);
 
@@ -55,7 +61,7 @@ impl Turn {
         }
     }
 
-    /// A turn that another request has left, and that comes within `longest`: for a request that these limiters have
+    /// A turn of these limiters that another request has left, and that comes within `longest`: for a request that all of them have
     /// just refused. There is none unless the store could not take a turn back.
     ///
     /// # Panics
@@ -83,7 +89,10 @@ impl Turn {
     ) -> Result<Self, Decision> {
         match (decision.outcome(), longest) {
             (Outcome::Allowed, _) => Ok(Self::new(decision, limits)),
-            (Outcome::Denied, Some(longest)) => Self::left(limits, longest).ok_or(decision),
+            // Units that a limiter would have to hold for it are held by a decision only.
+            (Outcome::Denied, Some(longest)) if !decision.quotas().iter().any(QuotaStatus::passed) => {
+                Self::left(limits, longest).ok_or(decision)
+            }
             _ => Err(decision),
         }
     }
@@ -98,10 +107,48 @@ impl Turn {
 struct Waiting {
     limits: Limits,
     place: Place,
+    own: Option<Own>,
     _counted: Counted,
 }
 
-/// Counts one request that waits under a limiter, until it is dropped.
+/// The part of a request that is its own, at whichever turn it goes.
+struct Own {
+    /// What its limits have decided that it does not wait for, if that is anything.
+    decision: Option<Decision>,
+    /// The places of the limits among the asks, of those that it waits for and of the others.
+    asks: Asks,
+    others: Asks,
+    held: Option<Arc<HeldUnits>>,
+}
+
+impl Own {
+    /// The decision of the request that goes at this turn.
+    fn at(&mut self, turn: Decision) -> Decision {
+        match self.decision.take() {
+            Some(own) => own.at_turn(turn, (&self.others, &self.asks)),
+            None => turn.of_asks(&self.asks),
+        }
+    }
+}
+
+/// Units that limits hold for a request, with their receipts.
+struct HeldUnits(SmallVec<[(RateLimiter, Key, Receipt); 1]>);
+
+impl HeldUnits {
+    fn report(&self, mode: Mode) {
+        let turns = self.0.iter().map(|(limiter, key, receipt)| (limiter, key, receipt));
+        // The store begins with it at once; nobody has to wait for its answer.
+        drop(report(turns, mode));
+    }
+}
+
+impl Held for HeldUnits {
+    fn depart(&self) {
+        self.report(Mode::Depart);
+    }
+}
+
+/// One of those that wait under a limiter.
 struct Counted(RateLimiter);
 
 impl Counted {
@@ -119,20 +166,28 @@ impl Drop for Counted {
 }
 
 impl Waiting {
-    fn at(place: Place, limits: Limits) -> Self {
-        Self { _counted: Counted::under(&limits.limiters[0]), limits, place }
+    fn at(place: Place, limits: Limits, own: Option<Own>) -> Self {
+        Self { _counted: Counted::under(&limits.limiters[0]), limits, place, own }
     }
 
-    fn poll(&self, waker: &Waker) -> Result<Box<Decision>, Instant> {
-        self.limits.queues().poll(&self.limits, &self.place, waker)
+    fn poll(&mut self, waker: &Waker) -> Result<Box<Decision>, Instant> {
+        let decision = self.limits.queues().poll(&self.limits, &self.place, waker)?;
+        if let Some(own) = &mut self.own {
+            return Ok(Box::new(own.at(*decision)));
+        }
+        Ok(decision)
     }
 
     fn leave(&self) {
-        self.limits.queues().leave(&self.limits, &self.place);
+        let is_waiting = self.limits.queues().leave(&self.limits, &self.place);
+        let held = self.own.as_ref().and_then(|own| own.held.as_ref());
+        if let Some(held) = held.filter(|_| is_waiting) {
+            held.report(Mode::Return);
+        }
     }
 }
 
-/// The limiters that a turn is reserved under, in the order of the asks.
+/// The limiters whose turn is waited for, in the order of the asks.
 #[derive(Clone)]
 struct Limits {
     limiters: SmallVec<[RateLimiter; 1]>,
@@ -157,15 +212,51 @@ impl Limits {
         self.limiters[0].queues()
     }
 
-    fn enter(mut self, at: Instant, decision: Box<Decision>) -> Waiting {
-        self.line = self.queues().shared(&self.line);
-        let place = self.queues().enter(&self, at, decision);
-        Waiting::at(place, self)
+    fn enter(self, at: Instant, decision: Box<Decision>) -> Waiting {
+        let (mut limits, decision, own) = self.parted(decision);
+        limits.line = limits.queues().shared(&limits.line);
+        let beside = own.as_ref().and_then(|(own, free_before)| {
+            let held = Arc::clone(own.held.as_ref()?);
+            Some(Beside { held, ready_at: at.checked_sub(*free_before).unwrap_or(at) })
+        });
+        let place = limits.queues().enter(&limits, at, decision, beside);
+        Waiting::at(place, limits, own.map(|(own, _)| own))
+    }
+
+    /// The limits that the request waits for, with what is decided of them, and the rest, with how long before the turn that would
+    /// have let it go.
+    fn parted(self, decision: Box<Decision>) -> (Self, Box<Decision>, Option<(Own, Duration)>) {
+        let mut own = Own { decision: None, asks: Asks::new(), others: Asks::new(), held: None };
+        let (mut held, mut ready_us) = (SmallVec::new(), 0);
+        for ask in 0..self.limiters.len() {
+            let receipt = decision.receipt(ask);
+            let waits = receipt.as_ref().is_some_and(|receipt| !receipt.is_held());
+            let places = if waits { &mut own.asks } else { &mut own.others };
+            places.push(u8::try_from(ask).unwrap_or(u8::MAX));
+            if let Some(receipt) = receipt.filter(|_| !waits) {
+                ready_us = receipt.ready_us().max(ready_us);
+                held.push((self.limiters[ask].clone(), self.line[ask].1.clone(), receipt));
+            }
+        }
+        if own.asks.is_empty() || own.others.is_empty() {
+            return (self, decision, None);
+        }
+        let free_before = Duration::from_micros(decision.spent_us().saturating_sub(ready_us));
+        own.held = (!held.is_empty()).then(|| Arc::new(HeldUnits(held)));
+        let (waited, others) = decision.parted(&own.asks, &own.others);
+        own.decision = others;
+        let of = |ask: &u8| usize::from(*ask);
+        let limits = Self {
+            limiters: own.asks.iter().map(|ask| self.limiters[of(ask)].clone()).collect(),
+            line: own.asks.iter().map(|ask| self.line[of(ask)].clone()).collect(),
+            costs: own.asks.iter().map(|ask| self.costs[of(ask)]).collect(),
+        };
+        (limits, Box::new(waited), Some((own, free_before)))
     }
 
     fn enter_left(self, until: Instant) -> Option<Waiting> {
         let place = self.queues().enter_left(&self, until)?;
-        Some(Waiting::at(place, self))
+        Some(Waiting::at(place, self, None))
     }
 }
 
@@ -178,9 +269,9 @@ impl Under for Limits {
         &self.costs
     }
 
-    fn report(&self, mode: Mode, turns: &Receipts) -> DecisionFuture {
+    fn give_up(&self, turns: &Receipts) -> DecisionFuture {
         let turns = turns.iter();
-        report(turns.map(|(ask, receipt)| (&self.limiters[*ask], &self.line[*ask].1, receipt)), mode)
+        report(turns.map(|(ask, receipt)| (&self.limiters[*ask], &self.line[*ask].1, receipt)), Mode::Return)
     }
 
     fn attend(&self, number: u64) -> bool {
@@ -267,13 +358,12 @@ impl fmt::Debug for Turn {
 }
 
 impl RateLimiter {
-    /// The number of requests that wait for a turn now and have this limiter as their first.
+    /// How many requests wait now for a turn of this limiter: where several limiters decide them, that which makes them wait longest.
     pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
     }
 
-    /// Waits for up to `within` until the store has answered about all turns that were given up by requests with this limiter as their
-    /// first. Returns `false` if it has not.
+    /// Waits until the store has answered about all turns of this limiter that were given up; at most for `within`. False if it has not.
     ///
     /// For the end of a process: a turn that is dropped goes back in the background, and is lost if the runtime ends before. Then the
     /// turn stays unused, and requests of other instances wait behind it in vain.

@@ -23,8 +23,8 @@ pub(super) struct Effect {
 impl Place<'_> {
     /// Whether the turn of the ask's receipt can be given up: it has not come, and no later one depends on it.
     ///
-    /// A hold can always be given up, and so can an entry of a log, which is found by its moment. Under a
-    /// level only the last turn can, because the turns behind it depend on it.
+    /// A hold can always be given up, and an entry of a log that is found by its moment while another turn could take its place: turns come
+    /// behind all others. Of a level only the last turn can: those behind it were reckoned with it.
     pub(super) fn can_return(&mut self, cell: &Cell<'_>, now_us: u64) -> bool {
         let Some((receipt, trace, cost)) = returned(cell) else { return false };
         if cost == 0 {
@@ -36,7 +36,9 @@ impl Place<'_> {
         match self {
             Place::Log(shard) => {
                 let is_known = receipt.at_us() > now_us && is_of(cell.bucket, trace);
-                is_known && shard.entered(cell.in_log(), entered(trace), now_us) >= cost
+                is_known
+                    && shard.is_of_last_period(cell.in_log(), entered(trace), now_us)
+                    && shard.entered(cell.in_log(), entered(trace), now_us) >= cost
             }
             place => place.without_turn(cell, cost, now_us).is_some(),
         }
@@ -227,7 +229,11 @@ impl Place<'_> {
     fn leave(&mut self, cell: &Cell<'_>, trace: &Trace, cost: u64, now_us: u64) {
         let rule = &cell.by.rule;
         match self {
-            Place::Log(shard) => shard.give_back(cell.in_log(), entered(trace), cost, now_us),
+            Place::Log(shard) => {
+                if shard.is_of_last_period(cell.in_log(), entered(trace), now_us) {
+                    shard.give_back(cell.in_log(), entered(trace), cost, now_us);
+                }
+            }
             place => {
                 let Some(state) = place.without_turn(cell, cost, now_us) else { return };
                 let kept = Kept { state, ..place.kept(cell, now_us) };

@@ -1,50 +1,87 @@
 //! Requests that wait for the same, and the slots at which they go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::slot::Slot;
-use super::under::Costs;
+use super::under::{Beside, Costs, Held};
 use crate::decision::{DecidedBy, Decision};
 
-/// Waiting requests with the same limiters, keys and costs, and as many slots: the first request goes at the first slot,
-/// whichever request reserved it.
+/// Waiting requests of one line with the same costs, and as many slots.
 ///
-/// Slots are sorted by time, and not by arrival: over a network a later request's answer may come
-/// first. Sorted, the last slot here is the last turn of the store, which is the only one that it
-/// can take back.
+/// The first request goes at the first slot, whoever reserved it. Slots are sorted by time: the last one here is the last turn of the store,
+/// which is the only one that it can take back; over a network a later request's answer may come first. Requests are sorted by
+/// [rank](Rank), and the slots up to a rank are as many as the requests, so that none goes after its own.
 #[derive(Default)]
 pub(super) struct Class {
-    /// In order of arrival; with the waker, once the request was polled.
-    waiting: BTreeMap<u64, Option<Waker>>,
-    /// In order of time.
+    /// Those that may go at any slot.
+    free: BTreeMap<Rank, Waits>,
+    /// As many slots, in order of time.
     slots: BTreeMap<(Instant, u64), Box<Decision>>,
+    /// Those that another limit does not let go yet. Each keeps its own slot.
+    bound: BTreeMap<Rank, Bound>,
+    /// When they are bound no longer.
+    bound_until: BTreeSet<(Instant, Rank)>,
     /// The first request and its slot, as far as the request knows.
-    told: Option<(u64, Instant)>,
+    told: Option<(Rank, Instant)>,
     /// One moment by the clock of the store that gives the turns, in microseconds, and by ours.
     /// Slots are placed by their distance from it, so that the jitter of answers does not change
     /// their order.
     moment: Option<(DecidedBy, u64, Instant)>,
 }
 
-/// A clock that differs by more than this was set: answers are never as late.
+/// When a request goes at the latest, and its number. Behind all that came before, also where its own turn comes sooner, as under a policy
+/// that was replaced by a faster one; but at its own turn if other limits hold units for it, which they do until then.
+pub(super) type Rank = (Instant, u64);
+
+/// A request that waits.
+#[derive(Default)]
+pub(super) struct Waits {
+    /// The task to wake, once the request was polled.
+    pub(super) waker: Option<Waker>,
+    /// Units that other limits hold for it.
+    pub(super) held: Option<Arc<dyn Held>>,
+}
+
+/// A request that goes at no slot before this moment.
+struct Bound {
+    until: Instant,
+    waits: Waits,
+    slot: Slot,
+}
+
+/// A clock that is further off than answers may be late was set.
 const LATEST_ANSWER: Duration = Duration::from_secs(1);
 
 impl Class {
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.free.is_empty() && self.bound.is_empty()
     }
 
-    /// Adds one request, behind all others, and one slot. Returns the latest time at which the request goes.
-    pub(super) fn enter(&mut self, number: u64, slot: Slot) -> Instant {
+    /// One request and its slot more.
+    pub(super) fn enter(&mut self, number: u64, slot: Slot, beside: Option<Beside>, now: Instant) -> Rank {
         let slot = self.aligned(slot);
-        let at = slot.at();
-        self.waiting.insert(number, None);
+        let last = self.free.last_key_value().map(|((at, _), _)| *at).filter(|_| beside.is_none());
+        let rank = (last.map_or_else(|| slot.at(), |last| last.max(slot.at())), number);
+        let until = beside.as_ref().map(|beside| beside.ready_at.min(slot.at()));
+        let waits = Waits { waker: None, held: beside.map(|beside| beside.held) };
+        match until.filter(|until| *until > now) {
+            Some(until) => {
+                self.bound_until.insert((until, rank));
+                self.bound.insert(rank, Bound { until, waits, slot });
+            }
+            None => self.join(rank, waits, slot),
+        }
+        rank
+    }
+
+    fn join(&mut self, rank: Rank, waits: Waits, slot: Slot) {
+        self.free.insert(rank, waits);
         self.slots.insert(slot.place(), slot.decision);
-        self.slots.last_key_value().map_or(at, |((last, _), _)| *last)
     }
 
     /// The slot at its time by the store's clock, whose last turn is the one that the store takes back: an answer that comes later
@@ -65,56 +102,92 @@ impl Class {
         }
     }
 
-    /// Takes out a request that waits, and with it the last slot, because all behind it move up.
-    pub(super) fn leave(&mut self, number: u64, costs: &Costs) -> Option<Slot> {
-        self.waiting.remove(&number)?;
+    /// Takes out a request that waits, and with it the last slot that is of use to nobody: those behind it move up.
+    pub(super) fn leave(&mut self, rank: Rank, costs: &Costs) -> Option<Slot> {
+        if let Some(bound) = self.bound.remove(&rank) {
+            self.bound_until.remove(&(bound.until, rank));
+            return Some(self.offer(bound.slot));
+        }
+        self.free.remove(&rank)?;
+        self.last_slot(costs)
+    }
+
+    /// Lets requests move up to a slot; says which slot is left over.
+    pub(super) fn offer(&mut self, slot: Slot) -> Slot {
+        let place = slot.place();
+        if self.slots.last_key_value().is_none_or(|(last, _)| *last < place) {
+            return slot;
+        }
+        self.slots.insert(place, slot.decision);
+        self.last_slot(&slot.costs).expect("one was put in")
+    }
+
+    fn last_slot(&mut self, costs: &Costs) -> Option<Slot> {
         self.slots.pop_last().map(|((at, of), decision)| Slot::new(at, of, costs.clone(), decision))
     }
 
     /// The next request whose slot has come, polled or not.
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(u64, Option<Waker>, Box<Decision>)> {
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(u64, Waits, Box<Decision>)> {
+        self.unbind(now);
         let slot = self.slots.first_entry().filter(|slot| slot.key().0 <= now)?;
-        let (number, waker) = self.waiting.pop_first()?;
-        Some((number, waker, slot.remove()))
+        let ((latest, number), waits) = self.free.pop_first()?;
+        debug_assert!(slot.key().0 <= latest, "no request goes after its rank");
+        Some((number, waits, slot.remove()))
     }
 
-    /// The waker of the first request, if it has become the first, or goes at another time than it knows.
+    /// Those that other limits let go before the next slot comes may move up to it, whenever that is looked at.
+    fn unbind(&mut self, now: Instant) {
+        while let Some(&(until, rank)) = self.bound_until.first() {
+            let next = self.slots.first_key_value().map_or(now, |((at, _), _)| *at);
+            if until > next.min(now) {
+                return;
+            }
+            self.bound_until.pop_first();
+            if let Some(Bound { waits, slot, .. }) = self.bound.remove(&rank) {
+                self.join(rank, waits, slot);
+            }
+        }
+    }
+
+    /// The task to wake because its request is the first now, or goes at another time than it knows.
     pub(super) fn news(&mut self) -> Option<Waker> {
         let first = self.first()?;
         if self.told == Some(first) {
             return None;
         }
         self.told = Some(first);
-        self.waiting.first_entry()?.get_mut().take()
+        self.free.first_entry()?.get_mut().waker.take()
     }
 
-    /// Keeps the waker of a request that waits on, and returns the time until which it waits: its slot for the first request, and
-    /// for others `at_latest`, or the last slot if that has passed.
-    pub(super) fn wait(&mut self, number: u64, waker: &Waker, at_latest: Instant, now: Instant) -> Instant {
-        if let Some(known) = self.waiting.get_mut(&number) {
-            *known = Some(waker.clone());
-        }
+    /// The request waits on; says until when, which is its slot for the first, and for others their rank.
+    pub(super) fn wait(&mut self, rank: Rank, waker: &Waker) -> Instant {
+        self.set_waker(rank, Some(waker.clone()));
         match self.first() {
-            Some((first, at)) if first == number => {
+            Some((first, at)) if first == rank => {
                 self.told = Some((first, at));
                 at
             }
-            _ if at_latest > now => at_latest,
-            _ => self.slots.last_key_value().map_or(at_latest, |((last, _), _)| *last),
+            _ => rank.0,
         }
     }
 
     /// No task has to be woken for this request: it is being polled.
-    pub(super) fn is_awake(&mut self, number: u64) {
-        if let Some(waker) = self.waiting.get_mut(&number) {
-            *waker = None;
+    pub(super) fn is_awake(&mut self, rank: Rank) {
+        self.set_waker(rank, None);
+    }
+
+    fn set_waker(&mut self, rank: Rank, waker: Option<Waker>) {
+        if let Some(waits) = self.free.get_mut(&rank) {
+            waits.waker = waker;
+        } else if let Some(bound) = self.bound.get_mut(&rank) {
+            bound.waits.waker = waker;
         }
     }
 
-    fn first(&self) -> Option<(u64, Instant)> {
-        let (number, _) = self.waiting.first_key_value()?;
+    fn first(&self) -> Option<(Rank, Instant)> {
+        let (rank, _) = self.free.first_key_value()?;
         let ((at, _), _) = self.slots.first_key_value()?;
-        Some((*number, *at))
+        Some((*rank, *at))
     }
 }
 
@@ -131,13 +204,14 @@ mod tests {
 
     #[test]
     fn answers_that_come_late_do_not_change_the_order_of_the_turns() {
-        let (start, mut class) = (Instant::now(), Class::default());
+        let (start, mut class, mut ranks) = (Instant::now(), Class::default(), Vec::new());
         let after = |ms| start + Duration::from_millis(ms);
         // A turn each millisecond; the answers are late by 5, 9 and 2 of them, and the clock was set before the last.
         for (number, late, spent_ms) in [(1, 5, 10), (2, 9, 11), (3, 2, 12), (4, 0, 90_000)] {
-            class.enter(number, slot(number, after(spent_ms.min(5_000) + late), spent_ms));
+            let slot = slot(number, after(spent_ms.min(5_000) + late), spent_ms);
+            ranks.push(class.enter(number, slot, None, start));
         }
-        let freed: Vec<_> = (1..=4).filter_map(|number| class.leave(number, &Costs::new())).collect();
+        let freed: Vec<_> = ranks.into_iter().filter_map(|rank| class.leave(rank, &Costs::new())).collect();
         let freed: Vec<_> = freed.iter().map(|slot| (slot.decision.spent_us() / 1_000, slot.at())).collect();
         assert_eq!(freed, [(90_000, after(5_000)), (12, after(17)), (11, after(16)), (10, after(15))]);
     }

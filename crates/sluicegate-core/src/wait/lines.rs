@@ -7,12 +7,12 @@ use std::task::Waker;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::class::Class;
+use super::class::{Class, Rank};
 use super::slot::Slot;
-use super::under::{Costs, Line, Receipts, Under};
-use crate::decision::Decision;
+use super::under::{Beside, Costs, Held, Line, Under};
+use crate::decision::{DecidedBy, Decision};
 use crate::error::StoreError;
-use crate::store::{DecisionFuture, Mode};
+use crate::store::DecisionFuture;
 
 /// Turns that are kept for others, of one limiter. Turns beyond that are lost.
 const MOST_SPARES: usize = 65_536;
@@ -35,11 +35,12 @@ pub(super) struct Lines {
     pub(super) left: BTreeMap<(Instant, u64), Line>,
 }
 
-/// Requests that have limiters and keys in common.
+/// Those that wait for the same limiters and keys.
 #[derive(Default)]
 pub(super) struct Group {
-    classes: HashMap<Costs, Class>,
-    /// Turns that no request waits for any more and that the store did not take back, in order of time.
+    /// Turns of a store and of its fallback are by different clocks.
+    classes: HashMap<(DecidedBy, Costs), Class>,
+    /// Turns that nobody waits for any more and that the store did not take back, in order of time.
     spares: BTreeMap<(Instant, u64), Slot>,
     /// Turns that are on their way back to the store.
     returning: VecDeque<Returning>,
@@ -69,8 +70,17 @@ pub(super) struct Attendance {
 #[derive(Default)]
 pub(super) struct News {
     pub(super) wakers: SmallVec<[Waker; 2]>,
-    /// Units that other limits held for turns that have come.
-    held: Vec<Receipts>,
+    /// Those that go now.
+    departed: SmallVec<[Arc<dyn Held>; 1]>,
+}
+
+/// What has become of a turn that was given up.
+pub(super) struct Heard {
+    /// Whether the store took it back.
+    pub(super) is_taken: bool,
+    /// Where it did not, the turn that is of no use since others have moved up.
+    pub(super) next: Option<Slot>,
+    pub(super) waker: Option<Waker>,
 }
 
 impl Lines {
@@ -84,8 +94,8 @@ impl Lines {
         self.next
     }
 
-    pub(super) fn class(&mut self, under: &dyn Under) -> Option<&mut Class> {
-        self.by_key.get_mut(under.line())?.classes.get_mut(under.costs())
+    pub(super) fn class(&mut self, line: &Line, by: DecidedBy, costs: &Costs) -> Option<&mut Class> {
+        self.by_key.get_mut(line)?.classes.get_mut(&(by, costs.clone()))
     }
 
     /// The line that is shared by all requests that wait in it, or this one if there is none.
@@ -117,45 +127,71 @@ impl Lines {
         &mut self,
         under: &dyn Under,
         number: u64,
-        slot: Slot,
+        (slot, beside): (Slot, Option<Beside>),
         now: Instant,
-    ) -> (Instant, News) {
-        let mut news = self.advance(under, now);
-        let class = self.group(under.line()).classes.entry(under.costs().clone()).or_default();
-        let at_latest = class.enter(number, slot);
+    ) -> (Rank, News) {
+        let by = slot.decision.decided_by();
+        let mut news = self.advance(under, by, now);
+        let class = self.group(under.line()).classes.entry((by, under.costs().clone())).or_default();
+        let rank = class.enter(number, slot, beside, now);
         news.wakers.extend(class.news());
-        (at_latest, news)
+        (rank, news)
     }
 
-    /// Lets all requests go whose slots have come, whether they are polled or not.
-    pub(super) fn advance(&mut self, under: &dyn Under, now: Instant) -> News {
+    /// Lets all go whose slot has come, whether they are polled or not.
+    pub(super) fn advance(&mut self, under: &dyn Under, by: DecidedBy, now: Instant) -> News {
         let mut news = News::default();
         // Not by `class`: the requests that have come are in another field.
         let group = self.by_key.get_mut(under.line());
-        let Some(class) = group.and_then(|group| group.classes.get_mut(under.costs())) else { return news };
-        while let Some((number, waker, decision)) = class.pop_due(now) {
-            news.held.extend(under.held(&decision));
+        let class = group.and_then(|group| group.classes.get_mut(&(by, under.costs().clone())));
+        let Some(class) = class else { return news };
+        while let Some((number, waits, decision)) = class.pop_due(now) {
             self.come.insert(number, decision);
-            news.wakers.extend(waker);
+            news.departed.extend(waits.held);
+            news.wakers.extend(waits.waker);
         }
         news.wakers.extend(class.news());
-        self.tidy(under);
+        self.tidy(under.line(), by, under.costs());
         news
     }
 
-    /// Takes the earliest of the turns that were left, are large enough and come in time.
-    pub(super) fn take_spare(&mut self, line: &Line, costs: &Costs, until: Instant) -> Option<Slot> {
-        let group = self.by_key.get_mut(line)?;
-        let mut spares = group.spares.iter().take(MOST_LOOKED_AT).take_while(|((at, _), _)| *at <= until);
-        let fits = |of: &Costs| of.iter().zip(costs).all(|(of, cost)| of >= cost);
-        let place = spares.find_map(|(place, slot)| fits(&slot.costs).then_some(*place))?;
+    /// The earliest of the turns that were left, of those that are large enough, that a decision by this one may go at, and that come
+    /// in this time.
+    pub(super) fn take_spare(
+        &mut self,
+        under: &dyn Under,
+        by: Option<DecidedBy>,
+        (from, until): (Instant, Instant),
+    ) -> Option<Slot> {
+        let group = self.by_key.get_mut(under.line())?;
+        let mut spares = group.spares.range((from, 0)..).take(MOST_LOOKED_AT);
+        let fits = |slot: &Slot| {
+            by.is_none_or(|by| slot.decision.decided_by() == by)
+                && slot.costs.iter().zip(under.costs()).all(|(of, cost)| of >= cost)
+        };
+        let place = spares.find_map(|(place, slot)| fits(slot).then_some(*place))?;
+        if place.0 > until {
+            return None;
+        }
         self.left.remove(&place);
         let mut spare = group.spares.remove(&place)?;
-        spare.costs.clone_from(costs);
+        spare.costs.clone_from(under.costs());
         Some(spare)
     }
 
-    /// Takes the latest of the turns that were left, the very latest first.
+    /// The turn to give up for one that nobody goes at: the latest that was left, if that is later. Only the store's last one can go
+    /// back.
+    pub(super) fn given_up_for(&mut self, line: &Line, slot: Slot) -> Freed {
+        let spares = self.by_key.get(line).map(|group| &group.spares);
+        let latest = spares.and_then(|spares| spares.last_key_value());
+        if latest.is_none_or(|(place, _)| *place < slot.place()) {
+            return Freed::from_iter([slot]);
+        }
+        self.keep(line, slot);
+        self.take_latest_spares(line, 1)
+    }
+
+    /// The latest of the turns that were left, the very latest first.
     pub(super) fn take_latest_spares(&mut self, line: &Line, most: usize) -> Freed {
         let Some(group) = self.by_key.get_mut(line) else { return Freed::new() };
         let mut latest = Freed::new();
@@ -166,15 +202,29 @@ impl Lines {
         latest
     }
 
-    /// Handles the store's answer about a turn that was given up. Says whether the store took the turn back.
-    pub(super) fn heard(&mut self, line: &Line, slot: Slot, result: Result<Decision, StoreError>) -> bool {
-        match result {
-            Ok(decision) if decision.is_allowed() => return true,
-            Ok(_) => self.keep(line, slot),
-            // The turn may have been taken back or not: lost rather than used twice.
-            Err(_) => {}
+    /// The store has answered about a turn that was given up. One that it keeps is for those who wait, and then for the next request.
+    pub(super) fn heard(&mut self, line: &Line, slot: Slot, result: Result<Decision, StoreError>) -> Heard {
+        let is_taken = result.as_ref().is_ok_and(Decision::is_allowed);
+        let mut heard = Heard { is_taken, next: None, waker: None };
+        // Without an answer it may have been taken back or not: lost rather than used twice.
+        if is_taken || result.is_err() || slot.at() <= Instant::now() {
+            return heard;
         }
-        false
+        let place = slot.place();
+        let left = match self.class(line, slot.decision.decided_by(), &slot.costs) {
+            Some(class) => {
+                let left = class.offer(slot);
+                heard.waker = class.news();
+                left
+            }
+            None => slot,
+        };
+        if left.place() == place {
+            self.keep(line, left);
+        } else {
+            heard.next = Some(left);
+        }
+        heard
     }
 
     /// The number of further turns to give up after such an answer. However many were left, the store is asked at most three times
@@ -264,12 +314,13 @@ impl Lines {
         }
     }
 
-    pub(super) fn tidy(&mut self, under: &dyn Under) {
-        let Some(group) = self.by_key.get_mut(under.line()) else { return };
-        if group.classes.get(under.costs()).is_some_and(Class::is_empty) {
-            group.classes.remove(under.costs());
+    pub(super) fn tidy(&mut self, line: &Line, by: DecidedBy, costs: &Costs) {
+        let Some(group) = self.by_key.get_mut(line) else { return };
+        let which = (by, costs.clone());
+        if group.classes.get(&which).is_some_and(Class::is_empty) {
+            group.classes.remove(&which);
         }
-        self.remove_if_empty(under.line());
+        self.remove_if_empty(line);
     }
 
     pub(super) fn remove_if_empty(&mut self, line: &Line) {
@@ -286,12 +337,9 @@ impl Lines {
 }
 
 impl News {
-    /// Not to be called under the lock: a request that is woken may leave at once.
-    pub(super) fn tell(self, under: &dyn Under) {
+    /// Not under the lock: whoever is woken may leave at once.
+    pub(super) fn tell(self) {
         self.wakers.into_iter().for_each(Waker::wake);
-        for receipts in &self.held {
-            // The store begins with it at once; its answer is not needed.
-            drop(under.report(Mode::Depart, receipts));
-        }
+        self.departed.iter().for_each(|held| held.depart());
     }
 }

@@ -5,14 +5,17 @@
 //!
 //! | word | is |
 //! |---|---|
-//! | [`Line`] | limiters with their keys: requests of one line can use each other's turns |
+//! | [`Line`] | the limiters, with their keys, that make a request wait longest, mostly one: requests of one line can use each other's turns |
+//! | [`Held`] | units that the other limiters of a request hold until it goes; they stay its own |
 //! | class | the requests of a line with the same costs, in order of arrival |
 //! | slot | a turn that the store has given, and the decision by which it did |
 //! | spare | a slot that no request waits for and that the store did not take back |
 //!
 //! # Invariants
 //! - A class has as many slots as waiting requests. The first request goes at the first slot,
-//!   whichever request reserved it.
+//!   whoever reserved it.
+//! - A request with held units goes no later than at its own turn, until which they are held, and
+//!   keeps its own slot until the limits that hold them would have let it go.
 //! - A request that leaves takes the *last* slot of its class out: all behind it move up.
 //! - A slot is given back to the store, or kept as a spare until it is over, or lost. It is never
 //!   used twice, and one whose return was not answered is never used again.
@@ -30,4 +33,4 @@ mod slot;
 mod under;
 
 pub(crate) use self::queues::{Place, Queues};
-pub(crate) use self::under::{Costs, Identity, Line, Receipts, Under};
+pub(crate) use self::under::{Beside, Costs, Held, Identity, Line, Receipts, Under};

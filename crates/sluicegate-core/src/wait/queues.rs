@@ -14,10 +14,11 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::lines::{Attendance, Freed, Lines, Returning};
+use super::class::Rank;
+use super::lines::{Attendance, Freed, Heard, Lines, Returning};
 use super::slot::Slot;
-use super::under::{Line, Under};
-use crate::decision::Decision;
+use super::under::{Beside, Line, Under};
+use crate::decision::{DecidedBy, Decision};
 use crate::error::StoreError;
 
 /// The requests that wait under a limiter, which is the first of their limiters.
@@ -31,13 +32,15 @@ pub(crate) struct Queues {
 /// The place of a request that waits.
 pub(crate) struct Place {
     number: u64,
-    at_latest: Instant,
+    rank: Rank,
+    /// The clock that its turn is by.
+    by: DecidedBy,
 }
 
 impl Place {
-    /// The latest time at which it goes, as far as was known when it came.
+    /// When it goes at the latest.
     pub(crate) fn at_latest(&self) -> Instant {
-        self.at_latest
+        self.rank.0
     }
 }
 
@@ -46,24 +49,31 @@ impl Queues {
     ///
     /// If a turn was left that comes earlier, the request takes that one, and its own goes back to
     /// the store.
-    pub(crate) fn enter(&self, under: &dyn Under, at: Instant, decision: Box<Decision>) -> Place {
+    pub(crate) fn enter(
+        &self,
+        under: &dyn Under,
+        at: Instant,
+        decision: Box<Decision>,
+        beside: Option<Beside>,
+    ) -> Place {
         self.settle(under);
-        let now = Instant::now();
+        let (now, by) = (Instant::now(), decision.decided_by());
         let mut lines = self.lock();
         lines.forget_due(now);
         let number = lines.next_number();
         let own = Slot::new(at, number, under.costs().clone(), decision);
-        let (slot, surplus) = match lines.take_spare(under.line(), under.costs(), at) {
+        let from = beside.as_ref().map_or(now, |beside| beside.ready_at.max(now));
+        let (slot, surplus) = match lines.take_spare(under, Some(by), (from, at)) {
             Some(spare) => (spare, Some(own)),
             None => (own, None),
         };
-        let (at_latest, news) = lines.join(under, number, slot, now);
+        let (rank, news) = lines.join(under, number, (slot, beside), now);
         self.unlock(lines);
-        news.tell(under);
+        news.tell();
         if let Some(surplus) = surplus {
             self.free(under, surplus);
         }
-        Place { number, at_latest }
+        Place { number, rank, by }
     }
 
     /// Enters a request that has no slot, if a slot was left that comes early enough.
@@ -76,15 +86,16 @@ impl Queues {
         let now = Instant::now();
         let mut lines = self.lock();
         lines.forget_due(now);
-        let spare = lines.take_spare(under.line(), under.costs(), until);
+        let spare = lines.take_spare(under, None, (now, until));
         let joined = spare.map(|spare| {
-            let number = lines.next_number();
-            (number, lines.join(under, number, spare, now))
+            let (number, by) = (lines.next_number(), spare.decision.decided_by());
+            let (rank, news) = lines.join(under, number, (spare, None), now);
+            (Place { number, rank, by }, news)
         });
         self.unlock(lines);
-        let (number, (at_latest, news)) = joined?;
-        news.tell(under);
-        Some(Place { number, at_latest })
+        let (place, news) = joined?;
+        news.tell();
+        Some(place)
     }
 
     /// The line that is shared by all requests that wait in it, or this one if there is none.
@@ -101,46 +112,50 @@ impl Queues {
     ) -> Result<Box<Decision>, Instant> {
         let now = Instant::now();
         let mut lines = self.lock();
-        if let Some(class) = lines.class(under) {
-            class.is_awake(place.number);
+        if let Some(class) = lines.class(under.line(), place.by, under.costs()) {
+            class.is_awake(place.rank);
         }
-        let news = lines.advance(under, now);
+        let news = lines.advance(under, place.by, now);
         let until = match lines.come.remove(&place.number) {
             Some(decision) => Ok(decision),
             None => Err(lines
-                .class(under)
-                .map_or(place.at_latest, |class| class.wait(place.number, waker, place.at_latest, now))),
+                .class(under.line(), place.by, under.costs())
+                .map_or_else(|| place.at_latest(), |class| class.wait(place.rank, waker))),
         };
         self.unlock(lines);
-        news.tell(under);
+        news.tell();
         until
     }
 
-    /// Leaves the queue; the slot goes to the next request, or back to the store.
-    pub(crate) fn leave(&self, under: &dyn Under, place: &Place) {
+    /// Leaves the queue; what it has waited for is the next one's, or the store's again. False if its turn has come.
+    pub(crate) fn leave(&self, under: &dyn Under, place: &Place) -> bool {
         self.settle(under);
         let now = Instant::now();
         let mut lines = self.lock();
-        let mut news = lines.advance(under, now);
-        // A turn that has come is spent, used or not: the requests behind it do not wait for it.
+        let mut news = lines.advance(under, place.by, now);
+        // A turn that has come is spent, whether it was used or not: those behind it do not wait for that.
         let has_come = lines.come.remove(&place.number).is_some();
-        let class = lines.class(under).filter(|_| !has_come);
+        let class = lines.class(under.line(), place.by, under.costs()).filter(|_| !has_come);
         let surplus = class.and_then(|class| {
-            let surplus = class.leave(place.number, under.costs());
+            let surplus = class.leave(place.rank, under.costs());
             news.wakers.extend(class.news());
             surplus
         });
-        lines.tidy(under);
+        lines.tidy(under.line(), place.by, under.costs());
         self.unlock(lines);
-        news.tell(under);
+        news.tell();
         if let Some(surplus) = surplus {
             self.free(under, surplus);
         }
+        !has_come
     }
 
     /// Gives a slot back to the store, or keeps it for the next request.
     fn free(&self, under: &dyn Under, slot: Slot) {
-        self.free_all(under, Freed::from_iter([slot]));
+        let mut lines = self.lock();
+        let freed = lines.given_up_for(under.line(), slot);
+        self.unlock(lines);
+        self.free_all(under, freed);
     }
 
     /// A loop, because a turn that was taken back makes the one before it the last, which may now
@@ -252,12 +267,16 @@ impl Queues {
         is_late: bool,
     ) -> Freed {
         let mut lines = self.lock();
-        let is_taken = lines.heard(line, slot, result);
+        let Heard { is_taken, next, waker } = lines.heard(line, slot, result);
         let most = if is_late { lines.tries(line, is_taken) } else { usize::from(is_taken) };
-        let next = lines.take_latest_spares(line, most);
+        let mut freed = lines.take_latest_spares(line, most);
+        freed.extend(next);
         lines.remove_if_empty(line);
         self.unlock(lines);
-        next
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        freed
     }
 
     fn lock(&self) -> MutexGuard<'_, Lines> {

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::under::{Costs, Under};
 use crate::decision::Decision;
-use crate::store::{DecisionFuture, Mode};
+use crate::store::DecisionFuture;
 
 /// A turn that the store has given.
 pub(super) struct Slot {
@@ -45,6 +45,6 @@ impl Slot {
 
     /// Gives the turn up; the store says whether it takes it back.
     pub(super) fn give_up(&self, under: &dyn Under) -> DecisionFuture {
-        under.report(Mode::Return, &under.receipts(&self.decision, |_| true))
+        under.give_up(&under.receipts(&self.decision))
     }
 }

@@ -8,14 +8,15 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use crate::decision::Decision;
 use crate::few::few;
 use crate::key::Key;
 use crate::receipt::Receipt;
-use crate::store::{DecisionFuture, Mode};
+use crate::store::DecisionFuture;
 
-/// The limiters that a turn is reserved under, as far as the queues know them.
+/// The limiters whose turn a request waits for, as far as the queues know them.
 pub(crate) trait Under {
     /// The limiters and keys, in the order of the asks.
     fn line(&self) -> &Line;
@@ -23,8 +24,8 @@ pub(crate) trait Under {
     /// The cost of each ask.
     fn costs(&self) -> &Costs;
 
-    /// Tells the store that these turns are given up, or have come.
-    fn report(&self, mode: Mode, turns: &Receipts) -> DecisionFuture;
+    /// Gives these turns up; the store says whether it takes them back.
+    fn give_up(&self, turns: &Receipts) -> DecisionFuture;
 
     /// Starts a task with this number that waits for the store's answers about turns of the line that were given up. Says
     /// whether there is a runtime for it.
@@ -32,19 +33,25 @@ pub(crate) trait Under {
 }
 
 impl dyn Under + '_ {
-    /// Units that other limits hold for this turn, if there are any.
-    pub(super) fn held(&self, decision: &Decision) -> Option<Receipts> {
-        let held = self.receipts(decision, Receipt::is_held);
-        (!held.is_empty()).then_some(held)
-    }
-
-    pub(super) fn receipts(&self, decision: &Decision, which: impl Fn(&Receipt) -> bool) -> Receipts {
-        let each = (0..self.costs().len()).filter_map(|ask| Some((ask, decision.receipt(ask)?)));
-        few(each.filter(|(_, receipt)| which(receipt)))
+    pub(super) fn receipts(&self, decision: &Decision) -> Receipts {
+        few((0..self.costs().len()).filter_map(|ask| Some((ask, decision.receipt(ask)?))))
     }
 }
 
-/// Limiters and keys: requests that have them in common share turns.
+/// Units that the other limits of a request hold until it goes. They are its own, at whichever turn it goes.
+pub(crate) trait Held: Send + Sync {
+    /// The request goes now.
+    fn depart(&self);
+}
+
+/// What a request has beside its turn.
+pub(crate) struct Beside {
+    pub(crate) held: Arc<dyn Held>,
+    /// When the limits that hold these units let the request go: no later than its own turn comes.
+    pub(crate) ready_at: Instant,
+}
+
+/// Limiters and keys: requests that have to wait for the same ones share turns.
 pub(crate) type Line = Arc<[(Identity, Key)]>;
 
 /// Units, by the place of the ask.

@@ -182,10 +182,10 @@ proptest! {
         }).collect();
         visitors.sort_by_key(|visitor| visitor.came_us);
         play(settings(&format!("{rate}/s")), &mut visitors);
-        let (mut free_us, mut worst_us) = (0, 0);
+        let (mut ready_us, mut worst_us) = (0, 0);
         for visitor in visitors.iter().filter(|visitor| visitor.leaves_after.is_none()) {
-            let exact_us = visitor.came_us.max(free_us);
-            free_us = exact_us + SECOND / rate;
+            let exact_us = visitor.came_us.max(ready_us);
+            ready_us = exact_us + SECOND / rate;
             let entered_us = visitor.entered_us.expect("nobody is lost");
             worst_us = worst_us.max(entered_us.abs_diff(exact_us));
         }

@@ -19,3 +19,4 @@ mod sections;
 mod size;
 mod support;
 mod tiers;
+mod waits;

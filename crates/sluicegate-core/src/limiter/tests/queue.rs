@@ -125,9 +125,13 @@ async fn the_store_may_answer_later_and_until_then_the_slot_is_nobodys() {
     drop(store.turn(2, &under).await);
     let before = store.turn(5, &under).await;
     answer.send(false).unwrap();
+    store.script().says.push_back(Says::Kept);
     let after = store.turn(6, &under).await;
-    assert_eq!(store.script().given_up, [2, 6]);
-    // Of two slots, the first belongs to the request that came first.
+    assert_eq!(
+        store.script().given_up,
+        [2, 5, 6],
+        "the one that waits moves up, and then the one that comes"
+    );
     assert_eq!(tokio::join!(goes(start, before), goes(start, after)), ((2, 2), (5, 5)));
 }
 
@@ -249,7 +253,55 @@ async fn the_store_hears_of_a_turn_that_came_where_a_limit_has_held_units_for_it
     drop(store.turn(3, &under).await);
     tokio::join!(first, second);
     let script = store.script();
-    assert_eq!((&script.departed[..], &script.given_up[..]), (&[1, 2][..], &[3][..]));
+    // Of the one that leaves, the turn goes back, and what was held for it.
+    assert_eq!((&script.departed[..], &script.given_up[..]), (&[1, 2][..], &[3, 3][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_share_one_limit_use_each_others_turns_whatever_limits_they_have_beside_it() {
+    let (store, start) = (Scripted::new(), Instant::now());
+    let mail = store.limiter("mail");
+    let [ada, bob] = ["ada", "bob"].map(|name| store.limiter(name));
+    store.script().holds = true;
+    let (first, second) =
+        (store.turn(1, &[(&ada, 1), (&mail, 1)]).await, store.turn(9, &[(&bob, 1), (&mail, 1)]).await);
+    drop(first);
+    assert_eq!(goes(start, second).await, (1, 1));
+    // The turn of the second went back, and what was held for the first; what was held for the second is spent.
+    let script = store.script();
+    assert_eq!((&script.given_up[..], &script.departed[..]), (&[9, 1][..], &[9][..]));
+}
+
+/// By the time that somebody looked, the limit that had not let it go did so, and it went at a turn before that.
+#[tokio::test(start_paused = true)]
+async fn a_request_keeps_its_own_turn_until_its_other_limits_let_it_go_however_late_that_is_looked_at() {
+    let (store, start) = (Scripted::new(), Instant::now());
+    let (user, mail) = (store.limiter("user"), store.limiter("mail"));
+    let under = [(&user, 1), (&mail, 1)];
+    store.script().holds = true;
+    let first = store.turn(1, &under).await;
+    store.script().free = 5;
+    let bound = store.turn(10, &under).await;
+    store.script().free = 0;
+    let last = store.turn(30, &under).await;
+    drop(first);
+    store.advance_to(100).await;
+    assert_eq!(tokio::join!(goes(start, bound), goes(start, last)), ((100, 10), (100, 1)));
+}
+
+/// As soon as they let it go, it moves up as others do.
+#[tokio::test(start_paused = true)]
+async fn a_request_moves_up_once_its_other_limits_let_it_go() {
+    let (store, start) = (Scripted::new(), Instant::now());
+    let (user, mail) = (store.limiter("user"), store.limiter("mail"));
+    let under = [(&user, 1), (&mail, 1)];
+    store.script().holds = true;
+    let first = store.turn(8, &under).await;
+    store.script().free = 5;
+    let bound = store.turn(10, &under).await;
+    store.advance_to(6).await;
+    drop(first);
+    assert_eq!(goes(start, bound).await, (8, 8));
 }
 
 #[derive(Default)]

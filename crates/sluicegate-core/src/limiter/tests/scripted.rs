@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::algorithm::State;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::limiter::Limiters;
 use crate::limiter::check_all;
@@ -36,8 +37,9 @@ pub(super) struct Script {
     /// The turns that were given up, and those that have come, by their time in seconds.
     pub(super) given_up: Vec<u64>,
     pub(super) departed: Vec<u64>,
-    /// Whether the first ask of each call only holds its units.
+    /// Whether the first ask of each call only holds its units, and from when on it would have let them go.
     pub(super) holds: bool,
+    pub(super) free: u64,
     pub(super) refuses: bool,
     now: u64,
 }
@@ -102,7 +104,7 @@ impl Store for Scripted {
                         return DecisionFuture::pending(async {
                             let passed =
                                 answer.await.map_err(|_| StoreError::new(StoreErrorKind::Timeout))?;
-                            Ok(decision(passed, 0, 0, [(1, false)]))
+                            Ok(decision(passed, 0, 0, [(1, None)]))
                         });
                     }
                 }
@@ -114,13 +116,19 @@ impl Store for Scripted {
             _ => !script.refuses,
         };
         let at = script.turns.pop_front().unwrap_or(script.now);
-        let held = (0..asks.len()).map(|ask| script.holds && ask == 0);
+        let held = (0..asks.len()).map(|ask| (script.holds && ask == 0).then_some(script.free));
         let costs = asks.iter().map(Ask::cost).zip(held).collect::<Vec<_>>();
         DecisionFuture::ready(Ok(decision(passed, script.now, at - script.now, costs)))
     }
 }
 
-fn decision(passed: bool, now: u64, delay: u64, asks: impl IntoIterator<Item = (u64, bool)>) -> Decision {
+/// Of asks with these costs, some of which are held and would have gone at that second.
+fn decision(
+    passed: bool,
+    now: u64,
+    delay: u64,
+    asks: impl IntoIterator<Item = (u64, Option<u64>)>,
+) -> Decision {
     let (costs, held): (Vec<_>, Vec<_>) = asks.into_iter().unzip();
     let status = |(ask, cost)| {
         let status = QuotaStatus::at_rest((ask, 0), 1).with_remaining(0).with_reset_after_us(1_000_000);
@@ -128,6 +136,10 @@ fn decision(passed: bool, now: u64, delay: u64, asks: impl IntoIterator<Item = (
         let status = if passed { status.with_more_after_us(wait_us) } else { status.refused_for_us(wait_us) };
         status.spending(cost)
     };
-    let traces: Box<[_]> = held.into_iter().map(|held| Trace { held, ..Trace::default() }).collect();
+    let trace = |free: Option<u64>| {
+        let after = State::new(free.unwrap_or(0) * 1_000_000, 0);
+        Trace { held: free.is_some(), after, ..Trace::default() }
+    };
+    let traces: Box<[_]> = held.into_iter().map(trace).collect();
     judge(now * 1_000_000, delay * 1_000_000, (0..).zip(costs).map(status)).with_traces(traces)
 }

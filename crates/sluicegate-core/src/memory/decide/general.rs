@@ -57,10 +57,11 @@ impl Inner {
         let is_told = waits || leases || cells.iter().any(|cell| cell.bucket.accounts());
         let mut effects: SmallVec<[Effect; 4]> = cells
             .iter()
-            .map(|cell| match cell {
+            .zip(&judged)
+            .map(|(cell, of)| match cell {
                 _ if !granted => Effect::default(),
                 cell if waits && holds(&cells, &judged, cell, departs_us) => {
-                    self.hold(cell, now_us, departs_us)
+                    self.hold(cell, now_us, (of.departs_us(), departs_us))
                 }
                 cell => places[cell.place].change(cell, now_us, departs_us),
             })

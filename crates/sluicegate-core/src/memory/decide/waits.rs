@@ -7,6 +7,7 @@
 
 use smallvec::SmallVec;
 
+use crate::algorithm::State;
 use crate::few::few;
 use crate::memory::bucket::Bucket;
 use crate::memory::change::Effect;
@@ -17,8 +18,8 @@ use crate::receipt::Trace;
 use crate::store::{Judged, Mode};
 
 impl Inner {
-    /// Holds what the ask spends until the request departs.
-    pub(super) fn hold(&self, cell: &Cell<'_>, now_us: u64, departs_us: u64) -> Effect {
+    /// Holds what the ask spends until the request departs, although the quota would let it go at `ready_us`.
+    pub(super) fn hold(&self, cell: &Cell<'_>, now_us: u64, (ready_us, departs_us): (u64, u64)) -> Effect {
         let (bucket, units) = (cell.bucket, cell.ask.cost());
         let longest_us = cell.by.rule.longest_spend_us();
         // Relaxed: it only has to be another number each time.
@@ -27,7 +28,8 @@ impl Inner {
         bucket.holds.add(cell.hash, hold, |hold| is_over(bucket, hold, now_us));
         bucket.reaches(departs_us.saturating_add(longest_us));
         bucket.ahead.note(departs_us);
-        Effect { spent: units, trace: Trace { birth: hold.id, held: true, ..Trace::default() } }
+        let after = State::new(ready_us, 0);
+        Effect { spent: units, trace: Trace { birth: hold.id, held: true, after, ..Trace::default() } }
     }
 }
 

@@ -177,6 +177,17 @@ impl Shard {
         rule.slot(entries.into_iter(), sum.saturating_add(holds::units(held)), now_us, cost)
     }
 
+    /// Whether no entry comes a period or more after that one. Later turns are of no use to a hole before them.
+    pub(in crate::memory) fn is_of_last_period(
+        &mut self,
+        (hash, rule): (u64, &SlidingLog),
+        entered: Entered,
+        now_us: u64,
+    ) -> bool {
+        let Some(log) = self.current(hash, now_us) else { return true };
+        self.newest_us(log) < entered.at_us.saturating_add(rule.period_us().get())
+    }
+
     /// The units of that entry which are still there; none if it is over, or the key was forgotten since.
     pub(in crate::memory) fn entered(
         &mut self,

@@ -7,7 +7,7 @@ use loom::thread;
 use super::super::under::{Costs, Identity, Receipts};
 use super::*;
 use crate::Key;
-use crate::store::{DecisionFuture, Mode, QuotaStatus, judge};
+use crate::store::{DecisionFuture, QuotaStatus, judge};
 
 /// A queue of requests of one key, and the store that has reserved their turns: it takes back the last one only.
 struct Desk {
@@ -34,7 +34,7 @@ impl Desk {
     fn enter(&self, second: u64) -> Place {
         self.out.lock().unwrap().push(second);
         let status = QuotaStatus::at_rest((0, 0), 1).spending(1);
-        self.queues.enter(self, self.at(second), Box::new(judge(0, second * 1_000_000, [status])))
+        self.queues.enter(self, self.at(second), Box::new(judge(0, second * 1_000_000, [status])), None)
     }
 
     fn leave(&self, place: &Place) {
@@ -56,8 +56,7 @@ impl Under for Desk {
         &self.costs
     }
 
-    fn report(&self, mode: Mode, turns: &Receipts) -> DecisionFuture {
-        assert_eq!(mode, Mode::Return, "no turn comes within a minute");
+    fn give_up(&self, turns: &Receipts) -> DecisionFuture {
         let mut out = self.out.lock().unwrap();
         let is_last = out.pop_if(|second| turns[0].1.at_us() == *second * 1_000_000).is_some();
         let status = QuotaStatus::at_rest((0, 0), 1);

@@ -38,10 +38,13 @@ struct World {
     lives: HashMap<Bucket, usize>,
     /// The lives of the buckets that each decision has spent from, by the moment of the decision: no two have the same.
     spent: HashMap<u64, Vec<Life>>,
-    waiting: Vec<Turn>,
+    waiting: Vec<(Turn, Own)>,
     gone: HashMap<Life, Vec<(u64, u64)>>,
     receipts: Vec<(Life, u64, Receipt)>,
 }
+
+/// What a request asks for: the lives of its buckets when it came, in the order of the asks.
+type Own = Vec<Life>;
 
 const QUOTAS: [(u64, u64, u64); 4] =
     [(1, 1_000_000, 1), (3, 2_000_000, 3), (5, 7_000_001, 4), (2, 10_000_000, 2)];
@@ -103,24 +106,30 @@ impl World {
         let costs: Vec<u64> = limits.iter().map(|_| [1, 1, 1, 2][self.random.index(4)]).collect();
         let longest = Duration::from_secs(60);
         let limiters = &self.limiters[instance];
-        let k = Key::from(key);
-        let checks = limits.iter().zip(&costs).map(|(limit, cost)| limiters[*limit].check(&k).cost(*cost));
+        // The second limit is each key's own, or all share it.
+        let keys = [key, [key, 0][self.random.index(2)]];
+        let k = keys.map(Key::from);
+        let checks =
+            limits.iter().zip(&costs).map(|(limit, cost)| limiters[*limit].check(&k[*limit]).cost(*cost));
         tokio::time::advance(us(1)).await;
         let decision = check_all(checks.map(|check| check.reserve(longest))).await.unwrap();
-        let under =
-            limits.iter().zip(&costs).map(|(limit, cost)| (limiters[*limit].clone(), k.clone(), *cost));
+        let under = limits
+            .iter()
+            .zip(&costs)
+            .map(|(limit, cost)| (limiters[*limit].clone(), k[*limit].clone(), *cost));
+        let lives = limits.iter().map(|limit| (*limit, keys[*limit]));
+        let lives: Own =
+            lives.map(|bucket| (bucket, self.lives.get(&bucket).copied().unwrap_or(0))).collect();
         if !decision.is_allowed() {
-            let left = Turn::left(under, longest);
+            let left = Turn::left(under, longest).map(|turn| (turn, lives));
             return self.waiting.extend(left);
         }
-        let lives = limits.iter().map(|limit| (*limit, key));
-        let lives = lives.map(|bucket| (bucket, self.lives.get(&bucket).copied().unwrap_or(0))).collect();
-        assert!(self.spent.insert(decision.at_us(), lives).is_none());
+        assert!(self.spent.insert(decision.at_us(), lives.clone()).is_none());
         if decision.delay().is_zero() {
-            self.goes(decision);
+            self.goes(decision, &lives);
         } else {
             let turn = Turn::new(decision, under.collect::<Vec<_>>());
-            self.waiting.push(turn);
+            self.waiting.push((turn, lives));
         }
     }
 
@@ -133,24 +142,29 @@ impl World {
 
     fn poll_all(&mut self) {
         let mut index = 0;
-        while let Some(turn) = self.waiting.get_mut(index) {
+        while let Some((turn, _)) = self.waiting.get_mut(index) {
             match Pin::new(turn).poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Pending => index += 1,
                 Poll::Ready(decision) => {
-                    drop(self.waiting.remove(index));
+                    let (_, own) = self.waiting.remove(index);
                     assert!(decision.spent_us() <= self.now_us(), "it went before its turn");
-                    self.goes(decision);
+                    self.goes(decision, &own);
                 }
             }
         }
     }
 
-    fn goes(&mut self, mut decision: Decision) {
-        let lives = self.spent.remove(&decision.at_us()).expect("no two go at one turn");
-        for (ask, life) in lives.into_iter().enumerate() {
+    /// A request goes at a turn that it or another one has reserved, with the units that were held for it.
+    fn goes(&mut self, mut decision: Decision, own: &Own) {
+        let reserved = self.spent.remove(&decision.at_us()).expect("no two go at one turn");
+        for (ask, own) in own.iter().enumerate() {
             let at = decision.spent_us();
+            let receipt = decision.take_receipt(ask);
+            let is_held = receipt.as_ref().is_some_and(Receipt::is_held);
+            let turn = reserved.iter().find(|(bucket, _)| *bucket == own.0);
+            let life = *turn.filter(|_| !is_held).unwrap_or(own);
             self.gone.entry(life).or_default().push((at, decision.quotas()[ask].spent()));
-            self.receipts.extend(decision.take_receipt(ask).map(|receipt| (life, at, receipt)));
+            self.receipts.extend(receipt.map(|receipt| (life, at, receipt)));
         }
     }
 

@@ -107,9 +107,12 @@ function counter.give_back(r, s, spent, give)
   return counter.state(r, w), given
 end
 
+-- Of the last window only: later turns are of hardly any use to a hole in the one before.
 function counter.take_back(r, s, turn)
   local w = counter.open(r, s, turn.at)
-  if take_from(r, w, turn, turn.give) then return counter.state(r, w), turn.give end
+  if w.start ~= counter.open(r, turn.after, turn.at).start then return nil end
+  w.current = max(w.current - turn.give, 0)
+  return counter.state(r, w), turn.give
 end
 
 function counter.remaining(r, s)

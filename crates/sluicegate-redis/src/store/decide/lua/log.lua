@@ -154,7 +154,9 @@ function log.give_back(r, s, spent, give)
   return take_at(r, s, spent.after.till, give) or s, 0
 end
 
+-- Turns come behind all others, so that a hole is of no use where an entry comes a period or more after it.
 function log.take_back(r, s, turn)
+  if s.b > 0 and s.till - r.period >= turn.after.till + r.period then return nil end
   local left, there = take_at(r, s, turn.after.till, turn.give)
   if left and there >= turn.give then return left, 0 end
 end

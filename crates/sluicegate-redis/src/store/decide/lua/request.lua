@@ -1,7 +1,8 @@
 -- One request, the long way. Reply: 1, the delay; per ask its number of quotas, and per quota whether it passed (2 more: others
 -- may give back what they hold of it: without that it had more, or would have passed), whether it
 -- never can, its capacity, what remains, until it is at rest, until more is available, what was spent, whether that is held,
--- and the trace: birth, given, what was counted, the state before and after, and of a lease the floor before.
+-- and the trace: birth, given, what was counted, the state before and after (or when the quota would have let go what is held), and of
+-- a lease the floor before.
 local function add(number)
   -- What was spoiled in a log counts as nothing.
   if not (number >= 0 and number <= NEVER) then number = 0 end
@@ -52,7 +53,14 @@ local function tell(line, due, granted)
   add(line.given)
   add(line.before.till > now and quota.rule.counted(r, line.before, due) or 0)
   add_state(quota, line.before)
-  add_state(quota, line.after)
+  if ask.holds then
+    -- When this quota would have let it go.
+    add(line.departs)
+    add(0)
+    add(0)
+  else
+    add_state(quota, line.after)
+  end
   if ask.mode == LEASE then
     local floor = ask.floor[line.index] or REST
     add(floor.till)

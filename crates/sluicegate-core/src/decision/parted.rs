@@ -1,0 +1,85 @@
+//! A decision in two parts: the turn that a request waits for, which may be another one's in the end, and what stays its own.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::answer::{Decision, Details};
+use super::receipts::receipt_bit;
+use crate::receipt::DecidedBy;
+
+/// The places of asks.
+pub(crate) type Asks = SmallVec<[u8; 4]>;
+
+impl Decision {
+    /// The decision about these asks, which are renumbered, and the one about the others, if it says anything about them.
+    pub(crate) fn parted(mut self, asks: &[u8], others: &[u8]) -> (Self, Option<Self>) {
+        let mut details = self.take_details();
+        let says =
+            |status: &super::QuotaStatus| others.iter().any(|ask| usize::from(*ask) == status.policy_index());
+        let others = self.quotas.iter().any(says).then(|| self.of_these(others, &mut details));
+        (self.of_these(asks, &mut details), others)
+    }
+
+    /// The decision about these asks. Takes their pieces out of the details.
+    fn of_these(&self, asks: &[u8], details: &mut Details) -> Self {
+        let place =
+            |ask: usize| (0_u8..).zip(asks).find(|(_, of)| usize::from(**of) == ask).map(|(place, _)| place);
+        let moved = |bits: u16| {
+            let kept = (0..).zip(asks).filter(|(_, ask)| bits & receipt_bit(usize::from(**ask)) != 0);
+            kept.fold(0, |all, (place, _)| all | receipt_bit(place))
+        };
+        let of = self
+            .quotas
+            .iter()
+            .enumerate()
+            .filter_map(|(index, status)| Some((index, status.of_ask(place(status.policy_index())?))));
+        let mut part = Self::of(self.at_us, self.delay_us, of.clone().map(|(_, status)| status)).by(self.by);
+        part.has_come = self.has_come;
+        part.receipts = moved(self.receipts);
+        let traces = of.filter_map(|(index, _)| details.traces.get(index).copied()).collect();
+        let (pieces, others) =
+            std::mem::take(&mut details.pieces).into_iter().partition(|(ask, _)| asks.contains(ask));
+        details.pieces = others;
+        let mut own = Details { traces, untraced: moved(details.untraced), fallback: None, pieces };
+        own.pieces.iter_mut().for_each(|(ask, _)| *ask = place(usize::from(*ask)).unwrap_or(*ask));
+        if let Some((by_fallback, fallback_us)) = details.fallback {
+            let all = (0..asks.len()).fold(0, |all, place| all | receipt_bit(place));
+            match moved(by_fallback) {
+                0 => part.by = DecidedBy::Store,
+                bits if bits == all => part.at_us = fallback_us.saturating_sub(self.delay_us),
+                bits => own.fallback = Some((bits, fallback_us)),
+            }
+        }
+        part.details = Some(Arc::new(own));
+        part
+    }
+
+    /// This decision, whose asks had these places, and that about the turn at which its request goes in the end, as one again.
+    pub(crate) fn at_turn(self, turn: Self, (own, asks): (&[u8], &[u8])) -> Self {
+        let spread = |bits: u16, places: &[u8]| {
+            let kept = (0..).zip(places).filter(|(ask, _)| bits & receipt_bit(*ask) != 0);
+            kept.fold(0, |all, (_, place)| all | receipt_bit(usize::from(*place)))
+        };
+        let receipts = spread(self.receipts, own) | spread(turn.receipts, asks);
+        let (at_us, delay_us) = match self.by == turn.by {
+            true => (turn.at_us, turn.delay_us),
+            // By another clock.
+            false => (self.spent_us().saturating_sub(turn.delay_us), turn.delay_us),
+        };
+        let parts = [(turn, Asks::from_slice(asks)), (self.told_at(at_us, delay_us), Asks::from_slice(own))];
+        let mut whole = Self::joined(parts).expect("there are two");
+        whole.receipts = receipts;
+        whole
+    }
+
+    /// The same, as it stood at another moment.
+    fn told_at(mut self, at_us: u64, delay_us: u64) -> Self {
+        let moved = |after_us: u64| self.at_us.saturating_add(after_us).saturating_sub(at_us);
+        for status in &mut self.quotas {
+            status.reset_after_us = moved(status.reset_after_us);
+            status.available_after_us = moved(status.available_after_us);
+        }
+        Self { at_us, delay_us, ..self }
+    }
+}
