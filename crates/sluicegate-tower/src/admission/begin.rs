@@ -71,6 +71,11 @@ impl LimitsHandle {
         Self(Arc::new(Swapped { limits: ArcSwap::from_pointee(limits), is_kept: AtomicBool::new(false) }))
     }
 
+    /// Whether it is a clone of this one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The limits that requests meet now.
     pub fn current(&self) -> Limits {
         Limits::clone(&self.0.limits.load())
@@ -114,7 +119,7 @@ impl LimitsHandle {
             return None;
         }
         let kept = extensions.get::<Kept>()?;
-        Arc::ptr_eq(&kept.of.0, &self.0).then_some(&kept.limits)
+        self.is_same(&kept.of).then_some(&kept.limits)
     }
 }
 

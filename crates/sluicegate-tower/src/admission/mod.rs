@@ -32,6 +32,7 @@ pub(crate) mod end;
 mod explain;
 pub(crate) mod explanation;
 mod foreseen;
+mod further_in;
 pub(crate) mod met;
 pub(crate) mod meter;
 pub(crate) mod refused;

@@ -36,7 +36,11 @@ impl Refused {
         Refusal::new(self.stop.reason(), request.into())
     }
 
-    /// The decision, if it is the reason of the refusal.
+    pub(super) fn stop_mut(&mut self) -> &mut Stop {
+        &mut self.stop
+    }
+
+    /// The decision, if it is refused because of that.
     pub(crate) fn decided(&self) -> Option<&Decided> {
         match &self.stop {
             Stop::Decided(decided) => Some(decided),

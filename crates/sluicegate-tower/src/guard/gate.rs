@@ -25,6 +25,12 @@ pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
     /// The state that a call which may be made keeps until its response.
     type Pass;
 
+    /// Asks whether the service inside is ready.
+    #[doc(hidden)]
+    fn ready<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+        poll()
+    }
+
     /// Goes as far as it can without waiting. A call that has to wait takes a place in the layer's queue.
     #[doc(hidden)]
     fn begin(&self, request: &Req, place: &mut Place) -> Next<Self, Req, Res, E>;

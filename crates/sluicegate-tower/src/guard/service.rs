@@ -63,7 +63,7 @@ where
     type Future = ResponseFuture<S, Req, L>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(cx).map_err(L::failed)
+        self.layer.ready(|| self.inner.poll_ready(cx)).map_err(L::failed)
     }
 
     fn call(&mut self, mut request: Req) -> Self::Future {

@@ -36,6 +36,11 @@ where
     type Pass = Admitted;
 
     #[inline]
+    fn ready<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+        self.0.within.ask(&self.0.limits, poll)
+    }
+
+    #[inline]
     fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
         match self.0.limits.begin(request.into(), place) {
             Ok(end) => self.ends(end, request),
@@ -60,7 +65,7 @@ where
                 Poll::Ready(self.ends(end, request))
             }
             Wait::Answer(answering) => {
-                let answer = answering.poll(cx, request.into(), &self.0.respond, place);
+                let answer = answering.poll(cx, request.into(), &*self.0.respond, place);
                 answer.map(|response| Step::Refuse(Ok(response)))
             }
         }
@@ -90,7 +95,10 @@ impl<R> RateLimitLayer<R> {
     {
         match end {
             Ok(marked) => Step::Go(Admitted::new(marked)),
-            Err(refused) => match refused.answer(request.into(), &self.0.respond) {
+            Err(refused) => match refused
+                .with(self.0.within.limits(), request.into())
+                .answer(request.into(), &*self.0.respond)
+            {
                 Ok(response) => Step::Refuse(Ok(response)),
                 Err(answering) => Step::Wait(Wait::Answer(Box::new(answering))),
             },

@@ -8,6 +8,7 @@ use tower_layer::Layer;
 
 use crate::guard::Guarded;
 use crate::limits::{IntoLimit, Limit, Limits, LimitsHandle, ShadowCount};
+use crate::rate_limit::within::Within;
 use crate::respond::problem::ProblemJson;
 
 /// Puts limits in front of a service: see the [crate's example](crate).
@@ -19,10 +20,11 @@ use crate::respond::problem::ProblemJson;
 /// limits. If that matters, put the limits into one layer, with [`and`](crate::limits::LimitsBuilder::and), and with
 /// [`only_if`](Limit::only_if) for limits on some paths.
 ///
-/// Layers around each other show one set of fields, and give their units back when a layer further in refuses. But an
-/// outer layer that refuses considers only its own limits, because it does not call the service with the inner layers.
-/// So its `Retry-After` is for its own limits, and after that wait a layer further in may name a wait of its
-/// own. A `Retry-After` of an inner layer also suffices for the layers around it.
+/// Layers around each other show one set of fields, and give back what they spent when one further in refuses. An outer layer that
+/// refuses asks those further in as well, and spends nothing there: its `Retry-After` is for all of them. It knows those that every one
+/// of its requests comes to, as in a `ServiceBuilder`, and asks those whose keys are at hand and whose stores are in memory. A
+/// layer on a route of an axum router is not known to one around the router, and one on Redis is not asked: there the client may be refused a
+/// second time, with the wait of that layer.
 ///
 /// The same limiter in two layers around each other may count a request twice; the log warns of that, once per layer.
 ///
@@ -44,9 +46,12 @@ use crate::respond::problem::ProblemJson;
 /// - To bound how many requests run at once: use an [`InFlightLayer`](crate::in_flight::InFlightLayer).
 pub struct RateLimitLayer<R = ProblemJson>(pub(super) Arc<Inner<R>>);
 
+/// One for each service that is made by a layer, shared by the clones of that.
 pub(super) struct Inner<R> {
     pub(super) limits: LimitsHandle,
-    pub(super) respond: R,
+    pub(super) respond: Arc<R>,
+    /// Of the service inside.
+    pub(super) within: Within,
 }
 
 impl RateLimitLayer {
@@ -58,7 +63,7 @@ impl RateLimitLayer {
 
 impl<R> RateLimitLayer<R> {
     pub(crate) fn of(limits: LimitsHandle, respond: R) -> Self {
-        Self(Arc::new(Inner { limits, respond }))
+        Self(Arc::new(Inner { limits, respond: Arc::new(respond), within: Within::default() }))
     }
 
     /// The limits of this layer, to inspect them, to explain a request, and to swap them while the layer serves.
@@ -103,7 +108,9 @@ impl<S, R> Layer<S> for RateLimitLayer<R> {
     type Service = Guarded<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Guarded::new(inner, self.clone())
+        let Inner { limits, respond, .. } = &*self.0;
+        let own = Inner { limits: limits.clone(), respond: Arc::clone(respond), within: Within::default() };
+        Guarded::new(inner, Self(Arc::new(own)))
     }
 }
 

@@ -18,5 +18,6 @@ mod routes;
 mod settling;
 mod shadow;
 mod stacked;
+mod stacked_waits;
 mod stores;
 pub(crate) mod waiting;

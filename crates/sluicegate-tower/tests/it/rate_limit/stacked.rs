@@ -1,10 +1,6 @@
 //! Layers around layers, as with a limit on a route and one on the router around it: one set of fields, one decision.
 
-use std::convert::Infallible;
-use std::time::Duration;
-
-use http::{Request, Response, StatusCode};
-use sluicegate_core::clock::ManualClock;
+use http::{Response, StatusCode};
 use sluicegate_core::{Outcome, Policy};
 use sluicegate_tests::log::Log;
 use sluicegate_tower::key::HeaderKey;
@@ -12,7 +8,7 @@ use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::{Limit, RateLimitLayer};
-use tower::{Layer, Service};
+use tower::Layer;
 
 use crate::support::{
     Body, Handler, all_fields, assert_no_duplicates, by_header, described, fields, from, layer, number, on,
@@ -201,55 +197,6 @@ async fn a_refusal_by_a_limiter_in_two_layers_shows_the_standing_that_refused() 
     let shown = &described(&refused, "ratelimit").unwrap()[0].1;
     assert_eq!(Some(shown["r"]), number(&refused, "x-ratelimit-remaining"));
     assert!(number(&refused, "retry-after").unwrap() >= shown["t"]);
-}
-
-/// The statuses and waits of requests that each come as late as the one before was told.
-async fn obedient<S>(service: &S, clock: &ManualClock) -> Vec<(u16, Option<u64>)>
-where
-    S: Service<Request<()>, Response = Response<Body>, Error = Infallible> + Clone,
-{
-    let mut told = Vec::new();
-    while told.last().is_none_or(|(status, _)| *status != 200) && told.len() < 9 {
-        let response = send(service, from("ada")).await;
-        let wait = number(&response, "retry-after");
-        told.push((response.status().as_u16(), wait));
-        clock.advance(Duration::from_secs(wait.unwrap_or(0)));
-    }
-    told
-}
-
-#[tokio::test]
-async fn one_wait_suffices_for_all_limits_of_one_layer() {
-    for (one, other) in [("2/10s", "2/min"), ("2/min", "2/10s")] {
-        let (store, clock) = store();
-        let limit = |name: &str, quota: &str| by_header(on(&store, Policy::fixed_window(name, quota)));
-        let layer = all_fields(limit("one", one)).and(limit("other", other)).build().unwrap();
-        let service = layer.layer(Handler::default());
-        send(&service, from("ada")).await;
-        send(&service, from("ada")).await;
-        assert_eq!(obedient(&service, &clock).await, [(429, Some(60)), (200, None)]);
-    }
-}
-
-#[tokio::test]
-async fn of_layers_around_each_other_each_may_name_one_wait_of_its_own() {
-    let (store, clock) = store();
-    let layer = |name: &str, quota| {
-        all_fields(by_header(on(&store, Policy::fixed_window(name, quota)))).build().unwrap()
-    };
-    // The outer one cannot know that there is another in the service that it does not call.
-    let service = layer("outer", "2/10s").layer(layer("inner", "2/min").layer(Handler::default()));
-    send(&service, from("ada")).await;
-    send(&service, from("ada")).await;
-    assert_eq!(obedient(&service, &clock).await, [(429, Some(10)), (429, Some(50)), (200, None)]);
-    // Whatever the inner one tells suffices for both.
-    let (store, clock) = crate::support::store();
-    let layer = |name: &str, quota| {
-        all_fields(by_header(on(&store, Policy::fixed_window(name, quota)))).build().unwrap()
-    };
-    let service = layer("outer", "2/min").layer(layer("inner", "1/10s").layer(Handler::default()));
-    send(&service, from("ada")).await;
-    assert_eq!(obedient(&service, &clock).await, [(429, Some(10)), (200, None)]);
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! The refusal that a request would meet in a layer further in, for the wait that a layer around it tells.
+//!
+//! Only as far as that is known at once: no key is waited for, and no store is called over a network, because a flood is refused by the million.
+//! A key that is missing may be put into the request by a layer in between, such as one that authenticates its client.
+
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Key, Outcome};
+
+use crate::admission::asks::Asks;
+use crate::admission::foreseen::foreseen;
+use crate::admission::refused::Refused;
+use crate::admission::set::Limits;
+use crate::key::RequestView;
+use crate::limits::LimitsHandle;
+use crate::limits::door::Entry;
+use crate::limits::finding::{Asked, Finding, Found};
+use crate::limits::walk::{Next, Walk};
+use crate::respond::decided::Decided;
+use crate::respond::stop::Stop;
+
+impl Refused {
+    /// The same, with what these limits would refuse of the request as well: a client that waits as long as it is told passes all of them.
+    pub(crate) fn with(
+        mut self: Box<Self>,
+        further_in: &[LimitsHandle],
+        request: RequestView<'_>,
+    ) -> Box<Self> {
+        if let Stop::Decided(decided) = self.stop_mut()
+            && waits(decided)
+        {
+            for inner in further_in.iter().filter_map(|inner| inner.current().would_refuse(request)) {
+                *decided = decided.merge(&inner);
+            }
+        }
+        self
+    }
+}
+
+impl Limits {
+    /// The decision by which these limits would refuse the request, if it could pass later. Spends nothing.
+    fn would_refuse(&self, request: RequestView<'_>) -> Option<Decided> {
+        let entry = self.settings().door.as_ref().map_or(Entry::ToTheLimits, |door| door.entry(request));
+        let Entry::ToTheLimits = entry else { return None };
+        let (plan, mut walk, mut asks) = (self.plan(), Walk::default(), Asks::default());
+        loop {
+            match walk.next(plan, request) {
+                Next::Found(Found { finding: Finding::Asks { key, .. }, .. }) if key == Key::shared() => {
+                    return None;
+                }
+                Next::Found(Found {
+                    limit,
+                    finding: Finding::Asks { which, key, cost, is_enforced: true },
+                }) => {
+                    asks.push(Asked { limit, which, key, cost });
+                }
+                Next::Found(Found { finding: Finding::Refuses(_), .. }) | Next::Waits => return None,
+                Next::Found(_) => {}
+                Next::End => break,
+            }
+        }
+        let is_near = asks.limiters(plan).all(|limiter| limiter.store().always_answers());
+        if asks.is_empty() || !is_near || asks.check(plan).is_err() {
+            return None;
+        }
+        let looked = asks.decide(plan, Some(Mode::Peek)).now().ok()?.ok()?;
+        let decided = asks.label(self.made(), foreseen(&asks, plan, &looked));
+        waits(&decided).then_some(decided)
+    }
+}
+
+/// Whether it refuses a request that could pass later.
+fn waits(decided: &Decided) -> bool {
+    matches!(decided.outcome(), Outcome::Denied | Outcome::Suspended)
+}
