@@ -181,32 +181,55 @@ impl StatusPageBuilder {
     /// Read the header field that it writes, as the [crate's example](crate) does, and only if clients cannot reach this server past the
     /// proxy: a client that can writes any name into it. The proxy has to remove the field from client requests.
     ///
-    /// # Only from this machine
-    /// For an example, or behind a tunnel: the address of the peer shows that it is this machine. A browser on this machine passes as well,
-    /// and so does every page that it shows; token, origin and host keep those pages out.
+    /// # By the client's address
+    /// The address of the peer is that of the proxy where there is one, also of one on the same machine. So name the proxies, and nobody
+    /// whose address they do not tell is let in:
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
     /// use sluicegate_observed::Observed;
     /// use sluicegate_status::StatusPage;
-    /// use sluicegate_tower::key::PeerAddr;
+    /// use sluicegate_tower::ClientIp;
+    /// use sluicegate_tower::key::Networks;
     ///
-    /// let store = Observed::named("here", MemoryStore::new())?;
+    /// let store = Observed::named("from-the-office", MemoryStore::new())?;
+    /// let office = ClientIp::behind("127.0.0.1")?.within(Networks::new("192.0.2.0/24")?);
     /// let page = StatusPage::new(&store)
-    ///     .guard(|request| {
-    ///         let PeerAddr(peer) = request.extensions.get()?;
-    ///         peer.ip().is_loopback().then_some("local")
-    ///     })
+    ///     .guard(move |request| office(request).then_some("the office"))
     ///     .secret([7; 32])
-    ///     .host("127.0.0.1")
+    ///     .origin("https://ops.example.org")
     ///     .build()?;
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
+    ///
+    /// For one machine there is [`only_from_this_machine`](Self::only_from_this_machine).
     pub fn guard<N: Into<String>>(
         mut self,
         who_may: impl Fn(RequestView<'_>) -> Option<N> + Send + Sync + 'static,
     ) -> Self {
         self.guard = Some(Guard::Who(Box::new(move |request| who_may(request).map(Into::into))));
+        self
+    }
+
+    /// A [guard](Self::guard) that lets in those who connect from this machine, as `local`: for an example, or behind a tunnel.
+    ///
+    /// A proxy on this machine connects from here, too, for clients from anywhere. A request with a field that proxies add, such as
+    /// `X-Forwarded-For`, `Forwarded` or `Via`, or of HTTP/1.0, is refused. **A proxy that adds none of these lets everybody in**, which is
+    /// logged as a warning when the page is built. Behind a proxy, go by the client's address or name, as [`guard`](Self::guard) shows.
+    ///
+    /// A browser on this machine is here, too, and so is every page that it shows; token, origin and host keep those out.
+    ///
+    /// ```
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_observed::Observed;
+    /// use sluicegate_status::StatusPage;
+    ///
+    /// let store = Observed::named("here", MemoryStore::new())?;
+    /// let page = StatusPage::new(&store).only_from_this_machine().secret([7; 32]).host("127.0.0.1").build()?;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn only_from_this_machine(mut self) -> Self {
+        self.guard = Some(Guard::ThisMachine);
         self
     }
 
@@ -302,7 +325,7 @@ impl StatusPageBuilder {
             hosts.add(authority.as_str())?;
             origins.push(origin);
         }
-        let is_guarded = matches!(guard, Guard::Who(_));
+        let is_guarded = !matches!(guard, Guard::ReadOnly);
         if is_guarded && hosts.is_empty() {
             return Err(mistake(
                 "a guarded status page without a host: call origin(\"https://ops.example.org\") or host(\"127.0.0.1\")",
@@ -313,6 +336,12 @@ impl StatusPageBuilder {
             return Err(mistake(
                 "a guarded status page without a secret: call secret(..) with 32 random bytes, the same for all instances",
             ));
+        }
+        if matches!(guard, Guard::ThisMachine) {
+            tracing::warn!(
+                "the status page lets in whoever connects from this machine, and so every client of a proxy here that adds no \
+                 field such as X-Forwarded-For: behind a proxy, use guard(..) by the client's address or name"
+            );
         }
         let instance =
             self.instance.or_else(|| std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()));

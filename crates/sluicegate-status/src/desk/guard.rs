@@ -3,13 +3,18 @@
 //! There are two kinds of pages and nothing in between: one whose visitors all have names and may act, and one whose visitors have no names
 //! and may look at numbers.
 
+use http::Version;
+use http::header::{FORWARDED, VIA};
+use sluicegate_tower::PeerIp;
 use sluicegate_tower::key::RequestView;
 
 /// Decides which visitors may see the page, and which of them may act on it.
 pub(super) enum Guard {
     /// Only visitors for whom this returns a name; they may act.
     Who(Box<Who>),
-    /// All visitors; nobody may act, and keys are digests.
+    /// Only those who connect from this machine, and not by a proxy.
+    ThisMachine,
+    /// Everybody; nobody may act, and keys are digests.
     ReadOnly,
 }
 
@@ -38,7 +43,34 @@ impl Guard {
     pub(super) fn visitor(&self, request: RequestView<'_>) -> Option<Visitor> {
         match self {
             Self::Who(who) => who(request).map(Visitor::Operator),
+            Self::ThisMachine => {
+                let is_here = PeerIp::new().address(request).is_some_and(|ip| ip.is_loopback());
+                (is_here && !is_forwarded(request)).then(|| Visitor::Operator("local".to_owned()))
+            }
             Self::ReadOnly => Some(Visitor::Reader),
         }
     }
+}
+
+/// Whether a proxy has sent it, as far as that can be told: proxies add fields, and some of them speak HTTP/1.0, as no browser does.
+fn is_forwarded(request: RequestView<'_>) -> bool {
+    const FIELDS: [&str; 10] = [
+        "cf-connecting-ip",
+        "client-ip",
+        "fastly-client-ip",
+        "fly-client-ip",
+        "true-client-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-envoy-external-address",
+        "x-original-forwarded-for",
+        "x-real-ip",
+    ];
+    request.version == Version::HTTP_10
+        || request.headers.keys().any(|name| {
+            name == FORWARDED
+                || name == VIA
+                || name.as_str().starts_with("x-forwarded-")
+                || FIELDS.contains(&name.as_str())
+        })
 }

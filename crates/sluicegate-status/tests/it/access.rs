@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, Version};
 use sluicegate_status::StatusPage;
+use sluicegate_tests::log::lines_of;
+use sluicegate_tower::key::PeerAddr;
 
 use crate::support::{ORIGIN, World, from_ada, get, is_sealed, post, send, submit, submit_to, token};
 
@@ -41,6 +43,35 @@ async fn only_those_whom_the_guard_names_are_let_in() {
         assert_eq!(stranger.status(), StatusCode::FORBIDDEN, "{path}");
         assert!(!stranger.body().contains("login"), "{path}");
         assert_eq!(get(&page, path).await.status(), StatusCode::OK, "{path}");
+    }
+}
+
+/// Behind a proxy on the same machine, all policies were set to shadow from outside.
+#[tokio::test]
+async fn a_page_for_this_machine_is_not_for_the_clients_of_a_proxy_here() {
+    let world = World::new();
+    let warned =
+        lines_of(|| drop(world.page().only_from_this_machine().secret([7; 32]).host("127.0.0.1").build()));
+    assert!(
+        warned.iter().any(|line| line.contains("lets in whoever connects from this machine")),
+        "{warned:?}"
+    );
+    let page = world.page().only_from_this_machine().secret([7; 32]).host("127.0.0.1").build().unwrap();
+    let status = async |peer: &str, version: Version, fields: &[(&str, &str)]| {
+        let peer = PeerAddr(peer.parse().unwrap());
+        let request = Request::get("/").version(version).header("host", "127.0.0.1:3000").extension(peer);
+        let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        send(&page, request, "").await.status()
+    };
+    for peer in ["127.0.0.1:1", "127.8.8.8:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+        assert_eq!(status(peer, Version::HTTP_11, &[]).await, StatusCode::OK, "{peer}");
+    }
+    assert_eq!(status("192.0.2.1:1", Version::HTTP_11, &[]).await, StatusCode::FORBIDDEN);
+    assert_eq!(status("127.0.0.1:1", Version::HTTP_10, &[]).await, StatusCode::FORBIDDEN);
+    for field in ["X-Forwarded-For", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "Via", "CF-Connecting-IP"]
+    {
+        let shown = status("127.0.0.1:1", Version::HTTP_11, &[(field, "127.0.0.1")]).await;
+        assert_eq!(shown, StatusCode::FORBIDDEN, "{field}");
     }
 }
 
