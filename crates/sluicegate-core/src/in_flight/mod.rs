@@ -321,7 +321,7 @@ impl InFlight {
                 }
             },
             Permits::Service(service) => match service.ask(&key, class, weight, false) {
-                Asked::Taken(begun) => Ok(self.begun(key, begun)),
+                Asked::Taken(begun) => Ok(self.given(key, Some(begun))),
                 Asked::Spared(begun) => Ok(self.spared(key, begun)),
                 Asked::Waiting(..) | Asked::Full(_) => {
                     self.refused(key.as_ref(), Some(class));
@@ -339,7 +339,7 @@ impl InFlight {
                 Entered::Full(kind) => (kind, None),
             },
             Permits::Service(service) => match service.ask(&key, class, weight, true) {
-                Asked::Taken(begun) => return Acquire::ready(Ok(self.begun(key, begun))),
+                Asked::Taken(begun) => return Acquire::ready(Ok(self.given(key, Some(begun)))),
                 Asked::Spared(begun) => return Acquire::ready(Ok(self.spared(key, begun))),
                 Asked::Waiting(place, seat, lost) => {
                     self.tell_lost(lost);
@@ -352,19 +352,18 @@ impl InFlight {
         Acquire::ready(Err(self.none(kind)))
     }
 
-    /// The permit of a request whose turn has come.
-    fn given(&self, key: Key, class: Option<Class>) -> Permit {
+    /// The permit of a request that has waited.
+    fn given_in_turn(&self, key: Key, class: Option<Class>) -> Permit {
         let begun = match (&self.0.permits, class) {
             (Permits::Service(service), Some(class)) => Some(service.begin(class)),
             _ => None,
         };
-        self.tell(|| Event::PermitTaken(Subject::of(&self.0.name).with_key(key.as_ref())));
-        Permit::new(self.clone(), key, begun)
+        self.given(key, begun)
     }
 
-    fn begun(&self, key: Key, begun: Begun) -> Permit {
+    fn given(&self, key: Key, begun: Option<Begun>) -> Permit {
         self.tell(|| Event::PermitTaken(Subject::of(&self.0.name).with_key(key.as_ref())));
-        Permit::new(self.clone(), key, Some(begun))
+        Permit::new(self.clone(), key, begun)
     }
 
     /// A permit that the request would not get if the limit were enforced.
@@ -374,7 +373,7 @@ impl InFlight {
             let subject = Subject::of(&self.0.name).with_key(key.as_ref());
             Event::Shed { subject, class, is_enforced: false }
         });
-        self.begun(key, begun)
+        self.given(key, Some(begun))
     }
 
     fn tell_lost(&self, lost: Lost) {

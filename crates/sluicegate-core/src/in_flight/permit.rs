@@ -158,7 +158,7 @@ impl Waiting {
     fn take(self) -> Permit {
         self.place.take();
         let class = self.seat.as_ref().map(|seat| seat.class);
-        self.in_flight.given(self.key.clone(), class)
+        self.in_flight.given_in_turn(self.key.clone(), class)
     }
 }
 

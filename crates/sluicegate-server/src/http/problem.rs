@@ -2,12 +2,13 @@
 
 use axum::body::Body;
 use axum::response::IntoResponse;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 
+use super::answer::json_response;
 use crate::receipt::RedeemError;
 
 /// A call was not performed (RFC 9457).
@@ -93,11 +94,8 @@ impl From<RedeemError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response<Body> {
-        let mut response = Response::new(Body::from(self.json().to_string()));
-        *response.status_mut() = self.status;
+        let mut response = json_response(self.status, "application/problem+json", &self.json());
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(seconds) = self.retry_after() {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -17,6 +17,7 @@ use http::header::HOST;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use sluicegate_tower::key::PeerAddr;
 use sluicegate_tower::respond::ProblemJson;
 
@@ -28,6 +29,19 @@ const EXT_AUTHZ: &str = "/proxy/ext-authz";
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The status of a refusal, for nginx, which passes on 401 and 403 only.
 const STATUS: HeaderName = HeaderName::from_static("x-sluicegate-status");
+
+/// The characters of a target that proxies accept and the type does not, beside those that are not ASCII.
+const ENCODED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// How a proxy describes the request that it received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,15 +142,8 @@ fn method(headers: &mut HeaderMap, name: &'static str) -> Result<Method, Problem
 
 /// Takes a request target. Proxies accept more characters in it than the type does, so these are encoded.
 fn target(headers: &mut HeaderMap, name: &'static str) -> Result<Uri, Problem> {
-    let mut target = String::new();
-    for &byte in take(headers, name)?.as_bytes() {
-        match byte {
-            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0..=b' ' | 0x7f.. => {
-                target.push_str(&format!("%{byte:02X}"));
-            }
-            _ => target.push(char::from(byte)),
-        }
-    }
+    let given = take(headers, name)?;
+    let target = percent_encode(given.as_bytes(), ENCODED).to_string();
     target.parse().map_err(|_| wrong(name))
 }
 
