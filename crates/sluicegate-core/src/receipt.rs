@@ -125,8 +125,8 @@ impl Receipt {
         pieces.chain(own).max().unwrap_or(self.at_us).min(self.at_us)
     }
 
-    /// For how long a unit of this [lease](crate::store::Mode::Lease) may be spent that `behind` others of the same lease
-    /// follow: each quota of the policy has its own end, and the earliest counts. Zero if it is no lease.
+    /// The time for which a unit of this [lease](crate::store::Mode::Lease) may be spent, if `behind` other units of the lease
+    /// follow it: each quota of the policy has its own end, and the earliest counts. Zero if it is no lease.
     ///
     /// It counts from any moment before the call was sent, and its end is included. Units are spent in their order, so the first unit of
     /// a lease of `n` is followed by `n - 1`.

@@ -327,7 +327,7 @@ impl Shape for SlidingCounter {
         given.map_or((state, 0), |given| (self.state(&window), given))
     }
 
-    /// Of the last window only: later turns are of hardly any use to a hole in the one before.
+    /// Takes back a turn of the last window only: a hole in the window before is of hardly any use to later turns.
     fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
         let mut window = self.window(state, turn.at_us);
         if window.start_us != self.start_of(turn) {

@@ -73,7 +73,7 @@ impl Decision {
         whole
     }
 
-    /// The same, as it stood at another moment.
+    /// This decision, as it stood at another moment.
     fn told_at(mut self, at_us: u64, delay_us: u64) -> Self {
         let moved = |after_us: u64| self.at_us.saturating_add(after_us).saturating_sub(at_us);
         for status in &mut self.quotas {

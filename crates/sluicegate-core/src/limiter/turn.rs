@@ -113,7 +113,7 @@ struct Waiting {
 
 /// The part of a request that is its own, at whichever turn it goes.
 struct Own {
-    /// What its limits have decided that it does not wait for, if that is anything.
+    /// The decision of the limits that it does not wait for, if there are any.
     decision: Option<Decision>,
     /// The places of the limits among the asks, of those that it waits for and of the others.
     asks: Asks,
@@ -358,7 +358,7 @@ impl fmt::Debug for Turn {
 }
 
 impl RateLimiter {
-    /// How many requests wait now for a turn of this limiter: where several limiters decide them, that which makes them wait longest.
+    /// The number of requests that wait for a turn of this limiter now. A request of several limiters waits for the one that makes it wait longest.
     pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
     }

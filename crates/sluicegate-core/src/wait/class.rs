@@ -18,11 +18,11 @@ use crate::decision::{DecidedBy, Decision};
 /// [rank](Rank), and the slots up to a rank are as many as the requests, so that none goes after its own.
 #[derive(Default)]
 pub(super) struct Class {
-    /// Those that may go at any slot.
+    /// The requests that may go at any slot.
     free: BTreeMap<Rank, Waits>,
-    /// As many slots, in order of time.
+    /// The slots of the free requests, one for each, in order of time.
     slots: BTreeMap<(Instant, u64), Box<Decision>>,
-    /// Those that another limit does not let go yet. Each keeps its own slot.
+    /// The requests that another limit does not let go yet. Each keeps its own slot.
     bound: BTreeMap<Rank, Bound>,
     /// When they are bound no longer.
     bound_until: BTreeSet<(Instant, Rank)>,
@@ -135,7 +135,7 @@ impl Class {
         Some((number, waits, slot.remove()))
     }
 
-    /// Those that other limits let go before the next slot comes may move up to it, whenever that is looked at.
+    /// Requests that other limits let go before the next slot comes may move up to it, whenever that is looked at.
     fn unbind(&mut self, now: Instant) {
         while let Some(&(until, rank)) = self.bound_until.first() {
             let next = self.slots.first_key_value().map_or(now, |((at, _), _)| *at);

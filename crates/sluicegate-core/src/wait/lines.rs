@@ -35,7 +35,7 @@ pub(super) struct Lines {
     pub(super) left: BTreeMap<(Instant, u64), Line>,
 }
 
-/// Those that wait for the same limiters and keys.
+/// The requests that wait for the same limiters and keys.
 #[derive(Default)]
 pub(super) struct Group {
     /// Turns of a store and of its fallback are by different clocks.
@@ -70,15 +70,15 @@ pub(super) struct Attendance {
 #[derive(Default)]
 pub(super) struct News {
     pub(super) wakers: SmallVec<[Waker; 2]>,
-    /// Those that go now.
+    /// The requests that go now.
     departed: SmallVec<[Arc<dyn Held>; 1]>,
 }
 
-/// What has become of a turn that was given up.
+/// The outcome of a turn that was given up.
 pub(super) struct Heard {
     /// Whether the store took it back.
     pub(super) is_taken: bool,
-    /// Where it did not, the turn that is of no use since others have moved up.
+    /// If the store kept it, the turn that no request needs since others have moved up.
     pub(super) next: Option<Slot>,
     pub(super) waker: Option<Waker>,
 }

@@ -44,7 +44,7 @@ pub(crate) trait Held: Send + Sync {
     fn depart(&self);
 }
 
-/// What a request has beside its turn.
+/// The part of a request that does not depend on its turn.
 pub(crate) struct Beside {
     pub(crate) held: Arc<dyn Held>,
     /// When the limits that hold these units let the request go: no later than its own turn comes.

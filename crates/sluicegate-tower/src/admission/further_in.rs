@@ -19,7 +19,7 @@ use crate::respond::decided::Decided;
 use crate::respond::stop::Stop;
 
 impl Refused {
-    /// The same, with what these limits would refuse of the request as well: a client that waits as long as it is told passes all of them.
+    /// This refusal, with the waits of these limits added: a client that waits as long as it is told passes all of them.
     pub(crate) fn with(
         mut self: Box<Self>,
         further_in: &[LimitsHandle],

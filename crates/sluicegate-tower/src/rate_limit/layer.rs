@@ -50,7 +50,7 @@ pub struct RateLimitLayer<R = ProblemJson>(pub(super) Arc<Inner<R>>);
 pub(super) struct Inner<R> {
     pub(super) limits: LimitsHandle,
     pub(super) respond: Arc<R>,
-    /// Of the service inside.
+    /// The limits of the layers further in.
     pub(super) within: Within,
 }
 

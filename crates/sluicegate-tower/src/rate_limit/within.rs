@@ -11,7 +11,7 @@ use std::task::Poll;
 use crate::limits::LimitsHandle;
 
 thread_local! {
-    /// What was asked so far, while a layer around wants to know.
+    /// The limits that were asked so far, while a layer around wants to know them.
     static ASKED: RefCell<Option<Asked>> = const { RefCell::new(None) };
 }
 
@@ -72,11 +72,11 @@ impl Asked {
     }
 }
 
-/// What a layer around has asked so far, to be put back also where a poll panics.
+/// The limits that a layer around has asked so far, put back even where a poll panics.
 struct Around(Option<Asked>);
 
 impl Around {
-    /// What was asked meanwhile.
+    /// The limits that were asked meanwhile.
     fn end(mut self) -> Asked {
         ASKED.replace(self.0.take()).unwrap_or_default()
     }
