@@ -107,7 +107,8 @@ impl Turn {
 struct Waiting {
     limits: Limits,
     place: Place,
-    own: Option<Own>,
+    /// Only where other limits have a part in it.
+    own: Option<Box<Own>>,
     _counted: Counted,
 }
 
@@ -166,7 +167,7 @@ impl Drop for Counted {
 }
 
 impl Waiting {
-    fn at(place: Place, limits: Limits, own: Option<Own>) -> Self {
+    fn at(place: Place, limits: Limits, own: Option<Box<Own>>) -> Self {
         Self { _counted: Counted::under(&limits.limiters[0]), limits, place, own }
     }
 
@@ -220,7 +221,7 @@ impl Limits {
             Some(Beside { held, ready_at: at.checked_sub(*free_before).unwrap_or(at) })
         });
         let place = limits.queues().enter(&limits, at, decision, beside);
-        Waiting::at(place, limits, own.map(|(own, _)| own))
+        Waiting::at(place, limits, own.map(|(own, _)| Box::new(own)))
     }
 
     /// The limits that the request waits for, with what is decided of them, and the rest, with how long before the turn that would
