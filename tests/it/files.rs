@@ -17,3 +17,18 @@ pub(crate) fn below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     }
     found
 }
+
+/// The compiler does not look at a file that no other one names.
+#[test]
+fn each_file_is_a_module_of_its_crate() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    for entry in fs::read_dir(crates).expect("the folder is there") {
+        let files = below(&entry.expect("the folder can be read").path().join("src"), "rs");
+        let text: String = files.iter().map(|file| fs::read_to_string(file).expect("it is text")).collect();
+        for file in files {
+            let name = file.file_stem().expect("it has one").to_string_lossy().into_owned();
+            let is_root = matches!(&*name, "lib" | "main" | "mod");
+            assert!(is_root || text.contains(&format!("mod {name};")), "{} is in no crate", file.display());
+        }
+    }
+}
