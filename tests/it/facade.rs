@@ -6,7 +6,7 @@ use std::fs;
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
 
 /// How many names an application finds at the root, and in each module.
-const NAMES: [(&str, usize); 25] = [
+const NAMES: [(&str, usize); 26] = [
     ("(root)", 24),
     ("algorithm", 20),
     ("attribute", 2),
@@ -29,6 +29,7 @@ const NAMES: [(&str, usize); 25] = [
     ("resilient", 6),
     ("respond", 9),
     ("rules", 16),
+    ("settle", 6),
     ("status", 2),
     ("store", 29),
     ("suspension", 2),

@@ -5,12 +5,14 @@
     missing_debug_implementations,
     clippy::exhaustive_structs,
     clippy::unwrap_used,
+    clippy::missing_errors_doc,
     clippy::missing_panics_doc,
     reason = "nobody but tests calls this, and a test stops where it fails"
 )]
 
 pub mod around;
 pub mod docs;
+pub mod frames;
 pub mod log;
 pub mod memory;
 pub mod outages;
@@ -18,4 +20,5 @@ pub mod process;
 pub mod random;
 #[cfg(feature = "servers")]
 pub mod servers;
+pub mod streams;
 pub mod time;

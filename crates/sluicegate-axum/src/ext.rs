@@ -137,7 +137,12 @@ where
     S: Clone + Send + Sync + 'static,
 {
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
-        self.layer::<_, Infallible>(limit.into_layer())
+        let layer = limit.into_layer();
+        // Another body is boxed for each response, so only where one is read.
+        match layer.reads_bodies() {
+            true => self.layer::<_, Infallible>(layer.settling()),
+            false => self.layer::<_, Infallible>(layer),
+        }
     }
 
     #[cfg(feature = "macros")]
@@ -153,7 +158,11 @@ where
     #[track_caller]
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
         warn_without_routes(&self, "rate_limit");
-        self.layer(limit.into_layer())
+        let layer = limit.into_layer();
+        match layer.reads_bodies() {
+            true => self.layer(layer.settling()),
+            false => self.layer(layer),
+        }
     }
 
     #[cfg(feature = "macros")]

@@ -84,6 +84,7 @@ mod admission;
 pub mod call;
 pub mod guard;
 pub mod in_flight;
+mod json;
 pub mod key;
 pub mod limits;
 #[cfg(feature = "outgoing")]
@@ -92,6 +93,7 @@ pub mod outgoing;
 pub mod rate_limit;
 pub mod respond;
 pub mod room;
+pub mod settle;
 
 #[doc(inline)]
 pub use self::key::{ClientIp, KeyExtractor, PeerIp};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use http::{Extensions, Response};
+use http::{Extensions, Response, StatusCode};
+use http_body::Body;
 use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;
 
@@ -15,6 +16,8 @@ use crate::respond::decided::{Announced, Decided, Shown};
 use crate::respond::headers::style::Already;
 use crate::respond::headers::write::write;
 use crate::respond::refusal::Unserved;
+use crate::settle::SettlingBody;
+use crate::settle::tap::{Tap, is_encoded};
 
 /// [`Limits`](crate::limits::Limits) have decided that a request is let through.
 ///
@@ -43,10 +46,23 @@ impl Admitted {
     }
 
     /// Gives back the units that limits give back for this response, and writes the state of the client's quotas into it.
+    ///
+    /// Limits that [settle](crate::Limit::settle) do so by its header fields alone; see [`leave_settling`](Self::leave_settling).
     pub fn leave<B>(self, response: Response<B>) -> Response<B> {
         match self.0 {
-            Some(marked) => marked.leave(response),
+            Some(marked) => marked.leave(response, false).0,
             None => response,
+        }
+    }
+
+    /// As [`leave`](Self::leave), with a body that is read as it passes, for limits that [settle](crate::Limit::settle) by it.
+    pub fn leave_settling<B: Body>(self, response: Response<B>) -> Response<SettlingBody<B>> {
+        match self.0 {
+            Some(marked) => {
+                let (response, tap) = marked.leave(response, true);
+                response.map(|body| SettlingBody::new(body, tap))
+            }
+            None => response.map(SettlingBody::plain),
         }
     }
 }
@@ -84,7 +100,7 @@ impl Marked {
             let policies = policies(&marked.asks);
             marked.decided = Some(Decided { decision, policies });
         }
-        if marked.made.settings.meters {
+        if marked.made.keeps_meters {
             let Self { made, asks, decided, trials, meter, .. } = &mut *marked;
             let decision = decided.as_mut().map(|decided| &mut decided.decision);
             *meter = Some(Meter::of_request(&made.plan, asks, decision, trials));
@@ -105,7 +121,7 @@ impl Marked {
     }
 
     pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
-        if let Some(meter) = &self.meter {
+        if let Some(meter) = self.meter.as_ref().filter(|_| self.made.settings.meters) {
             meter.enter(extensions);
         }
         let Some(decided) = &self.decided else { return };
@@ -121,15 +137,21 @@ impl Marked {
         };
     }
 
-    pub(crate) fn leave<B>(mut self: Box<Self>, mut response: Response<B>) -> Response<B> {
+    /// The response, and what is to read its body, if `reads_body`.
+    pub(crate) fn leave<B>(
+        mut self: Box<Self>,
+        mut response: Response<B>,
+        reads_body: bool,
+    ) -> (Response<B>, Option<Box<Tap>>) {
+        let mut tap = None;
         if was_refused(response.extensions()) {
             // The request was not served, so nothing is charged.
             self.give_back_all();
         } else if self.made.refunds {
-            response = self.refund_by(response);
+            (response, tap) = self.change_by(response, reads_body);
         }
         self.mark(&mut response);
-        response
+        (response, tap)
     }
 
     // Cold, as others here, so that the code for most responses is short and stays together.
@@ -138,15 +160,52 @@ impl Marked {
         self.give_back(|_| true);
     }
 
-    /// Gives back the units that limits give back for this response.
+    /// Gives back the units that limits give back for this response, and settles the others by it.
     #[cold]
-    fn refund_by<B>(&mut self, response: Response<B>) -> Response<B> {
+    fn change_by<B>(&mut self, response: Response<B>, reads_body: bool) -> (Response<B>, Option<Box<Tap>>) {
         let (head, body) = response.into_parts();
         let made = Arc::clone(&self.made);
-        self.give_back(|limit| {
-            made.plan.limits[limit].refund_if.as_ref().is_some_and(|refund| refund(&head))
+        let limits = self.limits();
+        let refund_if = limits.iter().map(|limit| made.plan.limits[*limit].refund_if.as_ref());
+        let returned: SmallVec<[bool; 4]> =
+            refund_if.map(|refund| refund.is_some_and(|refund| refund(&head))).collect();
+        self.give_back(|index| returned[index]);
+        let settles =
+            |index: usize| made.plan.limits[limits[index]].settle.as_ref().filter(|_| !returned[index]);
+        let Some(meter) = self.meter.as_ref().filter(|_| made.keeps_meters) else {
+            return (Response::from_parts(head, body), None);
+        };
+        meter.settle_each(|index| settles(index)?.cost_in(&head.headers));
+        // A connection that goes on by another protocol has no body.
+        let is_over = head.status == StatusCode::SWITCHING_PROTOCOLS;
+        let rest = (0..limits.len()).filter(|_| !is_over).filter_map(|index| {
+            let settle = settles(index)?;
+            (settle.reads_body() && settle.cost_in(&head.headers).is_none())
+                .then(|| (index, Arc::clone(settle)))
         });
-        Response::from_parts(head, body)
+        let rest: SmallVec<[_; 2]> = rest.collect();
+        let tap = match &*rest {
+            [] => None,
+            [(index, _), ..] if !reads_body => {
+                made.report_unread(limits[*index]);
+                None
+            }
+            _ => {
+                let unreadable =
+                    rest.iter().find(|(_, settle)| settle.reads_fields() && is_encoded(&head.headers));
+                if let Some((index, _)) = unreadable {
+                    made.report_encoded(limits[*index]);
+                }
+                Some(Box::new(Tap::new(meter.clone(), rest.into_iter(), &head.headers)))
+            }
+        };
+        (Response::from_parts(head, body), tap)
+    }
+
+    /// The limits that the request was checked against, in the order of the meter: those of its asks, and those in shadow.
+    fn limits(&self) -> SmallVec<[usize; 4]> {
+        let asked = self.asks.iter().map(|asked| asked.limit);
+        asked.chain(self.trials.iter().map(|trial| trial.limit)).collect()
     }
 
     /// Writes the state of the client's quotas into the response.
@@ -188,24 +247,22 @@ impl Marked {
         }
     }
 
-    /// Gives back the units spent on the limits for which `is_given_back` is true. The decision then has the new state of the
-    /// keys, if the store answers at once.
+    /// Gives back the units spent on the [`limits`](Self::limits) for whose places `is_given_back` is true. The decision then has the
+    /// new state of the keys, if the store answers at once.
     fn give_back(&mut self, is_given_back: impl Fn(usize) -> bool) {
-        let asked = self.asks.iter().map(|asked| asked.limit);
-        let limits: SmallVec<[usize; 4]> = asked.chain(self.trials.iter().map(|trial| trial.limit)).collect();
         let after = match (&self.meter, &mut self.decided) {
             // The meter gives back the units that the handler has settled.
             (Some(meter), _) => {
-                meter.give_back(|index| is_given_back(limits[index]));
+                meter.give_back(&is_given_back);
                 None
             }
-            (None, Some(decided)) => {
-                self.asks.give_back(&self.made, &mut decided.decision, |index| is_given_back(limits[index]))
-            }
+            (None, Some(decided)) => self.asks.give_back(&self.made, &mut decided.decision, &is_given_back),
             (None, None) => None,
         };
-        for trial in self.trials.iter().filter(|trial| is_given_back(trial.limit)) {
-            trial.give_back();
+        for (place, trial) in (self.asks.iter().count()..).zip(&self.trials) {
+            if is_given_back(place) {
+                trial.give_back();
+            }
         }
         if let (Some(decided), Some(after)) = (&mut self.decided, after) {
             *decided = after;

@@ -153,6 +153,7 @@ impl<'a> Explaining<'a> {
                     tier: source.tier(&which).map(str::to_owned),
                     key: key.clone(),
                     cost,
+                    settle: self.limits.plan().limits[limit].settle.clone(),
                     quotas: Vec::new(),
                 };
                 self.explained[limit].asks = Ok(asked);

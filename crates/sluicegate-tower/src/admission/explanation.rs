@@ -9,6 +9,8 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Key, Policy};
 
+use crate::settle::Settle;
+
 /// The limits that a request meets, their state, and the decision that would be made: the result of
 /// [`Limits::explain`](crate::limits::Limits::explain).
 ///
@@ -73,8 +75,10 @@ pub struct AskExplained {
     pub tier: Option<String>,
     /// The key. Its [kind](Key::kind) says whether operators may see it, and [`shown`](Key::shown) shows as much as they may.
     pub key: Key,
-    /// The units that the request spends.
+    /// The units that the request spends, at first if the limit settles by the response.
     pub cost: u64,
+    /// The place where the response tells the true cost, if the limit [settles](crate::Limit::settle) by it.
+    pub settle: Option<Arc<Settle>>,
     /// The status of each quota of the policy; empty if the store does not answer.
     pub quotas: Vec<QuotaStatus>,
 }
@@ -106,7 +110,7 @@ impl fmt::Display for WouldBe {
 impl fmt::Display for LimitExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.name)?;
-        let AskExplained { policy, tier, key, cost, quotas, .. } = match &self.asks {
+        let AskExplained { policy, tier, key, cost, settle, quotas, .. } = match &self.asks {
             Ok(asks) => asks,
             Err(why) => return write!(f, "not asked: {why}"),
         };
@@ -117,6 +121,9 @@ impl fmt::Display for LimitExplained {
         }
         if let Some(tier) = tier {
             write!(f, ", tier {tier}")?;
+        }
+        if let Some(settle) = settle {
+            write!(f, ", settled by {settle}")?;
         }
         for status in quotas {
             write!(f, "; {} of {} left", status.remaining(), status.capacity())?;

@@ -42,6 +42,30 @@ impl Made {
         }
     }
 
+    /// Logs once that a limit would read bodies, and that the layer does not.
+    #[cold]
+    pub(super) fn report_unread(&self, limit: usize) {
+        self.unread.call_once(|| {
+            tracing::error!(
+                limit = self.plan.limits[limit].title(),
+                "the limit settles by the bodies of responses, and the layer does not read them, so that requests keep what \
+                 they have reserved: make the layer by `.settling()`; this is said once"
+            );
+        });
+    }
+
+    /// Logs once that fields cannot be read, because bodies are compressed.
+    #[cold]
+    pub(super) fn report_encoded(&self, limit: usize) {
+        self.encoded.call_once(|| {
+            tracing::warn!(
+                limit = self.plan.limits[limit].title(),
+                "the body of a response is compressed, so that no field in it can be read, and the request keeps what it has \
+                 reserved: put compression around the limit, or ask the upstream for plain bodies; this is said once"
+            );
+        });
+    }
+
     /// Logs that the limits of a request cannot be decided, at most once a second.
     pub(super) fn report_mistake(&self, error: &ConfigError) {
         if self.mistake.is_due() {

@@ -64,14 +64,22 @@ pub(super) struct Inner {
 pub(crate) struct Made {
     pub(crate) plan: Plan,
     pub(super) settings: Settings,
-    /// Whether a limit may give units back because of the response.
+    /// Whether a response may change what its request has spent.
     pub(super) refunds: bool,
+    /// Whether requests have a meter, for handlers or because a limit settles.
+    pub(super) keeps_meters: bool,
+    /// Whether a limit settles by the bodies of responses.
+    pub(crate) reads_bodies: bool,
     /// Whether requests need marks until their responses come.
     pub(super) marks: bool,
     pub(super) known: Known,
     pub(super) mistake: Seldom,
     /// Guards the warning that another layer counts by the same policy.
     pub(super) double: Once,
+    /// Guards the error that no body is read.
+    pub(super) unread: Once,
+    /// Guards the warning that bodies are compressed.
+    pub(super) encoded: Once,
 }
 
 /// The settings beside the limits.
@@ -126,14 +134,19 @@ impl Limits {
         check::warn_of_invented_keys(&group);
         let plan = Plan::of(group);
         let refunds = plan.limits.iter().any(|limit| limit.gives_back());
+        let mut settles = plan.limits.iter().filter_map(|limit| limit.settle.as_ref()).peekable();
         let made = Made {
             refunds,
+            keeps_meters: settings.meters || settles.peek().is_some(),
+            reads_bodies: settles.any(|settle| settle.reads_body()),
             marks: refunds || settings.mark_responses(),
             known: Known::new(plan.plain.is_some()),
             plan,
             settings,
             mistake: Seldom::default(),
             double: Once::new(),
+            unread: Once::new(),
+            encoded: Once::new(),
         };
         let answers = waits.apart();
         Self(Arc::new(Inner { made: Arc::new(made), waits, answers, shadows: Shadows::default() }))

@@ -55,7 +55,7 @@ mod path;
 mod route;
 #[cfg(feature = "secrets")]
 mod secret;
-mod text;
+pub(crate) mod text;
 
 pub use sluicegate_core::key::KeyKind;
 

@@ -21,7 +21,7 @@ pub(crate) fn hex(digit: u8) -> Option<u8> {
 }
 
 /// The name of a header, checked.
-pub(super) fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
+pub(crate) fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
     name.parse().map_err(|_| {
         let shown: String = name.chars().take(64).collect();
         ConfigError::new(

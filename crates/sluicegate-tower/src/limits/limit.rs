@@ -19,6 +19,7 @@ use crate::limits::predicate::Predicate;
 use crate::limits::quotas::{ByQuotas, ChosenQuotas};
 use crate::limits::source::Source;
 use crate::limits::tiers::Tiers;
+use crate::settle::{Reserve, Settle};
 
 /// A limiter with the key that it is asked about and the cost of a request.
 ///
@@ -48,6 +49,7 @@ pub struct Limit {
     only_if: Vec<Predicate>,
     pub(crate) when_missing: WhenMissing,
     pub(crate) refund_if: Option<RefundIf>,
+    pub(crate) settle: Option<Arc<Settle>>,
     pub(crate) name: Option<Arc<str>>,
 }
 
@@ -242,13 +244,14 @@ impl Limit {
             only_if: Vec::new(),
             when_missing: WhenMissing::default(),
             refund_if: None,
+            settle: None,
             name: None,
         }
     }
 
-    /// Whether a response may give back the units of its request.
+    /// Whether a response may change what its request has spent.
     pub(crate) fn gives_back(&self) -> bool {
-        self.refund_if.is_some()
+        self.refund_if.is_some() || self.settle.is_some()
     }
 
     /// Makes room in the store for the quotas that requests bring, if they may bring any.
@@ -356,6 +359,38 @@ impl Limit {
     pub fn refund_if(mut self, refund: impl Fn(&response::Parts) -> bool + Send + Sync + 'static) -> Self {
         self.refund_if = Some(Box::new(refund));
         self
+    }
+
+    /// Finds the true cost of a request in its response, and gives back or charges the difference to what it has spent at first: its
+    /// [`cost`](Self::cost), or what it [reserves](Self::reserve). Units that are charged so are spent whether they fit or not: those that do
+    /// not are a debt, and later requests wait until it is paid off.
+    ///
+    /// The layer has to read the bodies of responses for all places but a header: see [`RateLimitLayer::settling`](crate::RateLimitLayer::settling).
+    /// Routes of axum do so by themselves. A request that gets its units back by [`refund_if`](Self::refund_if) is not
+    /// settled. Default: the cost is final.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::{Limit, RateLimitLayer};
+    /// use sluicegate_tower::settle::Settle;
+    ///
+    /// let tokens = Policy::token_bucket("tokens", "10000/min").on(&MemoryStore::new())?;
+    /// let limit = Limit::new(tokens)
+    ///     .cost(500)?
+    ///     .settle(Settle::json("usage.total_tokens")?.or(Settle::sse("usage.total_tokens")?))
+    ///     .refund_if(|head| head.status.is_server_error());
+    /// let layer = RateLimitLayer::new(limit).settling();
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn settle(mut self, settle: Settle) -> Self {
+        self.settle = Some(Arc::new(settle));
+        self
+    }
+
+    /// Lets requests say how much they spend at first, until the response [settles](Self::settle) it. It takes the place of
+    /// [`cost`](Self::cost) and [`cost_fn`](Self::cost_fn).
+    pub fn reserve(self, reserve: Reserve) -> Self {
+        self.cost_fn(move |request| reserve.of(request))
     }
 
     /// Sets the name by which a [`Meter`](crate::Meter) finds this limit. Default: the name of the policy that was asked,

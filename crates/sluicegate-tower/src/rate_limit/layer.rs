@@ -10,6 +10,7 @@ use crate::guard::Guarded;
 use crate::limits::{IntoLimit, Limit, Limits, LimitsHandle, ShadowCount};
 use crate::rate_limit::within::Within;
 use crate::respond::problem::ProblemJson;
+use crate::settle::SettlingLayer;
 
 /// Puts limits in front of a service: see the [crate's example](crate).
 ///
@@ -66,6 +67,13 @@ impl<R> RateLimitLayer<R> {
         Self(Arc::new(Inner { limits, respond: Arc::new(respond), within: Within::default() }))
     }
 
+    /// The layer for a service of its own, with the same limits.
+    pub(crate) fn apart(&self) -> Self {
+        let Inner { limits, respond, .. } = &*self.0;
+        let own = Inner { limits: limits.clone(), respond: Arc::clone(respond), within: Within::default() };
+        Self(Arc::new(own))
+    }
+
     /// The limits of this layer, to inspect them, to explain a request, and to swap them while the layer serves.
     pub fn limits_handle(&self) -> LimitsHandle {
         self.0.limits.clone()
@@ -91,6 +99,18 @@ impl<R> RateLimitLayer<R> {
         self.0.limits.current().shadow_counts()
     }
 
+    /// This layer, reading the bodies of responses as well, for limits that [settle](Limit::settle) by them.
+    ///
+    /// Without this, such limits keep what a request has spent at first, and an error in the log says so.
+    pub fn settling(self) -> SettlingLayer<R> {
+        self.into()
+    }
+
+    /// Whether a limit of this layer [settles](Limit::settle) by the bodies of responses.
+    pub fn reads_bodies(&self) -> bool {
+        self.0.limits.current().made().reads_bodies
+    }
+
     /// The number of requests that wait now: for a key, for a tier, for their turn, or after that for the service inside to be
     /// ready.
     pub fn waiting(&self) -> usize {
@@ -108,9 +128,7 @@ impl<S, R> Layer<S> for RateLimitLayer<R> {
     type Service = Guarded<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let Inner { limits, respond, .. } = &*self.0;
-        let own = Inner { limits: limits.clone(), respond: Arc::clone(respond), within: Within::default() };
-        Guarded::new(inner, Self(Arc::new(own)))
+        Guarded::new(inner, self.apart())
     }
 }
 

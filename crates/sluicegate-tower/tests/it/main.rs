@@ -13,4 +13,5 @@ mod limits;
 mod outgoing;
 mod rate_limit;
 mod respond;
+mod settle;
 mod support;

@@ -55,7 +55,7 @@ use crate::respond::decided::Decided;
 ///
 /// # When not to use it
 /// Where the cost follows from the request, use [`Limit::cost_fn`](crate::Limit::cost_fn); where it
-/// follows from the head of the response, [`Limit::refund_if`](crate::Limit::refund_if). Both need
+/// follows from the response, [`Limit::refund_if`](crate::Limit::refund_if) or [`Limit::settle`](crate::Limit::settle). They need
 /// no handler that knows of limits.
 #[derive(Clone, Default)]
 pub struct Meter(Option<Arc<[Arc<Account>]>>);
@@ -160,6 +160,21 @@ impl Meter {
             .collect();
         if changes.iter().any(|entry| entry.gives_back()) {
             // If the answer is not ready, it is not waited for.
+            drop(self.change(changes));
+        }
+    }
+
+    /// Sets the spend of each account for whose place `actual` returns units, all in one call of the store, whose answer is not waited
+    /// for.
+    pub(crate) fn settle_each(&self, actual: impl Fn(usize) -> Option<u64>) {
+        let accounts = self.accounts().iter().enumerate();
+        let changes: Vec<_> = accounts
+            .map(|(place, account)| match actual(place) {
+                Some(actual) => account.settle(actual),
+                None => account.refund(0),
+            })
+            .collect();
+        if changes.iter().any(|entry| entry.charged() > 0 || entry.gives_back()) {
             drop(self.change(changes));
         }
     }

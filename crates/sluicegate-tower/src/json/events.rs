@@ -1,0 +1,104 @@
+//! Finds numbers in server-sent events that come in pieces: [`Events`].
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::json::{FieldPath, Scanner};
+
+const DATA: &[u8] = b"data";
+
+/// Reads fields of the JSON objects in the `data` of events: of each field the last one counts. Data that is no object, such as `[DONE]`, and
+/// objects that have not ended count for nothing.
+#[derive(Debug)]
+pub(crate) struct Events {
+    at: At,
+    /// Whether the last byte was a carriage return, behind which a line feed ends no other line.
+    after_return: bool,
+    event: Scanner,
+    last: SmallVec<[Option<u64>; 2]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// In the name of a field, of which this number of bytes are those of `data`.
+    Name(usize),
+    Colon,
+    Data,
+    /// In the rest of another line.
+    Other,
+}
+
+impl Events {
+    pub(crate) fn new(paths: impl IntoIterator<Item = FieldPath>) -> Self {
+        let event = Scanner::new(paths);
+        let last = (0..event.len()).map(|_| None).collect();
+        Self { at: At::Name(0), after_return: false, event, last }
+    }
+
+    /// The numbers found so far, of the fields in these places.
+    pub(crate) fn found(&self, fields: Range<usize>) -> impl Iterator<Item = Option<u64>> {
+        self.last.get(fields).unwrap_or_default().iter().copied()
+    }
+
+    /// Reads the next piece of the stream.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            if std::mem::take(&mut self.after_return) && byte == b'\n' {
+                bytes = rest;
+                continue;
+            }
+            bytes = match self.at {
+                _ if is_end(&byte) => {
+                    self.end_line();
+                    self.after_return = byte == b'\r';
+                    rest
+                }
+                At::Name(length) => {
+                    self.at = match DATA.get(length) {
+                        Some(next) if *next == byte => At::Name(length + 1),
+                        None if byte == b':' => At::Colon,
+                        _ => At::Other,
+                    };
+                    rest
+                }
+                At::Colon => {
+                    self.at = At::Data;
+                    if byte == b' ' { rest } else { bytes }
+                }
+                At::Data | At::Other => {
+                    let (line, rest) = bytes.split_at(bytes.iter().position(is_end).unwrap_or(bytes.len()));
+                    if matches!(self.at, At::Data) {
+                        self.read(line);
+                    }
+                    rest
+                }
+            };
+        }
+    }
+
+    fn end_line(&mut self) {
+        match self.at {
+            // An empty line ends the event.
+            At::Name(0) => self.event.reset(),
+            At::Data => self.read(b"\n"),
+            _ => {}
+        }
+        self.at = At::Name(0);
+    }
+
+    fn read(&mut self, data: &[u8]) {
+        if self.event.is_complete() {
+            return;
+        }
+        self.event.feed(data);
+        if self.event.is_complete() {
+            let found = self.event.found(0..self.last.len());
+            self.last.iter_mut().zip(found).for_each(|(last, found)| *last = found.or(*last));
+        }
+    }
+}
+
+fn is_end(byte: &u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}

@@ -1,0 +1,11 @@
+//! Fields of JSON that comes in pieces, of which nothing is collected: one object, or server-sent events.
+
+mod events;
+mod path;
+mod scanner;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::events::Events;
+pub(crate) use self::path::FieldPath;
+pub(crate) use self::scanner::Scanner;

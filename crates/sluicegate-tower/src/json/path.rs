@@ -1,0 +1,51 @@
+//! The place of a field in a JSON object: [`FieldPath`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use sluicegate_core::ConfigError;
+use sluicegate_core::error::ConfigErrorKind;
+
+/// The longest path, in bytes.
+const LONGEST: usize = 256;
+
+/// The names of objects within each other and at last of a field, as in `usage.total_tokens`. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct FieldPath(Arc<[Box<str>]>);
+
+impl FieldPath {
+    /// The path with these names, which dots separate.
+    pub(crate) fn parse(path: &str) -> Result<Self, ConfigError> {
+        let problem = if path.len() > LONGEST {
+            Some(format!("has {} bytes: at most {LONGEST} fit", path.len()))
+        } else if path.split('.').any(str::is_empty) {
+            Some("has an empty name: write names that dots separate, as in \"usage.total_tokens\"".to_owned())
+        } else if path.contains(|letter: char| letter.is_whitespace() || "[]*$/\"".contains(letter)) {
+            Some("is not a list of names: write names that dots separate, as in \"usage.total_tokens\"; elements of lists cannot be named".to_owned())
+        } else {
+            None
+        };
+        match problem {
+            Some(problem) => {
+                Err(ConfigError::new(ConfigErrorKind::Layer, format!("the field {path:?} {problem}")))
+            }
+            None => Ok(Self(path.split('.').map(Box::from).collect())),
+        }
+    }
+
+    pub(crate) fn names(&self) -> &[Box<str>] {
+        &self.0
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("."))
+    }
+}
+
+impl fmt::Debug for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,312 @@
+//! Finds numbers in a JSON object that comes in pieces: [`Scanner`].
+//!
+//! It reads each byte once, and keeps the name that it is in and one number per field, whatever the length and depth of the text: only
+//! objects on the way to a field are entered, and all other values are passed over by counting brackets. It is no validator.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::json::FieldPath;
+
+/// The bytes that one byte of a name may take: `\u0061` is `a`.
+const LONGEST_ESCAPE: usize = 6;
+
+/// Reads whole numbers at some paths of an object. A field that is there twice counts with its last value, as in `serde_json`; a number
+/// that is no `u64` is not found.
+#[derive(Clone, Debug)]
+pub(crate) struct Scanner {
+    fields: SmallVec<[Field; 2]>,
+    at: At,
+    /// The number of open objects within the outermost one; all are on the way to a field.
+    depth: usize,
+    /// The name that is being read, with its escapes.
+    name: SmallVec<[u8; 32]>,
+    /// The longest name that can be one of a path.
+    longest: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Field {
+    path: FieldPath,
+    /// The number of names at the beginning of the path that lead to the place of the scanner.
+    matched: usize,
+    found: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// Before the object.
+    Start,
+    /// Before a name, or the end of an object.
+    Object,
+    Name {
+        escaped: bool,
+    },
+    Colon,
+    Value,
+    /// In the number of a field; `None` if that is not a whole one.
+    Number(Option<u64>),
+    /// In a word, or in a number that is of no field.
+    Word,
+    /// In a value that is passed over, with this number of open brackets.
+    Within {
+        open: u64,
+        text: Text,
+    },
+    /// Behind the object, or behind something that is none.
+    End {
+        is_complete: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Text {
+    Outside,
+    Inside,
+    Escaped,
+}
+
+impl Scanner {
+    pub(crate) fn new(paths: impl IntoIterator<Item = FieldPath>) -> Self {
+        let paths = paths.into_iter();
+        let fields: SmallVec<_> = paths.map(|path| Field { path, matched: 0, found: None }).collect();
+        let names = fields.iter().flat_map(|field: &Field| field.path.names());
+        let longest = names.map(|name| name.len() * LONGEST_ESCAPE).max().unwrap_or(0);
+        Self { fields, at: At::Start, depth: 0, name: SmallVec::new(), longest }
+    }
+
+    /// The numbers found so far, of the fields in these places.
+    pub(crate) fn found(&self, fields: Range<usize>) -> impl Iterator<Item = Option<u64>> {
+        self.fields.get(fields).unwrap_or_default().iter().map(|field| field.found)
+    }
+
+    /// The number of fields.
+    pub(crate) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// The bytes that are held for names.
+    #[cfg(test)]
+    pub(crate) fn name_capacity(&self) -> usize {
+        self.name.capacity()
+    }
+
+    /// Whether the whole object has been read.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self.at, At::End { is_complete: true })
+    }
+
+    /// Begins with another object.
+    pub(crate) fn reset(&mut self) {
+        (self.at, self.depth) = (At::Start, 0);
+        for field in &mut self.fields {
+            (field.matched, field.found) = (0, None);
+        }
+    }
+
+    /// Reads the next piece of the text.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            bytes = match self.at {
+                At::Within { open, text } => self.pass(open, text, bytes),
+                At::Name { escaped } => self.read_name(escaped, bytes),
+                At::End { .. } => return,
+                At::Number(_) | At::Word => match self.read_word(byte) {
+                    true => rest,
+                    false => bytes,
+                },
+                _ if byte.is_ascii_whitespace() => rest,
+                At::Start => {
+                    self.at = if byte == b'{' { At::Object } else { At::End { is_complete: false } };
+                    rest
+                }
+                At::Object => {
+                    self.in_object(byte);
+                    rest
+                }
+                At::Colon => {
+                    self.at = if byte == b':' { At::Value } else { At::End { is_complete: false } };
+                    rest
+                }
+                At::Value => {
+                    self.begin_value(byte);
+                    rest
+                }
+            };
+        }
+    }
+
+    fn in_object(&mut self, byte: u8) {
+        match byte {
+            b',' => {}
+            b'"' => {
+                self.name.clear();
+                self.at = At::Name { escaped: false };
+            }
+            b'}' if self.depth == 0 => self.at = At::End { is_complete: true },
+            b'}' => {
+                self.depth -= 1;
+                self.end_value();
+            }
+            _ => self.at = At::End { is_complete: false },
+        }
+    }
+
+    fn read_name<'a>(&mut self, escaped: bool, bytes: &'a [u8]) -> &'a [u8] {
+        let is_end = |byte: &u8| *byte == b'"' || *byte == b'\\';
+        let length = if escaped { 1 } else { bytes.iter().position(is_end).unwrap_or(bytes.len()) };
+        let (read, rest) = bytes.split_at(length);
+        self.keep(read);
+        let Some((&end, behind)) = rest.split_first().filter(|_| !escaped) else {
+            self.at = At::Name { escaped: false };
+            return rest;
+        };
+        if end == b'"' {
+            self.match_name();
+            self.at = At::Colon;
+        } else {
+            self.keep(&[end]);
+            self.at = At::Name { escaped: true };
+        }
+        behind
+    }
+
+    /// Keeps these bytes of the name, up to one more than the longest name of a path has.
+    fn keep(&mut self, read: &[u8]) {
+        let room = (self.longest + 1).saturating_sub(self.name.len());
+        self.name.extend_from_slice(&read[..read.len().min(room)]);
+    }
+
+    /// Finds the fields on whose way the name is.
+    fn match_name(&mut self) {
+        if self.name.len() > self.longest {
+            return;
+        }
+        let plain;
+        let name = if self.name.contains(&b'\\') {
+            plain = unescape(&self.name);
+            plain.as_deref()
+        } else {
+            Some(&*self.name)
+        };
+        let Some(name) = name else { return };
+        let depth = self.depth;
+        for field in self.fields.iter_mut().filter(|field| field.matched == depth) {
+            if field.path.names().get(depth).is_some_and(|own| own.as_bytes() == name) {
+                field.matched = depth + 1;
+                // The same name may have come before.
+                field.found = None;
+            }
+        }
+    }
+
+    fn begin_value(&mut self, byte: u8) {
+        let here = self.depth + 1;
+        let mut wanted = self.fields.iter().filter(|field| field.matched == here);
+        self.at = match byte {
+            b'{' if wanted.any(|field| field.path.names().len() > here) => {
+                self.depth = here;
+                At::Object
+            }
+            b'{' | b'[' => At::Within { open: 1, text: Text::Outside },
+            b'"' => At::Within { open: 0, text: Text::Inside },
+            b'-' | b'0'..=b'9' if wanted.any(|field| field.path.names().len() == here) => {
+                At::Number(byte.checked_sub(b'0').map(u64::from))
+            }
+            b',' | b'}' | b']' | b':' => At::End { is_complete: false },
+            _ => At::Word,
+        };
+    }
+
+    /// Reads a byte of a number or word; false if it does not belong to that.
+    fn read_word(&mut self, byte: u8) -> bool {
+        let is_end = byte.is_ascii_whitespace() || matches!(byte, b',' | b'}');
+        if let At::Number(number) = &mut self.at {
+            if is_end {
+                let (number, here) = (*number, self.depth + 1);
+                let whole = |field: &&mut Field| field.matched == here && field.path.names().len() == here;
+                self.fields.iter_mut().filter(whole).for_each(|field| field.found = number);
+            } else {
+                let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10).map(u64::from);
+                *number =
+                    number.zip(digit).and_then(|(number, digit)| number.checked_mul(10)?.checked_add(digit));
+            }
+        }
+        if is_end {
+            self.end_value();
+        }
+        !is_end
+    }
+
+    /// Passes over a value that no field is in.
+    fn pass<'a>(&mut self, mut open: u64, mut text: Text, mut bytes: &'a [u8]) -> &'a [u8] {
+        loop {
+            let next = match text {
+                Text::Outside => {
+                    bytes.iter().position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'))
+                }
+                Text::Inside => bytes.iter().position(|byte| matches!(byte, b'"' | b'\\')),
+                Text::Escaped if bytes.is_empty() => None,
+                Text::Escaped => Some(0),
+            };
+            let Some(next) = next else {
+                self.at = At::Within { open, text };
+                return &[];
+            };
+            (open, text) = match (text, bytes[next]) {
+                (Text::Escaped, _) => (open, Text::Inside),
+                (Text::Inside, b'\\') => (open, Text::Escaped),
+                (Text::Inside, _) => (open, Text::Outside),
+                (Text::Outside, b'"') => (open, Text::Inside),
+                (Text::Outside, b'{' | b'[') => (open.saturating_add(1), text),
+                (Text::Outside, _) => (open.saturating_sub(1), text),
+            };
+            bytes = &bytes[next + 1..];
+            if open == 0 && text == Text::Outside {
+                self.end_value();
+                return bytes;
+            }
+        }
+    }
+
+    fn end_value(&mut self) {
+        for field in &mut self.fields {
+            field.matched = field.matched.min(self.depth);
+        }
+        self.at = At::Object;
+    }
+}
+
+/// The bytes of a name with escapes, if they are right.
+fn unescape(name: &[u8]) -> Option<Vec<u8>> {
+    let (mut name, mut plain) = (std::str::from_utf8(name).ok()?.chars(), String::new());
+    while let Some(letter) = name.next() {
+        plain.push(match letter {
+            '\\' => match name.next()? {
+                'u' => match hex(&mut name)? {
+                    high @ 0xD800..0xDC00 => {
+                        let low = (name.next() == Some('\\') && name.next() == Some('u'))
+                            .then(|| hex(&mut name))??;
+                        char::decode_utf16([high, low]).next()?.ok()?
+                    }
+                    unit => char::from_u32(u32::from(unit))?,
+                },
+                'b' => '\u{8}',
+                'f' => '\u{c}',
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                same => same,
+            },
+            letter => letter,
+        });
+    }
+    Some(plain.into_bytes())
+}
+
+/// The UTF-16 unit of four digits.
+fn hex(digits: &mut std::str::Chars<'_>) -> Option<u16> {
+    let unit = (0..4).try_fold(0, |unit, _| Some(unit * 16 + digits.next()?.to_digit(16)?))?;
+    u16::try_from(unit).ok()
+}

@@ -1,0 +1,56 @@
+//! Costs that a response tells: tokens of a language model, rows of a query, bytes of a download.
+//!
+//! A limit with a [`Settle`] spends its cost as a reservation, and finds the true cost in the response. The difference is given back, or
+//! charged: what does not fit then is a debt, and later requests wait until it is paid off. Bodies are read as they pass, and never
+//! collected.
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use bytes::Bytes;
+//! use http::{Request, Response};
+//! use http_body_util::{BodyExt, Full};
+//! use sluicegate_core::{Key, MemoryStore, Policy};
+//! use sluicegate_tower::settle::Settle;
+//! use sluicegate_tower::{Limit, RateLimitLayer};
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = service_fn(|_: Request<()>| async {
+//!     let answer = r#"{"choices": ["42"], "usage": {"total_tokens": 17}}"#;
+//!     Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(answer))))
+//! });
+//! let tokens = Policy::fixed_window("tokens", "10000/min").on(&MemoryStore::new())?;
+//! let limit = Limit::new(tokens.clone())
+//!     .key(Key::from("everybody"))
+//!     .cost(500)?
+//!     .settle(Settle::json("usage.total_tokens")?);
+//! let service = RateLimitLayer::new(limit).settling().layer(model);
+//!
+//! let response = service.oneshot(Request::new(())).await?;
+//! assert_eq!(tokens.peek("everybody").await?.remaining(), 9_500, "the body has not been read yet");
+//! response.into_body().collect().await?;
+//! assert_eq!(tokens.peek("everybody").await?.remaining(), 9_983);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # When not to use it
+//! - Where the request says what it costs: [`Limit::cost_fn`](crate::Limit::cost_fn).
+//! - Where a handler of yours knows the cost: it has the [`Meter`](crate::Meter).
+//! - Where the status of the response says whether the request counts: [`Limit::refund_if`](crate::Limit::refund_if).
+//!
+//! # Costs that are not found
+//! A request keeps its reservation if its response lacks the number, if the body is compressed (`Content-Encoding`; the log says so once),
+//! and if no response came. If the response ends early, [`OnAbort`] says what it costs.
+
+mod body;
+mod layer;
+mod reserve;
+mod rule;
+pub(crate) mod tap;
+
+pub use self::body::SettlingBody;
+pub use self::layer::SettlingLayer;
+pub use self::reserve::Reserve;
+pub use self::rule::{OnAbort, Prices, Settle};

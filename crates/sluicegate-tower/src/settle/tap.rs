@@ -1,0 +1,155 @@
+//! What a response has told of the costs of its request: [`Tap`].
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use smallvec::SmallVec;
+
+use crate::admission::meter::Meter;
+use crate::json::{Events, FieldPath, Scanner};
+use crate::settle::rule::{OnAbort, Settle, Source, number_in};
+
+/// Reads a response as it passes, and settles the request when it has ended. Dropped before that, it settles as for an aborted response.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    accounts: SmallVec<[Account; 1]>,
+    /// `None` once all is settled.
+    meter: Option<Meter>,
+    bytes: u64,
+    /// The length of the body, if the head tells it: a server may not ask a body whether there is more than that.
+    length: Option<u64>,
+    /// `None` where no field is read, or where the body is compressed.
+    json: Option<Scanner>,
+    events: Option<Events>,
+}
+
+/// An account of the request that the response settles.
+#[derive(Debug)]
+struct Account {
+    /// Its place in the meter.
+    place: usize,
+    settle: Arc<Settle>,
+    /// One per source.
+    told: SmallVec<[Told; 2]>,
+}
+
+/// What a source has told.
+#[derive(Debug)]
+enum Told {
+    Number(Option<u64>),
+    /// The places of its fields in the JSON scanner.
+    Json(Range<usize>),
+    /// The places of its fields in the scanner of events.
+    Sse(Range<usize>),
+    Bytes,
+}
+
+impl Tap {
+    /// Begins to read a response with this head. `accounts` are places in the meter, with the way in which each is settled.
+    pub(crate) fn new(
+        meter: Meter,
+        accounts: impl Iterator<Item = (usize, Arc<Settle>)>,
+        head: &HeaderMap,
+    ) -> Self {
+        let (mut json, mut sse) = (Vec::new(), Vec::new());
+        let mut told = |source: &Source| match source {
+            Source::Header(name) => Told::Number(number_in(head, name)),
+            Source::Trailer(_) => Told::Number(None),
+            Source::Json(fields) => Told::Json(append(&mut json, fields)),
+            Source::Sse(fields) => Told::Sse(append(&mut sse, fields)),
+            Source::Bytes => Told::Bytes,
+        };
+        let accounts = accounts.map(|(place, settle)| {
+            let told = settle.sources.iter().map(&mut told).collect();
+            Account { place, settle, told }
+        });
+        let accounts = accounts.collect();
+        let is_plain = !is_encoded(head);
+        Self {
+            accounts,
+            meter: Some(meter),
+            bytes: 0,
+            length: number_in(head, &CONTENT_LENGTH),
+            json: (is_plain && !json.is_empty()).then(|| Scanner::new(json)),
+            events: (is_plain && !sse.is_empty()).then(|| Events::new(sse)),
+        }
+    }
+
+    /// Reads a piece of the body.
+    pub(crate) fn data(&mut self, data: &[u8]) {
+        self.bytes = self.bytes.saturating_add(data.len() as u64);
+        if let Some(json) = &mut self.json {
+            json.feed(data);
+        }
+        if let Some(events) = &mut self.events {
+            events.feed(data);
+        }
+    }
+
+    pub(crate) fn trailers(&mut self, trailers: &HeaderMap) {
+        for Account { settle, told, .. } in &mut self.accounts {
+            for (source, told) in settle.sources.iter().zip(told) {
+                if let Source::Trailer(name) = source {
+                    *told = Told::Number(number_in(trailers, name));
+                }
+            }
+        }
+    }
+
+    /// Settles the accounts: the response has ended.
+    pub(crate) fn complete(mut self) {
+        self.settle(true);
+    }
+
+    fn settle(&mut self, is_complete: bool) {
+        let Some(meter) = self.meter.take() else { return };
+        meter.settle_each(|place| {
+            let account = self.accounts.iter().find(|account| account.place == place)?;
+            if is_complete || account.settle.on_abort == OnAbort::Seen { self.cost(account) } else { None }
+        });
+    }
+
+    /// The cost that the response has told, by the first source that has a number.
+    fn cost(&self, account: &Account) -> Option<u64> {
+        account.settle.sources.iter().zip(&account.told).find_map(|(source, told)| match (source, told) {
+            (_, Told::Number(number)) => *number,
+            (Source::Json(prices), Told::Json(places)) => {
+                sum(prices, self.json.as_ref()?.found(places.clone()))
+            }
+            (Source::Sse(prices), Told::Sse(places)) => {
+                sum(prices, self.events.as_ref()?.found(places.clone()))
+            }
+            (_, Told::Bytes) => Some(self.bytes),
+            _ => None,
+        })
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        let is_complete = self.length.is_some_and(|length| length > 0 && length == self.bytes);
+        self.settle(is_complete);
+    }
+}
+
+/// Whether the body of a response is compressed, so that no field in it can be read.
+pub(crate) fn is_encoded(head: &HeaderMap) -> bool {
+    let mut encodings = head.get_all(CONTENT_ENCODING).iter();
+    encodings.any(|encoding| !encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"))
+}
+
+/// Appends the paths of these fields, and returns their places.
+fn append(paths: &mut Vec<FieldPath>, fields: &[(FieldPath, u64)]) -> Range<usize> {
+    let begin = paths.len();
+    paths.extend(fields.iter().map(|(path, _)| path.clone()));
+    begin..paths.len()
+}
+
+/// The cost of the numbers that were found, at these prices; `None` if there is no number.
+fn sum(prices: &[(FieldPath, u64)], found: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let costs =
+        prices.iter().zip(found).filter_map(|((_, price), found)| Some(found?.saturating_mul(*price)));
+    costs.reduce(u64::saturating_add)
+}
