@@ -9,6 +9,7 @@ mod in_flight;
 mod join;
 pub(crate) mod lines;
 pub(crate) mod list;
+mod open_ai;
 mod spring;
 pub(crate) mod style;
 pub(crate) mod write;
@@ -33,6 +34,7 @@ use crate::respond::headers::style::{Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, R
 ///   `RateLimit-Policy` every quota, without its name: see [`Draft6`](Self::Draft6) and [`Draft7`](Self::Draft7).
 /// - The fields of Spring Cloud Gateway, for clients that know them, describe the quota that decided: `X-RateLimit-Remaining`,
 ///   `X-RateLimit-Replenish-Rate`, `X-RateLimit-Burst-Capacity` and `X-RateLimit-Requested-Tokens`.
+/// - The fields of OpenAI's API, for its clients, describe every policy: see [`OpenAi`](Self::OpenAi).
 ///
 /// Seconds are rounded up, remaining units are rounded down. No field shows quotas of hidden policies.
 ///
@@ -66,13 +68,17 @@ pub enum HeaderFields {
     /// `5/min`, is several tokens, as in Spring's own settings: a rate of 1, a capacity of 60, and 12 requested tokens
     /// for each unit. `Requested-Tokens` is for one unit, whatever a request costs.
     Spring,
+    /// Only the fields of OpenAI's API, three for each policy, which end in its name: `x-ratelimit-limit-tokens: 10000`,
+    /// `x-ratelimit-remaining-tokens: 9500` and `x-ratelimit-reset-tokens: 1m30s` for the policy `tokens`. They describe the quota of the
+    /// policy that leaves least.
+    OpenAi,
     /// No fields.
     None,
 }
 
 impl HeaderFields {
     /// Every choice, the default first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::AllOnRefusal,
         Self::All,
         Self::Legacy,
@@ -80,6 +86,7 @@ impl HeaderFields {
         Self::Draft6,
         Self::Draft7,
         Self::Spring,
+        Self::OpenAi,
         Self::None,
     ];
 
@@ -94,6 +101,7 @@ impl HeaderFields {
             Self::Draft6 => ("draft-6", Form::own(drafts::write_six, &drafts::FIELDS)),
             Self::Draft7 => ("draft-7", Form::own(drafts::write_seven, &[])),
             Self::Spring => ("spring", Form::own(spring::write, &join::OF_TOKENS)),
+            Self::OpenAi => ("openai", Form::own(open_ai::write, &open_ai::FIELDS)),
             Self::None => ("none", Form::NOTHING),
         }
     }
@@ -124,7 +132,7 @@ impl fmt::Display for HeaderFields {
 impl FromStr for HeaderFields {
     type Err = ConfigError;
 
-    /// Reads `all-on-refusal`, `all`, `legacy`, `ietf`, `draft-6`, `draft-7`, `spring` or `none`.
+    /// Reads `all-on-refusal`, `all`, `legacy`, `ietf`, `draft-6`, `draft-7`, `spring`, `openai` or `none`.
     ///
     /// # Errors
     /// [`ConfigErrorKind::Unreadable`] for any other text.

@@ -9,6 +9,7 @@ mod headers;
 mod hidden;
 mod later;
 mod meter_fields;
+mod open_ai;
 mod refusals;
 mod spread;
 mod spring;

@@ -98,7 +98,7 @@ fn the_words_of_the_choice_are_read_and_others_are_told() {
     }
     let error = "x-ratelimit".parse::<HeaderFields>().unwrap_err().to_string();
     assert!(
-        error.contains("use one of \"all-on-refusal\", \"all\", \"legacy\", \"ietf\", \"draft-6\", \"draft-7\", \"spring\", \"none\""),
+        error.contains("use one of \"all-on-refusal\", \"all\", \"legacy\", \"ietf\", \"draft-6\", \"draft-7\", \"spring\", \"openai\", \"none\""),
         "{error}"
     );
 }
