@@ -22,6 +22,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
+use http_body_util::Full;
 use sluicegate::key::PeerAddr;
 use sluicegate::limits::{Admission, Limits};
 use sluicegate::rules::{Rules, RulesFile, Variables};
@@ -118,7 +119,8 @@ rules: [{{ name: all, limit: plan, key: api_key }}]
 fn asking(rules: usize, only_if: &str) -> impl FnMut(u64) {
     let text = text_of(rules, only_if);
     let rules = loaded(&text);
-    let handler = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Bytes::new())) });
+    let handler =
+        service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
     let mut service = rules.layer().layer(handler);
     move |times| {
         for _ in 0..times {

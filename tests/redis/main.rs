@@ -21,6 +21,7 @@ mod promises;
 mod replace;
 mod rolling;
 mod scripts;
+mod settling;
 mod shards;
 mod slots;
 mod starting;

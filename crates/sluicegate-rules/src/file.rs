@@ -56,6 +56,7 @@ use crate::variables::Variables;
 /// | number of permits | `2` | 1 to 1,000,000 |
 /// | number of refusals (`suspend`) | `100 in 10min` | 1 to 1,000,000 |
 /// | share | `1/10` | above 0, up to the whole; each quota keeps at least a unit |
+/// | field of JSON (`settle`) | `usage.total_tokens`: names that dots separate | up to 16 fields of up to 256 bytes; each price 1 to 2^32 units |
 /// | statuses (`refund_if`) | `502`, `5xx` | 100 to 999, and `1xx` to `5xx` |
 /// | status of a denial, of a missing key | `403` | 400 to 599 |
 /// | network | `10.0.0.0/8`, `2001:db8::/32`, an address alone | |

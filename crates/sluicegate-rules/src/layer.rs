@@ -1,9 +1,8 @@
 //! Rules in front of a service: [`RulesLayer`].
 
-use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::guard::Guarded;
 use sluicegate_tower::in_flight::InFlightLayer;
-use sluicegate_tower::rate_limit::RateLimit;
+use sluicegate_tower::settle::SettlingLayer;
 use tower_layer::Layer;
 
 use crate::rooms::RoomsLayer;
@@ -66,11 +65,11 @@ use crate::rooms::RoomsLayer;
 pub struct RulesLayer {
     pub(crate) rooms: RoomsLayer,
     pub(crate) in_flight: InFlightLayer,
-    pub(crate) limits: RateLimitLayer,
+    pub(crate) limits: SettlingLayer,
 }
 
 /// A service behind a [`RulesLayer`].
-pub type RulesService<S> = Guarded<Guarded<RateLimit<S>, InFlightLayer>, RoomsLayer>;
+pub type RulesService<S> = Guarded<Guarded<Guarded<S, SettlingLayer>, InFlightLayer>, RoomsLayer>;
 
 impl<S> Layer<S> for RulesLayer {
     type Service = RulesService<S>;

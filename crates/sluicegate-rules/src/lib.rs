@@ -239,7 +239,7 @@
 //! default_tier: free } }` gives the keys of `api` the quotas of their tier. A key keeps what it has spent when its tier changes, and a key with
 //! quotas of its own has these in any tier. A policy's name in the place of quotas makes a tier with other keys, or with another algorithm.
 //!
-//! # How much it costs: `cost`, `share` and `refund_if`
+//! # How much it costs: `cost`, `share`, `refund_if` and `settle`
 //! A request spends `cost` units of each limit of its rule. Default: 1. If a header field gives the cost, a value that is not a number
 //! costs `max`, and a request without the field costs `missing`; `min` and `missing` have to fit into each burst, and `check` warns of a
 //! `max` that does not. `share: 1/10` gives a rule a part of a budget, as a policy of its own. `refund_if` gives the units back after
@@ -275,6 +275,42 @@
 //! }
 //! # Ok(())
 //! # }
+//! ```
+//!
+//! `settle` says where the response tells the true cost. `cost` is then what a request spends at first, and the difference is given back or
+//! charged; what does not fit then is a debt, and later requests wait until it is paid off. Bodies are read as they pass.
+//!
+//! | `settle` | the cost is |
+//! |---|---|
+//! | `{ header: x-tokens-used }`, `{ trailer: x-tokens-used }` | the number in that field |
+//! | `{ json: usage.total_tokens }` | that field of the JSON body |
+//! | `{ sse: usage.total_tokens }` | that field in the data of server-sent events, as in the last event that has it |
+//! | `{ json: { usage.prompt_tokens: 1, usage.completion_tokens: 4 } }` | the sum of these fields, each at its price in units |
+//! | `{ bytes: response }` | the length of the body |
+//!
+//! Several places may be named: the first of `header`, `trailer`, `json`, `sse` and `bytes` that has a number counts. Where none has one, and
+//! where the body is compressed, the request keeps what it has spent. `on_abort` says what a response costs that ends early: `reserved`,
+//! the default, what was spent at first, or `seen`, what it has told until then.
+//!
+//! ```
+//! use sluicegate_rules::{RulesFile, Variables};
+//!
+//! let file = RulesFile::parse("rules.yaml", "
+//! version: 1
+//! policies:
+//!   requests: { quota: 60/min }
+//!   tokens: { quota: 10000/min }
+//! rules:
+//!   - { name: calls, limit: requests, key: client }
+//!   - name: answers
+//!     limit: tokens
+//!     key: client
+//!     cost: 500
+//!     settle: { json: usage.total_tokens, sse: usage.total_tokens, on_abort: seen }
+//!     refund_if: 5xx
+//! ", &Variables::none())?;
+//! # let _ = file;
+//! # Ok::<(), sluicegate_rules::RulesError>(())
 //! ```
 //!
 //! | word | the bucket is that of | a request has none if |

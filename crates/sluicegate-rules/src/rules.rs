@@ -8,6 +8,7 @@ use std::time::Duration;
 use sluicegate_core::Store;
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::store::IntoStore;
+use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::in_flight::InFlightHandle;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{ChosenQuotas, Limits, LimitsHandle};
@@ -357,7 +358,7 @@ impl Rules {
         RulesLayer {
             rooms: doors.clone(),
             in_flight: in_flight.clone().into(),
-            limits: limits.clone().into(),
+            limits: RateLimitLayer::from(limits.clone()).settling(),
         }
     }
 }

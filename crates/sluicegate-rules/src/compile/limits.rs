@@ -75,7 +75,7 @@ pub(super) fn of(
     }
     let headers = option(file.headers.as_ref(), problems).unwrap_or_default();
     // Policies are prepared as the limits of the rules will want them, so that no policy changes again when they are put together.
-    let giving_back = rules.iter().filter(|rule| !rule.refund_if.is_empty());
+    let giving_back = rules.iter().filter(|rule| rule.changes_later());
     let giving_back: HashSet<&str> = giving_back.flat_map(Rule::names).collect();
     let opened = opened.into_iter().map(|policy| match giving_back.contains(policy.name()) {
         true => policy.with_refunds(),

@@ -19,6 +19,7 @@ mod policies;
 mod reader;
 mod rooms;
 mod rule;
+mod settle;
 mod store;
 mod tiers;
 

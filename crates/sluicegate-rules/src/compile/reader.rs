@@ -16,6 +16,7 @@ use super::own::KeyedPolicy;
 use super::policies::Policies;
 use super::rooms::FileRoom;
 use super::rule::{Budget, Rule, Units, parts, statuses, units};
+use super::settle::settle;
 use super::store::NamedStore;
 use super::tiers::AllTiers;
 use crate::at::{At, Place};
@@ -153,6 +154,7 @@ impl<'a> Reader<'a> {
         };
         let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
         let refund_if: Vec<_> = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
+        let settle = given.settle.as_ref().map(|entry| settle(entry, problems));
         if !spends && !limits.is_empty() {
             spends_nothing(given, problems);
         }
@@ -172,7 +174,10 @@ impl<'a> Reader<'a> {
             let in_flight = given.in_flight.as_ref().map(|name| &name.value);
             format!(
                 "{:?}",
-                (texts(&limits), texts(&words), share, &cost, &refund_if, on_missing_key, (in_flight, class))
+                (
+                    (texts(&limits), texts(&words), share, &cost),
+                    (&refund_if, &settle, on_missing_key, in_flight, class),
+                )
             )
         };
         let key = key?;
@@ -200,6 +205,7 @@ impl<'a> Reader<'a> {
             on_missing_key,
             cost: cost?,
             refund_if,
+            settle: settle.flatten(),
             replaces: given.replaces.as_ref().map(At::all).unwrap_or_default(),
             is_about_descriptors,
         })
@@ -299,6 +305,7 @@ fn check_kind(given: &RuleEntry, is_about_descriptors: bool, problems: &mut Prob
     let of_requests = [
         given.in_flight.as_ref().map(|word| ("in_flight", word.place)),
         given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
+        given.settle.as_ref().map(|word| ("settle", word.place)),
         given
             .cost
             .as_ref()
@@ -323,6 +330,7 @@ fn spends_nothing(given: &RuleEntry, problems: &mut Problems<'_>) {
         given.share.as_ref().map(|word| ("share", word.place)),
         given.cost.as_ref().map(|word| ("cost", word.place)),
         given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
+        given.settle.as_ref().map(|word| ("settle", word.place)),
     ];
     for (word, place) in said.into_iter().flatten() {
         let text = format!("{word:?} says nothing here: this rule has a waiting room, which spends nothing");

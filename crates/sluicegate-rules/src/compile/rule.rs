@@ -7,6 +7,7 @@ use http::StatusCode;
 use sluicegate_core::in_flight::Class;
 use sluicegate_core::{ConfigError, Policy};
 use sluicegate_tower::key::{OnMissingKey, RequestView};
+use sluicegate_tower::settle::Settle;
 use sluicegate_tower::{KeyExtractor, Limit};
 
 use super::choice::Conditional;
@@ -40,6 +41,8 @@ pub(super) struct Rule {
     pub on_missing_key: Option<OnMissingKey>,
     pub cost: Units,
     pub refund_if: Vec<Statuses>,
+    /// The places where responses tell what a request really costs.
+    pub settle: Option<Settle>,
     /// Its limit and key, written out.
     pub asks: String,
     /// The names of the rules that it replaces.
@@ -154,7 +157,15 @@ impl Rule {
             let statuses = self.refund_if.clone();
             limit = limit.refund_if(move |head| statuses.iter().any(|known| known.has(head.status)));
         }
+        if let Some(settle) = &self.settle {
+            limit = limit.settle(settle.clone());
+        }
         Ok(limit)
+    }
+
+    /// Whether a response may change what its request has spent.
+    pub(super) fn changes_later(&self) -> bool {
+        !self.refund_if.is_empty() || self.settle.is_some()
     }
 }
 
@@ -192,7 +203,7 @@ impl Statuses {
 }
 
 /// The most units that a request may cost in a file.
-const MOST_UNITS: u64 = 1 << 32;
+pub(super) const MOST_UNITS: u64 = 1 << 32;
 
 pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Units> {
     match &cost.value {

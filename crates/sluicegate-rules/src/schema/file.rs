@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::DescriptorEntries;
 use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry};
-use super::shapes::{Cost, Fields, Named, OneOrMany, said};
+use super::shapes::{Cost, Fields, Named, OneOrMany, Prices, said};
 use super::words;
 use crate::at::{At, Place};
 
@@ -42,7 +42,7 @@ pub(crate) struct File {
     #[serde(default)]
     pub keys: Named<At<OneOrMany>>,
     /// The header fields of responses: `legacy` (`X-RateLimit-*`), `ietf` (`RateLimit`), `all` (both), `all-on-refusal` (`legacy`,
-    /// and both on refusals), `draft-6` or `draft-7` (those of earlier drafts), `spring` (those of Spring Cloud Gateway) or `none`. The
+    /// and both on refusals), `draft-6` or `draft-7` (those of earlier drafts), `spring` (those of Spring Cloud Gateway), `openai` (those of OpenAI's API, for each policy) or `none`. The
     /// numbers under `in_flight` are told in the `RateLimit` of today alone. Default: `all-on-refusal`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::headers")]
@@ -227,6 +227,37 @@ pub(crate) struct RuleEntry {
     /// Responses after which the units are given back: `2xx`, `502`, or a list.
     #[serde(default, deserialize_with = "said")]
     pub refund_if: Option<At<OneOrMany>>,
+    /// The place where the response tells what the request really costs: the difference to `cost` is given back, or charged.
+    #[serde(default, deserialize_with = "said")]
+    pub settle: Option<At<SettleEntry>>,
+}
+
+/// Places where a response tells the cost of its request; the first that has a number counts, in this order.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "settle")]
+pub(crate) struct SettleEntry {
+    /// A header field.
+    #[serde(default, deserialize_with = "said")]
+    pub header: Option<At<String>>,
+    /// A trailer field.
+    #[serde(default, deserialize_with = "said")]
+    pub trailer: Option<At<String>>,
+    /// A field of the JSON body, as `usage.total_tokens`, or several with the units that one of each costs.
+    #[serde(default, deserialize_with = "said")]
+    pub json: Option<At<Prices>>,
+    /// Such fields in the data of server-sent events, each as in the last event that has it.
+    #[serde(default, deserialize_with = "said")]
+    pub sse: Option<At<Prices>>,
+    /// `response`: the length of its body.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::bytes")]
+    pub bytes: Option<At<String>>,
+    /// The cost where the response ends early: `reserved`, what the request has spent at first, or `seen`, what the response has told until
+    /// then. Default: `reserved`.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::on_abort")]
+    pub on_abort: Option<At<String>>,
 }
 
 /// The requests that something is about: all conditions must hold.

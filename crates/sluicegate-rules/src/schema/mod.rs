@@ -10,11 +10,11 @@ mod shapes;
 mod words;
 
 pub(crate) use self::descriptor::DescriptorEntries;
-pub(crate) use self::file::{Condition, File, PolicyEntry, RuleEntry, Suspend, TiersEntry};
+pub(crate) use self::file::{Condition, File, PolicyEntry, RuleEntry, SettleEntry, Suspend, TiersEntry};
 pub(crate) use self::sections::{
     ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
 };
-pub(crate) use self::shapes::{Cost, Fields, HeaderCost, KeyEntry, KeyLine, Named, OneOrMany};
+pub(crate) use self::shapes::{Cost, Fields, HeaderCost, KeyEntry, KeyLine, Named, OneOrMany, Prices};
 
 /// The JSON Schema of rules files, for editors, as text that ends with a line end: draft 7, which all of them read.
 ///

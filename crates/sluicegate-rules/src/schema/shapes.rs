@@ -171,6 +171,15 @@ pub(crate) struct HeaderCost {
     pub missing: At<String>,
 }
 
+/// A field of a JSON object, or several with the units that one of each costs.
+#[derive(Debug)]
+pub(crate) enum Prices {
+    /// A field whose number is the cost.
+    One(String),
+    /// Fields with their prices.
+    Each(Named<At<String>>),
+}
+
 /// The text that the file of API keys has for a key.
 #[derive(Debug)]
 pub(crate) enum KeyLine {
@@ -216,6 +225,45 @@ impl<'de> Deserialize<'de> for KeyLine {
         }
 
         deserializer.deserialize_any(TierOrEntry)
+    }
+}
+
+impl<'de> Deserialize<'de> for Prices {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldOrPrices;
+
+        impl<'de> Visitor<'de> for FieldOrPrices {
+            type Value = Prices;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a field, or { field: units, other: units }")
+            }
+
+            fn visit_str<E: Error>(self, field: &str) -> Result<Prices, E> {
+                Ok(Prices::One(field.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Prices, A::Error> {
+                Named::deserialize(MapAccessDeserializer::new(map)).map(Prices::Each)
+            }
+        }
+
+        deserializer.deserialize_any(FieldOrPrices)
+    }
+}
+
+impl JsonSchema for Prices {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "prices".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let price = json_schema!({ "type": ["integer", "string"], "minimum": 1 });
+        json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object", "additionalProperties": price }] })
     }
 }
 

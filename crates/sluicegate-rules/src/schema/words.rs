@@ -69,6 +69,14 @@ pub(super) fn on_missing_key(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+pub(super) fn bytes(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["response"]), VARIABLE)
+}
+
+pub(super) fn on_abort(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["reserved", "seen"]), VARIABLE)
+}
+
 pub(super) fn fleet(_: &mut SchemaGenerator) -> Schema {
     let word = one_of(json!(["leases", "deny-cache"]), VARIABLE);
     json_schema!({ "anyOf": [word, { "type": "array", "items": word, "minItems": 1 }] })

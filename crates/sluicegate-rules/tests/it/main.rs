@@ -16,6 +16,7 @@ mod paths;
 mod reload;
 mod schema;
 mod sections;
+mod settling;
 mod size;
 mod support;
 mod tiers;

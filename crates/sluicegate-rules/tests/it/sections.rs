@@ -3,7 +3,9 @@
 use http::{Request, StatusCode};
 use sluicegate_core::{MemoryStore, Policy};
 use sluicegate_rules::{Rules, RulesFile, Variables};
+use sluicegate_tower::in_flight::PermitBody;
 use sluicegate_tower::limits::WouldBe;
+use sluicegate_tower::settle::SettlingBody;
 
 use crate::support::{Folder, error, parse, passed, request, rules};
 
@@ -51,8 +53,7 @@ rules:
   - { name: upload, group: g, limit: free, key: header(x-user), in_flight: uploads }
 ";
 
-pub(crate) type Answer =
-    http::Response<sluicegate_tower::in_flight::PermitBody<http_body_util::Full<bytes::Bytes>>>;
+pub(crate) type Answer = http::Response<PermitBody<SettlingBody<http_body_util::Full<bytes::Bytes>>>>;
 
 /// Sends a request through the layer; it is under way for as long as its response is there.
 pub(crate) async fn send(rules: &Rules, path: &str, user: &str) -> Answer {
