@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, Event, Subject};
+use sluicegate_core::store::{Ask, DecisionFuture, Event, PreparedPolicy, Subject};
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, Policy, Store, StoreError};
 
@@ -31,6 +32,11 @@ impl<F: Answer> Wrap for Around<F> {
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         (self.answer)(&self.within, asks)
+    }
+
+    fn is_at_rest(&self, _: &PreparedPolicy, _: KeyRef<'_>) -> bool {
+        // As a store on a network, it knows nothing before it is asked.
+        false
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use sluicegate_core::Decision;
 use sluicegate_core::algorithm::Inherit;
 use sluicegate_core::error::{ConfigError, StoreError, StoreErrorKind};
+use sluicegate_core::key::KeyRef;
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{Ask, DecisionFuture, Listener, Mode, Place, PreparedPolicy, StoreStatus};
 use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
@@ -55,7 +56,7 @@ impl Wrap for Front {
         }
     }
 
-    fn is_idle(&self, _: &PreparedPolicy) -> bool {
+    fn is_at_rest(&self, _: &PreparedPolicy, _: KeyRef<'_>) -> bool {
         // The fallback may know of debts that the store does not.
         false
     }

@@ -13,13 +13,14 @@ use smallvec::SmallVec;
 use super::account::Account;
 use super::ahead::Ahead;
 use super::floors::Floors;
-use super::ground::{Ground, Time};
+use super::ground::Ground;
 use super::holds::Holds;
-use super::home::{Home, Shape};
+use super::home::{Home, Place, Shape};
 use super::plans::{Counted, MOST_PLANS, Plan, Rules};
 use super::table::Kept;
 use crate::algorithm::Rule;
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
+use crate::key::KeyRef;
 use crate::policy::{OnFull, Policy};
 use crate::store::{Ask, Inherit, OwnQuotas, PreparedPolicy};
 
@@ -251,11 +252,11 @@ impl Buckets {
         self.each.iter().map(|bucket| bucket.rules.in_use()).max().unwrap_or(0)
     }
 
-    /// Whether no key was ever in debt, or the last debt is over. Keys that owe no more than a burst are not noted: this is
-    /// for buckets that are only [charged](Bucket::reaches).
+    /// Whether it is certain that this key owes nothing. Keys that owe no more than a burst are not noted: this is for buckets that
+    /// are only [charged](Bucket::reaches).
     #[inline]
-    pub(super) fn are_idle(&self, clock: &Time) -> bool {
-        !self.has_older() && self.each.iter().all(|bucket| bucket.is_idle(clock))
+    pub(super) fn is_at_rest(&self, key: KeyRef<'_>) -> bool {
+        !self.has_older() && self.each.iter().all(|bucket| bucket.is_at_rest(key))
     }
 
     /// Whether any key owes something, or would after the clock is set back a little.
@@ -476,17 +477,27 @@ impl Bucket {
         self.furthest_us.fetch_max(until_us, Ordering::Relaxed);
     }
 
+    /// Whether no key is in debt, or this one has no state.
     #[inline]
-    fn is_idle(&self, clock: &Time) -> bool {
+    fn is_at_rest(&self, key: KeyRef<'_>) -> bool {
         // Relaxed: a thread that was told of a charge sees what the charge noted.
         let furthest_us = self.furthest_us.load(Ordering::Relaxed);
-        furthest_us == 0 || self.is_over(furthest_us, clock)
+        furthest_us == 0 || self.has_no_state(key) || self.is_over(furthest_us)
+    }
+
+    /// Whether a key has never owed anything, or was forgotten.
+    fn has_no_state(&self, key: KeyRef<'_>) -> bool {
+        let (hash, home) = (self.ground.hash(self.salt, key), self.home());
+        match home.lock(home.index_of(hash)) {
+            Place::Log(_) => false,
+            place => place.entry(hash).state.until_us == 0,
+        }
     }
 
     /// Whether the last debt has been over for a while: a clock that is set back a little would find it again.
     #[cold]
-    fn is_over(&self, furthest_us: u64, clock: &Time) -> bool {
-        let is_over = furthest_us.saturating_add(IDLE_AFTER_US) <= clock.now_us();
+    fn is_over(&self, furthest_us: u64) -> bool {
+        let is_over = furthest_us.saturating_add(IDLE_AFTER_US) <= self.ground.clock.now_us();
         let set =
             |to| self.furthest_us.compare_exchange(furthest_us, to, Ordering::Relaxed, Ordering::Relaxed);
         // Not if another was noted meanwhile.

@@ -9,6 +9,7 @@ use super::bucket::Buckets;
 use super::ground::{Ground, Settings, Time};
 use crate::clock::SystemClock;
 use crate::error::ConfigError;
+use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::status::{MemoryStats, StoreStatus};
 use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Registry, ShortWay, Store};
@@ -205,8 +206,8 @@ impl Store for Inner {
     }
 
     #[inline]
-    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
-        policy.prepared::<Buckets>().is_some_and(|buckets| buckets.are_idle(&self.ground.clock))
+    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
+        policy.prepared::<Buckets>().is_some_and(|buckets| buckets.is_at_rest(key))
     }
 
     fn may_close(&self, policy: &PreparedPolicy) -> bool {

@@ -55,6 +55,7 @@ pub use crate::algorithm::Inherit;
 use crate::clock::{Clock, SystemClock};
 pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::{ConfigError, ConfigErrorKind};
+use crate::key::KeyRef;
 use crate::policy::Policy;
 pub use crate::receipt::{Piece, Trace};
 pub use crate::status::{BreakerState, DenyCacheStatus, LeaseStatus, ResilientStatus, StoreStatus};
@@ -149,10 +150,10 @@ pub trait Store: Send + Sync + 'static {
         1
     }
 
-    /// Whether it is certain that all keys of this policy are at rest, so that a peek at one of them can be left out. By default
-    /// it is `false`.
-    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
-        _ = policy;
+    /// Whether it is certain that this key is at rest under this policy, so that a peek at it can be left out. By default it is
+    /// `false`.
+    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
+        _ = (policy, key);
         false
     }
 

@@ -51,7 +51,9 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
     let (mut watched, mut all) = (Watched::new(), SmallVec::<[Ask<'_>; 4]>::new());
     for (place, ask) in (0_u8..).zip(asks).filter(|(_, ask)| suspends(ask)) {
         let mut peeks = 0..0;
-        for bucket in buckets_of(ask.policy(), ask.key()).filter(|bucket| !store.is_idle(bucket)) {
+        for bucket in
+            buckets_of(ask.policy(), ask.key()).filter(|bucket| !store.is_at_rest(bucket, ask.key()))
+        {
             if all.is_empty() {
                 all.extend_from_slice(asks);
             }

@@ -71,6 +71,7 @@ pub use self::owned::OwnedAsk;
 use self::within::Layered;
 pub use self::within::Within;
 use crate::error::ConfigError;
+use crate::key::KeyRef;
 use crate::limiter::Limiters;
 use crate::policy::Policy;
 use crate::store::{
@@ -125,10 +126,10 @@ pub trait Wrap: Send + Sync + 'static {
         self.within().decide(asks)
     }
 
-    /// Whether it is certain that all keys of this policy are at rest, as [`Store::is_idle`] says: by default if it is certain in
-    /// the store within.
-    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
-        self.within().is_idle(policy)
+    /// Whether it is certain that this key is at rest under this policy, as [`Store::is_at_rest`] says: by default if it is certain
+    /// in the store within.
+    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
+        self.within().is_at_rest(policy, key)
     }
 
     /// Whether nothing is forgotten when this policy is closed now, as [`Store::may_close`] says: by default if nothing is in the store
@@ -202,8 +203,8 @@ impl<W: Wrap> Store for W {
     }
 
     #[inline]
-    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
-        Wrap::is_idle(self, policy)
+    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
+        Wrap::is_at_rest(self, policy, key)
     }
 
     fn may_close(&self, policy: &PreparedPolicy) -> bool {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::key::KeyRef;
 use crate::limiter::Limiters;
 use crate::store::{Ask, DecisionFuture, IntoStore, PreparedPolicy, Store};
 
@@ -68,9 +69,9 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         self.asks(asks).map_or(1, |asks| self.store.parts(&asks))
     }
 
-    /// Whether it is certain that all keys of this policy of the outer store are at rest in the store within.
-    pub fn is_idle(&self, policy: &PreparedPolicy) -> bool {
-        self.inner(policy).is_ok_and(|inner| self.store.is_idle(inner))
+    /// Whether it is certain that this key is at rest in the store within, under this policy of the outer store.
+    pub fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
+        self.inner(policy).is_ok_and(|inner| self.store.is_at_rest(inner, key))
     }
 
     /// Whether the store within forgets nothing when this policy of the outer store is closed now.

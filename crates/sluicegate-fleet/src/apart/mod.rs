@@ -19,6 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::{Inherit, Receipt};
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{
@@ -147,8 +148,8 @@ impl<D: Divide> Store for Apart<D> {
         parts.fold(0, |all, bits| all | bits)
     }
 
-    fn is_idle(&self, policy: &PreparedPolicy) -> bool {
-        self.all_parts(policy, |store, policy| store.is_idle(policy))
+    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
+        self.all_parts(policy, |store, policy| store.is_at_rest(policy, key))
     }
 
     fn may_close(&self, policy: &PreparedPolicy) -> bool {

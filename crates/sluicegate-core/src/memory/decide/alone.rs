@@ -25,7 +25,7 @@ pub(in crate::memory) struct Alone {
     rule: Rule,
     plan: Option<Arc<Plan>>,
     buckets: Arc<Buckets>,
-    /// The buckets that say which keys are suspended. While one of them may hold a suspension, the other ways decide.
+    /// The buckets that say which keys are suspended. About a key that has ever been suspended there, the other ways decide.
     suspensions: Box<[Arc<Buckets>]>,
     /// Whether a refusal spends, or counts towards a suspension, so that the other ways decide.
     counts_rejected: bool,
@@ -52,11 +52,10 @@ impl Alone {
         Some(Self { ground, bucket, rule, plan, buckets, suspensions, counts_rejected })
     }
 
-    /// Whether something matters beside the bucket: a replaced policy, or a suspension.
+    /// Whether something matters beside the bucket: a replaced policy, or a suspension of this key.
     #[inline(always)]
-    fn is_beside(&self) -> bool {
-        self.buckets.has_older()
-            || !self.suspensions.iter().all(|suspension| suspension.are_idle(&self.ground.clock))
+    fn is_beside(&self, key: &KeyRef<'_>) -> bool {
+        self.buckets.has_older() || !self.suspensions.iter().all(|suspension| suspension.is_at_rest(*key))
     }
 
     /// Spends from a table; returns the moment, and where the key stands then.
@@ -117,7 +116,7 @@ impl Alone {
 
 impl ShortWay for Alone {
     fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture {
-        if self.is_beside() {
+        if self.is_beside(key) {
             return otherwise();
         }
         let asked = (key, cost);
@@ -134,7 +133,7 @@ impl ShortWay for Alone {
     }
 
     fn spend_at_once(&self, key: &KeyRef<'_>, cost: u64) -> bool {
-        if self.is_beside() {
+        if self.is_beside(key) {
             return false;
         }
         let asked = (key, cost);

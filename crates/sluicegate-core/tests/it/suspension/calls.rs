@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
+use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture};
+use sluicegate_core::store::{Ask, DecisionFuture, PreparedPolicy};
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, Outcome, Policy, RateLimiter, Store};
 
@@ -17,6 +20,8 @@ struct Later {
     within: Within,
     calls: Arc<AtomicU32>,
     asked: Arc<Mutex<Vec<usize>>>,
+    /// Whether it knows without a call which keys are at rest, as a store in memory does.
+    knows: bool,
 }
 
 impl Wrap for Later {
@@ -40,8 +45,8 @@ impl Wrap for Later {
         })
     }
 
-    fn is_idle(&self, _: &sluicegate_core::store::PreparedPolicy) -> bool {
-        false
+    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
+        self.knows && self.within.is_at_rest(policy, key)
     }
 }
 
@@ -49,17 +54,22 @@ struct Scene {
     limiter: RateLimiter,
     calls: Arc<AtomicU32>,
     asked: Arc<Mutex<Vec<usize>>>,
+    clock: ManualClock,
 }
 
 impl Scene {
     fn new() -> Self {
+        Self::on_a_store_that(false)
+    }
+
+    fn on_a_store_that(knows: bool) -> Self {
         let (calls, asked) = (Arc::default(), Arc::default());
-        let (memory, _clock): (MemoryStore, _) = store();
-        let later =
-            Later { within: Within::new(memory), calls: Arc::clone(&calls), asked: Arc::clone(&asked) };
+        let (memory, clock): (MemoryStore, _) = store();
+        let (within, calls_of, asked_of) = (Within::new(memory), Arc::clone(&calls), Arc::clone(&asked));
+        let later = Later { within, calls: calls_of, asked: asked_of, knows };
         let policy = Policy::fixed_window("api", "1/d").suspend(3, "1min", "30min");
         let limiter = policy.on(Arc::new(later) as Arc<dyn Store>).expect("the policy fits the store");
-        Self { limiter, calls, asked }
+        Self { limiter, calls, asked, clock }
     }
 
     /// The asks of each call since the last time.
@@ -83,6 +93,33 @@ async fn a_decision_is_one_call_and_a_refusal_that_counts_two_and_one_that_suspe
     assert_eq!(scene.asked(), [2, 3, 3]);
     suspended(&check().await, secs(1_800));
     assert_eq!(scene.asked(), [2]);
+}
+
+/// Every key was looked up as long as any key was suspended, which made decisions in memory six times as slow.
+#[tokio::test]
+async fn only_a_key_that_was_ever_suspended_is_looked_up_in_memory() {
+    let scene = Scene::on_a_store_that(true);
+    let check = async |key| scene.limiter.check(key).await.unwrap();
+    let suspensions = scene.limiter.suspensions();
+    suspensions.suspend("eve", secs(1_800)).await.unwrap();
+    scene.asked();
+    assert!(check("ada").await.is_allowed());
+    assert_eq!(scene.asked(), [1]);
+    suspended(&check("eve").await, secs(1_800));
+    assert_eq!(scene.asked(), [2]);
+
+    // A clock that is set back finds the suspension again.
+    let begun = Duration::from_micros(scene.clock.now_us());
+    scene.clock.advance(secs(1_801));
+    assert!(check("eve").await.is_allowed());
+    assert_eq!(scene.asked(), [2]);
+    scene.clock.set(begun + secs(1_740));
+    suspended(&check("eve").await, secs(60));
+
+    suspensions.release("eve").await.unwrap();
+    scene.asked();
+    assert_eq!(check("eve").await.outcome(), Outcome::Denied);
+    assert_eq!(scene.asked(), [1, 3]);
 }
 
 #[tokio::test]
