@@ -28,9 +28,11 @@
 //! true`. A test of both moves the two clocks together.
 //!
 //! # Writing a clock
-//! A [`Clock`] is asked once per decision, so it has to be cheap and must not block. The machine's
-//! time stamp counter is not used: on machines where it is not synchronised between cores it runs
-//! backwards and refuses valid traffic.
+//! A [`Clock`] is asked once per decision, so it has to be cheap and must not block.
+//!
+//! [`SystemClock`] asks the operating system. To read the processor's time stamp counter without it takes half the time, and a program
+//! cannot know whether the counters of all cores agree. Where they do not, time runs backwards when a thread moves to another core, and
+//! valid traffic is refused. On machines whose counters are known to agree, a clock of a few lines around the crate `quanta` reads them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -77,12 +79,20 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// The monotonic clock of the machine, anchored once at the Unix epoch.
+/// The monotonic clock of the machine ([`Instant`]), anchored once at the Unix epoch.
 ///
-/// It never steps: when the machine's wall clock is corrected, the windows of this process stay where they were.
+/// It never steps: when the machine's wall clock is corrected, the windows of this process stay where they were, and a leap second, an
+/// NTP step or a manual correction changes no limit.
 ///
-/// So a leap second, an NTP step or a manual correction changes no limit. The price is drift: after
-/// weeks the windows of this process may begin slightly before or after those of the wall clock.
+/// # Drift
+/// The windows of this process differ from those of the wall clock
+/// - by all steps of the wall clock since the process began;
+/// - on Linux and macOS, by the time for which the machine was suspended, which this clock does not count;
+/// - by nothing else on Linux, where time synchronisation slows down or speeds up both clocks alike. Elsewhere this clock keeps the rate of
+///   the hardware, which is off by some seconds a day at most.
+///
+/// Where windows have to follow the wall clock through that, give the store a clock that reads [`SystemTime`]: a store stays within its
+/// limits when such a clock steps back.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     origin: Instant,
