@@ -1,18 +1,43 @@
 //! The suite that every store has to pass, on every kind of deployment; the memory store is the reference.
 
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_conformance::Conformance;
+use sluicegate_core::Store;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_tests::servers::deployments::{Cluster, Sentinels, standalone};
 
 use crate::support::{connected, patient, seeds};
 
+/// A suite, after which the script and the rules of the core have to have agreed.
+struct Suite {
+    suite: Conformance,
+    store: Arc<dyn Store>,
+}
+
+impl Deref for Suite {
+    type Target = Conformance;
+
+    fn deref(&self) -> &Conformance {
+        &self.suite
+    }
+}
+
+impl Drop for Suite {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.store.status().disagreements, 0);
+        }
+    }
+}
+
 /// A connected suite, on a clock of its own.
-async fn suite(url: &str, prefix: &str) -> Conformance {
+async fn suite(url: &str, prefix: &str) -> Suite {
     let clock = ManualClock::new();
-    let store = connected(patient(prefix).clock(clock.clone()), url).await;
-    Conformance::new(store, clock)
+    let store: Arc<dyn Store> = connected(patient(prefix).clock(clock.clone()), url).await.into();
+    Suite { suite: Conformance::new(Arc::clone(&store), clock), store }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -134,6 +134,7 @@ async fn requests_that_share_a_call_are_decided_one_after_the_other_as_memory_do
             }
         }
     }
+    assert_eq!(store.status().disagreements, 0);
 }
 
 /// Clocks that are set, and values that are not ours, are the long script's business; the short one is to leave them to it.

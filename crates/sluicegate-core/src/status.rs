@@ -21,6 +21,9 @@ pub struct StoreStatus {
     /// in that of its fallback: for each policy with any, by its name, the number of the quota that has the most. There can be 65,535 of
     /// each; other quotas are refused until one of them is no longer in use.
     pub quotas: Vec<(String, usize)>,
+    /// Quotas about which the server that decided and this process did not agree, although both had the same numbers. The server's verdict
+    /// counts. Should stay at zero: if it grows, report it as a bug.
+    pub disagreements: u64,
 }
 
 /// How full a `DenyCache` is, and how much it has refused. Counts are since it was made.

@@ -46,6 +46,7 @@ pub(super) const BREAKER_STATE: &str = "rate_limit_breaker_state";
 pub(super) const BREAKER_OPENED: &str = "rate_limit_breaker_opened_total";
 pub(super) const FALLBACK_SECONDS: &str = "rate_limit_fallback_seconds_total";
 pub(super) const UNSETTLED_KEYS: &str = "rate_limit_unsettled_keys";
+pub(super) const DISAGREEMENTS: &str = "rate_limit_store_disagreements_total";
 pub(super) const TABLE_KEYS: &str = "rate_limit_table_keys";
 pub(super) const TABLE_SLOTS: &str = "rate_limit_table_slots";
 pub(super) const TABLE_EVICTIONS: &str = "rate_limit_table_evictions_total";
@@ -82,7 +83,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_breaker_state` | gauge | `store`; 0 closed, 1 half-open, 2 open |
 /// | `rate_limit_breaker_opened_total`, `rate_limit_fallback_seconds_total` | counter | `store` |
 /// | `rate_limit_unsettled_keys`, `rate_limit_table_keys`, `rate_limit_table_slots` | gauge | `store` |
-/// | `rate_limit_table_evictions_total`, `rate_limit_policies_kept_open_total` | counter | `store` |
+/// | `rate_limit_table_evictions_total`, `rate_limit_policies_kept_open_total`, `rate_limit_store_disagreements_total` | counter | `store` |
 /// | `rate_limit_key_quotas` | gauge | `policy`; at most 65,535 |
 /// | `rate_limit_key_quotas_refused_total` | counter | `policy` |
 /// | `rate_limit_leased_units`, `rate_limit_leased_keys`, `rate_limit_refusals_kept` | gauge | `store` |
@@ -93,7 +94,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
-pub const METRICS: [Metric; 37] = {
+pub const METRICS: [Metric; 38] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -151,6 +152,12 @@ pub const METRICS: [Metric; 37] = {
         metric(BREAKER_OPENED, Counter, &["store"], "How often a breaker has opened."),
         metric(FALLBACK_SECONDS, Counter, &["store"], "How long a part of the store was not asked."),
         metric(UNSETTLED_KEYS, Gauge, &["store"], "Keys with spending that the store does not know of yet."),
+        metric(
+            DISAGREEMENTS,
+            Counter,
+            &["store"],
+            "Quotas about which the server that decided and this process did not agree.",
+        ),
         metric(TABLE_KEYS, Gauge, &["store"], "Keys in debt in the table in memory."),
         metric(TABLE_SLOTS, Gauge, &["store"], "Keys that fit into the table in memory."),
         metric(

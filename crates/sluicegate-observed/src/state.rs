@@ -18,8 +18,8 @@ use sluicegate_core::store::{Event, ForwardedFault, Listener, Listeners, StoreSt
 use super::durations::Durations;
 use super::meters::Meters;
 use super::metrics::{
-    BREAKER_OPENED, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS, POLICIES_KEPT_OPEN, SHED,
-    STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
+    BREAKER_OPENED, DISAGREEMENTS, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS,
+    POLICIES_KEPT_OPEN, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
 };
 use super::names::Name;
 use super::past::Past;
@@ -97,7 +97,8 @@ const FALLBACK: usize = OPENED + 1;
 const EVICTED: usize = FALLBACK + 1;
 const DROPPED: usize = EVICTED + 1;
 const KEPT_OPEN: usize = DROPPED + 1;
-const TOTALS: usize = KEPT_OPEN + 1;
+const DISAGREED: usize = KEPT_OPEN + 1;
+const TOTALS: usize = DISAGREED + 1;
 
 impl State {
     pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<Past>) -> Self {
@@ -202,6 +203,7 @@ impl State {
         totals[EVICTED] = status.memory.map_or(0, |memory| memory.evictions);
         totals[DROPPED] = self.events_dropped();
         totals[KEPT_OPEN] = self.kept_open();
+        totals[DISAGREED] = status.disagreements;
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.tell(&totals, |total| total >= ERROR, |total| self.series(total));
         drop(told);
@@ -224,6 +226,7 @@ impl State {
             EVICTED => series(TABLE_EVICTIONS, [store]),
             DROPPED => series(EVENTS_DROPPED, [store]),
             KEPT_OPEN => series(POLICIES_KEPT_OPEN, [store]),
+            DISAGREED => series(DISAGREEMENTS, [store]),
             error if error >= ERROR => series(STORE_ERRORS, [store, ("kind", ERRORS[error - ERROR])]),
             fault if fault >= FAULT => {
                 series(FORWARDED_FAULTS, [("fault", ForwardedFault::ALL[fault - FAULT].as_str())])

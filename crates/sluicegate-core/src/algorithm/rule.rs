@@ -368,7 +368,7 @@ impl Rule {
     }
 
     /// Whether the state is one level that drains in the order in which units came, and not counts of windows.
-    pub(crate) fn is_level(&self) -> bool {
+    pub fn is_level(&self) -> bool {
         ask!(self, shape => shape.is_level())
     }
 

@@ -231,6 +231,7 @@ pub(crate) struct Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     kind: u8,
+    starts_short: bool,
     count: usize,
     numbers: [u64; Self::MOST],
 }
@@ -243,7 +244,7 @@ impl Numbers {
     pub const NONE: u64 = u64::MAX;
 
     pub(super) fn new(kind: u8) -> Self {
-        Self { kind, count: 0, numbers: [0; Self::MOST] }
+        Self { kind, starts_short: false, count: 0, numbers: [0; Self::MOST] }
     }
 
     pub(super) fn then(mut self, number: u64) -> Self {
@@ -256,17 +257,21 @@ impl Numbers {
 
     /// The numbers of this bucket where newcomers lack this many units.
     pub(super) fn of_newcomers(mut self, missing: u64) -> Self {
-        self.kind = self.kind.saturating_add(4);
+        self.starts_short = true;
         if let Some(last) = self.numbers.last_mut() {
             *last = missing;
         }
         self
     }
 
-    /// The number of the algorithm: 1 for GCRA, 2 for fixed windows, 3 for sliding counters, 4 for sliding logs. It is four more for
-    /// a bucket under which [newcomers](super::Starting) lack units; the last number then says how many.
+    /// The number of the algorithm: 1 for GCRA, 2 for fixed windows, 3 for sliding counters, 4 for sliding logs.
     pub fn kind(&self) -> u8 {
         self.kind
+    }
+
+    /// Whether [newcomers](super::Starting) lack units of a burst; the last number then says how many.
+    pub fn starts_short(&self) -> bool {
+        self.starts_short
     }
 
     /// The numbers, in the order that the algorithm's type names them; behind them zeros. [`NONE`](Self::NONE) stands for a

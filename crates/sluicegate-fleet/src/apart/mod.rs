@@ -185,7 +185,9 @@ impl<D: Divide> Store for Apart<D> {
     }
 
     fn status(&self) -> StoreStatus {
-        self.divide.stores()[0].status()
+        let mut status = self.divide.stores()[0].status();
+        status.disagreements = self.divide.stores().iter().map(|store| store.status().disagreements).sum();
+        status
     }
 
     fn limiters(&self) -> &Limiters {

@@ -51,6 +51,8 @@ pub(crate) struct State {
     settled: Notify,
     /// The error of the last attempt to connect, if it failed.
     problem: ArcSwapOption<String>,
+    /// Quotas about which the script's verdict differed from that of this process.
+    pub(crate) disagreements: AtomicU64,
 }
 
 /// A connection, and what calls have found out about it.
@@ -76,6 +78,7 @@ impl State {
             mending: AtomicBool::new(false),
             settled: Notify::new(),
             problem: ArcSwapOption::empty(),
+            disagreements: AtomicU64::new(0),
         }
     }
 

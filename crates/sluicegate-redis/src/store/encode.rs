@@ -4,7 +4,7 @@
 //! f64  version of the policy, 0 without one
 //! u8   number of quotas
 //! per quota, 53 bytes:
-//!   u8    kind: 1 GCRA, 2 fixed window, 3 sliding counter, 4 sliding log
+//!   u8    kind: 1 GCRA, 2 fixed window, 3 sliding counter, 4 sliding log; +128 if newcomers lack units of a burst
 //!   u32   hash of the quota's id, 0 without one
 //!   6 f64 numbers of the rule, as `Numbers` has them; -1 for one that is never reached
 //! ```
@@ -25,7 +25,10 @@ use sluicegate_core::{ConfigError, Policy};
 const LONGEST_LOG: u64 = 2_000;
 
 /// The kinds of rules that the script knows.
-const KINDS: u8 = 6;
+const KINDS: u8 = 4;
+
+/// Added to the kind of a rule under which newcomers lack units of a burst.
+const NEWCOMERS: u8 = 128;
 
 /// Everything that affects decisions: the version, and per quota its kind, its id, and the numbers of its rule. Instances with
 /// the same text share states; others have separate states, and charge each other's.
@@ -35,7 +38,7 @@ pub(super) fn rules(policy: &Policy) -> Result<Vec<u8>, ConfigError> {
     text.push(u8::try_from(policy.quotas().len()).unwrap_or(u8::MAX));
     for quota in policy.quotas() {
         let numbers = numbers(policy, quota)?;
-        text.push(numbers.kind());
+        text.push(numbers.kind() + if numbers.starts_short() { NEWCOMERS } else { 0 });
         text.extend_from_slice(&id(quota).to_le_bytes());
         for number in numbers.all() {
             match number {

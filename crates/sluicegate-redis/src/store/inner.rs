@@ -1,9 +1,12 @@
 //! The part of a store that limiters hold: [`Inner`].
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, Limiters, Listener, PreparedPolicy, Registry, Shared};
+use sluicegate_core::store::{
+    Ask, DecisionFuture, Limiters, Listener, PreparedPolicy, Registry, Shared, StoreStatus,
+};
 use sluicegate_core::{ConfigError, Policy, Store};
 
 use super::decide::Decider;
@@ -81,6 +84,13 @@ impl Store for Inner {
 
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.decider.decide(asks, &self.tags)
+    }
+
+    fn status(&self) -> StoreStatus {
+        let mut status = StoreStatus::default();
+        // Relaxed: it is only counted.
+        status.disagreements = self.line.connection.state().disagreements.load(Ordering::Relaxed);
+        status
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {

@@ -23,14 +23,15 @@
 //! ```
 //!
 //! # A reply
-//! One string of doubles. First the time, then per request 0 and six numbers per quota, as the
-//! bucket was *found*, followed for a lease by the floors that it found (the short way: Rust
-//! repeats the computation, which is cheaper than a longer reply), or 1 and all
-//! results (the long way).
+//! One string of doubles. First the time, then per request 0 and six numbers per quota: the bucket
+//! as it was *found*, and the script's verdict, followed for a lease by the floors that it found (the
+//! short way: Rust derives the statuses and checks the verdict, which is cheaper than a longer reply),
+//! or 1 and all results (the long way).
 //!
 //! # Two ways
 //! The short way is a flat loop without functions or tables, for values with only the
-//! asker's own rules, which are almost all values. A lease takes it alone and directly behind a spend of its bucket.
+//! asker's own rules, which are almost all values. Both ways consist of the same two texts:
+//! `lua/open.lua` reads the state of a bucket, and `lua/close.lua` makes the next one. A lease takes it alone and directly behind a spend of its bucket.
 //! Everything else takes the long way: several rules in a value, turns, refunds, units that are held or
 //! marked, the same bucket twice, a lease that several quotas cut.
 
@@ -51,7 +52,15 @@ use crate::store::prepared::Prepared;
 const TEXT: &str = concat!(
     include_str!("lua/head.lua"),
     include_str!("lua/fast.lua"),
+    include_str!("lua/open.lua"),
+    include_str!("lua/fast_judge.lua"),
+    include_str!("lua/close.lua"),
+    include_str!("lua/fast_write.lua"),
     include_str!("lua/numbers.lua"),
+    include_str!("lua/open.lua"),
+    include_str!("lua/bucket.lua"),
+    include_str!("lua/close.lua"),
+    include_str!("lua/spend.lua"),
     include_str!("lua/gcra.lua"),
     include_str!("lua/window.lua"),
     include_str!("lua/counter.lua"),

@@ -36,25 +36,29 @@ struct Log {
 }
 
 impl Found {
-    /// The bucket with these numbers from the script, for a request that asks for a cost.
+    /// The bucket with these numbers from the script, for a request that asks for a cost; and whether the script's verdict is that of
+    /// the rule. The script's counts, because it has spent by it.
     pub(super) fn of(
-        [till, a, b, opens_us, birth, given]: [u64; 6],
+        [till, a, b, refused_until_us, birth, given]: [u64; 6],
         mode: Mode,
         rule: &Rule,
         cost: u64,
         now_us: u64,
-    ) -> Self {
+    ) -> (Self, bool) {
         let (state, log) = match rule.log() {
             Some(_) => (State::REST, Log { newest_us: till, sum: a, oldest_us: b }),
             None => (rule.of_words([till, a, b]), Log::default()),
         };
         let opens_us = match rule.log() {
             _ if matches!(mode, Mode::Charge | Mode::Lease) => now_us,
-            Some(log) if cost > log.limit() => NEVER,
-            Some(_) => opens_us.max(now_us),
+            Some(rule) if cost > rule.limit() => NEVER,
+            Some(rule) if log.sum.saturating_add(cost) > rule.limit() => refused_until_us.max(now_us + 1),
+            Some(_) => now_us,
             None => rule.slot(state, now_us, cost).opens_us,
         };
-        Self { state, log, opens_us, birth, given, floor: None }
+        let (passes, agrees) = (refused_until_us == 0, (refused_until_us == 0) == (opens_us <= now_us));
+        let opens_us = if passes { now_us } else { opens_us.max(now_us + 1) };
+        (Self { state, log, opens_us, birth, given, floor: None }, agrees)
     }
 
     /// The status of a quota after this ask, with this many units leased behind it. The script has done the same.

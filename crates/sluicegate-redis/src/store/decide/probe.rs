@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::Mode;
@@ -35,7 +36,9 @@ pub(super) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
         let asks = [ask.with_mode(mode)];
         let command = command(name, std::iter::once(&asks[..]), None);
         probe.step(command, move |reply| {
-            expect(outcome, Reply::read(reply).and_then(|mut reply| reply.decision(&asks)))
+            let disagreements = AtomicU64::new(0);
+            let decision = Reply::read(reply, &disagreements).and_then(|mut reply| reply.decision(&asks));
+            expect(outcome, decision)
         });
     }
     Ok(probe)

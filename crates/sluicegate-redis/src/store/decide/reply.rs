@@ -1,8 +1,11 @@
 //! Reads the script's reply as decisions.
 //!
-//! The short reply says how each bucket was found. The rules of the core, which the memory store uses as well, derive the
-//! statuses, so both stores report the same numbers. A reply that is not exactly of the expected form is a
+//! The short reply says how each bucket was found, and whether the ask passes. The rules of the core, which the memory store uses as well,
+//! derive the statuses, so both stores report the same numbers. A verdict that the rules would not have given counts, and is
+//! [counted](sluicegate_core::store::StoreStatus::disagreements). A reply that is not exactly of the expected form is a
 //! `Protocol` error, and nothing is guessed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
 use sluicegate_core::algorithm::State;
@@ -18,9 +21,11 @@ use super::found::{Found, units};
 ///
 /// The requests of the call read it front to back, in their order. If one cannot be read, all requests
 /// behind it get errors as well.
-pub(super) struct Reply {
+pub(super) struct Reply<'a> {
     now_us: u64,
     numbers: std::vec::IntoIter<f64>,
+    /// Counts the quotas about which the script's verdict is not that of their rules.
+    disagreements: &'a AtomicU64,
 }
 
 /// The statuses of a request's quotas, and the states in which their buckets were found.
@@ -30,21 +35,21 @@ struct Told {
     traces: Vec<Trace>,
 }
 
-impl Reply {
+impl<'a> Reply<'a> {
     /// # Errors
     /// When it is not a reply of the script.
-    pub(super) fn read(reply: &Value) -> Result<Self, StoreError> {
-        Self::parsed(reply).ok_or_else(not_ours)
+    pub(super) fn read(reply: &Value, disagreements: &'a AtomicU64) -> Result<Self, StoreError> {
+        Self::parsed(reply, disagreements).ok_or_else(not_ours)
     }
 
-    fn parsed(reply: &Value) -> Option<Self> {
+    fn parsed(reply: &Value, disagreements: &'a AtomicU64) -> Option<Self> {
         let Value::BulkString(bytes) = reply else { return None };
         let (doubles, rest) = bytes.as_chunks::<8>();
         if !rest.is_empty() {
             return None;
         }
         let numbers: Vec<f64> = doubles.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
-        let mut reply = Self { now_us: 0, numbers: numbers.into_iter() };
+        let mut reply = Self { now_us: 0, numbers: numbers.into_iter(), disagreements };
         reply.now_us = reply.next()?;
         Some(reply)
     }
@@ -70,22 +75,23 @@ impl Reply {
         Some(if is_kept { decision.with_traces(told.traces) } else { decision })
     }
 
-    /// Reads a short reply: the buckets as they were found, from which the rules derive the decision.
-    ///
-    /// The script has granted or refused already; the same rules on the same numbers give the
-    /// same answer here.
+    /// Reads a short reply: the buckets as they were found and the script's verdicts, from which the rules derive the decision.
     fn short(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<u64> {
         let mut found = SmallVec::<[Found; 4]>::new();
         for ask in asks {
             let first = found.len();
             for (rule, cost) in ask.prepared.rules.iter().zip(&ask.costs) {
-                found.push(Found::of(self.numbers()?, ask.mode, rule, *cost, self.now_us));
+                let (bucket, agrees) = Found::of(self.numbers()?, ask.mode, rule, *cost, self.now_us);
+                found.push(bucket);
+                if !agrees {
+                    // Relaxed: it is only counted.
+                    self.disagreements.fetch_add(1, Ordering::Relaxed);
+                }
             }
             if ask.mode == Mode::Lease {
                 for (found, rule) in found[first..].iter_mut().zip(&ask.prepared.rules) {
                     let [until_us, aux] = self.numbers()?;
-                    let is_level = rule.numbers().kind() == 1;
-                    found.floor = is_level.then(|| rule.of_words([until_us, aux, 0]));
+                    found.floor = rule.is_level().then(|| rule.of_words([until_us, aux, 0]));
                 }
             }
         }
@@ -140,7 +146,7 @@ impl Reply {
                 let mut trace = Trace { found, given, birth, before, after, held, floor: None };
                 if ask.mode == Mode::Lease {
                     let [until_us, aux] = self.numbers()?;
-                    let is_bounded = took > 0 && rule.numbers().kind() == 1;
+                    let is_bounded = took > 0 && rule.is_level();
                     trace.floor = is_bounded.then(|| rule.of_words([until_us, aux, 0]));
                 }
                 told.traces.push(trace);
@@ -172,4 +178,35 @@ impl Reply {
 /// The error for a reply that is not the script's, or a connection that is out of step.
 fn not_ours() -> StoreError {
     StoreError::with_source(StoreErrorKind::Protocol, "the reply is not that of the sluicegate script")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sluicegate_core::Policy;
+    use sluicegate_core::limiter::Inherit;
+
+    use super::*;
+    use crate::store::prepared::Prepared;
+
+    #[test]
+    fn the_verdict_of_the_script_counts_and_one_that_the_rules_would_not_give_is_counted() {
+        let policy = Policy::gcra("any", "1/s").build().expect("it is possible");
+        let prepared = Prepared::new("rl", &policy, Inherit::Spent, 0).expect("the rules can be told");
+        let asks = [KeyAsk::probe("one".to_owned(), Arc::new(prepared)).with_mode(Mode::Spend)];
+        let (empty, full) = (0.0, 9_000_000.0);
+        for (until_us, refused_until_us, is_allowed, differs) in
+            [(empty, 0.0, true, 0), (full, 1.0, false, 0), (empty, 1.0, false, 1), (full, 0.0, true, 1)]
+        {
+            let numbers = [8_000_000.0_f64, 0.0, until_us, 0.0, 0.0, refused_until_us, 0.0, 0.0];
+            let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+            let disagreements = AtomicU64::new(0);
+            let mut reply =
+                Reply::read(&Value::BulkString(bytes), &disagreements).expect("it is the script's");
+            let decision = reply.decision(&asks).expect("it fits the asks");
+            assert_eq!(decision.is_allowed(), is_allowed, "{numbers:?}");
+            assert_eq!(disagreements.into_inner(), differs, "{numbers:?}");
+        }
+    }
 }

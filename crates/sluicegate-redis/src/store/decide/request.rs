@@ -35,14 +35,14 @@ impl Request {
 
 /// Calls the script for these requests, which live in this part of the slots, at the time and until the deadline of the
 /// last of them. The reply has their decisions in this order.
-pub(super) async fn call(
-    connection: &State,
+pub(super) async fn call<'a>(
+    connection: &'a State,
     part: usize,
     requests: &[&Request],
-) -> Result<Reply, StoreError> {
+) -> Result<Reply<'a>, StoreError> {
     let (time, deadline) =
         requests.last().map_or_else(|| (None, Instant::now()), |last| (last.time, last.deadline));
     let asks = || requests.iter().map(|request| &*request.asks);
     let reply = connection.send(part, |name| command(name, asks(), time), deadline).await?;
-    Reply::read(&reply)
+    Reply::read(&reply, &connection.disagreements)
 }

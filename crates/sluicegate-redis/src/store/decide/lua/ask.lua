@@ -76,14 +76,6 @@ local function slot(quota, value, cost, held)
   return rule.slot(r, s, at, cost)
 end
 
--- A state as an ask brought it: the counter's b is that of the value, the window's says whether it is closed.
-local function brought(quota, till, a, b)
-  local s = { till = till, a = a, b = b, closed = 0 }
-  if quota.kind == 2 then s.b, s.closed = 0, b end
-  if quota.kind == 3 and b >= CLOSED then s.b, s.closed = b - CLOSED, 1 end
-  return s
-end
-
 -- What an ask spent of a quota, if it brought that.
 local function spent_of(ask, quota, index)
   if not ask.traces or not ask.is_own then return nil end
@@ -91,7 +83,7 @@ local function spent_of(ask, quota, index)
     unpacked('<dddddddddd', orders, ask.traces + index * 80 - 80)
   return { at = ask.spent, cost = cost, give = min(ask[index], cost), before = max(found - max(quota.given - given, 0), 0),
     is_known = quota.s.till > now and (birth == quota.birth or (birth > quota.birth and not ask.accounts)),
-    found = brought(quota, t1, a1, b1), after = brought(quota, t2, a2, b2) }
+    found = { till = t1, a = a1, b = b1 }, after = { till = t2, a = a2, b = b2 } }
 end
 
 -- The state without a turn that has not come, and what that gives back; nothing if a later one may depend on it.
@@ -128,7 +120,7 @@ local function grant(asks, number, held, is_tried)
   local ask, left = asks[number], asks[number].most
   for index, quota in ipairs(ask.group) do
     local ahead = is_tried and 0 or spent_ahead(asks, number, index)
-    left = min(left, quota.rule.remaining(quota.r, quota.s) - held - ahead)
+    left = min(left, remaining(quota.r, quota.s) - held - ahead)
   end
   for index = 1, #ask do ask[index] = min(ask[index], max(left, 1)) end
   ask.most = min(ask.most, max(left, 1))

@@ -62,7 +62,7 @@ end
 local function may_depend(value, quota, index)
   for _, there in ipairs(value.held) do
     local is_of = there.marked >= 2 and there.till > now and (not index or floor(there.marked / 2) == index)
-    if is_of and (there.marked % 2 == 1 or quota.rule.outstanding(quota.r, quota.s, now) > quota.r.capacity) then
+    if is_of and (there.marked % 2 == 1 or outstanding(quota.r, quota.s) > quota.r.capacity) then
       return true
     end
   end
@@ -70,8 +70,8 @@ local function may_depend(value, quota, index)
 end
 
 -- Spends at once up to the ceiling, and says how much took effect. If nothing does, nothing changes.
-local function charge(quota, cost, accounts)
-  local s, took = quota.rule.charge(quota.r, quota.s, cost)
+local function charge_quota(quota, cost, accounts)
+  local s, took = charge(quota.r, quota.s, cost)
   if s ~= quota.s then
     touch(quota, now, accounts)
     quota.s = s
@@ -84,13 +84,13 @@ local function count_rejected(ask)
   adopt(ask)
   for index, quota in ipairs(ask.group) do
     local r, cost = quota.r, cost_of(ask, ask.group, index)
-    if quota.kind == 4 then
+    if quota.rule == log then
       touch(quota, now, ask.accounts)
       quota.s = log.count_rejected(r, quota.s, cost)
     else
       local ceiling = r.ceiling
-      r.ceiling = r.full or r.capacity
-      charge(quota, cost, ask.accounts)
+      r.ceiling = r.capacity * r.per_unit
+      charge_quota(quota, cost, ask.accounts)
       r.ceiling = ceiling
     end
   end
@@ -120,7 +120,7 @@ change[CHARGE] = function(ask)
     -- A log of a key's former quotas hears of what took effect under those in force, which come first.
     if ask.converts and group ~= ask.group then return hear(ask, quota, now, now, ask.took[index] or 0) end
     begin_new(quota, now)
-    local took = charge(quota, cost_of(ask, group, index), ask.accounts)
+    local took = charge_quota(quota, cost_of(ask, group, index), ask.accounts)
     if group == ask.group then ask.took[index] = took end
   end)
 end
@@ -136,9 +136,9 @@ end
 local function gives(quota, s, given)
   local floor = quota.floor
   if floor and floor.till > now then
-    local before = quota.rule.counted(quota.r, quota.s, now)
+    local before = counted(quota.r, quota.s, now)
     if is_below(s, floor) then s = is_below(quota.s, floor) and quota.s or floor end
-    given = before > quota.rule.counted(quota.r, s, now) and before or 0
+    given = before > counted(quota.r, s, now) and before or 0
   end
   quota.s, quota.given = s, quota.given + given
   -- What would not be exact any more is another bucket.
@@ -148,13 +148,13 @@ end
 -- Gives back as if nothing but this had drained since it was spent, or just now if that is not known.
 local function give(quota, ago, cost)
   local s = quota.rule.refund(quota.r, quota.s, ago, cost)
-  gives(quota, s, max(quota.rule.counted(quota.r, quota.s, now) - quota.rule.counted(quota.r, s, now), 0))
+  gives(quota, s, max(counted(quota.r, quota.s, now) - counted(quota.r, s, now), 0))
 end
 
 -- Whether it has what a receipt of the ask is about. Of a key that brings quotas of its own that is what it was counted by last, and a
 -- log, which counts by all of them.
 local function is_of(ask, quota, group)
-  return group == ask.group or ask.converts and (quota.kind == 4 or group == ask.value[1])
+  return group == ask.group or ask.converts and (quota.rule == log or group == ask.value[1])
 end
 
 -- Ends a lease: those of its units that were not spent are the last of it, and come back as far as they have not drained. The
@@ -164,11 +164,11 @@ local function end_lease(ask, quota, index)
   if not lease or not lease.is_known then return end
   if floor and floor.till == lease.after.till and floor.a == lease.after.a then
     local till, a = unpacked('<dd', orders, ask.floors + index * 16 - 16)
-    quota.floor = till > now and { till = till, a = a, b = 0, closed = 0 } or nil
+    quota.floor = till > now and { till = till, a = a, b = 0 } or nil
   end
   if may_depend(ask.value, quota, index) then return end
   lease.cost = ask[index]
-  lease.before = max(gcra.level(quota.r, lease.after, lease.at) - lease.cost * quota.r.spacing, 0)
+  lease.before = max(counted(quota.r, lease.after, lease.at) - lease.cost * quota.r.per_unit, 0)
   gives(quota, gcra.give_back(quota.r, quota.s, lease, lease.cost))
 end
 
@@ -181,14 +181,14 @@ change[REFUND] = function(ask)
     if owes_nothing(quota) then return end
     local is_own = is_of(ask, quota, group)
     local spent = is_own and not ask.held and spent_of(ask, quota, index)
-    if is_own and ask.floors and quota.kind == 1 then
+    if is_own and ask.floors and quota.rule == gcra then
       end_lease(ask, quota, index)
     elseif is_own and is_turn then
       leave(quota, spent)
-    elseif ask.spent and not (spent and quota.kind == 4) and may_depend(ask.value, quota, is_own and index) then
+    elseif ask.spent and not (spent and quota.rule == log) and may_depend(ask.value, quota, is_own and index) then
       return
     elseif spent then
-      if spent.is_known and not (ask.is_exact or quota.kind == 4) then
+      if spent.is_known and not (ask.is_exact or quota.rule == log) then
         give(quota, ago, cost_of(ask, group, index))
       elseif spent.is_known then
         gives(quota, quota.rule.give_back(quota.r, quota.s, spent, spent.give))
@@ -214,15 +214,15 @@ end
 change[LEASE] = function(ask)
   local units = ask.is_own and NEVER or 0
   for index, quota in ipairs(ask.group) do
-    local left = quota.rule.remaining(quota.r, quota.s) - held_of(ask.value, 0)
+    local left = remaining(quota.r, quota.s) - held_of(ask.value, 0)
     units = min(units, cost_of(ask, ask.group, index), left)
-    if quota.kind == 4 or quota.r.queues or quota.r.keep then units = 0 end
+    if quota.rule == log or quota.r.queues or quota.r.keep then units = 0 end
   end
   if units <= 0 then return end
   for index, quota in ipairs(ask.group) do ask.took[index], ask.floor[index] = units, quota.floor end
   each_quota(ask.value, function(quota, group)
     if group == ask.group then spend(quota, now, now, units, ask.accounts) else hear(ask, quota, now, now, units) end
-    if quota.kind == 1 then quota.floor = quota.s end
+    if quota.rule == gcra then quota.floor = quota.s end
   end)
 end
 

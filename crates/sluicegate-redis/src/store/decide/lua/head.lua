@@ -1,9 +1,9 @@
--- sluicegate 4: decides requests one after the other, each for itself and all of its asks together. The rules are those of
+-- sluicegate 5: decides requests one after the other, each for itself and all of its asks together. The rules are those of
 -- sluicegate_core::algorithm: the same traces must give the same decisions. All numbers are integers below 2^53, exact in a
 -- double; none passes through tostring or .. (which keep 14 digits).
 --
 -- KEYS: one per ask, the key's name of that policy. Its value is one group per policy text, the asker's own first:
---   text: version, number of quotas, and per quota kind, id and six numbers of its rule; the kind is four higher where newcomers
+--   text: version, number of quotas, and per quota kind, id and six numbers of its rule; the kind is 128 higher where newcomers
 --     lack units of a burst, which are the sixth number then;
 --   when its asker has last changed it, which for the first is when the value was written, and since when it is there;
 --   per quota its state: until, a, b (of a log: base and count), birth, given; a log's entries follow, time and running sum.
@@ -19,14 +19,19 @@
 --   turn comes that other slots gave), 1 if it is held, 2 if it goes by the account and 4 if it is a lease, for how long it is
 --   marked, per quota what it cost, and its trace, and of a lease per quota the floor that it found.
 -- ARGV[2..]: the texts.
--- Reply, packed doubles: the time; per request 0, and six numbers per quota as it was found, and of a lease after those two more
---   per quota, the floor that it found: sluicegate_core reckons the rest; or what request.lua says.
+-- Reply, packed doubles: the time; per request 0, and six numbers per quota: its state as it was found (of a log the newest moment, the
+--   units, and the oldest moment), 0 if the ask passes and otherwise at least 1 (of a log when it would), birth and given. After
+--   those of a lease, two more per quota, the floor that it found. sluicegate_core derives the rest. Or what request.lua says.
 
 local PEEK, RESERVE, CHARGE, LEASE = 1, 2, 3, 9
+-- The kinds of rules; behind NEWCOMERS are those under which newcomers lack units of a burst.
+local GCRA, WINDOW, COUNTER, LOG, NEWCOMERS = 1, 2, 3, 4, 128
 local STEP = 60000000 -- beyond this the clock was set on purpose; smaller steps are waited out, and accumulate until the next write
 local HORIZON = 946080000000000 -- no honest state reaches further ahead: thirty years
 local NEVER = 9007199254740991
-local CLOSED = 4294967296 -- above any count of a sliding counter
+local CLOSED = 4294967296 -- above any count of a sliding counter; this is added to one if a later window was given out
+local ENTRIES = 2000 -- the most of a log; what comes then counts as part of the last one
+local FLOORS = 128 -- no other kind of what stands at the end of a value is as high
 local call, pcall, pack, unpacked = redis.call, redis.pcall, struct.pack, struct.unpack
 local sub, find, byte = string.sub, string.find, string.byte
 

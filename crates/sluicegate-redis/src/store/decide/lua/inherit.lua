@@ -1,37 +1,20 @@
 -- What a quota starts from that was not there yet, once.
 local RESET_WAY, AS_IS, PROPORTIONAL, ADDITIVE, SPENT = 0, 1, 2, 3, 4
 
--- The state of a key that has spent this many units, whatever the ceiling.
-local function holding(quota, units)
-  if units == 0 then return REST end
-  return quota.rule.spend(quota.r, REST, now, now, units)
-end
-
 local function spent(quota, old)
-  local r, was = quota.r, old.r
-  if old.kind == quota.kind then
-    if quota.kind == 1 then
-      local parts, more = scaled(gcra.level(was, old.s, now), r.spacing, was.spacing)
-      return gcra.state(r, min(parts + more, NEVER), now)
-    elseif quota.kind == 2 and r.period == was.period and r.aligned == was.aligned then
-      return window.state(r, window.open(was, old.s, now))
-    elseif quota.kind == 3 and r.period == was.period then
-      return old.s
-    elseif quota.kind == 4 then
-      return log.cut(r, log.kept(r, old.s))
-    end
-  end
-  local units = old.rule.outstanding(was, old.s, now)
+  local s = old.rule == quota.rule and quota.rule.carried(quota.r, old.r, old.s)
+  if s then return s end
+  local units = outstanding(old.r, old.s)
   -- It is known, and owes nothing.
-  if was.keep and units == 0 then return REST end
+  if old.r.keep and units == 0 then return REST end
   -- A fraction that is left makes one entry.
-  return holding(quota, quota.kind == 4 and max(units, 1) or units)
+  return fill(quota.r, (quota.rule == log and max(units, 1) or units) * quota.r.per_unit)
 end
 
 -- The part of the burst that is left is negative in debt, and rounded towards it.
 local function kept(quota, old, way)
   local r, was = quota.r, old.r
-  local left = was.capacity * was.per_unit - old.rule.counted(was, old.s, now)
+  local left = was.capacity * was.per_unit - counted(was, old.s, now)
   local times, of = r.per_unit, was.per_unit
   if way == PROPORTIONAL then
     times, of = r.capacity * r.per_unit, was.capacity * was.per_unit
@@ -41,9 +24,7 @@ local function kept(quota, old, way)
   local parts, more = scaled(math.abs(left), times, of)
   if left < 0 then parts = -parts - more end
   local missing = r.capacity * r.per_unit - parts
-  if missing <= 0 then return REST end
-  if quota.kind == 1 then return gcra.state(r, min(missing, r.ceiling), now) end
-  return holding(quota, missing)
+  return fill(r, quota.rule == gcra and min(missing, r.ceiling) or missing)
 end
 
 -- The quota of other texts that it follows: of the same rule, or else of the same id, or else the one most spent.
@@ -57,10 +38,10 @@ local function ancestor(value, quota, least, except)
       elseif quota.id > 0 and old.id == quota.id then
         like = 2
       end
-      local used = old.s.till > now and max(old.rule.outstanding(old.r, old.s, now), 1) or 0
+      local used = old.s.till > now and max(outstanding(old.r, old.s), 1) or 0
       if old.r.keep then
         -- One that is known and owes nothing goes before one that is not.
-        used = old.begun and max(old.rule.outstanding(old.r, old.s, now), 0.5) or 0
+        used = old.begun and max(outstanding(old.r, old.s), 0.5) or 0
       end
       if like > rank or (like == rank and used > most) then best, rank, most = old, like, used end
     end
@@ -133,7 +114,7 @@ local function forget(value)
     for _, quota in ipairs(now - group.asked > group.kept and group or {}) do
       local old, rank = ancestor(value, quota, 0, group)
       local again = rank == 3 and old.s or old and spent(quota, old) or REST
-      gains = gains or quota.rule.counted(quota.r, again, now) < quota.rule.counted(quota.r, quota.s, now)
+      gains = gains or counted(quota.r, again, now) < counted(quota.r, quota.s, now)
     end
     if now - group.asked > group.kept and not gains then table.remove(value, place) end
   end
@@ -145,7 +126,7 @@ end
 
 -- How much longer a log counts than that of the same quota in another group; 0 if it is none.
 local function longer(quota, other)
-  return quota.kind == 4 and other and other.kind == 4 and max(quota.r.period - other.r.period, 0) or 0
+  return quota.rule == log and other and other.rule == log and max(quota.r.period - other.r.period, 0) or 0
 end
 
 -- Gives a group the states of a key as its own quotas count them.
@@ -175,7 +156,7 @@ end
 local function reported(newest, text)
   local parts = { sub(newest.text, 1, 9) }
   for index, quota in ipairs(newest) do
-    parts[index + 1] = sub(quota.kind == 4 and text or newest.text, index * 53 - 43, index * 53 + 9)
+    parts[index + 1] = sub(quota.rule == log and text or newest.text, index * 53 - 43, index * 53 + 9)
   end
   return table.concat(parts)
 end
@@ -195,7 +176,7 @@ local function own_of_key(value, text, since, is_report)
   for index = #value, 1, -1 do
     local group, period = value[index], 0
     for _, quota in ipairs(index > 1 and group or {}) do
-      if quota.kind == 4 then period = max(period, quota.r.period) end
+      if quota.rule == log then period = max(period, quota.r.period) end
     end
     -- Or it was reset since: what was spent before is forgotten.
     if group.since < since or index > 1 and now - group.asked >= period then
@@ -205,7 +186,7 @@ local function own_of_key(value, text, since, is_report)
   end
   local newest, version = value[1], unpacked('<d', text)
   for _, quota in ipairs(newest and is_report and newest or {}) do
-    if quota.kind ~= 4 and (quota.begun or not quota.r.keep and quota.s.till > now) then
+    if quota.rule ~= log and (quota.begun or not quota.r.keep and quota.s.till > now) then
       if #text ~= #newest.text then return newest end
       text = reported(newest, text)
       break
@@ -248,5 +229,5 @@ end
 -- Another group of the key hears of a spend.
 local function hear(ask, quota, from, at, cost)
   if not ask.converts then return share(quota, from, at, cost, ask.accounts) end
-  if quota.kind == 4 then spend(quota, from, at, cost, ask.accounts) end
+  if quota.rule == log then spend(quota, from, at, cost, ask.accounts) end
 end

@@ -9,7 +9,8 @@ local MOVED = 256 -- the most entries behind a refund that are written again
 function log.rule(limit, period, ceiling, part)
   -- Of what passes under other texts, all is counted where that takes no more room: it lapses within a period.
   local most = part > 1 and NEVER or 2 * limit
-  return { capacity = limit, most = most, period = period, ceiling = ceiling, refill = period, per_unit = 1, part = part }
+  return { limit, period, ceiling, part, kind = LOG, capacity = limit, most = most, ceiling = ceiling, exact = NEVER, per_unit = 1,
+    period = period, refill = period, part = part }
 end
 
 local function entry(s, index)
@@ -36,16 +37,10 @@ local function behind_entry_of(r, s, at)
   return first(s, function(moment) return part(r, moment) > parts end)
 end
 
-local function sum(s)
-  if s.b == 0 then return 0 end
-  local _, total = entry(s, s.b - 1)
-  return total - s.a
-end
-
 local function state(r, base, entries)
   local count = #entries / 16
   if count == 0 then return REST end
-  return { till = unpacked('<d', entries, count * 16 - 15) + r.period, a = base, b = count, closed = 0, entries = entries }
+  return { till = unpacked('<d', entries, count * 16 - 15) + r.period, a = base, b = count, entries = entries }
 end
 
 -- Without what has lapsed.
@@ -69,19 +64,13 @@ function log.kept(r, s)
 end
 
 function log.is_sound(r, s)
-  local total = sum(s)
+  local total = counted(r, s, now)
   return total >= 0 and total <= NEVER and s.till <= now + HORIZON and s.till >= 0
 end
 
-function log.counted(r, s)
-  return sum(s)
-end
-
-log.used, log.outstanding = log.counted, log.counted
-
 function log.slot(r, s, at, cost)
   if cost > r.capacity then return NEVER, NEVER end
-  local excess = sum(s) + cost - r.capacity
+  local excess = counted(r, s, at) + cost - r.capacity
   if excess <= 0 then return at, at end
   local index = first(s, function(_, total) return total - s.a >= excess end)
   if index == s.b then return at, at end
@@ -89,28 +78,12 @@ function log.slot(r, s, at, cost)
   return opens, opens
 end
 
-function log.spend(r, s, from, at, cost)
-  if cost == 0 then return s end
-  local entries = s.entries or ''
-  if s.b > 0 then
-    local newest = entry(s, s.b - 1)
-    at = max(at, newest)
-    if part(r, newest) == part(r, at) or s.b >= ENTRIES then
-      entries = sub(entries, 1, -17)
-    end
-  end
-  return state(r, s.a, entries .. pack('<dd', at, s.a + sum(s) + cost))
-end
-
-function log.charge(r, s, cost)
-  local added = min(cost, max(r.ceiling - sum(s), 0))
-  return log.spend(r, s, now, now, added), added
-end
-
 -- The newest units stay, as many as the capacity or as there were.
 function log.count_rejected(r, s, cost)
-  local after = log.spend(r, s, now, now, min(cost, r.capacity))
-  local over = sum(after) - max(r.capacity, sum(s))
+  if cost == 0 then return s end
+  local w = open(r, s, now)
+  local after = add_to(r, w, now, now, min(cost, r.capacity))
+  local over = counted(r, after, now) - max(r.capacity, w.counted)
   if over <= 0 then return after end
   local base = after.a + over
   local index = first(after, function(_, total) return total > base end)
@@ -161,17 +134,12 @@ function log.take_back(r, s, turn)
   if left and there >= turn.give then return left, 0 end
 end
 
-function log.remaining(r, s)
-  return max(r.capacity - sum(s), 0)
-end
-
-function log.reset_after(r, s)
-  return max(s.till - now, 0)
-end
-
 -- As one entry: moving each would take long.
 function log.set_back(r, s, step)
   if s.b == 0 then return s end
-  return state(r, 0, pack('<dd', s.till - r.period - step, sum(s)))
+  return state(r, 0, pack('<dd', s.till - r.period - step, counted(r, s, now)))
 end
 
+function log.carried(r, was, s)
+  return log.cut(r, log.kept(r, s))
+end

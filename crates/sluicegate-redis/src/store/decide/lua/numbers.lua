@@ -1,9 +1,7 @@
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local SPEND, REFUND, RESET, RETURN, DEPART, TAKE = 0, 4, 5, 6, 7, 8
-local FLOORS = 128 -- no other kind of what stands at the end of a value is as high
-local ENTRIES = 2000 -- the most of a log; what a debt adds counts as part of the last one
 local EXACT = 4503599627370496
-local REST = { till = 0, a = 0, b = 0, closed = 0 }
+local REST = { till = 0, a = 0, b = 0 }
 
 -- Exact below 2^53: a quotient that is not whole differs from every whole number by more than its rounding. Adding b - 1
 -- first would not be.
@@ -41,3 +39,9 @@ local function is_whole(number, most)
   return number >= 0 and number <= most and number % 1 == 0
 end
 
+-- A bucket at a moment.
+local function open(r, s, at)
+  local kind, r1, r2, r3, r4, r5, r6 = r.kind, unpack(r)
+  local till, a, b, raw, from, low = s.till, s.a, s.b, s.entries, 1, 0
+  local start, used, counted, previous, closed, base, newest = at, 0, 0, 0, 0, 0, 0
+  local capacity, per_unit, ceiling, undelayed, oldest

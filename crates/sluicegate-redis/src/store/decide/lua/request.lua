@@ -3,68 +3,65 @@
 -- never can, its capacity, what remains, until it is at rest, until more is available, what was spent, whether that is held,
 -- and the trace: birth, given, what was counted, the state before and after (or when the quota would have let go what is held), and of
 -- a lease the floor before.
-local function add(number)
+local function say(number)
   -- What was spoiled in a log counts as nothing.
   if not (number >= 0 and number <= NEVER) then number = 0 end
   size = size + 1
   reply[size] = number
 end
 
-local function add_state(quota, s)
-  if quota.kind == 4 then
+local function say_state(quota, s)
+  if quota.rule == log then
     -- The moment of the last entry.
-    add(s.b > 0 and s.till - quota.r.period or 0)
-    add(0)
-    add(0)
-    return
+    s = { till = s.b > 0 and s.till - quota.r.period or 0, a = 0, b = 0 }
   end
-  add(s.till)
-  add(s.a)
-  add(quota.kind == 3 and s.b + s.closed * CLOSED or quota.kind == 2 and s.closed or s.b)
+  say(s.till)
+  say(s.a)
+  say(s.b)
 end
 
 local function tell(line, due, granted)
   local ask, quota = line.ask, line.quota
   local r, s, held = quota.r, quota.s, held_of(ask.value, 0)
-  local remaining = max(quota.rule.remaining(r, s) - held, 0)
+  local left = max(remaining(r, s) - held, 0)
   local available = 0
   if not line.passed then
     if not line.never then available = line.turn - now end
-  elseif remaining < r.capacity then
-    local opens = slot(quota, ask.value, remaining + 1, held)
+  elseif left < r.capacity then
+    local opens = slot(quota, ask.value, left + 1, held)
     available = opens - now
   end
   local after = s
   for _, hold in ipairs(ask.value.held) do
     if hold.marked == 0 then after = departed(quota, after, hold) end
   end
-  local resets = quota.rule.reset_after(r, after)
+  local resets = quota.rule == counter and counter.reset_after(r, after) or max(after.till - now, 0)
   local took = 0
   if granted then took = ask.spends and line.cost or ask.took[line.index] or 0 end
-  add((line.passed and 1 or 0) + (line.busy and 2 or 0))
-  add(line.never and 1 or 0)
-  add(r.capacity)
-  add(remaining)
-  add(resets)
-  add(max(available, 0))
-  add(took)
-  add(ask.holds and 1 or 0)
-  add(line.birth)
-  add(line.given)
-  add(line.before.till > now and quota.rule.counted(r, line.before, due) or 0)
-  add_state(quota, line.before)
+  say((line.passed and 1 or 0) + (line.busy and 2 or 0))
+  say(line.never and 1 or 0)
+  say(r.capacity)
+  say(left)
+  say(resets)
+  say(max(available, 0))
+  say(took)
+  say(ask.holds and 1 or 0)
+  say(line.birth)
+  say(line.given)
+  say(line.before.till > now and counted(r, line.before, due) or 0)
+  say_state(quota, line.before)
   if ask.holds then
     -- When this quota would have let it go.
-    add(line.departs)
-    add(0)
-    add(0)
+    say(line.departs)
+    say(0)
+    say(0)
   else
-    add_state(quota, line.after)
+    say_state(quota, line.after)
   end
   if ask.mode == LEASE then
     local floor = ask.floor[line.index] or REST
-    add(floor.till)
-    add(floor.a)
+    say(floor.till)
+    say(floor.a)
   end
 end
 
@@ -193,13 +190,13 @@ return function(key, last, at)
       save(value)
     end
   end
-  add(1)
-  add(granted and due - now or 0)
+  say(1)
+  say(granted and due - now or 0)
   local ask
   for _, line in ipairs(lines) do
     if line.ask ~= ask then
       ask = line.ask
-      add(#ask.group)
+      say(#ask.group)
     end
     tell(line, due, granted)
   end

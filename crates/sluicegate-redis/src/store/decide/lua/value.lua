@@ -1,23 +1,34 @@
 -- A key's value: its groups, one per policy text, and the units that are held.
-local rules = { gcra, window, counter, log }
+local rules = { [GCRA] = gcra, [WINDOW] = window, [COUNTER] = counter, [LOG] = log }
 local UNKNOWN = { s = REST, birth = 0, given = 0 } -- the key, where newcomers start with less than a burst
 
 local function quota_of(text, index)
   local code, id, r1, r2, r3, r4, r5, r6 = unpacked('<BI4dddddd', text, index * 53 - 43)
-  local kind, missing = code, nil
-  if code == 5 or code == 6 then kind, missing, r6 = code - 4, r6, -1 end
-  local rule = rules[kind]
+  local rule, missing = rules[code], nil
+  if code >= NEWCOMERS then rule, missing, r6 = rules[code - NEWCOMERS], r6, -1 end
   if not rule then return nil end
   local r = rule.rule(r1, r2, r3, r4, r5, r6)
   -- A bucket that is full is kept for as long as a full burst takes to refill; then its key is a newcomer.
   if missing then r.missing, r.keep = missing, r.refill end
-  return { kind = kind, code = code, id = id, numbers = sub(text, index * 53 - 38, index * 53 + 9), rule = rule, r = r, s = REST,
-    birth = 0, given = 0, was = UNKNOWN }
+  return { code = code, id = id, numbers = sub(text, index * 53 - 38, index * 53 + 9), rule = rule, r = r, s = REST, birth = 0,
+    given = 0, was = UNKNOWN }
+end
+
+-- The state after units that go on at a moment: at `from`, or at a turn later than that.
+local function add(r, s, from, at, cost)
+  if cost == 0 then return s end
+  if r.queues then
+    -- A queue's own turn does not move its schedule.
+    local _, departs = gcra.slot(r, s, from, cost)
+    if at <= departs then at = from end
+  end
+  local w = open(r, s, at)
+  return w.used == NEVER and s or add_to(r, w, from, at, cost * r.per_unit)
 end
 
 -- A newcomer's state; it is no more than looked at until it begins.
 local function as_newcomer(quota)
-  quota.s = quota.rule.spend(quota.r, REST, now, now, quota.r.missing)
+  quota.s = fill(quota.r, quota.r.missing * quota.r.per_unit)
   quota.birth, quota.given, quota.begun, quota.is_new = NEVER, 0, false, true
 end
 
@@ -36,15 +47,15 @@ local function departed(quota, s, hold)
   local r, till, at = quota.r, s == quota.full and quota.full_at or s.till, hold.till
   -- One that is known and has no moment has become full just now.
   if till == 0 and quota.begun then till = now end
-  if r.keep and till + r.keep <= at then s = quota.rule.spend(r, REST, at, at, r.missing) end
-  return quota.rule.spend(r, s, at, at, hold.units)
+  if r.keep and till + r.keep <= at then s = add(r, REST, at, at, r.missing) end
+  return add(r, s, at, at, hold.units)
 end
 
 -- Where newcomers start with less than a burst, a key that is not known begins.
 local function begin_new(quota, at)
   if not quota.r.keep or quota.begun then return end
   if not is_known(quota, at) then
-    quota.s = quota.rule.spend(quota.r, REST, at, at, quota.r.missing)
+    quota.s = add(quota.r, REST, at, at, quota.r.missing)
     quota.birth, quota.given = at, 0
   end
   quota.begun, quota.is_new = true, false
@@ -66,9 +77,9 @@ local function kept_state(quota)
   end
   if s.till == 0 then
     local till = full_at(quota)
-    s = { till = till > 0 and till or now - now % (quota.r.unit or 1), a = 0, b = 0, closed = 0 }
-  elseif s.closed == 1 and s.a == 0 and s ~= quota.was.s then
-    s = { till = max(s.till, now), a = 0, b = 0, closed = 1 }
+    s = { till = till > 0 and till or now - now % (quota.rule == gcra and quota.r.step or 1), a = 0, b = 0 }
+  elseif s.b == 1 and s.a == 0 and s ~= quota.was.s then
+    s = { till = max(s.till, now), a = 0, b = 1 }
   end
   return s, s.till + keep, quota.birth, quota.given
 end
@@ -95,8 +106,8 @@ local function read_states(group, raw, at)
       and is_whole(given, NEVER)) then
       return nil
     end
-    local s = { till = till, a = a, b = b, closed = 0 }
-    if quota.kind == 4 then
+    local s = { till = till, a = a, b = b }
+    if quota.rule == log then
       if b < 1 then
         s = REST
       else
@@ -105,10 +116,6 @@ local function read_states(group, raw, at)
         at = at + b * 16
         if not log.is_sound(quota.r, s) then return nil end
       end
-    elseif quota.kind == 3 and b >= CLOSED then
-      s.b, s.closed = b - CLOSED, 1
-    elseif quota.kind == 2 then
-      s.b, s.closed = 0, b
     end
     quota.s, quota.birth, quota.given = s, birth, given
   end
@@ -144,7 +151,7 @@ local function read(raw)
         local units, till, marked = unpacked('<ddB', raw, held)
         if not (is_whole(units, NEVER) and is_whole(till, now + HORIZON)) then return nil end
         if marked >= FLOORS then
-          floors[marked] = { till = till, a = units, b = 0, closed = 0 }
+          floors[marked] = { till = till, a = units, b = 0 }
         else
           table.insert(value.held, { units = units, till = till, marked = marked })
         end
@@ -178,15 +185,16 @@ local function spend(quota, from, at, cost, accounts)
   begin_new(quota, from)
   if cost == 0 then return end
   touch(quota, from, accounts)
-  quota.s = quota.rule.spend(quota.r, quota.s, from, at, cost)
+  quota.s = add(quota.r, quota.s, from, at, cost)
 end
 
 -- Charges what passed under another text. Of that a bucket counts what makes it full (where units come back in lumps, one lump
 -- more): all of the texts together then let pass what the largest would, and a small one has no debt of years in the end.
 local function share(quota, from, at, cost, accounts)
   begin_new(quota, from)
-  local r, counted = quota.r, quota.rule.counted(quota.r, quota.s, at)
-  spend(quota, from, at, min(cost, ceil_div(max(r.most * r.per_unit - counted, 0), r.per_unit)), accounts)
+  local r = quota.r
+  local room = max(r.most * r.per_unit - counted(r, quota.s, at), 0)
+  spend(quota, from, at, min(cost, ceil_div(room, r.per_unit)), accounts)
 end
 
 -- What was held for a request that is due became a spend when it was.
@@ -235,8 +243,8 @@ local function load(key)
     if quota.r.keep then
       local s = quota.s
       quota.was = { s = s, birth = quota.birth, given = quota.given }
-      if quota.kind == 2 and s.a == 0 and s.closed == 0 then
-        quota.full, quota.full_at = { till = 0, a = 0, b = 0, closed = 0 }, s.till
+      if quota.rule == window and s.a == 0 and s.b == 0 then
+        quota.full, quota.full_at = { till = 0, a = 0, b = 0 }, s.till
         quota.s = quota.full
       end
       quota.loaded = quota.s
@@ -245,7 +253,7 @@ local function load(key)
   let_go(value)
   -- Behind that: what was held may have lapsed since it was due, or its key may be a newcomer again.
   each_quota(value, function(quota)
-    if quota.kind == 4 and quota.s.b > 0 then
+    if quota.rule == log and quota.s.b > 0 then
       local s = log.cut(quota.r, quota.s)
       if s ~= quota.s then quota.s, value.changed = s, true end
     elseif quota.r.keep then
@@ -269,9 +277,7 @@ local function written(group)
   local states = {}
   for index, quota in ipairs(group) do
     local s, _, birth, given = kept_state(quota)
-    local a, b = s.a, s.b
-    if quota.kind == 3 then b = b + s.closed * CLOSED elseif quota.kind == 2 then b = s.closed end
-    states[index] = pack('<ddddd', s.till, a, b, birth, given) .. (s.entries or '')
+    states[index] = pack('<ddddd', s.till, s.a, s.b, birth, given) .. (s.entries or '')
   end
   return table.concat(states)
 end

@@ -1,0 +1,57 @@
+        local adds, fits, opens = cost * per_unit, true, 0
+        if closed > 0 or not (used < NEVER) then usual = false end
+        if mode == CHARGE then
+          if used + adds > ceiling then adds = used < ceiling and ceiling - used or 0 end
+        elseif counted + adds > capacity then
+          fits, opens = false, 1
+          if mode == LEASE then
+            -- It passes with what there is.
+            cost = counted < capacity and (capacity - counted) / per_unit or 0
+            cost = cost - cost % 1
+            adds, fits, opens = cost * per_unit, quotas == 1, 0
+          end
+        end
+        -- A queue is not leased, and may delay what it lets in.
+        if undelayed >= 0 and (mode == LEASE or fits and used > undelayed and mode ~= PEEK and mode ~= CHARGE) then usual = false end
+        if kind == LOG then
+          if not (used >= 0 and used <= NEVER and oldest >= 0 and oldest <= newest and newest <= now + HORIZON) then
+            usual = false
+            break
+          end
+          found_till, found_a, found_b = newest, used, oldest
+          -- Of a debt there is more to say than these numbers do.
+          if mode == CHARGE and used + adds > capacity then usual = false end
+          -- What has lapsed is forgotten.
+          if low > 0 and adds == 0 then usual = false end
+          if not fits and b > low then
+            local excess, least, high = used + adds - capacity + base, low, b - 1
+            while least < high do
+              local middle = (least + high) / 2
+              middle = middle - middle % 1
+              if unpacked('<d', raw, from + middle * 16 + 8) < excess then least = middle + 1 else high = middle end
+            end
+            opens = unpacked('<d', raw, from + least * 16) + r2
+            if not (opens >= 1 and opens <= NEVER) then usual = false end
+          end
+        end
+        reply[size + 1], reply[size + 2], reply[size + 3] = found_till, found_a, found_b
+        reply[size + 4], reply[size + 5], reply[size + 6] = opens, birth, given
+        size = size + 6
+        if not fits then
+          -- Of several quotas, a lease takes what the least of them has: the long way.
+          if mode == RESERVE or mode == LEASE and granted then usual = false end
+          granted = false
+        elseif granted and mode ~= PEEK then
+          local new_till, new_a, new_b, kept, entry = 0, 0, 0, '', ''
+          if adds == 0 then
+            -- What spends nothing changes nothing: the clock may go back to when it was not at rest.
+            new_till, new_a, new_b = till, a, b
+            if kind == LOG and raw then kept = sub(raw, from, from + b * 16 - 1) end
+          else
+            used = used + adds
+            if till <= now then
+              birth, given = now, 0
+            elseif birth > now and way % 16 < 8 then
+              -- The clock went back a little; without an account, what was spent before the birth was never spent.
+              birth = now
+            end
