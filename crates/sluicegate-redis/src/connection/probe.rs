@@ -8,10 +8,10 @@ use super::server::Connection;
 /// Commands in order, each with a check of its reply. They carry the scripts' texts, so that the server knows the scripts
 /// from then on, and the first requests need not send them.
 #[derive(Default)]
-pub(crate) struct Probe(Vec<(Cmd, Judge)>);
+pub(crate) struct Probe(Vec<(Cmd, ReplyCheck)>);
 
 /// Returns the problem of a reply.
-type Judge = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
+type ReplyCheck = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
 
 impl Probe {
     pub(crate) fn step(

@@ -9,7 +9,7 @@ use sluicegate_core::error::StoreErrorKind;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::failure::{Remedy, is_no_script, is_on_the_way, remedy, store_error};
-use super::state::{Live, State};
+use super::state::{ConnectionState, Live};
 
 /// Timeouts in a row after which a connection is taken for dead, although the kernel still believes in it.
 const TIMEOUTS_IN_A_ROW: u32 = 3;
@@ -24,7 +24,7 @@ pub(crate) enum ScriptName {
     Text,
 }
 
-impl State {
+impl ConnectionState {
     /// Sends the command that calls a script, by digest, or by its text if the server does not know the digest; `part` is the
     /// part of the slots that the command is for.
     ///

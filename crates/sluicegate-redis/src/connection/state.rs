@@ -33,7 +33,7 @@ pub(crate) fn part_of(slot: u16) -> usize {
 }
 
 /// State that requests and the supervisor share.
-pub(crate) struct State {
+pub(crate) struct ConnectionState {
     pub(super) live: ArcSwapOption<Live>,
     /// Whether this is a cluster, whose connection stays in use until there is a better one: a node that fails is no reason to
     /// refuse the keys of the others.
@@ -65,7 +65,7 @@ pub(super) struct Live {
     pub(super) answered: AtomicBool,
 }
 
-impl State {
+impl ConnectionState {
     /// No connection yet.
     pub(super) fn new(is_cluster: bool, starts_until: Instant) -> Self {
         Self {

@@ -11,12 +11,12 @@ use tokio::time::{Instant, timeout};
 
 use super::probe::Probe;
 use super::server::Target;
-use super::state::State;
+use super::state::ConnectionState;
 use super::supervisor::supervise;
 
 /// A supervised connection to one target.
 pub(crate) struct Supervised {
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     supervisor: AbortHandle,
 }
 
@@ -26,13 +26,13 @@ impl Supervised {
     /// # Panics
     /// Outside of a tokio runtime.
     pub(crate) fn start(target: Target, probe: Probe, starts_until: Instant) -> Self {
-        let state = Arc::new(State::new(target.is_cluster(), starts_until));
+        let state = Arc::new(ConnectionState::new(target.is_cluster(), starts_until));
         let supervisor = tokio::spawn(supervise(Arc::clone(&state), target, probe)).abort_handle();
         Self { state, supervisor }
     }
 
     /// The connection that requests send on.
-    pub(crate) fn state(&self) -> &Arc<State> {
+    pub(crate) fn state(&self) -> &Arc<ConnectionState> {
         &self.state
     }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::failure;
 use super::probe::Probe;
 use super::server::{Closed, Connection, Target};
-use super::state::State;
+use super::state::ConnectionState;
 
 /// The shortest interval between two looks at the nodes of a cluster.
 const CLUSTER_KEPT_FOR: Duration = Duration::from_secs(1);
@@ -35,11 +35,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Pauses between attempts double from 50 ms to 1 s, and half of each is random, so that a fleet
 /// does not reconnect in step. After a connection that has lived for a second, the next attempt
 /// begins at once.
-pub(super) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
+pub(super) async fn supervise(state: Arc<ConnectionState>, target: Target, probe: Probe) {
     let probe = Arc::new(probe);
     let mut generation = 0;
     let mut pause = Duration::ZERO;
-    let mut log = Log { target: target.to_string(), said: Vec::new(), last: None };
+    let mut log = OutageLog { target: target.to_string(), said: Vec::new(), last: None };
     loop {
         generation += 1;
         let closed = {
@@ -81,13 +81,13 @@ pub(super) async fn supervise(state: Arc<State>, target: Target, probe: Probe) {
 }
 
 /// Lines written to the log since the connection was lost.
-struct Log {
+struct OutageLog {
     target: String,
     said: Vec<String>,
     last: Option<Instant>,
 }
 
-impl Log {
+impl OutageLog {
     /// The most problems that are logged until there is a connection.
     const MOST: usize = 8;
 

@@ -15,10 +15,10 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::RedisStore;
+use super::client::RedisClient;
 use super::decide::Decider;
 use super::inner::Inner;
 use super::key::{self, Tags};
-use super::line::Line;
 use super::shared::SharedKey;
 use crate::connection::{Supervised, Target, Tls};
 
@@ -219,10 +219,10 @@ impl RedisStoreBuilder {
         let known = SharedKey::read_by(&mut probe, &prefix);
         let connection = Supervised::start(target.clone(), probe, Instant::now() + first_connection);
         let shared = SharedKey::start(&prefix, known, Arc::clone(connection.state()), runtime.clone());
-        let line = Arc::new(Line { connection, clock, deadline, runtime });
+        let client = Arc::new(RedisClient { connection, clock, deadline, runtime });
         Ok(RedisStore(Arc::new(Inner {
-            decider: Decider::start(Arc::clone(&line)),
-            line,
+            decider: Decider::start(Arc::clone(&client)),
+            client,
             target,
             shared,
             tags: Tags::new(&secret),

@@ -9,16 +9,16 @@ use sluicegate_core::store::{
 };
 use sluicegate_core::{ConfigError, Policy, Store};
 
+use super::client::RedisClient;
 use super::decide::Decider;
 use super::key::{self, Tags};
-use super::line::Line;
 use super::prepared::Prepared;
 use super::shared::SharedKey;
 use crate::connection::{Target, part_of};
 
 /// The part that limiters hold. The connection ends with the last limiter.
 pub(super) struct Inner {
-    pub(super) line: Arc<Line>,
+    pub(super) client: Arc<RedisClient>,
     pub(super) decider: Decider,
     pub(super) target: Target,
     pub(super) shared: SharedKey,
@@ -35,7 +35,7 @@ impl Store for Inner {
     }
 
     fn now_us(&self) -> u64 {
-        self.line.clock_us().unwrap_or_else(|| self.shared.now_us())
+        self.client.clock_us().unwrap_or_else(|| self.shared.now_us())
     }
 
     fn shared(&self) -> Option<&dyn Shared> {
@@ -43,7 +43,7 @@ impl Store for Inner {
     }
 
     fn has_fallback(&self) {
-        self.line.connection.state().start_without();
+        self.client.connection.state().start_without();
     }
 
     fn listen(&self, listener: Arc<dyn Listener>) {
@@ -64,7 +64,7 @@ impl Store for Inner {
             // By the server's clock as it is known here, or by the machine's if that is ahead: a moment that is too late still resets each
             // key once, but one that is too early misses keys.
             Some(Inherit::Reset) if !replaced.is_some_and(is_other_version) => {
-                self.now_us().max(self.line.about_now_us()) + 1
+                self.now_us().max(self.client.about_now_us()) + 1
             }
             _ => old.map_or(0, |old| old.since_us),
         };
@@ -89,12 +89,12 @@ impl Store for Inner {
     fn status(&self) -> StoreStatus {
         let mut status = StoreStatus::default();
         // Relaxed: it is only counted.
-        status.disagreements = self.line.connection.state().disagreements.load(Ordering::Relaxed);
+        status.disagreements = self.client.connection.state().disagreements.load(Ordering::Relaxed);
         status
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        if !self.line.connection.state().is_cluster {
+        if !self.client.connection.state().is_cluster {
             return 1;
         }
         let bits = asks.iter().map(|ask| 1 << part_of(key::slot(&self.tags.tag(ask.key()))));

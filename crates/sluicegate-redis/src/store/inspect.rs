@@ -7,7 +7,7 @@ use sluicegate_core::StoreError;
 use tokio::task::JoinSet;
 
 use super::key;
-use crate::connection::{Server, Target};
+use crate::connection::{ServerConnection, Target};
 
 /// The number of keys that one step of a scan looks at, and of commands about them that run at a time.
 const STEP: usize = 1_000;
@@ -30,14 +30,14 @@ pub struct PolicyKeys {
 /// Looks at all keys of a prefix, on each server that has some.
 pub(super) async fn inspect(target: &Target, prefix: &str) -> Result<Vec<PolicyKeys>, StoreError> {
     let mut found = BTreeMap::new();
-    for server in Server::each(target).await? {
+    for server in ServerConnection::each(target).await? {
         scan(&server, prefix, &mut found).await?;
     }
     Ok(found.into_values().collect())
 }
 
 async fn scan(
-    server: &Server,
+    server: &ServerConnection,
     prefix: &str,
     found: &mut BTreeMap<String, PolicyKeys>,
 ) -> Result<(), StoreError> {
@@ -69,7 +69,7 @@ async fn scan(
 }
 
 /// The memory that a key takes, and the time since it was last used.
-async fn look(server: &Server, name: &str) -> Result<Option<(u64, Option<Duration>)>, StoreError> {
+async fn look(server: &ServerConnection, name: &str) -> Result<Option<(u64, Option<Duration>)>, StoreError> {
     let [mut memory, mut idle] = [redis::cmd("MEMORY"), redis::cmd("OBJECT")];
     memory.arg("USAGE").arg(name);
     idle.arg("IDLETIME").arg(name);

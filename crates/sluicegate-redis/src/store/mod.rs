@@ -1,12 +1,12 @@
 //! The store: [`RedisStore`].
 
 mod builder;
+mod client;
 mod decide;
 mod encode;
 mod inner;
 mod inspect;
 mod key;
-mod line;
 mod prepared;
 mod shared;
 mod slot;
@@ -153,7 +153,7 @@ impl RedisStore {
     /// # Cancel safety
     /// Dropping the future changes nothing: the store goes on connecting in the background.
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
-        self.0.line.connection.up(within).await
+        self.0.client.connection.up(within).await
     }
 
     /// The name in Redis under which this store keeps the state of a key under a policy, to inspect it or to delete it by hand.
@@ -201,7 +201,7 @@ impl RedisStore {
         }
         let tag = key.with_key(|key| self.0.tags.tag(key));
         let stem = key::name(&self.0.prefix, name, &tag);
-        Ok(HashSlot::new(Arc::clone(&self.0.line), stem, key::slot(&tag)))
+        Ok(HashSlot::new(Arc::clone(&self.0.client), stem, key::slot(&tag)))
     }
 
     /// Counts the keys in Redis under this store's prefix, by policy in the order of their names: their number, their memory,
@@ -239,7 +239,7 @@ impl RedisStore {
     /// It is for a health page or a gauge. Do not check it before a decision: the connection may be lost in
     /// between, and a decision without a connection costs nothing.
     pub fn is_connected(&self) -> bool {
-        self.0.line.connection.state().is_up()
+        self.0.client.connection.state().is_up()
     }
 }
 
@@ -247,7 +247,7 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("prefix", &self.0.prefix)
-            .field("connection", &self.0.line.connection)
+            .field("connection", &self.0.client.connection)
             .finish_non_exhaustive()
     }
 }

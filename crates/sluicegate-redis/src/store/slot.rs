@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 
-use super::line::Line;
+use super::client::RedisClient;
 use crate::connection::{ScriptName, part_of};
 
 /// Keys in one hash slot of Redis, for scripts of your own, which run on the store's connection, under its deadline.
@@ -38,7 +38,7 @@ use crate::connection::{ScriptName, part_of};
 /// The user in Redis needs the rights for the commands in the script in addition to those of the [crate](crate#rights).
 #[derive(Clone)]
 pub struct HashSlot {
-    line: Arc<Line>,
+    client: Arc<RedisClient>,
     /// The beginning of its names, up to the part.
     stem: String,
     /// The hash slot on a Cluster.
@@ -46,8 +46,8 @@ pub struct HashSlot {
 }
 
 impl HashSlot {
-    pub(super) fn new(line: Arc<Line>, stem: String, number: u16) -> Self {
-        Self { line, stem, number }
+    pub(super) fn new(client: Arc<RedisClient>, stem: String, number: u16) -> Self {
+        Self { client, stem, number }
     }
 
     /// Runs a script with these parts of the slot as its `KEYS`, and its arguments, in one call.
@@ -71,8 +71,8 @@ impl HashSlot {
         let keys: Vec<String> = parts.iter().map(|part| self.key_name(part)).collect();
         let arguments: Vec<Vec<u8>> = arguments.iter().map(|argument| argument.to_vec()).collect();
         let (script, part) = (script.clone(), part_of(self.number));
-        let (connection, deadline) = (Arc::clone(self.line.connection.state()), self.line.deadline());
-        let task = self.line.runtime.spawn(async move {
+        let (connection, deadline) = (Arc::clone(self.client.connection.state()), self.client.deadline());
+        let task = self.client.runtime.spawn(async move {
             let command = |name| script.command(name, &keys, &arguments);
             let reply = connection.send(part, command, deadline).await?;
             strings(reply).ok_or_else(|| {
@@ -86,7 +86,7 @@ impl HashSlot {
     /// The time of the store's own [clock](crate::RedisStoreBuilder::clock) in microseconds, if it has one: a script that needs the
     /// time uses this, or else the server's.
     pub fn clock_us(&self) -> Option<u64> {
-        self.line.clock_us()
+        self.client.clock_us()
     }
 
     /// The name of a part in Redis, to inspect it or to delete it by hand.

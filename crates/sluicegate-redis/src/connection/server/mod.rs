@@ -29,7 +29,7 @@ use redis::{
 
 #[cfg(feature = "deadpool")]
 pub use self::pool::DeadPool;
-pub(crate) use self::primaries::Server;
+pub(crate) use self::primaries::ServerConnection;
 use self::sentinel::sentinel;
 pub(crate) use self::tls::Tls;
 
@@ -43,10 +43,10 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn Connection>, RedisE
 
 /// The Redis to connect to.
 #[derive(Clone)]
-pub(crate) struct Target(Place);
+pub(crate) struct Target(Deployment);
 
 #[derive(Clone)]
-enum Place {
+enum Deployment {
     Standalone {
         info: Box<ConnectionInfo>,
         tls: Tls,
@@ -73,9 +73,9 @@ enum Place {
 impl Target {
     pub(super) fn is_cluster(&self) -> bool {
         match &self.0 {
-            Place::Cluster { .. } => true,
+            Deployment::Cluster { .. } => true,
             #[cfg(feature = "deadpool")]
-            Place::Pool { is_cluster, .. } => *is_cluster,
+            Deployment::Pool { is_cluster, .. } => *is_cluster,
             _ => false,
         }
     }
@@ -87,11 +87,11 @@ impl Target {
     /// waits for it.
     pub(super) fn connects_within(&self) -> Duration {
         let seconds = match &self.0 {
-            Place::Standalone { .. } | Place::Given(_) => 1,
-            Place::Sentinel { sentinels, .. } => 1 + sentinels.len() as u64,
-            Place::Cluster { .. } => 3,
+            Deployment::Standalone { .. } | Deployment::Given(_) => 1,
+            Deployment::Sentinel { sentinels, .. } => 1 + sentinels.len() as u64,
+            Deployment::Cluster { .. } => 3,
             #[cfg(feature = "deadpool")]
-            Place::Pool { .. } => 3,
+            Deployment::Pool { .. } => 3,
         };
         Duration::from_secs(seconds)
     }
@@ -117,18 +117,18 @@ impl Target {
             config = config.set_push_sender(move |push| closed.heard(&push));
         }
         match &self.0 {
-            Place::Standalone { info, tls } => {
+            Deployment::Standalone { info, tls } => {
                 // Without the library's name: a user may lack the right to set it, and Redis logs the refusal.
                 let redis = info.redis_settings().clone().set_protocol(protocol).set_skip_set_lib_name();
                 let client = tls.client((**info).clone().set_redis_settings(redis))?;
-                Ok(Arc::new(Shared(client.get_multiplexed_async_connection_with_config(&config).await?)))
+                Ok(Arc::new(Multiplexed(client.get_multiplexed_async_connection_with_config(&config).await?)))
             }
-            Place::Sentinel { sentinels, master, info, tls } => {
+            Deployment::Sentinel { sentinels, master, info, tls } => {
                 let mut client = tls.of_master(sentinel(sentinels, master, info, protocol)?).build()?;
                 // It asks the sentinels anew, and checks by ROLE that the named server is a master.
-                Ok(Arc::new(Shared(client.get_async_connection_with_config(&config).await?)))
+                Ok(Arc::new(Multiplexed(client.get_async_connection_with_config(&config).await?)))
             }
-            Place::Cluster { nodes, tls } => {
+            Deployment::Cluster { nodes, tls } => {
                 // A call that is sent again may be charged twice, so the client gets one retry, and no long waits. With
                 // RESP3 it replaces by itself the connection to a node that was closed while idle.
                 let builder = ClusterClientBuilder::new(nodes.iter().cloned());
@@ -141,12 +141,12 @@ impl Target {
                     .max_retry_wait(10)
                     .connection_timeout(Duration::from_millis(500))
                     .build()?;
-                Ok(Arc::new(Shared(client.get_async_connection().await?)))
+                Ok(Arc::new(Multiplexed(client.get_async_connection().await?)))
             }
-            Place::Given(connect) => connect().await,
+            Deployment::Given(connect) => connect().await,
             // It connects when it is asked for a connection.
             #[cfg(feature = "deadpool")]
-            Place::Pool { pool, .. } => Ok(Arc::clone(pool)),
+            Deployment::Pool { pool, .. } => Ok(Arc::clone(pool)),
         }
     }
 
@@ -156,9 +156,9 @@ impl Target {
         C: ConnectionLike + Clone + Send + Sync + 'static,
         F: Future<Output = Result<C, RedisError>> + Send + 'static,
     {
-        Self(Place::Given(Arc::new(move || {
+        Self(Deployment::Given(Arc::new(move || {
             let connecting = connect();
-            Box::pin(async move { Ok(Arc::new(Shared(connecting.await?)) as Arc<dyn Connection>) })
+            Box::pin(async move { Ok(Arc::new(Multiplexed(connecting.await?)) as Arc<dyn Connection>) })
         })))
     }
 }
@@ -192,9 +192,9 @@ fn knows_resp2_only(error: &RedisError) -> bool {
 }
 
 /// A connection whose clones share one socket.
-struct Shared<C>(C);
+struct Multiplexed<C>(C);
 
-impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for Shared<C> {
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for Multiplexed<C> {
     fn send(&self, command: Cmd) -> RedisFuture<'static, Value> {
         let mut connection = self.0.clone();
         // The cluster client returns errors of a server, such as `NOSCRIPT`, as a value.
@@ -220,14 +220,14 @@ fn tcp() -> TcpSettings {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Standalone { info, .. } => info.addr().fmt(f),
-            Place::Sentinel { master, sentinels, .. } => {
+            Deployment::Standalone { info, .. } => info.addr().fmt(f),
+            Deployment::Sentinel { master, sentinels, .. } => {
                 write!(f, "master {master} of {} sentinels", sentinels.len())
             }
-            Place::Cluster { nodes, .. } => write!(f, "cluster of {} known nodes", nodes.len()),
-            Place::Given(_) => f.write_str("the application's own connection"),
+            Deployment::Cluster { nodes, .. } => write!(f, "cluster of {} known nodes", nodes.len()),
+            Deployment::Given(_) => f.write_str("the application's own connection"),
             #[cfg(feature = "deadpool")]
-            Place::Pool { .. } => f.write_str("the application's own pool"),
+            Deployment::Pool { .. } => f.write_str("the application's own pool"),
         }
     }
 }

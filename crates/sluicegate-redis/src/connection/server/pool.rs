@@ -10,7 +10,7 @@ use deadpool_redis::{PoolError, cluster, sentinel};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, RedisError, RedisFuture, Value};
 
-use super::{Connection, Place, Target};
+use super::{Connection, Deployment, Target};
 
 /// A pool of deadpool-redis: of one server, a Sentinel group or a Cluster.
 ///
@@ -36,7 +36,7 @@ pub struct DeadPool {
 impl From<DeadPool> for Target {
     fn from(pool: DeadPool) -> Self {
         let DeadPool { connection, is_cluster } = pool;
-        Self(Place::Pool { pool: connection, is_cluster })
+        Self(Deployment::Pool { pool: connection, is_cluster })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Connections to each server that has keys: [`Server`].
+//! Connections to each server that has keys: [`ServerConnection`].
 //!
 //! They are separate from the store's own connection. A look at all keys opens them, and they close at its end.
 
@@ -10,7 +10,7 @@ use redis::{Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue, RedisError, Val
 use sluicegate_core::StoreError;
 use tokio::time::timeout;
 
-use super::{Closed, Connection, Place, Target};
+use super::{Closed, Connection, Deployment, Target};
 use crate::connection::failure::store_error;
 
 /// The longest time that a server may take to connect, and to answer one command.
@@ -18,18 +18,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection to one server.
 #[derive(Clone)]
-pub(crate) struct Server(Arc<dyn Connection>);
+pub(crate) struct ServerConnection(Arc<dyn Connection>);
 
-impl Server {
+impl ServerConnection {
     /// Connects to all servers that have keys: the primaries of a Cluster, and otherwise the one server.
     ///
     /// # Errors
     /// When one of them cannot be reached within 5 s.
     pub(crate) async fn each(target: &Target) -> Result<Vec<Self>, StoreError> {
         match &target.0 {
-            Place::Cluster { nodes, tls } => {
+            Deployment::Cluster { nodes, tls } => {
                 let of = |node: &ConnectionInfo| {
-                    Target(Place::Standalone { info: Box::new(node.clone()), tls: tls.clone() })
+                    Target(Deployment::Standalone { info: Box::new(node.clone()), tls: tls.clone() })
                 };
                 Self::primaries(nodes, of).await
             }

@@ -14,7 +14,7 @@ use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 
 use super::tls::Tls;
-use super::{Place, Target, tcp};
+use super::{Deployment, Target, tcp};
 
 impl Target {
     /// Reads a URL; see [`RedisStore::connect`](crate::RedisStore::connect) for the forms.
@@ -29,7 +29,7 @@ impl Target {
             })?;
             tls.check()?;
         }
-        Place::read(url, tls).map(Self).map_err(|problem| refused(url, &problem))
+        Deployment::read(url, tls).map(Self).map_err(|problem| refused(url, &problem))
     }
 
     /// Checks a URL, without showing any of it.
@@ -39,7 +39,7 @@ impl Target {
     pub(crate) fn check(url: &str) -> Result<(), ConfigError> {
         // The URL may be valid even if this program is built without TLS.
         let plain = url.strip_prefix("rediss").map_or_else(|| url.to_owned(), |rest| format!("redis{rest}"));
-        match Place::read(&plain, Tls::default()) {
+        match Deployment::read(&plain, Tls::default()) {
             Ok(_) => Ok(()),
             Err(problem) => Err(ConfigError::new(
                 ConfigErrorKind::Store,
@@ -49,7 +49,7 @@ impl Target {
     }
 }
 
-impl Place {
+impl Deployment {
     fn read(url: &str, tls: Tls) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("there is no \"://\" in it")?;
         match scheme {
@@ -181,13 +181,13 @@ mod tests {
 
     #[test]
     fn sentinels_are_asked_at_their_own_port_and_the_master_gets_the_login() {
-        let Ok(Target(Place::Sentinel { sentinels, info, .. })) =
+        let Ok(Target(Deployment::Sentinel { sentinels, info, .. })) =
             Target::parse("redis+sentinel://ada:secret@a,b:7000/main/2", Tls::default())
         else {
             panic!("it is a Sentinel URL");
         };
         assert_eq!(sentinels.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a:26379", "b:7000"]);
-        let Ok(Target(Place::Sentinel { sentinels: of_v6, .. })) =
+        let Ok(Target(Deployment::Sentinel { sentinels: of_v6, .. })) =
             Target::parse("redis+sentinel://[::1],[::1]:7000/main", Tls::default())
         else {
             panic!("it is a Sentinel URL");

@@ -29,7 +29,7 @@ pub(super) struct KeyAsk {
     /// One per quota.
     pub(super) costs: SmallVec<[u64; 2]>,
     /// The spend that the ask is about, if it is known.
-    pub(super) spent: Option<Spent>,
+    pub(super) spent: Option<ReceiptData>,
     /// Its place among the asks.
     pub(super) at: u8,
     /// Set where other slots decide the same request, too: such an ask takes the script's long way.
@@ -49,14 +49,14 @@ pub(super) struct CrossSlot {
 
 /// The content of a receipt.
 #[derive(Clone, Debug)]
-pub(super) struct Spent {
+pub(super) struct ReceiptData {
     pub(super) at_us: u64,
     pub(super) is_held: bool,
     /// For each quota, the units that were spent and not given back since, and the trace; empty if the receipt has no traces.
     pub(super) traces: SmallVec<[(u64, Trace); 1]>,
 }
 
-impl Spent {
+impl ReceiptData {
     fn of(receipt: &Receipt, quotas: usize) -> Self {
         let traces =
             (0_u8..).take(quotas).map_while(|quota| Some((receipt.cost_of(quota), *receipt.trace(quota)?)));
@@ -98,7 +98,7 @@ impl KeyAsk {
                 prepared: Arc::clone(prepared),
                 mode: ask.mode(),
                 costs: (0_u8..).take(prepared.rules.len()).map(|quota| cost_of(ask, quota)).collect(),
-                spent: ask.receipt().map(|receipt| Spent::of(receipt, prepared.rules.len())),
+                spent: ask.receipt().map(|receipt| ReceiptData::of(receipt, prepared.rules.len())),
                 at,
                 cross_slot: None,
             })
@@ -126,7 +126,7 @@ impl KeyAsk {
 
     /// This ask in another mode, about the spend of this receipt.
     pub(super) fn of(&self, mode: Mode, receipt: &Receipt) -> Self {
-        let spent = Some(Spent::of(receipt, self.prepared.rules.len()));
+        let spent = Some(ReceiptData::of(receipt, self.prepared.rules.len()));
         Self { mode, spent, ..self.clone() }
     }
 

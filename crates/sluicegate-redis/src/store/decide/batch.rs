@@ -23,8 +23,8 @@ use sluicegate_core::error::StoreErrorKind;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout_at;
 
-use super::request::{Answer, Request, call};
-use crate::connection::{State, is_of_moving_slot, part_of};
+use super::request::{DecisionResult, ScriptRequest, call};
+use crate::connection::{ConnectionState, is_of_moving_slot, part_of};
 
 /// The most quotas in one call: some fifty microseconds in which Redis does nothing else.
 const MOST: usize = 16;
@@ -33,37 +33,40 @@ const MOST: usize = 16;
 const COUNTS: usize = 1_024;
 
 /// Collects requests that come at the same time, so that they share a call.
-pub(super) struct Batches {
-    shared: Arc<Shared>,
-    queue: mpsc::UnboundedSender<Waiting>,
+pub(super) struct Batcher {
+    shared: Arc<BatchSender>,
+    queue: mpsc::UnboundedSender<QueuedRequest>,
 }
 
-struct Shared {
-    connection: Arc<State>,
+struct BatchSender {
+    connection: Arc<ConnectionState>,
     /// Calls that have not been answered yet: one count, or several on a Cluster.
     under_way: Box<[AtomicUsize]>,
 }
 
-struct Waiting {
-    request: Request,
+struct QueuedRequest {
+    request: ScriptRequest,
     slot: u16,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<DecisionResult>,
 }
 
-impl Batches {
+impl Batcher {
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(super) fn start(connection: Arc<State>) -> Self {
+    pub(super) fn start(connection: Arc<ConnectionState>) -> Self {
         let counts = if connection.is_cluster { COUNTS } else { 1 };
         let under_way = (0..counts).map(|_| AtomicUsize::new(0)).collect();
-        let shared = Arc::new(Shared { connection, under_way });
+        let shared = Arc::new(BatchSender { connection, under_way });
         let (queue, waiting) = mpsc::unbounded_channel();
         tokio::spawn(gather(Arc::clone(&shared), waiting));
         Self { shared, queue }
     }
 
     /// Decides a request, alone or with others.
-    pub(super) fn decide(&self, request: Request) -> impl Future<Output = Answer> + Send + 'static {
+    pub(super) fn decide(
+        &self,
+        request: ScriptRequest,
+    ) -> impl Future<Output = DecisionResult> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         let queue = self.queue.clone();
         async move {
@@ -76,7 +79,7 @@ impl Batches {
             let deadline = request.deadline;
             let (answer, answered) = oneshot::channel();
             // The other end lives as long as this one.
-            _ = queue.send(Waiting { request, slot, answer });
+            _ = queue.send(QueuedRequest { request, slot, answer });
             let kind = match timeout_at(deadline, answered).await {
                 Ok(Ok(answer)) => return answer,
                 Ok(Err(_)) => StoreErrorKind::Unavailable,
@@ -103,9 +106,9 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-impl Shared {
+impl BatchSender {
     /// The slot of a request's keys. On a single server, which decides any keys together, all requests count as one slot.
-    fn slot(&self, request: &Request) -> u16 {
+    fn slot(&self, request: &ScriptRequest) -> u16 {
         if self.connection.is_cluster { request.slot() } else { 0 }
     }
 
@@ -113,26 +116,28 @@ impl Shared {
         &self.under_way[usize::from(slot) % self.under_way.len()]
     }
 
-    async fn alone(&self, request: &Request, slot: u16) -> Answer {
+    async fn alone(&self, request: &ScriptRequest, slot: u16) -> DecisionResult {
         let _under_way = UnderWay::begin(self.under_way(slot));
         call(&self.connection, part_of(slot), &[request]).await?.decision(&request.asks)
     }
 
     /// Requests of one slot.
-    async fn batch(self: Arc<Self>, waiting: Vec<Waiting>) {
+    async fn batch(self: Arc<Self>, waiting: Vec<QueuedRequest>) {
         let slot = waiting.first().map_or(0, |first| first.slot);
         let _under_way = UnderWay::begin(self.under_way(slot));
-        let requests: Vec<&Request> = waiting.iter().map(|waiting| &waiting.request).collect();
+        let requests: Vec<&ScriptRequest> = waiting.iter().map(|waiting| &waiting.request).collect();
         let mut reply = call(&self.connection, part_of(slot), &requests).await;
         if waiting.len() > 1 && reply.as_ref().is_err_and(is_of_moving_slot) {
             // The callers of closed requests have gone.
-            for Waiting { request, answer, .. } in waiting.into_iter().filter(|one| !one.answer.is_closed()) {
+            for QueuedRequest { request, answer, .. } in
+                waiting.into_iter().filter(|one| !one.answer.is_closed())
+            {
                 let shared = Arc::clone(&self);
                 tokio::spawn(async move { answer.send(shared.alone(&request, slot).await) });
             }
             return;
         }
-        for Waiting { request, answer, .. } in waiting {
+        for QueuedRequest { request, answer, .. } in waiting {
             let decided = match &mut reply {
                 Ok(reply) => reply.decision(&request.asks),
                 Err(error) => Err(again(error)),
@@ -144,7 +149,7 @@ impl Shared {
 }
 
 /// Takes the waiting requests, and sends them; ends with the store.
-async fn gather(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Waiting>) {
+async fn gather(shared: Arc<BatchSender>, mut queue: mpsc::UnboundedReceiver<QueuedRequest>) {
     let mut come = VecDeque::new();
     let mut taken = Vec::new();
     loop {

@@ -42,7 +42,7 @@ use redis::Cmd;
 use sluicegate_core::algorithm::State;
 use sluicegate_core::store::Mode;
 
-use super::ask::{CrossSlot, KeyAsk, Spent};
+use super::ask::{CrossSlot, KeyAsk, ReceiptData};
 use crate::connection::ScriptName;
 use crate::store::encode::{micros, push};
 use crate::store::prepared::Prepared;
@@ -170,7 +170,7 @@ fn extra(ask: &KeyAsk) -> Vec<u8> {
     push(&mut extra, at_us);
     // An account of refunds is kept for all policies; those that do not ask for it refund without the account, as in memory.
     let is_exact = ask.prepared.gives_back || ask.cross_slot.is_some();
-    let is_lease = |spent: &Spent| spent.traces.iter().any(|(_, trace)| trace.floor.is_some());
+    let is_lease = |spent: &ReceiptData| spent.traces.iter().any(|(_, trace)| trace.floor.is_some());
     let is_lease = ask.spent.as_ref().is_some_and(is_lease);
     extra.push(u8::from(is_held) + 2 * u8::from(is_exact) + 4 * u8::from(is_lease));
     push(&mut extra, marked_us);

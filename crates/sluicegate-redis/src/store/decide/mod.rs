@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `ask` | the ask about one key, as the script needs it |
 //! | `caller`, `batch`, `request` | send requests to Redis, alone or with others |
-//! | `command`, `lua/`, `reply`, `found` | the script, its input, and its output |
+//! | `command`, `lua/`, `reply`, `bucket` | the script, its input, and its output |
 //! | `cross_slot/` | requests whose keys live in several slots of a Cluster |
 //! | `probe` | checks that the server can run the script |
 //!
@@ -14,10 +14,10 @@
 
 mod ask;
 mod batch;
+mod bucket;
 mod caller;
 mod command;
 mod cross_slot;
-mod found;
 mod probe;
 mod reply;
 mod request;
@@ -30,8 +30,8 @@ use sluicegate_core::{ConfigError, StoreError};
 
 use self::ask::KeyAsk;
 use self::caller::Caller;
+use super::client::RedisClient;
 use super::key::Tags;
-use super::line::Line;
 use crate::connection::Probe;
 
 /// Decides requests by the script.
@@ -48,8 +48,8 @@ impl Decider {
 
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(super) fn start(line: Arc<Line>) -> Self {
-        Self(Arc::new(Caller::start(line)))
+    pub(super) fn start(client: Arc<RedisClient>) -> Self {
+        Self(Arc::new(Caller::start(client)))
     }
 
     /// Decides one request: in one call, or in several if its keys live in several slots of a Cluster.
@@ -58,9 +58,9 @@ impl Decider {
             Ok(asks) => asks,
             Err(error) => return DecisionFuture::ready(Err(error)),
         };
-        let line = &self.0.line;
-        if line.connection.state().is_cluster && !asks.iter().all(|ask| ask.lives_with(&asks[0])) {
-            let task = line.runtime.spawn(cross_slot::decide(Arc::clone(&self.0), asks));
+        let client = &self.0.client;
+        if client.connection.state().is_cluster && !asks.iter().all(|ask| ask.lives_with(&asks[0])) {
+            let task = client.runtime.spawn(cross_slot::decide(Arc::clone(&self.0), asks));
             return DecisionFuture::pending(async {
                 task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
             });

@@ -10,7 +10,7 @@ use sluicegate_core::{ConfigError, Decision, Outcome, Policy, StoreError};
 
 use super::ask::KeyAsk;
 use super::command::command;
-use super::reply::Reply;
+use super::reply::ScriptReply;
 use crate::connection::{Probe, ScriptName};
 use crate::store::key;
 use crate::store::prepared::Prepared;
@@ -37,7 +37,8 @@ pub(super) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
         let command = command(name, std::iter::once(&asks[..]), None);
         probe.step(command, move |reply| {
             let disagreements = AtomicU64::new(0);
-            let decision = Reply::read(reply, &disagreements).and_then(|mut reply| reply.decision(&asks));
+            let decision =
+                ScriptReply::read(reply, &disagreements).and_then(|mut reply| reply.decision(&asks));
             expect(outcome, decision)
         });
     }

@@ -15,13 +15,13 @@ use sluicegate_core::{Decision, StoreError};
 use smallvec::SmallVec;
 
 use super::ask::KeyAsk;
-use super::found::{Found, units};
+use super::bucket::{FoundBucket, units};
 
 /// The reply of the script: the time, and then its numbers for one request after the other.
 ///
 /// The requests of the call read it front to back, in their order. If one cannot be read, all requests
 /// behind it get errors as well.
-pub(super) struct Reply<'a> {
+pub(super) struct ScriptReply<'a> {
     now_us: u64,
     numbers: std::vec::IntoIter<f64>,
     /// Counts the quotas about which the script's verdict is not that of their rules.
@@ -30,12 +30,12 @@ pub(super) struct Reply<'a> {
 
 /// The statuses of a request's quotas, and the states in which their buckets were found.
 #[derive(Default)]
-struct Told {
+struct RequestStatuses {
     quotas: SmallVec<[QuotaStatus; 4]>,
     traces: Vec<Trace>,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> ScriptReply<'a> {
     /// # Errors
     /// When it is not a reply of the script.
     pub(super) fn read(reply: &Value, disagreements: &'a AtomicU64) -> Result<Self, StoreError> {
@@ -63,7 +63,7 @@ impl<'a> Reply<'a> {
     }
 
     fn next_decision(&mut self, asks: &[KeyAsk]) -> Option<Decision> {
-        let mut told = Told::default();
+        let mut told = RequestStatuses::default();
         let delay_us = match self.next()? {
             0 => self.short(asks, &mut told)?,
             _ => self.long(asks, &mut told)?,
@@ -76,12 +76,12 @@ impl<'a> Reply<'a> {
     }
 
     /// Reads a short reply: the buckets as they were found and the script's verdicts, from which the rules derive the decision.
-    fn short(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<u64> {
-        let mut found = SmallVec::<[Found; 4]>::new();
+    fn short(&mut self, asks: &[KeyAsk], told: &mut RequestStatuses) -> Option<u64> {
+        let mut found = SmallVec::<[FoundBucket; 4]>::new();
         for ask in asks {
             let first = found.len();
             for (rule, cost) in ask.prepared.rules.iter().zip(&ask.costs) {
-                let (bucket, agrees) = Found::of(self.numbers()?, ask.mode, rule, *cost, self.now_us);
+                let (bucket, agrees) = FoundBucket::of(self.numbers()?, ask.mode, rule, *cost, self.now_us);
                 found.push(bucket);
                 if !agrees {
                     // Relaxed: it is only counted.
@@ -118,7 +118,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Reads a long reply, which has all results.
-    fn long(&mut self, asks: &[KeyAsk], told: &mut Told) -> Option<u64> {
+    fn long(&mut self, asks: &[KeyAsk], told: &mut RequestStatuses) -> Option<u64> {
         let delay_us = self.next()?;
         for ask in asks {
             // An instance with a newer version decides by its own rules, which may be more or fewer.
@@ -203,7 +203,7 @@ mod tests {
             let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
             let disagreements = AtomicU64::new(0);
             let mut reply =
-                Reply::read(&Value::BulkString(bytes), &disagreements).expect("it is the script's");
+                ScriptReply::read(&Value::BulkString(bytes), &disagreements).expect("it is the script's");
             let decision = reply.decision(&asks).expect("it fits the asks");
             assert_eq!(decision.is_allowed(), is_allowed, "{numbers:?}");
             assert_eq!(disagreements.into_inner(), differs, "{numbers:?}");

@@ -5,16 +5,16 @@ use tokio::time::Instant;
 
 use super::ask::KeyAsk;
 use super::command::command;
-use super::reply::Reply;
-use crate::connection::State;
+use super::reply::ScriptReply;
+use crate::connection::ConnectionState;
 
-pub(super) type Answer = Result<Decision, StoreError>;
+pub(super) type DecisionResult = Result<Decision, StoreError>;
 
 /// One request, and what it needs to be sent.
 ///
 /// The time of an injected clock is read when the request begins, not when it is sent; the server's
 /// time is read by the script.
-pub(super) struct Request {
+pub(super) struct ScriptRequest {
     /// The asks, whose keys all live in one slot.
     pub(super) asks: Vec<KeyAsk>,
     /// The time of an injected clock.
@@ -22,7 +22,7 @@ pub(super) struct Request {
     pub(super) deadline: Instant,
 }
 
-impl Request {
+impl ScriptRequest {
     pub(super) fn quotas(&self) -> usize {
         self.asks.iter().map(|ask| ask.prepared.rules.len()).sum()
     }
@@ -36,13 +36,13 @@ impl Request {
 /// Calls the script for these requests, which live in this part of the slots, at the time and until the deadline of the
 /// last of them. The reply has their decisions in this order.
 pub(super) async fn call<'a>(
-    connection: &'a State,
+    connection: &'a ConnectionState,
     part: usize,
-    requests: &[&Request],
-) -> Result<Reply<'a>, StoreError> {
+    requests: &[&ScriptRequest],
+) -> Result<ScriptReply<'a>, StoreError> {
     let (time, deadline) =
         requests.last().map_or_else(|| (None, Instant::now()), |last| (last.time, last.deadline));
     let asks = || requests.iter().map(|request| &*request.asks);
     let reply = connection.send(part, |name| command(name, asks(), time), deadline).await?;
-    Reply::read(&reply, &connection.disagreements)
+    ScriptReply::read(&reply, &connection.disagreements)
 }

@@ -1,7 +1,7 @@
 //! The bytes that instances share, for overrides of operators: one key, read every few seconds, and whenever a connection is new.
 
 mod command;
-mod known;
+mod value;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use self::command::{Writing, command, name};
-use self::known::Known;
+use self::value::SharedValue;
 use super::key;
-use crate::connection::{Probe, State, part_of};
+use crate::connection::{ConnectionState, Probe, part_of};
 
 /// The interval of reading, so that every instance knows within five seconds what another one has written.
 const EVERY: Duration = Duration::from_secs(4);
@@ -29,42 +29,47 @@ const DEADLINE: Duration = Duration::from_secs(1);
 
 /// The key of the shared bytes, and the task that reads it.
 pub(super) struct SharedKey {
-    desk: Desk,
+    client: SharedKeyClient,
     runtime: Handle,
     reader: AbortHandle,
 }
 
-/// The parts that a call needs.
+/// Reads and writes the shared bytes; clones share them.
 #[derive(Clone)]
-struct Desk {
+struct SharedKeyClient {
     name: Arc<str>,
-    known: Arc<Known>,
-    connection: Arc<State>,
+    value: Arc<SharedValue>,
+    connection: Arc<ConnectionState>,
 }
 
 impl SharedKey {
     /// Begins to read every few seconds, until it is dropped.
-    pub(super) fn start(prefix: &str, known: Arc<Known>, connection: Arc<State>, runtime: Handle) -> Self {
-        let desk = Desk { name: Arc::from(name(prefix)), known, connection };
-        let reader = runtime.spawn(look(desk.clone())).abort_handle();
-        Self { desk, runtime, reader }
+    pub(super) fn start(
+        prefix: &str,
+        value: Arc<SharedValue>,
+        connection: Arc<ConnectionState>,
+        runtime: Handle,
+    ) -> Self {
+        let client = SharedKeyClient { name: Arc::from(name(prefix)), value, connection };
+        let reader = runtime.spawn(look(client.clone())).abort_handle();
+        Self { client, runtime, reader }
     }
 
     /// Adds a step to the probe: every new connection reads the shared bytes before it is used.
-    pub(super) fn read_by(probe: &mut Probe, prefix: &str) -> Arc<Known> {
-        let known = Arc::new(Known::new());
-        known.read_by(probe, prefix);
-        known
+    pub(super) fn read_by(probe: &mut Probe, prefix: &str) -> Arc<SharedValue> {
+        let value = Arc::new(SharedValue::new());
+        value.read_by(probe, prefix);
+        value
     }
 
     /// The time of the server's clock, estimated from its last answer.
     pub(super) fn now_us(&self) -> u64 {
-        self.desk.known.now_us()
+        self.client.value.now_us()
     }
 
     /// Tells a listener the current value, and adds it for later values.
     pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
-        self.desk.known.listen(listener);
+        self.client.value.listen(listener);
     }
 }
 
@@ -81,27 +86,27 @@ impl Shared for SharedKey {
             bytes: write.bytes.to_vec(),
             keep: write.keep,
         });
-        let desk = self.desk.clone();
+        let client = self.client.clone();
         // In a task, so that it finishes even if the caller has gone.
-        let call = self.runtime.spawn(async move { desk.call(write).await });
+        let call = self.runtime.spawn(async move { client.call(write).await });
         Box::pin(async { call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) })
     }
 }
 
-impl Desk {
+impl SharedKeyClient {
     async fn call(&self, write: Option<Writing>) -> Result<Arc<[u8]>, StoreError> {
         let part = part_of(key::slot(key::PROBE));
         let command = |script| command(script, &self.name, write.as_ref());
         let reply = self.connection.send(part, command, Instant::now() + DEADLINE).await?;
-        self.known.note(&reply).ok_or_else(|| StoreError::new(StoreErrorKind::Protocol))
+        self.value.note(&reply).ok_or_else(|| StoreError::new(StoreErrorKind::Protocol))
     }
 }
 
-async fn look(desk: Desk) {
+async fn look(client: SharedKeyClient) {
     let mut pause = EVERY;
     loop {
         sleep(pause).await;
         // A new connection has read the bytes.
-        pause = if desk.call(None).await.is_ok() { EVERY } else { AGAIN };
+        pause = if client.call(None).await.is_ok() { EVERY } else { AGAIN };
     }
 }

@@ -36,23 +36,23 @@ use sluicegate_core::{Decision, Outcome, StoreError};
 use tokio::time::Instant;
 
 use self::give_up::give_up;
-use self::parts::{Part, by_slot, each, joined};
+use self::parts::{SlotPart, by_slot, each, joined};
 use super::ask::{CrossSlot, KeyAsk};
 use super::caller::Caller;
-use super::request::Answer;
+use super::request::DecisionResult;
 use crate::store::encode::micros;
 
 /// The result of an attempt.
-enum End {
-    Granted(Vec<Part>),
+enum Attempt {
+    Granted(Vec<SlotPart>),
     /// It is refused, perhaps because of units that others hold for a moment.
-    Refused(Vec<Part>, bool),
+    Refused(Vec<SlotPart>, bool),
 }
 
 /// Runs in a task of its own: the request may be dropped at any of these awaits, and its
 /// spends have to be given back or granted as a whole.
-pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
-    let deadline = caller.line.deadline();
+pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> DecisionResult {
+    let deadline = caller.client.deadline();
     if asks.iter().any(|ask| ask.mode == Mode::Return) {
         return give_up(&caller, asks, deadline).await;
     }
@@ -62,14 +62,14 @@ pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
     let (certain, asking): (Vec<_>, Vec<_>) = asks.partition(|ask| !ask.mode.asks());
     let begun = Instant::now();
     let mut end = attempt(&caller, &asking, deadline).await?;
-    if matches!(end, End::Refused(_, true)) {
+    if matches!(end, Attempt::Refused(_, true)) {
         // About the time that the other requests need to finish.
         let pause = begun.elapsed().min(deadline.saturating_duration_since(Instant::now()) / 4);
         tokio::time::sleep(pause).await;
         end = attempt(&caller, &asking, deadline).await?;
     }
     match end {
-        End::Granted(mut parts) => match each(&caller, by_slot(certain), deadline).await {
+        Attempt::Granted(mut parts) => match each(&caller, by_slot(certain), deadline).await {
             Ok(done) => {
                 parts.extend(done);
                 joined(parts)
@@ -79,7 +79,7 @@ pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
                 Err(error)
             }
         },
-        End::Refused(mut parts, _) => {
+        Attempt::Refused(mut parts, _) => {
             count_rejected(&caller, &asking);
             // Their state is part of the answer.
             let looks = certain.iter().map(|ask| ask.with_mode(Mode::Peek)).collect();
@@ -90,18 +90,18 @@ pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> Answer {
 }
 
 /// Makes one attempt. With only one slot there is nothing to coordinate, and the script decides everything.
-async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> Result<End, StoreError> {
+async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> Result<Attempt, StoreError> {
     let mut groups = by_slot(asking.to_vec());
     if groups.len() < 2 {
         let parts = each(caller, groups, deadline).await?;
         let granted = parts.iter().all(|part| part.decision.is_allowed());
-        return Ok(if granted { End::Granted(parts) } else { End::Refused(parts, false) });
+        return Ok(if granted { Attempt::Granted(parts) } else { Attempt::Refused(parts, false) });
     }
     let peeks = groups.iter().map(|asks| asks.iter().map(|ask| ask.with_mode(Mode::Peek)).collect());
     let looks = each(caller, peeks.collect(), deadline).await?;
     if looks.iter().zip(&groups).any(|(look, asks)| is_refused(&look.decision, asks)) {
         let is_busy = looks.iter().any(|look| is_busy(&look.decision));
-        return Ok(End::Refused(looks, is_busy));
+        return Ok(Attempt::Refused(looks, is_busy));
     }
     // The slot with the longest wait comes first, or else the one with the least left.
     let mut order: Vec<usize> = (0..groups.len()).collect();
@@ -110,8 +110,8 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
         let wait = statuses().filter(|status| !status.passed()).map(QuotaStatus::available_after).max();
         (std::cmp::Reverse(wait), statuses().map(QuotaStatus::remaining).min())
     });
-    let mut looks: Vec<Option<Part>> = looks.into_iter().map(Some).collect();
-    let mut spent: Vec<Part> = Vec::with_capacity(groups.len());
+    let mut looks: Vec<Option<SlotPart>> = looks.into_iter().map(Some).collect();
+    let mut spent: Vec<SlotPart> = Vec::with_capacity(groups.len());
     let last = order.len() - 1;
     for (turn, index) in order.into_iter().enumerate() {
         let mut asks = std::mem::take(&mut groups[index]);
@@ -122,20 +122,20 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
         let due_us =
             spent.iter().filter(|part| !part.decision.delay().is_zero()).map(|part| part.decision.spent_us());
         let due_us = due_us.max().unwrap_or(0);
-        let marked_us = if turn < last { micros(caller.line.deadline) } else { 0 };
+        let marked_us = if turn < last { micros(caller.client.deadline) } else { 0 };
         for ask in &mut asks {
             // A request that is delayed only by a queue departs at the time of that queue.
             let due_us = if ask.mode.longest_wait().is_some() { due_us } else { 0 };
             ask.cross_slot = Some(CrossSlot { due_us, marked_us });
         }
         match caller.ask(asks.clone(), deadline).await {
-            Ok(decision) if decision.is_allowed() => spent.push(Part { asks, decision }),
+            Ok(decision) if decision.is_allowed() => spent.push(SlotPart { asks, decision }),
             Ok(decision) => {
                 give_back(caller, spent);
                 let is_busy = is_busy(&decision);
-                looks[index] = Some(Part { asks, decision });
+                looks[index] = Some(SlotPart { asks, decision });
                 let looks = looks.into_iter().flatten().collect();
-                return Ok(End::Refused(looks, is_busy));
+                return Ok(Attempt::Refused(looks, is_busy));
             }
             Err(error) => {
                 give_back(caller, spent);
@@ -143,7 +143,7 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
             }
         }
     }
-    Ok(End::Granted(spent))
+    Ok(Attempt::Granted(spent))
 }
 
 /// Spends a refused request under the policies that count refused requests, each by itself: as a spend if it still fits, as a
@@ -155,7 +155,7 @@ fn count_rejected(caller: &Arc<Caller>, asking: &[KeyAsk]) {
     }
     for ask in asking.iter().filter(|ask| ask.mode.spends() && ask.prepared.counts_rejected) {
         let (caller, ask) = (Arc::clone(caller), ask.with_mode(Mode::Spend));
-        tokio::spawn(async move { caller.ask(vec![ask], caller.line.deadline()).await });
+        tokio::spawn(async move { caller.ask(vec![ask], caller.client.deadline()).await });
     }
 }
 
@@ -184,8 +184,8 @@ fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
 /// refund arrives or not, and a lost refund only denies more.
 ///
 /// A turn that others may depend on is returned, everything else refunded by its receipt.
-fn give_back(caller: &Arc<Caller>, spent: Vec<Part>) {
-    for Part { asks, mut decision } in spent {
+fn give_back(caller: &Arc<Caller>, spent: Vec<SlotPart>) {
+    for SlotPart { asks, mut decision } in spent {
         let is_turn = !decision.delay().is_zero();
         let asks: Vec<KeyAsk> = asks
             .iter()
@@ -198,7 +198,7 @@ fn give_back(caller: &Arc<Caller>, spent: Vec<Part>) {
             .collect();
         if !asks.is_empty() {
             let caller = Arc::clone(caller);
-            tokio::spawn(async move { caller.ask(asks, caller.line.deadline()).await });
+            tokio::spawn(async move { caller.ask(asks, caller.client.deadline()).await });
         }
     }
 }

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use crate::store::decide::ask::KeyAsk;
 use crate::store::decide::caller::Caller;
-use crate::store::decide::request::Answer;
+use crate::store::decide::request::DecisionResult;
 use crate::store::encode::micros;
 
 /// The asks of one slot, and their decision.
-pub(super) struct Part {
+pub(super) struct SlotPart {
     pub(super) asks: Vec<KeyAsk>,
     pub(super) decision: Decision,
 }
@@ -39,7 +39,7 @@ pub(super) async fn each(
     caller: &Arc<Caller>,
     groups: Vec<Vec<KeyAsk>>,
     deadline: Instant,
-) -> Result<Vec<Part>, StoreError> {
+) -> Result<Vec<SlotPart>, StoreError> {
     let calls: Vec<(Vec<KeyAsk>, JoinHandle<_>)> = groups
         .into_iter()
         .map(|asks| {
@@ -50,7 +50,7 @@ pub(super) async fn each(
     let mut parts = Vec::with_capacity(calls.len());
     for (asks, call) in calls {
         let decision = call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))?;
-        parts.push(Part { asks, decision });
+        parts.push(SlotPart { asks, decision });
     }
     Ok(parts)
 }
@@ -58,14 +58,14 @@ pub(super) async fn each(
 /// The parts as one decision; their statuses already say which asks they belong to.
 ///
 /// Its moment is that of the slot that departs last, because the slots' clocks may differ a little.
-pub(super) fn joined(parts: Vec<Part>) -> Answer {
+pub(super) fn joined(parts: Vec<SlotPart>) -> DecisionResult {
     let decisions = || parts.iter().map(|part| &part.decision);
     let delay = decisions().map(Decision::delay).max().unwrap_or_default();
     let Some(spent_us) = decisions().map(Decision::spent_us).max() else {
         return Err(StoreError::new(StoreErrorKind::NothingAsked));
     };
     let mut lines: Vec<(QuotaStatus, Trace)> = Vec::new();
-    for Part { asks, mut decision } in parts {
+    for SlotPart { asks, mut decision } in parts {
         let statuses = decision.quotas().to_vec();
         let receipts: Vec<_> =
             asks.iter().map(|ask| (ask, decision.take_receipt(usize::from(ask.at)))).collect();

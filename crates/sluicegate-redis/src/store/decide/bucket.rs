@@ -1,4 +1,4 @@
-//! Buckets as the script found them, and the statuses that the core's rules derive: [`Found`].
+//! Buckets as the script found them, and the statuses that the core's rules derive: [`FoundBucket`].
 
 use sluicegate_core::algorithm::{NEVER, Rule, SlidingLog, Slot, State};
 use sluicegate_core::store::{Balance, Judged, Mode, QuotaStatus, Trace};
@@ -6,9 +6,9 @@ use sluicegate_core::store::{Balance, Judged, Mode, QuotaStatus, Trace};
 use super::ask::KeyAsk;
 
 /// A bucket as the short way found it.
-pub(super) struct Found {
+pub(super) struct FoundBucket {
     state: State,
-    log: Log,
+    log: FoundLog,
     /// When there is room for the cost.
     pub(super) opens_us: u64,
     birth: u64,
@@ -18,7 +18,7 @@ pub(super) struct Found {
 }
 
 /// The units that a lease gets from quotas in this state: the least that one of the quotas has left.
-pub(super) fn units(lease: &KeyAsk, found: &[Found], now_us: u64) -> u64 {
+pub(super) fn units(lease: &KeyAsk, found: &[FoundBucket], now_us: u64) -> u64 {
     let left =
         lease.prepared.rules.iter().zip(found).map(|(rule, found)| rule.remaining(found.state, now_us));
     left.chain(lease.costs.iter().copied()).min().unwrap_or(0)
@@ -29,13 +29,13 @@ pub(super) fn units(lease: &KeyAsk, found: &[Found], now_us: u64) -> u64 {
 /// The log itself stays in Redis, since it may have thousands of entries: these three numbers are
 /// enough for a status.
 #[derive(Clone, Copy, Default)]
-struct Log {
+struct FoundLog {
     newest_us: u64,
     sum: u64,
     oldest_us: u64,
 }
 
-impl Found {
+impl FoundBucket {
     /// The bucket with these numbers from the script, for a request that asks for a cost; and whether the script's verdict is that of
     /// the rule. The script's counts, because it has spent by it.
     pub(super) fn of(
@@ -46,8 +46,8 @@ impl Found {
         now_us: u64,
     ) -> (Self, bool) {
         let (state, log) = match rule.log() {
-            Some(_) => (State::REST, Log { newest_us: till, sum: a, oldest_us: b }),
-            None => (rule.of_words([till, a, b]), Log::default()),
+            Some(_) => (State::REST, FoundLog { newest_us: till, sum: a, oldest_us: b }),
+            None => (rule.of_words([till, a, b]), FoundLog::default()),
         };
         let opens_us = match rule.log() {
             _ if matches!(mode, Mode::Charge | Mode::Lease) => now_us,
@@ -108,7 +108,7 @@ impl Found {
     }
 }
 
-impl Log {
+impl FoundLog {
     fn and(self, took: u64, now_us: u64, rule: &SlidingLog) -> Self {
         if took == 0 {
             return self;

@@ -1,4 +1,4 @@
-//! The last value read, and the server's clock as it showed then: [`Known`].
+//! The last value read, and the server's clock as it showed then: [`SharedValue`].
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use super::command::{command, name, read};
 use crate::connection::{Probe, ScriptName};
 
 /// The value of the latest reply to any call.
-pub(in crate::store) struct Known {
+pub(in crate::store) struct SharedValue {
     there: Mutex<Arc<[u8]>>,
     listeners: Listeners,
     machine: SystemClock,
@@ -19,7 +19,7 @@ pub(in crate::store) struct Known {
     ahead_us: AtomicI64,
 }
 
-impl Known {
+impl SharedValue {
     pub(super) fn new() -> Self {
         Self {
             there: Mutex::new(Arc::from([])),
@@ -56,8 +56,8 @@ impl Known {
 
     /// Lets every new connection read the shared bytes before it is used, so that an instance that starts or was cut off has them at once.
     pub(super) fn read_by(self: &Arc<Self>, probe: &mut Probe, prefix: &str) {
-        let known = Arc::clone(self);
-        probe.step(command(ScriptName::Text, &name(prefix), None), move |reply| match known.note(reply) {
+        let value = Arc::clone(self);
+        probe.step(command(ScriptName::Text, &name(prefix), None), move |reply| match value.note(reply) {
             Some(_) => Ok(()),
             None => Err("the server does not say what instances share".to_owned()),
         });

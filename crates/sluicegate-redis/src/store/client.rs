@@ -1,4 +1,4 @@
-//! The way from a store to Redis: [`Line`].
+//! What a store needs to call Redis: [`RedisClient`].
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::connection::Supervised;
 
-/// The way from a store to Redis: everything that outlives a call. A call takes clones of what it needs, because the store may be
+/// The connection of a store, its clock and its bounds: everything that outlives a call. A call takes clones of what it needs, because the store may be
 /// dropped while the call is under way.
-pub(super) struct Line {
+pub(super) struct RedisClient {
     pub(super) connection: Supervised,
     pub(super) clock: Option<Box<dyn Clock>>,
     /// The longest time that a request may take.
@@ -19,7 +19,7 @@ pub(super) struct Line {
     pub(super) runtime: Handle,
 }
 
-impl Line {
+impl RedisClient {
     /// The time by which a request that begins now has to be decided. While the store waits for its first connection, the time
     /// counts from the end of that wait.
     pub(super) fn deadline(&self) -> Instant {
