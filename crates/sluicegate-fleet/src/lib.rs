@@ -39,9 +39,9 @@
 //! - While one Redis is fast enough: each of these stores has states of its own, and its page says what they cost.
 //! - For limits of a few units: they cannot be leased or divided, and each call costs a table lookup more.
 
-mod apart;
 pub mod deny_cache;
-mod gate;
+mod divided;
+mod latch;
 pub mod leased;
 pub mod regional;
 pub mod sharded;

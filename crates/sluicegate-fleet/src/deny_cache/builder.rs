@@ -12,10 +12,10 @@ use sluicegate_core::wrap::Within;
 use sluicegate_core::{ConfigError, Store};
 
 use super::DenyCache;
-use super::front::{Front, State};
 use super::question::micros;
 use super::refusal::Keep;
-use super::table::Table;
+use super::store::{CacheState, CachedStore};
+use super::table::RefusalTable;
 
 /// Collects the settings of a [`DenyCache`].
 ///
@@ -100,10 +100,10 @@ impl DenyCacheBuilder {
     pub(super) fn build_anywhere(self) -> DenyCache {
         let Self { store, longest, keys, clock } = self;
         let longest_us = micros(longest);
-        DenyCache(Arc::new(Front(Arc::new(State {
+        DenyCache(Arc::new(CachedStore(Arc::new(CacheState {
             keep: Keep { longest_us, in_lumps: store.place() == Some(Place::Leased) },
             within: Within::new(store),
-            table: Arc::new(Table::new(keys, longest_us)),
+            table: Arc::new(RefusalTable::new(keys, longest_us)),
             slots: keys,
             clock,
             refused: AtomicU64::new(0),

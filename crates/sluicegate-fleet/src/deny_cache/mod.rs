@@ -82,9 +82,9 @@
 //! Leave it out around a store in memory, which refuses as fast, and where a reset on another instance must be seen at once.
 
 mod builder;
-mod front;
 mod question;
 mod refusal;
+mod store;
 mod table;
 
 use std::sync::Arc;
@@ -93,7 +93,7 @@ pub use sluicegate_core::store::DenyCacheStatus;
 use sluicegate_core::store::IntoStore;
 
 pub use self::builder::DenyCacheBuilder;
-use self::front::Front;
+use self::store::CachedStore;
 
 /// Repeats the store's refusals without a call, until a retry could pass; see the [module](self).
 ///
@@ -101,7 +101,7 @@ use self::front::Front;
 /// It is that of the store: a question is asked when the limiter is called, and its answer is kept also if nobody waits for it, where there
 /// is a tokio runtime.
 #[derive(Clone)]
-pub struct DenyCache(Arc<Front>);
+pub struct DenyCache(Arc<CachedStore>);
 
 impl DenyCache {
     /// A cache around `store`, with the defaults: see [`DenyCacheBuilder`]. Around one of a higher

@@ -22,7 +22,7 @@ use super::question::{Question, micros, quota_of};
 
 /// A store's answer about one key under one policy.
 #[derive(Clone, Debug)]
-pub(super) struct Refusal {
+pub(super) struct CachedRefusal {
     /// The moment before the call was sent. Refusals end by this time, so that none is kept beyond the moment at which the store lets pass.
     sent_us: u64,
     /// The moment after the answer came. Waits count from this time, so that none is too short.
@@ -34,19 +34,19 @@ pub(super) struct Refusal {
     /// The end for every question; one of its lines may end before that.
     ends_us: u64,
     /// A line for each quota of the policy, also for quotas that have let the cost pass, because an answer shows all of them.
-    lines: SmallVec<[Line; 1]>,
+    lines: SmallVec<[QuotaRefusal; 1]>,
 }
 
 /// The status of one quota.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct QuotaRefusal {
     status: QuotaStatus,
-    refused: Option<Refused>,
+    refused: Option<RefusedCost>,
 }
 
 /// A cost that a quota had no room for.
 #[derive(Clone, Copy, Debug)]
-struct Refused {
+struct RefusedCost {
     /// Costs of this many units or more are refused.
     cost: u64,
     /// The longest wait for a turn that was asked for and was too short.
@@ -76,7 +76,7 @@ pub(super) struct Times {
     pub(super) received_us: u64,
 }
 
-impl Line {
+impl QuotaRefusal {
     fn quota(&self) -> u8 {
         quota_of(&self.status)
     }
@@ -87,7 +87,7 @@ impl Line {
     }
 }
 
-impl Refused {
+impl RefusedCost {
     /// The least cost that a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its answer says until
     /// when. `None` if others may give back units in a moment.
     fn of(question: &Question, status: &QuotaStatus, keep: Keep, is_leased: bool) -> Option<Self> {
@@ -117,7 +117,7 @@ impl Refused {
     }
 }
 
-impl Refusal {
+impl CachedRefusal {
     /// The refusals that follow from this answer for similar questions, if a question like this one is refused from now on: because this
     /// one was, or because it has left too little.
     pub(super) fn of(question: &Question, decision: &Decision, times: Times, keep: Keep) -> Option<Self> {
@@ -128,11 +128,11 @@ impl Refusal {
             !is_leased || (status.remaining() == 0 && !question.is_of_windows(quota_of(status)))
         };
         let refused = |status: &QuotaStatus| {
-            Refused::of(question, status, keep, is_leased).filter(|_| is_known(status))
+            RefusedCost::of(question, status, keep, is_leased).filter(|_| is_known(status))
         };
-        let lines: SmallVec<[Line; 1]> =
-            own.map(|status| Line { status: *status, refused: refused(status) }).collect();
-        let refuses_again = |line: &Line| {
+        let lines: SmallVec<[QuotaRefusal; 1]> =
+            own.map(|status| QuotaRefusal { status: *status, refused: refused(status) }).collect();
+        let refuses_again = |line: &QuotaRefusal| {
             let left = !decision.is_allowed() || line.status.remaining() < question.cost_of(line.quota());
             line.refused.filter(|refused| left && refused.covers(question, line.quota()))
         };
@@ -146,7 +146,7 @@ impl Refusal {
 
     /// The quotas whose refusal is kept longer than the store has said, and the extra time of each.
     pub(super) fn prolonged(&self) -> impl Iterator<Item = (u8, u64)> {
-        let prolonged = |line: &Line| {
+        let prolonged = |line: &QuotaRefusal| {
             let refused =
                 line.refused.filter(|refused| refused.wait_us > micros(line.status.available_after()))?;
             (!line.status.is_impossible()).then_some((line.quota(), refused.wait_us))
@@ -157,7 +157,7 @@ impl Refusal {
     /// The wait from now on of a client whose cost a quota has refused, and whether it is an estimate.
     fn wait_us(
         &self,
-        (line, refused): (&Line, Refused),
+        (line, refused): (&QuotaRefusal, RefusedCost),
         question: &Question,
         of: Option<&PolicyQuota>,
         now_us: u64,
@@ -213,7 +213,7 @@ impl Refusal {
         now_us: u64,
     ) -> impl Iterator<Item = QuotaStatus> {
         let place = u8::try_from(question.place()).unwrap_or(u8::MAX);
-        let status = move |line: &Line| {
+        let status = move |line: &QuotaRefusal| {
             let (capacity, quota) = (line.status.capacity(), line.quota());
             let passed_us = now_us.saturating_sub(self.received_us);
             let reset_us = micros(line.status.reset_after()).saturating_sub(passed_us);
@@ -247,7 +247,7 @@ impl Refusal {
         self.lines.iter().map(status)
     }
 
-    fn line_refuses(&self, line: &Line, question: &Question, now_us: u64) -> bool {
+    fn line_refuses(&self, line: &QuotaRefusal, question: &Question, now_us: u64) -> bool {
         line.refused.is_some_and(|refused| {
             refused.covers(question, line.quota()) && now_us < self.sent_us.saturating_add(refused.wait_us)
         })

@@ -23,25 +23,25 @@ use foldhash::quality::RandomState;
 use sluicegate_core::key::KeyRef;
 
 use super::question::{Id, Mark, Question};
-use super::refusal::Refusal;
-use crate::gate::Gate;
+use super::refusal::CachedRefusal;
+use crate::latch::Latch;
 
 /// The cache's knowledge about a question.
 #[derive(Debug)]
-pub(super) enum Known<R> {
+pub(super) enum Lookup<R> {
     /// Nothing is known: the store has to be asked.
     Nothing,
     /// It is refused.
     Refused(R),
     /// A refusal of it is over: one of the requests that ask now becomes the probe.
     Due,
-    /// Another request is the probe, until this gate opens.
-    Probed(Gate),
+    /// Another request is the probe, until this latch opens.
+    Probed(Latch),
 }
 
 /// The refusals of all policies.
-pub(super) struct Table {
-    shards: Box<[Mutex<Shard>]>,
+pub(super) struct RefusalTable {
+    shards: Box<[Mutex<RefusalShard>]>,
     /// The room of each shard: all shards together have the configured room, rounded up to whole shards.
     most_per_shard: usize,
     /// The time for which a refusal is remembered after its end.
@@ -58,12 +58,12 @@ pub(super) struct Table {
 }
 
 #[derive(Default)]
-struct Shard {
-    refusals: HashMap<Id, Refusal, BuildHasherDefault<Hashed>>,
+struct RefusalShard {
+    refusals: HashMap<Id, CachedRefusal, BuildHasherDefault<Hashed>>,
     /// The refusals by their end, the earliest one first.
     by_end: BTreeSet<(u64, Id)>,
     /// Keys with a probe under way.
-    probes: HashMap<Id, Gate, BuildHasherDefault<Hashed>>,
+    probes: HashMap<Id, Latch, BuildHasherDefault<Hashed>>,
     /// The number of the latest report about each key.
     reports: HashMap<Id, u64, BuildHasherDefault<Hashed>>,
     /// The latest report that is no longer in `reports`.
@@ -73,7 +73,7 @@ struct Shard {
 /// The number of keys of a shard whose reports are remembered: as many as a small table has room for, in 2 KB.
 const REPORTED: usize = 56;
 
-impl Table {
+impl RefusalTable {
     pub(super) fn new(keys: usize, linger_us: u64) -> Self {
         let shards = (keys / 64).clamp(1, 64).next_power_of_two();
         Self {
@@ -113,44 +113,44 @@ impl Table {
         &self,
         question: &Question,
         now_us: u64,
-        refused: impl FnOnce(&Refusal) -> R,
-    ) -> Known<R> {
+        refused: impl FnOnce(&CachedRefusal) -> R,
+    ) -> Lookup<R> {
         if self.keys() == 0 {
-            return Known::Nothing;
+            return Lookup::Nothing;
         }
         let id = question.id;
         let mut shard = self.shard(id);
-        let Some(refusal) = shard.refusals.get(&id) else { return Known::Nothing };
+        let Some(refusal) = shard.refusals.get(&id) else { return Lookup::Nothing };
         if refusal.refuses(question, now_us) {
-            return Known::Refused(refused(refusal));
+            return Lookup::Refused(refused(refusal));
         }
         if now_us < refusal.ends_us() {
             // Nothing is known about a lower cost, or about one that would wait.
-            return Known::Nothing;
+            return Lookup::Nothing;
         }
         match shard.probes.get(&id) {
-            Some(probe) => Known::Probed(probe.clone()),
+            Some(probe) => Lookup::Probed(probe.clone()),
             None if now_us >= refusal.ends_us().saturating_add(self.linger_us) => {
                 self.remove(&mut shard, id);
-                Known::Nothing
+                Lookup::Nothing
             }
-            None => Known::Due,
+            None => Lookup::Due,
         }
     }
 
     /// Starts a probe for a key whose refusal is over, which lasts until it is dropped. `None` if there is one already.
-    pub(super) fn probe(self: &Arc<Self>, id: Id) -> Option<Probe> {
+    pub(super) fn probe(self: &Arc<Self>, id: Id) -> Option<KeyProbe> {
         let mut shard = self.shard(id);
         if shard.probes.contains_key(&id) {
             return None;
         }
-        let gate = Gate::closed();
-        shard.probes.insert(id, gate.clone());
-        Some(Probe { table: Arc::clone(self), id, gate })
+        let latch = Latch::closed();
+        shard.probes.insert(id, latch.clone());
+        Some(KeyProbe { table: Arc::clone(self), id, latch })
     }
 
     /// Keeps the answer about a key: a refusal, or that there is none any more.
-    pub(super) fn keep(&self, id: Id, mark: Mark, refusal: Option<Refusal>) {
+    pub(super) fn keep(&self, id: Id, mark: Mark, refusal: Option<CachedRefusal>) {
         if refusal.is_none() && self.keys() == 0 {
             return;
         }
@@ -209,14 +209,14 @@ impl Table {
         self.keys.load(Ordering::Relaxed)
     }
 
-    fn remove(&self, shard: &mut Shard, id: Id) {
+    fn remove(&self, shard: &mut RefusalShard, id: Id) {
         if let Some(refusal) = shard.refusals.remove(&id) {
             shard.by_end.remove(&(refusal.ends_us(), id));
             self.keys.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    fn shard(&self, id: Id) -> MutexGuard<'_, Shard> {
+    fn shard(&self, id: Id) -> MutexGuard<'_, RefusalShard> {
         // A power of two, so the lowest bits choose one.
         let shard = usize::try_from(id.0 & (self.shards.len() as u128 - 1)).unwrap_or(0);
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
@@ -226,16 +226,16 @@ impl Table {
 /// Finds out about a key; other requests for it wait until this is dropped.
 ///
 /// It is dropped with the call that it stands for, answered or not: after an error the next request becomes the probe.
-pub(super) struct Probe {
-    table: Arc<Table>,
+pub(super) struct KeyProbe {
+    table: Arc<RefusalTable>,
     id: Id,
-    gate: Gate,
+    latch: Latch,
 }
 
-impl Drop for Probe {
+impl Drop for KeyProbe {
     fn drop(&mut self) {
         self.table.shard(self.id).probes.remove(&self.id);
-        self.gate.open();
+        self.latch.open();
     }
 }
 

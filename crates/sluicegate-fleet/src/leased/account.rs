@@ -1,14 +1,14 @@
-//! The knowledge that an instance has of one key: [`Account`].
+//! The knowledge that an instance has of one key: [`KeyAccount`].
 
 use sluicegate_core::Decision;
 use sluicegate_core::store::{DecidedBy, QuotaStatus, judge};
 
 use super::batch::{Batch, Stock};
 use super::measure::Measure;
-use super::pace::Pace;
+use super::rate::SpendRate;
 use super::time::{at_least, micros};
-use super::units::{PerQuota, Units};
-use crate::gate::Gate;
+use super::units::{HeldUnits, PerQuota};
+use crate::latch::Latch;
 
 /// The time for which no lease is asked for ahead of need after the store has granted few units, as a part of [`Batch::ahead`].
 const DRY_PART: u64 = 8;
@@ -16,13 +16,13 @@ const DRY_PART: u64 = 8;
 /// Below this part of a lease, the next one is asked for.
 const LOW_PART: u64 = 4;
 
-/// The units that are held of a key, its pace, and the refill that is under way.
+/// The units that are held of a key, its rate, and the refill that is under way.
 #[derive(Debug)]
-pub(super) struct Account {
-    pub(super) units: Units,
-    pace: Pace,
+pub(super) struct KeyAccount {
+    pub(super) units: HeldUnits,
+    rate: SpendRate,
     /// The status of each quota at the store's last answer; empty before that, and after a call that brought no answer of the store.
-    standing: PerQuota<Standing>,
+    standing: PerQuota<LastStatus>,
     /// The time of the store's last answer, by its clock, and by the local one when it had come.
     heard_us: (u64, u64),
     /// Below this many units, the next lease is asked for.
@@ -36,7 +36,7 @@ pub(super) struct Account {
 /// A lease is a share of the units that it says are left. The word is as old as the last call: what has drained since is added by the
 /// quota's rate, and what others have spent since is not known, so the store may grant less than was asked for.
 #[derive(Clone, Copy, Debug)]
-struct Standing {
+struct LastStatus {
     /// Units that the key had left for everybody, beyond those that this instance holds.
     remaining: u64,
     /// The time that its bucket needed to come to rest.
@@ -55,31 +55,31 @@ struct Flight {
     /// Units for requests that wait for it.
     promised: u64,
     /// Opened when the refill has landed, or never will.
-    gate: Option<Gate>,
+    latch: Option<Latch>,
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        if let Some(gate) = &self.gate {
-            gate.open();
+        if let Some(latch) = &self.latch {
+            latch.open();
         }
     }
 }
 
 /// The cost of a request: units of each quota.
-pub(super) trait Costs {
+pub(super) trait CostPerQuota {
     /// Units of the quota at this place.
     fn of(&self, quota: usize) -> u64;
-    /// The cost that counts for the pace of a key.
+    /// The cost that counts for the rate of a key.
     fn most(&self) -> u64;
 }
 
-impl Account {
+impl KeyAccount {
     /// An account of an unknown key: its first request goes to the store, and leases nothing.
     pub(super) fn new(now_us: u64) -> Self {
         Self {
-            units: Units::default(),
-            pace: Pace::new(now_us),
+            units: HeldUnits::default(),
+            rate: SpendRate::new(now_us),
             standing: PerQuota::new(),
             heard_us: (0, 0),
             low: 0,
@@ -93,7 +93,7 @@ impl Account {
     pub(super) fn has(
         &mut self,
         measures: &[Measure],
-        costs: &impl Costs,
+        costs: &impl CostPerQuota,
         now_us: u64,
         lost: &mut u64,
     ) -> bool {
@@ -109,11 +109,11 @@ impl Account {
     pub(super) fn spend(
         &mut self,
         measures: &[Measure],
-        costs: &impl Costs,
+        costs: &impl CostPerQuota,
         (place, now_us): (u8, u64),
         mut tell: impl FnMut(QuotaStatus),
     ) {
-        self.pace.spend(costs.most());
+        self.rate.spend(costs.most());
         for (quota, measure) in (0_u8..).zip(measures) {
             let (index, cost) = (usize::from(quota), costs.of(quota.into()));
             self.units.spend(index, cost);
@@ -139,7 +139,12 @@ impl Account {
 
     /// Decides one ask here.
     #[inline]
-    pub(super) fn decide(&mut self, measures: &[Measure], costs: &impl Costs, now_us: u64) -> Decision {
+    pub(super) fn decide(
+        &mut self,
+        measures: &[Measure],
+        costs: &impl CostPerQuota,
+        now_us: u64,
+    ) -> Decision {
         let at_us = self.store_us(now_us);
         if let ([_], [measure]) = (measures, measures) {
             let mut status = QuotaStatus::at_rest((0, 0), measure.capacity());
@@ -163,19 +168,19 @@ impl Account {
     /// Waits for the refill that is under way, if it brings enough.
     ///
     /// Only as many requests wait as it can serve: the others go to the store at once, and do not wait in vain.
-    pub(super) fn wait(&mut self, cost: u64) -> Option<Gate> {
+    pub(super) fn wait(&mut self, cost: u64) -> Option<Latch> {
         let flight = self.flight.as_mut()?;
         let promised = flight.promised.saturating_add(cost);
         if promised > flight.asked {
             return None;
         }
         flight.promised = promised;
-        Some(flight.gate.get_or_insert_with(Gate::closed).clone())
+        Some(flight.latch.get_or_insert_with(Latch::closed).clone())
     }
 
     /// Notes a request that goes to the store.
     pub(super) fn passes(&mut self, cost: u64) {
-        self.pace.spend(cost);
+        self.rate.spend(cost);
     }
 
     /// Begins the refill of this number and returns the units to ask for beside a request of this cost; 0 if there is none.
@@ -189,10 +194,10 @@ impl Account {
         if self.flight.is_some() || self.standing.is_empty() || !self.units.has_room() {
             return 0;
         }
-        let pace = self.pace.within(batch.ahead_us(), now_us);
-        let asked = batch.size(measures, &self.stocks(measures, now_us), pace, cost);
+        let rate = self.rate.within(batch.ahead_us(), now_us);
+        let asked = batch.size(measures, &self.stocks(measures, now_us), rate, cost);
         if asked > 0 {
-            self.flight = Some(Flight { number, asked, promised: 0, gate: None });
+            self.flight = Some(Flight { number, asked, promised: 0, latch: None });
         } else {
             self.low = 0;
         }
@@ -206,7 +211,7 @@ impl Account {
 
     /// Notes the store's answer about the quotas, at this moment by its clock and by the local one.
     pub(super) fn hear(&mut self, statuses: &[QuotaStatus], store_us: u64, now_us: u64) {
-        let standing = |status: &QuotaStatus| Standing {
+        let standing = |status: &QuotaStatus| LastStatus {
             remaining: status.remaining(),
             reset_us: micros(status.reset_after()),
             is_provisional: status.is_provisional(),
@@ -243,7 +248,7 @@ impl Account {
 
     /// The time since which it was of no use, if it may make room for another key.
     pub(super) fn idle_since(&self) -> Option<u64> {
-        (self.flight.is_none() && self.units.is_empty()).then(|| self.pace.since_us())
+        (self.flight.is_none() && self.units.is_empty()).then(|| self.rate.since_us())
     }
 
     /// Whether a refill is under way. Such an account stays: otherwise the answer would find none, and its units would be lost.
@@ -260,9 +265,9 @@ impl Account {
             .collect()
     }
 
-    fn stock(&self, measure: &Measure, standing: &Standing, now_us: u64) -> Stock {
+    fn stock(&self, measure: &Measure, standing: &LastStatus, now_us: u64) -> Stock {
         let passed_us = now_us.saturating_sub(self.heard_us.1);
-        let Standing { remaining, reset_us, .. } = *standing;
+        let LastStatus { remaining, reset_us, .. } = *standing;
         let most = measure.capacity().saturating_sub(remaining);
         let back = if passed_us < reset_us { measure.drains_in(passed_us).min(most) } else { most };
         Stock { left: remaining.saturating_add(back), back }

@@ -1,6 +1,6 @@
 //! The number of units that are leased at a time: [`Batch`].
 //!
-//! The size follows from three numbers: the key's pace here, the units that the store has said are left, and the speed at which units drain
+//! The size follows from three numbers: the key's rate here, the units that the store has said are left, and the speed at which units drain
 //! while they wait. All divisions round down, so a lease is never larger than its share, except for units that have come back since the
 //! store's last answer, and for the one unit that keeps a key near its limit from being refused with units left.
 
@@ -102,17 +102,17 @@ impl Batch {
         u64::try_from(u128::from(units) * u128::from(self.share) / 100).unwrap_or(u64::MAX)
     }
 
-    /// The units to lease for a key that will spend `pace` units within [`ahead`](Self::ahead); `stocks` are the assumed stocks of the
+    /// The units to lease for a key that will spend `rate` units within [`ahead`](Self::ahead); `stocks` are the assumed stocks of the
     /// quotas. Requests of `cost` spend all of it, so that no rest is held that is too small for one of them. Returns 0 if a lease would
     /// save no call.
     ///
     /// Where units drain while they wait, a slow key needs more of them than it will spend. A lease is worth its call if one of its units
     /// can be spent before it ends.
-    pub(super) fn size(&self, measures: &[Measure], stocks: &[Stock], pace: u64, cost: u64) -> u64 {
-        if pace < 2 {
+    pub(super) fn size(&self, measures: &[Measure], stocks: &[Stock], rate: u64, cost: u64) -> u64 {
+        if rate < 2 {
             return 0;
         }
-        let (mut needed, mut room) = (pace, self.most);
+        let (mut needed, mut room) = (rate, self.most);
         for (measure, stock) in measures.iter().zip(stocks) {
             let used = measure.capacity().saturating_sub(stock.left);
             let drained = measure.drains_in(self.ahead_us());
@@ -127,7 +127,7 @@ impl Batch {
         let can_be_spent = measures.iter().zip(stocks).all(|(measure, stock)| {
             let used = measure.capacity().saturating_sub(stock.left).saturating_add(units);
             let drained = measure.drains_in(self.ahead_us());
-            u128::from(pace) * u128::from(used) >= u128::from(drained)
+            u128::from(rate) * u128::from(used) >= u128::from(drained)
         });
         if can_be_spent { units } else { 0 }
     }

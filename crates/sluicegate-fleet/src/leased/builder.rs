@@ -11,8 +11,8 @@ use sluicegate_core::wrap::Within;
 use sluicegate_core::{ConfigError, Store};
 
 use super::batch::Batch;
-use super::table::Table;
-use super::{Front, Leased, State};
+use super::table::AccountTable;
+use super::{LeaseState, Leased, LeasingStore};
 
 /// Collects the settings of a [`Leased`] store.
 ///
@@ -76,12 +76,12 @@ impl LeasedBuilder {
             let problem = "leases for 0 keys: use at least 1";
             return Err(ConfigError::new(ConfigErrorKind::Store, problem));
         }
-        Ok(Leased(Arc::new(Front(Arc::new(State {
+        Ok(Leased(Arc::new(LeasingStore(Arc::new(LeaseState {
             within: Within::new(store),
             batch,
-            table: Table::new(keys),
+            table: AccountTable::new(keys),
             clock,
-            plans: std::sync::Mutex::default(),
+            policies: std::sync::Mutex::default(),
             numbers: AtomicU64::new(1),
             is_closed: AtomicBool::new(false),
         })))))

@@ -11,7 +11,7 @@ use sluicegate_core::{Key, StoreError};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::units::PerQuota;
-use super::{Leased, State};
+use super::{LeaseState, Leased};
 
 /// The time for which refills under way are left alone before they are looked at again.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -90,14 +90,14 @@ impl fmt::Display for Unreturned {
 impl std::error::Error for Unreturned {}
 
 /// The rest of a lease, on its way back.
-struct Rest {
+struct LeaseRemainder {
     policy: PreparedPolicy,
     key: Key,
     receipt: Box<Receipt>,
     left: PerQuota<u64>,
 }
 
-impl Rest {
+impl LeaseRemainder {
     fn units(&self) -> u64 {
         self.left.iter().copied().max().unwrap_or(0)
     }
@@ -107,7 +107,7 @@ impl Rest {
     }
 }
 
-impl State {
+impl LeaseState {
     /// Gives back everything that is held until then. Returns the number of units that were not given back.
     async fn give_back(self: &Arc<Self>, until: Instant) -> u64 {
         // Release: a request that is let in afterwards leases nothing.
@@ -117,9 +117,9 @@ impl State {
             let (rests, are_under_way) = self.rests();
             let mut rests = rests.into_iter();
             while rests.len() > 0 {
-                let batch: Vec<Rest> = rests.by_ref().take(AT_ONCE).collect();
+                let batch: Vec<LeaseRemainder> = rests.by_ref().take(AT_ONCE).collect();
                 if Instant::now() >= until {
-                    lost += batch.iter().map(Rest::units).sum::<u64>();
+                    lost += batch.iter().map(LeaseRemainder::units).sum::<u64>();
                     continue;
                 }
                 let answers: Vec<(u64, DecisionFuture)> =
@@ -145,7 +145,7 @@ impl State {
         }
     }
 
-    fn give(&self, rest: &Rest) -> DecisionFuture {
+    fn give(&self, rest: &LeaseRemainder) -> DecisionFuture {
         let ask = Ask::new(&rest.policy, rest.key.as_ref(), 0, Mode::Refund);
         self.within.decide(&[ask.with_costs(&rest.left).of(&rest.receipt)])
     }
@@ -156,21 +156,21 @@ impl State {
 
     /// Takes out everything that is held, in the order of policies and keys, so that a run can be repeated. Also returns whether refills
     /// are under way.
-    fn rests(&self) -> (Vec<Rest>, bool) {
+    fn rests(&self) -> (Vec<LeaseRemainder>, bool) {
         let (mut rests, mut are_under_way) = (Vec::new(), false);
         let now_us = self.clock.now_us();
         for mut set in self.table.each() {
-            set.walk(|plan, key, account, counts| {
+            set.walk(|policy, key, account, counts| {
                 are_under_way |= account.is_in_flight();
-                let Some(measures) = plan.measures().filter(|_| !account.units.is_empty()) else { return };
+                let Some(measures) = policy.measures().filter(|_| !account.units.is_empty()) else { return };
                 counts.lost += account.units.expire(measures, now_us);
-                let Some(policy) = plan.prepared() else {
+                let Some(policy) = policy.prepared() else {
                     counts.lost += account.units.clear();
                     return;
                 };
                 for grant in account.units.take() {
                     let (receipt, left) = grant.into_rest();
-                    rests.push(Rest { policy: policy.clone(), key: key.clone(), receipt, left });
+                    rests.push(LeaseRemainder { policy: policy.clone(), key: key.clone(), receipt, left });
                 }
             });
         }

@@ -20,17 +20,17 @@ use sluicegate_core::{ConfigError, Policy};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::account::Costs;
+use super::account::CostPerQuota;
 use super::measure::Measure;
-use super::plan::Plan;
-use super::refill::{Refill, Refills};
-use super::table::{Set, Spot, locked};
+use super::policy::LeasedPolicy;
+use super::refill::{PendingRefill, Refills};
+use super::table::{AccountId, AccountSet, locked};
 use super::units::PerQuota;
-use super::{Front, State};
-use crate::gate::Gate;
+use super::{LeaseState, LeasingStore};
+use crate::latch::Latch;
 
-impl Wrap for Front {
-    type Own = Arc<Plan>;
+impl Wrap for LeasingStore {
+    type Own = Arc<LeasedPolicy>;
 
     fn within(&self) -> &Within<Self::Own> {
         &self.0.within
@@ -45,7 +45,7 @@ impl Wrap for Front {
         policy: &Arc<Policy>,
         _: Option<(&Self::Own, Inherit)>,
     ) -> Result<Self::Own, ConfigError> {
-        Ok(self.0.plan(policy))
+        Ok(self.0.opened(policy))
     }
 
     #[inline]
@@ -58,9 +58,9 @@ impl Wrap for Front {
 
     /// Drops the units held for keys of the old policy: the store has converted them as the replacement says.
     fn hand_over(&self, old: &PreparedPolicy, _: &PreparedPolicy, _: Inherit) {
-        if let Ok(plan) = self.0.within.own(old) {
-            plan.replaced();
-            self.0.table.each().for_each(|mut set| set.drop_plan(plan));
+        if let Ok(policy) = self.0.within.own(old) {
+            policy.replaced();
+            self.0.table.each().for_each(|mut set| set.drop_policy(policy));
         }
     }
 
@@ -76,14 +76,14 @@ impl Wrap for Front {
 /// The next step for an ask that spends and for which too few units are held.
 ///
 /// It is found under the lock of the key's set, and taken after the lock is released: no call begins under a lock.
-enum Way {
+enum NextStep {
     /// Wait for a refill that is under way.
-    Wait(Gate),
+    Wait(Latch),
     /// Go to the store, with this refill.
-    Within(Refill),
+    Within(PendingRefill),
 }
 
-impl Costs for Ask<'_> {
+impl CostPerQuota for Ask<'_> {
     #[inline]
     fn of(&self, quota: usize) -> u64 {
         u8::try_from(quota).map_or(0, |quota| self.cost_of(quota))
@@ -104,20 +104,20 @@ fn is_local(ask: &Ask<'_>) -> bool {
         && ask.receipt().is_none()
 }
 
-impl State {
+impl LeaseState {
     /// Decides a request with one ask; `waits` says whether it may wait for the refill of another.
     #[inline]
     pub(super) fn one(self: &Arc<Self>, ask: &Ask<'_>, waits: bool) -> DecisionFuture {
-        let plan = match self.within.own(ask.policy()) {
-            Ok(plan) => plan,
+        let policy = match self.within.own(ask.policy()) {
+            Ok(policy) => policy,
             Err(foreign) => return DecisionFuture::ready(Err(foreign)),
         };
-        let measures = plan.measures().filter(|_| is_local(ask) && self.is_open());
-        let Some(measures) = measures else { return self.pass(plan, ask) };
+        let measures = policy.measures().filter(|_| is_local(ask) && self.is_open());
+        let Some(measures) = measures else { return self.pass(policy, ask) };
         let now_us = self.clock.now_us();
-        let hash = self.table.hash(plan, ask.key());
+        let hash = self.table.hash(policy, ask.key());
         let mut set = self.table.set_of(hash);
-        if let Some((account, counts)) = set.find(hash, plan, ask.key())
+        if let Some((account, counts)) = set.find(hash, policy, ask.key())
             && account.has(measures, ask, now_us, &mut counts.lost)
         {
             counts.local += 1;
@@ -128,41 +128,41 @@ impl State {
                 let number = self.number();
                 let units = account.begin(measures, &self.batch, ask.cost(), (now_us, number));
                 drop(set);
-                self.refill_alone(ask, Refill::new(self.spot(hash, plan, ask), now_us, number, units));
+                self.refill_alone(ask, PendingRefill::new(self.id(hash, policy, ask), now_us, number, units));
             }
             return decision;
         }
-        match self.way(plan, measures, ask, (set, hash, now_us), waits) {
-            Some(Way::Wait(gate)) => self.wait(ask, gate),
-            Some(Way::Within(refill)) => {
+        match self.way(policy, measures, ask, (set, hash, now_us), waits) {
+            Some(NextStep::Wait(latch)) => self.wait(ask, latch),
+            Some(NextStep::Within(refill)) => {
                 self.ask_within(std::slice::from_ref(ask), std::iter::once((0, refill)).collect())
             }
-            None => self.pass(plan, ask),
+            None => self.pass(policy, ask),
         }
     }
 
     /// The next step for an ask for which this set holds too few units; `None` if it is not leased.
     fn way(
         self: &Arc<Self>,
-        plan: &Arc<Plan>,
+        policy: &Arc<LeasedPolicy>,
         measures: &[Measure],
         ask: &Ask<'_>,
-        (mut set, hash, now_us): (MutexGuard<'_, Set>, u64, u64),
+        (mut set, hash, now_us): (MutexGuard<'_, AccountSet>, u64, u64),
         waits: bool,
-    ) -> Option<Way> {
-        let Some((account, _)) = set.find(hash, plan, ask.key()) else {
-            plan.remember(ask.policy());
-            set.make(hash, plan, ask.key(), now_us)?;
-            return Some(Way::Within(Refill::none(self.spot(hash, plan, ask), now_us)));
+    ) -> Option<NextStep> {
+        let Some((account, _)) = set.find(hash, policy, ask.key()) else {
+            policy.remember(ask.policy());
+            set.make(hash, policy, ask.key(), now_us)?;
+            return Some(NextStep::Within(PendingRefill::none(self.id(hash, policy, ask), now_us)));
         };
         if waits
             && ask.mode() == Mode::Spend
             // A store that answers at once has done so before anybody could wait.
             && !self.within.store().always_answers()
             && Handle::try_current().is_ok()
-            && let Some(gate) = account.wait(ask.cost())
+            && let Some(latch) = account.wait(ask.cost())
         {
-            return Some(Way::Wait(gate));
+            return Some(NextStep::Wait(latch));
         }
         account.passes(ask.cost());
         let number = self.number();
@@ -170,19 +170,19 @@ impl State {
         if units == 0 && account.is_fresh(&self.batch, now_us) {
             return None;
         }
-        Some(Way::Within(Refill::new(self.spot(hash, plan, ask), now_us, number, units)))
+        Some(NextStep::Within(PendingRefill::new(self.id(hash, policy, ask), now_us, number, units)))
     }
 
-    pub(super) fn spot(&self, hash: u64, plan: &Arc<Plan>, ask: &Ask<'_>) -> Spot {
-        Spot { hash, plan: Arc::clone(plan), key: ask.key().to_key() }
+    pub(super) fn id(&self, hash: u64, policy: &Arc<LeasedPolicy>, ask: &Ask<'_>) -> AccountId {
+        AccountId { hash, policy: Arc::clone(policy), key: ask.key().to_key() }
     }
 
     /// Waits once for the refill that is under way, and decides when it has landed or was dropped.
     #[cold]
-    fn wait(self: &Arc<Self>, ask: &Ask<'_>, gate: Gate) -> DecisionFuture {
+    fn wait(self: &Arc<Self>, ask: &Ask<'_>, latch: Latch) -> DecisionFuture {
         let (state, ask) = (Arc::clone(self), OwnedAsk::new(ask));
         let work = async move {
-            gate.opened().await;
+            latch.opened().await;
             let decided = state.one(&ask.ask(), false);
             decided.await
         };
@@ -193,20 +193,21 @@ impl State {
     }
 
     /// Handles an ask that held units cannot decide.
-    fn pass(&self, plan: &Arc<Plan>, ask: &Ask<'_>) -> DecisionFuture {
+    fn pass(&self, policy: &Arc<LeasedPolicy>, ask: &Ask<'_>) -> DecisionFuture {
         let asks = std::slice::from_ref(ask);
         match ask.mode() {
             Mode::Reset => {
-                self.forget(plan, ask);
+                self.forget(policy, ask);
                 self.within.decide(asks)
             }
             Mode::Peek if ask.own().is_none() => {
-                let held = self.held(plan, ask);
+                let held = self.held(policy, ask);
                 let answer = self.within.decide(asks);
                 if held.iter().all(|units| *units == 0) {
                     return answer;
                 }
-                let costs: PerQuota<u64> = (0..held.len()).map(|quota| Costs::of(ask, quota)).collect();
+                let costs: PerQuota<u64> =
+                    (0..held.len()).map(|quota| CostPerQuota::of(ask, quota)).collect();
                 answer.map(move |result| result.map(|decision| with_held(&decision, &held, &costs)))
             }
             _ => self.within.decide(asks),
@@ -214,56 +215,56 @@ impl State {
     }
 
     /// Drops the units held of a key.
-    fn forget(&self, plan: &Arc<Plan>, ask: &Ask<'_>) {
-        let hash = self.table.hash(plan, ask.key());
-        if let Some((account, counts)) = self.table.set_of(hash).find(hash, plan, ask.key()) {
+    fn forget(&self, policy: &Arc<LeasedPolicy>, ask: &Ask<'_>) {
+        let hash = self.table.hash(policy, ask.key());
+        if let Some((account, counts)) = self.table.set_of(hash).find(hash, policy, ask.key()) {
             counts.lost += account.forget();
         }
     }
 
     /// The units that are held of each quota of a key.
-    fn held(&self, plan: &Arc<Plan>, ask: &Ask<'_>) -> PerQuota<u64> {
-        let Some(measures) = plan.measures() else { return PerQuota::new() };
-        let (hash, now_us) = (self.table.hash(plan, ask.key()), self.clock.now_us());
+    fn held(&self, policy: &Arc<LeasedPolicy>, ask: &Ask<'_>) -> PerQuota<u64> {
+        let Some(measures) = policy.measures() else { return PerQuota::new() };
+        let (hash, now_us) = (self.table.hash(policy, ask.key()), self.clock.now_us());
         let mut set = self.table.set_of(hash);
-        let Some((account, counts)) = set.find(hash, plan, ask.key()) else { return PerQuota::new() };
+        let Some((account, counts)) = set.find(hash, policy, ask.key()) else { return PerQuota::new() };
         counts.lost += account.units.expire(measures, now_us);
         (0..measures.len()).map(|quota| account.units.of(quota)).collect()
     }
 
     /// Decides a request with several asks: here if all of them can be, otherwise by the store.
     fn several(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
-        let mut plans: SmallVec<[&Arc<Plan>; 4]> = SmallVec::new();
+        let mut policies: SmallVec<[&Arc<LeasedPolicy>; 4]> = SmallVec::new();
         for ask in asks {
             match self.within.own(ask.policy()) {
-                Ok(plan) => plans.push(plan),
+                Ok(policy) => policies.push(policy),
                 Err(foreign) => return DecisionFuture::ready(Err(foreign)),
             }
         }
-        for (ask, plan) in asks.iter().zip(&plans).filter(|(ask, _)| ask.mode() == Mode::Reset) {
-            self.forget(plan, ask);
+        for (ask, policy) in asks.iter().zip(&policies).filter(|(ask, _)| ask.mode() == Mode::Reset) {
+            self.forget(policy, ask);
         }
         let is_spent = asks.iter().all(|ask| ask.mode() == Mode::Spend && is_local(ask));
-        if !is_spent || !self.is_open() || asks.is_empty() || has_twins(asks, &plans) {
+        if !is_spent || !self.is_open() || asks.is_empty() || has_twins(asks, &policies) {
             return self.within.decide(asks);
         }
         let now_us = self.clock.now_us();
         let hashes: SmallVec<[u64; 4]> =
-            asks.iter().zip(&plans).map(|(ask, plan)| self.table.hash(plan, ask.key())).collect();
+            asks.iter().zip(&policies).map(|(ask, policy)| self.table.hash(policy, ask.key())).collect();
         let mut sets = locked(&self.table, hashes.iter().map(|hash| self.table.place(*hash)));
-        if let Some(decision) = self.all_here(asks, &plans, &hashes, now_us, &mut sets) {
+        if let Some(decision) = self.all_here(asks, &policies, &hashes, now_us, &mut sets) {
             return decision;
         }
         let mut refills = Refills::new();
         let mut quotas: usize = asks.iter().map(|ask| ask.policy().policy().quotas().len()).sum();
         for (place, ask) in (0_u8..).zip(asks) {
-            let (plan, hash) = (plans[usize::from(place)], hashes[usize::from(place)]);
-            let Some(measures) = plan.measures() else { continue };
+            let (policy, hash) = (policies[usize::from(place)], hashes[usize::from(place)]);
+            let Some(measures) = policy.measures() else { continue };
             let set = set_at(&mut sets, self.table.place(hash));
-            let Some((account, counts)) = set.find(hash, plan, ask.key()) else {
-                plan.remember(ask.policy());
-                if set.make(hash, plan, ask.key(), now_us).is_some() {
-                    refills.push((place, Refill::none(self.spot(hash, plan, ask), now_us)));
+            let Some((account, counts)) = set.find(hash, policy, ask.key()) else {
+                policy.remember(ask.policy());
+                if set.make(hash, policy, ask.key(), now_us).is_some() {
+                    refills.push((place, PendingRefill::none(self.id(hash, policy, ask), now_us)));
                 }
                 continue;
             };
@@ -280,7 +281,7 @@ impl State {
             if units == 0 && account.is_fresh(&self.batch, now_us) {
                 continue;
             }
-            refills.push((place, Refill::new(self.spot(hash, plan, ask), now_us, number, units)));
+            refills.push((place, PendingRefill::new(self.id(hash, policy, ask), now_us, number, units)));
         }
         drop(sets);
         if refills.is_empty() { self.within.decide(asks) } else { self.ask_within(asks, refills) }
@@ -290,25 +291,25 @@ impl State {
     fn all_here(
         &self,
         asks: &[Ask<'_>],
-        plans: &[&Arc<Plan>],
+        policies: &[&Arc<LeasedPolicy>],
         hashes: &[u64],
         now_us: u64,
-        sets: &mut [(usize, MutexGuard<'_, Set>)],
+        sets: &mut [(usize, MutexGuard<'_, AccountSet>)],
     ) -> Option<DecisionFuture> {
-        let each = || asks.iter().zip(plans).zip(hashes);
-        for ((ask, plan), hash) in each() {
-            let measures = plan.measures()?;
+        let each = || asks.iter().zip(policies).zip(hashes);
+        for ((ask, policy), hash) in each() {
+            let measures = policy.measures()?;
             let set = set_at(sets, self.table.place(*hash));
-            let (account, counts) = set.find(*hash, plan, ask.key())?;
+            let (account, counts) = set.find(*hash, policy, ask.key())?;
             if !account.has(measures, ask, now_us, &mut counts.lost) {
                 return None;
             }
         }
         let (mut statuses, mut at_us) = (SmallVec::<[QuotaStatus; 4]>::new(), u64::MAX);
-        for (place, ((ask, plan), hash)) in (0_u8..).zip(each()) {
-            let measures = plan.measures()?;
+        for (place, ((ask, policy), hash)) in (0_u8..).zip(each()) {
+            let measures = policy.measures()?;
             let set = set_at(sets, self.table.place(*hash));
-            let (account, counts) = set.find(*hash, plan, ask.key())?;
+            let (account, counts) = set.find(*hash, policy, ask.key())?;
             counts.local += u64::from(place == 0);
             at_us = at_us.min(account.store_us(now_us));
             account.spend(measures, ask, (place, now_us), |status| statuses.push(status));
@@ -318,16 +319,16 @@ impl State {
 }
 
 /// One of the locked sets.
-fn set_at<'a>(sets: &'a mut [(usize, MutexGuard<'_, Set>)], place: usize) -> &'a mut Set {
+fn set_at<'a>(sets: &'a mut [(usize, MutexGuard<'_, AccountSet>)], place: usize) -> &'a mut AccountSet {
     let found = sets.iter_mut().find(|(of, _)| *of == place);
     &mut found.expect("the sets of all asks are locked").1
 }
 
 /// Whether two asks are about one bucket.
-fn has_twins(asks: &[Ask<'_>], plans: &[&Arc<Plan>]) -> bool {
-    let each = || asks.iter().zip(plans);
-    each().enumerate().any(|(index, (ask, plan))| {
-        each().skip(index + 1).any(|(other, of)| Arc::ptr_eq(plan, of) && other.key() == ask.key())
+fn has_twins(asks: &[Ask<'_>], policies: &[&Arc<LeasedPolicy>]) -> bool {
+    let each = || asks.iter().zip(policies);
+    each().enumerate().any(|(index, (ask, policy))| {
+        each().skip(index + 1).any(|(other, of)| Arc::ptr_eq(policy, of) && other.key() == ask.key())
     })
 }
 

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `measure`, `time` | the time for which a leased unit may be spent under one quota, by a clock that drifts |
 //! | `units` | the units of one key: leases that are spent and end from the front |
-//! | `pace`, `batch` | the pace of a key, and the number of units that are leased for it |
+//! | `rate`, `batch` | the rate of a key, and the number of units that are leased for it |
 //! | `account`, `table` | all of this for one key, and for all keys in bounded memory |
 //! | `decide`, `refill` | the decision of a request, and the answer that brings a lease |
 //! | `close` | the end of a process |
@@ -20,8 +20,8 @@ mod builder;
 mod close;
 mod decide;
 mod measure;
-mod pace;
-mod plan;
+mod policy;
+mod rate;
 mod refill;
 mod table;
 mod time;
@@ -40,8 +40,8 @@ use sluicegate_core::wrap::Within;
 pub use self::batch::Batch;
 pub use self::builder::LeasedBuilder;
 pub use self::close::Unreturned;
-use self::plan::{Plan, Plans};
-use self::table::Table;
+use self::policy::{LeasedPolicies, LeasedPolicy};
+use self::table::AccountTable;
 pub use self::unleased::Unleased;
 
 /// Decides by units that it has leased from the store within, at the speed of memory.
@@ -109,17 +109,17 @@ pub use self::unleased::Unleased;
 /// [`reset_after`](sluicegate_core::Decision::reset_after) is the store's last answer, less the time since. Only the store refuses, so
 /// every `retry_after` comes from it.
 #[derive(Clone)]
-pub struct Leased(Arc<Front>);
+pub struct Leased(Arc<LeasingStore>);
 
 /// The part that limiters hold. Calls that have to wait take a share of the state along.
-struct Front(Arc<State>);
+struct LeasingStore(Arc<LeaseState>);
 
-struct State {
-    within: Within<Arc<Plan>>,
+struct LeaseState {
+    within: Within<Arc<LeasedPolicy>>,
     batch: Batch,
-    table: Table,
+    table: AccountTable,
     clock: Arc<dyn Clock>,
-    plans: Mutex<Plans>,
+    policies: Mutex<LeasedPolicies>,
     numbers: AtomicU64,
     is_closed: AtomicBool,
 }
@@ -156,17 +156,20 @@ impl Leased {
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     pub fn unleased(&self) -> Vec<(String, Unleased)> {
-        let plans = self.0.0.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        plans.open().filter_map(|plan| plan.unleased().map(|(name, why)| (name.to_owned(), why))).collect()
+        let policies = self.0.0.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        policies
+            .open()
+            .filter_map(|policy| policy.unleased().map(|(name, why)| (name.to_owned(), why)))
+            .collect()
     }
 }
 
-impl State {
+impl LeaseState {
     /// The state kept of a policy that is opened.
-    fn plan(&self, policy: &Policy) -> Arc<Plan> {
-        let plan = Arc::new(Plan::new(policy, &self.batch));
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner).add(&plan);
-        plan
+    fn opened(&self, policy: &Policy) -> Arc<LeasedPolicy> {
+        let policy = Arc::new(LeasedPolicy::new(policy, &self.batch));
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner).add(&policy);
+        policy
     }
 
     /// Whether it still leases.
@@ -185,8 +188,8 @@ impl State {
     fn status(&self) -> LeaseStatus {
         let (now_us, mut status) = (self.clock.now_us(), LeaseStatus::default());
         for mut set in self.table.each() {
-            set.walk(|plan, _, account, counts| {
-                let Some(measures) = plan.measures() else { return };
+            set.walk(|policy, _, account, counts| {
+                let Some(measures) = policy.measures() else { return };
                 counts.lost += account.units.expire(measures, now_us);
                 let held = account.units.whole(measures.len());
                 status.keys += usize::from(held > 0);

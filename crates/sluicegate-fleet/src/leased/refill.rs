@@ -1,4 +1,4 @@
-//! Calls that lease: a [`Refill`], from the request that begins it to the units of its answer.
+//! Calls that lease: a [`PendingRefill`], from the request that begins it to the units of its answer.
 //!
 //! A lease is asked for beside the spends of the request that found nothing left, and stands behind them: if it came alone, its first unit
 //! would be the first in the bucket, and over at once. A key that spends held units does not wait for that: the next lease is asked for,
@@ -15,14 +15,14 @@ use sluicegate_core::{Decision, StoreError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::State;
-use super::table::Spot;
+use super::LeaseState;
+use super::table::AccountId;
 use super::units::Grant;
 
 /// A request that goes to the store for a key, and the units that are asked for beside it; 0 if there are none.
-pub(super) struct Refill {
+pub(super) struct PendingRefill {
     /// The place where its answer is noted.
-    spot: Spot,
+    id: AccountId,
     /// The moment before the call was sent, by the local clock: leases end by this time.
     sent_us: u64,
     /// The number of its flight; 0 if it has none.
@@ -31,16 +31,16 @@ pub(super) struct Refill {
 }
 
 /// The leases asked for beside the asks of a request, each with the place of its ask.
-pub(super) type Refills = SmallVec<[(u8, Refill); 1]>;
+pub(super) type Refills = SmallVec<[(u8, PendingRefill); 1]>;
 
-impl Refill {
-    pub(super) fn new(spot: Spot, sent_us: u64, number: u64, units: u64) -> Self {
-        Self { spot, sent_us, number, units }
+impl PendingRefill {
+    pub(super) fn new(id: AccountId, sent_us: u64, number: u64, units: u64) -> Self {
+        Self { id, sent_us, number, units }
     }
 
     /// A refill of no units, for a key that is not known yet: its answer is noted.
-    pub(super) fn none(spot: Spot, sent_us: u64) -> Self {
-        Self::new(spot, sent_us, 0, 0)
+    pub(super) fn none(id: AccountId, sent_us: u64) -> Self {
+        Self::new(id, sent_us, 0, 0)
     }
 }
 
@@ -49,14 +49,14 @@ impl Refill {
 /// If it is dropped without an answer, because the runtime ends or the store panics, it ends the flights as well, so that no key waits for
 /// a call that is no longer made.
 struct Landing {
-    state: Arc<State>,
+    state: Arc<LeaseState>,
     refills: Refills,
 }
 
 impl Drop for Landing {
     fn drop(&mut self) {
         for (_, refill) in &self.refills {
-            if let Some((account, _)) = self.state.table.set_of(refill.spot.hash).at(&refill.spot)
+            if let Some((account, _)) = self.state.table.set_of(refill.id.hash).at(&refill.id)
                 && account.end(refill.number)
             {
                 account.unheard();
@@ -65,7 +65,7 @@ impl Drop for Landing {
     }
 }
 
-impl State {
+impl LeaseState {
     /// Asks the store about all asks, and for leases beside them.
     #[cold]
     pub(super) fn ask_within(self: &Arc<Self>, asks: &[Ask<'_>], refills: Refills) -> DecisionFuture {
@@ -90,7 +90,7 @@ impl State {
 
     /// Asks for the next lease of a key that has some units left.
     #[cold]
-    pub(super) fn refill_alone(self: &Arc<Self>, ask: &Ask<'_>, refill: Refill) {
+    pub(super) fn refill_alone(self: &Arc<Self>, ask: &Ask<'_>, refill: PendingRefill) {
         if refill.units == 0 {
             return;
         }
@@ -141,21 +141,21 @@ impl Landing {
     /// they were not granted, and are not lost.
     fn failed(&self, error: &StoreError) {
         for (_, refill) in self.refills.iter().filter(|_| error.may_have_spent()) {
-            self.state.table.set_of(refill.spot.hash).counts.lost += refill.units;
+            self.state.table.set_of(refill.id.hash).counts.lost += refill.units;
         }
     }
 }
 
-impl State {
+impl LeaseState {
     /// Notes the store's answer to the ask at this place, and keeps the lease if it is one. Returns the number of units kept.
-    fn settle(&self, refill: &Refill, place: usize, decision: &mut Decision, now_us: u64) -> u64 {
-        let Refill { spot, sent_us, number, units } = refill;
+    fn settle(&self, refill: &PendingRefill, place: usize, decision: &mut Decision, now_us: u64) -> u64 {
+        let PendingRefill { id, sent_us, number, units } = refill;
         let receipt = if *units > 0 { decision.take_receipt(place) } else { None };
         let statuses: SmallVec<[QuotaStatus; 4]> =
             decision.quotas().iter().filter(|status| status.policy_index() == place).copied().collect();
         let granted = receipt.as_ref().map_or(0, |receipt| receipt.cost());
-        let mut set = self.table.set_of(spot.hash);
-        let Some((account, counts)) = set.at(spot) else { return 0 };
+        let mut set = self.table.set_of(id.hash);
+        let Some((account, counts)) = set.at(id) else { return 0 };
         let is_its = *units == 0 || account.end(*number);
         // A fallback knows only its own share.
         if decision.decided_by() != DecidedBy::Store || !is_its {
@@ -169,7 +169,7 @@ impl State {
         }
         counts.granted += granted;
         account.granted(granted, *units, &self.batch, now_us);
-        let Some(measures) = spot.plan.measures() else {
+        let Some(measures) = id.policy.measures() else {
             counts.lost += granted;
             return 0;
         };

@@ -1,4 +1,4 @@
-//! The accounts of all keys: [`Table`], in sets of eight with a lock each.
+//! The accounts of all keys: [`AccountTable`], in sets of eight with a lock each.
 //!
 //! # Memory
 //! There are as many accounts as were configured, rounded up to whole sets. An account with units or with a refill under way never makes
@@ -16,28 +16,28 @@ use sluicegate_core::Key;
 use sluicegate_core::key::KeyRef;
 use smallvec::SmallVec;
 
-use super::account::Account;
-use super::plan::Plan;
+use super::account::KeyAccount;
+use super::policy::LeasedPolicy;
 
 /// The number of keys of one set: a key that finds it full of leases is not leased.
 const WAYS: usize = 8;
 
 /// A bounded table. A key lives in the set that its hash names, and makes room for another one when it holds no units.
-pub(super) struct Table {
-    sets: Box<[Mutex<Set>]>,
+pub(super) struct AccountTable {
+    sets: Box<[Mutex<AccountSet>]>,
     hasher: RandomState,
 }
 
 /// The accounts of a few keys, and counts about keys of this set.
 #[derive(Default)]
-pub(super) struct Set {
-    entries: Vec<Entry>,
-    pub(super) counts: Counts,
+pub(super) struct AccountSet {
+    entries: Vec<AccountEntry>,
+    pub(super) counts: LeaseCounts,
 }
 
 /// Counters, kept beside the accounts so that no request writes to a cache line that all others write to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct LeaseCounts {
     /// Requests that were decided here.
     pub(super) local: u64,
     /// Units that were leased.
@@ -48,31 +48,31 @@ pub(super) struct Counts {
     pub(super) returned: u64,
 }
 
-struct Entry {
+struct AccountEntry {
     hash: u64,
-    plan: Arc<Plan>,
+    policy: Arc<LeasedPolicy>,
     key: Key,
-    account: Account,
+    account: KeyAccount,
 }
 
 /// A key under a policy, to be found again when an answer comes.
 #[derive(Clone)]
-pub(super) struct Spot {
+pub(super) struct AccountId {
     pub(super) hash: u64,
-    pub(super) plan: Arc<Plan>,
+    pub(super) policy: Arc<LeasedPolicy>,
     pub(super) key: Key,
 }
 
-impl Table {
+impl AccountTable {
     pub(super) fn new(keys: usize) -> Self {
         let sets = keys.div_ceil(WAYS).max(1);
         Self { sets: (0..sets).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
     }
 
-    /// The hash of a key under a plan; keyed at random, so that no client chooses its set.
+    /// The hash of a key under a policy; keyed at random, so that no client chooses its set.
     #[inline]
-    pub(super) fn hash(&self, plan: &Arc<Plan>, key: KeyRef<'_>) -> u64 {
-        self.hasher.hash_one((Arc::as_ptr(plan).addr(), key))
+    pub(super) fn hash(&self, policy: &Arc<LeasedPolicy>, key: KeyRef<'_>) -> u64 {
+        self.hasher.hash_one((Arc::as_ptr(policy).addr(), key))
     }
 
     /// The place of the set of a hash.
@@ -83,60 +83,65 @@ impl Table {
 
     /// The set at this place.
     #[inline]
-    pub(super) fn set(&self, place: usize) -> MutexGuard<'_, Set> {
+    pub(super) fn set(&self, place: usize) -> MutexGuard<'_, AccountSet> {
         self.sets[place].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The set of a hash.
     #[inline]
-    pub(super) fn set_of(&self, hash: u64) -> MutexGuard<'_, Set> {
+    pub(super) fn set_of(&self, hash: u64) -> MutexGuard<'_, AccountSet> {
         self.set(self.place(hash))
     }
 
     /// All sets, one after the other.
-    pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Set>> {
+    pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, AccountSet>> {
         (0..self.sets.len()).map(|place| self.set(place))
     }
 }
 
-impl Set {
+impl AccountSet {
     /// The account of a key, if it has one, and the counts of its set.
     #[inline]
     pub(super) fn find(
         &mut self,
         hash: u64,
-        plan: &Arc<Plan>,
+        policy: &Arc<LeasedPolicy>,
         key: KeyRef<'_>,
-    ) -> Option<(&mut Account, &mut Counts)> {
-        let is_it = |entry: &&mut Entry| {
-            entry.hash == hash && Arc::ptr_eq(&entry.plan, plan) && entry.key.as_ref() == key
+    ) -> Option<(&mut KeyAccount, &mut LeaseCounts)> {
+        let is_it = |entry: &&mut AccountEntry| {
+            entry.hash == hash && Arc::ptr_eq(&entry.policy, policy) && entry.key.as_ref() == key
         };
         let entry = self.entries.iter_mut().find(is_it)?;
         Some((&mut entry.account, &mut self.counts))
     }
 
-    /// The account at a spot.
-    pub(super) fn at(&mut self, spot: &Spot) -> Option<(&mut Account, &mut Counts)> {
-        self.find(spot.hash, &spot.plan, spot.key.as_ref())
+    /// The account with an id.
+    pub(super) fn at(&mut self, id: &AccountId) -> Option<(&mut KeyAccount, &mut LeaseCounts)> {
+        self.find(id.hash, &id.policy, id.key.as_ref())
     }
 
     /// Makes room for a key that is not here, and an account for it; `None` if all others hold units.
     ///
     /// Units that have ended are forgotten first, so a key that no longer comes gives up its place after its last lease. Among keys without
-    /// units, the one whose pace began anew the longest ago makes room.
+    /// units, the one whose rate began anew the longest ago makes room.
     pub(super) fn make(
         &mut self,
         hash: u64,
-        plan: &Arc<Plan>,
+        policy: &Arc<LeasedPolicy>,
         key: KeyRef<'_>,
         now_us: u64,
-    ) -> Option<&mut Account> {
-        for Entry { plan, account, .. } in &mut self.entries {
-            if let Some(measures) = plan.measures().filter(|_| !account.units.is_empty()) {
+    ) -> Option<&mut KeyAccount> {
+        for AccountEntry { policy, account, .. } in &mut self.entries {
+            if let Some(measures) = policy.measures().filter(|_| !account.units.is_empty()) {
                 self.counts.lost += account.units.expire(measures, now_us);
             }
         }
-        let entry = Entry { hash, plan: Arc::clone(plan), key: key.to_key(), account: Account::new(now_us) };
+        let entry = AccountEntry {
+            hash,
+            policy: Arc::clone(policy),
+            key: key.to_key(),
+            account: KeyAccount::new(now_us),
+        };
         if self.entries.len() < WAYS {
             self.entries.push(entry);
             return self.entries.last_mut().map(|entry| &mut entry.account);
@@ -148,10 +153,10 @@ impl Set {
     }
 
     /// Drops all keys of a policy.
-    pub(super) fn drop_plan(&mut self, plan: &Arc<Plan>) {
+    pub(super) fn drop_policy(&mut self, policy: &Arc<LeasedPolicy>) {
         let counts = &mut self.counts;
         self.entries.retain_mut(|entry| {
-            let stays = !Arc::ptr_eq(&entry.plan, plan);
+            let stays = !Arc::ptr_eq(&entry.policy, policy);
             if !stays {
                 counts.lost += entry.account.forget();
             }
@@ -160,18 +165,21 @@ impl Set {
     }
 
     /// Calls `each` with every account.
-    pub(super) fn walk(&mut self, mut each: impl FnMut(&Plan, &Key, &mut Account, &mut Counts)) {
-        for Entry { plan, key, account, .. } in &mut self.entries {
-            each(plan, key, account, &mut self.counts);
+    pub(super) fn walk(
+        &mut self,
+        mut each: impl FnMut(&LeasedPolicy, &Key, &mut KeyAccount, &mut LeaseCounts),
+    ) {
+        for AccountEntry { policy, key, account, .. } in &mut self.entries {
+            each(policy, key, account, &mut self.counts);
         }
     }
 }
 
 /// The sets at these places, each once, locked in ascending order so that two requests cannot wait for each other.
 pub(super) fn locked<'a>(
-    table: &'a Table,
+    table: &'a AccountTable,
     places: impl Iterator<Item = usize>,
-) -> SmallVec<[(usize, MutexGuard<'a, Set>); 4]> {
+) -> SmallVec<[(usize, MutexGuard<'a, AccountSet>); 4]> {
     let mut places: SmallVec<[usize; 4]> = places.collect();
     places.sort_unstable();
     places.dedup();

@@ -1,4 +1,4 @@
-//! The units of one lease, and of all leases of a key: [`Grant`], [`Units`].
+//! The units of one lease, and of all leases of a key: [`Grant`], [`HeldUnits`].
 
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::store::QuotaStatus;
@@ -18,7 +18,7 @@ pub(super) type PerQuota<T> = SmallVec<[T; 2]>;
 pub(super) struct Grant {
     /// The moment before the call was sent, by the local clock.
     sent_us: u64,
-    holds: PerQuota<Hold>,
+    holds: PerQuota<HeldPart>,
     /// The drain of the bucket that has granted it, if the policy is divided among several buckets.
     own: Option<Box<PerQuota<Measure>>>,
     /// The receipt that gives them back.
@@ -27,7 +27,7 @@ pub(super) struct Grant {
 
 /// The part of a lease that is left under one quota. It is always the last part, because units are spent, and end, from the front.
 #[derive(Clone, Copy, Debug)]
-struct Hold {
+struct HeldPart {
     left: u64,
     /// The time for which the last unit may be spent since the call was sent, by the store's clock.
     span_us: u64,
@@ -35,7 +35,7 @@ struct Hold {
 
 /// The status of a quota after units of it were spent here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(super) struct LocalStatus {
     pub(super) units: u64,
     /// The time until the bucket is at rest, as far as this instance knows.
     pub(super) reset_us: u64,
@@ -87,18 +87,18 @@ impl Grant {
 }
 
 /// The numbers of a receipt for each quota.
-fn holds(measures: &[Measure], receipt: &Receipt) -> Option<PerQuota<Hold>> {
+fn holds(measures: &[Measure], receipt: &Receipt) -> Option<PerQuota<HeldPart>> {
     let hold = |(quota, measure): (u8, &Measure)| {
-        Some(Hold { left: receipt.cost_of(quota), span_us: measure.span_us(receipt, quota)? })
+        Some(HeldPart { left: receipt.cost_of(quota), span_us: measure.span_us(receipt, quota)? })
     };
     (0..).zip(measures).map(hold).collect()
 }
 
 /// All units that this instance holds of one key, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Units(SmallVec<[Grant; 1]>);
+pub(super) struct HeldUnits(SmallVec<[Grant; 1]>);
 
-impl Units {
+impl HeldUnits {
     /// Forgets the units that may no longer be spent. Returns their number.
     #[inline]
     pub(super) fn expire(&mut self, measures: &[Measure], now_us: u64) -> u64 {
@@ -140,9 +140,9 @@ impl Units {
 
     /// The status of a quota, as far as this instance knows.
     #[inline]
-    pub(super) fn left(&self, quota: usize, now_us: u64) -> Left {
+    pub(super) fn left(&self, quota: usize, now_us: u64) -> LocalStatus {
         let end_us = self.0.last().map_or(0, |grant| grant.end_us(quota));
-        Left { units: self.of(quota), reset_us: end_us.saturating_sub(now_us) }
+        LocalStatus { units: self.of(quota), reset_us: end_us.saturating_sub(now_us) }
     }
 
     /// Adds a lease whose answer has come by now. If the store shows that a bucket no longer has the units that were held of it, the key

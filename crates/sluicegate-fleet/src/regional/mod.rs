@@ -69,7 +69,7 @@ use sluicegate_core::store::{IntoStore, Place};
 use sluicegate_core::{ConfigError, Store};
 
 use self::regions::Regions;
-use crate::apart::Apart;
+use crate::divided::Divided;
 
 /// The store of a region, which has a share of each quota for itself, and a reserve beside the other regions; see the
 /// [module](self).
@@ -79,7 +79,7 @@ use crate::apart::Apart;
 /// # Cancel safety
 /// The runtime in which a decision was asked for finishes it, also if it is dropped.
 #[derive(Clone)]
-pub struct Regional(Arc<Apart<Regions>>);
+pub struct Regional(Arc<Divided<Regions>>);
 
 impl Regional {
     /// Begins the store of this region. Only its own instances reach `own`; the instances of all regions reach `reserve`.
@@ -173,7 +173,7 @@ impl RegionalBuilder {
             let names = names.join(", ");
             return refused(format!("{region:?} is none of the regions ({names}): name it with `region`"));
         }
-        Ok(Regional(Arc::new(Apart::new(Regions { stores, region, weights: all, share }))))
+        Ok(Regional(Arc::new(Divided::new(Regions { stores, region, weights: all, share }))))
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::{ConfigError, Key, Policy, Store};
 
-use crate::apart::Divide;
+use crate::divided::Divide;
 
 /// The share of one region on its store, and the reserve on another one.
 pub(super) struct Regions {

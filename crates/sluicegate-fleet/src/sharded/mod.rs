@@ -84,8 +84,8 @@ use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{IntoStore, Place};
 use sluicegate_core::{ConfigError, Store};
 
-use self::slots::Slots;
-use crate::apart::Apart;
+use self::slots::ShardedPolicies;
+use crate::divided::Divided;
 
 /// A store around a store that keeps the buckets of some policies in shards; see the [module](self).
 ///
@@ -94,7 +94,7 @@ use crate::apart::Apart;
 /// # Cancel safety
 /// The runtime in which a decision was asked for finishes it, also if it is dropped.
 #[derive(Clone)]
-pub struct Sharded(Arc<Apart<Slots>>);
+pub struct Sharded(Arc<Divided<ShardedPolicies>>);
 
 impl Sharded {
     /// Begins a store around `store` that keeps the chosen policies in this many shards: 2 to 16, and at most as many as the least limit or
@@ -166,8 +166,8 @@ impl ShardedBuilder {
             return refused(problem.to_owned());
         }
         Place::Shard.around(&*store)?;
-        let slots = Slots { store: [store], shards, policies, above, turns: AtomicU64::new(0) };
-        Ok(Sharded(Arc::new(Apart::new(slots))))
+        let slots = ShardedPolicies { store: [store], shards, policies, above, turns: AtomicU64::new(0) };
+        Ok(Sharded(Arc::new(Divided::new(slots))))
     }
 }
 

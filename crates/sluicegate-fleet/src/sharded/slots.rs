@@ -1,4 +1,4 @@
-//! The policies that are in shards, and the names of the shards of a key: [`Slots`].
+//! The policies that are in shards, and the names of the shards of a key: [`ShardedPolicies`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use sluicegate_core::key::KeyRef;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::{ConfigError, Key, Policy, Store};
 
-use crate::apart::Divide;
+use crate::divided::Divide;
 
 /// Shards on one store.
-pub(super) struct Slots {
+pub(super) struct ShardedPolicies {
     pub(super) store: [Arc<dyn Store>; 1],
     /// The number of shards of each divided policy; the same on all instances.
     pub(super) shards: u64,
@@ -22,7 +22,7 @@ pub(super) struct Slots {
     pub(super) turns: AtomicU64,
 }
 
-impl Slots {
+impl ShardedPolicies {
     fn is_named(&self, policy: &Policy) -> bool {
         self.policies.iter().any(|name| name == policy.name())
     }
@@ -44,7 +44,7 @@ impl Slots {
     }
 }
 
-impl Divide for Slots {
+impl Divide for ShardedPolicies {
     fn stores(&self) -> &[Arc<dyn Store>] {
         &self.store
     }

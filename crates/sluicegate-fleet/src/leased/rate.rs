@@ -1,4 +1,4 @@
-//! The pace of a key: [`Pace`].
+//! The rate of a key: [`SpendRate`].
 //!
 //! # Example
 //! With 2 s ahead, a key that has spent 100 units within the last second is expected to spend 200 in the next two. After two seconds the
@@ -7,13 +7,13 @@
 
 /// The units that a key has spent on this instance since a moment; older ones count less and less.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct SpendRate {
     /// The beginning of the time that the count covers, by the local clock.
     since_us: u64,
     units: u64,
 }
 
-impl Pace {
+impl SpendRate {
     pub(super) fn new(now_us: u64) -> Self {
         Self { since_us: now_us, units: 0 }
     }
@@ -23,7 +23,7 @@ impl Pace {
         self.units = self.units.saturating_add(cost);
     }
 
-    /// The units that the key will spend within `ahead_us`, if its pace does not change.
+    /// The units that the key will spend within `ahead_us`, if its rate does not change.
     ///
     /// A new key counts as at most eight times as fast as it was seen to be.
     pub(super) fn within(&mut self, ahead_us: u64, now_us: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! The asks of a request, and the pieces of each: [`Asked`].
+//! The asks of a request, and the pieces of each: [`DividedAsk`].
 
 use std::sync::Arc;
 
@@ -6,42 +6,42 @@ use sluicegate_core::StoreError;
 use sluicegate_core::store::{Ask, Mode};
 
 use super::divide::Divide;
-use super::opened::Opened;
-use super::piece::{Costs, Piece};
+use super::opened::OpenedParts;
+use super::piece::{PartialAsk, QuotaCosts};
 use sluicegate_core::limiter::Receipt;
 
 /// An ask of a request, about a policy that may be in parts.
-pub(super) struct Asked<'a> {
+pub(super) struct DividedAsk<'a> {
     pub(super) ask: Ask<'a>,
     /// Its place in the request.
     pub(super) place: usize,
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Arc<OpenedParts>,
     /// The first ask of the request that is about the same bucket.
     ///
     /// Twins share what is left in the plan, and go to the same part first, as two spends of one bucket should.
     pub(super) twin: usize,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> DividedAsk<'a> {
     /// The asks of a request.
     ///
     /// # Errors
     /// When one of them belongs to another store.
     pub(super) fn each(divide: &dyn Divide, asks: &[Ask<'a>]) -> Result<Vec<Self>, StoreError> {
         let each = asks.iter().enumerate().map(|(place, ask)| {
-            let opened = Opened::of(ask.policy())?;
+            let opened = OpenedParts::of(ask.policy())?;
             let is_twin = |other: &Ask<'a>| {
-                Opened::of(other.policy()).is_ok_and(|other| std::ptr::eq(other, opened))
+                OpenedParts::of(other.policy()).is_ok_and(|other| std::ptr::eq(other, opened))
                     && other.key().to_key() == ask.key().to_key()
             };
             let twin = asks[..place].iter().position(is_twin).unwrap_or(place);
-            Ok(Self { ask: *ask, place, opened: Opened::for_ask(divide, ask)?, twin })
+            Ok(Self { ask: *ask, place, opened: OpenedParts::for_ask(divide, ask)?, twin })
         });
         each.collect()
     }
 
     /// The units asked for of each quota.
-    pub(super) fn costs(&self) -> Costs {
+    pub(super) fn costs(&self) -> QuotaCosts {
         (0_u8..).take(self.opened.quotas()).map(|quota| self.ask.cost_of(quota)).collect()
     }
 
@@ -60,9 +60,15 @@ impl<'a> Asked<'a> {
     }
 
     /// A piece with these units in this part.
-    pub(super) fn piece(&self, divide: &dyn Divide, part: usize, mode: Mode, costs: Costs) -> Piece<'_> {
+    pub(super) fn piece(
+        &self,
+        divide: &dyn Divide,
+        part: usize,
+        mode: Mode,
+        costs: QuotaCosts,
+    ) -> PartialAsk<'_> {
         let key = self.ask.key();
-        Piece {
+        PartialAsk {
             ask: self.place,
             part,
             store: if self.opened.is_whole { 0 } else { divide.store_of(part) },
@@ -75,20 +81,20 @@ impl<'a> Asked<'a> {
     }
 
     /// A look at each part.
-    pub(super) fn looks(&self, divide: &dyn Divide) -> Vec<Piece<'_>> {
+    pub(super) fn looks(&self, divide: &dyn Divide) -> Vec<PartialAsk<'_>> {
         let asks_for = |cost| match self.ask.mode() {
             Mode::Take => 1,
             Mode::Lease => 0,
             mode if mode.asks() => cost,
             _ => 0,
         };
-        let costs: Costs = self.costs().into_iter().map(asks_for).collect();
+        let costs: QuotaCosts = self.costs().into_iter().map(asks_for).collect();
         let parts = 0..self.opened.parts.len();
         parts.map(|part| self.piece(divide, part, Mode::Peek, costs.clone())).collect()
     }
 
     /// The pieces that need no look: the whole ask in the part that is asked first, or one piece for each part that is known to have spent.
-    pub(super) fn pieces(&self, divide: &dyn Divide, first: usize) -> Vec<Piece<'_>> {
+    pub(super) fn pieces(&self, divide: &dyn Divide, first: usize) -> Vec<PartialAsk<'_>> {
         let mode = self.ask.mode();
         match self.ask.receipt() {
             Some(receipt) if receipt.has_pieces() => {
@@ -99,12 +105,18 @@ impl<'a> Asked<'a> {
                         *left -= *units;
                     }
                     let part = usize::from(piece.place).min(self.opened.parts.len() - 1);
-                    Piece { receipt: Some(&piece.receipt), ..self.piece(divide, part, mode, costs.into()) }
+                    PartialAsk {
+                        receipt: Some(&piece.receipt),
+                        ..self.piece(divide, part, mode, costs.into())
+                    }
                 });
                 return pieces.collect();
             }
             Some(receipt) if self.opened.is_whole || mode.is_of_turn() => {
-                return vec![Piece { receipt: Some(receipt), ..self.piece(divide, 0, mode, self.costs()) }];
+                return vec![PartialAsk {
+                    receipt: Some(receipt),
+                    ..self.piece(divide, 0, mode, self.costs())
+                }];
             }
             _ => {}
         }

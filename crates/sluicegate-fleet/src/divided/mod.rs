@@ -9,11 +9,11 @@ mod call;
 mod decide;
 mod divide;
 mod opened;
+mod parts_status;
 mod piece;
 mod plan;
 mod request;
 mod spread;
-mod table;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,16 +29,16 @@ use sluicegate_core::{ConfigError, Policy, Store, StoreError};
 use smallvec::SmallVec;
 
 pub(crate) use self::divide::Divide;
-use self::opened::Opened;
-use self::request::Asked;
+use self::opened::OpenedParts;
+use self::request::DividedAsk;
 
 /// A store that keeps buckets in several places, as `D` says.
-pub(crate) struct Apart<D> {
+pub(crate) struct Divided<D> {
     divide: Arc<D>,
     limiters: Limiters,
 }
 
-impl<D: Divide> Apart<D> {
+impl<D: Divide> Divided<D> {
     /// A store whose buckets are divided in this way.
     pub(crate) fn new(divide: D) -> Self {
         Self { divide: Arc::new(divide), limiters: Limiters::default() }
@@ -52,8 +52,8 @@ impl<D: Divide> Apart<D> {
     fn opened_parts(
         &self,
         policy: &Arc<Policy>,
-        old: Option<(&Opened, Inherit)>,
-    ) -> Result<Opened, ConfigError> {
+        old: Option<(&OpenedParts, Inherit)>,
+    ) -> Result<OpenedParts, ConfigError> {
         let parts = self.divide.parts(policy, old.map(|(old, _)| !old.is_whole))?;
         let is_whole = parts.is_none();
         let parts =
@@ -72,7 +72,7 @@ impl<D: Divide> Apart<D> {
             let replaces = old.and_then(|(old, how)| Some((old.parts.get(part)?, how)));
             self.divide.stores()[store].open(policy, replaces)
         });
-        Ok(Opened { parts: opened.collect::<Result<_, _>>()?, is_whole })
+        Ok(OpenedParts { parts: opened.collect::<Result<_, _>>()?, is_whole })
     }
 
     /// Whether a predicate holds for each part of a policy, in the store of that part.
@@ -81,7 +81,7 @@ impl<D: Divide> Apart<D> {
         policy: &PreparedPolicy,
         holds: impl Fn(&dyn Store, &PreparedPolicy) -> bool,
     ) -> bool {
-        Opened::of(policy).is_ok_and(|opened| {
+        OpenedParts::of(policy).is_ok_and(|opened| {
             opened.parts.iter().enumerate().all(|(part, policy)| {
                 let store = if opened.is_whole { 0 } else { self.divide.store_of(part) };
                 holds(&*self.divide.stores()[store], policy)
@@ -93,7 +93,7 @@ impl<D: Divide> Apart<D> {
     fn whole<'a>(asks: &[Ask<'a>]) -> Result<Option<SmallVec<[Ask<'a>; 4]>>, StoreError> {
         let mut whole = SmallVec::new();
         for ask in asks {
-            let opened = Opened::of(ask.policy())?;
+            let opened = OpenedParts::of(ask.policy())?;
             if !opened.is_whole || ask.receipt().is_some_and(Receipt::has_pieces) {
                 return Ok(None);
             }
@@ -103,21 +103,21 @@ impl<D: Divide> Apart<D> {
     }
 }
 
-impl<D: Divide> Store for Apart<D> {
+impl<D: Divide> Store for Divided<D> {
     fn open(
         &self,
         policy: Arc<Policy>,
         replaces: Option<(&PreparedPolicy, Inherit)>,
     ) -> Result<PreparedPolicy, ConfigError> {
         let (old, how) = replaces.unzip();
-        let old = old.map(PreparedPolicy::replaced::<Opened>).transpose()?;
+        let old = old.map(PreparedPolicy::replaced::<OpenedParts>).transpose()?;
         let opened = self.opened_parts(&policy, old.as_deref().zip(how))?;
         Ok(PreparedPolicy::new(policy, Arc::new(opened)))
     }
 
     fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
         let Some(own) = policy.own() else { return Ok(()) };
-        let opened = policy.replaced::<Opened>()?.under(&*self.divide, policy, own)?;
+        let opened = policy.replaced::<OpenedParts>()?.under(&*self.divide, policy, own)?;
         for (part, policy) in opened.parts.iter().enumerate() {
             let store = if opened.is_whole { 0 } else { self.divide.store_of(part) };
             self.divide.stores()[store].admit(policy)?;
@@ -142,7 +142,7 @@ impl<D: Divide> Store for Apart<D> {
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        let Ok(asks) = Asked::each(&*self.divide, asks) else { return 1 };
+        let Ok(asks) = DividedAsk::each(&*self.divide, asks) else { return 1 };
         let pieces = asks.iter().flat_map(|asked| asked.looks(&*self.divide));
         let parts = pieces.map(|piece| self.divide.stores()[piece.store].parts(&[piece.ask()]));
         parts.fold(0, |all, bits| all | bits)
@@ -157,7 +157,7 @@ impl<D: Divide> Store for Apart<D> {
     }
 
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
-        let (Ok(old), Ok(new)) = (Opened::of(old), Opened::of(new)) else { return };
+        let (Ok(old), Ok(new)) = (OpenedParts::of(old), OpenedParts::of(new)) else { return };
         for (part, (old, policy)) in old.parts.iter().zip(&new.parts).enumerate() {
             let store = if new.is_whole { 0 } else { self.divide.store_of(part) };
             self.divide.stores()[store].replaced(old, policy, inherit);
@@ -195,7 +195,7 @@ impl<D: Divide> Store for Apart<D> {
     }
 }
 
-impl<D> fmt::Debug for Apart<D> {
+impl<D> fmt::Debug for Divided<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Apart").finish_non_exhaustive()
     }

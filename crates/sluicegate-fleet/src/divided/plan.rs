@@ -1,4 +1,4 @@
-//! Cuts asks into pieces that fit, by the status of all parts: [`Plan`].
+//! Cuts asks into pieces that fit, by the status of all parts: [`RequestPlan`].
 //!
 //! # Order
 //! Asks are planned in the order of the request, and each takes its units off what the next one finds: two asks about one bucket do not
@@ -9,27 +9,27 @@ use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::Mode;
 
 use super::divide::Divide;
-use super::piece::{Costs, Piece};
-use super::request::{Asked, now};
+use super::parts_status::{PartsStatus, us};
+use super::piece::{PartialAsk, QuotaCosts};
+use super::request::{DividedAsk, now};
 use super::spread::{fill, spread};
-use super::table::{Table, us};
 
 /// The pieces of a request, planned by what its parts have left.
 #[derive(Default)]
-pub(super) struct Plan<'a> {
-    pub(super) pieces: Vec<Piece<'a>>,
+pub(super) struct RequestPlan<'a> {
+    pub(super) pieces: Vec<PartialAsk<'a>>,
     /// The places of asks that do not fit.
     pub(super) refused: Vec<usize>,
 }
 
 /// The units left in each part, by quota, while asks are planned one after the other.
-type Left = Vec<Vec<u64>>;
+type UnitsLeft = Vec<Vec<u64>>;
 
-impl<'a> Plan<'a> {
+impl<'a> RequestPlan<'a> {
     /// Plans each ask in one part that has room for all of it, or in several that have room together.
-    pub(super) fn new(divide: &dyn Divide, asks: &'a [Asked<'_>], table: &Table) -> Self {
+    pub(super) fn new(divide: &dyn Divide, asks: &'a [DividedAsk<'_>], table: &PartsStatus) -> Self {
         let mut plan = Self::default();
-        let mut left: Vec<Left> = asks.iter().map(|asked| left(asked, table)).collect();
+        let mut left: Vec<UnitsLeft> = asks.iter().map(|asked| left(asked, table)).collect();
         for asked in asks {
             let left = &mut left[asked.twin];
             let pieces = match asked.ask.mode() {
@@ -51,8 +51,8 @@ impl<'a> Plan<'a> {
         if plan.is_too_much() {
             // This many are not decided together. A request in fewer pieces passes when one part has room for all of it.
             let pieces_of =
-                |asked: &&Asked<'_>| plan.pieces.iter().filter(|piece| piece.ask == asked.place).count();
-            let is_cut = |asked: &&Asked<'_>| asked.ask.mode().asks() && pieces_of(asked) > 1;
+                |asked: &&DividedAsk<'_>| plan.pieces.iter().filter(|piece| piece.ask == asked.place).count();
+            let is_cut = |asked: &&DividedAsk<'_>| asked.ask.mode().asks() && pieces_of(asked) > 1;
             plan.refused.extend(asks.iter().filter(is_cut).map(|asked| asked.place));
         }
         plan
@@ -60,12 +60,12 @@ impl<'a> Plan<'a> {
 
     /// Whether it has more quotas than are decided together.
     fn is_too_much(&self) -> bool {
-        self.pieces.iter().map(Piece::quotas).sum::<usize>() > MAX_QUOTAS
+        self.pieces.iter().map(PartialAsk::quotas).sum::<usize>() > MAX_QUOTAS
     }
 }
 
 /// The units that each part has left, as the table says.
-fn left(asked: &Asked<'_>, table: &Table) -> Left {
+fn left(asked: &DividedAsk<'_>, table: &PartsStatus) -> UnitsLeft {
     let quotas = (0..asked.opened.quotas()).map(|quota| table.remaining(asked.place, quota));
     let quotas: Vec<Vec<u64>> = quotas.collect();
     (0..asked.opened.parts.len()).map(|part| quotas.iter().map(|each| each[part]).collect()).collect()
@@ -83,10 +83,10 @@ fn left(asked: &Asked<'_>, table: &Table) -> Left {
 /// | peek | as a spend, and takes nothing |
 fn fit<'a>(
     divide: &dyn Divide,
-    asked: &'a Asked<'_>,
-    left: &mut Left,
-    table: &Table,
-) -> Option<Vec<Piece<'a>>> {
+    asked: &'a DividedAsk<'_>,
+    left: &mut UnitsLeft,
+    table: &PartsStatus,
+) -> Option<Vec<PartialAsk<'a>>> {
     let mode = asked.ask.mode();
     let mut costs = asked.costs();
     let order = order(divide, left);
@@ -96,7 +96,7 @@ fn fit<'a>(
             let used = |part: usize, quota: usize| {
                 asked.opened.capacity(part, quota).saturating_sub(left[part][quota])
             };
-            let used: Left = (0..left.len())
+            let used: UnitsLeft = (0..left.len())
                 .map(|part| (0..costs.len()).map(|quota| used(part, quota)).collect())
                 .collect();
             let mut order = order.clone();
@@ -142,19 +142,19 @@ fn fit<'a>(
     }
     // Units that no part has spent, such as a unit of an earlier lease, are given back by their time.
     let receipt = asked.ask.receipt().filter(|_| mode == Mode::Refund);
-    let piece = |(part, costs)| Piece { receipt, ..asked.piece(divide, part, mode, costs) };
+    let piece = |(part, costs)| PartialAsk { receipt, ..asked.piece(divide, part, mode, costs) };
     Some(each.into_iter().map(piece).collect())
 }
 
 /// The part that a lease comes from.
-fn richest(divide: &dyn Divide, left: &Left) -> usize {
+fn richest(divide: &dyn Divide, left: &UnitsLeft) -> usize {
     let order = order(divide, left);
     let has_any = |part: &&usize| left[**part].iter().all(|left| *left > 0);
     order.iter().find(has_any).or_else(|| order.first()).copied().unwrap_or(0)
 }
 
 /// The parts, in the order in which they are spent from.
-fn order(divide: &dyn Divide, left: &Left) -> Vec<usize> {
+fn order(divide: &dyn Divide, left: &UnitsLeft) -> Vec<usize> {
     let mut order: Vec<usize> = (0..left.len()).collect();
     if !divide.is_in_order() {
         order.sort_by_key(|part| std::cmp::Reverse(left[*part].iter().copied().min()));
@@ -163,7 +163,7 @@ fn order(divide: &dyn Divide, left: &Left) -> Vec<usize> {
 }
 
 /// The units of each part for these costs, if they fit: all of them in one part, or in several.
-fn within(costs: &Costs, order: &[usize], left: &Left) -> Option<Vec<(usize, Costs)>> {
+fn within(costs: &QuotaCosts, order: &[usize], left: &UnitsLeft) -> Option<Vec<(usize, QuotaCosts)>> {
     let has_room = |part: &&usize| costs.iter().zip(&left[**part]).all(|(cost, left)| cost <= left);
     if let Some(part) = order.iter().find(has_room) {
         return Some(vec![(*part, costs.clone())]);
@@ -173,7 +173,12 @@ fn within(costs: &Costs, order: &[usize], left: &Left) -> Option<Vec<(usize, Cos
 }
 
 /// The units of each part for these costs, including those that do not fit.
-fn all_of(asked: &Asked<'_>, costs: &Costs, order: &[usize], left: &Left) -> Vec<(usize, Costs)> {
+fn all_of(
+    asked: &DividedAsk<'_>,
+    costs: &QuotaCosts,
+    order: &[usize],
+    left: &UnitsLeft,
+) -> Vec<(usize, QuotaCosts)> {
     let (mut each, rest) = filled(costs, order, left);
     for (quota, rest) in rest.into_iter().enumerate().filter(|(_, rest)| *rest > 0) {
         let weights: Vec<u64> = order.iter().map(|part| asked.opened.capacity(*part, quota)).collect();
@@ -184,7 +189,7 @@ fn all_of(asked: &Asked<'_>, costs: &Costs, order: &[usize], left: &Left) -> Vec
 }
 
 /// The units of each part in this order, by quota, and what does not fit.
-fn filled(costs: &Costs, order: &[usize], left: &Left) -> (Vec<Vec<u64>>, Costs) {
+fn filled(costs: &QuotaCosts, order: &[usize], left: &UnitsLeft) -> (Vec<Vec<u64>>, QuotaCosts) {
     let mut rest = costs.clone();
     let each = rest.iter_mut().enumerate();
     let each = each.map(|(quota, cost)| fill(cost, order.iter().map(|part| left[*part][quota])));
@@ -192,11 +197,11 @@ fn filled(costs: &Costs, order: &[usize], left: &Left) -> (Vec<Vec<u64>>, Costs)
 }
 
 /// The parts that have units, or the first one if none has.
-fn of_parts(order: &[usize], each: &[Vec<u64>]) -> Vec<(usize, Costs)> {
-    let costs = |index: usize| each.iter().map(|units| units[index]).collect::<Costs>();
+fn of_parts(order: &[usize], each: &[Vec<u64>]) -> Vec<(usize, QuotaCosts)> {
+    let costs = |index: usize| each.iter().map(|units| units[index]).collect::<QuotaCosts>();
     let parts = order.iter().enumerate().map(|(index, part)| (*part, costs(index)));
-    let mut parts: Vec<(usize, Costs)> = parts.collect();
-    let has_any = |(_, costs): &(usize, Costs)| costs.iter().any(|cost| *cost > 0);
+    let mut parts: Vec<(usize, QuotaCosts)> = parts.collect();
+    let has_any = |(_, costs): &(usize, QuotaCosts)| costs.iter().any(|cost| *cost > 0);
     if parts.iter().any(has_any) {
         parts.retain(has_any);
     } else {

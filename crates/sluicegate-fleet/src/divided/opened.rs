@@ -1,4 +1,4 @@
-//! A policy that is open in its parts: [`Opened`].
+//! A policy that is open in its parts: [`OpenedParts`].
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 use super::divide::Divide;
 
 /// A policy that is open in its parts, or in one place as a whole.
-pub(super) struct Opened {
+pub(super) struct OpenedParts {
     /// The parts as their stores have prepared them; a single one if the policy is kept whole.
     pub(super) parts: SmallVec<[PreparedPolicy; 2]>,
     /// Whether it is kept whole: its asks go to the first store unchanged, under their own key.
     pub(super) is_whole: bool,
 }
 
-impl Opened {
+impl OpenedParts {
     /// The parts that were opened for a policy.
     ///
     /// # Errors

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use sluicegate_core::Decision;
 use sluicegate_core::store::{self, Mode, QuotaStatus, judge};
 
-use super::piece::{Came, Piece, Statuses};
-use super::request::Asked;
-use super::table::{Table, us};
+use super::parts_status::{PartsStatus, us};
+use super::piece::{PartStatuses, PartialAsk, PieceOutcome};
+use super::request::DividedAsk;
 
 /// The moment when a quota that has refused a cost would let it pass.
 ///
 /// A refusal of one part says when that part has room for its piece, not when all parts together have room for the cost, so this wait is
 /// found separately.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wait {
+pub(super) enum PassesAt {
     /// The wait in microseconds since the answer.
     AfterUs(u64),
     /// The cost is above the capacity of all parts together: no wait helps.
@@ -31,13 +31,13 @@ pub(super) enum Wait {
 /// The remaining units are those of all parts that were asked or looked at. For a spend that passed in the first part, they are the units
 /// of this part: at least this number is left.
 pub(super) fn merged(
-    asks: &[Asked<'_>],
-    pieces: &[Piece<'_>],
-    mut came: Came,
-    table: Option<&Table>,
-    waits: &[(usize, usize, Wait)],
+    asks: &[DividedAsk<'_>],
+    pieces: &[PartialAsk<'_>],
+    mut came: PieceOutcome,
+    table: Option<&PartsStatus>,
+    waits: &[(usize, usize, PassesAt)],
 ) -> Decision {
-    let mut statuses = Statuses::new();
+    let mut statuses = PartStatuses::new();
     for asked in asks {
         for quota in 0..asked.opened.quotas() {
             let wait =
@@ -59,12 +59,12 @@ pub(super) fn merged(
 /// A policy that is kept whole has one part, whose status is the answer. Otherwise parts that were asked count as they answered, and the
 /// others as they were looked at, if they were.
 fn of_quota(
-    asked: &Asked<'_>,
+    asked: &DividedAsk<'_>,
     quota: usize,
-    pieces: &[Piece<'_>],
-    came: &Came,
-    table: Option<&Table>,
-    wait: Option<Wait>,
+    pieces: &[PartialAsk<'_>],
+    came: &PieceOutcome,
+    table: Option<&PartsStatus>,
+    wait: Option<PassesAt>,
 ) -> QuotaStatus {
     let own = pieces.iter().zip(&came.each).filter(|(piece, _)| piece.ask == asked.place);
     let own = || own.clone().filter_map(|(piece, of)| Some((piece.part, of.statuses.get(quota)?)));
@@ -76,7 +76,7 @@ fn of_quota(
     }
     let others = (0..asked.opened.parts.len()).filter(|part| own().all(|(own, _)| own != *part));
     let others = others.filter_map(|part| table?.part(asked.place, part).get(quota));
-    let known: Statuses = own().map(|(_, status)| status).chain(others).copied().collect();
+    let known: PartStatuses = own().map(|(_, status)| status).chain(others).copied().collect();
     let place = (u8::try_from(asked.place).unwrap_or(u8::MAX), u8::try_from(quota).unwrap_or(u8::MAX));
     let capacity = asked.opened.whole_capacity(quota);
     let sum = |of: fn(&QuotaStatus) -> u64| known.iter().map(of).fold(0, u64::saturating_add);
@@ -88,8 +88,8 @@ fn of_quota(
     let spent = own().map(|(_, status)| status.spent()).fold(0, u64::saturating_add);
     let refused = || own().map(|(_, status)| status).filter(|status| !status.passed());
     match wait {
-        Some(Wait::Never) => return status.impossible(),
-        Some(Wait::AfterUs(wait_us)) => return status.refused_for_us(wait_us),
+        Some(PassesAt::Never) => return status.impossible(),
+        Some(PassesAt::AfterUs(wait_us)) => return status.refused_for_us(wait_us),
         None if refused().any(QuotaStatus::is_impossible) => return status.impossible(),
         None if !came.is_allowed && refused().next().is_some() => {
             return status
@@ -105,7 +105,7 @@ fn of_quota(
 }
 
 /// Turns a look at a bucket that is kept whole into an answer to an ask that would wait, or take what there is.
-fn looked_at(asked: &Asked<'_>, status: QuotaStatus) -> QuotaStatus {
+fn looked_at(asked: &DividedAsk<'_>, status: QuotaStatus) -> QuotaStatus {
     let passes = match asked.ask.mode() {
         Mode::Reserve { longest } => !status.is_impossible() && status.available_after() <= longest,
         _ => false,

@@ -1,24 +1,24 @@
-//! The status of all parts of some asks: [`Table`].
+//! The status of all parts of some asks: [`PartsStatus`].
 
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 
-use super::piece::{Came, Piece, Statuses};
-use super::request::Asked;
+use super::piece::{PartStatuses, PartialAsk, PieceOutcome};
+use super::request::DividedAsk;
 
 /// The status of all parts of each ask, as they were looked at.
 ///
 /// Everything that one call looks at is of one moment. Rows of several calls may be apart by the length of a call.
-pub(super) struct Table {
+pub(super) struct PartsStatus {
     /// Statuses by ask, then by part.
-    rows: Vec<Vec<Statuses>>,
+    rows: Vec<Vec<PartStatuses>>,
     pub(super) at_us: u64,
     pub(super) by: DecidedBy,
 }
 
-impl Table {
+impl PartsStatus {
     /// The result of a look at these pieces.
-    pub(super) fn new(asks: &[Asked<'_>], pieces: &[Piece<'_>], came: Came) -> Self {
-        let rows = asks.iter().map(|asked| vec![Statuses::new(); asked.opened.parts.len()]);
+    pub(super) fn new(asks: &[DividedAsk<'_>], pieces: &[PartialAsk<'_>], came: PieceOutcome) -> Self {
+        let rows = asks.iter().map(|asked| vec![PartStatuses::new(); asked.opened.parts.len()]);
         let mut table = Self { rows: rows.collect(), at_us: came.at_us, by: came.by };
         for (piece, of) in pieces.iter().zip(came.each) {
             table.rows[piece.ask][piece.part] = of.statuses;

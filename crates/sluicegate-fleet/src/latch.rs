@@ -1,4 +1,4 @@
-//! Lets requests wait for the result of another one: [`Gate`].
+//! Lets requests wait for the result of another one: [`Latch`].
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use tokio::sync::Semaphore;
 
 /// Opens once, for all waiters, in the order in which they came.
 #[derive(Clone, Debug)]
-pub(crate) struct Gate(Arc<Semaphore>);
+pub(crate) struct Latch(Arc<Semaphore>);
 
-impl Gate {
-    /// A gate at which all callers wait until it is opened.
+impl Latch {
+    /// A latch at which all callers wait until it is opened.
     pub(crate) fn closed() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }

@@ -21,18 +21,18 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::question::{Id, Question, micros};
-use super::refusal::{Keep, Refusal, Times};
-use super::table::{Known, Probe, Table};
-use crate::gate::Gate;
+use super::refusal::{CachedRefusal, Keep, Times};
+use super::table::{KeyProbe, Lookup, RefusalTable};
+use crate::latch::Latch;
 
 /// The part that limiters hold. Calls that have to wait take a share of the state along.
-pub(super) struct Front(pub(super) Arc<State>);
+pub(super) struct CachedStore(pub(super) Arc<CacheState>);
 
-pub(super) struct State {
+pub(super) struct CacheState {
     /// The store whose refusals are kept.
-    pub(super) within: Within<Kept>,
+    pub(super) within: Within<CachedPolicy>,
     /// Shared with probes, which tell it when they are dropped.
-    pub(super) table: Arc<Table>,
+    pub(super) table: Arc<RefusalTable>,
     /// The number of keys that the table has room for, as configured.
     pub(super) slots: usize,
     pub(super) keep: Keep,
@@ -45,21 +45,21 @@ pub(super) struct State {
 }
 
 /// The state kept of a policy.
-pub(super) struct Kept {
+pub(super) struct CachedPolicy {
     /// Tells its keys from those of other policies. A policy that is replaced by a different one gets another number.
     version: u64,
 }
 
 type Questions = SmallVec<[Question; 2]>;
-type Probes = SmallVec<[Probe; 1]>;
+type Probes = SmallVec<[KeyProbe; 1]>;
 
 /// The place of an ask, the place of a quota in its policy, and the time for which its refusal is kept beyond the store's own wait.
-type Waits = SmallVec<[(usize, u8, u64); 1]>;
+type RefusalWaits = SmallVec<[(usize, u8, u64); 1]>;
 
-impl Wrap for Front {
-    type Own = Kept;
+impl Wrap for CachedStore {
+    type Own = CachedPolicy;
 
-    fn within(&self) -> &Within<Kept> {
+    fn within(&self) -> &Within<CachedPolicy> {
         &self.0.within
     }
 
@@ -67,8 +67,12 @@ impl Wrap for Front {
         Some(Place::DenyCache)
     }
 
-    fn prepare(&self, policy: &Arc<Policy>, _: Option<(&Kept, Inherit)>) -> Result<Kept, ConfigError> {
-        Ok(Kept { version: self.0.table.version(policy) })
+    fn prepare(
+        &self,
+        policy: &Arc<Policy>,
+        _: Option<(&CachedPolicy, Inherit)>,
+    ) -> Result<CachedPolicy, ConfigError> {
+        Ok(CachedPolicy { version: self.0.table.version(policy) })
     }
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
@@ -91,7 +95,7 @@ impl Wrap for Front {
     }
 }
 
-impl State {
+impl CacheState {
     pub(super) fn status(&self) -> DenyCacheStatus {
         let mut status = DenyCacheStatus::default();
         (status.keys, status.evictions) = self.table.counts();
@@ -135,19 +139,19 @@ impl State {
         let Some(question) = question else {
             return self.ask_store(asks, Questions::new(), Probes::new(), now_us);
         };
-        let refused = |refusal: &Refusal| {
+        let refused = |refusal: &CachedRefusal| {
             let statuses = refusal.statuses(&question, ask.numbers(), now_us);
             judge(refusal.at_us(now_us), 0, statuses).by(DecidedBy::Cache)
         };
         let probes = match self.table.look(&question, now_us, refused) {
-            Known::Refused(decision) => {
+            Lookup::Refused(decision) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 return DecisionFuture::ready(Ok(decision));
             }
-            Known::Nothing => Probes::new(),
-            Known::Due => self.table.probe(id).into_iter().collect(),
-            Known::Probed(gate) => match Handle::try_current() {
-                Ok(runtime) if may_wait => return self.wait(asks, gate, &runtime),
+            Lookup::Nothing => Probes::new(),
+            Lookup::Due => self.table.probe(id).into_iter().collect(),
+            Lookup::Probed(latch) => match Handle::try_current() {
+                Ok(runtime) if may_wait => return self.wait(asks, latch, &runtime),
                 _ => Probes::new(),
             },
         };
@@ -160,24 +164,25 @@ impl State {
             Err(foreign) => return DecisionFuture::ready(Err(foreign)),
         };
         let now_us = self.clock.now_us();
-        let (mut refusals, mut due) = (SmallVec::<[(usize, Refusal); 1]>::new(), SmallVec::<[Id; 1]>::new());
+        let (mut refusals, mut due) =
+            (SmallVec::<[(usize, CachedRefusal); 1]>::new(), SmallVec::<[Id; 1]>::new());
         let mut probed = None;
         for (index, question) in questions.iter().enumerate() {
-            match self.table.look(question, now_us, Refusal::clone) {
-                Known::Nothing => {}
-                Known::Refused(refusal) => refusals.push((index, refusal)),
-                Known::Due => due.push(question.id),
-                Known::Probed(gate) => probed = Some(gate),
+            match self.table.look(question, now_us, CachedRefusal::clone) {
+                Lookup::Nothing => {}
+                Lookup::Refused(refusal) => refusals.push((index, refusal)),
+                Lookup::Due => due.push(question.id),
+                Lookup::Probed(latch) => probed = Some(latch),
             }
         }
         if !refusals.is_empty() {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return DecisionFuture::ready(Ok(self.refuse(asks, &questions, &refusals, now_us)));
         }
-        if let (Some(gate), true) = (probed, may_wait)
+        if let (Some(latch), true) = (probed, may_wait)
             && let Ok(runtime) = Handle::try_current()
         {
-            return self.wait(asks, gate, &runtime);
+            return self.wait(asks, latch, &runtime);
         }
         let probes = due.into_iter().filter_map(|id| self.table.probe(id)).collect();
         self.ask_store(asks, questions, probes, now_us)
@@ -185,11 +190,11 @@ impl State {
 
     /// Decides when another request's probe is over, once.
     #[cold]
-    fn wait(self: &Arc<Self>, asks: &[Ask<'_>], gate: Gate, runtime: &Handle) -> DecisionFuture {
+    fn wait(self: &Arc<Self>, asks: &[Ask<'_>], latch: Latch, runtime: &Handle) -> DecisionFuture {
         let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
         let state = Arc::clone(self);
         DecisionFuture::begun(runtime, async move {
-            gate.opened().await;
+            latch.opened().await;
             let follows = {
                 let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
                 state.decide(&asks, false)
@@ -247,8 +252,13 @@ impl State {
 
     /// Keeps what the store has answered, and returns the waits that are longer here than the store's. Decisions of an outage are local
     /// already; one by a lease counts only if nothing is left of it.
-    fn keep(&self, questions: &[Question], result: &Result<Decision, StoreError>, sent_us: u64) -> Waits {
-        let mut waits = Waits::new();
+    fn keep(
+        &self,
+        questions: &[Question],
+        result: &Result<Decision, StoreError>,
+        sent_us: u64,
+    ) -> RefusalWaits {
+        let mut waits = RefusalWaits::new();
         let times = Times { sent_us, received_us: self.clock.now_us() };
         // Joint turns are bounded by the shortest patience, so the answer says nothing about each turn alone.
         let spends = || questions.iter().filter(|question| !question.looks());
@@ -260,11 +270,11 @@ impl State {
             let refusal = match result {
                 Ok(decision) if is_plain && is_alone && self.is_of_the_store(decision) => {
                     let is_settled = !decision.is_allowed() || decision.delay().is_zero();
-                    Refusal::of(question, decision, times, self.keep).filter(|_| is_settled)
+                    CachedRefusal::of(question, decision, times, self.keep).filter(|_| is_settled)
                 }
                 _ => None,
             };
-            let prolonged = refusal.iter().flat_map(Refusal::prolonged);
+            let prolonged = refusal.iter().flat_map(CachedRefusal::prolonged);
             waits.extend(prolonged.map(|(quota, wait_us)| (question.place(), quota, wait_us)));
             self.table.keep(question.id, question.mark, refusal);
         }
@@ -285,7 +295,7 @@ impl State {
         &self,
         asks: &[Ask<'_>],
         questions: &[Question],
-        refusals: &[(usize, Refusal)],
+        refusals: &[(usize, CachedRefusal)],
         now_us: u64,
     ) -> Decision {
         let mut statuses = SmallVec::<[QuotaStatus; 4]>::new();
@@ -315,7 +325,7 @@ impl State {
             }
         }
         let (is_told_apart, sent_us) = (self.keep.in_lumps, self.clock.now_us());
-        let forget = move |table: &Table| {
+        let forget = move |table: &RefusalTable| {
             let each = ids.iter().flat_map(|both| &both[..1 + usize::from(is_told_apart)]);
             each.for_each(|id| table.forget(*id));
         };
@@ -364,7 +374,7 @@ impl State {
 }
 
 /// The store's answer, with the waits for which the cache refuses.
-fn told(result: Result<Decision, StoreError>, waits: &Waits) -> Result<Decision, StoreError> {
+fn told(result: Result<Decision, StoreError>, waits: &RefusalWaits) -> Result<Decision, StoreError> {
     if waits.is_empty() {
         return result;
     }

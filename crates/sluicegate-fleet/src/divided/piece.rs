@@ -1,4 +1,4 @@
-//! Some units of an ask, in one part of its policy: [`Piece`]; and the outcome of pieces: [`Came`].
+//! Some units of an ask, in one part of its policy: [`PartialAsk`]; and the outcome of pieces: [`PieceOutcome`].
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use sluicegate_core::{Decision, Key};
 use smallvec::SmallVec;
 
 /// One number per quota.
-pub(super) type Costs = SmallVec<[u64; 2]>;
+pub(super) type QuotaCosts = SmallVec<[u64; 2]>;
 
 /// The status of each quota of a part.
-pub(super) type Statuses = SmallVec<[QuotaStatus; 1]>;
+pub(super) type PartStatuses = SmallVec<[QuotaStatus; 1]>;
 
 /// Some units of an ask, in one part of its policy.
 ///
 /// An ask is cut into several pieces when no part has room for all of it. Each piece is an ask of one store; together they are one request,
 /// of which all pieces are spent or none.
-pub(super) struct Piece<'a> {
+pub(super) struct PartialAsk<'a> {
     /// The place of the ask in the request.
     pub(super) ask: usize,
     pub(super) part: usize,
@@ -28,12 +28,12 @@ pub(super) struct Piece<'a> {
     /// The mode of its ask. An ask that takes what there is becomes a spend, because a look has already found how much that is.
     pub(super) mode: Mode,
     /// The cost of each quota in this part; over all pieces of an ask they sum to its costs.
-    pub(super) costs: Costs,
+    pub(super) costs: QuotaCosts,
     /// The receipt of the units to give back, if they were spent in this part.
     pub(super) receipt: Option<&'a Receipt>,
 }
 
-impl Piece<'_> {
+impl PartialAsk<'_> {
     /// The ask of the part's store.
     pub(super) fn ask(&self) -> Ask<'_> {
         let cost = self.costs.first().copied().unwrap_or(0);
@@ -53,7 +53,7 @@ impl Piece<'_> {
 }
 
 /// The outcome of some pieces.
-pub(super) struct Came {
+pub(super) struct PieceOutcome {
     /// The outcomes in the order of the pieces; empty for one that was not asked in the end.
     pub(super) each: Vec<Of>,
     /// Whether all parts that were asked have let it pass.
@@ -70,7 +70,7 @@ pub(super) struct Came {
 #[derive(Default)]
 pub(super) struct Of {
     /// Empty until its store has answered.
-    pub(super) statuses: Statuses,
+    pub(super) statuses: PartStatuses,
     /// The receipt that gives its units back, if it has spent any.
     pub(super) receipt: Option<Receipt>,
 }
@@ -82,7 +82,7 @@ impl Of {
     }
 }
 
-impl Came {
+impl PieceOutcome {
     /// No outcome yet, for this many pieces.
     pub(super) fn of(count: usize) -> Self {
         let each = (0..count).map(|_| Of::default()).collect();

@@ -15,17 +15,20 @@ use sluicegate_core::store::{Ask, DecisionFuture, Mode};
 use sluicegate_core::{Store, StoreError};
 use smallvec::SmallVec;
 
-use super::piece::{Came, Piece};
+use super::piece::{PartialAsk, PieceOutcome};
 
 /// Places of pieces.
-type Places = Vec<usize>;
+type PiecePlaces = Vec<usize>;
 
 /// Looks at each piece, whatever the other looks find.
 ///
 /// # Errors
 /// When one of the stores gives no answer.
-pub(super) async fn look(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>]) -> Result<Came, StoreError> {
-    let mut came = Came::of(pieces.len());
+pub(super) async fn look(
+    stores: &[Arc<dyn Store>],
+    pieces: &[PartialAsk<'_>],
+) -> Result<PieceOutcome, StoreError> {
+    let mut came = PieceOutcome::of(pieces.len());
     for (places, answer) in begin(stores, pieces, groups(stores, pieces, |_| true)) {
         came.note(&places, answer.await?);
     }
@@ -36,8 +39,11 @@ pub(super) async fn look(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>]) -> Res
 ///
 /// # Errors
 /// When one of the stores gives no answer.
-pub(super) async fn decide(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>]) -> Result<Came, StoreError> {
-    let mut came = Came::of(pieces.len());
+pub(super) async fn decide(
+    stores: &[Arc<dyn Store>],
+    pieces: &[PartialAsk<'_>],
+) -> Result<PieceOutcome, StoreError> {
+    let mut came = PieceOutcome::of(pieces.len());
     let of_store = |store: usize| (0..pieces.len()).filter(move |place| pieces[*place].store == store);
     let asked: SmallVec<[usize; 2]> =
         (0..stores.len()).filter(|store| of_store(*store).next().is_some()).collect();
@@ -48,14 +54,14 @@ pub(super) async fn decide(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>]) -> R
         return Ok(came);
     }
     if let [store] = asked[..] {
-        let places: Places = of_store(store).collect();
+        let places: PiecePlaces = of_store(store).collect();
         let answer = ask(&stores[store], pieces, &places, asked.len());
         came.note(&places, answer.await?);
         return Ok(came);
     }
     // Asks that may be refused come first, on one store after the other.
     for store in asked {
-        let places: Places = of_store(store).filter(|place| !is_sure(pieces[*place].mode)).collect();
+        let places: PiecePlaces = of_store(store).filter(|place| !is_sure(pieces[*place].mode)).collect();
         if places.is_empty() {
             continue;
         }
@@ -87,8 +93,12 @@ fn is_sure(mode: Mode) -> bool {
 ///
 /// A store decides at most [`MAX_QUOTAS`] quotas at a time, so pieces are grouped up to that number. Pieces of different stores are never
 /// in one group.
-fn groups(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>], which: impl Fn(Mode) -> bool) -> Vec<Places> {
-    let mut groups: Vec<Places> = Vec::new();
+fn groups(
+    stores: &[Arc<dyn Store>],
+    pieces: &[PartialAsk<'_>],
+    which: impl Fn(Mode) -> bool,
+) -> Vec<PiecePlaces> {
+    let mut groups: Vec<PiecePlaces> = Vec::new();
     for store in 0..stores.len() {
         let mut room = 0;
         for (place, piece) in
@@ -110,9 +120,9 @@ fn groups(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>], which: impl Fn(Mode) 
 /// Begins a call for each group.
 fn begin(
     stores: &[Arc<dyn Store>],
-    pieces: &[Piece<'_>],
-    groups: Vec<Places>,
-) -> Vec<(Places, DecisionFuture)> {
+    pieces: &[PartialAsk<'_>],
+    groups: Vec<PiecePlaces>,
+) -> Vec<(PiecePlaces, DecisionFuture)> {
     let begun = groups.into_iter().map(|places| {
         let answer = ask(&stores[pieces[places[0]].store], pieces, &places, 1);
         (places, answer)
@@ -122,7 +132,7 @@ fn begin(
 
 /// Asks one of this many stores. With several stores nothing waits for a turn, because the turns would come at different times: a
 /// reservation becomes a spend, which passes now or is refused by its part.
-fn ask(store: &Arc<dyn Store>, pieces: &[Piece<'_>], places: &[usize], stores: usize) -> DecisionFuture {
+fn ask(store: &Arc<dyn Store>, pieces: &[PartialAsk<'_>], places: &[usize], stores: usize) -> DecisionFuture {
     let asks = places.iter().map(|place| pieces[*place].ask()).map(|ask| match ask.mode() {
         Mode::Reserve { .. } if stores > 1 => ask.in_mode(Mode::Spend),
         _ => ask,
@@ -132,7 +142,7 @@ fn ask(store: &Arc<dyn Store>, pieces: &[Piece<'_>], places: &[usize], stores: u
 }
 
 /// Gives back what pieces have spent. A refund without an answer is not sent again: too few units are admitted then.
-async fn give_back(stores: &[Arc<dyn Store>], pieces: &[Piece<'_>], came: &Came) {
+async fn give_back(stores: &[Arc<dyn Store>], pieces: &[PartialAsk<'_>], came: &PieceOutcome) {
     let mut begun: SmallVec<[DecisionFuture; 4]> = SmallVec::new();
     for (piece, of) in pieces.iter().zip(&came.each) {
         let Some(receipt) = &of.receipt else { continue };

@@ -1,4 +1,4 @@
-//! The state kept of a policy, and whether it may be leased: [`Plan`].
+//! The state kept of a policy, and whether it may be leased: [`LeasedPolicy`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -31,7 +31,7 @@ impl Unleased {
 }
 
 /// The state that a [`Leased`](super::Leased) store keeps of a policy.
-pub(super) struct Plan {
+pub(super) struct LeasedPolicy {
     /// Names the policy in the list of policies that are not leased.
     name: String,
     /// The lifetime of its units, by quota; or the reason why it is not leased.
@@ -42,7 +42,7 @@ pub(super) struct Plan {
     is_replaced: AtomicBool,
 }
 
-impl Plan {
+impl LeasedPolicy {
     pub(super) fn new(policy: &Policy, batch: &Batch) -> Self {
         Self {
             name: policy.name().to_owned(),
@@ -80,27 +80,27 @@ impl Plan {
     }
 }
 
-/// The plans of open policies, and some closed ones.
+/// The states of open policies, and some closed ones.
 #[derive(Default)]
-pub(super) struct Plans {
-    plans: Vec<Weak<Plan>>,
-    /// The number of open plans when closed ones were last dropped.
+pub(super) struct LeasedPolicies {
+    policies: Vec<Weak<LeasedPolicy>>,
+    /// The number of open policies when closed ones were last dropped.
     kept: usize,
 }
 
-impl Plans {
-    /// Adds a plan. Closed ones are dropped when there are twice as many as were kept, so that many policies cost linear time.
-    pub(super) fn add(&mut self, plan: &Arc<Plan>) {
-        if self.plans.len() > self.kept * 2 {
-            self.plans.retain(|plan| plan.strong_count() > 0);
-            self.kept = self.plans.len();
+impl LeasedPolicies {
+    /// Adds the state of a policy. Closed ones are dropped when there are twice as many as were kept, so that many policies cost linear time.
+    pub(super) fn add(&mut self, policy: &Arc<LeasedPolicy>) {
+        if self.policies.len() > self.kept * 2 {
+            self.policies.retain(|policy| policy.strong_count() > 0);
+            self.kept = self.policies.len();
         }
-        self.plans.push(Arc::downgrade(plan));
+        self.policies.push(Arc::downgrade(policy));
     }
 
-    /// The plans of open policies.
-    pub(super) fn open(&self) -> impl Iterator<Item = Arc<Plan>> {
-        self.plans.iter().filter_map(Weak::upgrade)
+    /// The policies of open policies.
+    pub(super) fn open(&self) -> impl Iterator<Item = Arc<LeasedPolicy>> {
+        self.policies.iter().filter_map(Weak::upgrade)
     }
 }
 
@@ -126,25 +126,25 @@ fn measures(policy: &Policy, batch: &Batch) -> Result<SmallVec<[Measure; 2]>, Un
 mod tests {
     use super::*;
 
-    fn plan() -> Arc<Plan> {
+    fn policy() -> Arc<LeasedPolicy> {
         let policy = Policy::gcra("api", "1000/min").build().expect("it is a policy");
-        Arc::new(Plan::new(&policy, &Batch::new()))
+        Arc::new(LeasedPolicy::new(&policy, &Batch::new()))
     }
 
-    /// All plans were once looked at for each one that was added.
+    /// All policies were once looked at for each one that was added.
     #[test]
     fn closed_plans_are_dropped_when_the_list_has_doubled() {
-        let mut plans = Plans::default();
-        let open: Vec<_> = (0..100).map(|_| plan()).collect();
-        open.iter().for_each(|plan| plans.add(plan));
+        let mut policies = LeasedPolicies::default();
+        let open: Vec<_> = (0..100).map(|_| policy()).collect();
+        open.iter().for_each(|policy| policies.add(policy));
         let mut sweeps = 0;
         for _ in 0..10_000 {
-            let before = plans.plans.len();
-            plans.add(&plan());
-            assert!(plans.plans.len() <= 202, "{} beside 100 that are open", plans.plans.len());
-            sweeps += usize::from(plans.plans.len() <= before);
+            let before = policies.policies.len();
+            policies.add(&policy());
+            assert!(policies.policies.len() <= 202, "{} beside 100 that are open", policies.policies.len());
+            sweeps += usize::from(policies.policies.len() <= before);
         }
         assert!(sweeps <= 10_000 / 90, "{sweeps}");
-        assert_eq!(plans.open().count(), 100);
+        assert_eq!(policies.open().count(), 100);
     }
 }

@@ -18,14 +18,14 @@ use sluicegate_core::wrap::OwnedAsk;
 use sluicegate_core::{Decision, StoreError};
 use tokio::runtime::Handle;
 
-use super::answer::{Wait, merged};
+use super::answer::{PassesAt, merged};
 use super::call;
 use super::divide::Divide;
-use super::piece::{Came, Costs, Piece};
-use super::plan::Plan;
-use super::request::Asked;
+use super::parts_status::{PartsStatus, us};
+use super::piece::{PartialAsk, PieceOutcome, QuotaCosts};
+use super::plan::RequestPlan;
+use super::request::DividedAsk;
 use super::spread::spread;
-use super::table::{Table, us};
 
 /// The number of looks after which a request that others outran is refused.
 ///
@@ -53,15 +53,15 @@ pub(super) fn begin<D: Divide>(divide: &Arc<D>, asks: &[Ask<'_>]) -> DecisionFut
 
 async fn decide(divide: &dyn Divide, asks: &[OwnedAsk]) -> Result<Decision, StoreError> {
     let asks: Vec<Ask<'_>> = asks.iter().map(OwnedAsk::ask).collect();
-    let asks = Asked::each(divide, &asks)?;
+    let asks = DividedAsk::each(divide, &asks)?;
     if asks.is_empty() {
         return Err(StoreError::new(StoreErrorKind::NothingAsked));
     }
-    if !asks.iter().any(Asked::needs_look) {
+    if !asks.iter().any(DividedAsk::needs_look) {
         // An ask about one bucket goes to one part: a lease goes to the part where its request has spent.
         let firsts: Vec<usize> = asks.iter().map(|asked| divide.first(asked.opened.parts.len())).collect();
         let pieces = asks.iter().flat_map(|asked| asked.pieces(divide, firsts[asked.twin]));
-        let pieces: Vec<Piece<'_>> = pieces.collect();
+        let pieces: Vec<PartialAsk<'_>> = pieces.collect();
         let came = call::decide(divide.stores(), &pieces).await?;
         if came.is_allowed || !may_fit_elsewhere(&asks, &pieces, &came) {
             return Ok(merged(&asks, &pieces, came, None, &[]));
@@ -70,8 +70,8 @@ async fn decide(divide: &dyn Divide, asks: &[OwnedAsk]) -> Result<Decision, Stor
     let mut tries = TRIES;
     loop {
         let table = look(divide, &asks).await?;
-        let plan = Plan::new(divide, &asks, &table);
-        let seen = Came { at_us: table.at_us, by: table.by, ..Came::of(0) };
+        let plan = RequestPlan::new(divide, &asks, &table);
+        let seen = PieceOutcome { at_us: table.at_us, by: table.by, ..PieceOutcome::of(0) };
         if !plan.refused.is_empty() {
             let waits = waits(divide, &asks, &plan.refused, &table).await?;
             return Ok(merged(&asks, &[], seen, Some(&table), &waits));
@@ -88,7 +88,7 @@ async fn decide(divide: &dyn Divide, asks: &[OwnedAsk]) -> Result<Decision, Stor
 }
 
 /// Whether a part has refused, and another one may not.
-fn may_fit_elsewhere(asks: &[Asked<'_>], pieces: &[Piece<'_>], came: &Came) -> bool {
+fn may_fit_elsewhere(asks: &[DividedAsk<'_>], pieces: &[PartialAsk<'_>], came: &PieceOutcome) -> bool {
     let mut each = pieces.iter().zip(&came.each);
     each.any(|(piece, of)| !of.passed() && !asks[piece.ask].opened.is_whole && piece.mode.asks())
 }
@@ -97,10 +97,10 @@ fn may_fit_elsewhere(asks: &[Asked<'_>], pieces: &[Piece<'_>], came: &Came) -> b
 ///
 /// # Errors
 /// When one of their stores gives no answer, because an unknown part cannot be planned with.
-async fn look(divide: &dyn Divide, asks: &[Asked<'_>]) -> Result<Table, StoreError> {
-    let pieces: Vec<Piece<'_>> = asks.iter().flat_map(|asked| asked.looks(divide)).collect();
+async fn look(divide: &dyn Divide, asks: &[DividedAsk<'_>]) -> Result<PartsStatus, StoreError> {
+    let pieces: Vec<PartialAsk<'_>> = asks.iter().flat_map(|asked| asked.looks(divide)).collect();
     let came = call::look(divide.stores(), &pieces).await?;
-    Ok(Table::new(asks, &pieces, came))
+    Ok(PartsStatus::new(asks, &pieces, came))
 }
 
 /// The waits of the refused asks, by quota.
@@ -109,27 +109,27 @@ async fn look(divide: &dyn Divide, asks: &[Asked<'_>]) -> Result<Table, StoreErr
 /// never too early, and too late by at most the time in which one part gets one unit.
 async fn waits(
     divide: &dyn Divide,
-    asks: &[Asked<'_>],
+    asks: &[DividedAsk<'_>],
     refused: &[usize],
-    table: &Table,
-) -> Result<Vec<(usize, usize, Wait)>, StoreError> {
+    table: &PartsStatus,
+) -> Result<Vec<(usize, usize, PassesAt)>, StoreError> {
     let (mut waits, mut pieces) = (Vec::new(), Vec::new());
     for asked in refused.iter().map(|place| &asks[*place]) {
         let twins =
             asks[..asked.place].iter().filter(|other| other.twin == asked.twin && other.ask.mode().spends());
         let ahead = |quota: usize| twins.clone().map(|twin| twin.costs()[quota]).fold(0, u64::saturating_add);
         let known = waits.len();
-        let mut targets = vec![Costs::from_elem(0, asked.opened.quotas()); asked.opened.parts.len()];
+        let mut targets = vec![QuotaCosts::from_elem(0, asked.opened.quotas()); asked.opened.parts.len()];
         for (quota, cost) in asked.costs().into_iter().enumerate() {
             let cost = if asked.ask.mode() == Mode::Take { 1 } else { cost }.saturating_add(ahead(quota));
             let left = table.remaining(asked.place, quota);
             let missing = cost.saturating_sub(left.iter().sum());
             if cost > asked.opened.whole_capacity(quota) {
-                waits.push((asked.place, quota, Wait::Never));
+                waits.push((asked.place, quota, PassesAt::Never));
             } else if missing > 0 && cost == 1 {
                 let parts = (0..left.len()).filter_map(|part| table.part(asked.place, part).get(quota));
                 let wait_us = parts.map(|status| us(status.available_after())).min().unwrap_or(0);
-                waits.push((asked.place, quota, Wait::AfterUs(wait_us)));
+                waits.push((asked.place, quota, PassesAt::AfterUs(wait_us)));
             } else if missing > 0 {
                 let capacities: Vec<u64> =
                     (0..left.len()).map(|part| asked.opened.capacity(part, quota)).collect();
@@ -142,7 +142,7 @@ async fn waits(
                 for (target, (left, more)) in targets.iter_mut().zip(left.iter().zip(more)) {
                     target[quota] = left + more;
                 }
-                waits.push((asked.place, quota, Wait::AfterUs(0)));
+                waits.push((asked.place, quota, PassesAt::AfterUs(0)));
             }
         }
         if waits.len() == known {
@@ -155,7 +155,7 @@ async fn waits(
                     .map(|status| us(status.reset_after()))
                     .max()
             };
-            waits.push((asked.place, 0, Wait::AfterUs(alone_us.or_else(reset_us).unwrap_or(0))));
+            waits.push((asked.place, 0, PassesAt::AfterUs(alone_us.or_else(reset_us).unwrap_or(0))));
         }
         if targets.iter().flatten().any(|target| *target > 0) {
             let targets = targets.into_iter().enumerate();
@@ -166,7 +166,7 @@ async fn waits(
     for (piece, of) in pieces.iter().zip(&came.each) {
         for (ask, quota, wait) in &mut waits {
             let status = of.statuses.get(*quota).filter(|status| *ask == piece.ask && !status.passed());
-            if let (Wait::AfterUs(wait_us), Some(status)) = (wait, status) {
+            if let (PassesAt::AfterUs(wait_us), Some(status)) = (wait, status) {
                 *wait_us = (*wait_us).max(us(QuotaStatus::available_after(status)));
             }
         }
@@ -176,13 +176,15 @@ async fn waits(
 
 /// Shortens the wait of a reservation by the time that it may wait in one part.
 fn shortened(
-    asks: &[Asked<'_>],
-    table: &Table,
-    mut waits: Vec<(usize, usize, Wait)>,
-) -> Vec<(usize, usize, Wait)> {
+    asks: &[DividedAsk<'_>],
+    table: &PartsStatus,
+    mut waits: Vec<(usize, usize, PassesAt)>,
+) -> Vec<(usize, usize, PassesAt)> {
     for (ask, _, wait) in &mut waits {
         let asked = &asks[*ask];
-        let (Mode::Reserve { longest }, Wait::AfterUs(wait_us)) = (asked.ask.mode(), wait) else { continue };
+        let (Mode::Reserve { longest }, PassesAt::AfterUs(wait_us)) = (asked.ask.mode(), wait) else {
+            continue;
+        };
         let alone = (0..asked.opened.parts.len()).filter_map(|part| table.alone_us(*ask, part)).min();
         if let Some(alone_us) = alone {
             *wait_us = (*wait_us).min(alone_us.saturating_sub(us(longest)));
