@@ -1,4 +1,4 @@
-//! The counts of a policy: [`Counts`].
+//! The counts of a policy: [`PolicyCounts`].
 //!
 //! A request is in exactly one counter, by its mode, its answer and the decider, so the sum of these counters is the number of
 //! requests. Units and nearly used-up quotas have counters of their own. All counters are places in one array, so
@@ -8,10 +8,10 @@ use metrics::Key;
 use sluicegate_core::store::DecidedBy;
 
 use super::answer::{Answer, Judgement};
+use super::exported::series;
 use super::lanes::Lanes;
 use super::metrics::{NEAR, QUOTAS_REFUSED, REQUESTS, SUSPENSIONS, UNITS};
 use super::snapshot::{Totals, UnitTotals};
-use super::told::series;
 
 const SPENT_UNITS: usize = 0;
 const REFUNDED: usize = 1;
@@ -30,13 +30,13 @@ const REFUSED_QUOTAS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
 pub(super) const COUNTERS: usize = REFUSED_QUOTAS + 1;
 
 /// The counts of a policy, in all its modes.
-pub(super) struct Counts(Lanes<COUNTERS>);
+pub(super) struct PolicyCounts(Lanes<COUNTERS>);
 
 /// The sums of one moment.
 #[derive(Clone, Copy)]
 pub(super) struct Sums(pub(super) [u64; COUNTERS]);
 
-impl Counts {
+impl PolicyCounts {
     pub(super) fn new() -> Self {
         Self(Lanes::new())
     }

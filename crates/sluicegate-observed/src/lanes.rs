@@ -4,32 +4,32 @@ use std::array;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::mine::{self, LANES};
+use super::thread::{self, LANES};
 
 /// Some counters, in a lane for each of the first threads that add to them, and one for all other threads.
 ///
 /// A thread is the only writer of its lane, so that adding costs a load and a store; a sum reads all lanes.
 pub(super) struct Lanes<const COUNTERS: usize> {
-    own: [OnceLock<Box<Lane<COUNTERS>>>; LANES],
-    shared: Lane<COUNTERS>,
+    own: [OnceLock<Box<CounterLane<COUNTERS>>>; LANES],
+    shared: CounterLane<COUNTERS>,
 }
 
 /// Aligned, so that no cache line belongs to two lanes.
 #[repr(align(64))]
-struct Lane<const COUNTERS: usize>([AtomicU64; COUNTERS]);
+struct CounterLane<const COUNTERS: usize>([AtomicU64; COUNTERS]);
 
 impl<const COUNTERS: usize> Lanes<COUNTERS> {
     pub(super) fn new() -> Self {
-        Self { own: array::from_fn(|_| OnceLock::new()), shared: Lane::new() }
+        Self { own: array::from_fn(|_| OnceLock::new()), shared: CounterLane::new() }
     }
 
     /// Adds to these counters.
     #[inline]
     pub(super) fn add(&self, counts: impl IntoIterator<Item = (usize, u64)>) {
         // Relaxed, here and below: a count orders nothing else. Owners of a lane follow each other by way of a lock.
-        match mine::lane() {
+        match thread::lane() {
             Some(own) => {
-                let lane = self.own[own].get_or_init(|| Box::new(Lane::new()));
+                let lane = self.own[own].get_or_init(|| Box::new(CounterLane::new()));
                 for (counter, by) in counts {
                     let count = &lane.0[counter];
                     count.store(count.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl<const COUNTERS: usize> Lanes<COUNTERS> {
     }
 }
 
-impl<const COUNTERS: usize> Lane<COUNTERS> {
+impl<const COUNTERS: usize> CounterLane<COUNTERS> {
     fn new() -> Self {
         Self(array::from_fn(|_| AtomicU64::new(0)))
     }

@@ -24,13 +24,12 @@ mod answer;
 mod counts;
 mod durations;
 mod events;
-mod front;
+mod exported;
 mod lanes;
 mod log;
 mod meter;
 mod meters;
 mod metrics;
-mod mine;
 mod names;
 mod offenders;
 mod past;
@@ -40,9 +39,10 @@ mod routes;
 mod seen;
 mod snapshot;
 mod state;
+mod store;
+mod thread;
 mod time;
 mod timing;
-mod told;
 mod watched;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,16 +57,16 @@ use sluicegate_core::wrap::Within;
 
 pub use self::answer::Answer;
 pub use self::events::Events;
-use self::front::Front;
 pub use self::metrics::{METRICS, Metric, MetricKind};
 use self::names::Name;
 pub use self::offenders::{Asker, Offender, OffenderKind, ShownKey};
-use self::past::Past;
 pub use self::past::PastEvent;
+use self::past::RecentEvents;
 pub use self::snapshot::{
     Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals, UnitTotals,
 };
-use self::state::{Permits, State};
+use self::state::{ObservedPermits, ObservedState};
+use self::store::ObservedStore;
 use self::time::TimeOf;
 
 /// Counts all decisions of a store. Clones are handles to the same counts.
@@ -75,7 +75,7 @@ use self::time::TimeOf;
 ///
 /// A decision is counted when its answer comes. The answer to a request that was dropped is not counted.
 #[derive(Clone)]
-pub struct Observed(Arc<Front>);
+pub struct Observed(Arc<ObservedStore>);
 
 impl Observed {
     /// Observes this store under a name, by which pages and metrics call it.
@@ -93,12 +93,12 @@ impl Observed {
             return Err(ConfigError::new(ConfigErrorKind::NameTaken, problem));
         }
         let clock = TimeOf::store(&store);
-        let past = Arc::new(Past::new(Arc::clone(&clock)));
+        let past = Arc::new(RecentEvents::new(Arc::clone(&clock)));
         store.listen(Arc::clone(&past) as Arc<dyn Listener>);
-        Ok(Self(Arc::new(Front {
+        Ok(Self(Arc::new(ObservedStore {
             is_far: !store.always_answers(),
             within: Within::new(store),
-            state: Arc::new(State::new(name, clock, past)),
+            state: Arc::new(ObservedState::new(name, clock, past)),
             gauges: Mutex::default(),
         })))
     }
@@ -162,7 +162,7 @@ impl Observed {
     /// Counts permits for requests in flight, under the name of their limit, and exports the number of permits in use.
     pub fn in_flight(&self, in_flight: &InFlight) {
         let mut all = self.0.state.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(Permits::of(in_flight.clone()));
+        all.push(ObservedPermits::of(in_flight.clone()));
         drop(all);
         // Weak, because a strong reference would be a cycle.
         let state = Arc::downgrade(&self.0.state);
@@ -199,7 +199,7 @@ impl Observed {
     /// Policies beyond the first 256 names, and policies that are [counted as](sluicegate_core::policy::PolicyBuilder::counted_as) one, are
     /// counted together, and are not listed.
     pub fn snapshot(&self) -> Snapshot {
-        let State { meters, past, clock, since_us, .. } = &*self.0.state;
+        let ObservedState { meters, past, clock, since_us, .. } = &*self.0.state;
         let now_us = clock.now_us();
         let (limiters, status) = (self.0.limiters().all(), Store::status(&*self.0));
         let policies = limiters.iter().filter_map(|limiter| {

@@ -9,17 +9,17 @@ const MINUTE_US: u64 = 60 * 1_000_000;
 /// Logs at `warn`, once for each minute in which a policy refused requests, the number of refusals and the most refused key, if
 /// one stands out.
 /// So a flood does not fill the disk; each single refusal is a line at `debug`.
-pub(super) struct Minutely(Mutex<Told>);
+pub(super) struct Minutely(Mutex<LoggedCounts>);
 
 /// The counts that the log has covered.
-struct Told {
+struct LoggedCounts {
     minute: u64,
     refused: u64,
 }
 
 impl Minutely {
     pub(super) fn new(now_us: u64) -> Self {
-        Self(Mutex::new(Told { minute: now_us / MINUTE_US, refused: 0 }))
+        Self(Mutex::new(LoggedCounts { minute: now_us / MINUTE_US, refused: 0 }))
     }
 
     /// Writes the line that is due, if any: `refused` requests were refused until now, by policies in force.
@@ -37,7 +37,7 @@ impl Minutely {
             return;
         }
         let refused = refused();
-        let before = std::mem::replace(&mut *told, Told { minute, refused });
+        let before = std::mem::replace(&mut *told, LoggedCounts { minute, refused });
         drop(told);
         let refused = refused.saturating_sub(before.refused);
         if refused == 0 {

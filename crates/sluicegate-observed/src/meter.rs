@@ -1,4 +1,4 @@
-//! The meter of one policy name: [`Meter`].
+//! The meter of one policy name: [`PolicyMeter`].
 //!
 //! An allowed request adds to counters of its thread, and checks the end of the current second: the first request of a second
 //! updates the rates. A refused request is also noted with its key, behind a lock of the policy. The
@@ -13,7 +13,8 @@ use sluicegate_core::limiter::RateLimiter;
 use sluicegate_core::store::QuotaStatus;
 
 use super::answer::{Answer, Judgement};
-use super::counts::{COUNTERS, Counts, Sums, is_shown, series_of};
+use super::counts::{COUNTERS, PolicyCounts, Sums, is_shown, series_of};
+use super::exported::{ExportedTotals, series};
 use super::log::Minutely;
 use super::metrics::WAIT;
 use super::offenders::Offenders;
@@ -21,17 +22,16 @@ use super::rates::{Rates, Recent, Tally};
 use super::seen::SeenLately;
 use super::snapshot::{Minute, PolicySnapshot, Rate, Totals};
 use super::timing::Timing;
-use super::told::{Told, series};
 
 /// The counters of a policy. They belong to the name: a replacing policy continues the counts.
-pub(super) struct Meter {
+pub(super) struct PolicyMeter {
     name: String,
     clock: Arc<dyn Clock>,
-    counts: Counts,
+    counts: PolicyCounts,
     rates: Rates,
     offenders: Offenders,
     waits: Timing,
-    told: Mutex<Told<COUNTERS>>,
+    told: Mutex<ExportedTotals<COUNTERS>>,
     /// Keys that were refused as suspended in the last minute.
     suspended: SeenLately,
     /// The refusals of this minute, for one line in the log when it is over.
@@ -40,23 +40,23 @@ pub(super) struct Meter {
 
 /// A refusal, for the list of the most refused keys.
 #[derive(Clone, Copy)]
-pub(super) struct Refusal<'a> {
+pub(super) struct MeteredRefusal<'a> {
     pub(super) key: KeyRef<'a>,
     pub(super) answer: Answer,
     pub(super) retry_after: Option<Duration>,
 }
 
-impl Meter {
+impl PolicyMeter {
     pub(super) fn new(policy: &str, clock: Arc<dyn Clock>) -> Self {
         let now_us = clock.now_us();
         Self {
             name: policy.to_owned(),
             clock,
-            counts: Counts::new(),
+            counts: PolicyCounts::new(),
             rates: Rates::new(now_us),
             offenders: Offenders::new(),
             waits: Timing::of(series(WAIT, [("policy", policy)])),
-            told: Mutex::new(Told::nobody()),
+            told: Mutex::new(ExportedTotals::nobody()),
             suspended: SeenLately::default(),
             log: Minutely::new(now_us),
         }
@@ -100,7 +100,7 @@ impl Meter {
         self.tell_to(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn tell_to(&self, told: &mut Told<COUNTERS>) {
+    fn tell_to(&self, told: &mut ExportedTotals<COUNTERS>) {
         let Sums(sums) = self.counts.sums();
         // The counts of policies beyond the bound are shown only once there are such policies.
         let is_used = sums.iter().any(|sum| *sum > 0);
@@ -113,8 +113,8 @@ impl Meter {
     }
 
     /// Notes the key of a refused request. The thread that has the answer calls this, often in the middle of a request.
-    pub(super) fn refused(&self, refusal: Refusal<'_>) {
-        let Refusal { key, answer, retry_after } = refusal;
+    pub(super) fn refused(&self, refusal: MeteredRefusal<'_>) {
+        let MeteredRefusal { key, answer, retry_after } = refusal;
         self.offenders.refused(key, retry_after, answer == Answer::Suspended, self.rates.now_us());
         if answer == Answer::Suspended {
             self.suspended.see(key, self.clock.now_us());
@@ -137,7 +137,7 @@ impl Meter {
         &self.offenders
     }
 
-    pub(super) fn counts(&self) -> &Counts {
+    pub(super) fn counts(&self) -> &PolicyCounts {
         &self.counts
     }
 

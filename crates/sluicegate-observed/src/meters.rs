@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate_core::clock::Clock;
 
-use super::meter::Meter;
+use super::meter::PolicyMeter;
 
 /// The most policies with counts of their own. Policies that are opened later count together, under [`OTHER`].
 const MOST: usize = 256;
@@ -16,18 +16,18 @@ const OTHER: &str = "other";
 /// The counts of all policies of a store. They stay when a policy is closed, because a count never decreases.
 pub(super) struct Meters {
     clock: Arc<dyn Clock>,
-    other: Arc<Meter>,
-    by_name: Mutex<HashMap<String, Arc<Meter>>>,
+    other: Arc<PolicyMeter>,
+    by_name: Mutex<HashMap<String, Arc<PolicyMeter>>>,
 }
 
 impl Meters {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        let other = Arc::new(Meter::new(OTHER, Arc::clone(&clock)));
+        let other = Arc::new(PolicyMeter::new(OTHER, Arc::clone(&clock)));
         Self { clock, other, by_name: Mutex::default() }
     }
 
     /// The counts of the policy of this name; its own, if there is room.
-    pub(super) fn open(&self, policy: &str) -> Arc<Meter> {
+    pub(super) fn open(&self, policy: &str) -> Arc<PolicyMeter> {
         let mut all = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(meter) = all.get(policy) {
             return Arc::clone(meter);
@@ -35,24 +35,24 @@ impl Meters {
         if all.len() >= MOST {
             return Arc::clone(&self.other);
         }
-        let meter = Arc::new(Meter::new(policy, Arc::clone(&self.clock)));
+        let meter = Arc::new(PolicyMeter::new(policy, Arc::clone(&self.clock)));
         all.insert(policy.to_owned(), Arc::clone(&meter));
         meter
     }
 
     /// All meters.
-    pub(super) fn all(&self) -> Vec<Arc<Meter>> {
+    pub(super) fn all(&self) -> Vec<Arc<PolicyMeter>> {
         let all = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         all.values().chain([&self.other]).cloned().collect()
     }
 
     /// The counts of the policy of this name, or the common counts of policies without counts of their own.
-    pub(super) fn known(&self, policy: &str) -> Arc<Meter> {
+    pub(super) fn known(&self, policy: &str) -> Arc<PolicyMeter> {
         self.get(policy).unwrap_or_else(|| Arc::clone(&self.other))
     }
 
     /// The counts of the policy of this name, if they are its own.
-    pub(super) fn get(&self, policy: &str) -> Option<Arc<Meter>> {
+    pub(super) fn get(&self, policy: &str) -> Option<Arc<PolicyMeter>> {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()
     }
 }

@@ -35,12 +35,12 @@ pub struct PastEvent {
 }
 
 /// The last events of a store, also those from stores inside of it.
-pub(super) struct Past {
+pub(super) struct RecentEvents {
     clock: Arc<dyn Clock>,
     events: Mutex<VecDeque<PastEvent>>,
 }
 
-impl Past {
+impl RecentEvents {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, events: Mutex::default() }
     }
@@ -59,7 +59,7 @@ impl Past {
     }
 }
 
-impl Listener for Past {
+impl Listener for RecentEvents {
     fn event(&self, event: &Event<'_>) {
         let plain = |what| PastEvent {
             at: UNIX_EPOCH + Duration::from_micros(self.clock.now_us()),

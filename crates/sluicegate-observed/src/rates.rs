@@ -20,10 +20,10 @@ const MINUTES: usize = 60;
 pub(super) struct Rates {
     /// The end of the current second; before that there is nothing to do.
     ends_us: AtomicU64,
-    past: Mutex<Past>,
+    past: Mutex<RateHistory>,
 }
 
-struct Past {
+struct RateHistory {
     /// The current second.
     second: u64,
     /// The youngest last.
@@ -51,7 +51,7 @@ pub(super) struct Recent {
 impl Rates {
     pub(super) fn new(now_us: u64) -> Self {
         let second = now_us / SECOND_US;
-        let past = Past {
+        let past = RateHistory {
             second,
             seconds: std::iter::repeat_n(Tally::default(), SECONDS + 1).collect(),
             minutes: std::iter::repeat_n(Tally::default(), MINUTES + 1).collect(),
@@ -100,7 +100,7 @@ impl Tally {
     }
 }
 
-impl Past {
+impl RateHistory {
     fn turn(&mut self, now_us: u64, tally: impl FnOnce() -> Tally) {
         let second = now_us / SECOND_US;
         let (seconds, minutes) =

@@ -9,13 +9,13 @@ use sluicegate_core::store::BreakerState;
 use sluicegate_core::store::{Store, StoreStatus};
 
 use super::Observed;
+use super::exported::series;
 use super::metrics::{
     ADAPTIVE_LATENCY, ADAPTIVE_LIMIT, ADAPTIVE_WAITING, BREAKER_STATE, IN_FLIGHT, LEASED_KEYS, LEASED_UNITS,
     POLICY_INFO, QUOTA, QUOTA_PERIOD, QUOTAS_IN_USE, REFUSALS_KEPT, REMAINING_RATIO, SUSPENDED_SEEN,
     TABLE_KEYS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
 };
-use super::told::series;
-use super::watched::Left;
+use super::watched::RemainingRatio;
 
 impl Observed {
     /// Tells the recorder everything that it does not know yet: all counts, and gauges that move without a decision, such as tables,
@@ -120,7 +120,7 @@ fn about(policy: &Policy) -> Vec<(Key, f64)> {
     all
 }
 
-fn of_key(Left { name, policy, ratio }: &Left) -> (Key, f64) {
+fn of_key(RemainingRatio { name, policy, ratio }: &RemainingRatio) -> (Key, f64) {
     (series(REMAINING_RATIO, [("policy", &**policy), ("watched", name)]), *ratio)
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use sluicegate_core::Outcome;
 
+use super::exported::{ExportedTotals, series};
 use super::metrics::ROUTE_REQUESTS;
-use super::told::{Told, series};
 
 /// The most routes with counts of their own. All others count together, under [`OTHER`].
 const MOST: usize = 256;
@@ -19,11 +19,11 @@ const OUTCOMES: [Outcome; 4] = [Outcome::Allowed, Outcome::Denied, Outcome::Impo
 
 /// Decisions by route. Routes are counted only on demand, so one lock for all routes is enough.
 #[derive(Default)]
-pub(super) struct Routes(Mutex<HashMap<String, Route>>);
+pub(super) struct Routes(Mutex<HashMap<String, RouteCounts>>);
 
-struct Route {
+struct RouteCounts {
     counts: [u64; OUTCOMES.len()],
-    told: Told<{ OUTCOMES.len() }>,
+    told: ExportedTotals<{ OUTCOMES.len() }>,
 }
 
 impl Routes {
@@ -32,9 +32,12 @@ impl Routes {
         let route = route.unwrap_or(NONE);
         let route = if all.len() < MOST || all.contains_key(route) { route } else { OTHER };
         if !all.contains_key(route) {
-            all.insert(route.to_owned(), Route { counts: [0; OUTCOMES.len()], told: Told::nobody() });
+            all.insert(
+                route.to_owned(),
+                RouteCounts { counts: [0; OUTCOMES.len()], told: ExportedTotals::nobody() },
+            );
         }
-        if let Some(Route { counts, .. }) = all.get_mut(route) {
+        if let Some(RouteCounts { counts, .. }) = all.get_mut(route) {
             counts[outcome as usize] += 1;
         }
     }
@@ -42,7 +45,7 @@ impl Routes {
     /// Tells the recorder the counts that have grown.
     pub(super) fn tell(&self) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (route, Route { counts, told }) in &mut *all {
+        for (route, RouteCounts { counts, told }) in &mut *all {
             let of = |outcome: usize| {
                 series(ROUTE_REQUESTS, [("route", &**route), ("result", OUTCOMES[outcome].as_str())])
             };

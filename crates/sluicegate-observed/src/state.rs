@@ -1,4 +1,4 @@
-//! The counts of a store beside its policies, and their listeners: [`State`].
+//! The counts of a store beside its policies, and their listeners: [`ObservedState`].
 //!
 //! The numbers here are authoritative; recorders of the `metrics` facade get the increase since the last time. So a
 //! recorder that is installed late gets all earlier counts, and the look-up of a counter, which costs more than a
@@ -16,32 +16,32 @@ use sluicegate_core::store::BreakerState;
 use sluicegate_core::store::{Event, ForwardedFault, Listener, Listeners, StoreStatus, Undecided};
 
 use super::durations::Durations;
+use super::exported::{ExportedTotals, series};
 use super::meters::Meters;
 use super::metrics::{
     BREAKER_OPENED, DISAGREEMENTS, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS,
     POLICIES_KEPT_OPEN, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
 };
 use super::names::Name;
-use super::past::Past;
+use super::past::RecentEvents;
 use super::routes::Routes;
 use super::snapshot::{StoreErrors, StoreState};
 use super::timing::Timing;
-use super::told::{Told, series};
 use super::watched::WatchedKeys;
 
 /// The state of an observed store, which its handles share.
-pub(super) struct State {
+pub(super) struct ObservedState {
     pub(super) name: Name,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) since_us: u64,
     pub(super) meters: Meters,
-    pub(super) past: Arc<Past>,
+    pub(super) past: Arc<RecentEvents>,
     pub(super) listeners: Listeners,
     timing: Timing,
     lately: Durations,
     pub(super) watched: WatchedKeys,
     routes: Routes,
-    pub(super) in_flight: Mutex<Vec<Permits>>,
+    pub(super) in_flight: Mutex<Vec<ObservedPermits>>,
     undecided: [AtomicU64; Undecided::ALL.len()],
     faults: [AtomicU64; ForwardedFault::ALL.len()],
     /// Calls without an answer, by kind, if no store within counts them.
@@ -52,20 +52,20 @@ pub(super) struct State {
     kept_open: AtomicU64,
     /// Whether the last call had no answer, so that each outage and its end are told once.
     is_down: AtomicBool,
-    told: Mutex<Told<TOTALS>>,
+    told: Mutex<ExportedTotals<TOTALS>>,
 }
 
 /// Permits that are counted, and how many refusals the recorder knows of, by class: enforced, and in shadow.
-pub(super) struct Permits {
+pub(super) struct ObservedPermits {
     pub(super) of: InFlight,
-    shed: Told<SHED_TOTALS>,
+    shed: ExportedTotals<SHED_TOTALS>,
 }
 
 const SHED_TOTALS: usize = 2 * Class::ALL.len();
 
-impl Permits {
+impl ObservedPermits {
     pub(super) fn of(of: InFlight) -> Self {
-        Self { of, shed: Told::nobody() }
+        Self { of, shed: ExportedTotals::nobody() }
     }
 
     /// Tells the recorder how many more were refused, where the limit adapts.
@@ -100,8 +100,8 @@ const KEPT_OPEN: usize = DROPPED + 1;
 const DISAGREED: usize = KEPT_OPEN + 1;
 const TOTALS: usize = DISAGREED + 1;
 
-impl State {
-    pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<Past>) -> Self {
+impl ObservedState {
+    pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<RecentEvents>) -> Self {
         let timing = Timing::of(series(DURATION, [("store", name.as_str())]));
         Self {
             name,
@@ -121,7 +121,7 @@ impl State {
             dropped: Arc::default(),
             kept_open: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
-            told: Mutex::new(Told::nobody()),
+            told: Mutex::new(ExportedTotals::nobody()),
         }
     }
 
@@ -209,7 +209,11 @@ impl State {
         drop(told);
         self.meters.all().iter().for_each(|meter| meter.tell());
         self.routes.tell();
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(Permits::tell);
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter_mut()
+            .for_each(ObservedPermits::tell);
     }
 
     /// Where the limits that adapt stand.
@@ -237,7 +241,7 @@ impl State {
 }
 
 /// Events from outside: from layers, and from code that does not know the store.
-impl Listener for State {
+impl Listener for ObservedState {
     fn event(&self, event: &Event<'_>) {
         match event {
             Event::Undecided(_, why) => {

@@ -5,16 +5,16 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use metrics::{Histogram, Key};
 
-use super::told::{histogram, recorder};
+use super::exported::{histogram, recorder};
 
 /// A histogram of durations.
 pub(super) struct Timing {
     series: Key,
-    bound: ArcSwapOption<Bound>,
+    bound: ArcSwapOption<BoundHistogram>,
 }
 
 /// The handle of the histogram, and its recorder.
-struct Bound {
+struct BoundHistogram {
     recorder: usize,
     handle: Histogram,
 }
@@ -33,7 +33,7 @@ impl Timing {
             _ => {
                 let handle = histogram(&self.series);
                 handle.record_many(lasted, weight);
-                self.bound.store(Some(Bound { recorder, handle }.into()));
+                self.bound.store(Some(BoundHistogram { recorder, handle }.into()));
             }
         }
     }

@@ -24,7 +24,7 @@ struct WatchedKey {
 }
 
 /// The share of its quota that a watched key has left.
-pub(super) struct Left {
+pub(super) struct RemainingRatio {
     pub(super) name: String,
     pub(super) policy: String,
     /// 0 to 1, of the quota that has the least.
@@ -49,7 +49,7 @@ impl WatchedKeys {
     }
 
     /// Looks at the watched keys whose policies are open, as far as the store answers.
-    pub(super) async fn look(&self, limiters: &Limiters) -> Vec<Left> {
+    pub(super) async fn look(&self, limiters: &Limiters) -> Vec<RemainingRatio> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // All questions start before the first answer is awaited.
         let asked = all.into_iter().filter_map(|watched| {
@@ -63,7 +63,7 @@ impl WatchedKeys {
             if let Ok(decision) = answer.await
                 && decision.is_counted()
             {
-                left.push(Left { name, policy, ratio: ratio(&decision) });
+                left.push(RemainingRatio { name, policy, ratio: ratio(&decision) });
             }
         }
         left

@@ -10,13 +10,13 @@ use sluicegate_core::memory::MemoryStore;
 use sluicegate_core::store::{Place, Store};
 use sluicegate_core::wrap::Within;
 
-use super::counts::Counts;
+use super::counts::OutageCounts;
 use super::deadline::Deadline;
 use super::fallback::Fallback;
 use super::parts::Parts;
 use super::settings::BreakerSettings;
-use super::settle::Settlement;
-use super::{Front, Resilient, State};
+use super::settle::DebtSettlement;
+use super::{Resilient, ResilientState, ResilientStore};
 
 /// Collects the settings of a [`Resilient`] store.
 ///
@@ -125,13 +125,13 @@ impl ResilientBuilder {
         let deadline = Deadline::new(deadline)?;
         settings.check()?;
         store.has_fallback();
-        Ok(Resilient(Arc::new(Front(Arc::new(State {
+        Ok(Resilient(Arc::new(ResilientStore(Arc::new(ResilientState {
             within: Within::new(store),
             deadline,
             parts: Arc::new(Parts::new(settings, Arc::clone(&clock))),
             fallback: Fallback::new(fallback.into(), replicas),
-            settlement: Settlement::default(),
-            counts: Counts::default(),
+            settlement: DebtSettlement::default(),
+            counts: OutageCounts::default(),
             clock,
         })))))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{Resilient, State};
+use super::{Resilient, ResilientState};
 
 /// The pause before a store that is away is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -79,7 +79,7 @@ impl fmt::Display for Unsettled {
 
 impl std::error::Error for Unsettled {}
 
-impl State {
+impl ResilientState {
     /// Settles until no debt is left, or until this moment; returns the number of debts left.
     async fn settle_until(self: &Arc<Self>, until: Instant) -> usize {
         let mut unanswered = 0;

@@ -9,14 +9,14 @@ use super::parts::PartsStatus;
 
 /// The counters.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct OutageCounts {
     timeouts: AtomicU64,
     unavailable: AtomicU64,
     protocol: AtomicU64,
     alone: AtomicU64,
 }
 
-impl Counts {
+impl OutageCounts {
     // Relaxed, here and below: numbers to look at.
     pub(super) fn failed(&self, error: &StoreError) {
         let count = match error.kind() {

@@ -20,13 +20,13 @@ const MOST_KEYS: usize = 65_536;
 /// The units that each key spent without the store's knowledge.
 #[derive(Default)]
 pub(super) struct Debts {
-    books: Mutex<Books>,
+    ledger: Mutex<DebtLedger>,
     /// The number of keys, which tells without the lock whether there are debts.
     count: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Books {
+struct DebtLedger {
     keys: HashMap<Key, Owed>,
     /// The policies that were replaced since debts were taken out, if any are out.
     replaced: Option<Vec<(PreparedPolicy, PreparedPolicy, Inherit)>>,
@@ -75,7 +75,7 @@ fn paired(owed: Owed) -> Owed {
     others
 }
 
-impl Books {
+impl DebtLedger {
     /// The debt under the policy in force; `None` if that policy has let all keys start afresh.
     fn in_force(&self, mut debt: Debt) -> Option<Debt> {
         for (old, new, how) in self.replaced.iter().flatten() {
@@ -112,8 +112,8 @@ impl Books {
 }
 
 impl Debts {
-    fn lock(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, DebtLedger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of keys in debt.
@@ -128,18 +128,18 @@ impl Debts {
     }
 
     pub(super) fn add(&self, policy: &PreparedPolicy, key: Key, units: u64) {
-        let mut books = self.lock();
-        books.add(key, Debt::new(policy.clone(), units));
-        self.count.store(books.keys.len(), Ordering::Relaxed);
+        let mut ledger = self.lock();
+        ledger.add(key, Debt::new(policy.clone(), units));
+        self.count.store(ledger.keys.len(), Ordering::Relaxed);
     }
 
     /// Adds suspensions that the store was told of but has not counted. Their policy may have been replaced meanwhile.
     pub(super) fn add_count(&self, suspensions: &PreparedPolicy, key: Key, times: u64) {
-        let mut books = self.lock();
+        let mut ledger = self.lock();
         let debt = Debt { alone: times, ..Debt::new(suspensions.clone(), times) };
-        if let Some(debt) = books.in_force(debt) {
-            books.add(key, debt);
-            self.count.store(books.keys.len(), Ordering::Relaxed);
+        if let Some(debt) = ledger.in_force(debt) {
+            ledger.add(key, debt);
+            self.count.store(ledger.keys.len(), Ordering::Relaxed);
         }
     }
 
@@ -148,9 +148,9 @@ impl Debts {
         if self.count() == 0 {
             return;
         }
-        let mut books = self.lock();
+        let mut ledger = self.lock();
         let debt =
-            books.keys.get_mut(key).and_then(|owed| owed.iter_mut().find(|debt| debt.policy.is(policy)));
+            ledger.keys.get_mut(key).and_then(|owed| owed.iter_mut().find(|debt| debt.policy.is(policy)));
         if let Some(debt) = debt {
             debt.units = debt.units.saturating_sub(units);
         }
@@ -158,59 +158,59 @@ impl Debts {
 
     /// Moves debts from a replaced policy to the new one; or forgets them, if the new one starts all keys afresh.
     pub(super) fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, how: Inherit) {
-        let mut books = self.lock();
-        if let Some(replaced) = &mut books.replaced {
+        let mut ledger = self.lock();
+        if let Some(replaced) = &mut ledger.replaced {
             replaced.push((old.clone(), new.clone(), how));
         }
-        for owed in books.keys.values_mut() {
+        for owed in ledger.keys.values_mut() {
             for debt in owed.iter_mut().filter(|debt| debt.policy.is(old)) {
                 debt.policy = new.clone();
             }
         }
         if how == Inherit::Reset {
-            books.keys.retain(|_, owed| {
+            ledger.keys.retain(|_, owed| {
                 owed.retain(|debt| !debt.policy.is(new));
                 !owed.is_empty()
             });
-            self.count.store(books.keys.len(), Ordering::Relaxed);
+            self.count.store(ledger.keys.len(), Ordering::Relaxed);
         }
     }
 
     /// Moves debts that are being charged to the policies in force, if more than `seen` policies were replaced.
     pub(super) fn follow(&self, out: &mut Vec<(u64, (Key, Debt))>, seen: &mut usize) {
-        let books = self.lock();
-        let replaced = books.replaced.as_ref().map_or(0, Vec::len);
+        let ledger = self.lock();
+        let replaced = ledger.replaced.as_ref().map_or(0, Vec::len);
         if replaced > *seen {
             *seen = replaced;
-            let follows = |(parts, (key, debt))| Some((parts, (key, books.in_force(debt)?)));
+            let follows = |(parts, (key, debt))| Some((parts, (key, ledger.in_force(debt)?)));
             *out = std::mem::take(out).into_iter().filter_map(follows).collect();
         }
     }
 
     /// Puts back debts that were taken out and not charged, which ends the taking out. Returns their number.
     pub(super) fn put_back(&self, kept: impl IntoIterator<Item = (Key, Debt)>) -> usize {
-        let (mut books, mut left) = (self.lock(), 0);
+        let (mut ledger, mut left) = (self.lock(), 0);
         for (key, debt) in kept {
-            let Some(Debt { policy, units, alone, counted }) = books.in_force(debt) else { continue };
+            let Some(Debt { policy, units, alone, counted }) = ledger.in_force(debt) else { continue };
             if let Some((suspensions, times)) = counted {
-                books.add(key.clone(), Debt::new(suspensions, times));
+                ledger.add(key.clone(), Debt::new(suspensions, times));
             }
-            books.add(key, Debt { policy, units, alone, counted: None });
+            ledger.add(key, Debt { policy, units, alone, counted: None });
             left += 1;
         }
-        books.replaced = None;
-        self.count.store(books.keys.len(), Ordering::Relaxed);
+        ledger.replaced = None;
+        self.count.store(ledger.keys.len(), Ordering::Relaxed);
         left
     }
 
     /// Takes all debts out, in the order of the keys, so that a run is repeatable. The rest has to be
     /// [put back](Self::put_back).
     pub(super) fn take(&self) -> Vec<(Key, Debt)> {
-        let mut books = self.lock();
-        books.replaced = Some(Vec::new());
-        let mut keys: Vec<_> = std::mem::take(&mut books.keys).into_iter().collect();
+        let mut ledger = self.lock();
+        ledger.replaced = Some(Vec::new());
+        let mut keys: Vec<_> = std::mem::take(&mut ledger.keys).into_iter().collect();
         self.count.store(0, Ordering::Relaxed);
-        drop(books);
+        drop(ledger);
         keys.sort_unstable_by(|(one, _), (other, _)| one.as_bytes().cmp(other.as_bytes()));
         let each = |(key, owed): (Key, Owed)| paired(owed).into_iter().map(move |debt| (key.clone(), debt));
         keys.into_iter().flat_map(each).filter(|(_, debt)| debt.units > 0).collect()

@@ -23,25 +23,25 @@ use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 use smallvec::SmallVec;
 
 use super::fallback::is_its;
-use super::parts::Leave;
-use super::reports::{Places, by_part, in_places, is_own_turn, joined};
+use super::parts::CallPermits;
+use super::reports::{AskPlaces, by_part, in_places, is_own_turn, joined};
 use super::settle::Report;
-use super::share::Share;
+use super::share::FallbackShare;
 use super::split::Split;
-use super::{Front, State};
+use super::{ResilientState, ResilientStore};
 
-impl Wrap for Front {
-    type Own = Share;
+impl Wrap for ResilientStore {
+    type Own = FallbackShare;
 
-    fn within(&self) -> &Within<Share> {
+    fn within(&self) -> &Within<FallbackShare> {
         &self.0.within
     }
 
     fn prepare(
         &self,
         policy: &Arc<Policy>,
-        replaces: Option<(&Share, Inherit)>,
-    ) -> Result<Share, ConfigError> {
+        replaces: Option<(&FallbackShare, Inherit)>,
+    ) -> Result<FallbackShare, ConfigError> {
         self.0.fallback.prepare(policy, replaces)
     }
 
@@ -89,10 +89,10 @@ impl Wrap for Front {
 /// The parts of the store that each of some asks is for.
 pub(super) type PartsOfEach = SmallVec<[u64; 4]>;
 
-impl State {
+impl ResilientState {
     pub(super) fn decide(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
         // Reports about a turn go to the store that gave it.
-        let (own, others): (Places, Places) =
+        let (own, others): (AskPlaces, AskPlaces) =
             (0_u8..).take(asks.len()).partition(|place| is_own_turn(&asks[usize::from(*place)]));
         if !own.is_empty() && others.is_empty() {
             let reason = StoreError::new(StoreErrorKind::Unavailable);
@@ -106,20 +106,25 @@ impl State {
             let answers = groups.into_iter().map(|places| (self.decide(&in_places(asks, &places)), places));
             return joined(answers.collect());
         }
-        let (leave, away) = self.parts.leave(union(&each));
+        let (permits, away) = self.parts.permits(union(&each));
         if away == 0 {
-            return self.ask_store(asks, each, leave);
+            return self.ask_store(asks, each, permits);
         }
-        drop(leave);
+        drop(permits);
         let reason = "it has failed too often, and is left alone for a moment";
         let reason = StoreError::with_source(StoreErrorKind::Unavailable, reason);
         self.decide_apart(asks, &each, away, reason)
     }
 
     /// Asks the store about all of it.
-    fn ask_store(self: &Arc<Self>, asks: &[Ask<'_>], each: PartsOfEach, leave: Leave) -> DecisionFuture {
+    fn ask_store(
+        self: &Arc<Self>,
+        asks: &[Ask<'_>],
+        each: PartsOfEach,
+        permits: CallPermits,
+    ) -> DecisionFuture {
         match self.within_store(asks.iter().copied()).now() {
-            Ok(result) => self.after_store(asks, &each, leave, result),
+            Ok(result) => self.after_store(asks, &each, permits, result),
             Err(answer) => {
                 let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
                 let state = Arc::clone(self);
@@ -127,7 +132,7 @@ impl State {
                     let result = state.deadline.keep(answer).await;
                     let follows = {
                         let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
-                        state.after_store(&asks, &each, leave, result)
+                        state.after_store(&asks, &each, permits, result)
                     };
                     follows.await
                 })
@@ -175,18 +180,18 @@ impl State {
         self: &Arc<Self>,
         asks: &[Ask<'_>],
         each: &PartsOfEach,
-        leave: Leave,
+        permits: CallPermits,
         result: Result<Decision, StoreError>,
     ) -> DecisionFuture {
         match result {
             Ok(decision) => {
-                leave.succeeded();
+                permits.succeeded();
                 self.note_answer(asks, &decision);
                 DecisionFuture::ready(Ok(decision))
             }
             Err(error) if error.may_succeed_later() => {
                 self.counts.failed(&error);
-                let failed = leave.failed(&error);
+                let failed = permits.failed(&error);
                 // The report may have arrived, and is not sent twice.
                 let is_safe = asks.iter().all(|ask| ask.mode().asks());
                 self.decide_apart(asks, each, if is_safe { failed } else { u64::MAX }, error)
@@ -216,16 +221,16 @@ impl State {
         reason: StoreError,
     ) -> DecisionFuture {
         loop {
-            let theirs = union(each.iter().filter(|parts| **parts & away == 0));
-            if theirs == 0 {
+            let remote = union(each.iter().filter(|parts| **parts & away == 0));
+            if remote == 0 {
                 self.counts.decided_alone();
                 return DecisionFuture::ready(self.decide_alone(asks, reason));
             }
-            match self.parts.leave(theirs) {
-                (leave, 0) => {
+            match self.parts.permits(remote) {
+                (permits, 0) => {
                     self.counts.decided_alone();
-                    let is_mine = |place: usize| each[place] & away != 0;
-                    return Split::new(self, asks, is_mine).decide(leave, reason);
+                    let is_local = |place: usize| each[place] & away != 0;
+                    return Split::new(self, asks, is_local).decide(permits, reason);
                 }
                 (_, more) => away |= more,
             }

@@ -24,7 +24,7 @@ use sluicegate_core::wrap::decide_in_outage;
 use smallvec::SmallVec;
 
 use super::debts::Debts;
-use super::share::Share;
+use super::share::FallbackShare;
 
 /// A store of this process that decides with its share of each quota, and the debts of the requests that it let pass.
 pub(super) struct Fallback {
@@ -42,8 +42,8 @@ impl Fallback {
     pub(super) fn prepare(
         &self,
         policy: &Policy,
-        replaces: Option<(&Share, Inherit)>,
-    ) -> Result<Share, ConfigError> {
+        replaces: Option<(&FallbackShare, Inherit)>,
+    ) -> Result<FallbackShare, ConfigError> {
         let own = match policy.on_outage() {
             OnOutage::Local => Some(policy.share(policy.name(), 1, self.replicas)?),
             _ => policy.in_outage()?,
@@ -54,11 +54,11 @@ impl Fallback {
             self.store.open(Arc::new(own), old)
         };
         let own = own.map(open).transpose()?;
-        Ok(Share::new(own, replaces.map(|(old, _)| old)))
+        Ok(FallbackShare::new(own, replaces.map(|(old, _)| old)))
     }
 
     /// Whether closing a policy's share now loses no state.
-    pub(super) fn may_close(&self, share: &Share) -> bool {
+    pub(super) fn may_close(&self, share: &FallbackShare) -> bool {
         share.own().is_none_or(|own| self.store.may_close(own))
     }
 
@@ -188,7 +188,7 @@ fn taken<'a>(ask: Ask<'a>, place: usize, decision: &Decision) -> Ask<'a> {
 }
 
 /// The share of a policy that is open on a `Resilient` store.
-fn opened_share(policy: &PreparedPolicy) -> Option<&Share> {
+fn opened_share(policy: &PreparedPolicy) -> Option<&FallbackShare> {
     Within::opened(policy).map(|(_, share)| share)
 }
 

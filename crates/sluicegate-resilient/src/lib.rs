@@ -63,13 +63,13 @@ use sluicegate_core::wrap::Within;
 
 pub use self::builder::ResilientBuilder;
 pub use self::close::Unsettled;
-use self::counts::Counts;
+use self::counts::OutageCounts;
 use self::deadline::Deadline;
 use self::fallback::Fallback;
 use self::parts::Parts;
 pub use self::settings::BreakerSettings;
-use self::settle::Settlement;
-use self::share::Share;
+use self::settle::DebtSettlement;
+use self::share::FallbackShare;
 
 /// Puts a breaker and a fallback around a store, so that an outage of the store is not an outage of the service.
 ///
@@ -174,19 +174,19 @@ use self::share::Share;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Resilient(Arc<Front>);
+pub struct Resilient(Arc<ResilientStore>);
 
 /// The part that limiters hold; calls that have to wait keep a reference to the state.
-struct Front(Arc<State>);
+struct ResilientStore(Arc<ResilientState>);
 
 /// The state: a deadline for the store, a breaker for each part of it, and a fallback with its debts.
-struct State {
-    within: Within<Share>,
+struct ResilientState {
+    within: Within<FallbackShare>,
     deadline: Deadline,
     parts: Arc<Parts>,
     fallback: Fallback,
-    settlement: Settlement,
-    counts: Counts,
+    settlement: DebtSettlement,
+    counts: OutageCounts,
     clock: Arc<dyn Clock>,
 }
 
@@ -227,7 +227,7 @@ impl Resilient {
     }
 }
 
-impl State {
+impl ResilientState {
     fn status(&self) -> ResilientStatus {
         self.counts.status(&self.parts.status(), self.fallback.debts.count())
     }

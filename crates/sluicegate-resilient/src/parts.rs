@@ -1,4 +1,4 @@
-//! The parts of a store that fail on their own, each with a breaker: [`Parts`], and the [`Leave`]
+//! The parts of a store that fail on their own, each with a breaker: [`Parts`], and the [`CallPermits`]
 //! to ask some of them.
 //!
 //! A store in one piece has one part. A Cluster has up to 64, groups of hash slots, because a node
@@ -15,7 +15,7 @@ use sluicegate_core::store::BreakerState;
 use sluicegate_core::store::{Event, Listeners};
 use smallvec::SmallVec;
 
-use super::breaker::{Breaker, Change, Pass};
+use super::breaker::{Breaker, CallPermit, Transition};
 use super::settings::BreakerSettings;
 
 /// The number of parts that a store may name: the bits of [`Store::parts`](sluicegate_core::Store::parts).
@@ -43,9 +43,9 @@ struct Outage {
 ///
 /// It holds a trial's place where a breaker is half open. So it must not be kept
 /// beyond the call: it is moved into the call's future, and dropped with it.
-pub(super) struct Leave {
+pub(super) struct CallPermits {
     parts: Arc<Parts>,
-    passes: SmallVec<[(usize, Pass); 1]>,
+    permits: SmallVec<[(usize, CallPermit); 1]>,
 }
 
 /// The visible state of all breakers.
@@ -75,16 +75,16 @@ impl Parts {
     }
 
     /// Permission to ask the parts whose breakers allow it, and the bits of the other parts, which are to be left alone.
-    pub(super) fn leave(self: &Arc<Self>, parts: u64) -> (Leave, u64) {
-        let mut leave = Leave { parts: Arc::clone(self), passes: SmallVec::new() };
+    pub(super) fn permits(self: &Arc<Self>, parts: u64) -> (CallPermits, u64) {
+        let mut permits = CallPermits { parts: Arc::clone(self), permits: SmallVec::new() };
         let (now_us, mut away) = (self.clock.now_us(), 0);
         for part in each(parts) {
             match self.breakers[part].admit(&self.settings, now_us) {
-                Some(pass) => leave.passes.push((part, pass)),
+                Some(permit) => permits.permits.push((part, permit)),
                 None => away |= 1 << part,
             }
         }
-        (leave, away)
+        (permits, away)
     }
 
     /// Whether the breakers of all these parts are closed.
@@ -159,13 +159,13 @@ impl Parts {
     }
 }
 
-impl Leave {
+impl CallPermits {
     /// Notes that the parts have answered.
     pub(super) fn succeeded(mut self) {
         let parts = Arc::clone(&self.parts);
-        for (part, pass) in self.passes.drain(..) {
+        for (part, permit) in self.permits.drain(..) {
             let now_us = parts.clock.now_us();
-            if let Some(Change::Closed) = parts.breakers[part].succeeded(pass, &parts.settings, now_us) {
+            if let Some(Transition::Closed) = parts.breakers[part].succeeded(permit, &parts.settings, now_us) {
                 parts.note_closing(part, now_us);
             }
         }
@@ -173,17 +173,18 @@ impl Leave {
 
     /// Notes the failure of the part that the error names, or of all these parts if it names none of them. Returns the failed parts.
     pub(super) fn failed(mut self, error: &StoreError) -> u64 {
-        let named = self.passes.iter().any(|(part, _)| *part == error.part());
+        let named = self.permits.iter().any(|(part, _)| *part == error.part());
         let parts = Arc::clone(&self.parts);
         let mut failed = 0;
-        for (part, pass) in self.passes.drain(..) {
+        for (part, permit) in self.permits.drain(..) {
             if named && part != error.part() {
-                parts.breakers[part].left(pass);
+                parts.breakers[part].left(permit);
                 continue;
             }
             failed |= 1 << part;
             let now_us = parts.clock.now_us();
-            if let Some(Change::Opened { pause }) = parts.breakers[part].failed(pass, &parts.settings, now_us)
+            if let Some(Transition::Opened { pause }) =
+                parts.breakers[part].failed(permit, &parts.settings, now_us)
             {
                 parts.note_opening(part, pause, error, now_us);
             }
@@ -192,10 +193,10 @@ impl Leave {
     }
 }
 
-impl Drop for Leave {
+impl Drop for CallPermits {
     fn drop(&mut self) {
-        for (part, pass) in self.passes.drain(..) {
-            self.parts.breakers[part].left(pass);
+        for (part, permit) in self.permits.drain(..) {
+            self.parts.breakers[part].left(permit);
         }
     }
 }

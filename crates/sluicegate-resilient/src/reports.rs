@@ -12,11 +12,11 @@ use sluicegate_core::store::{Ask, DecisionFuture, Mode};
 use sluicegate_core::wrap::OwnedAsk;
 use smallvec::SmallVec;
 
-use super::State;
+use super::ResilientState;
 use super::fallback::is_its;
 
 /// The places of some asks of a call.
-pub(super) type Places = SmallVec<[u8; 4]>;
+pub(super) type AskPlaces = SmallVec<[u8; 4]>;
 
 /// Whether the ask is about a turn that the fallback gave, or about its spend beside a turn of the store.
 pub(super) fn is_own_turn(ask: &Ask<'_>) -> bool {
@@ -24,18 +24,18 @@ pub(super) fn is_own_turn(ask: &Ask<'_>) -> bool {
 }
 
 /// The asks in these places.
-pub(super) fn in_places<'a>(asks: &[Ask<'a>], places: &Places) -> SmallVec<[Ask<'a>; 4]> {
+pub(super) fn in_places<'a>(asks: &[Ask<'a>], places: &AskPlaces) -> SmallVec<[Ask<'a>; 4]> {
     places.iter().map(|place| asks[usize::from(*place)]).collect()
 }
 
 /// The places of asks that only report facts, by their part, if there are several parts: each part
 /// gets its reports once, whatever happens to the others.
-pub(super) fn by_part(asks: &[Ask<'_>], parts_of_each: &[u64]) -> Option<SmallVec<[Places; 2]>> {
+pub(super) fn by_part(asks: &[Ask<'_>], parts_of_each: &[u64]) -> Option<SmallVec<[AskPlaces; 2]>> {
     let is_report = |ask: &Ask<'_>| !ask.mode().asks() && !ask.mode().is_of_turn();
     if !asks.iter().all(is_report) || parts_of_each.iter().all(|parts| *parts == parts_of_each[0]) {
         return None;
     }
-    let mut groups: SmallVec<[(u64, Places); 2]> = SmallVec::new();
+    let mut groups: SmallVec<[(u64, AskPlaces); 2]> = SmallVec::new();
     for (place, parts) in (0_u8..).zip(parts_of_each) {
         match groups.iter_mut().find(|(of, _)| of == parts) {
             Some((_, places)) => places.push(place),
@@ -49,7 +49,7 @@ pub(super) fn by_part(asks: &[Ask<'_>], parts_of_each: &[u64]) -> Option<SmallVe
 ///
 /// The result is an error if one answer is, and then says nothing about the other reports, which may have
 /// succeeded.
-pub(super) fn joined(answers: SmallVec<[(DecisionFuture, Places); 2]>) -> DecisionFuture {
+pub(super) fn joined(answers: SmallVec<[(DecisionFuture, AskPlaces); 2]>) -> DecisionFuture {
     if answers.iter().all(|(answer, _)| answer.known().is_some()) {
         let pieces = answers.into_iter().map(|(answer, places)| match answer.now() {
             Ok(result) => result.map(|decision| (decision, places)),
@@ -71,13 +71,13 @@ pub(super) fn joined(answers: SmallVec<[(DecisionFuture, Places); 2]>) -> Decisi
     })
 }
 
-impl State {
+impl ResilientState {
     /// Reports a turn that the store gave, and the fallback's spend beside it, which is given back if the turn is.
     pub(super) fn report_turn(
         self: &Arc<Self>,
         asks: &[Ask<'_>],
-        own: &Places,
-        others: Places,
+        own: &AskPlaces,
+        others: AskPlaces,
     ) -> DecisionFuture {
         let own: Vec<OwnedAsk> = in_places(asks, own).iter().map(OwnedAsk::new).collect();
         let state = Arc::clone(self);

@@ -21,7 +21,7 @@ use sluicegate_core::store::{Ask, DecisionFuture, Event, Mode};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 
-use super::State;
+use super::ResilientState;
 use super::debts::Debt;
 
 /// The shortest interval between two looks at the debts of a part that is still away.
@@ -29,7 +29,7 @@ const SETTLES_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// The progress of settling debts.
 #[derive(Default)]
-pub(super) struct Settlement {
+pub(super) struct DebtSettlement {
     is_running: AtomicBool,
     /// Debts in the hands of the task that settles.
     held: AtomicUsize,
@@ -39,10 +39,10 @@ pub(super) struct Settlement {
 }
 
 /// A report that is counted until the store knows of it, or it is owed.
-pub(super) struct Report(Arc<State>);
+pub(super) struct Report(Arc<ResilientState>);
 
 impl Report {
-    pub(super) fn begin(state: Arc<State>) -> Self {
+    pub(super) fn begin(state: Arc<ResilientState>) -> Self {
         // Relaxed: a number to look at.
         state.settlement.reports.fetch_add(1, Ordering::Relaxed);
         Self(state)
@@ -55,7 +55,7 @@ impl Drop for Report {
     }
 }
 
-impl Settlement {
+impl DebtSettlement {
     /// Charges that are on their way.
     pub(super) fn under_way(&self) -> usize {
         // Relaxed: a late change is seen in the next round.
@@ -63,7 +63,7 @@ impl Settlement {
     }
 }
 
-impl State {
+impl ResilientState {
     /// Charges the debts to the store in the background, by one task at a time.
     pub(super) fn settle(self: &Arc<Self>) {
         if self.clock.now_us() < self.settlement.again_from_us.load(Ordering::Relaxed) {
@@ -125,7 +125,7 @@ fn used(quota: &PolicyQuota, status: &QuotaStatus) -> u64 {
 
 /// The one task that settles. However it ends, debts that it has not tried to charge are owed again, and another task may begin.
 pub(super) struct Settling {
-    state: Arc<State>,
+    state: Arc<ResilientState>,
     /// Each debt with the part of the store that it is owed to.
     owed: Vec<(u64, (Key, Debt))>,
     kept: Vec<(Key, Debt)>,
@@ -203,7 +203,7 @@ impl Settling {
 
 impl Drop for Settling {
     fn drop(&mut self) {
-        let State { fallback, settlement, clock, parts, .. } = &*self.state;
+        let ResilientState { fallback, settlement, clock, parts, .. } = &*self.state;
         let kept = self.owed.drain(..).map(|(_, owed)| owed).chain(self.kept.drain(..));
         let left = fallback.debts.put_back(kept);
         if left > 0 {

@@ -1,4 +1,4 @@
-//! The share of a policy by which the fallback decides: [`Share`].
+//! The share of a policy by which the fallback decides: [`FallbackShare`].
 //!
 //! A request that waits for a store which does not answer may be decided here long after it came, and its policy may have been
 //! replaced meanwhile. The old share's buckets are at rest by then, because their keys went on under the new share: decided by the
@@ -11,23 +11,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluicegate_core::store::{PreparedPolicy, WeakPolicy};
 
 /// A policy's share, opened on the fallback, if the policy is decided locally in an outage.
-pub(super) struct Share {
+pub(super) struct FallbackShare {
     own: Option<PreparedPolicy>,
     /// The number of policies before this one.
     number: u64,
-    terms: Arc<Terms>,
+    terms: Arc<ShareInForce>,
 }
 
 /// State that a policy shares with all that replace it.
 #[derive(Default)]
-struct Terms {
+struct ShareInForce {
     /// The number of the policy in force.
     newest: AtomicU64,
     /// The share in force. Weak, so that an old handle does not keep a replaced share open.
     in_force: Mutex<Option<WeakPolicy>>,
 }
 
-impl Share {
+impl FallbackShare {
     /// The share of a policy, and of the one that it is to replace.
     pub(super) fn new(own: Option<PreparedPolicy>, replaces: Option<&Self>) -> Self {
         match replaces {

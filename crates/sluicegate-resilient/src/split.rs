@@ -13,10 +13,10 @@ use sluicegate_core::store::{Ask, DecisionFuture, Mode, judge};
 use sluicegate_core::wrap::OwnedAsk;
 use smallvec::SmallVec;
 
-use super::State;
+use super::ResilientState;
 use super::fallback::must_be_known;
-use super::parts::Leave;
-use super::reports::Places;
+use super::parts::CallPermits;
+use super::reports::AskPlaces;
 
 /// A call that both decide.
 ///
@@ -27,18 +27,18 @@ use super::reports::Places;
 ///   peek.
 /// - Reports are made only for a request that goes on.
 pub(super) struct Split {
-    state: Arc<State>,
+    state: Arc<ResilientState>,
     /// Asks of parts that are away, with their places.
-    mine: Side,
+    local: Side,
     /// Asks of the other parts.
-    theirs: Side,
+    remote: Side,
     /// Whether spends of the fallback are not recorded yet.
     is_open: bool,
 }
 
 #[derive(Default)]
 struct Side {
-    places: Places,
+    places: AskPlaces,
     asks: Vec<OwnedAsk>,
 }
 
@@ -49,57 +49,61 @@ impl Side {
     }
 
     /// These asks, with their places.
-    fn which(&self, is_asked: impl Fn(&Ask<'_>) -> bool) -> (SmallVec<[Ask<'_>; 4]>, Places) {
+    fn which(&self, is_asked: impl Fn(&Ask<'_>) -> bool) -> (SmallVec<[Ask<'_>; 4]>, AskPlaces) {
         let each = self.asks.iter().map(OwnedAsk::ask).zip(self.places.iter().copied());
         each.filter(|(ask, _)| is_asked(ask)).unzip()
     }
 }
 
 impl Split {
-    pub(super) fn new(state: &Arc<State>, asks: &[Ask<'_>], is_mine: impl Fn(usize) -> bool) -> Self {
-        let (mut mine, mut theirs) = (Side::default(), Side::default());
+    pub(super) fn new(
+        state: &Arc<ResilientState>,
+        asks: &[Ask<'_>],
+        is_local: impl Fn(usize) -> bool,
+    ) -> Self {
+        let (mut local, mut remote) = (Side::default(), Side::default());
         for (place, ask) in (0_u8..).zip(asks) {
-            let side = if is_mine(usize::from(place)) { &mut mine } else { &mut theirs };
+            let side = if is_local(usize::from(place)) { &mut local } else { &mut remote };
             side.push(place, ask);
         }
-        Self { state: Arc::clone(state), mine, theirs, is_open: false }
+        Self { state: Arc::clone(state), local, remote, is_open: false }
     }
 
     /// Decides all asks; `reason` tells why some parts cannot be asked.
-    pub(super) fn decide(mut self, leave: Leave, reason: StoreError) -> DecisionFuture {
-        if self.mine.asks.iter().any(|ask| must_be_known(&ask.ask())) {
+    pub(super) fn decide(mut self, permits: CallPermits, reason: StoreError) -> DecisionFuture {
+        if self.local.asks.iter().any(|ask| must_be_known(&ask.ask())) {
             return DecisionFuture::ready(Err(reason));
         }
-        let mine = match self.decide_mine(reason) {
-            Ok(mine) => mine,
+        let local = match self.decide_local(reason) {
+            Ok(local) => local,
             Err(error) => return DecisionFuture::ready(Err(error)),
         };
-        let goes_on = mine.as_ref().is_none_or(|(decision, _)| decision.is_allowed());
-        self.is_open = goes_on && mine.is_some();
-        let (theirs, places) = self.theirs.which(|ask| goes_on || ask.mode().asks());
-        if theirs.is_empty() {
+        let goes_on = local.as_ref().is_none_or(|(decision, _)| decision.is_allowed());
+        self.is_open = goes_on && local.is_some();
+        let (remote, places) = self.remote.which(|ask| goes_on || ask.mode().asks());
+        if remote.is_empty() {
             // Only reports are left, which are not made for a refused request.
-            return DecisionFuture::ready(Decision::joined(mine));
+            return DecisionFuture::ready(Decision::joined(local));
         }
-        let asks = theirs.iter().map(|ask| if goes_on { *ask } else { ask.looking() });
+        let asks = remote.iter().map(|ask| if goes_on { *ask } else { ask.looking() });
         let answer = self.state.within_store(asks);
-        let reports = theirs.iter().any(|ask| !ask.mode().asks());
-        drop(theirs);
+        let reports = remote.iter().any(|ask| !ask.mode().asks());
+        drop(remote);
         match answer.now() {
-            Ok(result) => DecisionFuture::ready(self.after_store(mine, places, leave, result)),
+            Ok(result) => DecisionFuture::ready(self.after_store(local, places, permits, result)),
             Err(answer) => {
                 let state = Arc::clone(&self.state);
                 state.clone().carry_out(reports, async move {
                     let result = state.deadline.keep(answer).await;
-                    self.after_store(mine, places, leave, result)
+                    self.after_store(local, places, permits, result)
                 })
             }
         }
     }
 
     /// The fallback's answer to the asks of the parts that are away, if it has one.
-    fn decide_mine(&self, reason: StoreError) -> Result<Option<Piece>, StoreError> {
-        let (asks, places) = self.mine.which(|ask| ask.mode().asks());
+    fn decide_local(&self, reason: StoreError) -> Result<Option<PlacedDecision>, StoreError> {
+        let (asks, places) = self.local.which(|ask| ask.mode().asks());
         if asks.is_empty() {
             return Ok(None);
         }
@@ -123,59 +127,59 @@ impl Split {
     /// The answer to the whole request, when the store has answered about its asks in these places.
     fn after_store(
         mut self,
-        mine: Option<Piece>,
-        places: Places,
-        leave: Leave,
+        local: Option<PlacedDecision>,
+        places: AskPlaces,
+        permits: CallPermits,
         result: Result<Decision, StoreError>,
     ) -> Result<Decision, StoreError> {
         self.is_open = false;
-        let goes_on = mine.as_ref().is_none_or(|(decision, _)| decision.is_allowed());
-        let undone = |mine: Option<Piece>| {
-            let (decision, places) = mine?;
+        let goes_on = local.as_ref().is_none_or(|(decision, _)| decision.is_allowed());
+        let undone = |local: Option<PlacedDecision>| {
+            let (decision, places) = local?;
             match decision.is_allowed() {
                 true => self.give_back(decision, Mode::Refund),
                 false => Some((decision, places)),
             }
         };
         match result {
-            Ok(theirs) if goes_on && theirs.is_allowed() => {
-                leave.succeeded();
-                let (asks, _) = self.theirs.which(|_| true);
-                self.state.note_answer(&asks, &theirs);
+            Ok(remote) if goes_on && remote.is_allowed() => {
+                permits.succeeded();
+                let (asks, _) = self.remote.which(|_| true);
+                self.state.note_answer(&asks, &remote);
                 let reported = self.report_mine();
-                let pieces = [mine, reported, Some((theirs, places))];
+                let pieces = [local, reported, Some((remote, places))];
                 Decision::joined(pieces.into_iter().flatten())
             }
-            Ok(theirs) => {
-                leave.succeeded();
-                let (asks, _) = self.theirs.which(|ask| ask.mode().asks());
-                let theirs =
-                    if goes_on { theirs } else { restated(&theirs, |status| as_asked(status, &asks)) };
-                Decision::joined([undone(mine), Some((theirs, places))].into_iter().flatten())
+            Ok(remote) => {
+                permits.succeeded();
+                let (asks, _) = self.remote.which(|ask| ask.mode().asks());
+                let remote =
+                    if goes_on { remote } else { restated(&remote, |status| as_asked(status, &asks)) };
+                Decision::joined([undone(local), Some((remote, places))].into_iter().flatten())
             }
             Err(error) if error.may_succeed_later() => {
                 self.state.counts.failed(&error);
-                leave.failed(&error);
-                drop(undone(mine));
-                let mut all = self.mine.which(|_| true);
-                let theirs = self.theirs.which(|_| true);
-                all.0.extend(theirs.0);
-                all.1.extend(theirs.1);
+                permits.failed(&error);
+                drop(undone(local));
+                let mut all = self.local.which(|_| true);
+                let remote = self.remote.which(|_| true);
+                all.0.extend(remote.0);
+                all.1.extend(remote.1);
                 let decision = self.state.decide_alone(&all.0, error)?;
                 Decision::joined([(decision, all.1)])
             }
             Err(error) => {
-                drop(undone(mine));
+                drop(undone(local));
                 Err(error)
             }
         }
     }
 
     /// The fallback's asks have passed: notes their spends as owed, and decides its reports.
-    fn report_mine(&self) -> Option<Piece> {
-        let (asked, _) = self.mine.which(|ask| ask.mode().asks());
+    fn report_mine(&self) -> Option<PlacedDecision> {
+        let (asked, _) = self.local.which(|ask| ask.mode().asks());
         self.state.fallback.note_spending(&asked, None);
-        let (reports, places) = self.mine.which(|ask| !ask.mode().asks());
+        let (reports, places) = self.local.which(|ask| !ask.mode().asks());
         if reports.is_empty() {
             return None;
         }
@@ -183,8 +187,8 @@ impl Split {
     }
 
     /// Gives back the units that the fallback has spent, and returns where its keys stand then.
-    fn give_back(&self, decision: Decision, how: Mode) -> Option<Piece> {
-        let (asks, places) = self.mine.which(|ask| ask.mode().asks());
+    fn give_back(&self, decision: Decision, how: Mode) -> Option<PlacedDecision> {
+        let (asks, places) = self.local.which(|ask| ask.mode().asks());
         let receipts: SmallVec<[_; 4]> = (0..asks.len()).map(|ask| decision.receipt(ask)).collect();
         let asks: SmallVec<[Ask<'_>; 4]> = asks
             .iter()
@@ -203,14 +207,14 @@ impl Drop for Split {
     fn drop(&mut self) {
         if self.is_open {
             // The caller has gone, and the fallback's spends stay spent.
-            let (asks, _) = self.mine.which(|ask| ask.mode().asks());
+            let (asks, _) = self.local.which(|ask| ask.mode().asks());
             self.state.fallback.note_spending(&asks, None);
         }
     }
 }
 
 /// A decision about some of the asks, with their places.
-type Piece = (Decision, Places);
+type PlacedDecision = (Decision, AskPlaces);
 
 /// A placeholder that is not shown: no store was asked.
 fn unasked() -> StoreError {

@@ -11,11 +11,11 @@ use sluicegate_core::error::StoreError;
 use sluicegate_core::key::Key;
 use sluicegate_core::store::{Ask, Mode};
 
-use super::State;
+use super::ResilientState;
 use super::debts::Debt;
 use super::settle::is_owed_on;
 
-impl State {
+impl ResilientState {
     /// Suspends the key for at least the rest of a suspension that the fallback has made. A suspension that has ended in the same
     /// outage is forgotten.
     pub(super) async fn suspend(&self, key: &Key, debt: &Debt) -> Result<(), StoreError> {

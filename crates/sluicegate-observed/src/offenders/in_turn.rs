@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sluicegate_core::key::KeyRef;
 
 use super::cut::CutKey;
-use super::sketch::{Counted, Sketch};
+use super::sketch::{Sketch, SketchedKey};
 
 /// The time that a sketch counts before the other one takes over, in microseconds.
 pub(super) const TURN_US: u64 = 5 * 60 * 1_000_000;
@@ -52,7 +52,7 @@ impl InTurn {
         // First the sketch that counts now, because its notes are younger.
         let both = self.now.iter().map(|of| (of, before_floor));
         let both = both.chain(self.before.iter().map(|of| (of, now_floor)));
-        for (Counted { digest, key, count, error, note }, elsewhere) in both {
+        for (SketchedKey { digest, key, count, error, note }, elsewhere) in both {
             // A key that is not in the other sketch may have come there as often as that sketch's floor.
             all.entry(digest)
                 .and_modify(|known| {

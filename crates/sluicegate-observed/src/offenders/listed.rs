@@ -134,12 +134,12 @@ pub(super) fn left(status: &QuotaStatus) -> u64 {
 
 /// The note of a refusal.
 #[derive(Clone, Copy)]
-pub(super) struct Refused {
+pub(super) struct RefusalNote {
     pub(super) until_us: u64,
     pub(super) is_suspended: bool,
 }
 
-impl Refused {
+impl RefusalNote {
     /// The note as one number; the time stays far below the bit that is lost.
     pub(super) fn note(self) -> u64 {
         self.until_us.min(u64::MAX >> 1) << 1 | u64::from(self.is_suspended)
@@ -159,7 +159,7 @@ impl Offender {
 
     pub(super) fn new(of: &Frequent, total: u64, now_us: u64) -> Self {
         let (key, kind, digest, reference) = shown(of.digest, &of.key);
-        let Refused { until_us, is_suspended } = Refused::read(of.note);
+        let RefusalNote { until_us, is_suspended } = RefusalNote::read(of.note);
         let until = UNIX_EPOCH.checked_add(Duration::from_micros(until_us));
         Self {
             key,

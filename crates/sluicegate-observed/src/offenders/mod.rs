@@ -15,7 +15,7 @@ use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::store::QuotaStatus;
 
 use self::in_turn::InTurn;
-use self::listed::Refused;
+use self::listed::RefusalNote;
 pub use self::listed::{Asker, Offender, OffenderKind, ShownKey};
 
 /// The number of refused keys that are counted. With n of them, each key with more than one in n of the refusals is listed.
@@ -49,7 +49,7 @@ impl Offenders {
         now_us: u64,
     ) {
         let until_us = now_us.saturating_add(micros(retry_after.unwrap_or_default()));
-        lock(&self.refused).count(key, Refused { until_us, is_suspended }.note(), now_us);
+        lock(&self.refused).count(key, RefusalNote { until_us, is_suspended }.note(), now_us);
     }
 
     /// Counts a request with this key, one in [`SAMPLED`], which left its quotas in these states. It is skipped if another thread

@@ -18,11 +18,11 @@ pub(super) struct Sketch {
     /// Apart from the rest, because the digests are searched for each key that comes.
     digests: Vec<u64>,
     counts: Vec<u64>,
-    rest: Vec<Rest>,
+    rest: Vec<SketchDetails>,
 }
 
 #[derive(Debug)]
-struct Rest {
+struct SketchDetails {
     error: u64,
     note: u64,
     key: CutKey,
@@ -30,7 +30,7 @@ struct Rest {
 
 /// A key that is in a [`Sketch`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted<'a> {
+pub(super) struct SketchedKey<'a> {
     pub(super) digest: u64,
     pub(super) key: &'a CutKey,
     pub(super) count: u64,
@@ -64,7 +64,7 @@ impl Sketch {
 
     /// Replaces one of the rarest keys by this one, which may have come as often.
     fn take_in(&mut self, digest: u64, key: KeyRef<'_>) -> usize {
-        let rest = |error| Rest { error, note: 0, key: CutKey::of(key) };
+        let rest = |error| SketchDetails { error, note: 0, key: CutKey::of(key) };
         let place = self.counts.len();
         if place < self.room {
             self.digests.push(digest);
@@ -107,9 +107,9 @@ impl Sketch {
     }
 
     /// The keys that are in it, in no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Counted<'_>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = SketchedKey<'_>> {
         let rest = self.digests.iter().zip(&self.counts).zip(&self.rest);
-        rest.map(|((digest, count), Rest { error, note, key })| Counted {
+        rest.map(|((digest, count), SketchDetails { error, note, key })| SketchedKey {
             digest: *digest,
             key,
             count: *count,
@@ -129,6 +129,6 @@ impl Sketch {
     /// The memory that it takes on the heap.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.room * (2 * size_of::<u64>() + size_of::<Rest>())
+        self.room * (2 * size_of::<u64>() + size_of::<SketchDetails>())
     }
 }

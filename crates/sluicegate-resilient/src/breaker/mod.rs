@@ -43,7 +43,7 @@ use super::settings::BreakerSettings;
 /// The breaker of one part of a store.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    /// Phase, trials under way, trials that succeeded, generation: see [`Word`].
+    /// Phase, trials under way, trials that succeeded, generation: see [`PackedState`].
     word: AtomicU64,
     /// The last results, newest lowest, 1 for a failure; above them a bit that tells how many there are.
     results: AtomicU64,
@@ -59,27 +59,27 @@ pub(super) struct Breaker {
 
 /// Permission to ask the store once. Its result counts only if the breaker has not changed since.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pass {
+pub(super) struct CallPermit {
     generation: u32,
     is_trial: bool,
 }
 
 /// The effect of a result on the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum Transition {
     Opened { pause: Duration },
     Closed,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Word {
+struct PackedState {
     state: BreakerState,
     trials: u32,
     successes: u32,
     generation: u32,
 }
 
-impl Word {
+impl PackedState {
     fn pack(self) -> u64 {
         let state = match self.state {
             BreakerState::Closed => 0,
@@ -114,7 +114,7 @@ const NO_RESULTS: u64 = 1;
 
 impl Breaker {
     pub(super) fn new() -> Self {
-        let word = Word { state: BreakerState::Closed, trials: 0, successes: 0, generation: 0 };
+        let word = PackedState { state: BreakerState::Closed, trials: 0, successes: 0, generation: 0 };
         Self {
             word: AtomicU64::new(word.pack()),
             results: AtomicU64::new(NO_RESULTS),
@@ -126,12 +126,12 @@ impl Breaker {
     }
 
     // Relaxed, here and below, except for `word`, which orders the times: counts order nothing else.
-    fn load(&self) -> Word {
+    fn load(&self) -> PackedState {
         // Acquire: a reader of the word sees the time that belongs to it.
-        Word::unpack(self.word.load(Ordering::Acquire))
+        PackedState::unpack(self.word.load(Ordering::Acquire))
     }
 
-    fn swap(&self, old: Word, new: Word) -> bool {
+    fn swap(&self, old: PackedState, new: PackedState) -> bool {
         // Release: pairs with the load above.
         let swapped = self.word.compare_exchange(old.pack(), new.pack(), Ordering::AcqRel, Ordering::Acquire);
         swapped.is_ok()
@@ -153,7 +153,7 @@ impl Breaker {
 
     /// Permission to ask the store, or `None`. A pass has to come back by [`succeeded`](Self::succeeded), [`failed`](Self::failed) or
     /// [`left`](Self::left).
-    pub(super) fn admit(&self, settings: &BreakerSettings, now_us: u64) -> Option<Pass> {
+    pub(super) fn admit(&self, settings: &BreakerSettings, now_us: u64) -> Option<CallPermit> {
         loop {
             let word = self.load();
             let generation = word.generation;
@@ -161,15 +161,15 @@ impl Breaker {
                 BreakerState::Closed => {
                     return self
                         .admits_in_ramp(settings, now_us)
-                        .then_some(Pass { generation, is_trial: false });
+                        .then_some(CallPermit { generation, is_trial: false });
                 }
                 BreakerState::Open if now_us < self.pause_ends_us.load(Ordering::Relaxed) => return None,
-                BreakerState::Open => Word { trials: 1, ..word.next(BreakerState::HalfOpen) },
+                BreakerState::Open => PackedState { trials: 1, ..word.next(BreakerState::HalfOpen) },
                 BreakerState::HalfOpen if word.trials >= settings.trials => return None,
-                BreakerState::HalfOpen => Word { trials: word.trials + 1, ..word },
+                BreakerState::HalfOpen => PackedState { trials: word.trials + 1, ..word },
             };
             if self.swap(word, next) {
-                return Some(Pass { generation: next.generation, is_trial: true });
+                return Some(CallPermit { generation: next.generation, is_trial: true });
             }
         }
     }
@@ -187,7 +187,12 @@ impl Breaker {
     }
 
     /// The store answered.
-    pub(super) fn succeeded(&self, pass: Pass, settings: &BreakerSettings, now_us: u64) -> Option<Change> {
+    pub(super) fn succeeded(
+        &self,
+        pass: CallPermit,
+        settings: &BreakerSettings,
+        now_us: u64,
+    ) -> Option<Transition> {
         if !pass.is_trial {
             self.record(pass, settings, false);
             return None;
@@ -202,7 +207,7 @@ impl Breaker {
             let next = if closes {
                 word.next(BreakerState::Closed)
             } else {
-                Word { trials: word.trials - 1, successes, ..word }
+                PackedState { trials: word.trials - 1, successes, ..word }
             };
             if closes {
                 self.results.store(NO_RESULTS, Ordering::Relaxed);
@@ -213,13 +218,18 @@ impl Breaker {
                 if closes {
                     self.pauses.store(0, Ordering::Relaxed);
                 }
-                return closes.then_some(Change::Closed);
+                return closes.then_some(Transition::Closed);
             }
         }
     }
 
     /// The store failed to answer.
-    pub(super) fn failed(&self, pass: Pass, settings: &BreakerSettings, now_us: u64) -> Option<Change> {
+    pub(super) fn failed(
+        &self,
+        pass: CallPermit,
+        settings: &BreakerSettings,
+        now_us: u64,
+    ) -> Option<Transition> {
         if !pass.is_trial && !self.record(pass, settings, true) {
             return None;
         }
@@ -232,19 +242,20 @@ impl Breaker {
             self.pause_ends_us.store(now_us.saturating_add(micros(pause)), Ordering::Relaxed);
             if self.swap(word, word.next(BreakerState::Open)) {
                 self.pauses.fetch_add(1, Ordering::Relaxed);
-                return Some(Change::Opened { pause });
+                return Some(Transition::Opened { pause });
             }
         }
     }
 
     /// The caller left before the answer, so the result is unknown: the next trial may take its place.
-    pub(super) fn left(&self, pass: Pass) {
+    pub(super) fn left(&self, pass: CallPermit) {
         if !pass.is_trial {
             return;
         }
         loop {
             let word = self.load();
-            if word.generation != pass.generation || self.swap(word, Word { trials: word.trials - 1, ..word })
+            if word.generation != pass.generation
+                || self.swap(word, PackedState { trials: word.trials - 1, ..word })
             {
                 return;
             }
@@ -255,7 +266,7 @@ impl Breaker {
     ///
     /// The last results are the bits of one word below a leading 1, so that both the ratio and the
     /// run of failures are counted by one instruction each.
-    fn record(&self, pass: Pass, settings: &BreakerSettings, failed: bool) -> bool {
+    fn record(&self, pass: CallPermit, settings: &BreakerSettings, failed: bool) -> bool {
         let full = 1_u64 << settings.calls;
         if self.load().generation != pass.generation {
             return false;

@@ -55,8 +55,8 @@ fn of_a_success_and_a_failure_at_once_the_state_that_wins_has_its_own_time() {
         let changes = threads.map(|thread| thread.join().unwrap());
         let pause = breaker.pause(NOW_US);
         match breaker.state() {
-            BreakerState::Open => assert!(changes.contains(&Some(Change::Opened { pause }))),
-            BreakerState::Closed => assert!(changes.contains(&Some(Change::Closed)) && pause.is_zero()),
+            BreakerState::Open => assert!(changes.contains(&Some(Transition::Opened { pause }))),
+            BreakerState::Closed => assert!(changes.contains(&Some(Transition::Closed)) && pause.is_zero()),
             BreakerState::HalfOpen => panic!("both trials have ended"),
         }
     });

@@ -3,7 +3,7 @@ use super::*;
 const SETTINGS: BreakerSettings =
     BreakerSettings::new().pause(Duration::from_secs(1), Duration::from_secs(8)).ramp(Duration::ZERO);
 
-fn fail(breaker: &Breaker, times: u32) -> Option<Change> {
+fn fail(breaker: &Breaker, times: u32) -> Option<Transition> {
     (0..times).filter_map(|_| breaker.failed(breaker.admit(&SETTINGS, 0)?, &SETTINGS, 0)).last()
 }
 
@@ -21,7 +21,7 @@ fn failures_in_a_row_open_it_and_others_do_not() {
         assert_eq!(fail(&breaker, 4), None);
         succeed(&breaker, 7);
     }
-    assert!(matches!(fail(&breaker, 5), Some(Change::Opened { .. })));
+    assert!(matches!(fail(&breaker, 5), Some(Transition::Opened { .. })));
     assert!(breaker.admit(&SETTINGS, 700_000).is_none());
     assert!(
         breaker.pause(0) >= Duration::from_millis(800) && breaker.pause(0) <= Duration::from_millis(1_200)
@@ -34,7 +34,7 @@ fn without_jitter_every_pause_is_as_long_as_it_was_set() {
     let breaker = Breaker::new();
     let fail = || breaker.failed(breaker.admit(&EXACT, 0)?, &EXACT, 0);
     assert!((0..4).all(|_| fail().is_none()));
-    assert!(matches!(fail(), Some(Change::Opened { pause }) if pause == Duration::from_secs(1)));
+    assert!(matches!(fail(), Some(Transition::Opened { pause }) if pause == Duration::from_secs(1)));
     assert!(EXACT.check().is_ok());
     let problem = EXACT.jitter(91).check().unwrap_err().to_string();
     assert_eq!(problem, "a breaker with a jitter of 91 percent: use at most 90");
@@ -61,11 +61,11 @@ fn trials_are_few_and_a_failed_one_doubles_the_pause() {
         now += 10_000_000;
         let trial = breaker.admit(&SETTINGS, now).unwrap();
         assert!(breaker.admit(&SETTINGS, now).is_none(), "one at a time");
-        let Some(Change::Opened { pause }) = breaker.failed(trial, &SETTINGS, now) else { panic!() };
+        let Some(Transition::Opened { pause }) = breaker.failed(trial, &SETTINGS, now) else { panic!() };
         assert!(pause <= Duration::from_millis(longest) && pause >= Duration::from_millis(longest * 2 / 3));
     }
     now += 10_000_000;
-    for last in [None, None, Some(Change::Closed)] {
+    for last in [None, None, Some(Transition::Closed)] {
         let trial = breaker.admit(&SETTINGS, now).unwrap();
         assert_eq!(breaker.succeeded(trial, &SETTINGS, now), last);
     }
@@ -91,7 +91,7 @@ fn what_comes_back_is_not_stampeded() {
     let breaker = Breaker::new();
     fail(&breaker, 5);
     let trial = breaker.admit(&settings, 2_000_000).unwrap();
-    assert_eq!(breaker.succeeded(trial, &settings, 2_000_000), Some(Change::Closed));
+    assert_eq!(breaker.succeeded(trial, &settings, 2_000_000), Some(Transition::Closed));
     let admitted = |now| (0..1_000).filter(|_| breaker.admit(&settings, now).is_some()).count();
     assert_eq!([admitted(2_000_000), admitted(2_500_000), admitted(3_000_000)], [100, 550, 1_000]);
 }

@@ -14,8 +14,8 @@ pub(super) const LANES: usize = 16;
 pub(super) const ONE_IN: usize = 64;
 
 thread_local! {
-    static LANE: Cell<Lane> = const { Cell::new(Lane::Undrawn) };
-    static TICKET: Ticket = const { Ticket };
+    static LANE: Cell<ThreadLane> = const { Cell::new(ThreadLane::Undrawn) };
+    static TICKET: LaneGuard = const { LaneGuard };
     static CHANCE: Cell<Chance> = const { Cell::new(Chance { left: 0, random: 0 }) };
 }
 
@@ -23,7 +23,7 @@ thread_local! {
 static TAKEN: Mutex<u16> = Mutex::new(0);
 
 #[derive(Clone, Copy)]
-enum Lane {
+enum ThreadLane {
     Undrawn,
     Own(usize),
     Shared,
@@ -31,7 +31,7 @@ enum Lane {
 
 /// Gives the lane back when its thread ends. The next thread that takes it continues its counts: they belong to
 /// the lane, and the lock by which a lane changes its owner orders the writes of both threads.
-struct Ticket;
+struct LaneGuard;
 
 /// The number of decisions until the next one is looked at, and the state of the random numbers.
 #[derive(Clone, Copy)]
@@ -44,9 +44,9 @@ struct Chance {
 #[inline]
 pub(super) fn lane() -> Option<usize> {
     match LANE.get() {
-        Lane::Own(lane) => Some(lane),
-        Lane::Shared => None,
-        Lane::Undrawn => draw(),
+        ThreadLane::Own(lane) => Some(lane),
+        ThreadLane::Shared => None,
+        ThreadLane::Undrawn => draw(),
     }
 }
 
@@ -62,14 +62,14 @@ fn draw() -> Option<usize> {
         own
     });
     let own = own.ok().flatten();
-    LANE.set(own.map_or(Lane::Shared, Lane::Own));
+    LANE.set(own.map_or(ThreadLane::Shared, ThreadLane::Own));
     own
 }
 
-impl Drop for Ticket {
+impl Drop for LaneGuard {
     fn drop(&mut self) {
         // Before another thread may take it.
-        if let Lane::Own(lane) = LANE.replace(Lane::Shared) {
+        if let ThreadLane::Own(lane) = LANE.replace(ThreadLane::Shared) {
             *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) &= !(1 << lane);
         }
     }

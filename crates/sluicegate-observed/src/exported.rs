@@ -1,4 +1,4 @@
-//! Numbers for the recorder of the `metrics` facade: the increase of totals, [`Told`], and gauges, [`Gauges`].
+//! Numbers for the recorder of the `metrics` facade: the increase of totals, [`ExportedTotals`], and gauges, [`Gauges`].
 //!
 //! A handle that is made before a recorder is installed never records. So both types remember their recorder, and
 //! tell another recorder everything from the beginning.
@@ -44,12 +44,12 @@ pub(super) fn histogram(key: &Key) -> Histogram {
 }
 
 /// For totals that only grow, the part of each that the recorder knows.
-pub(super) struct Told<const TOTALS: usize> {
+pub(super) struct ExportedTotals<const TOTALS: usize> {
     recorder: usize,
     each: [(Option<Counter>, u64); TOTALS],
 }
 
-impl<const TOTALS: usize> Told<TOTALS> {
+impl<const TOTALS: usize> ExportedTotals<TOTALS> {
     pub(super) fn nobody() -> Self {
         Self::to(0)
     }

@@ -21,16 +21,16 @@ use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Judgement};
-use super::counts::Counts;
-use super::meter::{Meter, Refusal};
-use super::mine;
-use super::state::State;
-use super::told::Gauges;
+use super::counts::PolicyCounts;
+use super::exported::Gauges;
+use super::meter::{MeteredRefusal, PolicyMeter};
+use super::state::ObservedState;
+use super::thread;
 
 /// An observed store, as limiters hold it.
-pub(super) struct Front {
-    pub(super) within: Within<Watched>,
-    pub(super) state: Arc<State>,
+pub(super) struct ObservedStore {
+    pub(super) within: Within<OpenPolicy>,
+    pub(super) state: Arc<ObservedState>,
     /// Whether most answers come later; each of them is timed. Of answers in memory one in 64 is
     /// timed, because two readings of a clock cost nearly as much as the decision.
     pub(super) is_far: bool,
@@ -39,18 +39,18 @@ pub(super) struct Front {
 
 /// The state of a policy as it is open now.
 #[derive(Clone)]
-pub(super) struct Watched {
+pub(super) struct OpenPolicy {
     policy: Arc<Policy>,
     /// `None` for the bucket of a suspension, which is not a limit of its own.
-    meter: Option<Arc<Meter>>,
+    meter: Option<Arc<PolicyMeter>>,
     mode: PolicyMode,
     /// The buckets that say which of its keys are suspended.
     suspended_by: SmallVec<[String; 0]>,
 }
 
 /// The ask of one policy.
-struct Asked<'a> {
-    watched: &'a Watched,
+struct ObservedAsk<'a> {
+    watched: &'a OpenPolicy,
     place: usize,
     key: KeyRef<'a>,
     cost: u64,
@@ -61,9 +61,9 @@ struct Asked<'a> {
     is_looked_at: bool,
 }
 
-/// An [`Asked`] that owns its parts, kept until the answer comes.
+/// An [`ObservedAsk`] that owns its parts, kept until the answer comes.
 struct Awaited {
-    watched: Watched,
+    watched: OpenPolicy,
     place: usize,
     key: Key,
     cost: u64,
@@ -72,16 +72,20 @@ struct Awaited {
     is_looked_at: bool,
 }
 
-impl Wrap for Front {
-    type Own = Watched;
+impl Wrap for ObservedStore {
+    type Own = OpenPolicy;
 
-    fn within(&self) -> &Within<Watched> {
+    fn within(&self) -> &Within<OpenPolicy> {
         &self.within
     }
 
-    fn prepare(&self, policy: &Arc<Policy>, _: Option<(&Watched, Inherit)>) -> Result<Watched, ConfigError> {
+    fn prepare(
+        &self,
+        policy: &Arc<Policy>,
+        _: Option<(&OpenPolicy, Inherit)>,
+    ) -> Result<OpenPolicy, ConfigError> {
         let meter = (!policy.is_of_suspension()).then(|| self.state.meters.open(policy.counted_as()));
-        Watched::new(policy, meter)
+        OpenPolicy::new(policy, meter)
     }
 
     fn own_place(&self) -> Option<Place> {
@@ -89,9 +93,9 @@ impl Wrap for Front {
     }
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        let is_looked_at = mine::one_in_64();
+        let is_looked_at = thread::one_in_64();
         if let ([ask], false, false) = (asks, self.is_far, is_looked_at)
-            && let Some((inner, watched)) = Within::<Watched>::opened(ask.policy())
+            && let Some((inner, watched)) = Within::<OpenPolicy>::opened(ask.policy())
         {
             // Almost every call is one ask that is allowed, and only needs a count.
             let answer = self.within.store().decide(&[ask.on(inner)]);
@@ -104,9 +108,9 @@ impl Wrap for Front {
     fn observe(&self, event: &Event<'_>) {
         let counted = match event {
             Event::Suspended { subject, lasts, .. } if !lasts.is_zero() => {
-                Some((subject, Counts::suspended as fn(&_)))
+                Some((subject, PolicyCounts::suspended as fn(&_)))
             }
-            Event::QuotasRefused(subject) => Some((subject, Counts::quotas_refused as fn(&_))),
+            Event::QuotasRefused(subject) => Some((subject, PolicyCounts::quotas_refused as fn(&_))),
             _ => None,
         };
         if let Some((subject, count)) = counted
@@ -134,8 +138,8 @@ impl Wrap for Front {
     }
 }
 
-impl Watched {
-    fn new(policy: &Arc<Policy>, meter: Option<Arc<Meter>>) -> Result<Self, ConfigError> {
+impl OpenPolicy {
+    fn new(policy: &Arc<Policy>, meter: Option<Arc<PolicyMeter>>) -> Result<Self, ConfigError> {
         let buckets = match policy.suspension() {
             Some(_) => [Some(policy.suspended()?), policy.suspended_everywhere()?],
             None => [None, None],
@@ -176,7 +180,7 @@ impl Watched {
     }
 }
 
-impl Front {
+impl ObservedStore {
     #[inline(never)]
     fn ask_generally(&self, asks: &[Ask<'_>], is_looked_at: bool) -> DecisionFuture {
         // Two readings of the clock take nearly as long as a decision in memory.
@@ -195,7 +199,7 @@ impl Front {
     ) -> DecisionFuture {
         let Some(result) = answer.known() else { return self.later(asks, answer, begun, is_looked_at) };
         if let Some(begun) = begun {
-            self.state.took(begun.elapsed(), if self.is_far { 1 } else { mine::ONE_IN });
+            self.state.took(begun.elapsed(), if self.is_far { 1 } else { thread::ONE_IN });
         }
         if self.is_far || result.is_err() {
             self.state.answered(result.as_ref().err());
@@ -232,19 +236,19 @@ impl Front {
     }
 
     /// The asks of policies that are observed here.
-    fn asked<'a>(&'a self, asks: &'a [Ask<'a>], is_looked_at: bool) -> impl Iterator<Item = Asked<'a>> {
+    fn asked<'a>(&'a self, asks: &'a [Ask<'a>], is_looked_at: bool) -> impl Iterator<Item = ObservedAsk<'a>> {
         asks.iter().enumerate().filter_map(move |(place, ask)| {
             let watched = self.within.own(ask.policy()).ok()?;
             let (key, cost, mode, peeks) = (ask.key(), ask.cost(), ask.mode(), watched.peeks(asks, ask));
-            Some(Asked { watched, place, key, cost, mode, peeks, is_looked_at })
+            Some(ObservedAsk { watched, place, key, cost, mode, peeks, is_looked_at })
         })
     }
 }
 
 impl Awaited {
-    fn asked(&self) -> Asked<'_> {
+    fn asked(&self) -> ObservedAsk<'_> {
         let Self { watched, place, key, cost, mode, peeks, is_looked_at } = self;
-        Asked {
+        ObservedAsk {
             watched,
             place: *place,
             key: key.as_ref(),
@@ -256,7 +260,7 @@ impl Awaited {
     }
 }
 
-impl Asked<'_> {
+impl ObservedAsk<'_> {
     /// A copy that owns its parts, to keep until the answer comes.
     fn awaited(&self) -> Awaited {
         let Self { watched, place, key, cost, mode, peeks, is_looked_at } = *self;
@@ -265,8 +269,13 @@ impl Asked<'_> {
 
     /// Counts the result.
     #[inline]
-    fn note(&self, state: &State, result: &Result<Decision, StoreError>, at_us: impl Fn(&Decision) -> u64) {
-        let Watched { meter: Some(meter), mode, .. } = self.watched else { return };
+    fn note(
+        &self,
+        state: &ObservedState,
+        result: &Result<Decision, StoreError>,
+        at_us: impl Fn(&Decision) -> u64,
+    ) {
+        let OpenPolicy { meter: Some(meter), mode, .. } = self.watched else { return };
         if !self.mode.spends() {
             return self.note_report(meter, result);
         }
@@ -290,7 +299,7 @@ impl Asked<'_> {
 
     /// Notes details of a request that was looked at by chance, waits, or was refused.
     #[inline(never)]
-    fn note_more(&self, meter: &Meter, judgement: &Judgement, result: &Result<Decision, StoreError>) {
+    fn note_more(&self, meter: &PolicyMeter, judgement: &Judgement, result: &Result<Decision, StoreError>) {
         if let (true, Ok(decision)) = (self.is_looked_at, result) {
             let own = decision.quotas().iter().filter(|status| status.policy_index() == self.place);
             meter.asked(self.key, own);
@@ -300,7 +309,7 @@ impl Asked<'_> {
         }
         if judgement.answer.is_refusal() {
             let retry_after = result.as_ref().ok().and_then(|decision| self.own_wait(decision));
-            meter.refused(Refusal { key: self.key, answer: judgement.answer, retry_after });
+            meter.refused(MeteredRefusal { key: self.key, answer: judgement.answer, retry_after });
         }
     }
 
@@ -314,7 +323,7 @@ impl Asked<'_> {
     }
 
     /// Tells listeners the result.
-    fn tell(&self, state: &State, judgement: &Judgement, decision: Option<&Decision>) {
+    fn tell(&self, state: &ObservedState, judgement: &Judgement, decision: Option<&Decision>) {
         let subject = Subject::of(self.watched.policy.name()).with_key(self.key);
         state.listeners.tell(&match judgement.answer {
             Answer::Allowed => Event::Consumed { subject, units: judgement.spent },
@@ -333,7 +342,7 @@ impl Asked<'_> {
         });
     }
 
-    fn note_report(&self, meter: &Meter, result: &Result<Decision, StoreError>) {
+    fn note_report(&self, meter: &PolicyMeter, result: &Result<Decision, StoreError>) {
         let Ok(decision) = result else { return };
         let counts = meter.counts();
         match self.mode {
