@@ -8,7 +8,7 @@ use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use crate::line::{LineStanding, NoPlace};
-use crate::ticket::Fault;
+use crate::ticket::TicketFault;
 
 /// The answer to a visitor that may not enter.
 ///
@@ -32,13 +32,13 @@ pub struct Reply<'a> {
     pub(crate) reason: Reason,
     pub(crate) standing: Option<LineStanding>,
     /// The reason why the ticket that the visitor has shown is worth nothing.
-    pub(crate) fault: Option<Lost>,
+    pub(crate) fault: Option<LostPlace>,
 }
 
 /// The reason why a visitor has another place than its ticket says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
-    Ticket(Fault),
+pub(crate) enum LostPlace {
+    Ticket(TicketFault),
     /// The line does not know the place: it was used, given up, or the line began anew.
     Place,
 }
@@ -113,7 +113,7 @@ impl<'a> Reply<'a> {
     }
 
     /// The reply to a visitor that has to wait.
-    pub(crate) fn waiting(room: &'a str, standing: LineStanding, fault: Option<Lost>) -> Self {
+    pub(crate) fn waiting(room: &'a str, standing: LineStanding, fault: Option<LostPlace>) -> Self {
         let reason = match standing {
             LineStanding { wait: None, .. } => Reason::Paused,
             LineStanding { opens_after: Some(_), .. } => Reason::NotOpen,
@@ -164,8 +164,8 @@ impl<'a> Reply<'a> {
     /// The reason why the visitor lost its former place, in one sentence.
     pub fn lost(&self) -> Option<String> {
         Some(match self.fault? {
-            Lost::Place => "Your former place was given up, and this is a new one.".to_owned(),
-            Lost::Ticket(fault) => format!("This is a new place: {fault}."),
+            LostPlace::Place => "Your former place was given up, and this is a new one.".to_owned(),
+            LostPlace::Ticket(fault) => format!("This is a new place: {fault}."),
         })
     }
 

@@ -1,4 +1,4 @@
-//! Signed tickets: [`Ticket`], the [`Secrets`] that sign them, and the [`Fault`]s of bad ones.
+//! Signed tickets: [`Ticket`], the [`Secrets`] that sign them, and the [`TicketFault`]s of bad ones.
 //!
 //! # The form of a ticket
 //! | bytes | hold |
@@ -26,7 +26,7 @@ use crate::line::LinePlace;
 /// A place in line or a pass, as the visitor keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
-    pub(crate) is: Is,
+    pub(crate) is: TicketUse,
     pub(crate) place: LinePlace,
     /// Microseconds of the room's clock, as all moments here.
     pub(crate) issued_us: u64,
@@ -37,14 +37,14 @@ pub(crate) struct Ticket {
 
 /// The use of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Is {
+pub(crate) enum TicketUse {
     Place,
     Pass,
 }
 
 /// The reason why a ticket is worth nothing. Its visitor gets a new place, at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum TicketFault {
     Malformed,
     Forged,
     OtherRoom,
@@ -52,7 +52,7 @@ pub(crate) enum Fault {
     OtherClient,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for TicketFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "the ticket cannot be read",
@@ -122,8 +122,8 @@ impl Secrets {
     pub(crate) fn sign(&self, ticket: &Ticket) -> String {
         let mut bytes = Vec::with_capacity(LENGTH + blake3::OUT_LEN);
         bytes.push(match ticket.is {
-            Is::Place => 0,
-            Is::Pass => 1,
+            TicketUse::Place => 0,
+            TicketUse::Pass => 1,
         });
         bytes.extend(self.room);
         bytes.extend(ticket.place.number.to_be_bytes());
@@ -140,25 +140,25 @@ impl Secrets {
     ///
     /// # Errors
     /// When the ticket is worth nothing here and now.
-    pub(crate) fn read(&self, text: &[u8], now_us: u64) -> Result<(Ticket, bool), Fault> {
+    pub(crate) fn read(&self, text: &[u8], now_us: u64) -> Result<(Ticket, bool), TicketFault> {
         if text.len() != TEXT {
-            return Err(Fault::Malformed);
+            return Err(TicketFault::Malformed);
         }
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| Fault::Malformed)?;
-        let (signed, signature) = bytes.split_at_checked(LENGTH).ok_or(Fault::Malformed)?;
-        let signature = Hash::from_slice(signature).map_err(|_| Fault::Malformed)?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| TicketFault::Malformed)?;
+        let (signed, signature) = bytes.split_at_checked(LENGTH).ok_or(TicketFault::Malformed)?;
+        let signature = Hash::from_slice(signature).map_err(|_| TicketFault::Malformed)?;
         // Hashes are compared in constant time.
         let signs = |key: &[u8; 32]| blake3::keyed_hash(key, signed) == signature;
-        let by = self.keys.iter().position(signs).ok_or(Fault::Forged)?;
+        let by = self.keys.iter().position(signs).ok_or(TicketFault::Forged)?;
         let (is, room, place) = (signed[0], &signed[1..9], LinePlace::new(number(signed, 9), lot(signed)));
         if *room != self.room {
-            return Err(Fault::OtherRoom);
+            return Err(TicketFault::OtherRoom);
         }
-        let is = if is == 1 { Is::Pass } else { Is::Place };
+        let is = if is == 1 { TicketUse::Pass } else { TicketUse::Place };
         let (issued_us, expires_us, client) = (number(signed, 21), number(signed, 29), number(signed, 37));
         let ticket = Ticket { is, place, issued_us, expires_us, client };
         if ticket.expires_us <= now_us {
-            return Err(Fault::Expired);
+            return Err(TicketFault::Expired);
         }
         Ok((ticket, by > 0))
     }
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     const TICKET: Ticket = Ticket {
-        is: Is::Pass,
+        is: TicketUse::Pass,
         place: LinePlace { number: 7, lot: 9 },
         issued_us: 5,
         expires_us: 1_000,
@@ -196,9 +196,9 @@ mod tests {
         let rotated = secrets("sale", &[2, 1]);
         assert_eq!(rotated.read(old.as_bytes(), 999), Ok((TICKET, true)));
         assert_eq!(rotated.read(rotated.sign(&TICKET).as_bytes(), 0), Ok((TICKET, false)));
-        assert_eq!(rotated.read(old.as_bytes(), 1_000), Err(Fault::Expired));
-        assert_eq!(secrets("sale", &[2]).read(old.as_bytes(), 0), Err(Fault::Forged));
-        assert_eq!(secrets("other", &[1]).read(old.as_bytes(), 0), Err(Fault::OtherRoom));
+        assert_eq!(rotated.read(old.as_bytes(), 1_000), Err(TicketFault::Expired));
+        assert_eq!(secrets("sale", &[2]).read(old.as_bytes(), 0), Err(TicketFault::Forged));
+        assert_eq!(secrets("other", &[1]).read(old.as_bytes(), 0), Err(TicketFault::OtherRoom));
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
             assert!(secrets.read(&other, 0).is_err(), "{at}");
         }
         for wrong in [&text[1..], b"", &[text.as_slice(), b"A"].concat(), &[b'!'; TEXT], &[0xff; TEXT]] {
-            assert_eq!(secrets.read(wrong, 0), Err(Fault::Malformed));
+            assert_eq!(secrets.read(wrong, 0), Err(TicketFault::Malformed));
         }
     }
 

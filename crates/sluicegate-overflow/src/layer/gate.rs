@@ -27,11 +27,11 @@ use sluicegate_tower::room::{Admitted, RoomAdmission};
 use tokio::time::Sleep;
 
 use crate::layer::WaitingRoomLayer;
-use crate::layer::shown::{Shown, TICKET, cookie};
+use crate::layer::shown::{ShownTickets, TICKET, cookie};
 use crate::line::{LineAnswer, LineAsk, LineFuture, LinePlace, LineTurn, NoPlace};
-use crate::reply::{Lost, Reason, Reply};
+use crate::reply::{LostPlace, Reason, Reply};
 use crate::room::Pass;
-use crate::ticket::{Is, Ticket};
+use crate::ticket::{Ticket, TicketUse};
 
 /// The time for which the ticket of a place is good, beyond the opening of its room.
 const TICKET_LASTS_US: u64 = 86_400_000_000;
@@ -39,12 +39,12 @@ const TICKET_LASTS_US: u64 = 86_400_000_000;
 /// The wait of a request, and the tickets that it has shown.
 #[derive(Debug)]
 pub struct Wait {
-    shown: Shown,
-    on: On,
+    shown: ShownTickets,
+    on: Progress,
 }
 
 #[derive(Debug)]
-enum On {
+enum Progress {
     Key(Lookup<Extraction>),
     Line(Lookup<LineFuture<LineAnswer>>),
     Turn(LineTurn, Pin<Box<Sleep>>),
@@ -59,18 +59,18 @@ pub struct Entered {
     issued: Option<(String, u64, bool)>,
 }
 
-type Led<B, E> = Step<Entered, Box<Wait>, Result<Response<B>, E>>;
+type EntryStep<B, E> = Step<Entered, Box<Wait>, Result<Response<B>, E>>;
 
 impl WaitingRoomLayer {
     /// Goes on to the key, if anything depends on it.
-    fn begin_with<B: From<Bytes>, E>(&self, request: RequestView<'_>) -> Led<B, E> {
+    fn begin_with<B: From<Bytes>, E>(&self, request: RequestView<'_>) -> EntryStep<B, E> {
         let room = &self.room.0;
-        let shown = Shown::of(request, room);
+        let shown = ShownTickets::of(request, room);
         match &room.client {
             Some(client) if shown.ticket.is_some() || shown.may_enter => {
                 match client.extract(request).now() {
                     Ok(found) => self.keyed(shown, found),
-                    Err(pending) => waiting(shown, On::Key(Lookup::new(pending))),
+                    Err(pending) => waiting(shown, Progress::Key(Lookup::new(pending))),
                 }
             }
             _ => self.known(shown, None),
@@ -78,7 +78,11 @@ impl WaitingRoomLayer {
     }
 
     /// Goes on from the key to the pass. Requests without a key share the places of one client, unless another action was chosen.
-    fn keyed<B: From<Bytes>, E>(&self, shown: Shown, found: Result<Key, MissingKey>) -> Led<B, E> {
+    fn keyed<B: From<Bytes>, E>(
+        &self,
+        shown: ShownTickets,
+        found: Result<Key, MissingKey>,
+    ) -> EntryStep<B, E> {
         let key = match self.when_missing.read(found, || self.room.name().to_owned()) {
             Keyed::Key(key) => key,
             Keyed::Rejected(_, status) => return Step::Refuse(Ok(rejected(status))),
@@ -91,7 +95,7 @@ impl WaitingRoomLayer {
     }
 
     /// Goes on from the pass to the line.
-    fn known<B: From<Bytes>, E>(&self, shown: Shown, client: Option<u64>) -> Led<B, E> {
+    fn known<B: From<Bytes>, E>(&self, shown: ShownTickets, client: Option<u64>) -> EntryStep<B, E> {
         let room = &self.room.0;
         if let Some(ticket) = shown.pass(room) {
             return Step::Go(self.entered(ticket.place, self.renewed(shown, ticket)));
@@ -103,12 +107,12 @@ impl WaitingRoomLayer {
     }
 
     /// Polls the line once.
-    fn ask<B: From<Bytes>, E>(&self, shown: Shown, client: Option<u64>) -> Led<B, E> {
+    fn ask<B: From<Bytes>, E>(&self, shown: ShownTickets, client: Option<u64>) -> EntryStep<B, E> {
         let ask = LineAsk::new(shown.ticket.map(|ticket| ticket.place), self.room.draw());
         let ask = client.map_or(ask, |client| ask.of_client(client));
         match self.room.0.line.ask(ask).now() {
             Ok(answer) => self.answered(shown, answer),
-            Err(pending) => waiting(shown, On::Line(Lookup::new(pending))),
+            Err(pending) => waiting(shown, Progress::Line(Lookup::new(pending))),
         }
     }
 
@@ -116,20 +120,25 @@ impl WaitingRoomLayer {
     ///
     /// A ticket is sent only if the visitor has none for this place, or one that expires within half a day or is signed by the former
     /// secret.
-    fn answered<B: From<Bytes>, E>(&self, shown: Shown, answer: Result<LineAnswer, StoreError>) -> Led<B, E> {
+    fn answered<B: From<Bytes>, E>(
+        &self,
+        shown: ShownTickets,
+        answer: Result<LineAnswer, StoreError>,
+    ) -> EntryStep<B, E> {
         let name = &self.room.0.name;
         match answer {
             Ok(LineAnswer::Turn(turn)) if turn.after.is_zero() => Step::Go(self.admitted(shown, turn)),
             Ok(LineAnswer::Turn(turn)) => {
-                waiting(shown, On::Turn(turn, Box::pin(tokio::time::sleep(turn.after))))
+                waiting(shown, Progress::Turn(turn, Box::pin(tokio::time::sleep(turn.after))))
             }
             Ok(LineAnswer::Waiting(standing)) => {
-                let has =
-                    shown.ticket.filter(|ticket| ticket.place == standing.place && ticket.is == Is::Place);
+                let has = shown
+                    .ticket
+                    .filter(|ticket| ticket.place == standing.place && ticket.is == TicketUse::Place);
                 let lost = match (has, shown.ticket, shown.fault) {
                     (Some(_), ..) | (None, None, None) => None,
-                    (None, Some(_), _) => Some(Lost::Place),
-                    (None, None, Some(fault)) => Some(Lost::Ticket(fault)),
+                    (None, Some(_), _) => Some(LostPlace::Place),
+                    (None, None, Some(fault)) => Some(LostPlace::Ticket(fault)),
                 };
                 let reply = Reply::waiting(name, standing, lost);
                 let now_us = self.room.0.clock.now_us();
@@ -140,7 +149,11 @@ impl WaitingRoomLayer {
                 let opens_us = standing.opens_after.unwrap_or_default().as_micros();
                 let lasts_us = u64::try_from(opens_us).unwrap_or(u64::MAX).saturating_add(TICKET_LASTS_US);
                 let lasts = Duration::from_micros(lasts_us);
-                self.refuse_with(shown, reply, Some(self.sign(shown, Is::Place, standing.place, lasts)))
+                self.refuse_with(
+                    shown,
+                    reply,
+                    Some(self.sign(shown, TicketUse::Place, standing.place, lasts)),
+                )
             }
             Ok(LineAnswer::NoPlace(none @ (NoPlace::Full | NoPlace::TooMany))) => {
                 self.refuse(shown, Reply::new(name, none.into()))
@@ -152,13 +165,13 @@ impl WaitingRoomLayer {
         }
     }
 
-    fn admitted(&self, shown: Shown, turn: LineTurn) -> Entered {
-        let (text, seconds) = self.sign(shown, Is::Pass, turn.place, turn.lasts);
+    fn admitted(&self, shown: ShownTickets, turn: LineTurn) -> Entered {
+        let (text, seconds) = self.sign(shown, TicketUse::Pass, turn.place, turn.lasts);
         self.entered(turn.place, Some((text, seconds, shown.by_header)))
     }
 
     /// The pass, signed anew by the current secret, because the former one is to be forgotten some day.
-    fn renewed(&self, shown: Shown, pass: Ticket) -> Option<(String, u64, bool)> {
+    fn renewed(&self, shown: ShownTickets, pass: Ticket) -> Option<(String, u64, bool)> {
         let lasts_us = pass.expires_us.saturating_sub(self.room.0.clock.now_us());
         let text = || self.room.0.secrets.sign(&Ticket { client: shown.client, ..pass });
         shown.is_of_former.then(|| (text(), (lasts_us / 1_000_000).max(1), shown.by_header))
@@ -170,7 +183,7 @@ impl WaitingRoomLayer {
     }
 
     /// A ticket in text, and the number of seconds for which it is good.
-    fn sign(&self, shown: Shown, is: Is, place: LinePlace, lasts: Duration) -> (String, u64) {
+    fn sign(&self, shown: ShownTickets, is: TicketUse, place: LinePlace, lasts: Duration) -> (String, u64) {
         let issued_us = self.room.0.clock.now_us();
         let lasts_us = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
         let expires_us = issued_us.saturating_add(lasts_us);
@@ -178,16 +191,16 @@ impl WaitingRoomLayer {
         (self.room.0.secrets.sign(&ticket), lasts.as_secs())
     }
 
-    fn refuse<B: From<Bytes>, E>(&self, shown: Shown, reply: Reply<'_>) -> Led<B, E> {
+    fn refuse<B: From<Bytes>, E>(&self, shown: ShownTickets, reply: Reply<'_>) -> EntryStep<B, E> {
         self.refuse_with(shown, reply, None)
     }
 
     fn refuse_with<B: From<Bytes>, E>(
         &self,
-        shown: Shown,
+        shown: ShownTickets,
         reply: Reply<'_>,
         new: Option<(String, u64)>,
-    ) -> Led<B, E> {
+    ) -> EntryStep<B, E> {
         let page = shown.wants_page.then(|| (self.room.0.page)(&reply));
         let mut response = reply.response(page, new.as_ref().map(|(text, _)| &**text));
         if let Some((text, seconds)) = new {
@@ -273,18 +286,18 @@ impl WaitingRoomLayer {
         wait: &mut Box<Wait>,
         place: &mut Waiting,
         cx: &mut Context<'_>,
-    ) -> Poll<Led<B, E>> {
+    ) -> Poll<EntryStep<B, E>> {
         let Wait { shown, on } = &mut **wait;
         let step = match on {
-            On::Key(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
+            Progress::Key(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
                 Ok(found) => self.keyed(*shown, found),
                 Err(_) => self.away(*shown),
             },
-            On::Line(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
+            Progress::Line(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
                 Ok(answer) => self.answered(*shown, answer),
                 Err(_) => self.away(*shown),
             },
-            On::Turn(turn, sleep) => {
+            Progress::Turn(turn, sleep) => {
                 ready!(sleep.as_mut().poll(cx));
                 Step::Go(self.admitted(*shown, *turn))
             }
@@ -293,18 +306,18 @@ impl WaitingRoomLayer {
     }
 
     /// Refuses a request whose key or line has not answered in time.
-    fn away<B: From<Bytes>, E>(&self, shown: Shown) -> Led<B, E> {
+    fn away<B: From<Bytes>, E>(&self, shown: ShownTickets) -> EntryStep<B, E> {
         self.refuse(shown, Reply::new(&self.room.0.name, Reason::Away))
     }
 }
 
 /// Boxes the wait: few requests wait inside the server, so all others carry only a pointer for it.
-fn waiting<B, E>(shown: Shown, on: On) -> Led<B, E> {
+fn waiting<B, E>(shown: ShownTickets, on: Progress) -> EntryStep<B, E> {
     Step::Wait(Box::new(Wait { shown, on }))
 }
 
 /// The answer to a request, or its wait.
-fn admitted(step: Led<Bytes, Infallible>) -> Result<Admitted, Box<Wait>> {
+fn admitted(step: EntryStep<Bytes, Infallible>) -> Result<Admitted, Box<Wait>> {
     match step {
         Step::Go(entered) => Ok(Ok(Box::new(entered))),
         Step::Wait(wait) => Err(wait),

@@ -9,7 +9,7 @@ use sluicegate_core::Key;
 use sluicegate_tower::key::RequestView;
 
 use crate::room::Inner;
-use crate::ticket::{Fault, Is, Ticket};
+use crate::ticket::{Ticket, TicketFault, TicketUse};
 
 /// Carries tickets of clients without cookies.
 pub(super) const TICKET: HeaderName = HeaderName::from_static("x-waiting-room-ticket");
@@ -22,14 +22,14 @@ const AHEAD_US: u64 = 60_000_000;
 
 /// The tickets that a request shows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown {
+pub(super) struct ShownTickets {
     pub(super) ticket: Option<Ticket>,
     /// Whether the former secret has signed it.
     pub(super) is_of_former: bool,
     /// The client to which its tickets are issued, as in [`Ticket::client`].
     pub(super) client: u64,
     /// The fault of the ticket that it shows, if none is worth anything.
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<TicketFault>,
     /// Whether the ticket came in the header, so that the answer has to carry it there, too.
     pub(super) by_header: bool,
     pub(super) wants_page: bool,
@@ -39,7 +39,7 @@ pub(super) struct Shown {
     pub(super) may_enter: bool,
 }
 
-impl Shown {
+impl ShownTickets {
     pub(super) fn of(request: RequestView<'_>, room: &Inner) -> Self {
         let by_header = request.headers.contains_key(TICKET);
         let is_get = *request.method == Method::GET;
@@ -76,9 +76,13 @@ impl Shown {
         let client = room.secrets.client(key.as_bytes());
         let own = [0, room.secrets.client_in(self.is_of_former, key.as_bytes())];
         match self.ticket {
-            Some(ticket) if !own.contains(&ticket.client) => {
-                Self { ticket: None, is_of_former: false, client, fault: Some(Fault::OtherClient), ..self }
-            }
+            Some(ticket) if !own.contains(&ticket.client) => Self {
+                ticket: None,
+                is_of_former: false,
+                client,
+                fault: Some(TicketFault::OtherClient),
+                ..self
+            },
             _ => Self { client, ..self },
         }
     }
@@ -86,7 +90,7 @@ impl Shown {
     /// The pass that it shows, if it is good.
     pub(super) fn pass(&self, room: &Inner) -> Option<Ticket> {
         let is_from_now = |ticket: &Ticket| ticket.issued_us <= room.clock.now_us().saturating_add(AHEAD_US);
-        let pass = self.ticket.filter(|ticket| ticket.is == Is::Pass).filter(is_from_now)?;
+        let pass = self.ticket.filter(|ticket| ticket.is == TicketUse::Pass).filter(is_from_now)?;
         (!room.line.has_ended(pass.place)).then_some(pass)
     }
 }

@@ -12,8 +12,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use foldhash::quality::RandomState;
 
-use crate::line::book::AGAIN_US;
 use crate::line::pace::WHOLE;
+use crate::line::places::AGAIN_US;
 
 /// The time for which an ended pass is kept for the visitor that it calls. After each such time, twice as many visitors are called.
 const CALLS_US: u64 = 60_000_000;

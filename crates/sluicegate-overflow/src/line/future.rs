@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use sluicegate_core::StoreError;
 
 /// The answer of a line: ready at once and unboxed in memory; boxed where it comes over a network.
-pub struct LineFuture<T>(Answering<T>);
+pub struct LineFuture<T>(AnswerSource<T>);
 
-enum Answering<T> {
+enum AnswerSource<T> {
     Ready(Option<Result<T, StoreError>>),
     Boxed(Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>),
 }
@@ -18,7 +18,7 @@ enum Answering<T> {
 impl<T> LineFuture<T> {
     /// An answer that is known.
     pub const fn ready(answer: T) -> Self {
-        Self(Answering::Ready(Some(Ok(answer))))
+        Self(AnswerSource::Ready(Some(Ok(answer))))
     }
 
     /// The answer if it is known, or the future that has to be polled.
@@ -27,14 +27,14 @@ impl<T> LineFuture<T> {
     /// The future itself, when it has to be waited for.
     pub fn now(self) -> Result<Result<T, StoreError>, Self> {
         match self.0 {
-            Answering::Ready(Some(answer)) => Ok(answer),
+            AnswerSource::Ready(Some(answer)) => Ok(answer),
             pending => Err(Self(pending)),
         }
     }
 
     /// An answer that has to be awaited.
     pub fn boxed(answer: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
-        Self(Answering::Boxed(Box::pin(answer)))
+        Self(AnswerSource::Boxed(Box::pin(answer)))
     }
 }
 
@@ -45,10 +45,10 @@ impl<T: Unpin> Future for LineFuture<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Answering::Ready(answer) => {
+            AnswerSource::Ready(answer) => {
                 Poll::Ready(answer.take().expect("it is polled until it is ready, once"))
             }
-            Answering::Boxed(future) => future.as_mut().poll(cx),
+            AnswerSource::Boxed(future) => future.as_mut().poll(cx),
         }
     }
 }
@@ -56,8 +56,8 @@ impl<T: Unpin> Future for LineFuture<T> {
 impl<T> fmt::Debug for LineFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Answering::Ready(_) => "LineFuture(ready)",
-            Answering::Boxed(_) => "LineFuture(..)",
+            AnswerSource::Ready(_) => "LineFuture(ready)",
+            AnswerSource::Boxed(_) => "LineFuture(..)",
         })
     }
 }

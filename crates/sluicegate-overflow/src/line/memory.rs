@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluicegate_core::ConfigError;
 use sluicegate_core::clock::Clock;
 
-use crate::line::course::Course;
+use crate::line::schedule::Schedule;
 use crate::line::{
     Line, LineAnswer, LineAsk, LineChange, LineFuture, LineHome, LinePlace, LineSettings, LineStatus,
 };
@@ -32,48 +32,48 @@ impl MemoryLine {
 
 impl LineHome for MemoryLine {
     fn open(&self, settings: LineSettings, clock: Arc<dyn Clock>) -> Result<Arc<dyn Line>, ConfigError> {
-        let course = Mutex::new(Course::new(settings, clock.now_us())?);
-        Ok(Arc::new(InMemory { clock, course }))
+        let schedule = Mutex::new(Schedule::new(settings, clock.now_us())?);
+        Ok(Arc::new(InMemory { clock, schedule }))
     }
 }
 
 struct InMemory {
     clock: Arc<dyn Clock>,
-    course: Mutex<Course>,
+    schedule: Mutex<Schedule>,
 }
 
 impl InMemory {
-    fn course(&self) -> MutexGuard<'_, Course> {
-        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+    fn schedule(&self) -> MutexGuard<'_, Schedule> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Line for InMemory {
     fn ask(&self, ask: LineAsk) -> LineFuture<LineAnswer> {
-        LineFuture::ready(self.course().ask(self.clock.now_us(), ask))
+        LineFuture::ready(self.schedule().ask(self.clock.now_us(), ask))
     }
 
     fn end(&self, place: LinePlace) -> LineFuture<()> {
-        self.course().end(self.clock.now_us(), place);
+        self.schedule().end(self.clock.now_us(), place);
         LineFuture::ready(())
     }
 
     fn has_ended(&self, place: LinePlace) -> bool {
-        self.course().has_ended(place)
+        self.schedule().has_ended(place)
     }
 
     fn change(&self, change: LineChange) -> LineFuture<()> {
         // A rate is checked before it comes here.
-        _ = self.course().change(self.clock.now_us(), change);
+        _ = self.schedule().change(self.clock.now_us(), change);
         LineFuture::ready(())
     }
 
     fn set(&self, settings: LineSettings) {
-        self.course().set(self.clock.now_us(), settings);
+        self.schedule().set(self.clock.now_us(), settings);
     }
 
     fn status(&self) -> LineStatus {
-        self.course().status(self.clock.now_us())
+        self.schedule().status(self.clock.now_us())
     }
 }
 

@@ -20,17 +20,17 @@
 
 mod active;
 mod answer;
-mod book;
 mod calendar;
-mod course;
 mod future;
 mod memory;
 mod pace;
 mod place;
+mod places;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(test)]
 mod sale;
+mod schedule;
 mod settings;
 mod share;
 mod silence;

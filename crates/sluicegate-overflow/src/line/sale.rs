@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use sluicegate_core::Quota;
 
-use crate::line::course::Course;
 use crate::line::pace::micros;
+use crate::line::schedule::Schedule;
 use crate::line::{LineAnswer, LineAsk, LineChange, LinePlace, LineSettings};
 
 pub(super) const SECOND: u64 = 1_000_000;
@@ -17,7 +17,7 @@ const BEGINS_US: u64 = 1_784_000_000 * SECOND;
 
 /// A visitor and its history.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Visitor {
+pub(super) struct SaleVisitor {
     pub(super) place: Option<LinePlace>,
     pub(super) came_us: u64,
     /// The number of polls after which it leaves.
@@ -51,24 +51,24 @@ pub(super) fn random(number: u64) -> u64 {
 }
 
 /// A crowd that comes within a second, of which a part leaves at once.
-pub(super) fn crowd(count: u64, whole_seconds: bool, leaves: impl Fn(u64) -> bool) -> Vec<Visitor> {
-    let visitor = |number| Visitor {
+pub(super) fn crowd(count: u64, whole_seconds: bool, leaves: impl Fn(u64) -> bool) -> Vec<SaleVisitor> {
+    let visitor = |number| SaleVisitor {
         came_us: SECOND + number * SECOND / count,
         leaves_after: leaves(number).then_some(1),
         whole_seconds,
-        ..Visitor::default()
+        ..SaleVisitor::default()
     };
     (0..count).map(visitor).collect()
 }
 
-pub(super) fn entered(visitors: &[Visitor]) -> Vec<u64> {
+pub(super) fn entered(visitors: &[SaleVisitor]) -> Vec<u64> {
     let mut all: Vec<u64> = visitors.iter().filter_map(|visitor| visitor.entered_us).collect();
     all.sort_unstable();
     all
 }
 
 /// The worst time by which a visitor entered before one that had come earlier.
-pub(super) fn overtaken_by_us(visitors: &[Visitor]) -> u64 {
+pub(super) fn overtaken_by_us(visitors: &[SaleVisitor]) -> u64 {
     let mut latest_us = 0;
     let mut worst_us = 0;
     for entered_us in visitors.iter().filter_map(|visitor| visitor.entered_us) {
@@ -80,7 +80,7 @@ pub(super) fn overtaken_by_us(visitors: &[Visitor]) -> u64 {
 
 /// The events of a sale, in microseconds since it began.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Events {
+pub(super) struct SaleEvents {
     /// The span in which no visitor reaches the line; visitors try again each five seconds.
     pub(super) outage: (u64, u64),
     /// The moment from which the clock is fast or slow, and by how much.
@@ -89,7 +89,7 @@ pub(super) struct Events {
     pub(super) changes: Vec<(u64, LineChange)>,
 }
 
-impl Events {
+impl SaleEvents {
     fn clock_us(&self, now_us: u64) -> u64 {
         let (from_us, step_us) = self.clock;
         (BEGINS_US + now_us).saturating_add_signed(if now_us < from_us { 0 } else { step_us })
@@ -97,20 +97,24 @@ impl Events {
 }
 
 /// Plays the visitors until all have entered or left.
-pub(super) fn play(settings: LineSettings, visitors: &mut [Visitor]) -> Course {
-    play_with(settings, visitors, &Events::default())
+pub(super) fn play(settings: LineSettings, visitors: &mut [SaleVisitor]) -> Schedule {
+    play_with(settings, visitors, &SaleEvents::default())
 }
 
 /// Plays the visitors and the events until all have entered or left.
-pub(super) fn play_with(settings: LineSettings, visitors: &mut [Visitor], events: &Events) -> Course {
-    let mut course = Course::new(settings, events.clock_us(0)).unwrap();
+pub(super) fn play_with(
+    settings: LineSettings,
+    visitors: &mut [SaleVisitor],
+    events: &SaleEvents,
+) -> Schedule {
+    let mut schedule = Schedule::new(settings, events.clock_us(0)).unwrap();
     let mut changes = events.changes.iter().peekable();
     let mut asks: BinaryHeap<_> =
         visitors.iter().enumerate().map(|(index, visitor)| Reverse((visitor.came_us, index))).collect();
     while let Some(Reverse((now_us, index))) = asks.pop() {
         let visitor = &mut visitors[index];
         while let Some((at_us, change)) = changes.next_if(|(at_us, _)| *at_us <= now_us) {
-            course.change(events.clock_us(*at_us), *change).unwrap();
+            schedule.change(events.clock_us(*at_us), *change).unwrap();
         }
         if (events.outage.0..events.outage.1).contains(&now_us) {
             let left_us = events.outage.1 - now_us;
@@ -119,7 +123,7 @@ pub(super) fn play_with(settings: LineSettings, visitors: &mut [Visitor], events
         }
         let lot = u32::try_from(random(index as u64) >> 32).unwrap();
         visitor.polls.push(now_us);
-        match course.ask(events.clock_us(now_us), LineAsk::new(visitor.place, lot)) {
+        match schedule.ask(events.clock_us(now_us), LineAsk::new(visitor.place, lot)) {
             LineAnswer::Turn(turn) => {
                 visitor.place = Some(turn.place);
                 visitor.entered_us = Some(now_us + micros(turn.after));
@@ -142,5 +146,5 @@ pub(super) fn play_with(settings: LineSettings, visitors: &mut [Visitor], events
             LineAnswer::NoPlace(none) => panic!("{none:?}"),
         }
     }
-    course
+    schedule
 }

@@ -1,4 +1,4 @@
-//! The share of places whose visitors come when it is their turn: [`Share`].
+//! The share of places whose visitors come when it is their turn: [`ArrivalShare`].
 //!
 //! # How it is measured
 //! Ranks are cut into blocks of a quarter of a second. The last 40 blocks that are old enough count, so the share follows within ten
@@ -17,7 +17,7 @@ use crate::line::pace::WHOLE;
 /// A visitor that leaves sends no sign. The only sign is a rank that was called and has not come for a while, so the newest blocks do not
 /// count yet.
 #[derive(Clone, Debug)]
-pub(super) struct Share {
+pub(super) struct ArrivalShare {
     /// The ranks in a block: about those of a quarter of a second.
     block: u64,
     /// The number of the first block that is counted.
@@ -36,7 +36,7 @@ const COUNTED: u64 = 40;
 /// The least share: ranks are called at most eight times as fast as the rate.
 const LEAST: u64 = WHOLE / 8;
 
-impl Share {
+impl ArrivalShare {
     /// Begins at this rank, at a rate of `a_second` turns a second.
     pub(super) fn new(rank: u64, a_second: u64) -> Self {
         let block = (a_second / 4).max(8);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_share_is_known_after_a_few_seconds_and_follows() {
-        let mut share = Share::new(0, 100);
+        let mut share = ArrivalShare::new(0, 100);
         for rank in 0..2_000 {
             if rank % 5 != 0 {
                 share.came(rank);

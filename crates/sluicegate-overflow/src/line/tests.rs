@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::line::course::Course;
 use crate::line::pace::{Pace, WHOLE, micros};
-use crate::line::sale::{SECOND, Visitor, crowd, entered, overtaken_by_us, play, random, settings};
+use crate::line::sale::{SECOND, SaleVisitor, crowd, entered, overtaken_by_us, play, random, settings};
+use crate::line::schedule::Schedule;
 use crate::line::{LineAnswer, LineAsk, LinePlace, LineSettings};
 
 /// The number of estimates in a thousand that were off by at most this part of the remaining wait, or by this many microseconds: estimates
 /// of first polls, or of later polls.
-fn estimates_that_hold(visitors: &[Visitor], first: bool, part: u64, or_us: u64) -> usize {
-    let holds = |visitor: &Visitor| -> Vec<bool> {
+fn estimates_that_hold(visitors: &[SaleVisitor], first: bool, part: u64, or_us: u64) -> usize {
+    let holds = |visitor: &SaleVisitor| -> Vec<bool> {
         let Some(entered_us) = visitor.entered_us else { return Vec::new() };
         let told = visitor.polls.iter().zip(&visitor.estimates);
         let told = told.enumerate().filter(|(number, _)| (*number == 0) == first);
@@ -27,7 +27,7 @@ fn estimates_that_hold(visitors: &[Visitor], first: bool, part: u64, or_us: u64)
 }
 
 /// Polls after the first of each visitor, in the second with most of them.
-fn busiest_second(visitors: &[Visitor]) -> usize {
+fn busiest_second(visitors: &[SaleVisitor]) -> usize {
     let mut seconds = HashMap::<u64, usize>::new();
     for poll_us in visitors.iter().flat_map(|visitor| visitor.polls.iter().skip(1)) {
         *seconds.entry(poll_us / SECOND).or_default() += 1;
@@ -42,7 +42,7 @@ pub(super) fn polls_for(wait_us: u64) -> usize {
 }
 
 /// The time from the first to the last visitor that entered, and the exact time at the rate.
-fn took_us(visitors: &[Visitor], a_second: u64) -> (u64, u64) {
+fn took_us(visitors: &[SaleVisitor], a_second: u64) -> (u64, u64) {
     let all = entered(visitors);
     (all[all.len() - 1] - all[0], (all.len() as u64 - 1) * SECOND / a_second)
 }
@@ -75,7 +75,7 @@ fn a_crowd_enters_at_the_rate_within_a_hundredth_in_its_order_and_asks_seldom() 
 fn the_places_of_those_who_leave_are_used() {
     for (rate, count, a_second) in [("1000/s", 10_000, 1_000), ("200/s", 20_000, 200)] {
         let mut visitors = crowd(count, true, |number| random(number).is_multiple_of(5));
-        let course = play(settings(rate), &mut visitors);
+        let schedule = play(settings(rate), &mut visitors);
         assert!(
             visitors.iter().all(|visitor| visitor.entered_us.is_some() || visitor.leaves_after.is_some())
         );
@@ -83,7 +83,7 @@ fn the_places_of_those_who_leave_are_used() {
         assert!(took_us <= exact_us + exact_us / 100, "{rate}: {took_us} for {exact_us}");
         assert!(overtaken_by_us(&visitors) <= SECOND, "{rate}: {}", overtaken_by_us(&visitors));
         assert!(busiest_second(&visitors) as u64 <= 3 * a_second, "{rate}: {}", busiest_second(&visitors));
-        assert!(course.share_now().abs_diff(WHOLE * 4 / 5) < WHOLE / 10, "{}", course.share_now());
+        assert!(schedule.share_now().abs_diff(WHOLE * 4 / 5) < WHOLE / 10, "{}", schedule.share_now());
     }
 }
 
@@ -99,11 +99,11 @@ fn estimates_count_with_the_share_that_leaves_once_it_is_known() {
         let leaves = |number: u64| random(number).is_multiple_of(5);
         let mut visitors = crowd(count, true, leaves);
         // The same number comes while the line moves, two for each turn.
-        let later = |number: u64| Visitor {
+        let later = |number: u64| SaleVisitor {
             came_us: 6 * SECOND + number * SECOND / (2 * a_second),
             leaves_after: leaves(number + count).then_some(1),
             whole_seconds: true,
-            ..Visitor::default()
+            ..SaleVisitor::default()
         };
         visitors.extend((0..count / 2).map(later));
         play(settings(rate), &mut visitors);
@@ -173,12 +173,12 @@ proptest! {
     ) {
         let count = rate * waits;
         let number = |index: u64| random(seed ^ random(index));
-        let mut visitors: Vec<Visitor> = (0..count).map(|index| Visitor {
+        let mut visitors: Vec<SaleVisitor> = (0..count).map(|index| SaleVisitor {
             // Half of them come at once, and the others over the time that all of them take.
             came_us: SECOND + if index % 2 == 0 { 0 } else { number(index) % (waits * SECOND) },
             leaves_after: (leaves > 0 && number(index + count).is_multiple_of(leaves)).then_some(1),
             whole_seconds: true,
-            ..Visitor::default()
+            ..SaleVisitor::default()
         }).collect();
         visitors.sort_by_key(|visitor| visitor.came_us);
         play(settings(&format!("{rate}/s")), &mut visitors);
@@ -201,7 +201,7 @@ proptest! {
     ) {
         let spacing_us = { let pace = Pace::new(rate.parse().unwrap()).unwrap(); pace.span_us(1, WHOLE) - 1 };
         let lasts_us = 20 * SECOND;
-        let mut course = Course::new(
+        let mut schedule = Schedule::new(
             LineSettings { most_active: most, pass_lasts: Duration::from_micros(lasts_us), ..settings(rate) }, 1).unwrap();
         let mut now_us = 1;
         let mut places = HashMap::<u8, LinePlace>::new();
@@ -209,7 +209,7 @@ proptest! {
         for (number, (who, after_ms)) in steps.into_iter().enumerate() {
             now_us += u64::from(after_ms) * 1_000;
             let ask = LineAsk::new(places.get(&who).copied(), u32::try_from(number).unwrap());
-            match course.ask(now_us, ask) {
+            match schedule.ask(now_us, ask) {
                 LineAnswer::Waiting(standing) => {
                     places.insert(who, standing.place);
                     prop_assert!(standing.ask_after >= Duration::from_secs(1));
@@ -234,13 +234,13 @@ proptest! {
                 prop_assert!((inside as u64) < most, "{inside} at {at_us}");
             }
         }
-        prop_assert_eq!(course.status(now_us).admitted, turns.len() as u64);
+        prop_assert_eq!(schedule.status(now_us).admitted, turns.len() as u64);
         // A visitor that keeps asking enters.
         for (who, mut place) in places {
             let mut at_us = now_us;
             let entered = (0..2_000).any(|_| {
                 at_us += SECOND;
-                match course.ask(at_us, LineAsk::new(Some(place), 0)) {
+                match schedule.ask(at_us, LineAsk::new(Some(place), 0)) {
                     LineAnswer::Waiting(standing) => place = standing.place,
                     other => return matches!(other, LineAnswer::Turn(_)),
                 }

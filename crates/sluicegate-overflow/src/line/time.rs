@@ -1,4 +1,4 @@
-//! The time of a line, which goes on evenly whatever the clock does: [`Time`].
+//! The time of a line, which goes on evenly whatever the clock does: [`LineTime`].
 
 /// The longest step that a line believes beyond the last appointment that it has made.
 const LONGEST_STEP_US: u64 = 60_000_000;
@@ -12,7 +12,7 @@ const LONGEST_PATIENCE_US: u64 = 600_000_000;
 /// A clock that is set back stands still for one poll. A clock that is set forward by hours must not make all visitors late. If the clock
 /// is right, a visitor asks by its appointment, so the line's time goes no further than a minute beyond the last one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Time {
+pub(super) struct LineTime {
     now_us: u64,
     clock_us: u64,
     last_appointment_us: u64,
@@ -22,7 +22,7 @@ pub(super) struct Time {
     asked_us: u64,
 }
 
-impl Time {
+impl LineTime {
     pub(super) fn new(clock_us: u64) -> Self {
         // Starts at 1, because 0 is before all times.
         Self { now_us: 1, clock_us, last_appointment_us: 1, patience_us: 1, asked_us: 1 }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_step_of_the_clock_is_no_step_of_the_line() {
-        let mut time = Time::new(5_000_000_000);
+        let mut time = LineTime::new(5_000_000_000);
         assert_eq!(time.advance(5_001_000_000), 1_000_000);
         assert_eq!(time.advance(1_000_000_000), 0);
         assert_eq!(time.advance(1_002_000_000), 2_000_000);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn nobody_is_missed_while_nobody_asks() {
-        let mut time = Time::new(0);
+        let mut time = LineTime::new(0);
         time.appoint(86_400_000_000);
         time.advance(3_600_000_000);
         time.advance(7_200_000_000);

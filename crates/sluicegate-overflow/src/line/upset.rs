@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use sluicegate_core::Quota;
 
-use crate::line::course::Course;
 use crate::line::sale::{
-    Events, SECOND, Visitor, crowd, entered, overtaken_by_us, play_with, random, settings,
+    SECOND, SaleEvents, SaleVisitor, crowd, entered, overtaken_by_us, play_with, random, settings,
 };
+use crate::line::schedule::Schedule;
 use crate::line::tests::polls_for;
 use crate::line::{LineAnswer, LineAsk, LineChange, LinePlace, LineSettings, LineStanding};
 
@@ -15,13 +15,13 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
 /// The worst time by which visitors that entered from then on overtook one another.
-fn overtaken_from_us(visitors: &[Visitor], from_us: u64) -> u64 {
+fn overtaken_from_us(visitors: &[SaleVisitor], from_us: u64) -> u64 {
     let entered_later =
-        |visitor: &&Visitor| visitor.entered_us.is_some_and(|entered_us| entered_us >= from_us);
+        |visitor: &&SaleVisitor| visitor.entered_us.is_some_and(|entered_us| entered_us >= from_us);
     overtaken_by_us(&visitors.iter().filter(entered_later).cloned().collect::<Vec<_>>())
 }
 
-fn most_polls(visitors: &[Visitor]) -> usize {
+fn most_polls(visitors: &[SaleVisitor]) -> usize {
     visitors.iter().map(|visitor| visitor.polls.len()).max().unwrap_or_default()
 }
 
@@ -39,7 +39,7 @@ fn after_an_outage_visitors_enter_in_the_order_in_which_they_came() {
         let some_leave = seed > 0;
         let mut visitors =
             crowd(10_000, true, |number| some_leave && random(number ^ seed << 32).is_multiple_of(5));
-        let events = Events { outage: (10 * SECOND, 10 * SECOND + long_us), ..Events::default() };
+        let events = SaleEvents { outage: (10 * SECOND, 10 * SECOND + long_us), ..SaleEvents::default() };
         play_with(settings("100/s"), &mut visitors, &events);
         assert!(
             visitors.iter().all(|visitor| visitor.entered_us.is_some() || visitor.leaves_after.is_some()),
@@ -65,7 +65,7 @@ fn a_clock_that_steps_keeps_the_order_and_all_places() {
         for sign in [1, -1] {
             let mut visitors = crowd(10_000, true, |_| false);
             let by = i64::try_from(by_us).unwrap() * sign;
-            let events = Events { clock: (20 * SECOND, by), ..Events::default() };
+            let events = SaleEvents { clock: (20 * SECOND, by), ..SaleEvents::default() };
             play_with(settings("100/s"), &mut visitors, &events);
             assert_eq!(entered(&visitors).len(), 10_000, "{by}: nobody is lost");
             // Within ten seconds it is known which visitors have missed a turn.
@@ -85,14 +85,14 @@ fn a_rate_that_is_raised_and_lowered_again_keeps_the_order_and_the_bounds() {
             (10 * SECOND, LineChange::Rate(Quota::per_second(1_000))),
             (lowered_us, LineChange::Rate(Quota::per_second(5))),
         ];
-        play_with(settings("5/s"), &mut visitors, &Events { changes, ..Events::default() });
+        play_with(settings("5/s"), &mut visitors, &SaleEvents { changes, ..SaleEvents::default() });
         assert_eq!(entered(&visitors).len(), 2_000, "nobody is lost");
         // Visitors that entered while the rate was raised were ahead of others, so the line is early: sleeping visitors come late for it,
         // by no more than that time.
         let overtaken_us = overtaken_from_us(&visitors, lowered_us + 5 * SECOND);
         assert!(overtaken_us <= raised_us + 5 * SECOND, "{raised_us}: {overtaken_us}");
         // All others enter when they are told to.
-        let late_us = |visitor: &Visitor| {
+        let late_us = |visitor: &SaleVisitor| {
             let told =
                 visitor.polls.iter().zip(&visitor.estimates).find(|(poll_us, _)| **poll_us >= lowered_us)?;
             Some(visitor.entered_us?.saturating_sub(*told.1))
@@ -107,7 +107,7 @@ fn a_rate_that_is_raised_and_lowered_again_keeps_the_order_and_the_bounds() {
 
 /// A line with few passes, polled by hand.
 struct Full {
-    course: Course,
+    schedule: Schedule,
     now_us: u64,
 }
 
@@ -118,11 +118,11 @@ impl Full {
             pass_lasts: Duration::from_secs(900),
             ..settings("1000/s")
         };
-        Self { course: Course::new(settings, 1).unwrap(), now_us: 1 }
+        Self { schedule: Schedule::new(settings, 1).unwrap(), now_us: 1 }
     }
 
     fn ask(&mut self, place: Option<LinePlace>) -> Result<LinePlace, LineStanding> {
-        match self.course.ask(self.now_us, LineAsk::new(place, 7)) {
+        match self.schedule.ask(self.now_us, LineAsk::new(place, 7)) {
             LineAnswer::Turn(turn) => Ok(turn.place),
             LineAnswer::Waiting(standing) => Err(standing),
             LineAnswer::NoPlace(none) => panic!("{none:?}"),
@@ -137,8 +137,8 @@ fn a_pass_that_ends_early_is_for_those_who_wait_and_not_for_a_newcomer() {
     line.now_us += SECOND;
     let waiting: Vec<LinePlace> = (0..20).map(|_| line.ask(None).unwrap_err().place).collect();
     line.now_us += 2 * SECOND;
-    line.course.end(line.now_us, passes[0]);
-    line.course.end(line.now_us, passes[0]);
+    line.schedule.end(line.now_us, passes[0]);
+    line.schedule.end(line.now_us, passes[0]);
     for _ in 0..40 {
         line.now_us += SECOND / 2;
         let newcomer = line.ask(None).unwrap_err();
@@ -147,7 +147,7 @@ fn a_pass_that_ends_early_is_for_those_who_wait_and_not_for_a_newcomer() {
     // The last of the waiting visitors is no better off than a newcomer, and the first has it.
     line.ask(Some(waiting[19])).unwrap_err();
     assert_eq!(line.ask(Some(waiting[0])), Ok(waiting[0]));
-    assert_eq!(line.course.status(line.now_us).active, Some(5));
+    assert_eq!(line.schedule.status(line.now_us).active, Some(5));
     line.ask(Some(waiting[1])).unwrap_err();
 }
 
@@ -157,7 +157,7 @@ fn a_pass_that_nobody_of_those_who_wait_takes_is_used_by_and_by() {
     let passes: Vec<LinePlace> = (0..2).map(|_| line.ask(None).unwrap()).collect();
     line.now_us += SECOND;
     let _left = line.ask(None).unwrap_err();
-    line.course.end(line.now_us, passes[0]);
+    line.schedule.end(line.now_us, passes[0]);
     let newcomer = line.ask(None).unwrap_err();
     line.now_us += 50 * SECOND;
     line.ask(Some(newcomer.place)).unwrap_err();

@@ -45,13 +45,13 @@ use crate::room::{Inner, PageFn, WaitingRoom};
 /// kept for a day: a room that comes back meanwhile has its old places, and newcomers wait until these are called in vain.
 #[derive(Clone)]
 pub struct Rooms {
-    settings: Arc<Settings>,
-    open: Arc<Mutex<HashMap<String, Open>>>,
+    settings: Arc<RoomsSettings>,
+    open: Arc<Mutex<HashMap<String, OpenRoom>>>,
 }
 
 /// The settings of all rooms that do not come from the file.
 #[derive(Clone)]
-struct Settings {
+struct RoomsSettings {
     home: Arc<dyn LineHome + Send + Sync>,
     /// Kept because threads that read files again are on no runtime.
     runtime: Option<Handle>,
@@ -61,7 +61,7 @@ struct Settings {
 }
 
 /// A room that is in force, while it has a door; and the rate of the file.
-struct Open {
+struct OpenRoom {
     room: Weak<Inner>,
     rate: Quota,
 }
@@ -71,7 +71,7 @@ impl Rooms {
     pub fn new(home: impl LineHome + Send + Sync + 'static) -> Self {
         // The seeds of hashers come from the system's random source.
         let secret = (0_u64..4).flat_map(|number| RandomState::new().hash_one(number).to_be_bytes());
-        let settings = Settings {
+        let settings = RoomsSettings {
             home: Arc::new(home),
             runtime: Handle::try_current().ok(),
             secrets: vec![secret.collect()],
@@ -130,11 +130,11 @@ impl Rooms {
 
     /// Notes that this room is in force, at the rate of its file. It is held weakly: a room lives as long as one of its doors.
     pub(crate) fn put(&self, room: &WaitingRoom, rate: Quota) {
-        let open = Open { room: Arc::downgrade(&room.0), rate };
+        let open = OpenRoom { room: Arc::downgrade(&room.0), rate };
         self.open().insert(room.name().to_owned(), open);
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<String, Open>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<String, OpenRoom>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -144,7 +144,7 @@ impl RoomMaker for Rooms {
         let _runtime = self.settings.runtime.as_ref().map(Handle::enter);
         let line = self.find(&terms.name).map(|room| Arc::clone(&room.0.line));
         let mut settings = None;
-        let Settings { secrets, page, clock, .. } = &*self.settings;
+        let RoomsSettings { secrets, page, clock, .. } = &*self.settings;
         let mut builder = WaitingRoom::builder(&*terms.name, terms.rate).shared(secrets, page, clock);
         builder = terms.opens_at.into_iter().fold(builder, |room, time| room.opens_at(time));
         builder = terms.most_active.into_iter().fold(builder, |room, passes| room.most_active(passes));

@@ -1,4 +1,4 @@
--- The gate of the line, as in `course/gate.rs`, and its movements.
+-- The gate of the line, as in `schedule/gate.rs`, and its movements.
 local HELD, TARGET, SLACK, SKIPPED = 2000000, 1000000, 350000, 16
 local LONGEST_STEP, LONGEST_PATIENCE = 60000000, 600000000
 local SILENT, SILENT_TURNS, BACK = 2000000, 3, 10000000

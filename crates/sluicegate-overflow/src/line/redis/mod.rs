@@ -9,7 +9,7 @@
 //! | `ends`, `out` | passes that are out, where their number is bounded |
 //! | `ended` | passes that ended early |
 //!
-//! A call is one run of the script, which has the rules of [`course`](super::course) in Lua: the same polls at the same times get
+//! A call is one run of the script, which has the rules of [`schedule`](super::schedule) in Lua: the same polls at the same times get
 //! the same answers in memory and here.
 
 mod reply;
@@ -25,9 +25,9 @@ use sluicegate_core::{Algorithm, ConfigError, Quota, StoreError};
 use sluicegate_redis::{HashSlot, RedisStore, Script};
 use tokio::runtime::Handle;
 
-use self::reply::{Known, answer, known};
-use crate::line::book::AGAIN_US;
+use self::reply::{LineSnapshot, answer, known};
 use crate::line::pace::micros;
+use crate::line::places::AGAIN_US;
 use crate::line::{
     Line, LineAnswer, LineAsk, LineChange, LineFuture, LineHome, LineMode, LinePlace, LineSettings,
     LineStatus,
@@ -39,7 +39,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
         include_str!("share.lua"),
         include_str!("places.lua"),
         include_str!("gate.lua"),
-        include_str!("course.lua"),
+        include_str!("schedule.lua"),
     ))
 });
 
@@ -116,7 +116,7 @@ impl LineHome for RedisLine {
                 "a line in Redis is kept in view by a task, and here is no tokio runtime to run it on";
             ConfigError::new(ConfigErrorKind::Layer, problem)
         })?;
-        let known = Known::new(LineStatus::new(LineMode::Metered, settings.rate));
+        let known = LineSnapshot::new(LineStatus::new(LineMode::Metered, settings.rate));
         let line = Arc::new(InRedis {
             slot,
             settings: Mutex::new(settings),
@@ -136,7 +136,7 @@ struct InRedis {
     settings: Mutex<LineSettings>,
     /// The rate that a new line begins with.
     numbers: Mutex<[u64; 5]>,
-    known: Mutex<Known>,
+    known: Mutex<LineSnapshot>,
 }
 
 impl InRedis {
@@ -179,7 +179,7 @@ impl InRedis {
         Ok(())
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, LineSnapshot> {
         held(&self.known)
     }
 }

@@ -1,4 +1,4 @@
--- The line of a waiting room: the rules and the base of `course`, for one call of a line that several instances share.
+-- The line of a waiting room: the rules and the base of `schedule`, for one call of a line that several instances share.
 -- KEYS: line, places, clients, calendar, ends, out, ended
 -- ARGV: word, clock in us or 0 for the server's, opens at in us, most active or -1, us that a pass lasts, longest line, places per client or
 --       -1, ms for which keys are kept, then the rate of a new line (see `rate_of`), and behind it the word's own

@@ -1,4 +1,4 @@
--- Places, as in `book.rs`, and passes, as in `active.rs`.
+-- Places, as in `places.rs`, and passes, as in `active.rs`.
 local AGAIN, KEPT_PLACE, CALLS, DOUBLED = 60000000, 600000000, 60000000, 20
 -- The time for which a turn is given again: no longer than its pass is good.
 local GIVEN_AGAIN = min(LASTS, AGAIN)

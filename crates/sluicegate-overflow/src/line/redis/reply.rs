@@ -13,7 +13,7 @@ use crate::line::{LineAnswer, LineMode, LinePlace, LineStanding, LineStatus, Lin
 
 /// Everything that an instance knows of the line without asking.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct LineSnapshot {
     status: LineStatus,
     /// The line's time of this status.
     now_us: u64,
@@ -24,13 +24,13 @@ pub(super) struct Known {
 }
 
 /// The news of one reply.
-pub(super) struct News {
+pub(super) struct LineUpdate {
     status: LineStatus,
     now_us: u64,
     ended: Vec<(LinePlace, u64)>,
 }
 
-impl Known {
+impl LineSnapshot {
     /// Nothing is known of the line yet; these numbers stand until it answers.
     pub(super) fn new(status: LineStatus) -> Self {
         Self { status, now_us: 0, ended: HashMap::new(), since_us: 0 }
@@ -54,7 +54,7 @@ impl Known {
     }
 
     /// Takes over a reply. A line time that went back means another line: knowledge of the first is forgotten.
-    pub(super) fn learn(&mut self, news: News) {
+    pub(super) fn learn(&mut self, news: LineUpdate) {
         if news.now_us < self.now_us {
             // The line was lost and began anew, and nothing is left of its places.
             (self.ended, self.since_us) = (HashMap::new(), 0);
@@ -69,9 +69,9 @@ impl Known {
 }
 
 /// The fields of a reply, one after the other.
-struct Fields(std::vec::IntoIter<Vec<u8>>);
+struct ReplyFields(std::vec::IntoIter<Vec<u8>>);
 
-impl Fields {
+impl ReplyFields {
     fn text(&mut self) -> Option<String> {
         String::from_utf8(self.0.next()?).ok()
     }
@@ -100,11 +100,11 @@ impl Fields {
 /// # Errors
 /// When the script does not give such a reply.
 pub(super) fn answer(reply: Vec<Vec<u8>>) -> Result<LineAnswer, StoreError> {
-    read_answer(Fields(reply.into_iter()))
+    read_answer(ReplyFields(reply.into_iter()))
         .ok_or_else(|| not_understood("the reply is not that of the script of a line"))
 }
 
-fn read_answer(mut fields: Fields) -> Option<LineAnswer> {
+fn read_answer(mut fields: ReplyFields) -> Option<LineAnswer> {
     Some(match &*fields.text()? {
         "turn" => LineAnswer::Turn(LineTurn::new(fields.place()?, fields.span()?, fields.span()?)),
         "waiting" => {
@@ -127,12 +127,12 @@ fn read_answer(mut fields: Fields) -> Option<LineAnswer> {
 ///
 /// # Errors
 /// When the script does not give such a reply.
-pub(super) fn known(reply: Vec<Vec<u8>>) -> Result<News, StoreError> {
-    read_known(Fields(reply.into_iter()))
+pub(super) fn known(reply: Vec<Vec<u8>>) -> Result<LineUpdate, StoreError> {
+    read_known(ReplyFields(reply.into_iter()))
         .ok_or_else(|| not_understood("the reply is not that of the script of a line"))
 }
 
-fn read_known(mut fields: Fields) -> Option<News> {
+fn read_known(mut fields: ReplyFields) -> Option<LineUpdate> {
     let mode = match fields.number()? {
         0 => LineMode::Metered,
         1 => LineMode::Paused,
@@ -148,7 +148,7 @@ fn read_known(mut fields: Fields) -> Option<News> {
     }
     let wait = wait.map(Duration::from_micros);
     let status = LineStatus { waiting, active, admitted, passed_over, wait, ..LineStatus::new(mode, rate) };
-    Some(News { status, now_us, ended })
+    Some(LineUpdate { status, now_us, ended })
 }
 
 /// The number of a mode in the script.

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use crate::line::course::Course;
 use crate::line::pace::WHOLE;
+use crate::line::schedule::Schedule;
 use crate::line::{LineMode, LinePlace, LineStanding};
 
 /// The time before its turn at which a visitor should come.
@@ -26,7 +26,7 @@ const SECOND_US: u64 = 1_000_000;
 /// The interval at which a visitor with an unknown wait asks.
 const UNKNOWN_US: u64 = 30_000_000;
 
-impl Course {
+impl Schedule {
     /// The standing of a place without a turn, and the time at which it asks again.
     pub(super) fn standing(&mut self, place: LinePlace) -> LineStanding {
         let now_us = self.time.now_us();
@@ -42,7 +42,7 @@ impl Course {
         };
         self.time.appoint(now_us.saturating_add(after_us));
         let missed_us = after_us.saturating_mul(2).max(PATIENCE_US);
-        self.book.expect(place, self.time.patience_us().saturating_add(missed_us));
+        self.places.expect(place, self.time.patience_us().saturating_add(missed_us));
         let is_drawn = self.is_open || place.number >= self.early;
         LineStanding {
             position: is_drawn.then(|| self.ahead(place).saturating_add(1)),
@@ -67,7 +67,7 @@ impl Course {
         let mut ranks = rank.saturating_sub(self.gate).saturating_sub(free);
         if self.gate < self.free.1 {
             // Some of those that came before have entered as well.
-            ranks = ranks.min(self.book.waiting());
+            ranks = ranks.min(self.places.waiting());
         }
         ranks.saturating_mul(self.share.get()).div_ceil(WHOLE)
     }

@@ -1,4 +1,4 @@
--- The course of the line, as in `course`: turns, the standing of visitors, and the words of a call.
+-- The schedule of the line, as in `schedule`: turns, the standing of visitors, and the words of a call.
 local EARLY, PATIENCE, SOON, SECOND, UNKNOWN = 500000, 60000000, 2000000, 1000000, 30000000
 -- The number of places that one look at the numbers reads.
 local LOOKED_FOR = 1024

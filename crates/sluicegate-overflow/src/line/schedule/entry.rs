@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use crate::line::book::Is;
-use crate::line::course::{Course, HELD_US};
 use crate::line::pace::micros;
+use crate::line::places::PlaceState;
+use crate::line::schedule::{HELD_US, Schedule};
 use crate::line::{LineAsk, LineMode, LinePlace, LineTurn, NoPlace};
 
-impl Course {
+impl Schedule {
     /// Whether the line still knows the place of a ticket: it waits, was passed over, or had its turn within the last minute.
     pub(super) fn knows(&self, place: LinePlace) -> bool {
         let is_due = place.rank(self.early) < self.gate;
         // A pass that was ended is not given again.
-        !self.has_ended(place) && self.book.find(place, &self.time, is_due).is_some()
+        !self.has_ended(place) && self.places.find(place, &self.time, is_due).is_some()
     }
 
     /// A new place, at the end.
@@ -25,16 +25,16 @@ impl Course {
         let of_client =
             ask.client.map(|client| client.max(1)).filter(|_| self.settings.places_per_client.is_some());
         if self.mode != LineMode::Open {
-            if self.book.waiting() >= self.settings.longest_line {
+            if self.places.waiting() >= self.settings.longest_line {
                 return Err(NoPlace::Full);
             }
             if let (Some(client), Some(most)) = (of_client, self.settings.places_per_client)
-                && self.book.of_client(client) >= most
+                && self.places.of_client(client) >= most
             {
                 return Err(NoPlace::TooMany);
             }
         }
-        let place = self.book.add(ask.lot, of_client);
+        let place = self.places.add(ask.lot, of_client);
         if !self.is_open {
             self.early = place.number.saturating_add(1);
         }
@@ -48,9 +48,9 @@ impl Course {
     pub(super) fn turn(&mut self, place: LinePlace) -> Option<LineTurn> {
         let now_us = self.time.now_us();
         let rank = place.rank(self.early);
-        let held = self.book.find(place, &self.time, rank < self.gate)?;
+        let held = self.places.find(place, &self.time, rank < self.gate)?;
         let lasts_us = micros(self.settings.pass_lasts);
-        if held.is == Is::Turned {
+        if held.is == PlaceState::Turned {
             let after = Duration::from_micros(held.at_us.saturating_sub(now_us));
             let gone_us = now_us.saturating_sub(held.at_us);
             return Some(LineTurn::new(
@@ -83,7 +83,7 @@ impl Course {
             }
         };
         let at_us = now_us.saturating_add(after_us);
-        self.book.turn(place, at_us);
+        self.places.turn(place, at_us);
         if self.settings.most_active.is_some() {
             self.active.give(place.number, at_us);
             self.time.appoint(at_us.saturating_add(lasts_us));

@@ -14,9 +14,9 @@
 //!
 //! Ranks that are passed a second time and at which no visitor waits are skipped, sixteen with each poll.
 
-use crate::line::course::{Course, HELD_US};
 use crate::line::pace::WHOLE;
-use crate::line::share::Share;
+use crate::line::schedule::{HELD_US, Schedule};
+use crate::line::share::ArrivalShare;
 use crate::line::{LineMode, LinePlace};
 
 /// The part of the near future that is to be given to held visitors.
@@ -34,13 +34,13 @@ const LEAST_BACK_US: u64 = 1_000_000;
 /// The gate goes back by at most the ranks of this time, so that it is up again before held visitors have entered.
 const MOST_BACK_US: u64 = 5_000_000;
 
-impl Course {
+impl Schedule {
     /// Moves the gate back to this rank, if it is beyond, and on from there with this share.
     pub(super) fn call_again(&mut self, rank: u64, share: u64) {
         if rank < self.gate {
             self.again_to = self.again_to.max(self.gate);
             (self.gate, self.gate_at_us) = (rank, self.time.now_us());
-            self.share = Share::again(rank, share, self.pace.turns_in(1));
+            self.share = ArrivalShare::again(rank, share, self.pace.turns_in(1));
         }
     }
 
@@ -65,7 +65,7 @@ impl Course {
         if self.is_open && self.mode == LineMode::Metered {
             self.skip();
         }
-        let last = self.book.next_number().min(self.active.calls_below(now_us, self.share.get()));
+        let last = self.places.next_number().min(self.active.calls_below(now_us, self.share.get()));
         let held_us = self.pace.held_us(now_us);
         let stands = !self.is_open
             || self.mode != LineMode::Metered
@@ -106,7 +106,7 @@ impl Course {
                 break;
             } else if (self.free.0..self.free.1).contains(&self.gate) {
                 self.gate = self.free.1;
-            } else if self.book.is_left(self.gate, &self.time) {
+            } else if self.places.is_left(self.gate, &self.time) {
                 self.gate = self.gate.saturating_add(1);
             } else {
                 break;

@@ -1,4 +1,4 @@
-//! The places of a line: [`Book`].
+//! The places of a line: [`PlaceList`].
 //!
 //! # States of a place
 //! ```text
@@ -22,7 +22,7 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::quality::RandomState;
 
 use crate::line::LinePlace;
-use crate::line::time::Time;
+use crate::line::time::LineTime;
 
 /// The time for which a given turn is given again for the same place.
 pub(super) const AGAIN_US: u64 = 60_000_000;
@@ -32,12 +32,12 @@ const KEPT_US: u64 = 600_000_000;
 
 /// All places by their numbers: 24 bytes each, without the room that a growing list keeps.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct PlaceList {
     /// The time for which a turn is given again: no longer than its pass is good.
     again_us: u64,
     /// The number of the first place that is kept.
     first: u64,
-    places: VecDeque<Held>,
+    places: VecDeque<StoredPlace>,
     /// All places with lower numbers had their turn or were passed over.
     swept: u64,
     waiting: u64,
@@ -48,9 +48,9 @@ pub(super) struct Book {
 
 /// A place as it is kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct StoredPlace {
     lot: u32,
-    pub(super) is: Is,
+    pub(super) is: PlaceState,
     /// The moment of the turn, or the moment from which the visitor counts as gone.
     pub(super) at_us: u64,
     /// The client; 0 if places of clients are not counted.
@@ -58,30 +58,30 @@ pub(super) struct Held {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Is {
+pub(super) enum PlaceState {
     Waiting,
     PassedOver,
     Turned,
 }
 
-impl Held {
+impl StoredPlace {
     /// The time since its turn, or the time for which its visitor is missed.
-    fn age_us(&self, time: &Time) -> u64 {
-        let now_us = if self.is == Is::Turned { time.now_us() } else { time.patience_us() };
+    fn age_us(&self, time: &LineTime) -> u64 {
+        let now_us = if self.is == PlaceState::Turned { time.now_us() } else { time.patience_us() };
         now_us.saturating_sub(self.at_us)
     }
 
     /// The time after that for which it is kept.
     fn kept_us(&self, again_us: u64) -> u64 {
         match self.is {
-            Is::Turned => again_us,
-            Is::Waiting | Is::PassedOver => KEPT_US,
+            PlaceState::Turned => again_us,
+            PlaceState::Waiting | PlaceState::PassedOver => KEPT_US,
         }
     }
 }
 
-impl Book {
-    /// An empty book, for passes of this length.
+impl PlaceList {
+    /// An empty list, for passes of this length.
     pub(super) fn new(pass_lasts_us: u64) -> Self {
         Self {
             again_us: pass_lasts_us.min(AGAIN_US),
@@ -125,31 +125,32 @@ impl Book {
     pub(super) fn add(&mut self, lot: u32, client: Option<u64>) -> LinePlace {
         let place = LinePlace::new(self.next_number(), lot);
         let client = client.map_or(0, |client| client.max(1));
-        self.places.push_back(Held { lot, is: Is::Waiting, at_us: u64::MAX, client });
+        self.places.push_back(StoredPlace { lot, is: PlaceState::Waiting, at_us: u64::MAX, client });
         self.join(client);
         place
     }
 
     /// The state of the place, unless it is forgotten. `is_due` says whether its turn has come.
-    pub(super) fn find(&self, place: LinePlace, time: &Time, is_due: bool) -> Option<Held> {
+    pub(super) fn find(&self, place: LinePlace, time: &LineTime, is_due: bool) -> Option<StoredPlace> {
         let held = *self.places.get(self.index(place.number)?).filter(|held| held.lot == place.lot)?;
         let is_over = held.age_us(time) >= held.kept_us(self.again_us);
-        let counts = is_due || held.is == Is::Turned;
+        let counts = is_due || held.is == PlaceState::Turned;
         (!is_over || !counts).then_some(held)
     }
 
     /// Whether no visitor waits at this number any more: it had its turn, or is missed.
-    pub(super) fn is_left(&self, number: u64, time: &Time) -> bool {
+    pub(super) fn is_left(&self, number: u64, time: &LineTime) -> bool {
         let held = self.index(number).and_then(|index| self.places.get(index));
-        number < self.next_number() && held.is_none_or(|held| held.is != Is::Waiting || held.age_us(time) > 0)
+        number < self.next_number()
+            && held.is_none_or(|held| held.is != PlaceState::Waiting || held.age_us(time) > 0)
     }
 
     /// Notes that the visitor has asked and waits, and is missed from this moment on.
     pub(super) fn expect(&mut self, place: LinePlace, missed_us: u64) {
         let Some(held) = self.held(place) else { return };
         held.at_us = missed_us;
-        if held.is == Is::PassedOver {
-            held.is = Is::Waiting;
+        if held.is == PlaceState::PassedOver {
+            held.is = PlaceState::Waiting;
             let client = held.client;
             self.join(client);
             self.swept = self.swept.min(place.number);
@@ -160,23 +161,23 @@ impl Book {
     pub(super) fn turn(&mut self, place: LinePlace, at_us: u64) {
         let Some(held) = self.held(place) else { return };
         let (was, client) = (held.is, held.client);
-        (held.is, held.at_us) = (Is::Turned, at_us);
-        if was == Is::Waiting {
+        (held.is, held.at_us) = (PlaceState::Turned, at_us);
+        if was == PlaceState::Waiting {
             self.leave(client);
         }
     }
 
     /// Passes over visitors that did not come, and forgets those that did not come back: `steps` places at most. Each poll sweeps more than
     /// one place, so that the sweep keeps up with new places.
-    pub(super) fn sweep(&mut self, time: &Time, steps: u32, is_due: impl Fn(LinePlace) -> bool) {
+    pub(super) fn sweep(&mut self, time: &LineTime, steps: u32, is_due: impl Fn(LinePlace) -> bool) {
         for _ in 0..steps {
             let number = self.swept;
             let Some(held) = self.index(number).and_then(|index| self.places.get_mut(index)) else { break };
-            if held.is == Is::Waiting {
+            if held.is == PlaceState::Waiting {
                 if held.age_us(time) == 0 || !is_due(LinePlace::new(number, held.lot)) {
                     break;
                 }
-                held.is = Is::PassedOver;
+                held.is = PlaceState::PassedOver;
                 let client = held.client;
                 self.leave(client);
                 self.passed_over = self.passed_over.saturating_add(1);
@@ -185,7 +186,7 @@ impl Book {
         }
         let again_us = self.again_us;
         for _ in 0..steps {
-            let is_over = |held: &Held| held.age_us(time) > held.kept_us(again_us);
+            let is_over = |held: &StoredPlace| held.age_us(time) > held.kept_us(again_us);
             if self.first >= self.swept || !self.places.front().is_some_and(is_over) {
                 break;
             }
@@ -221,7 +222,7 @@ impl Book {
         }
     }
 
-    fn held(&mut self, place: LinePlace) -> Option<&mut Held> {
+    fn held(&mut self, place: LinePlace) -> Option<&mut StoredPlace> {
         let index = self.index(place.number)?;
         self.places.get_mut(index)
     }

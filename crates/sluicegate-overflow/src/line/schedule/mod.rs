@@ -1,7 +1,7 @@
-//! The exact algorithm of a line: [`Course`]. Time is a parameter, and all numbers are whole.
+//! The exact algorithm of a line: [`Schedule`]. Time is a parameter, and all numbers are whole.
 //!
 //! A *gate* moves along the ranks. A place is due when the gate has passed its rank, and then takes the next free turn of the [`Pace`]. The
-//! gate moves by the rate divided by the [`Share`] that comes, and a little faster or slower, so that a second's worth of visitors is
+//! gate moves by the rate divided by the [`ArrivalShare`] that comes, and a little faster or slower, so that a second's worth of visitors is
 //! always at the door, held for their turns: then no turn is lost because a visitor stays away.
 //!
 //! The gate goes back if waiting visitors were called in vain: while no visitor could ask ([`Silence`]), or because the rate was raised and
@@ -26,12 +26,12 @@ use std::time::Duration;
 use sluicegate_core::{ConfigError, Quota};
 
 use crate::line::active::Active;
-use crate::line::book::Book;
 use crate::line::calendar::Calendar;
 use crate::line::pace::{Pace, WHOLE, micros};
-use crate::line::share::Share;
+use crate::line::places::PlaceList;
+use crate::line::share::ArrivalShare;
 use crate::line::silence::Silence;
-use crate::line::time::Time;
+use crate::line::time::LineTime;
 use crate::line::{LineAnswer, LineAsk, LineChange, LineMode, LinePlace, LineSettings, LineStatus};
 
 /// A turn that is at most this far away is given, and its visitor is held until then.
@@ -43,13 +43,13 @@ const SILENT_TURNS: u64 = 3;
 
 /// A line at one moment.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct Schedule {
     settings: LineSettings,
     mode: LineMode,
     pace: Pace,
-    share: Share,
+    share: ArrivalShare,
     calendar: Calendar,
-    time: Time,
+    time: LineTime,
     is_open: bool,
     /// The time until the room opens.
     opens_after_us: u64,
@@ -68,22 +68,22 @@ pub(super) struct Course {
     raised: Option<(u64, u64, u64)>,
     /// The range of numbers that were given while the room was open to all: no visitor waits there.
     free: (u64, u64),
-    book: Book,
+    places: PlaceList,
     active: Active,
     admitted: u64,
 }
 
-impl Course {
+impl Schedule {
     /// A line without visitors, open if its time has come by this clock.
     ///
     /// # Errors
     /// When the rate cannot be kept.
     pub(super) fn new(settings: LineSettings, clock_us: u64) -> Result<Self, ConfigError> {
         let pace = Pace::new(settings.rate)?;
-        let time = Time::new(clock_us);
+        let time = LineTime::new(clock_us);
         Ok(Self {
             mode: LineMode::Metered,
-            share: Share::new(0, pace.turns_in(1)),
+            share: ArrivalShare::new(0, pace.turns_in(1)),
             calendar: Calendar::new(&pace),
             is_open: settings.opens_at_us <= clock_us,
             opens_after_us: settings.opens_at_us.saturating_sub(clock_us),
@@ -95,7 +95,7 @@ impl Course {
             back_to: 0,
             raised: None,
             free: (0, 0),
-            book: Book::new(micros(settings.pass_lasts)),
+            places: PlaceList::new(micros(settings.pass_lasts)),
             active: Active::new(settings.most_active, micros(settings.pass_lasts)),
             admitted: 0,
             pace,
@@ -151,7 +151,7 @@ impl Course {
         self.advance(clock_us, 4);
         let lasts_us = micros(settings.pass_lasts);
         self.active.set(settings.most_active, lasts_us);
-        self.book.set(lasts_us);
+        self.places.set(lasts_us);
         self.settings = settings;
     }
 
@@ -164,11 +164,11 @@ impl Course {
             LineChange::Mode(mode) if mode == self.mode => {}
             LineChange::Mode(mode) => {
                 if mode == LineMode::Open && self.gate >= self.free.1 {
-                    self.free = (self.book.next_number(), 0);
+                    self.free = (self.places.next_number(), 0);
                 }
                 if self.mode == LineMode::Open {
                     // Visitors that slept meanwhile keep their places.
-                    self.free.1 = self.book.next_number();
+                    self.free.1 = self.places.next_number();
                     self.again_to = self.free.1;
                     self.active.stands(self.gate, self.time.now_us());
                 }
@@ -206,12 +206,12 @@ impl Course {
     /// The current numbers. It sweeps more places than a poll does, so that the numbers are right even if no visitor asks.
     pub(super) fn status(&mut self, clock_us: u64) -> LineStatus {
         self.advance(clock_us, 4_096);
-        let next = LinePlace::new(self.book.next_number(), u32::MAX);
+        let next = LinePlace::new(self.places.next_number(), u32::MAX);
         LineStatus {
-            waiting: self.book.waiting(),
+            waiting: self.places.waiting(),
             active: self.active.count(),
             admitted: self.admitted,
-            passed_over: self.book.passed_over(),
+            passed_over: self.places.passed_over(),
             wait: self.wait_us(next).map(Duration::from_micros),
             ..LineStatus::new(self.mode, self.pace.quota())
         }
@@ -233,6 +233,6 @@ impl Course {
         self.move_gate();
         let (early, gate, is_open_to_all) = (self.early, self.gate, self.mode == LineMode::Open);
         let is_due = |place: LinePlace| is_open_to_all || place.rank(early) < gate;
-        self.book.sweep(&self.time, steps, is_due);
+        self.places.sweep(&self.time, steps, is_due);
     }
 }
