@@ -1,4 +1,4 @@
-//! Counts of lines by their fate: [`Counts`].
+//! Counts of lines by their fate: [`ReadCounts`].
 //!
 //! A line counts once as read, and once more if it is outside, exempt, blocked or not understood.
 //!
@@ -25,7 +25,7 @@ pub(crate) struct Puzzle {
 
 /// Counts of lines by their fate.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ReadCounts {
     /// All lines, whatever their fate.
     pub(crate) read: u64,
     /// Whether a line was taken at the time that it has, because it does not say how long the request took.
@@ -40,10 +40,10 @@ pub(crate) struct Counts {
     /// The first lines that were not understood.
     pub(crate) shown: Vec<Puzzle>,
     /// The reasons for which each limit was not asked, with counts.
-    pub(crate) left_out: LeftOut,
+    pub(crate) left_out: LeftOutCounts,
 }
 
-impl Counts {
+impl ReadCounts {
     /// Adds the counts of another thread.
     ///
     /// The shown lines of both are put in the order of the log again, and cut off at [`SHOWN`].
@@ -66,9 +66,9 @@ impl Counts {
 
 /// The reasons for which limits were not asked, with counts. Each limit has few reasons, however many requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LeftOut(Vec<Vec<(String, u64)>>);
+pub(crate) struct LeftOutCounts(Vec<Vec<(String, u64)>>);
 
-impl LeftOut {
+impl LeftOutCounts {
     /// Counts requests of the limit at this place, by a reason. Reasons are few, so they are searched one after the other.
     pub(crate) fn add(&mut self, limit: usize, reason: &str, count: u64) {
         if self.0.len() <= limit {

@@ -3,11 +3,11 @@
 //! An outcome is data. The table, the JSON, the page and the picture have files of their own, which read the outcome and compute nothing
 //! that it does not have.
 
-use crate::counts::{Counts, Puzzle};
-use crate::judge::Decider;
+use crate::counts::{Puzzle, ReadCounts};
+use crate::judge::LogEvaluation;
 use crate::judge::RuleFigures;
 use crate::read::Format;
-use crate::settings::{Settings, WithinSecond};
+use crate::settings::{ReplaySettings, WithinSecond};
 use crate::share::Share;
 
 /// The findings of a replay. `Display` is a table for a terminal, [`to_json`](Self::to_json) one object for programs,
@@ -143,9 +143,9 @@ impl ReplayOutcome {
     /// depend on the number of threads that have read.
     pub(crate) fn new(
         (logs, format, within_second): (Vec<String>, Option<Format>, WithinSecond),
-        (counts, late, names): (Counts, u64, &[String]),
-        decider: Decider,
-        settings: &Settings,
+        (counts, late, names): (ReadCounts, u64, &[String]),
+        decider: LogEvaluation,
+        settings: &ReplaySettings,
     ) -> Self {
         let left_out = counts.left_out.all().map(|(limit, reason, count)| LeftOut {
             rule: names.get(limit).cloned().unwrap_or_default(),

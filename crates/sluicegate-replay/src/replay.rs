@@ -16,17 +16,17 @@ use sluicegate_core::MemoryStore;
 use sluicegate_rules::{Rules, RulesFile};
 use sluicegate_tower::limits::Limits;
 
-use crate::counts::{Counts, Puzzle};
+use crate::counts::{Puzzle, ReadCounts};
 use crate::error::ReplayError;
-use crate::judge::Decider;
+use crate::judge::LogEvaluation;
 use crate::judge::Order;
 use crate::outcome::ReplayOutcome;
-use crate::read::Reader;
+use crate::read::LineParser;
 use crate::read::Rows;
 use crate::read::take_apart;
-use crate::read::{Batch, Batches, LONGEST};
+use crate::read::{Batches, LONGEST, LineBatch};
 use crate::read::{Format, time};
-use crate::settings::{Settings, WithinSecond};
+use crate::settings::{ReplaySettings, WithinSecond};
 use crate::share::Share;
 
 /// Replays access logs against the limits of a rules file.
@@ -57,7 +57,7 @@ pub struct Replay {
     limits: Limits,
     /// Header fields that most logs have and no rule reads.
     unread: Vec<HeaderName>,
-    settings: Settings,
+    settings: ReplaySettings,
 }
 
 /// The number of lines that are looked at to guess the format.
@@ -75,7 +75,7 @@ impl Replay {
         let store = MemoryStore::builder().table_size(1).build().map_err(ReplayError::limits)?;
         let rules = rules.without_store().without_rooms();
         let limits = Rules::new(&store, rules).map_err(ReplayError::limits)?.limits();
-        Ok(Self { limits, unread, settings: Settings::default() })
+        Ok(Self { limits, unread, settings: ReplaySettings::default() })
     }
 
     /// Sets the format of the lines. Default: it is guessed from the first hundred.
@@ -247,16 +247,16 @@ impl Replay {
         let names: Vec<String> = logs.iter().map(|(name, _)| name.clone()).collect();
         let Self { limits, settings, unread } = self;
         let (rows, named) = Rows::of(limits.clone(), &settings.only);
-        let mut decider = Decider::new(&rows, named, settings)?;
+        let mut decider = LogEvaluation::new(&rows, named, settings)?;
         let (mut order, batches) = (Order::default(), Batches::new(logs)?);
-        let (mut format, mut counts) = (settings.format.clone(), Counts::default());
+        let (mut format, mut counts) = (settings.format.clone(), ReadCounts::default());
         if let Some(first) = batches.first() {
             let format = format.get_or_insert(match &settings.format {
                 Some(format) => format.clone(),
                 None => guess(first, settings.span.hides_lines)?,
             });
             let read = format.clone().without(unread);
-            let reader = |_| Reader::new(read.clone(), rows.clone(), settings.span.clone());
+            let reader = |_| LineParser::new(read.clone(), rows.clone(), settings.span.clone());
             let readers = (0..settings.threads.max(1)).map(reader).collect();
             let latest_us = settings.span.latest_us;
             let has_come = |time: &u64| latest_us.is_none_or(|latest| *time <= latest);
@@ -283,7 +283,7 @@ impl Replay {
 }
 
 /// The format of the first lines.
-fn guess(batch: &Batch, hides_lines: bool) -> Result<Format, ReplayError> {
+fn guess(batch: &LineBatch, hides_lines: bool) -> Result<Format, ReplayError> {
     let lines = batch.lines().take(GUESSED_FROM).map(|(_, line)| &batch.bytes[line]);
     let lines: Vec<_> = lines.filter(|line| line.len() <= LONGEST).map(String::from_utf8_lossy).collect();
     Format::guess(lines.iter().map(|line| &**line)).ok_or_else(|| {
@@ -297,7 +297,7 @@ fn guess(batch: &Batch, hides_lines: bool) -> Result<Format, ReplayError> {
 }
 
 /// The error of a log none of whose lines was understood.
-fn not_understood(names: &[String], format: Option<&Format>, counts: &Counts) -> ReplayError {
+fn not_understood(names: &[String], format: Option<&Format>, counts: &ReadCounts) -> ReplayError {
     let format = format.map(ToString::to_string).unwrap_or_default();
     let mut problem =
         format!("{}: none of {} lines is understood in the format {format}", names.join(", "), counts.read);

@@ -1,7 +1,7 @@
-//! The settings of a replay: [`Settings`].
+//! The settings of a replay: [`ReplaySettings`].
 
 use crate::read::Format;
-use crate::read::Span;
+use crate::read::ReadRange;
 use crate::share::Share;
 
 /// The way to take requests of one second where the log has whole seconds.
@@ -45,9 +45,9 @@ impl WithinSecond {
 ///
 /// They are checked one by one as they are set; a replay lends them to each of its runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct ReplaySettings {
     pub(crate) format: Option<Format>,
-    pub(crate) span: Span,
+    pub(crate) span: ReadRange,
     /// The names of the rules that are replayed; an empty list stands for all.
     pub(crate) only: Vec<String>,
     pub(crate) threads: usize,
@@ -57,11 +57,11 @@ pub(crate) struct Settings {
     pub(crate) suggests: Option<Share>,
 }
 
-impl Default for Settings {
+impl Default for ReplaySettings {
     fn default() -> Self {
         Self {
             format: None,
-            span: Span::default(),
+            span: ReadRange::default(),
             only: Vec::new(),
             threads: 1,
             within_second: WithinSecond::default(),

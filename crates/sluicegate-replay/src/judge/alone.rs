@@ -1,4 +1,4 @@
-//! Judges the same quotas under another algorithm, each row alone: [`Alone`].
+//! Judges the same quotas under another algorithm, each row alone: [`OtherAlgorithm`].
 //!
 //! A comparison answers what another algorithm would have done with the same quotas, for each rule by itself: if all rules changed at once,
 //! a rule would be asked fewer requests because another one has refused more, and the figures would say nothing about the algorithm. Each
@@ -14,8 +14,8 @@ use sluicegate_core::{Algorithm, Policy, Quota};
 use sluicegate_tower::limits::Limits;
 
 use crate::error::ReplayError;
-use crate::judge::court::{Ask, Court, Verdict};
-use crate::judge::figures::{Compared, Tally};
+use crate::judge::evaluator::{Evaluator, RowAsk, Verdict};
+use crate::judge::figures::{Compared, RowTally};
 use crate::judge::trial;
 
 /// Algorithms that are compared.
@@ -32,15 +32,15 @@ pub(super) const COMPARED: [Algorithm; 6] = [
 ];
 
 /// All rows under one algorithm, each alone.
-pub(super) struct Alone {
+pub(super) struct OtherAlgorithm {
     algorithm: Algorithm,
-    court: Court,
+    evaluator: Evaluator,
     rows: Vec<AloneRow>,
 }
 
 /// One row, under the compared algorithm.
 struct AloneRow {
-    /// The place in the court, or the reason why there is none.
+    /// The place in the evaluator, or the reason why there is none.
     place: Result<usize, String>,
     /// Whether its quotas were taken without their burst, because the algorithm supports none.
     drops_burst: bool,
@@ -48,12 +48,12 @@ struct AloneRow {
     rejected: u64,
 }
 
-impl Alone {
+impl OtherAlgorithm {
     /// All rows under this algorithm. A row whose quotas the algorithm cannot keep has the reason in place of a count.
     ///
     /// # Errors
     /// When the store cannot keep what the builder has accepted.
-    pub(super) fn new(algorithm: Algorithm, all: &[Tally], limits: &Limits) -> Result<Self, ReplayError> {
+    pub(super) fn new(algorithm: Algorithm, all: &[RowTally], limits: &Limits) -> Result<Self, ReplayError> {
         let mut policies: Vec<Policy> = Vec::new();
         let rows = all.iter().enumerate().map(|(number, row)| {
             let (policy, drops_burst) = under(algorithm, number, &row.policy);
@@ -64,24 +64,24 @@ impl Alone {
             AloneRow { place, drops_burst, rejected: 0 }
         });
         let rows: Vec<AloneRow> = rows.collect();
-        let court = Court::new(&policies).map_err(ReplayError::limits)?;
+        let evaluator = Evaluator::new(&policies).map_err(ReplayError::limits)?;
         for (row, _) in rows.iter().zip(all).filter(|(_, tally)| limits.may_give_back(tally.limit)) {
-            row.place.iter().for_each(|place| court.keep_accounts(*place));
+            row.place.iter().for_each(|place| evaluator.keep_accounts(*place));
         }
-        Ok(Self { algorithm, court, rows })
+        Ok(Self { algorithm, evaluator, rows })
     }
 
     /// Decides the asks of a request.
     ///
     /// Gives back what a response gives back, as in the replay: `given_back` says for a row whether it does.
-    pub(super) fn decide(&mut self, at_us: u64, asks: &[Ask], given_back: impl Fn(usize) -> bool) {
-        self.court.set(at_us);
+    pub(super) fn decide(&mut self, at_us: u64, asks: &[RowAsk], given_back: impl Fn(usize) -> bool) {
+        self.evaluator.set(at_us);
         for ask in asks {
             let row = &mut self.rows[ask.row];
             if let Ok(place) = &row.place {
                 let quotas = ask.quotas.as_deref().map(|own| under_it(self.algorithm, own, row.drops_burst));
-                let ask = Ask { row: *place, key: ask.key.clone(), quotas, ..*ask };
-                let verdict = self.court.check(&ask, given_back(ask.row));
+                let ask = RowAsk { row: *place, key: ask.key.clone(), quotas, ..*ask };
+                let verdict = self.evaluator.check(&ask, given_back(ask.row));
                 row.rejected += u64::from(matches!(verdict, Verdict::Rejected(_)));
             }
         }

@@ -1,4 +1,4 @@
-//! The log's requests in their order, decided again and counted: [`Decider`].
+//! The log's requests in their order, decided again and counted: [`LogEvaluation`].
 //!
 //! # A second at a time
 //! Requests come in whole seconds, because a log with whole seconds says no order within one, and spreading them takes their number. All
@@ -15,28 +15,28 @@ use sluicegate_core::Policy;
 use sluicegate_tower::limits::Limits;
 
 use crate::error::ReplayError;
-use crate::judge::alone::{Alone, COMPARED};
-use crate::judge::books::Books;
-use crate::judge::court::{Court, Verdict, gives_back};
-use crate::judge::figures::{RuleFigures, Tally};
-use crate::judge::keys::Keys;
-use crate::judge::order::{Asks, Held};
+use crate::judge::alone::{COMPARED, OtherAlgorithm};
+use crate::judge::evaluator::{Evaluator, Verdict, gives_back};
+use crate::judge::figures::{RowTally, RuleFigures};
+use crate::judge::keys::RowKeys;
+use crate::judge::order::{NumberedAsk, QueuedAsk};
 use crate::judge::second::{Judge, Second};
-use crate::judge::suggest::{Event, Record, suggest_all};
-use crate::read::{Brought, Named, OWN_OF_ROW, Rows, Taken};
-use crate::settings::{Settings, WithinSecond};
+use crate::judge::states::StateTables;
+use crate::judge::suggest::{Record, RecordedAsk, suggest_all};
+use crate::read::{Brought, CountedRow, OWN_OF_ROW, ParsedBatch, Rows};
+use crate::settings::{ReplaySettings, WithinSecond};
 
 /// The bytes of memory for what `--suggest` keeps.
 const RECORD_BYTES: usize = 256 << 20;
 
 /// Decides requests in the order of time and counts them. Each run has its own.
-pub(crate) struct Decider {
+pub(crate) struct LogEvaluation {
     /// The limits of the file, which say what is given back. Nothing is spent of them.
     limits: Limits,
     /// The place of the limit of each row.
     limit_of: Vec<usize>,
-    rows: Vec<Tally>,
-    keys: Keys,
+    rows: Vec<RowTally>,
+    keys: RowKeys,
     /// The quotas that requests bring for their keys.
     brought: Brought,
     /// Decides everything that is counted; the optional parts have judges of their own.
@@ -44,7 +44,7 @@ pub(crate) struct Decider {
     /// Whether any part decides by the keys themselves, and not by their numbers.
     needs_keys: bool,
     /// One for each compared algorithm; empty unless a comparison was asked for.
-    alone: Vec<Alone>,
+    alone: Vec<OtherAlgorithm>,
     /// The record, if limits are to be suggested.
     record: Option<Record>,
     /// The chosen way to treat whole seconds.
@@ -60,41 +60,45 @@ pub(crate) struct Decider {
     pub(crate) span: Option<(u64, u64)>,
 }
 
-impl Decider {
+impl LogEvaluation {
     /// A decider of these rows, in which no request has been asked yet.
     ///
     /// Books decide if all policies allow it, no rule gives back and no key may have quotas of its own. One exception puts everything
-    /// before courts, because a request is decided as a whole.
+    /// before evaluators, because a request is decided as a whole.
     ///
     /// # Errors
     /// When a store in memory cannot keep one of the policies.
-    pub(crate) fn new(rows: &Rows, named: Vec<Named>, settings: &Settings) -> Result<Self, ReplayError> {
+    pub(crate) fn new(
+        rows: &Rows,
+        named: Vec<CountedRow>,
+        settings: &ReplaySettings,
+    ) -> Result<Self, ReplayError> {
         let (limits, brought) = (rows.limits.clone(), rows.brought.clone());
-        let rows: Vec<Tally> = named
+        let rows: Vec<RowTally> = named
             .into_iter()
-            .map(|(name, limit, limiter)| Tally::new(name, limit, limiter.policy().as_ref().clone()))
+            .map(|(name, limit, limiter)| RowTally::new(name, limit, limiter.policy().as_ref().clone()))
             .collect();
         let giving = || rows.iter().enumerate().filter(|(_, row)| limits.may_give_back(row.limit));
         let policies = || rows.iter().map(|row| &row.policy);
-        let court = || {
-            let court = Court::new(policies()).map_err(ReplayError::limits)?;
-            giving().for_each(|(row, _)| court.keep_accounts(row));
-            Ok(court)
+        let evaluator = || {
+            let evaluator = Evaluator::new(policies()).map_err(ReplayError::limits)?;
+            giving().for_each(|(row, _)| evaluator.keep_accounts(row));
+            Ok(evaluator)
         };
         let is_plain = giving().next().is_none() && !policies().any(Policy::takes_quotas);
-        let judge = match Books::of(policies()).filter(|_| is_plain) {
-            Some(books) => Judge::Books(books),
-            None => Judge::Courts(Box::new([court()?, court()?])),
+        let judge = match StateTables::of(policies()).filter(|_| is_plain) {
+            Some(tables) => Judge::StateTables(tables),
+            None => Judge::Evaluators(Box::new([evaluator()?, evaluator()?])),
         };
         let compared = if settings.compares { &COMPARED[..] } else { &[] };
         let alone = compared
             .iter()
-            .map(|algorithm| Alone::new(*algorithm, &rows, &limits))
+            .map(|algorithm| OtherAlgorithm::new(*algorithm, &rows, &limits))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            needs_keys: settings.compares || matches!(judge, Judge::Courts(_)),
+            needs_keys: settings.compares || matches!(judge, Judge::Evaluators(_)),
             judge,
-            keys: Keys::of_rows(rows.len()),
+            keys: RowKeys::of_rows(rows.len()),
             brought,
             alone,
             record: settings.suggests.map(|_| Record::new(rows.len(), RECORD_BYTES)),
@@ -111,21 +115,21 @@ impl Decider {
     }
 
     /// Fills `numbered` with the asks of a batch and the numbers of their keys.
-    pub(crate) fn numbered(&mut self, taken: &Taken, numbered: &mut Vec<Asks>) {
+    pub(crate) fn numbered(&mut self, taken: &ParsedBatch, numbered: &mut Vec<NumberedAsk>) {
         self.keys.numbered(taken, numbered);
     }
 
     /// Decides and counts all requests of one second.
     ///
     /// Seconds come in their order. As long as the log has no whole second the other way is not decided: both give the same result.
-    pub(crate) fn second(&mut self, held: &[Held]) {
+    pub(crate) fn second(&mut self, held: &[QueuedAsk]) {
         let Self { limits, limit_of, judge, rows, second, verdicts, others, within_second, .. } = self;
         let within = *within_second;
         let given_back = |row: usize, status| gives_back(limits, limit_of[row], status);
         second.fill(held, self.needs_keys.then_some((&self.keys, &self.brought)));
         // Each key is somewhere else in memory. Reading all of them before any is decided lets the loads wait together.
-        if let Judge::Books(books) = judge {
-            black_box(books.glance(second.all()));
+        if let Judge::StateTables(tables) = judge {
+            black_box(tables.glance(second.all()));
         }
         black_box(second.all().iter().fold(0, |sum, ask| sum ^ rows[ask.row as usize].glance(ask.key)));
         self.has_whole |= held.iter().any(|held| held.came.is_whole);
@@ -158,7 +162,7 @@ impl Decider {
                 if let (Some(record), Some(request)) = (&mut self.record, request_number) {
                     let cost = u32::try_from(ask.cost).unwrap_or(u32::MAX);
                     let gives_back = given_back(number);
-                    record.keep(number, Event { key: ask.key, cost, request, gives_back, at_us });
+                    record.keep(number, RecordedAsk { key: ask.key, cost, request, gives_back, at_us });
                 }
             }
         }
@@ -173,9 +177,9 @@ impl Decider {
     ///
     /// One entry for each row, in the order of the file, with what was compared and suggested if that was asked for. The search for limits
     /// happens here, and may take longer than the replay did.
-    pub(crate) fn finish(self, settings: &Settings) -> Vec<RuleFigures> {
+    pub(crate) fn finish(self, settings: &ReplaySettings) -> Vec<RuleFigures> {
         let keys = Some(&self.keys).filter(|_| !settings.span.hides_lines);
-        let figures = |(row, tally): (usize, Tally)| {
+        let figures = |(row, tally): (usize, RowTally)| {
             let key = keys.map(|keys| move |number| keys.key(row, number));
             tally.figures(settings.top, (key, &self.brought), self.has_whole)
         };

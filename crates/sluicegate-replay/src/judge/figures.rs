@@ -1,4 +1,4 @@
-//! Counts of asked and rejected requests: [`Tally`] while it goes on, [`RuleFigures`] when it is over.
+//! Counts of asked and rejected requests: [`RowTally`] while it goes on, [`RuleFigures`] when it is over.
 //!
 //! # Per key and minute
 //! The number of requests of a key in a minute is known when the minute is over, which is when the key comes again or the log ends. So each
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sluicegate_core::{Algorithm, Key, Policy};
 
-use crate::judge::court::Verdict;
+use crate::judge::evaluator::Verdict;
 use crate::read::{Brought, OWN_OF_ROW};
 use crate::suggestion::Suggestion;
 
@@ -152,7 +152,7 @@ pub struct Compared {
 ///
 /// It grows with the keys and the minutes of its row, and with nothing else.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct RowTally {
     pub(super) name: String,
     /// The place of the limit among all.
     pub(super) limit: usize,
@@ -187,7 +187,7 @@ struct PerKey {
 /// Larger crowds are counted as this one.
 const LARGEST_CROWD: usize = 1 << 20;
 
-impl Tally {
+impl RowTally {
     /// A row without requests.
     pub(super) fn new(name: String, limit: usize, policy: Policy) -> Self {
         Self {
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn crowds_are_counted_per_key_and_minute() {
         let policy = Policy::gcra("p", "5/min").build().unwrap();
-        let mut tally = Tally::new("rule".to_owned(), 0, policy);
+        let mut tally = RowTally::new("rule".to_owned(), 0, policy);
         // One key comes three times in a minute and once in the next, ten others come once.
         for at_us in [0, 1, 2, MINUTE_US] {
             tally.count((0, OWN_OF_ROW), at_us, Verdict::Room);

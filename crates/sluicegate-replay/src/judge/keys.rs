@@ -1,4 +1,4 @@
-//! The keys of all rows, each with a number in its row: [`Keys`].
+//! The keys of all rows, each with a number in its row: [`RowKeys`].
 //!
 //! # Two steps
 //! The bytes of a key become a number among all keys of the log, which becomes a number in the row that asks. The first step looks into a
@@ -15,9 +15,9 @@ use foldhash::fast::RandomState;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 
-use crate::judge::order::Asks;
+use crate::judge::order::NumberedAsk;
 use crate::judge::slots::Slots;
-use crate::read::{Taken, Wanted};
+use crate::read::{ParsedBatch, Wanted};
 
 /// Keys with a number in each row that has asked for them, in the order of their first request there. The counts of a row are in lists by
 /// that number, without a place for keys that only other rows have.
@@ -25,9 +25,9 @@ use crate::read::{Taken, Wanted};
 /// Most rules ask by the same keys, so each key is kept once, and a row knows it by its number among all. That takes about 20 bytes for
 /// each row and key, where a table of keys for each row took 45.
 #[derive(Debug)]
-pub(super) struct Keys {
-    all: All,
-    rows: Vec<Row>,
+pub(super) struct RowKeys {
+    all: KeyTable,
+    rows: Vec<KeyRow>,
     /// The hash of the key of each ask of a batch; `among_all` has the number among all keys.
     hashes: Vec<usize>,
     among_all: Vec<u32>,
@@ -35,7 +35,7 @@ pub(super) struct Keys {
 
 /// Each key of any row once. Their bytes follow one another: a map of keys takes four times the memory.
 #[derive(Debug, Default)]
-struct All {
+struct KeyTable {
     numbers: Slots<Begin>,
     hasher: RandomState,
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ struct All {
 
 /// The keys of one row.
 #[derive(Debug, Default)]
-struct Row {
+struct KeyRow {
     /// The number in the row, by the number among all.
     numbers: Slots<u32>,
     /// The number among all, by the number in the row.
@@ -73,17 +73,22 @@ impl Begin {
     }
 }
 
-impl Keys {
+impl RowKeys {
     /// Starts without keys, for this many rows.
     pub(super) fn of_rows(rows: usize) -> Self {
         let (hashes, among_all) = (Vec::new(), Vec::new());
-        Self { all: All::default(), rows: (0..rows).map(|_| Row::default()).collect(), hashes, among_all }
+        Self {
+            all: KeyTable::default(),
+            rows: (0..rows).map(|_| KeyRow::default()).collect(),
+            hashes,
+            among_all,
+        }
     }
 
     /// Fills `numbered` with the asks of a batch and the numbers of their keys.
     ///
     /// `numbered` is emptied first, and has one entry for each ask of the batch, in their order.
-    pub(super) fn numbered(&mut self, taken: &Taken, numbered: &mut Vec<Asks>) {
+    pub(super) fn numbered(&mut self, taken: &ParsedBatch, numbered: &mut Vec<NumberedAsk>) {
         let Self { all, rows, hashes, among_all } = self;
         hashes.clear();
         among_all.clear();
@@ -101,7 +106,7 @@ impl Keys {
         numbered.clear();
         numbered.extend(taken.asks().zip(&*among_all).map(|((ask, _), among_all)| {
             let Wanted { row, is_enforced, kind, cost, quotas, .. } = ask;
-            Asks { row, key: rows[row as usize].number(*among_all, kind), cost, is_enforced, quotas }
+            NumberedAsk { row, key: rows[row as usize].number(*among_all, kind), cost, is_enforced, quotas }
         }));
     }
 
@@ -109,13 +114,13 @@ impl Keys {
     ///
     /// Its kind is that of the row's first request by it: a kind says how a key is shown, and not which one it is.
     pub(super) fn key(&self, row: usize, number: u32) -> Key {
-        let Row { among_all, kinds, .. } = &self.rows[row];
+        let KeyRow { among_all, kinds, .. } = &self.rows[row];
         let place = number as usize;
         Key::from_bytes(self.all.bytes(among_all[place])).of_kind(kinds[place])
     }
 }
 
-impl All {
+impl KeyTable {
     /// Seeded anew for each replay, so that no client can choose keys that share a slot. Figures do not depend on it.
     #[inline]
     fn hash(&self, key: &[u8]) -> usize {
@@ -158,7 +163,7 @@ impl All {
     }
 }
 
-impl Row {
+impl KeyRow {
     /// The number in this row of the key with this number among all.
     #[inline]
     fn number(&mut self, among_all: u32, kind: KeyKind) -> u32 {
@@ -200,9 +205,9 @@ mod tests {
             _ => Key::from(format!("secret {place}")),
         };
         // The second row has every other key, from the last one on.
-        let mut keys = Keys::of_rows(2);
+        let mut keys = RowKeys::of_rows(2);
         for round in 0..2 {
-            let mut taken = Taken::default();
+            let mut taken = ParsedBatch::default();
             (0..3_000).for_each(|place| taken.push(0, (&of(place), OWN_OF_ROW), 1, true));
             (0..1_500).for_each(|place| taken.push(1, (&of(2_999 - 2 * place), OWN_OF_ROW), 1, true));
             let mut numbered = Vec::new();
@@ -222,8 +227,8 @@ mod tests {
     /// One rule may show what another one may not.
     #[test]
     fn each_row_has_a_key_in_the_kind_of_its_first_request() {
-        let (mut keys, key) = (Keys::of_rows(2), || Key::from("ada"));
-        let mut taken = Taken::default();
+        let (mut keys, key) = (RowKeys::of_rows(2), || Key::from("ada"));
+        let mut taken = ParsedBatch::default();
         taken.push(0, (&key().of_kind(KeyKind::Name), OWN_OF_ROW), 1, true);
         taken.push(1, (&key().of_kind(KeyKind::Secret), OWN_OF_ROW), 1, true);
         taken.push(1, (&key().of_kind(KeyKind::Name), OWN_OF_ROW), 1, true);

@@ -1,15 +1,14 @@
-//! From requests in their order to the decisions of each rule: [`Decider`].
+//! From requests in their order to the decisions of each rule: [`LogEvaluation`].
 //!
 //! ```text
-//! requests --> order, by seconds --> decide --> books --> second, one by one or together --> court, a store on the log's clock
-//!                                       |                                                      |
-//!                                       +--> keys, rows in slots                               +--> figures, and events for suggestions
+//! requests --> order, by seconds --> decide --> states --> second, one by one or together --> evaluator, a store on the log's clock
+//!                                       |                                                          |
+//!                                       +--> keys, rows in slots                                   +--> figures, and events for suggestions
 //! ```
 
 mod alone;
-mod books;
-mod court;
 mod decide;
+mod evaluator;
 mod figures;
 mod keys;
 mod order;
@@ -17,10 +16,11 @@ mod order;
 mod random;
 mod second;
 mod slots;
+mod states;
 mod suggest;
 mod trial;
 
-pub(crate) use self::decide::Decider;
+pub(crate) use self::decide::LogEvaluation;
 pub(crate) use self::figures::MINUTE_US;
 pub use self::figures::{Compared, Distribution, RejectedKey, RuleFigures, RuleMinute, Worst};
 pub(crate) use self::order::Order;

@@ -17,7 +17,7 @@ const SECOND_US: u64 = 1_000_000;
 
 /// A request's ask of a row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asks {
+pub(crate) struct NumberedAsk {
     pub(super) row: u32,
     /// The number of the key in its row.
     pub(super) key: u32,
@@ -30,12 +30,12 @@ pub(crate) struct Asks {
 
 /// An ask, as it waits for its turn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct QueuedAsk {
     pub(super) came: Came,
     /// Whether it is the first of its request.
     is_first: bool,
     /// `None` for a request that asks nothing.
-    pub(super) asks: Option<Asks>,
+    pub(super) asks: Option<NumberedAsk>,
 }
 
 /// Puts requests in order: those that are at most ten seconds behind the newest one, and at least the last 32,768 in any case, so that a
@@ -43,7 +43,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Order {
     /// Everything that was not handed on yet; only its beginning is sorted.
-    held: Vec<Held>,
+    held: Vec<QueuedAsk>,
     /// At this number of held asks, the older half is handed on. It doubles when ten seconds have more than that.
     most: usize,
     /// The first second that was not handed on.
@@ -70,16 +70,16 @@ impl Order {
     pub(crate) fn push(
         &mut self,
         mut came: Came,
-        asks: impl IntoIterator<Item = Asks>,
-        complete: impl FnMut(&[Held]),
+        asks: impl IntoIterator<Item = NumberedAsk>,
+        complete: impl FnMut(&[QueuedAsk]),
     ) {
         if came.at_us / SECOND_US < self.open {
             self.late += 1;
             came.at_us = self.open * SECOND_US;
         }
         let mut asks = asks.into_iter();
-        self.held.push(Held { came, is_first: true, asks: asks.next() });
-        self.held.extend(asks.map(|asks| Held { came, is_first: false, asks: Some(asks) }));
+        self.held.push(QueuedAsk { came, is_first: true, asks: asks.next() });
+        self.held.extend(asks.map(|asks| QueuedAsk { came, is_first: false, asks: Some(asks) }));
         if self.held.len() >= self.most {
             self.hand_on_half(complete);
         }
@@ -89,9 +89,9 @@ impl Order {
     ///
     /// Handing on half, not one by one, lets each ask take part in about two sorts, however long the log is. If less than a quarter can be
     /// handed on, ten seconds are too much for the room, and the room doubles.
-    fn hand_on_half(&mut self, complete: impl FnMut(&[Held])) {
+    fn hand_on_half(&mut self, complete: impl FnMut(&[QueuedAsk])) {
         self.sort();
-        let second = |held: &Held| held.came.at_us / SECOND_US;
+        let second = |held: &QueuedAsk| held.came.at_us / SECOND_US;
         let (Some(middle), Some(newest)) = (self.held.get(self.held.len() / 2), self.held.last()) else {
             return;
         };
@@ -106,7 +106,7 @@ impl Order {
     }
 
     /// Hands on all that is left.
-    pub(crate) fn finish(&mut self, complete: impl FnMut(&[Held])) {
+    pub(crate) fn finish(&mut self, complete: impl FnMut(&[QueuedAsk])) {
         self.sort();
         hand_on(&self.held, complete);
         self.held.clear();
@@ -121,14 +121,14 @@ impl Order {
 }
 
 /// Hands on second by second.
-fn hand_on(held: &[Held], complete: impl FnMut(&[Held])) {
+fn hand_on(held: &[QueuedAsk], complete: impl FnMut(&[QueuedAsk])) {
     held.chunk_by(|one, next| one.came.at_us / SECOND_US == next.came.at_us / SECOND_US).for_each(complete);
 }
 
 /// The requests of a second, each as its asks.
 ///
 /// A request that asks nothing is held without an ask, so that it keeps its place among those that are spread.
-pub(super) fn requests(second: &[Held]) -> impl Iterator<Item = &[Held]> {
+pub(super) fn requests(second: &[QueuedAsk]) -> impl Iterator<Item = &[QueuedAsk]> {
     second.chunk_by(|_, next| !next.is_first)
 }
 
@@ -142,20 +142,20 @@ mod tests {
     use super::*;
     use crate::read::OWN_OF_ROW;
 
-    const NOTHING: [Asks; 0] = [];
+    const NOTHING: [NumberedAsk; 0] = [];
 
     fn came(at_us: u64) -> Came {
         Came { at_us, is_whole: true, status: None }
     }
 
-    fn asks(key: u32) -> Asks {
-        Asks { row: 0, key, cost: 1, is_enforced: true, quotas: OWN_OF_ROW }
+    fn asks(key: u32) -> NumberedAsk {
+        NumberedAsk { row: 0, key, cost: 1, is_enforced: true, quotas: OWN_OF_ROW }
     }
 
     /// The seconds and the places of requests that came in this order, and the number of those that were too late.
     fn ordered(most: usize, seconds: impl IntoIterator<Item = u64>) -> (Vec<(u64, u32)>, u64) {
         let (mut order, mut out) = (Order::holding(most), Vec::new());
-        let mut keep = |second: &[Held]| {
+        let mut keep = |second: &[QueuedAsk]| {
             assert!(second.iter().all(|held| held.came.at_us == second[0].came.at_us));
             out.extend(second.iter().map(|held| (held.came.at_us / SECOND_US, held.asks.unwrap().key)));
         };
@@ -210,7 +210,8 @@ mod tests {
         order.push(came(5_900_000), NOTHING, |_| {});
         let mut seen: Vec<Vec<Option<u32>>> = Vec::new();
         order.finish(|second| {
-            let keys = |request: &[Held]| request.iter().map(|held| held.asks.map(|asks| asks.key)).collect();
+            let keys =
+                |request: &[QueuedAsk]| request.iter().map(|held| held.asks.map(|asks| asks.key)).collect();
             seen.extend(requests(second).map(keys));
         });
         let expected: [Vec<Option<u32>>; 3] = [vec![Some(3), Some(4)], vec![Some(1), Some(2)], vec![None]];

@@ -16,12 +16,12 @@
 pub(super) struct Slots<K> {
     /// A power of two of slots, or none. A number is in the first slot that was free, starting at the one that its hash names; the first
     /// slot follows the last.
-    slots: Vec<Slot<K>>,
+    slots: Vec<TableSlot<K>>,
     taken: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot<K> {
+struct TableSlot<K> {
     number: u32,
     known_by: K,
 }
@@ -46,8 +46,8 @@ impl<K: Copy + Default> Slots<K> {
         let mut place = hash & last;
         loop {
             match self.slots[place] {
-                Slot { number: FREE, .. } => return Err(place),
-                Slot { number, known_by } if is_it(number, known_by) => return Ok(number),
+                TableSlot { number: FREE, .. } => return Err(place),
+                TableSlot { number, known_by } if is_it(number, known_by) => return Ok(number),
                 _ => place = (place + 1) & last,
             }
         }
@@ -56,7 +56,7 @@ impl<K: Copy + Default> Slots<K> {
     /// Puts a number into the slot that was found for it.
     #[inline]
     pub(super) fn put(&mut self, place: usize, number: u32, known_by: K) {
-        self.slots[place] = Slot { number, known_by };
+        self.slots[place] = TableSlot { number, known_by };
         self.taken += 1;
     }
 
@@ -71,7 +71,7 @@ impl<K: Copy + Default> Slots<K> {
     pub(super) fn widen(&mut self, all: impl Iterator<Item = (usize, K)>) {
         let length = (self.slots.len() * 2).max(LEAST);
         self.slots = Vec::new();
-        self.slots.resize(length, Slot { number: FREE, known_by: K::default() });
+        self.slots.resize(length, TableSlot { number: FREE, known_by: K::default() });
         self.taken = 0;
         for (number, (hash, known_by)) in (0..).zip(all) {
             if let Err(place) = self.find(hash, |_, _| false) {

@@ -10,10 +10,10 @@ use sluicegate_core::policy::Quotas;
 
 /// All quotas of keys so far. Cheap to clone; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Brought(Arc<RwLock<All>>);
+pub(crate) struct Brought(Arc<RwLock<NumberedQuotas>>);
 
 #[derive(Debug, Default)]
-struct All {
+struct NumberedQuotas {
     numbers: HashMap<Arc<Quotas>, u32>,
     each: Vec<Arc<Quotas>>,
 }
@@ -31,7 +31,7 @@ impl Brought {
         if quotas == row.with_policy(Quotas::of) {
             return OWN_OF_ROW;
         }
-        let known = |all: &All| all.numbers.get(&quotas).copied();
+        let known = |all: &NumberedQuotas| all.numbers.get(&quotas).copied();
         if let Some(number) = known(&self.0.read().unwrap_or_else(PoisonError::into_inner)) {
             return number;
         }

@@ -27,7 +27,7 @@ const LOOKS: usize = 32;
 
 /// Lines of a log that follow one another.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct LineBatch {
     /// The place of the log among all.
     pub(crate) log: usize,
     /// The number of lines of the log that come before it.
@@ -35,7 +35,7 @@ pub(crate) struct Batch {
     pub(crate) bytes: Bytes,
 }
 
-impl Batch {
+impl LineBatch {
     /// Each line with its number in its log: its place, without its end.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (u64, Range<usize>)> {
         let (bytes, mut begin) = (&self.bytes[..], 0);
@@ -56,13 +56,13 @@ impl Batch {
 /// Servers that share their traffic write a log each, and a server that rotates its log gives the older ones names that sort later. So the
 /// log with the earliest next lines goes on.
 pub(crate) struct Batches {
-    logs: Vec<Log>,
+    logs: Vec<OpenLog>,
     /// The next batch of each log and its time, if it is known; logs that are over have none.
-    next: Vec<(Option<u64>, Batch)>,
+    next: Vec<(Option<u64>, LineBatch)>,
 }
 
 /// A log, as far as it was read.
-struct Log {
+struct OpenLog {
     place: usize,
     name: String,
     reader: Box<dyn BufRead + Send>,
@@ -74,7 +74,7 @@ struct Log {
 impl Batches {
     /// Opens the logs and reads until each has something.
     pub(crate) fn new(logs: Vec<(String, Box<dyn Read + Send>)>) -> Result<Self, ReplayError> {
-        let logs = logs.into_iter().enumerate().map(|(place, (name, log))| Log::open(place, name, log));
+        let logs = logs.into_iter().enumerate().map(|(place, (name, log))| OpenLog::open(place, name, log));
         let mut batches = Self { logs: logs.collect::<Result<_, _>>()?, next: Vec::new() };
         for log in &mut batches.logs {
             let first = log.batch()?.map(|batch| (None, batch));
@@ -84,7 +84,7 @@ impl Batches {
     }
 
     /// The beginning of the first log that has one.
-    pub(crate) fn first(&self) -> Option<&Batch> {
+    pub(crate) fn first(&self) -> Option<&LineBatch> {
         self.next.first().map(|(_, batch)| batch)
     }
 
@@ -95,7 +95,10 @@ impl Batches {
     ///
     /// # Errors
     /// When a log cannot be read on.
-    pub(crate) fn next(&mut self, when: impl Fn(&[u8]) -> Option<u64>) -> Result<Option<Batch>, ReplayError> {
+    pub(crate) fn next(
+        &mut self,
+        when: impl Fn(&[u8]) -> Option<u64>,
+    ) -> Result<Option<LineBatch>, ReplayError> {
         if self.next.len() > 1 {
             for (time, batch) in self.next.iter_mut().filter(|(time, _)| time.is_none()) {
                 let times = batch.lines().filter_map(|(_, line)| when(&batch.bytes[line]));
@@ -112,7 +115,7 @@ impl Batches {
     }
 }
 
-impl Log {
+impl OpenLog {
     /// A log of which nothing was handed on yet.
     ///
     /// # Errors
@@ -129,7 +132,7 @@ impl Log {
     }
 
     /// The next lines; `None` at the end.
-    fn batch(&mut self) -> Result<Option<Batch>, ReplayError> {
+    fn batch(&mut self) -> Result<Option<LineBatch>, ReplayError> {
         let mut bytes = Vec::with_capacity(self.rest.len() + BATCH);
         bytes.append(&mut self.rest);
         let is_over = loop {
@@ -152,7 +155,7 @@ impl Log {
         let before = self.lines;
         let ends = memchr::memchr_iter(b'\n', &bytes).count() as u64;
         self.lines += ends + u64::from(bytes.last() != Some(&b'\n'));
-        Ok(Some(Batch { log: self.place, before, bytes: bytes.into() }))
+        Ok(Some(LineBatch { log: self.place, before, bytes: bytes.into() }))
     }
 
     /// Reads more of the log behind these bytes, and returns the number of bytes: 0 when the log is over.

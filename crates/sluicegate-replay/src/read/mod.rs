@@ -1,4 +1,4 @@
-//! From the bytes of logs to requests and their asks: [`Reader`], by several threads.
+//! From the bytes of logs to requests and their asks: [`LineParser`], by several threads.
 
 mod brought;
 mod format;
@@ -11,7 +11,7 @@ mod rows;
 pub(crate) use self::brought::{Brought, OWN_OF_ROW};
 pub use self::format::Format;
 pub(crate) use self::format::time;
-pub(crate) use self::lines::{Batch, Batches, LONGEST};
+pub(crate) use self::lines::{Batches, LONGEST, LineBatch};
 pub(crate) use self::pool::take_apart;
-pub(crate) use self::reader::{Came, Reader, Span, Taken, Wanted};
-pub(crate) use self::rows::{Named, Rows};
+pub(crate) use self::reader::{Came, LineParser, ParsedBatch, ReadRange, Wanted};
+pub(crate) use self::rows::{CountedRow, Rows};

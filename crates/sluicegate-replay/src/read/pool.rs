@@ -11,10 +11,10 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use crate::counts::Counts;
+use crate::counts::ReadCounts;
 use crate::error::ReplayError;
-use crate::read::lines::{Batch, Batches};
-use crate::read::reader::{Reader, Taken};
+use crate::read::lines::{Batches, LineBatch};
+use crate::read::reader::{LineParser, ParsedBatch};
 
 /// The number of batches that each thread may be ahead.
 const AHEAD: usize = 2;
@@ -31,9 +31,9 @@ const AHEAD: usize = 2;
 pub(crate) fn take_apart(
     mut batches: Batches,
     when: impl Fn(&[u8]) -> Option<u64> + Send,
-    readers: Vec<Reader>,
-    mut each: impl FnMut(Taken),
-) -> Result<Counts, ReplayError> {
+    readers: Vec<LineParser>,
+    mut each: impl FnMut(ParsedBatch),
+) -> Result<ReadCounts, ReplayError> {
     thread::scope(|scope| {
         let (mut to_readers, mut from_readers, mut running) = (Vec::new(), Vec::new(), Vec::new());
         for reader in readers {
@@ -60,7 +60,7 @@ pub(crate) fn take_apart(
             }
         }
         drop(from_readers);
-        let counts = running.into_iter().map(ended).reduce(Counts::and).unwrap_or_default();
+        let counts = running.into_iter().map(ended).reduce(ReadCounts::and).unwrap_or_default();
         ended(reading).map(|()| counts)
     })
 }
@@ -71,7 +71,11 @@ fn ended<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// The work of one reader, until there are no more batches or nobody wants its results.
-fn read(mut reader: Reader, batches: &Receiver<(u64, Batch)>, asked: &SyncSender<Taken>) -> Counts {
+fn read(
+    mut reader: LineParser,
+    batches: &Receiver<(u64, LineBatch)>,
+    asked: &SyncSender<ParsedBatch>,
+) -> ReadCounts {
     while let Ok((number, batch)) = batches.recv() {
         if asked.send(reader.batch(number, &batch)).is_err() {
             break;
@@ -92,7 +96,7 @@ mod tests {
 
     use super::*;
     use crate::read::format::Format;
-    use crate::read::reader::Span;
+    use crate::read::reader::ReadRange;
     use crate::read::rows::Rows;
 
     /// A panicking reader once left figures that came only from the other threads.
@@ -104,7 +108,8 @@ mod tests {
         let line = "192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n";
         let batches = Batches::new(vec![("log".to_owned(), Box::new(Cursor::new(line)))]).unwrap();
         let format: Format = "common".parse().unwrap();
-        let reader = || Reader::new(format.clone(), Rows::of(limits.clone(), &[]).0, Span::default());
+        let reader =
+            || LineParser::new(format.clone(), Rows::of(limits.clone(), &[]).0, ReadRange::default());
         let readers = vec![reader(), reader()];
         let run =
             AssertUnwindSafe(|| take_apart(batches, |line| format.when(line), readers, |_| {}).map(|_| ()));

@@ -19,11 +19,11 @@ use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 use sluicegate_tower::limits::{Meeting, Met, MetAsk, NoAsk};
 
-use crate::counts::{Counts, Puzzle, SHOWN};
+use crate::counts::{Puzzle, ReadCounts, SHOWN};
 use crate::read::format::Format;
-use crate::read::format::entry::Entry;
-use crate::read::format::time::Clock;
-use crate::read::lines::{Batch, LONGEST};
+use crate::read::format::entry::LogEntry;
+use crate::read::format::time::TimeReader;
+use crate::read::lines::{LONGEST, LineBatch};
 use crate::read::request::Head;
 use crate::read::rows::{Enforced, Rows};
 
@@ -39,9 +39,9 @@ pub(crate) struct Came {
 
 /// The requests of a batch, and their asks: one list of each, and the keys in one buffer, because a batch goes from one thread to another.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct ParsedBatch {
     /// All requests, also those that ask nothing: they have their place in a second over which requests are spread.
-    requests: Vec<Asked>,
+    requests: Vec<AskedRequest>,
     /// The asks of all requests, one after the other.
     asks: Vec<Wanted>,
     /// The bytes of the keys of all asks, one after the other.
@@ -50,7 +50,7 @@ pub(crate) struct Taken {
 
 /// A request, and its number of asks.
 #[derive(Debug)]
-struct Asked {
+struct AskedRequest {
     came: Came,
     asks: usize,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Wanted {
     pub(crate) cost: u64,
 }
 
-impl Taken {
+impl ParsedBatch {
     /// Adds an ask behind the others.
     pub(crate) fn push(&mut self, row: usize, (key, quotas): (&Key, u32), cost: u64, is_enforced: bool) {
         let (row, bytes) = (u32::try_from(row).unwrap_or(u32::MAX), key.as_bytes());
@@ -94,7 +94,7 @@ impl Taken {
 
 /// Says which lines are read, and how much of them is shown.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Span {
+pub(crate) struct ReadRange {
     /// The earliest moment that is read, in microseconds.
     pub(crate) since_us: Option<u64>,
     /// The moment before which reading ends.
@@ -109,30 +109,30 @@ pub(crate) struct Span {
 const SHOWN_CHARS: usize = 160;
 
 /// Reads lines in one format.
-pub(crate) struct Reader {
+pub(crate) struct LineParser {
     format: Format,
     /// The rows and the limits of the file. All threads share them, and only read them.
     rows: Rows,
-    span: Span,
+    span: ReadRange,
     /// The last request, which the next one replaces.
     head: Head,
     /// Knows the time of the last line.
-    clock: Clock,
-    pub(crate) counts: Counts,
+    clock: TimeReader,
+    pub(crate) counts: ReadCounts,
 }
 
-impl Reader {
+impl LineParser {
     /// A reader of lines in this format that has read none yet.
-    pub(crate) fn new(format: Format, rows: Rows, span: Span) -> Self {
+    pub(crate) fn new(format: Format, rows: Rows, span: ReadRange) -> Self {
         let (head, clock, counts) = Default::default();
         Self { format, rows, span, head, clock, counts }
     }
 
     /// The asks of the lines of a batch. Lines outside of the time and lines that are not understood have none.
-    pub(crate) fn batch(&mut self, number: u64, batch: &Batch) -> Taken {
+    pub(crate) fn batch(&mut self, number: u64, batch: &LineBatch) -> ParsedBatch {
         let lines = batch.bytes.len() / 128;
         let (requests, asks, keys) = (Vec::with_capacity(lines), Vec::with_capacity(lines), Vec::new());
-        let mut taken = Taken { requests, asks, keys };
+        let mut taken = ParsedBatch { requests, asks, keys };
         // The whole text is checked at once, and line by line only if that fails.
         let whole = std::str::from_utf8(&batch.bytes);
         for (line, place) in batch.lines() {
@@ -169,12 +169,12 @@ impl Reader {
     ///
     /// # Errors
     /// The reason for which the line is not understood; nothing was taken then.
-    fn asked(&mut self, line: &str, bytes: &Bytes, taken: &mut Taken) -> Result<(), &'static str> {
-        let mut entry = Entry::default();
+    fn asked(&mut self, line: &str, bytes: &Bytes, taken: &mut ParsedBatch) -> Result<(), &'static str> {
+        let mut entry = LogEntry::default();
         self.format.fill(&mut entry, line, &mut self.clock)?;
         let (moment, status) = (entry.arrival()?, entry.status);
         self.counts.is_as_logged |= !entry.knows_arrival();
-        let Span { since_us, until_us, latest_us, .. } = self.span;
+        let ReadRange { since_us, until_us, latest_us, .. } = self.span;
         if latest_us.is_some_and(|latest| moment.us > latest) {
             return Err("its time has not come yet");
         }
@@ -219,7 +219,7 @@ impl Reader {
             taken.keys.truncate(begin.1);
         }
         let came = Came { at_us: moment.us, is_whole: moment.is_whole, status };
-        taken.requests.push(Asked { came, asks: taken.asks.len() - begin.0 });
+        taken.requests.push(AskedRequest { came, asks: taken.asks.len() - begin.0 });
         Ok(())
     }
 }

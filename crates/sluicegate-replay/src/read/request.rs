@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Uri};
 use sluicegate_tower::key::PeerAddr;
 
-use crate::read::format::entry::Entry;
+use crate::read::format::entry::LogEntry;
 
 /// The head of a request, made anew for each line in the same place.
 #[derive(Debug, Default)]
@@ -24,7 +24,11 @@ impl Head {
     /// # Errors
     /// When HTTP does not have the method or the URL. A header field with bytes that no field may have is left out: a server would have
     /// refused the request, and a log that escapes the bytes in another way says nothing about it.
-    pub(super) fn of(&mut self, entry: &mut Entry<'_>, bytes: &Bytes) -> Result<&Request<()>, &'static str> {
+    pub(super) fn of(
+        &mut self,
+        entry: &mut LogEntry<'_>,
+        bytes: &Bytes,
+    ) -> Result<&Request<()>, &'static str> {
         let shared = |text: Cow<'_, str>| match text {
             Cow::Borrowed(text) => bytes.slice_ref(text.as_bytes()),
             Cow::Owned(text) => text.into(),

@@ -16,7 +16,7 @@ use crate::read::brought::Brought;
 pub(crate) struct Rows {
     pub(crate) limits: Limits,
     /// The limiters of each limit.
-    of_limit: Arc<[Vec<Row>]>,
+    of_limit: Arc<[Vec<LimiterRow>]>,
     /// The limit of each row.
     pub(crate) limit_of: Arc<[usize]>,
     /// The quotas that requests bring for their keys.
@@ -24,7 +24,7 @@ pub(crate) struct Rows {
 }
 
 /// A limiter of a limit.
-pub(crate) struct Row {
+pub(crate) struct LimiterRow {
     /// Identifies the limiter; its counts in the service are not touched.
     limiter: RateLimiter,
     /// Its place among all limiters, also of limits that are not replayed.
@@ -36,14 +36,14 @@ pub(crate) struct Row {
 }
 
 /// A row that is to be counted: the rule, the place of its limit, and the limiter.
-pub(crate) type Named = (String, usize, RateLimiter);
+pub(crate) type CountedRow = (String, usize, RateLimiter);
 
 impl Rows {
     /// The rows of these limits, and those that are to be counted: all, or those of the rules with these names.
     ///
     /// Rows of other rules are known too, because whether a service answers a request with 500 depends on everything that it asks.
-    pub(crate) fn of(limits: Limits, only: &[String]) -> (Self, Vec<Named>) {
-        let mut named: Vec<Named> = Vec::new();
+    pub(crate) fn of(limits: Limits, only: &[String]) -> (Self, Vec<CountedRow>) {
+        let mut named: Vec<CountedRow> = Vec::new();
         let mut of_limit = Vec::new();
         let mut all: Vec<RateLimiter> = Vec::new();
         for (limit, (name, limiters)) in limits.limiters().enumerate() {
@@ -56,7 +56,7 @@ impl Rows {
                 });
                 let row = is_replayed.then_some(named.len());
                 let quotas = limiter.policy().quotas().len();
-                rows.push(Row { limiter: limiter.clone(), place, quotas, row });
+                rows.push(LimiterRow { limiter: limiter.clone(), place, quotas, row });
                 named.extend(row.map(|_| (name.clone(), limit, limiter.clone())));
             }
             of_limit.push(rows);
@@ -66,14 +66,14 @@ impl Rows {
     }
 
     /// The row of this limiter of a limit; if several tiers share a policy, the row with the limiter's quotas.
-    pub(crate) fn row(&self, limit: usize, limiter: &RateLimiter) -> Option<&Row> {
+    pub(crate) fn row(&self, limit: usize, limiter: &RateLimiter) -> Option<&LimiterRow> {
         let rows = &self.of_limit[limit];
         let of_policy = || rows.iter().find(|row| row.limiter.is(limiter));
         rows.iter().find(|row| row.limiter.decides_like(limiter)).or_else(of_policy)
     }
 
     /// The number of the quotas by which a limiter of this row decides.
-    pub(crate) fn quotas(&self, row: &Row, limiter: &RateLimiter) -> u32 {
+    pub(crate) fn quotas(&self, row: &LimiterRow, limiter: &RateLimiter) -> u32 {
         self.brought.number(&row.limiter, limiter)
     }
 
@@ -95,7 +95,7 @@ pub(super) struct Enforced {
 
 impl Enforced {
     /// Adds an ask of this row, by which the request is refused if the row has no room.
-    pub(crate) fn add(&mut self, row: &Row) {
+    pub(crate) fn add(&mut self, row: &LimiterRow) {
         self.is_twice |= self.places.contains(&row.place);
         self.places.push(row.place);
         self.quotas += row.quotas;

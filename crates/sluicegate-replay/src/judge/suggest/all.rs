@@ -6,11 +6,11 @@
 use sluicegate_core::Policy;
 use sluicegate_core::policy::PolicyMode;
 
-use super::record::{Event, Record};
+use super::record::{Record, RecordedAsk};
 use super::search::suggest;
-use crate::judge::court::{Ask, Court, Verdict};
+use crate::judge::evaluator::{Evaluator, RowAsk, Verdict};
 use crate::judge::figures::RuleFigures;
-use crate::judge::keys::Keys;
+use crate::judge::keys::RowKeys;
 use crate::share::Share;
 
 /// The reason why a row has no suggestion.
@@ -21,12 +21,12 @@ const NONE_IS_ENOUGH: &str = "no limit that the policy can have rejects as littl
 /// Finds a limit for each row by itself, and replays all of them together.
 pub(in crate::judge) fn suggest_all(
     mut record: Record,
-    keys: &Keys,
+    keys: &RowKeys,
     share: Share,
     rules: &mut [RuleFigures],
 ) {
     // Kept in the order in which they were asked, before they are grouped by key.
-    let mut asked: Vec<(u32, usize, Event)> = Vec::new();
+    let mut asked: Vec<(u32, usize, RecordedAsk)> = Vec::new();
     if record.is_whole {
         for (row, kept) in record.rows.iter().enumerate() {
             asked.extend(kept.events.iter().map(|event| (event.request, row, *event)));
@@ -51,15 +51,15 @@ pub(in crate::judge) fn suggest_all(
     });
     let policies: Vec<Policy> = policies.collect();
     // Rows of one policy may get different limits; then they share no bucket, so there is nothing to replay together.
-    let Ok(court) = Court::new(&policies) else { return };
+    let Ok(evaluator) = Evaluator::new(&policies) else { return };
     let gives_back = |row: usize| record.rows[row].events.iter().any(|event| event.gives_back);
-    (0..rules.len()).filter(|row| gives_back(*row)).for_each(|row| court.keep_accounts(row));
+    (0..rules.len()).filter(|row| gives_back(*row)).for_each(|row| evaluator.keep_accounts(row));
     let mut rejected = vec![0_u64; rules.len()];
     let mut verdicts = Vec::new();
     for request in asked.chunk_by(|one, next| one.0 == next.0) {
-        let asks: Vec<Ask> = request
+        let asks: Vec<RowAsk> = request
             .iter()
-            .map(|(_, row, event)| Ask {
+            .map(|(_, row, event)| RowAsk {
                 row: *row,
                 key: keys.key(*row, event.key),
                 cost: event.cost.into(),
@@ -69,7 +69,7 @@ pub(in crate::judge) fn suggest_all(
             .collect();
         let given_back = |row| request.iter().any(|(_, asked, event)| *asked == row && event.gives_back);
         verdicts.resize(asks.len(), Verdict::NotAsked);
-        court.decide(request[0].2.at_us, &asks, given_back, &mut verdicts);
+        evaluator.decide(request[0].2.at_us, &asks, given_back, &mut verdicts);
         for (ask, verdict) in asks.iter().zip(&verdicts) {
             rejected[ask.row] += u64::from(matches!(verdict, Verdict::Rejected(_)));
         }

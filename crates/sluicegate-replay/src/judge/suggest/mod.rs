@@ -8,4 +8,4 @@ mod record;
 mod search;
 
 pub(super) use self::all::suggest_all;
-pub(super) use self::record::{Event, Record};
+pub(super) use self::record::{Record, RecordedAsk};

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 /// An ask of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::judge) struct Event {
+pub(in crate::judge) struct RecordedAsk {
     /// The number of the key in its row.
     pub(in crate::judge) key: u32,
     pub(in crate::judge) cost: u32,
@@ -30,9 +30,9 @@ const FEWEST_DRAWN: usize = 1_000;
 
 /// The record of one row.
 #[derive(Debug, Default)]
-pub(in crate::judge) struct Kept {
+pub(in crate::judge) struct RowRecord {
     /// Events in the order of their requests, until they are grouped by key.
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<RecordedAsk>,
     /// One in 2^level of the keys that are not heavy is kept.
     level: u32,
     heavy: HashSet<u32>,
@@ -40,7 +40,7 @@ pub(in crate::judge) struct Kept {
     pub(super) is_lost: bool,
 }
 
-impl Kept {
+impl RowRecord {
     /// The number of keys of its kind that this one stands for.
     pub(super) fn weight(&self, key: u32) -> u64 {
         if self.level == 0 || self.heavy.contains(&key) { 1 } else { 1 << self.level }
@@ -69,7 +69,7 @@ impl Kept {
 }
 
 /// The keys with the most of these events.
-fn heaviest(events: &[Event]) -> HashSet<u32> {
+fn heaviest(events: &[RecordedAsk]) -> HashSet<u32> {
     let mut asked: HashMap<u32, u64> = HashMap::new();
     events.iter().for_each(|event| *asked.entry(event.key).or_default() += 1);
     let mut keys: Vec<(u32, u64)> = asked.into_iter().collect();
@@ -91,7 +91,7 @@ fn mixed(key: u32) -> u64 {
 /// The record of all rows, in bounded memory.
 #[derive(Debug)]
 pub(in crate::judge) struct Record {
-    pub(in crate::judge) rows: Vec<Kept>,
+    pub(in crate::judge) rows: Vec<RowRecord>,
     requests: u32,
     /// The number of events that there is room for.
     most: usize,
@@ -104,9 +104,9 @@ impl Record {
     /// An empty record of this many rows, with events of at most this many bytes.
     pub(in crate::judge) fn new(rows: usize, bytes: usize) -> Self {
         Self {
-            rows: (0..rows).map(|_| Kept::default()).collect(),
+            rows: (0..rows).map(|_| RowRecord::default()).collect(),
             requests: 0,
-            most: bytes / size_of::<Event>(),
+            most: bytes / size_of::<RecordedAsk>(),
             kept: 0,
             is_whole: true,
         }
@@ -119,7 +119,7 @@ impl Record {
     }
 
     /// Keeps an ask of this row, if its key is kept; the largest row gives up half of its drawn keys when there is no room.
-    pub(in crate::judge) fn keep(&mut self, row: usize, event: Event) {
+    pub(in crate::judge) fn keep(&mut self, row: usize, event: RecordedAsk) {
         let kept = &mut self.rows[row];
         if kept.is_lost || !kept.keeps(event.key) {
             return;
@@ -143,13 +143,13 @@ mod tests {
     /// Keeps these events of a row, in room for that many.
     fn keep(record: &mut Record, row: usize, keys: impl Iterator<Item = u32>) {
         for key in keys {
-            let event = Event { key, cost: 1, request: 0, gives_back: false, at_us: 0 };
+            let event = RecordedAsk { key, cost: 1, request: 0, gives_back: false, at_us: 0 };
             record.keep(row, event);
         }
     }
 
     fn with_room(rows: usize, events: usize) -> Record {
-        Record::new(rows, events * size_of::<Event>())
+        Record::new(rows, events * size_of::<RecordedAsk>())
     }
 
     #[test]

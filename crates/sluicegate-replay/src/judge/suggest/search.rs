@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 
 use sluicegate_core::{Key, Policy, Quota};
 
-use super::record::{Event, Kept};
-use crate::judge::books::Books;
-use crate::judge::court::{Ask, Court, Verdict};
-use crate::judge::order::Asks;
+use super::record::{RecordedAsk, RowRecord};
+use crate::judge::evaluator::{Evaluator, RowAsk, Verdict};
+use crate::judge::order::NumberedAsk;
+use crate::judge::states::StateTables;
 use crate::read::OWN_OF_ROW;
 use crate::settings::WithinSecond;
 use crate::share::Share;
@@ -40,7 +40,7 @@ const AT_ONCE: usize = 16;
 const HIGHEST: u64 = 1 << 40;
 
 /// Finds the limit of a policy for the kept events of its row; `None` if no limit that it can have is enough.
-pub(in crate::judge) fn suggest(policy: &Policy, kept: &Kept, share: Share) -> Option<Suggestion> {
+pub(in crate::judge) fn suggest(policy: &Policy, kept: &RowRecord, share: Share) -> Option<Suggestion> {
     let search = Search::new(policy, kept);
     let asked: u64 = search.keys.iter().map(|key| key.weight * key.events.len() as u64).sum();
     let keys: u64 = search.keys.iter().map(|key| key.weight).sum();
@@ -108,7 +108,7 @@ pub(in crate::judge) fn at(policy: &Policy, limit: u64) -> Option<Policy> {
 
 /// The events of one key, in order, and the number of keys that it stands for.
 struct OfKey<'a> {
-    events: &'a [Event],
+    events: &'a [RecordedAsk],
     /// The value is 1 for a key that is kept whole.
     weight: u64,
 }
@@ -123,7 +123,7 @@ struct Search<'a> {
 
 /// The rejections of one limit: requests and keys, and 1.96 standard deviations of the first.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct RejectionCount {
     rejected: u64,
     keys: u64,
     uncertainty: u64,
@@ -131,7 +131,7 @@ struct Counted {
 
 impl<'a> Search<'a> {
     /// A search in events that were put together by key.
-    fn new(policy: &'a Policy, kept: &'a Kept) -> Self {
+    fn new(policy: &'a Policy, kept: &'a RowRecord) -> Self {
         let by_key = kept.events.chunk_by(|one, next| one.key == next.key);
         let keys = by_key.map(|events| OfKey { events, weight: kept.weight(events[0].key) }).collect();
         let gives_back = kept.events.iter().any(|event| event.gives_back);
@@ -141,24 +141,24 @@ impl<'a> Search<'a> {
     /// The number of requests of each of these keys that a limit rejects.
     fn rejected(&self, limit: u64, keys: &[usize]) -> Option<Vec<u64>> {
         let policy = at(self.policy, limit)?;
-        if let Some(mut books) = Books::of([&policy]).filter(|_| !self.gives_back) {
-            return Some(keys.iter().map(|place| books.rejected(self.keys[*place].events)).collect());
+        if let Some(mut tables) = StateTables::of([&policy]).filter(|_| !self.gives_back) {
+            return Some(keys.iter().map(|place| tables.rejected(self.keys[*place].events)).collect());
         }
-        let court = Court::with_room([&policy.with_table_size(AT_ONCE)], AT_ONCE).ok()?;
+        let evaluator = Evaluator::with_room([&policy.with_table_size(AT_ONCE)], AT_ONCE).ok()?;
         if self.gives_back {
-            court.keep_accounts(0);
+            evaluator.keep_accounts(0);
         }
         let rejected = |place: &usize| {
             let key = Key::from(*place as u64);
             let count = self.keys[*place].events.iter().filter(|event| {
-                court.set(event.at_us);
+                evaluator.set(event.at_us);
                 let (key, cost) = (key.clone(), event.cost.into());
-                let ask = Ask { row: 0, key, cost, is_enforced: true, quotas: None };
-                matches!(court.check(&ask, event.gives_back), Verdict::Rejected(_))
+                let ask = RowAsk { row: 0, key, cost, is_enforced: true, quotas: None };
+                matches!(evaluator.check(&ask, event.gives_back), Verdict::Rejected(_))
             });
             let count = count.count() as u64;
             // The next key begins at an earlier time.
-            court.reset(0, &key);
+            evaluator.reset(0, &key);
             count
         };
         Some(keys.iter().map(rejected).collect())
@@ -198,9 +198,9 @@ impl<'a> Search<'a> {
 
     /// The rejections of a limit over all keys, estimated for drawn keys: each stands for as many as its weight, and the variance of the
     /// sum is that of drawing each key by itself.
-    fn count(&self, limit: u64, needs: &[u64]) -> Option<Counted> {
+    fn count(&self, limit: u64, needs: &[u64]) -> Option<RejectionCount> {
         let keys: Vec<usize> = (0..needs.len()).filter(|place| needs[*place] > limit).collect();
-        let (mut counted, mut variance) = (Counted::default(), 0_u128);
+        let (mut counted, mut variance) = (RejectionCount::default(), 0_u128);
         for (place, rejected) in keys.iter().zip(self.rejected(limit, &keys)?) {
             let weight = self.keys[*place].weight;
             counted.rejected += weight * rejected;
@@ -236,11 +236,17 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Books {
+impl StateTables {
     /// The number of these requests that the only row rejects. What the key has spent is forgotten then.
-    fn rejected(&mut self, events: &[Event]) -> u64 {
-        let is_rejected = |event: &&Event| {
-            let ask = Asks { row: 0, key: 0, cost: event.cost.into(), is_enforced: true, quotas: OWN_OF_ROW };
+    fn rejected(&mut self, events: &[RecordedAsk]) -> u64 {
+        let is_rejected = |event: &&RecordedAsk| {
+            let ask = NumberedAsk {
+                row: 0,
+                key: 0,
+                cost: event.cost.into(),
+                is_enforced: true,
+                quotas: OWN_OF_ROW,
+            };
             let mut verdict = [Verdict::NotAsked];
             self.decide(WithinSecond::Spread, event.at_us, &[ask], &mut verdict);
             matches!(verdict, [Verdict::Rejected(_)])
@@ -252,7 +258,7 @@ impl Books {
     }
 }
 
-impl Kept {
+impl RowRecord {
     /// Groups the events by key, in their order.
     pub(super) fn by_key(&mut self) {
         self.events.sort_by_key(|event| event.key);

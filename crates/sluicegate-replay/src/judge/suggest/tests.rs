@@ -1,7 +1,7 @@
 //! The answer from a sample, against the exact one.
 
 use super::*;
-use crate::judge::random::Random;
+use crate::judge::random::TestRandom;
 use crate::judge::suggest::record::Record;
 
 const MINUTE_US: u64 = 60_000_000;
@@ -11,14 +11,15 @@ const KEYS: u32 = 25_000;
 const LOGS: u32 = 44;
 
 /// A log of a minute: which key comes when. Most keys come a few times, some often.
-fn log(seed: u32) -> Vec<Event> {
-    let mut random = Random(seed.into());
+fn log(seed: u32) -> Vec<RecordedAsk> {
+    let mut random = TestRandom(seed.into());
     let mut events = Vec::new();
     // Each log has other numbers, so that each sample is another one.
     for key in seed * KEYS..(seed + 1) * KEYS {
         let most = if random.below(20) == 0 { 60 } else { 9 };
         for _ in 0..=random.below(most) {
-            let event = Event { key, cost: 1, request: 0, gives_back: false, at_us: random.below(MINUTE_US) };
+            let event =
+                RecordedAsk { key, cost: 1, request: 0, gives_back: false, at_us: random.below(MINUTE_US) };
             events.push(event);
         }
     }
@@ -27,8 +28,8 @@ fn log(seed: u32) -> Vec<Event> {
 }
 
 /// The record of a log in room for this many events.
-fn kept(events: &[Event], room: usize) -> Kept {
-    let mut record = Record::new(1, room * size_of::<Event>());
+fn kept(events: &[RecordedAsk], room: usize) -> RowRecord {
+    let mut record = Record::new(1, room * size_of::<RecordedAsk>());
     events.iter().for_each(|event| record.keep(0, *event));
     let mut kept = record.rows.remove(0);
     kept.by_key();
@@ -36,7 +37,7 @@ fn kept(events: &[Event], room: usize) -> Kept {
 }
 
 /// The number of requests of each key. A window of the whole log rejects all of them that are above its limit.
-fn asked(events: &[Event]) -> Vec<u64> {
+fn asked(events: &[RecordedAsk]) -> Vec<u64> {
     let mut asked = vec![0; KEYS as usize];
     events.iter().for_each(|event| asked[(event.key % KEYS) as usize] += 1);
     asked

@@ -1,4 +1,4 @@
-//! The contents of a line: [`Entry`].
+//! The contents of a line: [`LogEntry`].
 //!
 //! Its texts are borrowed from the line wherever the line has them unescaped, which is nearly always: only escapes and JSON make texts of
 //! their own.
@@ -13,7 +13,7 @@ use super::time::Moment;
 
 /// A request as a line has it.
 #[derive(Debug, Default)]
-pub(in crate::read) struct Entry<'a> {
+pub(in crate::read) struct LogEntry<'a> {
     /// The moment as it was logged, of the beginning or of the end.
     pub(in crate::read) moment: Option<Moment>,
     /// The time that it took, in microseconds.
@@ -37,7 +37,7 @@ pub(in crate::read) struct Entry<'a> {
 /// The longest that a request may have taken, in microseconds; a line with a longer time must be wrong.
 const LONGEST_US: u64 = 30 * 86_400 * 1_000_000;
 
-impl<'a> Entry<'a> {
+impl<'a> LogEntry<'a> {
     /// Takes `GET /path HTTP/1.1` apart.
     pub(in crate::read) fn request(&mut self, text: Cow<'a, str>) -> Result<(), &'static str> {
         const WRONG: &str = "the request is not METHOD URL HTTP/VERSION";

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::entry::Entry;
+use super::entry::LogEntry;
 use super::time::{self, Moment};
 
 const TIMES: [&str; 9] =
@@ -25,7 +25,7 @@ const STATUSES: [&str; 5] = ["status", "status_code", "DownstreamStatus", "respo
 ///
 /// # Errors
 /// The first part that is missing or cannot be read: the time, the method, the URL, the client's address, the status.
-pub(in crate::read) fn parse(line: &str) -> Result<Entry<'_>, &'static str> {
+pub(in crate::read) fn parse(line: &str) -> Result<LogEntry<'_>, &'static str> {
     let object: Map<String, Value> = serde_json::from_str(line).map_err(|_| "it is not an object of JSON")?;
     // Caddy has most parts in an object of their own.
     let inner = object.get("request").and_then(Value::as_object);
@@ -34,7 +34,7 @@ pub(in crate::read) fn parse(line: &str) -> Result<Entry<'_>, &'static str> {
         of(&object).or_else(|| inner.and_then(of)).map(text)
     };
     let moment = find(&TIMES).as_deref().and_then(moment).ok_or("its time cannot be read")?;
-    let mut entry = Entry { moment: Some(moment), ..Entry::default() };
+    let mut entry = LogEntry { moment: Some(moment), ..LogEntry::default() };
     if let (true, Some(took)) = (object.contains_key("msec"), find(&["request_time"])) {
         entry.is_end = true;
         entry.took(&took)?;
@@ -60,7 +60,7 @@ pub(in crate::read) fn parse(line: &str) -> Result<Entry<'_>, &'static str> {
 }
 
 /// Reads header fields: `http_user_agent`, `host`, and an object of `headers`, each a text or a list.
-fn headers(object: &Map<String, Value>, entry: &mut Entry<'_>) {
+fn headers(object: &Map<String, Value>, entry: &mut LogEntry<'_>) {
     let named = object.iter().filter_map(|(name, value)| match &**name {
         "host" => Some(("host".to_owned(), value)),
         "user_agent" | "referer" => Some((name.replace('_', "-"), value)),

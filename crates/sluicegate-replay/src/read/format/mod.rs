@@ -10,9 +10,9 @@ use std::str::FromStr;
 
 use http::HeaderName;
 
-use self::entry::Entry;
+use self::entry::LogEntry;
 use self::template::{COMBINED, COMMON, Template};
-use self::time::Clock;
+use self::time::TimeReader;
 
 /// The format of the lines of a log. It is read from `combined`, `common`, `json`, or an nginx `log_format`.
 ///
@@ -43,10 +43,10 @@ use self::time::Clock;
 /// `@timestamp`; `remote_addr`, `remote_ip`, `client_ip`; `request`, or `method` and `uri`; `status`; `http_NAME`, or an object of
 /// `headers`. Names of an inner object `request` count where the outer one has none.
 #[derive(Clone, Debug)]
-pub struct Format(Kind);
+pub struct Format(FormatKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum FormatKind {
     Template(&'static str, Template),
     Json,
 }
@@ -55,7 +55,7 @@ impl Format {
     /// The format that fits most of these lines, if any fits.
     pub(crate) fn guess<'a>(lines: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
         let known = ["common", "combined", "json"].iter().filter_map(|name| name.parse::<Self>().ok());
-        let mut clock = Clock::default();
+        let mut clock = TimeReader::default();
         let counted = known.map(|format| {
             (lines.clone().filter(|line| format.parse(line, &mut clock).is_ok()).count(), format)
         });
@@ -66,8 +66,8 @@ impl Format {
     /// Returns the format without a look at header fields of these names.
     pub(crate) fn without(self, unread: &[HeaderName]) -> Self {
         Self(match self.0 {
-            Kind::Template(name, template) => Kind::Template(name, template.without(unread)),
-            Kind::Json => Kind::Json,
+            FormatKind::Template(name, template) => FormatKind::Template(name, template.without(unread)),
+            FormatKind::Json => FormatKind::Json,
         })
     }
 
@@ -75,9 +75,9 @@ impl Format {
     pub(in crate::read) fn parse<'a>(
         &self,
         line: &'a str,
-        clock: &mut Clock,
-    ) -> Result<Entry<'a>, &'static str> {
-        let mut entry = Entry::default();
+        clock: &mut TimeReader,
+    ) -> Result<LogEntry<'a>, &'static str> {
+        let mut entry = LogEntry::default();
         self.fill(&mut entry, line, clock).map(|()| entry)
     }
 
@@ -85,19 +85,19 @@ impl Format {
     #[inline]
     pub(in crate::read) fn fill<'a>(
         &self,
-        entry: &mut Entry<'a>,
+        entry: &mut LogEntry<'a>,
         line: &'a str,
-        clock: &mut Clock,
+        clock: &mut TimeReader,
     ) -> Result<(), &'static str> {
         match &self.0 {
-            Kind::Template(_, template) => template.fill(entry, line, clock),
-            Kind::Json => json::parse(line).map(|read| *entry = read),
+            FormatKind::Template(_, template) => template.fill(entry, line, clock),
+            FormatKind::Json => json::parse(line).map(|read| *entry = read),
         }
     }
 
     /// The moment when the request of a line came, in microseconds; `None` for a line that is not understood.
     pub(crate) fn when(&self, line: &[u8]) -> Option<u64> {
-        let entry = self.parse(std::str::from_utf8(line).ok()?, &mut Clock::default()).ok()?;
+        let entry = self.parse(std::str::from_utf8(line).ok()?, &mut TimeReader::default()).ok()?;
         entry.arrival().ok().map(|moment| moment.us)
     }
 
@@ -106,8 +106,8 @@ impl Format {
     /// all lines have known beginnings.
     pub fn knows_arrival(&self) -> bool {
         match &self.0 {
-            Kind::Template(_, template) => template.knows_arrival(),
-            Kind::Json => false,
+            FormatKind::Template(_, template) => template.knows_arrival(),
+            FormatKind::Json => false,
         }
     }
 }
@@ -118,12 +118,13 @@ impl FromStr for Format {
     /// # Errors
     /// When a `log_format` has no time or no URL.
     fn from_str(text: &str) -> Result<Self, String> {
-        let template =
-            |name, text: &str| Template::read(text).map(|template| Self(Kind::Template(name, template)));
+        let template = |name, text: &str| {
+            Template::read(text).map(|template| Self(FormatKind::Template(name, template)))
+        };
         match text {
             "combined" => template("combined", COMBINED),
             "common" => template("common", COMMON),
-            "json" => Ok(Self(Kind::Json)),
+            "json" => Ok(Self(FormatKind::Json)),
             text if text.contains('$') => template("log_format", text),
             other => Err(format!(
                 "{other:?} is not a format: use combined, common, json, or nginx's log_format, such as '$remote_addr [$time_local] \"$request\"'"
@@ -135,8 +136,8 @@ impl FromStr for Format {
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Kind::Template(name, _) => name,
-            Kind::Json => "json",
+            FormatKind::Template(name, _) => name,
+            FormatKind::Json => "json",
         })
     }
 }

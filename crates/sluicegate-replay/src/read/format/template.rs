@@ -10,8 +10,8 @@ use std::borrow::Cow;
 
 use http::HeaderName;
 
-use super::entry::Entry;
-use super::time::{self, Clock};
+use super::entry::LogEntry;
+use super::time::{self, TimeReader};
 
 /// `$name` between fixed texts.
 #[derive(Clone, Debug)]
@@ -24,14 +24,14 @@ pub(in crate::read) struct Template {
 
 #[derive(Clone, Debug)]
 struct Field {
-    what: What,
+    what: FieldMeaning,
     /// Whether the field stands in quotes, where quotes of its own are escaped.
     is_quoted: bool,
 }
 
 /// The meaning of a field. Unknown names are skipped, because a format may have more than a replay needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum FieldMeaning {
     Peer,
     LocalTime,
     IsoTime,
@@ -76,14 +76,15 @@ impl Template {
                 ));
             }
             let is_quoted = ahead.ends_with('"') && after.starts_with('"');
-            fields.push((Field { what: What::named(name)?, is_quoted }, after.to_owned()));
+            fields.push((Field { what: FieldMeaning::named(name)?, is_quoted }, after.to_owned()));
         }
         let template = Self { before, fields };
-        let has = |wanted: &[What]| template.fields.iter().any(|(field, _)| wanted.contains(&field.what));
-        if !has(&[What::LocalTime, What::IsoTime, What::UnixTime]) {
+        let has =
+            |wanted: &[FieldMeaning]| template.fields.iter().any(|(field, _)| wanted.contains(&field.what));
+        if !has(&[FieldMeaning::LocalTime, FieldMeaning::IsoTime, FieldMeaning::UnixTime]) {
             return Err("the format has no time: it needs $msec, $time_iso8601 or $time_local".to_owned());
         }
-        if !has(&[What::Request, What::Target]) {
+        if !has(&[FieldMeaning::Request, FieldMeaning::Target]) {
             return Err(
                 "the format has no URL: it needs $request, or $request_method and $request_uri".to_owned()
             );
@@ -94,8 +95,8 @@ impl Template {
     /// Returns the template without fields that clients write about themselves and nothing reads.
     pub(in crate::read) fn without(mut self, unread: &[HeaderName]) -> Self {
         for (field, _) in &mut self.fields {
-            if matches!(&field.what, What::Header(name) if unread.contains(name)) {
-                field.what = What::Unread;
+            if matches!(&field.what, FieldMeaning::Header(name) if unread.contains(name)) {
+                field.what = FieldMeaning::Unread;
             }
         }
         self
@@ -103,23 +104,25 @@ impl Template {
 
     /// Whether the moment and the time that a request took are both there, so that its beginning is known.
     pub(in crate::read) fn knows_arrival(&self) -> bool {
-        let has = |what: &What| self.fields.iter().any(|(field, _)| field.what == *what);
-        has(&What::UnixTime) && has(&What::Took)
+        let has = |what: &FieldMeaning| self.fields.iter().any(|(field, _)| field.what == *what);
+        has(&FieldMeaning::UnixTime) && has(&FieldMeaning::Took)
     }
 
     /// Takes a line apart, into a new entry.
     pub(in crate::read) fn fill<'a>(
         &self,
-        entry: &mut Entry<'a>,
+        entry: &mut LogEntry<'a>,
         line: &'a str,
-        clock: &mut Clock,
+        clock: &mut TimeReader,
     ) -> Result<(), &'static str> {
         const SHORT: &str = "it does not have the fields of the format";
         let mut rest = line.strip_prefix(&*self.before).ok_or(SHORT)?;
         for (field, after) in &self.fields {
             let end = match (after.is_empty(), field.is_quoted) {
                 // The last field ends with the line; only texts of clients have spaces.
-                (true, _) if matches!(field.what, What::Header(_) | What::Unread) => Some(rest.len()),
+                (true, _) if matches!(field.what, FieldMeaning::Header(_) | FieldMeaning::Unread) => {
+                    Some(rest.len())
+                }
                 (true, _) => Some(memchr::memchr(b' ', rest.as_bytes()).unwrap_or(rest.len())),
                 (false, true) => quote(rest),
                 (false, false) => end(rest, after),
@@ -163,7 +166,7 @@ fn quote(text: &str) -> Option<usize> {
     }
 }
 
-impl What {
+impl FieldMeaning {
     /// # Errors
     /// For `$http_` with a name that no header field can have.
     fn named(name: &str) -> Result<Self, String> {
@@ -191,31 +194,36 @@ impl What {
 }
 
 impl Field {
-    fn read<'a>(&self, value: &'a str, entry: &mut Entry<'a>, clock: &mut Clock) -> Result<(), &'static str> {
+    fn read<'a>(
+        &self,
+        value: &'a str,
+        entry: &mut LogEntry<'a>,
+        clock: &mut TimeReader,
+    ) -> Result<(), &'static str> {
         const NO_TIME: &str = "its time cannot be read";
         match &self.what {
-            What::Unused | What::Unread => return Ok(()),
-            What::LocalTime if entry.moment.is_none_or(|known| known.is_whole) => {
+            FieldMeaning::Unused | FieldMeaning::Unread => return Ok(()),
+            FieldMeaning::LocalTime if entry.moment.is_none_or(|known| known.is_whole) => {
                 entry.moment = Some(clock.local(value).ok_or(NO_TIME)?);
             }
-            What::IsoTime if entry.moment.is_none_or(|known| known.is_whole) => {
+            FieldMeaning::IsoTime if entry.moment.is_none_or(|known| known.is_whole) => {
                 entry.moment = Some(time::iso(value).ok_or(NO_TIME)?);
             }
-            What::LocalTime | What::IsoTime => {}
-            What::UnixTime => {
+            FieldMeaning::LocalTime | FieldMeaning::IsoTime => {}
+            FieldMeaning::UnixTime => {
                 entry.moment = Some(time::unix(value).ok_or(NO_TIME)?);
                 entry.is_end = true;
             }
-            What::Took => return entry.took(value),
-            What::Peer => return entry.peer(value),
-            What::Status => return entry.status(value),
-            What::Request => return entry.request(plain(value)),
-            What::Method => entry.method = plain(value),
-            What::Target => entry.target = plain(value),
-            What::Query if value != "-" && !value.is_empty() => entry.query = Some(plain(value)),
-            What::Query => {}
-            What::Header(name) if value != "-" => entry.headers.push((name.clone(), plain(value))),
-            What::Header(_) => {}
+            FieldMeaning::Took => return entry.took(value),
+            FieldMeaning::Peer => return entry.peer(value),
+            FieldMeaning::Status => return entry.status(value),
+            FieldMeaning::Request => return entry.request(plain(value)),
+            FieldMeaning::Method => entry.method = plain(value),
+            FieldMeaning::Target => entry.target = plain(value),
+            FieldMeaning::Query if value != "-" && !value.is_empty() => entry.query = Some(plain(value)),
+            FieldMeaning::Query => {}
+            FieldMeaning::Header(name) if value != "-" => entry.headers.push((name.clone(), plain(value))),
+            FieldMeaning::Header(_) => {}
         }
         Ok(())
     }
@@ -258,8 +266,8 @@ mod tests {
     use super::*;
 
     impl Template {
-        fn parse<'a>(&self, line: &'a str, clock: &mut Clock) -> Result<Entry<'a>, &'static str> {
-            let mut entry = Entry::default();
+        fn parse<'a>(&self, line: &'a str, clock: &mut TimeReader) -> Result<LogEntry<'a>, &'static str> {
+            let mut entry = LogEntry::default();
             self.fill(&mut entry, line, clock).map(|()| entry)
         }
     }
@@ -270,7 +278,7 @@ mod tests {
     #[test]
     fn quotes_inside_of_quotes_are_escaped_as_nginx_and_apache_do() {
         let combined = Template::read(COMBINED).unwrap();
-        let entry = combined.parse(LINE.trim_end(), &mut Clock::default()).unwrap();
+        let entry = combined.parse(LINE.trim_end(), &mut TimeReader::default()).unwrap();
         assert_eq!((&*entry.method, &*entry.target, entry.status), ("GET", "/a?b=c", Some(200)));
         assert_eq!(entry.peer, Some("2001:db8::7".parse().unwrap()));
         assert_eq!(entry.headers[..], [(http::header::USER_AGENT, Cow::Borrowed(r#"say "hi" \"#))]);
@@ -284,9 +292,9 @@ mod tests {
         for line in
             ["", "-", LINE, &LINE[..60], "::1 - - [17/May/2015:10:05:03 +0000] \"\" 400 0 \"-\" \"-\""]
         {
-            assert!(combined.parse(line, &mut Clock::default()).is_err(), "{line:?}");
+            assert!(combined.parse(line, &mut TimeReader::default()).is_err(), "{line:?}");
         }
-        assert!(Template::read(COMMON).unwrap().parse(LINE.trim_end(), &mut Clock::default()).is_err());
+        assert!(Template::read(COMMON).unwrap().parse(LINE.trim_end(), &mut TimeReader::default()).is_err());
     }
 
     #[test]
@@ -296,20 +304,20 @@ mod tests {
         let template = Template::read(format).unwrap();
         assert!(template.knows_arrival());
         let entry = template
-            .parse(r#"1431857103.250 1.500 192.0.2.7 POST "/login" k1 a=b"#, &mut Clock::default())
+            .parse(r#"1431857103.250 1.500 192.0.2.7 POST "/login" k1 a=b"#, &mut TimeReader::default())
             .unwrap();
         assert_eq!(entry.arrival().unwrap().us, 1_431_857_101_750_000);
         assert_eq!((&*entry.method, &*entry.target, &*entry.headers[0].1), ("POST", "/login", "k1"));
         for took in ["-1.5", "1e3", "2592000.1", "99999999999999999999"] {
             let line = format!(r#"1431857103.250 {took} 192.0.2.7 POST "/login" k1 a=b"#);
             assert_eq!(
-                template.parse(&line, &mut Clock::default()).unwrap_err(),
+                template.parse(&line, &mut TimeReader::default()).unwrap_err(),
                 "the time that it took is not one of 0 s to 30 days"
             );
         }
         assert!(
             template
-                .parse(r#"100.250 101.0 192.0.2.7 POST "/login" k1 a=b"#, &mut Clock::default())
+                .parse(r#"100.250 101.0 192.0.2.7 POST "/login" k1 a=b"#, &mut TimeReader::default())
                 .unwrap()
                 .arrival()
                 .is_err()

@@ -23,7 +23,7 @@ const MONTHS: [&str; 12] =
 ///
 /// Servers write the same second for many lines, and comparing 26 bytes takes less time than reading them.
 #[derive(Debug, Default)]
-pub(in crate::read) struct Clock {
+pub(in crate::read) struct TimeReader {
     /// The last text of [`local`], and its moment.
     last: Option<([u8; LOCAL], Moment)>,
 }
@@ -31,7 +31,7 @@ pub(in crate::read) struct Clock {
 /// The length of `17/May/2015:10:05:03 +0200`.
 const LOCAL: usize = 26;
 
-impl Clock {
+impl TimeReader {
     /// Does what [`local`] does.
     pub(super) fn local(&mut self, text: &str) -> Option<Moment> {
         match (&self.last, <[u8; LOCAL]>::try_from(text.as_bytes())) {

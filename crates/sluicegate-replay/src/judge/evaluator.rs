@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 
 /// One request's ask of the limiter in one row.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct RowAsk {
     /// Its place among all rows.
     pub(super) row: usize,
     /// The key as the limit calls it; the store hashes it with the policy.
@@ -52,15 +52,15 @@ pub(super) enum Verdict {
 
 /// A limiter per row, and their clock.
 ///
-/// Two courts, one for each way to treat whole seconds, never see each other's buckets.
-pub(super) struct Court {
+/// Two evaluators, one for each way to treat whole seconds, never see each other's buckets.
+pub(super) struct Evaluator {
     clock: ManualClock,
     store: MemoryStore,
-    limiters: Vec<Row>,
+    limiters: Vec<LazyLimiter>,
 }
 
 /// A policy whose table takes memory from its first request on.
-struct Row {
+struct LazyLimiter {
     policy: Policy,
     /// The first row of the same policy, whose limiter this one shares.
     shares: usize,
@@ -73,7 +73,7 @@ struct Row {
 /// The number of keys that each policy has room for, unless it sets one. They take memory only once they are used.
 const KEYS: usize = 1 << 18;
 
-impl Court {
+impl Evaluator {
     /// Limiters of these policies, one per row; rows of one policy share it.
     pub(super) fn new<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Result<Self, ConfigError> {
         Self::with_room(policies, KEYS)
@@ -102,7 +102,7 @@ impl Court {
             RateLimiter::new(&small, policy.with_table_size(1))?;
             let shares = *first.entry(policy.name()).or_insert(row);
             let (keeps_accounts, limiter) = (Cell::new(false), OnceCell::new());
-            Ok(Row { policy: Policy::clone(policy), shares, keeps_accounts, limiter })
+            Ok(LazyLimiter { policy: Policy::clone(policy), shares, keeps_accounts, limiter })
         };
         let limiters = policies.iter().enumerate().map(row).collect::<Result<_, ConfigError>>()?;
         Ok(Self { clock, store, limiters })
@@ -115,9 +115,9 @@ impl Court {
 
     /// The limiter of a row, opened by its first request.
     ///
-    /// Making the court has shown that a store can keep the policy, so nothing panics here.
+    /// Making the evaluator has shown that a store can keep the policy, so nothing panics here.
     fn limiter(&self, row: usize) -> &RateLimiter {
-        let Row { policy, shares, keeps_accounts, limiter } = &self.limiters[row];
+        let LazyLimiter { policy, shares, keeps_accounts, limiter } = &self.limiters[row];
         limiter.get_or_init(|| {
             let base = &self.limiters[*shares].policy;
             let limiter = match policy == base || !base.takes_quotas() {
@@ -135,7 +135,7 @@ impl Court {
 
     /// The limiter of an ask, under the quotas of its key if it has its own. `None` if the store cannot keep them, which a service answers
     /// with 500.
-    fn limiter_for(&self, ask: &Ask) -> Option<RateLimiter> {
+    fn limiter_for(&self, ask: &RowAsk) -> Option<RateLimiter> {
         let limiter = self.limiter(ask.row);
         ask.quotas.as_deref().map_or_else(|| Some(limiter.clone()), |own| limiter.with_quotas(own).ok())
     }
@@ -152,7 +152,7 @@ impl Court {
 
     /// Decides one ask on its own, at the moment that was set, and gives back at once if its response does. Returns the wait if it is
     /// refused.
-    pub(super) fn check(&self, ask: &Ask, gives_back: bool) -> Verdict {
+    pub(super) fn check(&self, ask: &RowAsk, gives_back: bool) -> Verdict {
         let Some(limiter) = self.limiter_for(ask) else { return Verdict::Rejected(None) };
         match limiter.check(&ask.key).cost(ask.cost).now() {
             Ok(Ok(decision)) if !decision.is_allowed() => rejected(&decision, 0),
@@ -174,13 +174,13 @@ impl Court {
 
     /// Whether these requests, each of which is one of these asks, may be decided in batches: none of them may give back units that the
     /// next one could use.
-    pub(super) fn may_batch(&self, asks: &[Ask]) -> bool {
+    pub(super) fn may_batch(&self, asks: &[RowAsk]) -> bool {
         asks.iter().all(|ask| !self.limiters[ask.row].keeps_accounts.get())
     }
 
     /// Decides requests that come at once, each of which is one of these asks, in batches: in their order for each policy, whose
     /// buckets no other policy sees.
-    pub(super) fn decide_at_once(&self, now_us: u64, asks: &[Ask], verdicts: &mut [Verdict]) {
+    pub(super) fn decide_at_once(&self, now_us: u64, asks: &[RowAsk], verdicts: &mut [Verdict]) {
         /// Up to this number, a batch allocates nothing.
         const BATCH: usize = 32;
         self.set(now_us);
@@ -214,7 +214,7 @@ impl Court {
     pub(super) fn decide(
         &self,
         now_us: u64,
-        asks: &[Ask],
+        asks: &[RowAsk],
         given_back: impl Fn(usize) -> bool,
         verdicts: &mut [Verdict],
     ) {
@@ -256,7 +256,7 @@ impl Court {
 }
 
 /// Gives back everything that an ask, at this place of a decision, has spent.
-fn give_back(decision: &mut Decision, place: usize, limiter: &RateLimiter, ask: &Ask) {
+fn give_back(decision: &mut Decision, place: usize, limiter: &RateLimiter, ask: &RowAsk) {
     let receipt: Option<Receipt> = decision.take_receipt(place);
     if let Some(mut receipt) = receipt {
         _ = limiter.refund(&ask.key, ask.cost).of(&mut receipt).now();

@@ -1,9 +1,9 @@
-//! Decides by numbers of keys instead of keys: [`Books`].
+//! Decides by numbers of keys instead of keys: [`StateTables`].
 //!
 //! # Where they are used
 //! Logs of servers nearly always allow it: the policies refuse at once, have no suspensions, do not count rejected requests, keep no logs
 //! of moments and have no bound on their keys, keys start with a whole burst, and the rules give nothing back. If one policy is of another
-//! kind, or is shared by two rules, a [`Court`](crate::judge::court::Court) decides everything, because requests are decided as wholes.
+//! kind, or is shared by two rules, an [`Evaluator`](crate::judge::evaluator::Evaluator) decides everything, because requests are decided as wholes.
 //!
 //! # Memory
 //! 32 bytes for each quota of a key, in a list by the number of the key in its row: no key has to be searched, none is forgotten, and two
@@ -12,8 +12,8 @@
 use sluicegate_core::algorithm::{NEVER, Rule, State};
 use sluicegate_core::{OnExceeded, Policy};
 
-use crate::judge::court::Verdict;
-use crate::judge::order::Asks;
+use crate::judge::evaluator::Verdict;
+use crate::judge::order::NumberedAsk;
 use crate::settings::WithinSecond;
 
 /// A state for each key and quota of each row, once for each way to treat whole seconds.
@@ -21,11 +21,11 @@ use crate::settings::WithinSecond;
 /// A store finds each key by its hash. Keys of a replay have numbers, so there is nothing to search, and both ways of a key are in one
 /// place: deciding a log in both costs hardly more than in one. The rules decide, as in every store.
 #[derive(Debug)]
-pub(super) struct Books(Vec<Book>);
+pub(super) struct StateTables(Vec<StateTable>);
 
 /// The states of a row. The states of a key are together, one for each way and quota.
 #[derive(Debug)]
-struct Book {
+struct StateTable {
     /// One rule for each quota of the policy.
     rules: Vec<Rule>,
     /// Ordered by key, then by way, then by quota; as long as the highest number of a key that was decided.
@@ -35,7 +35,7 @@ struct Book {
 /// The number of ways to treat whole seconds: spread and together. Each has its own states, because one may refuse what the other admits.
 const WAYS: usize = 2;
 
-impl Books {
+impl StateTables {
     /// Books for these policies, one per row; `None` if anything but these states decides.
     pub(super) fn of<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Option<Self> {
         let mut names = Vec::new();
@@ -44,7 +44,7 @@ impl Books {
             let is_shared = names.contains(&policy.name());
             names.push(policy.name());
             let rules = policy.quotas().iter().map(|quota| *quota.rule()).collect();
-            (is_plain(policy) && !is_shared).then_some(Book { rules, states: Vec::new() })
+            (is_plain(policy) && !is_shared).then_some(StateTable { rules, states: Vec::new() })
         };
         policies.into_iter().map(book).collect::<Option<_>>().map(Self)
     }
@@ -57,7 +57,7 @@ impl Books {
         &mut self,
         within: WithinSecond,
         now_us: u64,
-        asks: &[Asks],
+        asks: &[NumberedAsk],
         verdicts: &mut [Verdict],
     ) {
         let way = match within {
@@ -80,9 +80,9 @@ impl Books {
     }
 
     /// A number out of the state of each key that is asked for, to bring the states into the cache.
-    pub(super) fn glance(&self, asks: &[Asks]) -> u64 {
+    pub(super) fn glance(&self, asks: &[NumberedAsk]) -> u64 {
         asks.iter().fold(0, |sum, ask| {
-            let Book { rules, states } = &self.0[ask.row as usize];
+            let StateTable { rules, states } = &self.0[ask.row as usize];
             // The first and the last: a single quota has no others, and they may be in two lines of memory.
             let (begin, length) = (ask.key as usize * WAYS * rules.len(), WAYS * rules.len());
             let of = |place| states.get(place).map_or(0, |state: &State| state.until_us);
@@ -98,7 +98,7 @@ impl Books {
     }
 
     /// The states of the row that is asked.
-    fn book(&mut self, ask: &Asks) -> &mut Book {
+    fn book(&mut self, ask: &NumberedAsk) -> &mut StateTable {
         &mut self.0[ask.row as usize]
     }
 }
@@ -114,7 +114,7 @@ fn is_plain(policy: &Policy) -> bool {
         && policy.quotas().iter().all(|quota| is_state(quota.rule()))
 }
 
-impl Book {
+impl StateTable {
     /// The states of a key in one way.
     #[inline]
     fn states(&mut self, way: usize, key: u32) -> (&[Rule], &mut [State]) {
@@ -129,7 +129,7 @@ impl Book {
     /// Whether the quotas have room for the cost, and the wait until they have. The quota with the longest wait decides; if one can never
     /// have room, no wait helps. No state changes.
     #[inline]
-    fn verdict(&mut self, way: usize, ask: &Asks, now_us: u64) -> Verdict {
+    fn verdict(&mut self, way: usize, ask: &NumberedAsk, now_us: u64) -> Verdict {
         let (rules, states) = self.states(way, ask.key);
         let opens =
             rules.iter().zip(states).map(|(rule, state)| rule.slot(*state, now_us, ask.cost).opens_us);
@@ -142,7 +142,7 @@ impl Book {
 
     /// Spends under all quotas, which must have had room at this moment.
     #[inline]
-    fn spend(&mut self, way: usize, ask: &Asks, now_us: u64) {
+    fn spend(&mut self, way: usize, ask: &NumberedAsk, now_us: u64) {
         let (rules, states) = self.states(way, ask.key);
         for (rule, state) in rules.iter().zip(states) {
             *state = rule.spend(*state, now_us, now_us, ask.cost);
@@ -156,8 +156,8 @@ mod tests {
     use sluicegate_core::policy::PolicyMode;
 
     use super::*;
-    use crate::judge::court::{Ask, Court};
-    use crate::judge::random::Random;
+    use crate::judge::evaluator::{Evaluator, RowAsk};
+    use crate::judge::random::TestRandom;
     use crate::read::OWN_OF_ROW;
 
     const POLICIES: [&[(&str, &str)]; 4] = [
@@ -178,13 +178,13 @@ mod tests {
 
     #[test]
     fn books_decide_as_a_store_does() {
-        let mut random = Random(7);
+        let mut random = TestRandom(7);
         let mut rejected = 0;
         for policies in POLICIES {
             let policies: Vec<Policy> =
                 policies.iter().enumerate().map(|(row, policy)| self::policy(row, *policy)).collect();
-            let mut books = Books::of(&policies).expect("each is plain");
-            let courts = [(); 2].map(|()| Court::new(&policies).unwrap());
+            let mut tables = StateTables::of(&policies).expect("each is plain");
+            let evaluators = [(); 2].map(|()| Evaluator::new(&policies).unwrap());
             let mut now_us = 1_000_000_000;
             for step in 0..20_000 {
                 now_us += match random.below(5) {
@@ -197,9 +197,9 @@ mod tests {
                 // Some costs never fit.
                 let asked: Vec<usize> =
                     (0..policies.len()).filter(|row| *row == 0 || random.below(2) == 0).collect();
-                let asks: Vec<Asks> = asked
+                let asks: Vec<NumberedAsk> = asked
                     .into_iter()
-                    .map(|row| Asks {
+                    .map(|row| NumberedAsk {
                         row: u32::try_from(row).unwrap(),
                         key: u32::try_from(random.below(5)).unwrap(),
                         cost: 1 + random.below(7) * random.below(2),
@@ -207,9 +207,9 @@ mod tests {
                         quotas: OWN_OF_ROW,
                     })
                     .collect();
-                let named: Vec<Ask> = asks
+                let named: Vec<RowAsk> = asks
                     .iter()
-                    .map(|ask| Ask {
+                    .map(|ask| RowAsk {
                         row: ask.row as usize,
                         key: Key::from(u64::from(ask.key)),
                         cost: ask.cost,
@@ -220,12 +220,12 @@ mod tests {
                 let (mut ours, mut theirs) =
                     (vec![Verdict::NotAsked; asks.len()], vec![Verdict::NotAsked; asks.len()]);
                 // Requests of one way do not affect those of the other.
-                let (within, court) = match random.below(2) {
-                    0 => (WithinSecond::Spread, &courts[0]),
-                    _ => (WithinSecond::Together, &courts[1]),
+                let (within, evaluator) = match random.below(2) {
+                    0 => (WithinSecond::Spread, &evaluators[0]),
+                    _ => (WithinSecond::Together, &evaluators[1]),
                 };
-                books.decide(within, now_us, &asks, &mut ours);
-                court.decide(now_us, &named, |_| false, &mut theirs);
+                tables.decide(within, now_us, &asks, &mut ours);
+                evaluator.decide(now_us, &named, |_| false, &mut theirs);
                 assert_eq!(ours, theirs, "{policies:?}, step {step}: {asks:?}");
                 rejected += ours.iter().filter(|verdict| matches!(verdict, Verdict::Rejected(_))).count();
             }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn where_more_than_states_decides_or_rows_share_a_policy_there_are_no_books() {
         let plain = || Policy::gcra("p", "5/min");
-        assert!(Books::of(&[plain().mode(PolicyMode::Shadow).build().unwrap()]).is_some());
+        assert!(StateTables::of(&[plain().mode(PolicyMode::Shadow).build().unwrap()]).is_some());
         for policy in [
             plain().table_size(10),
             plain().count_rejected(),
@@ -246,9 +246,9 @@ mod tests {
             Policy::leaky_queue("p", "5/min"),
         ] {
             let policy = policy.build().unwrap();
-            assert!(Books::of([&policy]).is_none(), "{policy}");
+            assert!(StateTables::of([&policy]).is_none(), "{policy}");
         }
         let one = plain().build().unwrap();
-        assert!(Books::of([&one, &one]).is_none());
+        assert!(StateTables::of([&one, &one]).is_none());
     }
 }
