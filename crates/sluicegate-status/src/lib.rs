@@ -287,12 +287,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
-mod desk;
 mod document;
+mod handler;
 mod instant;
 mod page;
 mod scope;
 mod secret;
 
-pub use self::desk::StatusPageBuilder;
+pub use self::handler::StatusPageBuilder;
 pub use self::page::StatusPage;

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::desk::Desk;
+use crate::handler::PageHandler;
 
 /// The status page: a service to put behind any router. Cheap to clone; see the [crate's example](crate).
 ///
@@ -142,11 +142,11 @@ use crate::desk::Desk;
 /// | 421 | the request names a host that the page does not know |
 /// | 503 | the store, or the line of a room, gave no answer; a key may have been suspended or reset, and a room changed, or not |
 #[derive(Clone)]
-pub struct StatusPage(Arc<Desk>);
+pub struct StatusPage(Arc<PageHandler>);
 
 impl StatusPage {
-    pub(crate) fn of(desk: Desk) -> Self {
-        Self(Arc::new(desk))
+    pub(crate) fn of(handler: PageHandler) -> Self {
+        Self(Arc::new(handler))
     }
 
     /// Puts a text at the head of the page and into `status.json`, such as the reason why a rules file was not taken. It stands there until
@@ -203,8 +203,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let desk = Arc::clone(&self.0);
-        Box::pin(async move { Ok(desk.serve(request).await) })
+        let handler = Arc::clone(&self.0);
+        Box::pin(async move { Ok(handler.serve(request).await) })
     }
 }
 

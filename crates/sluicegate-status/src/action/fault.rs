@@ -1,4 +1,4 @@
-//! The reason why something was not done: [`Fault`].
+//! The reason why something was not done: [`ActionFault`].
 //!
 //! It has a status and a sentence. The sentence is for the operator who sees it on the page, and says what to do.
 
@@ -10,12 +10,12 @@ use sluicegate_tower::room::RoomError;
 
 /// The reason why nothing was done. It names policies and fields, and shows no key.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct ActionFault {
     pub(crate) status: StatusCode,
     problem: String,
 }
 
-impl Fault {
+impl ActionFault {
     pub(crate) fn new(status: StatusCode, problem: impl Into<String>) -> Self {
         Self { status, problem: problem.into() }
     }
@@ -29,7 +29,7 @@ impl Fault {
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for ActionFault {
     fn from(error: StoreError) -> Self {
         let is_outage = error.may_succeed_later();
         let status = if is_outage { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
@@ -37,7 +37,7 @@ impl From<StoreError> for Fault {
     }
 }
 
-impl From<RoomError> for Fault {
+impl From<RoomError> for ActionFault {
     fn from(error: RoomError) -> Self {
         match error {
             RoomError::Store(error) => error.into(),
@@ -46,7 +46,7 @@ impl From<RoomError> for Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ActionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.problem)
     }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sluicegate_core::policy::TimeSpan;
 
-use super::fault::Fault;
+use super::fault::ActionFault;
 
 /// Longer than any form of the page: the word of a key has two digits for each of its bytes, and extractors tell up to three parts of 8 KiB
 /// apart.
@@ -170,7 +170,7 @@ enum Unreadable {
     Broken,
 }
 
-impl From<Unreadable> for Fault {
+impl From<Unreadable> for ActionFault {
     fn from(unreadable: Unreadable) -> Self {
         let status = match unreadable {
             Unreadable::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
@@ -195,8 +195,8 @@ impl Input {
     /// Reads a whole body.
     ///
     /// # Errors
-    /// [`Fault`] when it is too long or cannot be read.
-    pub(crate) async fn read<B: Body>(face: Face, body: B) -> Result<Self, Fault> {
+    /// [`ActionFault`] when it is too long or cannot be read.
+    pub(crate) async fn read<B: Body>(face: Face, body: B) -> Result<Self, ActionFault> {
         Ok(Self::read_as(face, body).await?)
     }
 
@@ -216,18 +216,18 @@ impl Input {
     }
 
     /// The length of the change, if the input has one.
-    pub(super) fn span(&self) -> Result<Option<Duration>, Fault> {
+    pub(super) fn span(&self) -> Result<Option<Duration>, ActionFault> {
         let span = self.span.as_deref().map(str::parse::<TimeSpan>).transpose();
-        span.map(|span| span.map(Duration::from)).map_err(|error| Fault::bad(error.to_string()))
+        span.map(|span| span.map(Duration::from)).map_err(|error| ActionFault::bad(error.to_string()))
     }
 
     /// The version of the override that is replaced or withdrawn.
-    pub(super) fn version(&self) -> Result<Option<u64>, Fault> {
+    pub(super) fn version(&self) -> Result<Option<u64>, ActionFault> {
         match &self.version {
             None => Ok(None),
             Some(Version::Number(version)) => Ok(Some(*version)),
             Some(Version::Digits(digits)) => {
-                digits.parse().map(Some).map_err(|_| Fault::bad("the version is not a whole number"))
+                digits.parse().map(Some).map_err(|_| ActionFault::bad("the version is not a whole number"))
             }
         }
     }

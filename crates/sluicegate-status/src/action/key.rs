@@ -8,9 +8,9 @@ use std::fmt;
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{Key, RateLimiter};
 
-use super::fault::Fault;
+use super::fault::ActionFault;
 use super::input::Input;
-use super::target::Target;
+use super::target::LookupTarget;
 use crate::document::{LookedUp, by_key, usual_span};
 use crate::scope::Scope;
 use crate::secret::Secret;
@@ -32,8 +32,8 @@ pub(super) async fn act_on_key(
     secret: &Secret,
     (action, operator): (KeyAction, &str),
     input: &Input,
-) -> Result<LookedUp, Fault> {
-    let (limiter, key) = one(Target::of(scope, secret, input).await?, input.policy.as_deref(), scope)?;
+) -> Result<LookedUp, ActionFault> {
+    let (limiter, key) = one(LookupTarget::of(scope, secret, input).await?, input.policy.as_deref(), scope)?;
     let policy = limiter.policy();
     match action {
         KeyAction::Reset => {
@@ -51,10 +51,10 @@ pub(super) async fn act_on_key(
 }
 
 /// The key of the named policy, among those that a request would meet.
-fn one(target: Target, policy: Option<&str>, scope: &Scope) -> Result<(RateLimiter, Key), Fault> {
+fn one(target: LookupTarget, policy: Option<&str>, scope: &Scope) -> Result<(RateLimiter, Key), ActionFault> {
     let explained = match target {
-        Target::Key(limiter, key, _) => return Ok((limiter, key)),
-        Target::Request(explained) => explained,
+        LookupTarget::Key(limiter, key, _) => return Ok((limiter, key)),
+        LookupTarget::Request(explained) => explained,
     };
     let mut asked = explained.limits.into_iter().filter_map(|limit| limit.asks.ok());
     let found = asked.find(|asked| policy == Some(asked.policy.name()));
@@ -66,8 +66,8 @@ fn one(target: Target, policy: Option<&str>, scope: &Scope) -> Result<(RateLimit
         Some((own.flatten().unwrap_or(limiter), asked.key))
     });
     found.ok_or_else(|| match policy {
-        Some(policy) => Fault::bad(format!("the request does not meet policy {policy:?}")),
-        None => Fault::bad("say by policy which of the request's keys is meant"),
+        Some(policy) => ActionFault::bad(format!("the request does not meet policy {policy:?}")),
+        None => ActionFault::bad("say by policy which of the request's keys is meant"),
     })
 }
 

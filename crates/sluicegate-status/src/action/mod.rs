@@ -12,6 +12,6 @@ mod target;
 mod verb;
 mod written;
 
-pub(crate) use self::fault::Fault;
+pub(crate) use self::fault::ActionFault;
 pub(crate) use self::input::{Face, Input};
 pub(crate) use self::verb::{Done, act, look_up};

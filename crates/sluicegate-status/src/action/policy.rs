@@ -11,7 +11,7 @@ use sluicegate_core::limiter::{OverrideError, OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, OverrideBuilder, PolicyMode};
 use sluicegate_core::{ConfigError, RateLimiter, Store};
 
-use super::fault::Fault;
+use super::fault::ActionFault;
 use super::input::Input;
 use crate::instant;
 use crate::scope::Scope;
@@ -26,14 +26,14 @@ pub(crate) struct Changed {
 
 /// Puts an override: other quotas or another mode, for an hour unless a time is given. It replaces an existing one only if the operator has
 /// seen that one.
-pub(super) async fn change(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
+pub(super) async fn change(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, ActionFault> {
     let (policy, overrides) = policy_of(scope, input)?;
     let mut wanted = Override::builder(policy, operator);
     for quota in input.quota.iter().flat_map(|quotas| quotas.split(',')) {
         wanted = wanted.quota(quota.trim());
     }
     if let Some(mode) = &input.mode {
-        wanted = wanted.mode(mode.parse().map_err(|error: ConfigError| Fault::bad(error.to_string()))?);
+        wanted = wanted.mode(mode.parse().map_err(|error: ConfigError| ActionFault::bad(error.to_string()))?);
     }
     if let Some(span) = input.span()? {
         wanted = wanted.lasting(span);
@@ -51,9 +51,15 @@ pub(super) async fn change(scope: &Scope, operator: &str, input: &Input) -> Resu
 
 /// Puts every enforced policy into shadow mode, for an hour unless a time is given. Quotas that an operator has changed stay. With several
 /// stores, one may have been changed when the next one fails.
-pub(super) async fn all_to_shadow(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
+pub(super) async fn all_to_shadow(
+    scope: &Scope,
+    operator: &str,
+    input: &Input,
+) -> Result<Changed, ActionFault> {
     if input.confirm.as_deref() != Some("yes") {
-        return Err(Fault::bad("confirm that nothing is to be refused any more: \"confirm\" is \"yes\""));
+        return Err(ActionFault::bad(
+            "confirm that nothing is to be refused any more: \"confirm\" is \"yes\"",
+        ));
     }
     let span = input.span()?;
     let (mut policies, mut notice) = (Vec::new(), String::new());
@@ -75,7 +81,7 @@ pub(super) async fn all_to_shadow(scope: &Scope, operator: &str, input: &Input) 
         }
     }
     if policies.is_empty() {
-        return Err(Fault::new(StatusCode::CONFLICT, "no policy is enforced"));
+        return Err(ActionFault::new(StatusCode::CONFLICT, "no policy is enforced"));
     }
     Ok(Changed { policies, notice })
 }
@@ -86,7 +92,7 @@ async fn as_it_is(
     input: &Input,
     overrides: &Overrides,
     (policy, version): (&str, u64),
-) -> Result<OverrideBuilder, Fault> {
+) -> Result<OverrideBuilder, ActionFault> {
     let standing = overrides.read().await?;
     let over = standing.iter().find(|over| over.policy() == policy && over.version() == version);
     if let Some(over) = over {
@@ -120,29 +126,30 @@ fn whose(overrides: &Overrides) -> &'static str {
     if overrides.are_shared() { "on all instances" } else { "on this instance only" }
 }
 
-fn until_us(text: &str) -> Result<u64, Fault> {
+fn until_us(text: &str) -> Result<u64, ActionFault> {
     let since_epoch = instant::read(text).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let micros = since_epoch.and_then(|span| u64::try_from(span.as_micros()).ok());
-    micros.ok_or_else(|| Fault::bad(format!("{text:?} is not a moment: write \"2026-11-21T15:00:00Z\"")))
+    micros
+        .ok_or_else(|| ActionFault::bad(format!("{text:?} is not a moment: write \"2026-11-21T15:00:00Z\"")))
 }
 
 /// Ends an override, if the operator has seen it.
-pub(super) async fn withdraw(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, Fault> {
+pub(super) async fn withdraw(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, ActionFault> {
     let (policy, overrides) = policy_of(scope, input)?;
     let version =
-        input.version()?.ok_or_else(|| Fault::bad("say by its version which override is withdrawn"))?;
+        input.version()?.ok_or_else(|| ActionFault::bad("say by its version which override is withdrawn"))?;
     overrides.withdraw(policy, version, operator).await?;
     Ok(Changed { policies: vec![policy.to_owned()], notice: format!("{policy}: the override is withdrawn") })
 }
 
 /// The named policy, and the overrides of its store.
-fn policy_of<'a>(scope: &'a Scope, input: &'a Input) -> Result<(&'a str, &'a Overrides), Fault> {
-    let policy = input.policy.as_deref().ok_or_else(|| Fault::bad("no policy is named"))?;
-    let overrides = scope.overrides_of(policy).ok_or_else(|| Fault::unknown(policy))?;
+fn policy_of<'a>(scope: &'a Scope, input: &'a Input) -> Result<(&'a str, &'a Overrides), ActionFault> {
+    let policy = input.policy.as_deref().ok_or_else(|| ActionFault::bad("no policy is named"))?;
+    let overrides = scope.overrides_of(policy).ok_or_else(|| ActionFault::unknown(policy))?;
     Ok((policy, overrides))
 }
 
-impl From<OverrideError> for Fault {
+impl From<OverrideError> for ActionFault {
     fn from(error: OverrideError) -> Self {
         let status = match error.kind() {
             OverrideErrorKind::Invalid => StatusCode::BAD_REQUEST,

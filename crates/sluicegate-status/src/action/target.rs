@@ -1,4 +1,4 @@
-//! The key that an operator means, and its policy: [`Target`].
+//! The key that an operator means, and its policy: [`LookupTarget`].
 //!
 //! A key is named by a word of the page, by its text, or by a request. Errors name the wrong field and never its content: a key that was
 //! mistyped is still most of a key.
@@ -10,25 +10,25 @@ use sluicegate_core::{Key, RateLimiter};
 use sluicegate_tower::key::PeerAddr;
 use sluicegate_tower::limits::Explanation;
 
-use super::fault::Fault;
+use super::fault::ActionFault;
 use super::input::{Input, Pretended};
 use super::written::{Written, written};
 use crate::scope::Scope;
 use crate::secret::Secret;
 
 /// The target of a look-up, in one of the three ways of naming a key.
-pub(super) enum Target {
+pub(super) enum LookupTarget {
     /// A key of a policy, and the reason why it may be nobody's, if it may.
     Key(RateLimiter, Key, Option<&'static str>),
     /// The limits that a request would meet.
     Request(Box<Explanation>),
 }
 
-impl Target {
+impl LookupTarget {
     /// Finds the target, by a word that stands for a key, by policy and key, or by a request that nobody has sent.
-    pub(super) async fn of(scope: &Scope, secret: &Secret, input: &Input) -> Result<Self, Fault> {
+    pub(super) async fn of(scope: &Scope, secret: &Secret, input: &Input) -> Result<Self, ActionFault> {
         if let Some(word) = &input.reference {
-            let unknown = || Fault::bad("the key is not known here: look it up again");
+            let unknown = || ActionFault::bad("the key is not known here: look it up again");
             let (policy, key) = secret.unseal(word).ok_or_else(unknown)?;
             return Ok(Self::Key(limiter(scope, &policy)?, key, None));
         }
@@ -42,19 +42,19 @@ impl Target {
                 let Written { key, doubt } = written((policy, &scope.key_forms(policy)), key, read_as)?;
                 Ok(Self::Key(limiter, key, doubt))
             }
-            _ => Err(Fault::bad("no key is named: give a policy and its key, or a request")),
+            _ => Err(ActionFault::bad("no key is named: give a policy and its key, or a request")),
         }
     }
 }
 
-fn limiter(scope: &Scope, policy: &str) -> Result<RateLimiter, Fault> {
-    scope.limiter(policy).ok_or_else(|| Fault::unknown(policy))
+fn limiter(scope: &Scope, policy: &str) -> Result<RateLimiter, ActionFault> {
+    scope.limiter(policy).ok_or_else(|| ActionFault::unknown(policy))
 }
 
 /// The limits that a request from this peer would meet, with these header fields.
-async fn explain(scope: &Scope, pretended: &Pretended) -> Result<Explanation, Fault> {
-    let limits = scope.limits_of(pretended.limits.as_deref()).map_err(Fault::bad)?;
-    let request = request(pretended).map_err(Fault::bad)?;
+async fn explain(scope: &Scope, pretended: &Pretended) -> Result<Explanation, ActionFault> {
+    let limits = scope.limits_of(pretended.limits.as_deref()).map_err(ActionFault::bad)?;
+    let request = request(pretended).map_err(ActionFault::bad)?;
     Ok(limits.current().explain(&request).await)
 }
 

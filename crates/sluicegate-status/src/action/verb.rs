@@ -2,12 +2,12 @@
 
 use http::StatusCode;
 
-use super::fault::Fault;
+use super::fault::ActionFault;
 use super::input::Input;
 use super::key::{KeyAction, act_on_key};
 use super::policy::{Changed, all_to_shadow, change, withdraw};
 use super::room::change_room;
-use super::target::Target;
+use super::target::LookupTarget;
 use crate::document::{LookedUp, RoomChanged, by_key, by_request};
 use crate::scope::Scope;
 use crate::secret::Secret;
@@ -24,24 +24,24 @@ pub(crate) enum Done {
 /// Does what this operator asks for.
 ///
 /// # Errors
-/// [`Fault`] when the verb is unknown, or when the action lacks something.
+/// [`ActionFault`] when the verb is unknown, or when the action lacks something.
 pub(crate) async fn act(
     scope: &Scope,
     secret: &Secret,
     operator: &str,
     input: &Input,
-) -> Result<Done, Fault> {
-    let verb = input.verb.as_deref().and_then(Verb::read);
-    match verb.ok_or_else(|| Fault::new(StatusCode::NOT_FOUND, "there is no such action"))? {
-        Verb::LookUp => look_up(scope, secret, input).await.map(Done::LookedUp),
-        Verb::Key(action) => {
+) -> Result<Done, ActionFault> {
+    let verb = input.verb.as_deref().and_then(OperatorAction::read);
+    match verb.ok_or_else(|| ActionFault::new(StatusCode::NOT_FOUND, "there is no such action"))? {
+        OperatorAction::LookUp => look_up(scope, secret, input).await.map(Done::LookedUp),
+        OperatorAction::Key(action) => {
             let found = act_on_key(scope, secret, (action, operator), input).await?;
             Ok(Done::Acted(action.to_string(), found))
         }
-        Verb::Change => change(scope, operator, input).await.map(Done::Changed),
-        Verb::Withdraw => withdraw(scope, operator, input).await.map(Done::Changed),
-        Verb::AllToShadow => all_to_shadow(scope, operator, input).await.map(Done::Changed),
-        Verb::ChangeRoom => {
+        OperatorAction::Change => change(scope, operator, input).await.map(Done::Changed),
+        OperatorAction::Withdraw => withdraw(scope, operator, input).await.map(Done::Changed),
+        OperatorAction::AllToShadow => all_to_shadow(scope, operator, input).await.map(Done::Changed),
+        OperatorAction::ChangeRoom => {
             let changed = change_room(scope, operator, input).await?;
             Ok(Done::RoomChanged(Box::new(changed)))
         }
@@ -49,16 +49,16 @@ pub(crate) async fn act(
 }
 
 /// Asks the store for the status of a key; spends nothing.
-pub(crate) async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Result<LookedUp, Fault> {
-    match Target::of(scope, secret, input).await? {
-        Target::Key(limiter, key, doubt) => Ok(by_key(secret, &limiter, &key).await?.doubted(doubt)),
-        Target::Request(explained) => Ok(by_request(scope, secret, *explained).await),
+pub(crate) async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Result<LookedUp, ActionFault> {
+    match LookupTarget::of(scope, secret, input).await? {
+        LookupTarget::Key(limiter, key, doubt) => Ok(by_key(secret, &limiter, &key).await?.doubted(doubt)),
+        LookupTarget::Request(explained) => Ok(by_request(scope, secret, *explained).await),
     }
 }
 
 /// The action that an operator asks for.
 #[derive(Clone, Copy)]
-enum Verb {
+enum OperatorAction {
     LookUp,
     Key(KeyAction),
     Change,
@@ -67,7 +67,7 @@ enum Verb {
     ChangeRoom,
 }
 
-impl Verb {
+impl OperatorAction {
     /// Reads the word as forms and paths write it.
     fn read(word: &str) -> Option<Self> {
         Some(match word {

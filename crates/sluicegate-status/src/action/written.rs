@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use sluicegate_core::Key;
 use sluicegate_tower::key::KeyForm;
 
-use super::fault::Fault;
+use super::fault::ActionFault;
 use super::input::KeyAs;
 
 /// A key that an operator has written.
@@ -23,7 +23,7 @@ pub(super) fn written(
     (policy, forms): (&str, &[KeyForm]),
     text: &str,
     (read_as, issuer): (KeyAs, Option<&str>),
-) -> Result<Written, Fault> {
+) -> Result<Written, ActionFault> {
     let of =
         |word: &str| forms.iter().filter(|form| form.word() == word).find_map(|form| form.key(text, issuer));
     let plain = || of("text").unwrap_or_else(|| Key::from(text));
@@ -36,7 +36,9 @@ pub(super) fn written(
             forms.iter().all(is_plain).then(|| address().unwrap_or_else(|_| plain()))
         }),
         KeyAs::Text => Some(plain()),
-        KeyAs::Number => Some(is_number().map_err(|_| Fault::bad("the key is not a whole number"))?.into()),
+        KeyAs::Number => {
+            Some(is_number().map_err(|_| ActionFault::bad("the key is not a whole number"))?.into())
+        }
         KeyAs::Secret => of("secret"),
         KeyAs::Subject => of("subject"),
     };
@@ -52,7 +54,7 @@ pub(super) fn written(
 }
 
 /// Reports that the text is no key of this policy, or that it is unclear which one.
-fn unwritten(policy: &str, forms: &[KeyForm]) -> Fault {
+fn unwritten(policy: &str, forms: &[KeyForm]) -> ActionFault {
     let mut all: Vec<String> = Vec::new();
     for form in forms {
         let said = match form.word() {
@@ -63,7 +65,7 @@ fn unwritten(policy: &str, forms: &[KeyForm]) -> Fault {
             all.push(said);
         }
     }
-    Fault::bad(match &*all {
+    ActionFault::bad(match &*all {
         [] => format!(
             "no limits that the page was given by limits(..) ask policy {policy:?}, so it is not known how its keys are made"
         ),

@@ -13,9 +13,9 @@ use sluicegate_tower::room::Room;
 
 use super::adaptive;
 use super::notices::{Notice, Notices};
-use super::policy::{Keys, Known, status};
+use super::policy::{PolicyView, ShownKeys, status};
 use super::room::{self, RoomEvent, RoomEvents};
-use super::shape::{Document, Errors, Happened, NoticeShown, RoomShown, StoreStatus};
+use super::shape::{Document, Errors, Happened, NoticeShown, RoomShown, ShownStore};
 use crate::instant::{rfc3339, seconds_up};
 use crate::scope::Scope;
 
@@ -23,7 +23,7 @@ use crate::scope::Scope;
 pub(crate) fn gather(
     instance: &str,
     (scope, notices, room_events): (&Scope, &Notices, &RoomEvents),
-    keys: Keys<'_>,
+    keys: ShownKeys<'_>,
 ) -> Document {
     let snapshots = scope.stores.iter().map(|store| (store, store.0.snapshot()));
     let snapshots: Vec<(&(Observed, Overrides), Snapshot)> = snapshots.collect();
@@ -33,8 +33,8 @@ pub(crate) fn gather(
     let policies = snapshots.iter().flat_map(|((observed, overrides), known)| {
         let standing = overrides.list();
         let shown = known.policies.iter().filter(|it| names.insert(it.policy.name().to_owned()));
-        let shown =
-            shown.map(|policy| status(&Known { observed, overrides, standing: &standing, policy, keys }));
+        let shown = shown
+            .map(|policy| status(&PolicyView { observed, overrides, standing: &standing, policy, keys }));
         shown.collect::<Vec<_>>()
     });
     let policies = policies.collect();
@@ -61,8 +61,8 @@ pub(crate) fn gather(
     }
 }
 
-fn store(store: &StoreSnapshot) -> StoreStatus {
-    StoreStatus {
+fn store(store: &StoreSnapshot) -> ShownStore {
+    ShownStore {
         name: store.name.clone(),
         state: match store.state {
             StoreState::Ok => "ok",
@@ -93,20 +93,20 @@ fn store(store: &StoreSnapshot) -> StoreStatus {
 }
 
 /// A notice; only operators see its text.
-fn notice(Notice { about, since_us, text }: Notice, keys: Keys<'_>) -> NoticeShown {
+fn notice(Notice { about, since_us, text }: Notice, keys: ShownKeys<'_>) -> NoticeShown {
     let since = rfc3339(UNIX_EPOCH + Duration::from_micros(since_us));
-    NoticeShown { about, since, text: matches!(keys, Keys::Shown(_)).then_some(text) }
+    NoticeShown { about, since, text: matches!(keys, ShownKeys::Shown(_)).then_some(text) }
 }
 
-fn happened(event: &PastEvent, keys: Keys<'_>) -> Happened {
+fn happened(event: &PastEvent, keys: ShownKeys<'_>) -> Happened {
     Happened {
         at: rfc3339(event.at),
         what: event.what,
         by: event.by.clone(),
         policy: event.policy.clone(),
         key: event.key.as_ref().map(|key| match keys {
-            Keys::Shown(_) => key.to_string(),
-            Keys::Digests => format!("digest {}", key.digest),
+            ShownKeys::Shown(_) => key.to_string(),
+            ShownKeys::Digests => format!("digest {}", key.digest),
         }),
         room: None,
         from: event.from.clone(),

@@ -29,7 +29,7 @@ pub(crate) struct LookedUp {
     /// The decision that would be made now.
     pub(super) would_be: String,
     /// Each limit of the request, or the one policy whose key was named.
-    pub(super) limits: Vec<Standing>,
+    pub(super) limits: Vec<KeyStatus>,
 }
 
 impl LookedUp {
@@ -46,7 +46,7 @@ impl LookedUp {
 
 /// One limit, and the status of the key in it.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Standing {
+pub(super) struct KeyStatus {
     pub(super) limit: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) policy: Option<String>,
@@ -121,23 +121,23 @@ pub(crate) async fn by_key(
     let policy = limiter.policy();
     let of_policy = limiter.store().limiters().get(policy.name());
     let is_of_policy = of_policy.is_some_and(|of_policy| of_policy.decides_like(limiter));
-    let standing = Standing {
+    let standing = KeyStatus {
         limit: policy.name().to_owned(),
         policy: Some(policy.name().to_owned()),
         reference: Some(secret.seal(policy.name(), key)),
         strikes: StrikesStanding::of(limiter, key).await,
         suspends_for: suspends_for(&policy),
         note: (policy.takes_quotas() && is_of_policy).then_some(OWN_QUOTAS),
-        ..Standing::default()
+        ..KeyStatus::default()
     };
     let (would_be, standing) = match decision.decided_by() {
         DecidedBy::Off => {
-            (WouldBe::Unlimited, Standing { not_asked: Some("the policy is off".to_owned()), ..standing })
+            (WouldBe::Unlimited, KeyStatus { not_asked: Some("the policy is off".to_owned()), ..standing })
         }
         DecidedBy::Outage => (WouldBe::Uncounted, standing),
         _ => {
             let quotas = decision.quotas().iter().map(|status| quota(&policy, status)).collect();
-            (would_be(&policy, &decision), Standing { cost: Some(1), quotas, ..standing })
+            (would_be(&policy, &decision), KeyStatus { cost: Some(1), quotas, ..standing })
         }
     };
     Ok(LookedUp { would_be: would_be.to_string(), limits: vec![standing] })
@@ -170,7 +170,7 @@ pub(crate) async fn by_request(scope: &Scope, secret: &Secret, explained: Explan
             Some((limiter, key)) => StrikesStanding::of(&limiter, &key).await,
             None => None,
         };
-        limits.push(Standing { strikes, ..standing(secret, limit) });
+        limits.push(KeyStatus { strikes, ..standing(secret, limit) });
     }
     LookedUp { would_be: explained.outcome.to_string(), limits }
 }
@@ -185,12 +185,12 @@ fn suspends_for(policy: &Policy) -> Option<u64> {
     policy.suspension().map(|_| seconds_up(usual_span(policy)))
 }
 
-fn standing(secret: &Secret, LimitExplained { name, asks, .. }: LimitExplained) -> Standing {
+fn standing(secret: &Secret, LimitExplained { name, asks, .. }: LimitExplained) -> KeyStatus {
     let AskExplained { policy, tier, key, cost, quotas, .. } = match asks {
         Ok(asks) => asks,
-        Err(why) => return Standing { limit: name, not_asked: Some(why), ..Standing::default() },
+        Err(why) => return KeyStatus { limit: name, not_asked: Some(why), ..KeyStatus::default() },
     };
-    Standing {
+    KeyStatus {
         limit: name,
         policy: Some(policy.name().to_owned()),
         tier,
@@ -199,7 +199,7 @@ fn standing(secret: &Secret, LimitExplained { name, asks, .. }: LimitExplained) 
         suspends_for: suspends_for(&policy),
         cost: Some(cost),
         quotas: quotas.iter().map(|status| quota(&policy, status)).collect(),
-        ..Standing::default()
+        ..KeyStatus::default()
     }
 }
 

@@ -19,10 +19,10 @@ pub(crate) use self::gather::{gather, room_shown};
 pub(crate) use self::html::{Look, STYLE, Theme, page};
 pub(crate) use self::look_up::{LookedUp, by_key, by_request, usual_span};
 pub(crate) use self::notices::Notices;
-pub(crate) use self::policy::Keys;
+pub(crate) use self::policy::ShownKeys;
 pub(crate) use self::room::{RoomChanged, RoomEvents, seen};
 pub(crate) use self::shape::Document;
 use self::shape::{
     AdaptiveShown, AskerShown, ByClass, Happened, MinuteShown, NoticeShown, OffenderShown, OverrideShown,
-    PolicyStatus, RoomShown, StoreStatus,
+    PolicyStatus, RoomShown, ShownStore,
 };

@@ -21,7 +21,7 @@ use crate::secret::Secret;
 
 /// Says which keys a page may show.
 #[derive(Clone, Copy)]
-pub(crate) enum Keys<'a> {
+pub(crate) enum ShownKeys<'a> {
     /// Keys as they are known: addresses and names in clear. Words that stand for them are sealed with this.
     Shown(&'a Secret),
     /// All keys as digests, and no words.
@@ -29,15 +29,15 @@ pub(crate) enum Keys<'a> {
 }
 
 /// Everything that is known of a policy.
-pub(super) struct Known<'a> {
+pub(super) struct PolicyView<'a> {
     pub(super) observed: &'a Observed,
     pub(super) overrides: &'a Overrides,
     pub(super) standing: &'a [Arc<Override>],
     pub(super) policy: &'a PolicySnapshot,
-    pub(super) keys: Keys<'a>,
+    pub(super) keys: ShownKeys<'a>,
 }
 
-pub(super) fn status(known: &Known<'_>) -> PolicyStatus {
+pub(super) fn status(known: &PolicyView<'_>) -> PolicyStatus {
     let PolicySnapshot { policy, per_second, minutes, minute: running, offenders, askers, .. } = known.policy;
     let in_all = |of: fn(&Minute) -> u64| minutes.iter().skip(1).chain([running]).map(of).sum::<u64>();
     PolicyStatus {
@@ -73,7 +73,7 @@ pub(super) fn status(known: &Known<'_>) -> PolicyStatus {
 }
 
 /// The override that an operator has put on it, if there is one.
-fn over(known: &Known<'_>) -> Option<OverrideShown> {
+fn over(known: &PolicyView<'_>) -> Option<OverrideShown> {
     let name = known.policy.policy.name();
     let over = known.standing.iter().find(|over| over.policy() == name)?;
     let limiter: RateLimiter = Arc::<dyn Store>::from(known.observed).limiters().get(name)?;
@@ -116,7 +116,7 @@ fn minute(minute: &Minute) -> MinuteShown {
     MinuteShown { at: rfc3339(at), allowed, rejected, near }
 }
 
-fn offender(known: &Known<'_>, offender: &Offender) -> OffenderShown {
+fn offender(known: &PolicyView<'_>, offender: &Offender) -> OffenderShown {
     let (key, kind) = shown(known.keys, (&offender.key, &offender.digest, offender.kind));
     let sealed = sealed(known, &offender.reference);
     OffenderShown {
@@ -131,22 +131,22 @@ fn offender(known: &Known<'_>, offender: &Offender) -> OffenderShown {
     }
 }
 
-fn asker(known: &Known<'_>, asker: &Asker) -> AskerShown {
+fn asker(known: &PolicyView<'_>, asker: &Asker) -> AskerShown {
     let (key, kind) = shown(known.keys, (&asker.key, &asker.digest, asker.kind));
     AskerShown { key, kind, asked: asker.asked, remaining: asker.remaining }
 }
 
 /// The key as it may be seen here, and the kind of this text.
-fn shown(keys: Keys<'_>, (key, digest, kind): (&str, &str, OffenderKind)) -> (String, &'static str) {
+fn shown(keys: ShownKeys<'_>, (key, digest, kind): (&str, &str, OffenderKind)) -> (String, &'static str) {
     match keys {
-        Keys::Shown(_) => (key.to_owned(), kind.as_str()),
-        Keys::Digests => (digest.to_owned(), OffenderKind::Digest.as_str()),
+        ShownKeys::Shown(_) => (key.to_owned(), kind.as_str()),
+        ShownKeys::Digests => (digest.to_owned(), OffenderKind::Digest.as_str()),
     }
 }
 
 /// A word for the key that every instance with the same secret can read, unless the key was too long to be kept.
-fn sealed(known: &Known<'_>, reference: &str) -> Option<String> {
-    let Keys::Shown(secret) = known.keys else { return None };
+fn sealed(known: &PolicyView<'_>, reference: &str) -> Option<String> {
+    let ShownKeys::Shown(secret) = known.keys else { return None };
     let policy = known.policy.policy.name();
     let key = known.observed.listed_key(policy, reference)?;
     Some(secret.seal(policy, &key))

@@ -15,7 +15,7 @@ pub(crate) struct Document {
     /// The time for which the first of the stores has been observed.
     pub(super) uptime_seconds: u64,
     pub(super) notices: Vec<NoticeShown>,
-    pub(super) stores: Vec<StoreStatus>,
+    pub(super) stores: Vec<ShownStore>,
     pub(crate) policies: Vec<PolicyStatus>,
     pub(super) adaptive: Vec<AdaptiveShown>,
     pub(super) rooms: Vec<RoomShown>,
@@ -35,7 +35,7 @@ pub(super) struct NoticeShown {
 
 /// The state of a store.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct StoreStatus {
+pub(super) struct ShownStore {
     /// The name under which it is observed.
     pub(super) name: String,
     /// `ok`, `fallback` or `down`.

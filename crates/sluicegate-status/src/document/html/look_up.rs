@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::forms::{by_reference, field, hidden};
 use super::number;
 use crate::document::PolicyStatus;
-use crate::document::look_up::{LookedUp, QuotaStanding, Standing, StrikesStanding};
+use crate::document::look_up::{KeyStatus, LookedUp, QuotaStanding, StrikesStanding};
 
 pub(super) fn section(policies: &[PolicyStatus], limits: &[&str], token: &str) -> Markup {
     html! {
@@ -94,7 +94,7 @@ pub(super) fn found(found: &LookedUp, token: Option<&str>) -> Markup {
     }
 }
 
-fn stands(standing: &Standing, token: Option<&str>) -> Markup {
+fn stands(standing: &KeyStatus, token: Option<&str>) -> Markup {
     html! {
         li {
             strong { (standing.limit) }

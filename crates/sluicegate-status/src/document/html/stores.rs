@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use super::number;
-use crate::document::StoreStatus;
+use crate::document::ShownStore;
 
-pub(super) fn section(stores: &[StoreStatus]) -> Markup {
+pub(super) fn section(stores: &[ShownStore]) -> Markup {
     html! {
         section aria-labelledby="stores" {
             h2 #stores { "Stores" }
@@ -17,8 +17,8 @@ pub(super) fn section(stores: &[StoreStatus]) -> Markup {
 }
 
 /// Writes `redis: OK, closed, 0.4 ms p99 · table 812 of 187,000`.
-pub(super) fn in_short(store: &StoreStatus) -> Markup {
-    let StoreStatus { name, state, breaker, .. } = store;
+pub(super) fn in_short(store: &ShownStore) -> Markup {
+    let ShownStore { name, state, breaker, .. } = store;
     html! {
         strong { (name) } ": "
         span class={ "state " (state) } { @match *state { "ok" => "OK", "fallback" => "in fallback", _ => "down" } }
@@ -31,8 +31,8 @@ pub(super) fn in_short(store: &StoreStatus) -> Markup {
 }
 
 /// The events of a store.
-fn item(store: &StoreStatus) -> Markup {
-    let StoreStatus { name, errors, .. } = store;
+fn item(store: &ShownStore) -> Markup {
+    let ShownStore { name, errors, .. } = store;
     let failed = errors.timeout + errors.unavailable + errors.protocol;
     html! {
         li {

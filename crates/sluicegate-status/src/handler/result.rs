@@ -1,4 +1,4 @@
-//! The result of a form on the page that its browser is led to: [`Outcome`].
+//! The result of a form on the page that its browser is led to: [`FormResult`].
 //!
 //! A form that has done something is answered with a redirect, so that loading the page again sends nothing again. No instance remembers
 //! the result: the address of the page holds it, sealed, so that neither a history nor a log shows what was typed. A looked-up key is
@@ -22,7 +22,7 @@ const NAME: &str = "result=";
 
 /// The result of a form.
 #[derive(Deserialize, Serialize)]
-pub(super) struct Outcome {
+pub(super) struct FormResult {
     /// The operator who has sent the form: nobody else sees the result.
     operator: String,
     until_seconds: u64,
@@ -32,7 +32,7 @@ pub(super) struct Outcome {
     pub(super) sought: Option<Input>,
 }
 
-impl Outcome {
+impl FormResult {
     /// The result of a form that was sent now.
     pub(super) fn new(
         (operator, now_seconds): (&str, u64),

@@ -11,7 +11,7 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::LimitsHandle;
 use sluicegate_tower::room::Room;
 
-use super::Desk;
+use super::PageHandler;
 use super::guard::Guard;
 use super::origin::{Hosts, Origin};
 use crate::document::{Notices, RoomEvents};
@@ -345,7 +345,7 @@ impl StatusPageBuilder {
         }
         let instance =
             self.instance.or_else(|| std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty()));
-        Ok(StatusPage::of(Desk {
+        Ok(StatusPage::of(PageHandler {
             scope: self.scope,
             guard,
             secret,

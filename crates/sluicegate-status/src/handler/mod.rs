@@ -17,7 +17,7 @@ mod answer;
 mod builder;
 mod guard;
 mod origin;
-mod outcome;
+mod result;
 mod route;
 
 use http::header::HeaderValue;
@@ -29,14 +29,14 @@ use sluicegate_core::clock::Clock;
 
 use self::answer::TOKEN;
 pub use self::builder::StatusPageBuilder;
-use self::guard::{Guard, Visitor};
+use self::guard::{Guard, Viewer};
 use self::origin::{Hosts, Origin, is_own};
-use self::outcome::Outcome;
-use self::route::{Place, asks_for_style};
-use crate::action::{Done, Face, Fault, Input, act, look_up};
+use self::result::FormResult;
+use self::route::{Destination, asks_for_style};
+use crate::action::{ActionFault, Done, Face, Input, act, look_up};
 use crate::document::{
-    Document, Keys, Look, LookedUp, Notices, RoomChanged, RoomEvents, STYLE, Theme, gather, page, room_shown,
-    seen,
+    Document, Look, LookedUp, Notices, RoomChanged, RoomEvents, STYLE, ShownKeys, Theme, gather, page,
+    room_shown, seen,
 };
 use crate::scope::Scope;
 use crate::secret::Secret;
@@ -49,7 +49,7 @@ struct Said {
 }
 
 /// The state of a page.
-pub(crate) struct Desk {
+pub(crate) struct PageHandler {
     /// The stores and limits that it is about.
     scope: Scope,
     /// Decides which visitors may see it.
@@ -70,7 +70,7 @@ pub(crate) struct Desk {
     room_events: RoomEvents,
 }
 
-impl Desk {
+impl PageHandler {
     /// Answers any request: a page never fails, so a router in front has no error to handle.
     pub(crate) async fn serve<B: Body>(&self, request: Request<B>) -> Response<String> {
         let (head, body) = request.into_parts();
@@ -82,22 +82,30 @@ impl Desk {
         let Some(visitor) = self.guard.visitor((&head).into()) else {
             return answer::text(StatusCode::FORBIDDEN, "this page is for those who run the service");
         };
-        let Some(place) = Place::of(&head.uri) else {
+        let Some(place) = Destination::of(&head.uri) else {
             return answer::text(StatusCode::NOT_FOUND, "there is nothing here: the page is one level up");
         };
         match (head.method.clone(), place) {
-            (Method::GET | Method::HEAD, Place::Page) if asks_for_style(&head.uri) => answer::css(STYLE),
-            (Method::GET | Method::HEAD, Place::Page) => {
+            (Method::GET | Method::HEAD, Destination::Page) if asks_for_style(&head.uri) => {
+                answer::css(STYLE)
+            }
+            (Method::GET | Method::HEAD, Destination::Page) => {
                 let said = self.result(&head.uri, &visitor).await;
                 self.page(&head.uri, &visitor, StatusCode::OK, &said)
             }
-            (Method::GET | Method::HEAD, Place::Json) => self.json(&visitor),
-            (Method::POST, place @ (Place::Page | Place::Key(_) | Place::Policy(_) | Place::Room(_))) => {
-                self.act((head, place), body, &visitor).await
+            (Method::GET | Method::HEAD, Destination::Json) => self.json(&visitor),
+            (
+                Method::POST,
+                place @ (Destination::Page
+                | Destination::Key(_)
+                | Destination::Policy(_)
+                | Destination::Room(_)),
+            ) => self.act((head, place), body, &visitor).await,
+            (_, Destination::Page) => answer::not_allowed("GET, HEAD, POST"),
+            (_, Destination::Json) => answer::not_allowed("GET, HEAD"),
+            (_, Destination::Key(_) | Destination::Policy(_) | Destination::Room(_)) => {
+                answer::not_allowed("POST")
             }
-            (_, Place::Page) => answer::not_allowed("GET, HEAD, POST"),
-            (_, Place::Json) => answer::not_allowed("GET, HEAD"),
-            (_, Place::Key(_) | Place::Policy(_) | Place::Room(_)) => answer::not_allowed("POST"),
         }
     }
 
@@ -113,14 +121,14 @@ impl Desk {
     /// The current document, as far as this visitor may see it.
     fn document(&self) -> Document {
         let keys = match (&self.guard, &self.secret) {
-            (Guard::Who(_), Some(secret)) => Keys::Shown(secret),
-            _ => Keys::Digests,
+            (Guard::Who(_), Some(secret)) => ShownKeys::Shown(secret),
+            _ => ShownKeys::Digests,
         };
         gather(&self.instance, (&self.scope, &self.notices, &self.room_events), keys)
     }
 
     /// The document as data. Its token is in a header, because documents are stored and shown, and a token should not be.
-    fn json(&self, visitor: &Visitor) -> Response<String> {
+    fn json(&self, visitor: &Viewer) -> Response<String> {
         let mut response = answer::json(StatusCode::OK, &self.document());
         let token = self.token(visitor).and_then(|token| HeaderValue::try_from(token).ok());
         response.headers_mut().extend(token.map(|token| (TOKEN, token)));
@@ -128,7 +136,7 @@ impl Desk {
     }
 
     /// The document as HTML, with the result of a form above it.
-    fn page(&self, uri: &Uri, visitor: &Visitor, status: StatusCode, said: &Said) -> Response<String> {
+    fn page(&self, uri: &Uri, visitor: &Viewer, status: StatusCode, said: &Said) -> Response<String> {
         let document = self.document();
         let limits: Vec<&str> = self.scope.limits.iter().map(|(name, _)| &**name).collect();
         let body = page(&Look {
@@ -144,11 +152,12 @@ impl Desk {
     }
 
     /// The result of the form whose answer led here. A key is looked up anew, because it may have spent since.
-    async fn result(&self, uri: &Uri, visitor: &Visitor) -> Said {
+    async fn result(&self, uri: &Uri, visitor: &Viewer) -> Said {
         let (Some(operator), Some(secret)) = (visitor.operator(), &self.secret) else {
             return Said::default();
         };
-        let Some(Outcome { done, sought, .. }) = Outcome::at(uri, secret, (operator, self.now_seconds()))
+        let Some(FormResult { done, sought, .. }) =
+            FormResult::at(uri, secret, (operator, self.now_seconds()))
         else {
             return Said::default();
         };
@@ -165,7 +174,7 @@ impl Desk {
     }
 
     /// The token that forms loaded now carry; `None` for visitors who may not act.
-    fn token(&self, visitor: &Visitor) -> Option<String> {
+    fn token(&self, visitor: &Viewer) -> Option<String> {
         let (Some(name), Some(secret)) = (visitor.operator(), &self.secret) else { return None };
         Some(secret.token(self.now_seconds(), name))
     }
@@ -173,9 +182,9 @@ impl Desk {
     /// Does what a form or a program asks for, and answers in its format.
     async fn act<B: Body>(
         &self,
-        (head, place): (Parts, Place),
+        (head, place): (Parts, Destination),
         body: B,
-        visitor: &Visitor,
+        visitor: &Viewer,
     ) -> Response<String> {
         let Some(face) = Face::of(&head.headers) else {
             let sentence = "send the page's own form, or JSON as application/json";
@@ -207,7 +216,7 @@ impl Desk {
     }
 
     /// Redirects the browser of a form to the page with its result. A look-up that is too long for an address is answered at once.
-    fn led_on(&self, uri: &Uri, visitor: &Visitor, done: Done, sought: Input) -> Response<String> {
+    fn led_on(&self, uri: &Uri, visitor: &Viewer, done: Done, sought: Input) -> Response<String> {
         let (done, found) = match done {
             Done::LookedUp(found) => (None, Some(found)),
             Done::Acted(done, found) => (Some(done), Some(found)),
@@ -218,7 +227,7 @@ impl Desk {
             }
         };
         let outcome = visitor.operator().map(|operator| {
-            Outcome::new((operator, self.now_seconds()), done.clone(), found.as_ref().map(|_| sought))
+            FormResult::new((operator, self.now_seconds()), done.clone(), found.as_ref().map(|_| sought))
         });
         let address =
             outcome.zip(self.secret.as_ref()).and_then(|(outcome, secret)| outcome.address(secret, uri));
@@ -231,11 +240,11 @@ impl Desk {
     /// Does the action, if all conditions hold. A request that gets an error changes nothing, unless the store did not answer.
     async fn done<B: Body>(
         &self,
-        (head, place): (&Parts, Place),
+        (head, place): (&Parts, Destination),
         (face, body): (Face, B),
-        visitor: &Visitor,
-    ) -> Result<(Done, Input), Fault> {
-        let forbidden = |problem: &str| Fault::new(StatusCode::FORBIDDEN, problem);
+        visitor: &Viewer,
+    ) -> Result<(Done, Input), ActionFault> {
+        let forbidden = |problem: &str| ActionFault::new(StatusCode::FORBIDDEN, problem);
         let (Some(operator), Some(secret)) = (visitor.operator(), &self.secret) else {
             return Err(forbidden("this page is read-only: nothing can be looked up or changed here"));
         };
@@ -253,16 +262,16 @@ impl Desk {
             ));
         }
         match place {
-            Place::Key(verb) => input.verb = Some(verb),
-            Place::Policy(name) => {
+            Destination::Key(verb) => input.verb = Some(verb),
+            Destination::Policy(name) => {
                 input.policy = Some(name);
                 input.verb.get_or_insert_with(|| "change".to_owned());
             }
-            Place::Room(name) => {
+            Destination::Room(name) => {
                 input.room = Some(name);
                 input.verb = Some("change-room".to_owned());
             }
-            Place::Page | Place::Json => {}
+            Destination::Page | Destination::Json => {}
         }
         let done = act(&self.scope, secret, operator, &input).await?;
         if let Done::RoomChanged(changed) = &done {

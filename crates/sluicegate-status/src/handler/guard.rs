@@ -22,14 +22,14 @@ type Who = dyn Fn(RequestView<'_>) -> Option<String> + Send + Sync;
 
 /// A visitor that was let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Visitor {
+pub(super) enum Viewer {
     /// May act, and is named in events.
     Operator(String),
     /// May look at numbers.
     Reader,
 }
 
-impl Visitor {
+impl Viewer {
     /// The name of a visitor that may act.
     pub(super) fn operator(&self) -> Option<&str> {
         match self {
@@ -40,14 +40,14 @@ impl Visitor {
 }
 
 impl Guard {
-    pub(super) fn visitor(&self, request: RequestView<'_>) -> Option<Visitor> {
+    pub(super) fn visitor(&self, request: RequestView<'_>) -> Option<Viewer> {
         match self {
-            Self::Who(who) => who(request).map(Visitor::Operator),
+            Self::Who(who) => who(request).map(Viewer::Operator),
             Self::ThisMachine => {
                 let is_here = PeerIp::new().address(request).is_some_and(|ip| ip.is_loopback());
-                (is_here && !is_forwarded(request)).then(|| Visitor::Operator("local".to_owned()))
+                (is_here && !is_forwarded(request)).then(|| Viewer::Operator("local".to_owned()))
             }
-            Self::ReadOnly => Some(Visitor::Reader),
+            Self::ReadOnly => Some(Viewer::Reader),
         }
     }
 }

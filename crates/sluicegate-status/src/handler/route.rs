@@ -1,11 +1,11 @@
-//! The destination of a request: [`Place`].
+//! The destination of a request: [`Destination`].
 //!
 //! The page does not know where it was put. It reads the end of a path, and its links and forms are relative.
 
 use http::Uri;
 
 /// The destination of a request.
-pub(super) enum Place {
+pub(super) enum Destination {
     Page,
     Json,
     /// An action on a key.
@@ -16,7 +16,7 @@ pub(super) enum Place {
     Room(String),
 }
 
-impl Place {
+impl Destination {
     /// Reads the end of the path, because a router may have cut off the rest, or not.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let mut segments = uri.path().rsplit('/').filter(|segment| !segment.is_empty());
