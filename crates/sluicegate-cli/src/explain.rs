@@ -14,7 +14,7 @@ use crate::explain_json;
 
 /// A request that is only thought of.
 #[derive(Args)]
-pub(crate) struct Request {
+pub(crate) struct ExplainedRequest {
     /// The rules file.
     #[arg(long, value_name = "RULES")]
     rules: PathBuf,
@@ -58,7 +58,7 @@ fn descriptor(text: &str) -> Result<Descriptor, String> {
     Ok(Descriptor::new(entries?))
 }
 
-pub(crate) fn run(asked: &Request) -> Result<String, String> {
+pub(crate) fn run(asked: &ExplainedRequest) -> Result<String, String> {
     let variables = Variables::environment().or_placeholders();
     let file = RulesFile::read(&asked.rules, &variables).map_err(|error| error.to_string())?;
     let requests = asked.requests();
@@ -84,7 +84,7 @@ pub(crate) fn run(asked: &Request) -> Result<String, String> {
     Ok(format!("{}\n{hint}", texts.join("\n\n")))
 }
 
-impl Request {
+impl ExplainedRequest {
     /// The request, or one for each descriptor.
     fn requests(&self) -> Vec<http::Request<()>> {
         if let Some(domain) = &self.domain {

@@ -11,7 +11,7 @@ use crate::replay::chain;
 /// Count the keys of each policy in a Redis: how many there are, the memory
 /// they take, and for how long nobody asked for the most forgotten of them.
 #[derive(Args)]
-pub(crate) struct Arguments {
+pub(crate) struct InspectArguments {
     /// The Redis, such as redis://127.0.0.1:6379 or
     /// redis+cluster://10.0.0.1:7000.
     #[arg(long, value_name = "URL")]
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 ///
 /// # Errors
 /// The text of the mistake, or of the server's error.
-pub(crate) fn run(asked: &Arguments) -> Result<String, String> {
+pub(crate) fn run(asked: &InspectArguments) -> Result<String, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("error: {error}"))?;
     let found = runtime.block_on(async {

@@ -45,10 +45,10 @@ enum Command {
     },
     /// Say which limits a request meets, and why; as if nothing had been spent,
     /// unless --store is given.
-    Explain(explain::Request),
-    Replay(Box<replay::Arguments>),
-    Inspect(inspect::Arguments),
-    Serve(Box<serve::Arguments>),
+    Explain(explain::ExplainedRequest),
+    Replay(Box<replay::ReplayArguments>),
+    Inspect(inspect::InspectArguments),
+    Serve(Box<serve::ServeArguments>),
     /// Print the JSON Schema of rules files.
     Schema,
     /// Print the completions of a shell.

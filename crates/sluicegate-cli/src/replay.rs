@@ -12,7 +12,7 @@ use sluicegate_rules::{RulesFile, Variables};
 
 /// Replay access logs against the rules, on the time of the logs.
 #[derive(Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ReplayArguments {
     /// The rules file.
     #[arg(long, value_name = "RULES")]
     rules: PathBuf,
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     hide_keys: bool,
     /// How requests of one second came, where the log has whole seconds.
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
-    within_second: How,
+    within_second: WithinSecondOption,
     /// Also count the same quotas under every algorithm.
     #[arg(long)]
     compare: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
-enum How {
+enum WithinSecondOption {
     /// Evenly over their second.
     #[default]
     Spread,
@@ -79,7 +79,7 @@ pub(crate) struct Replayed {
     pub(crate) is_above: bool,
 }
 
-pub(crate) fn run(asked: &Arguments) -> Result<Replayed, String> {
+pub(crate) fn run(asked: &ReplayArguments) -> Result<Replayed, String> {
     let replay = replay(asked)?;
     let paths = if asked.logs.is_empty() { vec![PathBuf::from("-")] } else { asked.logs.clone() };
     let logs = paths.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
@@ -97,7 +97,7 @@ pub(crate) fn run(asked: &Arguments) -> Result<Replayed, String> {
     Ok(Replayed { text: text(asked, &outcome), is_above })
 }
 
-fn replay(asked: &Arguments) -> Result<Replay, String> {
+fn replay(asked: &ReplayArguments) -> Result<Replay, String> {
     let file = RulesFile::read(&asked.rules, &Variables::environment().or_placeholders());
     let file = file.map_err(|error| error.to_string())?;
     for warning in file.warnings() {
@@ -110,8 +110,8 @@ fn replay(asked: &Arguments) -> Result<Replay, String> {
     }
     let prepared = || {
         let how = match asked.within_second {
-            How::Spread => WithinSecond::Spread,
-            How::Together => WithinSecond::Together,
+            WithinSecondOption::Spread => WithinSecond::Spread,
+            WithinSecondOption::Together => WithinSecond::Together,
         };
         // A clock may be a day off; a line that is further ahead is wrong.
         let latest = SystemTime::now() + Duration::from_secs(86_400);
@@ -148,7 +148,7 @@ fn replay(asked: &Arguments) -> Result<Replay, String> {
     prepared().map_err(|error: sluicegate_replay::ReplayError| chain(&error))
 }
 
-fn text(asked: &Arguments, outcome: &ReplayOutcome) -> String {
+fn text(asked: &ReplayArguments, outcome: &ReplayOutcome) -> String {
     if asked.json { outcome.to_json() + "\n" } else { outcome.to_string() }
 }
 

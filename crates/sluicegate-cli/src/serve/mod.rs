@@ -12,19 +12,19 @@ use sluicegate_rules::Rules;
 use sluicegate_server::{Server, Tls};
 use tracing::Level;
 
-use self::rules::Source;
-use self::settings::Settings;
+use self::rules::RulesSource;
+use self::settings::ServerSettings;
 use crate::replay::chain;
 
 /// Serve the limits of a rules file to services in any language and to proxies.
 ///
 /// Each option is also an environment variable, as [env: ..] says.
 #[derive(Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArguments {
     #[command(flatten)]
-    source: Source,
+    source: RulesSource,
     #[command(flatten)]
-    settings: Settings,
+    settings: ServerSettings,
     /// The level of the log on standard error: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", env = "SLUICEGATE_LOG", default_value = "info")]
     log: Level,
@@ -39,7 +39,7 @@ const WAITS: [f64; 7] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 ///
 /// # Errors
 /// The text of the error in the rules or the settings.
-pub(crate) fn run(asked: Arguments) -> Result<String, String> {
+pub(crate) fn run(asked: ServeArguments) -> Result<String, String> {
     let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     log.with_max_level(asked.log).init();
     // Nothing else in this process installs one.
@@ -50,7 +50,7 @@ pub(crate) fn run(asked: Arguments) -> Result<String, String> {
     Ok(String::new())
 }
 
-async fn serve(Arguments { source, settings, .. }: Arguments) -> Result<(), String> {
+async fn serve(ServeArguments { source, settings, .. }: ServeArguments) -> Result<(), String> {
     let (rules, observed) = source.open()?;
     let metrics = recorder()?;
     let tls = settings.tls()?;

@@ -14,7 +14,7 @@ use crate::replay::chain;
 
 /// The rules file, and the store of its counts.
 #[derive(Args)]
-pub(crate) struct Source {
+pub(crate) struct RulesSource {
     /// The rules file. A change of it takes effect within a second.
     #[arg(long, value_name = "RULES", env = "SLUICEGATE_RULES")]
     rules: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Source {
     store: Option<String>,
 }
 
-impl Source {
+impl RulesSource {
     /// The rules in force, and their observed store.
     pub(super) fn open(&self) -> Result<(Rules, Observed), String> {
         let file = RulesFile::read(&self.rules, &Variables::environment());

@@ -13,7 +13,7 @@ use crate::replay::chain;
 
 /// Listeners, authentication and bounds.
 #[derive(Args)]
-pub(crate) struct Settings {
+pub(crate) struct ServerSettings {
     /// The address of the HTTP listener.
     #[arg(long, value_name = "ADDRESS", env = "SLUICEGATE_LISTEN", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
@@ -95,7 +95,7 @@ enum ChargeWord {
     Each,
 }
 
-impl Settings {
+impl ServerSettings {
     /// The certificates, if they are set.
     pub(super) fn tls(&self) -> Result<Option<Tls>, String> {
         let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
