@@ -165,7 +165,8 @@ impl CallPermits {
         let parts = Arc::clone(&self.parts);
         for (part, permit) in self.permits.drain(..) {
             let now_us = parts.clock.now_us();
-            if let Some(Transition::Closed) = parts.breakers[part].succeeded(permit, &parts.settings, now_us) {
+            if let Some(Transition::Closed) = parts.breakers[part].succeeded(permit, &parts.settings, now_us)
+            {
                 parts.note_closing(part, now_us);
             }
         }
