@@ -94,7 +94,7 @@ impl FixedWindow {
     /// The window that `now_us` falls into, or the one given out ahead that is still to come. A
     /// window's start is not stored: it follows from the last border and from how many borders the
     /// count needs.
-    #[inline(always)]
+    #[inline]
     fn window(&self, state: State, now_us: u64) -> Window {
         if state.until_us <= now_us {
             let offset = if self.aligned { now_us % self.period_us } else { 0 };
@@ -116,7 +116,7 @@ impl FixedWindow {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn state(&self, window: Window) -> State {
         match window.used {
             // A turn in this window was given back; the window before it, whose count is gone, stays closed.

@@ -164,7 +164,7 @@ impl Gcra {
     }
 
     /// Whether a level is a span of time, and nothing is delayed.
-    #[inline(always)]
+    #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.is_plain
     }

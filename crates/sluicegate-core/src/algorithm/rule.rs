@@ -216,7 +216,7 @@ impl Rule {
     }
 
     /// [`spend_now`](Self::spend_now), specialised for GCRA so that the result stays in registers. `None` for other rules, too.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn spend_level_now(
         &self,
         state: State,

@@ -214,7 +214,7 @@ pub(crate) trait Settle {
 }
 
 impl Settle for () {
-    #[inline(always)]
+    #[inline]
     fn settle(self, _after: Option<State>) {}
 }
 

@@ -101,7 +101,7 @@ impl SlidingCounter {
         COUNT_MAX.min((super::EXACT / self.period).saturating_mul(2)).max(self.limit)
     }
 
-    #[inline(always)]
+    #[inline]
     fn window(&self, state: State, now_us: u64) -> Window {
         if state.until_us <= now_us {
             let start_us = now_us.saturating_sub(now_us % self.period_us);
@@ -118,7 +118,7 @@ impl SlidingCounter {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn state(&self, window: &Window) -> State {
         // While a turn in a later window is reserved, the windows before it, whose counts are gone, stay closed.
         if window.previous | window.current == 0 && !window.closed {
@@ -136,7 +136,7 @@ impl SlidingCounter {
     }
 
     /// The part of `previous` units that still counts when `elapsed` of this window is over.
-    #[inline(always)]
+    #[inline]
     fn share(&self, previous: u64, elapsed: u64) -> u64 {
         if previous == 0 {
             return 0;
@@ -146,7 +146,7 @@ impl SlidingCounter {
     }
 
     /// How far into a window the share of `previous` has fallen to `target`; the whole period if not before its end.
-    #[inline(always)]
+    #[inline]
     fn falls_to(&self, previous: u64, target: u64) -> u64 {
         let Some(units) = NonZeroU64::new(previous).filter(|units| units.get() > target) else { return 0 };
         if self.excess == 0 && target.saturating_add(1) == units.get() {
@@ -176,7 +176,7 @@ impl SlidingCounter {
     }
 
     /// When the weighted count has fallen to `target` if nothing else arrives.
-    #[inline(always)]
+    #[inline]
     fn sinks_to(&self, window: &Window, now_us: u64, target: u64) -> u64 {
         if let Some(room) = target.checked_sub(window.current) {
             let elapsed = self.falls_to(window.previous, room);
@@ -210,7 +210,7 @@ impl SlidingCounter {
     }
 
     /// The weighted count that the limit is compared with.
-    #[inline(always)]
+    #[inline]
     fn counted(&self, window: &Window, now_us: u64) -> u64 {
         self.share(window.previous, self.elapsed(window, now_us)).saturating_add(window.current)
     }

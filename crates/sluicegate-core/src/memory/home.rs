@@ -117,8 +117,7 @@ impl Home {
         tables!(self, Self, table => table.set_of(hash), Self::Logs(_) => Logs::shard_of(hash))
     }
 
-    // Inlined always, like all that is done with a place: a call takes longer than the work.
-    #[inline(always)]
+    #[inline]
     pub(super) fn lock(&self, index: usize) -> Place<'_> {
         match self {
             Self::Narrow(table) => Place::Narrow(table.lock(index)),
@@ -158,13 +157,13 @@ impl Place<'_> {
     }
 
     /// The slot of a key and its entry; no slot, and the entry of a key at rest, if this is a log.
-    #[inline(always)]
+    #[inline]
     pub(super) fn look(&self, hash: u64) -> (Option<usize>, Kept) {
         tables!(self, Place, set => set.look(hash), Place::Log(_) => (None, Kept::default()))
     }
 
     /// Stores the entry of a key in the slot that `look` found.
-    #[inline(always)]
+    #[inline]
     pub(super) fn put_at(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
         tables!(self, Place, set => set.put(slot, hash, kept, rules, now_us), Place::Log(_) => {});
     }

@@ -103,7 +103,7 @@ impl Inner {
     }
 
     /// Spends from all buckets or from none, and returns the moment; `None` leaves the asks to the general way.
-    #[inline(always)]
+    #[inline]
     fn spend_several<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
         let mut places = [const { None }; N];
         for (asked, place) in few.iter().zip(&mut places) {
@@ -118,7 +118,7 @@ impl Inner {
     }
 
     /// [`spend_several`](Self::spend_several) for levels that are spans of time, as most are: their tables are of one kind.
-    #[inline(always)]
+    #[inline]
     fn spend_levels<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
         // Read before the locks: no window begins here.
         let now_us = self.ground.clock.now_us();
@@ -138,31 +138,31 @@ trait Spot {
 }
 
 impl Spot for Place<'_> {
-    #[inline(always)]
+    #[inline]
     fn look(&self, hash: u64) -> (Option<usize>, Kept) {
         self.look(hash)
     }
 
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
         self.put_at(slot, hash, kept, rules, now_us);
     }
 }
 
 impl<const SLOTS: usize, const WORDS: usize> Spot for Locked<'_, SLOTS, WORDS, false> {
-    #[inline(always)]
+    #[inline]
     fn look(&self, hash: u64) -> (Option<usize>, Kept) {
         self.look(hash)
     }
 
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
         self.put(slot, hash, kept, rules, now_us);
     }
 }
 
 /// Spends in the sets of all keys, or in none.
-#[inline(always)]
+#[inline]
 fn spend<S: Spot, const N: usize>(
     few: &mut [&mut Asked<'_>; N],
     mut spots: [Option<S>; N],
@@ -204,7 +204,7 @@ impl Asked<'_> {
     }
 
     /// Decides from one look at the state; `None` if that is not enough.
-    #[inline(always)]
+    #[inline]
     fn spend_now(&mut self, state: State, now_us: u64) -> Option<()> {
         // The most common kind comes first, so that its result goes from registers to its place.
         match self.bucket.rules.own.spend_plainly_now(state, now_us, self.cost) {

@@ -112,7 +112,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
 }
 
 impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Set<SLOTS, WORDS, OWN> {
-    #[inline(always)]
+    #[inline]
     fn try_lock(&self) -> bool {
         // Acquire: what the last holder wrote to the set is seen. All accesses in between may then be relaxed.
         self.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
