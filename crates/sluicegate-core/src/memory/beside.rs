@@ -17,7 +17,7 @@ pub(super) struct Beside<T> {
 }
 
 struct All<T> {
-    of: HashMap<u64, T, BuildHasherDefault<Identity>>,
+    of: HashMap<u64, T, BuildHasherDefault<IdentityHasher>>,
     /// At this number of keys, those that no longer matter are thrown out.
     sweep_at: usize,
     /// When it was last found full, and all that no longer mattered was thrown out.
@@ -118,9 +118,9 @@ impl<T: Clone + Default> Beside<T> {
 
 /// A hasher for keys that are hashes already.
 #[derive(Default)]
-pub(super) struct Identity(u64);
+pub(super) struct IdentityHasher(u64);
 
-impl Hasher for Identity {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }

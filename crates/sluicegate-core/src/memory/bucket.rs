@@ -12,12 +12,12 @@ use smallvec::SmallVec;
 
 use super::account::Account;
 use super::ahead::Ahead;
+use super::context::StoreContext;
 use super::floors::Floors;
-use super::ground::Ground;
 use super::holds::Holds;
 use super::home::{Home, Place, Shape};
-use super::plans::{Counted, MOST_PLANS, Plan, Rules};
-use super::table::Kept;
+use super::plans::{MOST_PLANS, NumberedRule, Plan, Rules};
+use super::table::SlotWords;
 use crate::algorithm::Rule;
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::key::KeyRef;
@@ -31,7 +31,7 @@ pub(super) struct Buckets {
     /// Whether there is a replaced policy whose keys may still matter.
     has_older: AtomicBool,
     /// The replacements after which keys may still have to be handed over, the youngest first.
-    older: ArcSwap<Vec<Arc<Replacement>>>,
+    older: ArcSwap<Vec<Arc<BucketReplacement>>>,
 }
 
 /// One quota of one policy: its rules, and the states of its keys.
@@ -40,10 +40,10 @@ pub(super) struct Bucket {
     /// Units that pass at once from rest.
     pub(super) capacity: u64,
     /// The table, and its shape: made for the first request that asks.
-    made: OnceLock<Made>,
+    made: OnceLock<MadeTable>,
     /// The shape that the table is to have; `None` once it is made.
     shape: Mutex<Option<Shape>>,
-    ground: Arc<Ground>,
+    context: Arc<StoreContext>,
     /// The bucket's place in the order in which several are locked.
     pub(super) number: u64,
     /// Mixed into every key's hash.
@@ -66,7 +66,7 @@ pub(super) struct Bucket {
 }
 
 /// The table of a bucket.
-struct Made {
+struct MadeTable {
     shape: Shape,
     home: Home,
 }
@@ -75,7 +75,7 @@ struct Made {
 pub(super) type KeyPlans = SmallVec<[Option<Arc<Plan>>; 2]>;
 
 /// A policy was replaced: which buckets start from which.
-pub(super) struct Replacement {
+pub(super) struct BucketReplacement {
     pub(super) heirs: Vec<Heir>,
     pub(super) how: Inherit,
     replaced_us: u64,
@@ -99,27 +99,27 @@ const IDLE_AFTER_US: u64 = 60_000_000;
 
 impl Buckets {
     pub(super) fn new(
-        ground: &Arc<Ground>,
+        context: &Arc<StoreContext>,
         policy: &Arc<Policy>,
         predecessor: Option<&(Arc<Self>, Inherit)>,
     ) -> Result<Self, ConfigError> {
-        let now_us = ground.clock.now_us();
+        let now_us = context.clock.now_us();
         let (from, how) = match predecessor {
             Some((from, how)) if *how != Inherit::Reset => (from, *how),
-            other => return Self::afresh(ground, policy, if other.is_some() { now_us } else { 0 }),
+            other => return Self::afresh(context, policy, if other.is_some() { now_us } else { 0 }),
         };
         let followed = following(&from.policy, policy);
         let uses = |old: usize| followed.iter().flatten().filter(|other| **other == old).count();
         let each = policy.quotas().iter().zip(&followed).map(|(quota, follows)| match follows[..] {
-            [old] if uses(old) == 1 && from.each[old].serves(ground, policy, quota.rule()) => {
+            [old] if uses(old) == 1 && from.each[old].serves(context, policy, quota.rule()) => {
                 Ok(Arc::clone(&from.each[old]))
             }
             // Under the same rule, units that were spent there drain as if they had been spent here.
             [old] if from.each[old].rules.own == *quota.rule() => {
                 let since_us = from.each[old].since_us();
-                Ok(Arc::new(Bucket::new(ground, policy, *quota.rule(), since_us)?))
+                Ok(Arc::new(Bucket::new(context, policy, *quota.rule(), since_us)?))
             }
-            _ => Ok(Arc::new(Bucket::new(ground, policy, *quota.rule(), now_us)?)),
+            _ => Ok(Arc::new(Bucket::new(context, policy, *quota.rule(), now_us)?)),
         });
         let each: Box<[Arc<Bucket>]> = each.collect::<Result<_, ConfigError>>()?;
         let heirs = each.iter().zip(&followed).map(|(bucket, follows)| Heir {
@@ -127,7 +127,7 @@ impl Buckets {
             follows: follows.iter().map(|old| Arc::clone(&from.each[*old])).collect(),
         });
         let heirs: Vec<_> = heirs.filter(|heir| !heir.keeps()).collect();
-        let youngest = Arc::new(Replacement { heirs, how, replaced_us: now_us });
+        let youngest = Arc::new(BucketReplacement { heirs, how, replaced_us: now_us });
         let before = from.older.load();
         let older = std::iter::once(&youngest).chain(alive(&before, now_us));
         let older: Vec<_> =
@@ -135,11 +135,11 @@ impl Buckets {
         Ok(Self::of(policy, each, older))
     }
 
-    fn afresh(ground: &Arc<Ground>, policy: &Arc<Policy>, began_us: u64) -> Result<Self, ConfigError> {
+    fn afresh(context: &Arc<StoreContext>, policy: &Arc<Policy>, began_us: u64) -> Result<Self, ConfigError> {
         let each = policy
             .quotas()
             .iter()
-            .map(|quota| Bucket::new(ground, policy, *quota.rule(), began_us).map(Arc::new));
+            .map(|quota| Bucket::new(context, policy, *quota.rule(), began_us).map(Arc::new));
         Ok(Self::of(policy, each.collect::<Result<_, _>>()?, Vec::new()))
     }
 
@@ -148,13 +148,13 @@ impl Buckets {
     /// # Errors
     /// When more different quotas are in use than there is room for.
     #[inline]
-    pub(super) fn counted(&self, ask: &Ask<'_>, quota: u8, now_us: u64) -> Result<Counted, StoreError> {
+    pub(super) fn counted(&self, ask: &Ask<'_>, quota: u8, now_us: u64) -> Result<NumberedRule, StoreError> {
         let plan = match ask.own() {
             Some(own) => self.plans(ask.policy(), own, now_us)?.get(usize::from(quota)).cloned().flatten(),
             None => None,
         };
         let bucket = &self.each[usize::from(quota)];
-        Ok(plan.map_or(Counted { rule: bucket.rules.own, plan: 0 }, |plan| plan.counted()))
+        Ok(plan.map_or(NumberedRule { rule: bucket.rules.own, plan: 0 }, |plan| plan.counted()))
     }
 
     /// The plans of the quotas that a key brings, found once: none where it is the policy's own.
@@ -176,14 +176,14 @@ impl Buckets {
     /// When the tables of this policy cannot keep them, or there is no room.
     pub(super) fn admit(
         &self,
-        ground: &Ground,
+        context: &StoreContext,
         policy: &PreparedPolicy,
         own: &OwnQuotas,
     ) -> Result<(), ConfigError> {
         for (index, (bucket, quota)) in self.each.iter().zip(own.policy().quotas()).enumerate() {
             let here = |error: ConfigError| error.in_quota(index);
             if let Some(log) = quota.rule().log() {
-                ground.check_log(own.policy(), log).map_err(here)?;
+                context.check_log(own.policy(), log).map_err(here)?;
             }
             if matches!(bucket.home(), Home::NarrowOwn(_)) && quota.rule().aux_bound() > NARROW_AUX {
                 let problem = format!(
@@ -193,7 +193,7 @@ impl Buckets {
                 return Err(here(ConfigError::new(ConfigErrorKind::Unsupported, problem)));
             }
         }
-        match self.plans(policy, own, ground.clock.now_us()) {
+        match self.plans(policy, own, context.clock.now_us()) {
             Ok(_) => Ok(()),
             Err(_) => {
                 let problem = format!(
@@ -205,7 +205,7 @@ impl Buckets {
         }
     }
 
-    fn of(policy: &Arc<Policy>, each: Box<[Arc<Bucket>]>, older: Vec<Arc<Replacement>>) -> Self {
+    fn of(policy: &Arc<Policy>, each: Box<[Arc<Bucket>]>, older: Vec<Arc<BucketReplacement>>) -> Self {
         Self {
             policy: Arc::clone(policy),
             each,
@@ -228,7 +228,7 @@ impl Buckets {
         if heirs.is_empty() {
             return;
         }
-        let back = Arc::new(Replacement { heirs, how: Inherit::Spent, replaced_us: now_us });
+        let back = Arc::new(BucketReplacement { heirs, how: Inherit::Spent, replaced_us: now_us });
         self.older.rcu(|older| {
             std::iter::once(&back).chain(alive(older, now_us)).take(GENERATIONS).cloned().collect::<Vec<_>>()
         });
@@ -270,7 +270,7 @@ impl Buckets {
     }
 
     /// The replacements whose keys may still matter, the youngest first. Lets go of the others, and of their memory.
-    pub(super) fn older(&self, now_us: u64) -> Arc<Vec<Arc<Replacement>>> {
+    pub(super) fn older(&self, now_us: u64) -> Arc<Vec<Arc<BucketReplacement>>> {
         if !self.has_older() {
             return Arc::default();
         }
@@ -302,11 +302,11 @@ impl Buckets {
 /// The replacements from which a key may still have to be handed over.
 ///
 /// An older one stays as long as a younger one matters, because a key is handed over step by step.
-fn alive(older: &[Arc<Replacement>], now_us: u64) -> &[Arc<Replacement>] {
+fn alive(older: &[Arc<BucketReplacement>], now_us: u64) -> &[Arc<BucketReplacement>] {
     &older[..older.iter().rposition(|older| older.is_alive(now_us)).map_or(0, |last| last + 1)]
 }
 
-impl Replacement {
+impl BucketReplacement {
     fn is_alive(&self, now_us: u64) -> bool {
         self.heirs.iter().flat_map(|heir| &heir.follows).any(|bucket| {
             let spent_us = self.replaced_us.saturating_add(bucket.longest_us());
@@ -341,10 +341,15 @@ fn following(old: &Policy, new: &Policy) -> Vec<Vec<usize>> {
 }
 
 impl Bucket {
-    fn new(ground: &Arc<Ground>, policy: &Policy, rule: Rule, began_us: u64) -> Result<Self, ConfigError> {
-        let keys = ground.keys_of(policy);
+    fn new(
+        context: &Arc<StoreContext>,
+        policy: &Policy,
+        rule: Rule,
+        began_us: u64,
+    ) -> Result<Self, ConfigError> {
+        let keys = context.keys_of(policy);
         if let Some(log) = rule.log() {
-            ground.check_log(policy, log)?;
+            context.check_log(policy, log)?;
         }
         Ok(Self {
             rules: Rules::new(rule),
@@ -352,9 +357,9 @@ impl Bucket {
             capacity: rule.capacity(),
             made: OnceLock::new(),
             shape: Mutex::new(Some(Shape::of(policy))),
-            ground: Arc::clone(ground),
-            number: ground.fresh_bucket(),
-            salt: ground.fresh_salt(),
+            context: Arc::clone(context),
+            number: context.fresh_bucket(),
+            salt: context.fresh_salt(),
             keys,
             on_full: policy.on_full(),
             holds: Holds::new(keys),
@@ -368,8 +373,8 @@ impl Bucket {
     }
 
     /// Whether this bucket serves a quota with that rule. Before the first request, its table can still be made for more.
-    fn serves(&self, ground: &Ground, policy: &Policy, rule: &Rule) -> bool {
-        if (&self.rules.own, self.keys, self.on_full) != (rule, ground.keys_of(policy), policy.on_full()) {
+    fn serves(&self, context: &StoreContext, policy: &Policy, rule: &Rule) -> bool {
+        if (&self.rules.own, self.keys, self.on_full) != (rule, context.keys_of(policy), policy.on_full()) {
             return false;
         }
         let Shape { accounts, quotas } = Shape::of(policy);
@@ -401,7 +406,7 @@ impl Bucket {
     }
 
     #[inline]
-    fn made(&self) -> &Made {
+    fn made(&self) -> &MadeTable {
         match self.made.get() {
             Some(made) => made,
             None => self.make(),
@@ -409,12 +414,12 @@ impl Bucket {
     }
 
     #[cold]
-    fn make(&self) -> &Made {
+    fn make(&self) -> &MadeTable {
         self.made.get_or_init(|| {
             let shape = self.shape.lock().unwrap_or_else(PoisonError::into_inner).take();
             let shape = shape.unwrap_or(Shape { accounts: true, quotas: true });
-            let home = Home::new(&self.ground, (self.keys, self.on_full), shape, &self.rules.own);
-            Made { shape, home }
+            let home = Home::new(&self.context, (self.keys, self.on_full), shape, &self.rules.own);
+            MadeTable { shape, home }
         })
     }
 
@@ -446,7 +451,7 @@ impl Bucket {
 
     /// The account of a key that spends at this moment: a new one if the key is at rest, or inherits its state. A key that is
     /// known and full is at rest, too: otherwise, after a step back of the clock, refunds of old units would take new ones back.
-    pub(super) fn account_of(&self, rule: &Rule, kept: &Kept, at_us: u64) -> Account {
+    pub(super) fn account_of(&self, rule: &Rule, kept: &SlotWords, at_us: u64) -> Account {
         let is_full = || rule.begins() && rule.reset_after_us(kept.state, at_us) == 0;
         let is_born = kept.state.until_us <= at_us || kept.account.birth() == 0 || is_full();
         if is_born { self.new_account() } else { kept.account }
@@ -487,7 +492,7 @@ impl Bucket {
 
     /// Whether a key has never owed anything, or was forgotten.
     fn has_no_state(&self, key: KeyRef<'_>) -> bool {
-        let (hash, home) = (self.ground.hash(self.salt, key), self.home());
+        let (hash, home) = (self.context.hash(self.salt, key), self.home());
         match home.lock(home.index_of(hash)) {
             Place::Log(_) => false,
             place => place.entry(hash).state.until_us == 0,
@@ -497,7 +502,7 @@ impl Bucket {
     /// Whether the last debt has been over for a while: a clock that is set back a little would find it again.
     #[cold]
     fn is_over(&self, furthest_us: u64) -> bool {
-        let is_over = furthest_us.saturating_add(IDLE_AFTER_US) <= self.ground.clock.now_us();
+        let is_over = furthest_us.saturating_add(IDLE_AFTER_US) <= self.context.clock.now_us();
         let set =
             |to| self.furthest_us.compare_exchange(furthest_us, to, Ordering::Relaxed, Ordering::Relaxed);
         // Not if another was noted meanwhile.

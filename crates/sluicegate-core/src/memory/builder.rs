@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::ground::{Settings, Time};
+use super::context::{MemorySettings, TimeSource};
 use super::store::MemoryStore;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -11,14 +11,14 @@ use crate::policy::MOST_KEYS;
 /// Collects the settings of a [`MemoryStore`].
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct MemoryStoreBuilder {
-    settings: Settings,
+    settings: MemorySettings,
     clock: Option<Box<dyn Clock>>,
 }
 
 impl MemoryStore {
     /// Begins a store with another size or clock.
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder { settings: Settings::default(), clock: None }
+        MemoryStoreBuilder { settings: MemorySettings::default(), clock: None }
     }
 }
 
@@ -72,7 +72,7 @@ impl MemoryStoreBuilder {
     /// # Errors
     /// [`ConfigErrorKind::Store`] for 0 keys or log entries, and for more than 2^31.
     pub fn build(self) -> Result<MemoryStore, ConfigError> {
-        let Settings { keys, log_entries } = self.settings;
+        let MemorySettings { keys, log_entries } = self.settings;
         for (what, value) in [("keys", keys), ("log entries", log_entries)] {
             if value == 0 || value > MOST_KEYS {
                 return Err(ConfigError::new(
@@ -81,7 +81,7 @@ impl MemoryStoreBuilder {
                 ));
             }
         }
-        let clock = self.clock.map_or_else(|| Time::System(SystemClock::new()), Time::Other);
+        let clock = self.clock.map_or_else(|| TimeSource::System(SystemClock::new()), TimeSource::Other);
         Ok(MemoryStore::with(self.settings, clock))
     }
 }

@@ -6,9 +6,9 @@
 
 use super::bucket::Bucket;
 use super::home::Place;
-use super::logs::{Entered, Shard};
+use super::logs::{EntryRef, Shard};
 use super::place::Cell;
-use super::table::Kept;
+use super::table::SlotWords;
 use crate::algorithm::{Rule, Spent, State};
 use crate::receipt::{Receipt, Trace};
 use crate::store::Mode;
@@ -130,7 +130,7 @@ impl Place<'_> {
     pub(super) fn spent(
         &mut self,
         cell: &Cell<'_>,
-        before: Kept,
+        before: SlotWords,
         after: State,
         now_us: u64,
         at_us: u64,
@@ -143,7 +143,7 @@ impl Place<'_> {
             before
         } else {
             let account = bucket.account_of(&by.rule, &before, now_us);
-            let after = Kept { state: after, account, plan: by.plan };
+            let after = SlotWords { state: after, account, plan: by.plan };
             self.put(cell, after, now_us);
             after
         };
@@ -207,7 +207,7 @@ impl Place<'_> {
         self.gives(cell, kept, state, given, now_us);
     }
 
-    pub(super) fn given(&mut self, cell: &Cell<'_>, mut kept: Kept, given: u64, now_us: u64) {
+    pub(super) fn given(&mut self, cell: &Cell<'_>, mut kept: SlotWords, given: u64, now_us: u64) {
         if cell.bucket.accounts() {
             let account = kept.account.plus(given).filter(|account| account.birth() != 0);
             kept.account = account.unwrap_or_else(|| cell.bucket.new_account());
@@ -236,7 +236,7 @@ impl Place<'_> {
             }
             place => {
                 let Some(state) = place.without_turn(cell, cost, now_us) else { return };
-                let kept = Kept { state, ..place.kept(cell, now_us) };
+                let kept = SlotWords { state, ..place.kept(cell, now_us) };
                 // A count does not keep the order: later spends may have found these units.
                 let given = if rule.is_level() { 0 } else { cost };
                 place.given(cell, kept, given, now_us);
@@ -274,7 +274,7 @@ impl Place<'_> {
 pub(super) fn trace(
     (bucket, rule): (&Bucket, &Rule),
     before: State,
-    after: Kept,
+    after: SlotWords,
     birth: u64,
     at_us: u64,
 ) -> Trace {
@@ -313,7 +313,7 @@ pub(super) fn told(cell: &Cell<'_>, receipt: &Receipt, trace: &Trace) -> Spent {
 /// Spends in a log; the trace says where the entry is.
 fn entering(cell: &Cell<'_>, shard: &mut Shard, now_us: u64, at_us: u64, cost: u64) -> Effect {
     let (bucket, log) = (cell.bucket, cell.in_log());
-    let Entered { at_us, birth } = shard.spend(log, now_us, at_us, cost);
+    let EntryRef { at_us, birth } = shard.spend(log, now_us, at_us, cost);
     bucket.reaches(now_us.saturating_add(shard.reset_after_us(log, now_us)));
     let after = State::new(at_us, 0);
     Effect { spent: cost, trace: Trace { birth: named(bucket, birth.into()), after, ..Trace::default() } }
@@ -321,6 +321,6 @@ fn entering(cell: &Cell<'_>, shard: &mut Shard, now_us: u64, at_us: u64, cost: u
 
 /// The entry of a trace in a log of this bucket.
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is the birth")]
-fn entered(trace: &Trace) -> Entered {
-    Entered { at_us: trace.after.until_us, birth: trace.birth as u32 }
+fn entered(trace: &Trace) -> EntryRef {
+    EntryRef { at_us: trace.after.until_us, birth: trace.birth as u32 }
 }

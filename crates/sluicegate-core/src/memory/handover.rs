@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::bucket::{Bucket, Buckets, Heir, Replacement};
-use super::holds::{Held, units};
+use super::bucket::{Bucket, BucketReplacement, Buckets, Heir};
+use super::holds::{KeyHolds, units};
 use super::home::Place;
 use super::place::{Cell, Places};
-use super::plans::Counted;
+use super::plans::NumberedRule;
 use super::store::Inner;
-use super::table::Kept;
+use super::table::SlotWords;
 use crate::algorithm::{Rule, State, Units};
 use crate::few::few;
 use crate::store::{Ask, Inherit};
@@ -32,7 +32,7 @@ struct Estate {
     /// The rule by which it was counted.
     rule: Rule,
     left: Left,
-    held: Held,
+    held: KeyHolds,
     floor: State,
     /// Units that are counted, and held.
     spent: u64,
@@ -51,7 +51,7 @@ impl Inner {
     pub(super) fn older<'a>(&self, asks: &[Ask<'a>]) -> Older<'a> {
         let slept = asks.iter().filter_map(|ask| {
             let buckets = ask.policy().prepared::<Buckets>().filter(|buckets| buckets.has_older())?;
-            Some((*ask, buckets.older(self.ground.clock.now_us())))
+            Some((*ask, buckets.older(self.context.clock.now_us())))
         });
         few(slept)
     }
@@ -60,14 +60,14 @@ impl Inner {
     pub(super) fn handovers<'a>(
         &self,
         ask: &Ask<'a>,
-        older: &'a [Arc<Replacement>],
+        older: &'a [Arc<BucketReplacement>],
         now_us: u64,
     ) -> impl Iterator<Item = Handover<'a>> {
         let ask = *ask;
         let cell = move |bucket: &'a Bucket, by| self.cell((bucket, by), ask, (0, 0));
         // In the bucket in force the key is counted as the ask says, in those between as their policies counted.
         let by = move |bucket: &Arc<Bucket>| {
-            let own = Counted { rule: bucket.rules.own, plan: 0 };
+            let own = NumberedRule { rule: bucket.rules.own, plan: 0 };
             let in_force = || {
                 let buckets = ask.policy().prepared::<Buckets>()?;
                 let (quota, _) =
@@ -78,7 +78,8 @@ impl Inner {
         };
         older.iter().map(move |older| {
             let both = |Heir { bucket, follows }: &'a Heir| {
-                let old = |bucket: &'a Arc<Bucket>| cell(bucket, Counted { rule: bucket.rules.own, plan: 0 });
+                let old =
+                    |bucket: &'a Arc<Bucket>| cell(bucket, NumberedRule { rule: bucket.rules.own, plan: 0 });
                 (cell(bucket, by(bucket)), follows.iter().map(old).collect())
             };
             Handover { how: older.how, heirs: older.heirs.iter().map(both).collect() }
@@ -87,7 +88,7 @@ impl Inner {
 }
 
 /// The asks whose policies have replaced others, with those replacements.
-pub(super) type Older<'a> = SmallVec<[(Ask<'a>, Arc<Vec<Arc<Replacement>>>); 1]>;
+pub(super) type Older<'a> = SmallVec<[(Ask<'a>, Arc<Vec<Arc<BucketReplacement>>>); 1]>;
 
 impl Handover<'_> {
     pub(super) fn carry_out(&self, places: &mut Places<'_>, now_us: u64) {
@@ -145,7 +146,7 @@ impl Place<'_> {
         cell.bucket.has_no_floor(cell.hash);
         match self {
             Place::Log(shard) => shard.reset(cell.hash),
-            place => place.put(cell, Kept::default(), now_us),
+            place => place.put(cell, SlotWords::default(), now_us),
         }
     }
 
@@ -158,7 +159,7 @@ impl Place<'_> {
     /// It runs under the locks of both buckets, so that a key is adopted once, however many
     /// requests come at the same time.
     fn adopt(&mut self, cell: &Cell<'_>, estate: &Estate, how: Inherit, now_us: u64) {
-        let Cell { bucket, hash, by: Counted { rule, plan }, .. } = *cell;
+        let Cell { bucket, hash, by: NumberedRule { rule, plan }, .. } = *cell;
         let (rule, Estate { rule: from, left, held, .. }) = (&rule, estate);
         let spent = estate.spent.saturating_sub(units(held));
         let missing = |known: u64| if estate.inherited { spent.saturating_sub(known) } else { spent };
@@ -201,7 +202,7 @@ impl Place<'_> {
                         (Left::State(state), None) => rule.converted(from, *state, now_us),
                         (Left::Entries(_), None) => rule.holding(spent, now_us),
                     };
-                    known = Kept { state, account: bucket.new_account(), plan };
+                    known = SlotWords { state, account: bucket.new_account(), plan };
                 }
                 for hold in held {
                     known.state = rule.spend(known.state, now_us, hold.until_us.max(now_us), hold.units);

@@ -19,10 +19,10 @@ pub(super) struct Hold {
 }
 
 /// The holds of one key, in the order of departure.
-pub(super) type Held = SmallVec<[Hold; 2]>;
+pub(super) type KeyHolds = SmallVec<[Hold; 2]>;
 
 /// The holds of the keys of one bucket, beside its table. Callers hold the lock of the key's set or shard.
-pub(super) struct Holds(Beside<Held>);
+pub(super) struct Holds(Beside<KeyHolds>);
 
 impl Holds {
     /// Holds of at most `most` keys.
@@ -36,7 +36,7 @@ impl Holds {
         self.0.any()
     }
 
-    pub(super) fn of(&self, key: u64) -> Held {
+    pub(super) fn of(&self, key: u64) -> KeyHolds {
         self.0.of(key)
     }
 
@@ -52,7 +52,7 @@ impl Holds {
 
     /// Holds units for a key. Removes holds of other keys that ended so long ago that they would have drained by now.
     pub(super) fn add(&self, key: u64, hold: Hold, is_over: impl Fn(&Hold) -> bool) {
-        let add = |held: &mut Held| {
+        let add = |held: &mut KeyHolds| {
             let place = held.partition_point(|other| other.until_us <= hold.until_us);
             held.insert(place, hold);
         };
@@ -60,12 +60,12 @@ impl Holds {
     }
 
     /// Changes the holds of a key.
-    pub(super) fn change<T>(&self, key: u64, change: impl FnOnce(&mut Held) -> T) -> T {
+    pub(super) fn change<T>(&self, key: u64, change: impl FnOnce(&mut KeyHolds) -> T) -> T {
         self.0.change(key, change, |held| held.is_empty())
     }
 
     /// Puts a key's holds back as they were.
-    pub(super) fn restore(&self, key: u64, held: Held) {
+    pub(super) fn restore(&self, key: u64, held: KeyHolds) {
         self.0.restore(key, Some(held).filter(|held| !held.is_empty()));
     }
 
@@ -83,7 +83,7 @@ impl Holds {
     }
 
     /// Takes out all holds of a key that have ended.
-    pub(super) fn ended(&self, key: u64, now_us: u64) -> Held {
+    pub(super) fn ended(&self, key: u64, now_us: u64) -> KeyHolds {
         self.change(key, |held| {
             let count = held.partition_point(|hold| hold.until_us <= now_us);
             held.drain(..count).collect()

@@ -6,10 +6,10 @@
 
 use std::sync::MutexGuard;
 
-use super::ground::Ground;
+use super::context::StoreContext;
 use super::logs::{LogCopy, Logs, Shard};
 use super::plans::Rules;
-use super::table::{self, Kept, Locked, Table};
+use super::table::{self, Locked, SlotWords, Table};
 use crate::algorithm::Rule;
 use crate::policy::{OnFull, Policy};
 
@@ -93,14 +93,19 @@ impl Shape {
 }
 
 impl Home {
-    pub(super) fn new(ground: &Ground, (keys, on_full): (usize, OnFull), shape: Shape, rule: &Rule) -> Self {
+    pub(super) fn new(
+        context: &StoreContext,
+        (keys, on_full): (usize, OnFull),
+        shape: Shape,
+        rule: &Rule,
+    ) -> Self {
         let slots = shape.slots(rule, keys);
-        let count = if on_full == OnFull::Inherit { &ground.inherited } else { &ground.evictions };
+        let count = if on_full == OnFull::Inherit { &context.inherited } else { &context.evictions };
         let Shape { accounts, quotas } = shape;
         match (rule.log(), quotas, accounts, rule.fits_one_word()) {
             (Some(log), ..) => {
-                let entries = ground.settings.log_entries;
-                Self::Logs(Logs::new(*log, (keys, entries), (on_full, quotas), ground.fresh_salt(), count))
+                let entries = context.settings.log_entries;
+                Self::Logs(Logs::new(*log, (keys, entries), (on_full, quotas), context.fresh_salt(), count))
             }
             (_, true, false, true) => Self::NarrowOwn(Table::new(slots, on_full, count)),
             (_, true, false, false) => Self::WideOwn(Table::new(slots, on_full, count)),
@@ -152,19 +157,26 @@ pub(super) enum Copied {
 
 impl Place<'_> {
     /// The table's entry of a key as it is there; that of a key at rest if this is a log.
-    pub(super) fn entry(&self, hash: u64) -> Kept {
+    pub(super) fn entry(&self, hash: u64) -> SlotWords {
         self.look(hash).1
     }
 
     /// The slot of a key and its entry; no slot, and the entry of a key at rest, if this is a log.
     #[inline]
-    pub(super) fn look(&self, hash: u64) -> (Option<usize>, Kept) {
-        tables!(self, Place, set => set.look(hash), Place::Log(_) => (None, Kept::default()))
+    pub(super) fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
+        tables!(self, Place, set => set.look(hash), Place::Log(_) => (None, SlotWords::default()))
     }
 
     /// Stores the entry of a key in the slot that `look` found.
     #[inline]
-    pub(super) fn put_at(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
+    pub(super) fn put_at(
+        &mut self,
+        slot: Option<usize>,
+        hash: u64,
+        kept: SlotWords,
+        rules: &Rules,
+        now_us: u64,
+    ) {
         tables!(self, Place, set => set.put(slot, hash, kept, rules, now_us), Place::Log(_) => {});
     }
 

@@ -12,8 +12,8 @@ use super::bucket::Bucket;
 use super::change::{Effect, named, told};
 use super::home::Place;
 use super::place::Cell;
-use super::plans::Counted;
-use super::table::Kept;
+use super::plans::NumberedRule;
+use super::table::SlotWords;
 use crate::algorithm::{Rule, Spent, State};
 use crate::receipt::{Receipt, Trace};
 
@@ -27,7 +27,8 @@ impl Place<'_> {
 
     /// Leases units that the key has.
     pub(super) fn lease(&mut self, cell: &Cell<'_>, now_us: u64, units: u64) -> Effect {
-        let (Cell { bucket, hash, by: Counted { rule, .. }, .. }, kept) = (*cell, self.kept(cell, now_us));
+        let (Cell { bucket, hash, by: NumberedRule { rule, .. }, .. }, kept) =
+            (*cell, self.kept(cell, now_us));
         let after = rule.spend(kept.state, now_us, now_us, units);
         let trace = self.spent(cell, kept, after, now_us, now_us);
         let floor = rule.is_level().then(|| {
@@ -67,18 +68,18 @@ impl Place<'_> {
     }
 
     /// Stores the state after units were given back, which does not sink below the floor.
-    pub(super) fn gives(&mut self, cell: &Cell<'_>, kept: Kept, after: State, given: u64, now_us: u64) {
+    pub(super) fn gives(&mut self, cell: &Cell<'_>, kept: SlotWords, after: State, given: u64, now_us: u64) {
         let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.by.rule);
         let floor = bucket.floors.of(hash, now_us);
         if floor == State::REST {
-            return self.given(cell, Kept { state: after, ..kept }, given, now_us);
+            return self.given(cell, SlotWords { state: after, ..kept }, given, now_us);
         }
         let state = above(rule, floor, kept.state, after, now_us);
         let level = rule.level(kept.state, now_us);
         // Units from behind the floor have taken places before it, and it is unknown which: from now on, all of them count as the
         // first in the bucket, which drain at once.
         let given = if level > rule.level(state, now_us) { level } else { 0 };
-        self.given(cell, Kept { state, ..kept }, given, now_us);
+        self.given(cell, SlotWords { state, ..kept }, given, now_us);
     }
 }
 

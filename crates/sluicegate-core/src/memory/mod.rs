@@ -29,7 +29,7 @@
 //! |---|---|
 //! | `table` | the sets: slots, tags, the lock, who makes room |
 //! | `logs` | sliding logs, whose states are lists |
-//! | `ground` | sizes, time, hash and numbers, the same for all buckets of a store |
+//! | `context` | sizes, time, hash and numbers, the same for all buckets of a store |
 //! | `home`, `place` | one interface to both |
 //! | `plans` | the rules by which keys are counted that bring quotas of their own |
 //! | `decide` | the ways of deciding, of which the general one is right for everything |
@@ -51,9 +51,9 @@ mod beside;
 mod bucket;
 mod builder;
 mod change;
+mod context;
 mod decide;
 mod floors;
-mod ground;
 mod handover;
 mod holds;
 mod home;

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use super::bucket::Bucket;
 use super::holds::{Hold, units};
 use super::home::Place;
-use super::plans::Counted;
-use super::table::Kept;
+use super::plans::NumberedRule;
+use super::table::SlotWords;
 use crate::algorithm::{NEVER, Rule, SlidingLog, Slot, State};
 use crate::store::{Ask, Balance, Mode};
 
@@ -23,7 +23,7 @@ pub(super) struct Cell<'a> {
     pub(super) ask: Ask<'a>,
     pub(super) hash: u64,
     /// How the ask counts: by the rule of the policy's quota, or by one that the key brings.
-    pub(super) by: Counted,
+    pub(super) by: NumberedRule,
     /// The ask that it belongs to, and the quota of that ask's policy.
     pub(super) at: (u8, u8),
     pub(super) spot: Spot,
@@ -48,7 +48,7 @@ pub(super) type Places<'a> = SmallVec<[Place<'a>; 4]>;
 
 impl Place<'_> {
     /// The table's entry of the key, as the ask counts it; that of a key at rest if this is a log.
-    pub(super) fn kept(&self, cell: &Cell<'_>, now_us: u64) -> Kept {
+    pub(super) fn kept(&self, cell: &Cell<'_>, now_us: u64) -> SlotWords {
         cell.bucket.rules.counted(self.entry(cell.hash), (&cell.by.rule, cell.by.plan), now_us)
     }
 
@@ -57,8 +57,8 @@ impl Place<'_> {
     }
 
     /// Stores an entry of the key, which is counted as the ask counts.
-    pub(super) fn put(&mut self, cell: &Cell<'_>, kept: Kept, now_us: u64) {
-        let (kept, rules) = (Kept { plan: cell.by.plan, ..kept }, &cell.bucket.rules);
+    pub(super) fn put(&mut self, cell: &Cell<'_>, kept: SlotWords, now_us: u64) {
+        let (kept, rules) = (SlotWords { plan: cell.by.plan, ..kept }, &cell.bucket.rules);
         rules.reaches(kept.plan, kept.state.until_us);
         self.put_at(self.look(cell.hash).0, cell.hash, kept, rules, now_us);
     }
@@ -106,7 +106,8 @@ impl Place<'_> {
         let spends = ask.mode().spends() || ask.mode() == Mode::Charge;
         let begins = by.rule.begins() && spends && self.state(cell, now_us).until_us <= now_us;
         if begins {
-            let kept = Kept { state: by.rule.begun(now_us), account: bucket.new_account(), plan: by.plan };
+            let kept =
+                SlotWords { state: by.rule.begun(now_us), account: bucket.new_account(), plan: by.plan };
             self.put(cell, kept, now_us);
         }
         begins

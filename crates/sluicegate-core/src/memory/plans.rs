@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::table::Kept;
+use super::table::SlotWords;
 use crate::algorithm::Rule;
 
 /// The rule of a quota, and the plans of keys.
@@ -88,20 +88,20 @@ impl Rules {
     /// The entry of a key as another rule counts it: the units that it has spent count on.
     ///
     /// Its account starts anew.
-    pub(super) fn counted(&self, kept: Kept, (rule, plan): (&Rule, u16), now_us: u64) -> Kept {
+    pub(super) fn counted(&self, kept: SlotWords, (rule, plan): (&Rule, u16), now_us: u64) -> SlotWords {
         match kept.plan {
             same if same == plan => kept,
-            _ if kept.state.until_us <= now_us => Kept { plan, ..Kept::default() },
+            _ if kept.state.until_us <= now_us => SlotWords { plan, ..SlotWords::default() },
             other => {
                 let state = rule.converted(&self.numbered(other), kept.state, now_us);
-                Kept { state, plan, ..Kept::default() }
+                SlotWords { state, plan, ..SlotWords::default() }
             }
         }
     }
 
     /// The debt of a key, to compare keys: the part of its quota that is used, if keys may be counted by different rules.
-    pub(super) fn weight(&self, kept: &Kept, are_different: bool, now_us: u64) -> (u64, u64) {
-        let Kept { state, plan, .. } = *kept;
+    pub(super) fn weight(&self, kept: &SlotWords, are_different: bool, now_us: u64) -> (u64, u64) {
+        let SlotWords { state, plan, .. } = *kept;
         if !are_different {
             return self.own.weight(state, now_us);
         }
@@ -113,8 +113,8 @@ impl Rules {
 
 impl Plan {
     /// How an ask counts that brings this rule.
-    pub(super) fn counted(&self) -> Counted {
-        Counted { rule: self.rule, plan: self.number }
+    pub(super) fn counted(&self) -> NumberedRule {
+        NumberedRule { rule: self.rule, plan: self.number }
     }
 
     /// Notes that a state reaches to `until_us`.
@@ -171,7 +171,7 @@ impl Plans {
 
 /// A rule, and the number by which a slot names it.
 #[derive(Clone, Copy)]
-pub(super) struct Counted {
+pub(super) struct NumberedRule {
     pub(super) rule: Rule,
     pub(super) plan: u16,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::bucket::Buckets;
-use super::ground::{Ground, Settings, Time};
+use super::context::{MemorySettings, StoreContext, TimeSource};
 use crate::clock::SystemClock;
 use crate::error::ConfigError;
 use crate::key::KeyRef;
@@ -70,7 +70,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 pub struct MemoryStore(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) ground: Arc<Ground>,
+    pub(super) context: Arc<StoreContext>,
     open: Registry<Buckets>,
     limiters: Limiters,
     /// Replacements that are still to come before all policies are looked through again.
@@ -80,12 +80,12 @@ pub(super) struct Inner {
 impl MemoryStore {
     /// A store for 100,000 keys in debt at once, on the machine's clock.
     pub fn new() -> Self {
-        Self::with(Settings::default(), Time::System(SystemClock::new()))
+        Self::with(MemorySettings::default(), TimeSource::System(SystemClock::new()))
     }
 
-    pub(super) fn with(settings: Settings, clock: Time) -> Self {
+    pub(super) fn with(settings: MemorySettings, clock: TimeSource) -> Self {
         Self(Arc::new(Inner {
-            ground: Arc::new(Ground::new(settings, clock)),
+            context: Arc::new(StoreContext::new(settings, clock)),
             open: Registry::default(),
             limiters: Limiters::default(),
             until_swept: AtomicUsize::new(0),
@@ -109,13 +109,13 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("keys", &self.0.ground.settings.keys).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("keys", &self.0.context.settings.keys).finish_non_exhaustive()
     }
 }
 
 impl Inner {
     fn stats(&self) -> MemoryStats {
-        let now_us = self.ground.clock.now_us();
+        let now_us = self.context.clock.now_us();
         let open = self.open.prepared();
         let mut seen = HashSet::new();
         let mut buckets: Vec<_> = open.iter().flat_map(|buckets| buckets.all(now_us)).collect();
@@ -124,7 +124,7 @@ impl Inner {
         let (keys, slots) = fills.fold((0, 0), |(keys, slots), (used, all)| (keys + used, slots + all));
         // Relaxed: counts for a gauge.
         let [evictions, inherited] =
-            [&self.ground.evictions, &self.ground.inherited].map(|count| count.load(Ordering::Relaxed));
+            [&self.context.evictions, &self.context.inherited].map(|count| count.load(Ordering::Relaxed));
         MemoryStats { keys, slots, evictions, inherited }
     }
 
@@ -161,12 +161,12 @@ impl Store for Inner {
     ) -> Result<PreparedPolicy, ConfigError> {
         let (replaced, inherit) = replaces.unzip();
         let predecessor = replaced.map(PreparedPolicy::replaced::<Buckets>).transpose()?.zip(inherit);
-        self.open.open(policy, replaced, |policy| Buckets::new(&self.ground, policy, predecessor.as_ref()))
+        self.open.open(policy, replaced, |policy| Buckets::new(&self.context, policy, predecessor.as_ref()))
     }
 
     fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
         match policy.own() {
-            Some(own) => policy.replaced::<Buckets>()?.admit(&self.ground, policy, own),
+            Some(own) => policy.replaced::<Buckets>()?.admit(&self.context, policy, own),
             None => Ok(()),
         }
     }
@@ -177,7 +177,7 @@ impl Store for Inner {
     }
 
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
-        let now_us = self.ground.clock.now_us();
+        let now_us = self.context.clock.now_us();
         self.sweep(now_us);
         let both = old.prepared::<Buckets>().zip(new.prepared::<Buckets>());
         if let Some((old, new)) = both.filter(|_| inherit == Inherit::Spent) {
@@ -198,7 +198,7 @@ impl Store for Inner {
     }
 
     fn now_us(&self) -> u64 {
-        self.ground.clock.now_us()
+        self.context.clock.now_us()
     }
 
     fn status(&self) -> StoreStatus {
@@ -211,7 +211,7 @@ impl Store for Inner {
     }
 
     fn may_close(&self, policy: &PreparedPolicy) -> bool {
-        let now_us = self.ground.clock.now_us();
+        let now_us = self.context.clock.now_us();
         policy.prepared::<Buckets>().is_none_or(|buckets| !buckets.owe(now_us))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::buckets::{AskStore, buckets_of, units};
-use super::strike::{By, tell};
+use super::strike::{Cause, tell};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::few::few;
 use crate::key::Key;
@@ -41,6 +41,6 @@ pub(crate) async fn change(
         ask_store(&**store, &asks)
     };
     answer.await?;
-    tell(store, policy, key, lasts.unwrap_or_default(), By::Hand(by));
+    tell(store, policy, key, lasts.unwrap_or_default(), Cause::Hand(by));
     Ok(())
 }

@@ -76,14 +76,14 @@ impl Striker {
         );
         let begun = begun.await.ok().filter(|begun| begun.decided_by() != DecidedBy::Outage)?;
         let wait = of(&begun, 0).map(QuotaStatus::reset_after).max()?;
-        tell(store, &self.policy, &self.key, lasts, By::Refusals);
+        tell(store, &self.policy, &self.key, lasts, Cause::Refusals);
         Some(Begun { at_us: begun.at_us(), wait })
     }
 }
 
 /// The cause of a suspension or a release.
 #[derive(Clone, Copy)]
-pub(crate) enum By<'a> {
+pub(crate) enum Cause<'a> {
     /// The refusals of the key.
     Refusals,
     /// An operator, with the name if it was given.
@@ -91,10 +91,16 @@ pub(crate) enum By<'a> {
 }
 
 /// Tells the store, and the log, that a key is suspended from now on, or no longer.
-pub(super) fn tell(store: &Arc<dyn Store>, policy: &PreparedPolicy, key: &Key, lasts: Duration, by: By<'_>) {
+pub(super) fn tell(
+    store: &Arc<dyn Store>,
+    policy: &PreparedPolicy,
+    key: &Key,
+    lasts: Duration,
+    by: Cause<'_>,
+) {
     let (by_hand, by) = match by {
-        By::Refusals => (false, None),
-        By::Hand(operator) => (true, operator),
+        Cause::Refusals => (false, None),
+        Cause::Hand(operator) => (true, operator),
     };
     let policy = policy.policy().name();
     log(policy, key, lasts, if by_hand { by.unwrap_or("by hand") } else { "refusals" });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::slot::Slot;
+use super::slot::TurnSlot;
 use super::under::{Beside, Costs, Held};
 use crate::decision::{DecidedBy, Decision};
 
@@ -17,9 +17,9 @@ use crate::decision::{DecidedBy, Decision};
 /// which is the only one that it can take back; over a network a later request's answer may come first. Requests are sorted by
 /// [rank](Rank), and the slots up to a rank are as many as the requests, so that none goes after its own.
 #[derive(Default)]
-pub(super) struct Class {
+pub(super) struct WaitClass {
     /// The requests that may go at any slot.
-    free: BTreeMap<Rank, Waits>,
+    free: BTreeMap<Rank, Waiter>,
     /// The slots of the free requests, one for each, in order of time.
     slots: BTreeMap<(Instant, u64), Box<Decision>>,
     /// The requests that another limit does not let go yet. Each keeps its own slot.
@@ -40,7 +40,7 @@ pub(super) type Rank = (Instant, u64);
 
 /// A request that waits.
 #[derive(Default)]
-pub(super) struct Waits {
+pub(super) struct Waiter {
     /// The task to wake, once the request was polled.
     pub(super) waker: Option<Waker>,
     /// Units that other limits hold for it.
@@ -50,25 +50,31 @@ pub(super) struct Waits {
 /// A request that goes at no slot before this moment.
 struct Bound {
     until: Instant,
-    waits: Waits,
-    slot: Slot,
+    waits: Waiter,
+    slot: TurnSlot,
 }
 
 /// A clock that is further off than answers may be late was set.
 const LATEST_ANSWER: Duration = Duration::from_secs(1);
 
-impl Class {
+impl WaitClass {
     pub(super) fn is_empty(&self) -> bool {
         self.free.is_empty() && self.bound.is_empty()
     }
 
     /// One request and its slot more.
-    pub(super) fn enter(&mut self, number: u64, slot: Slot, beside: Option<Beside>, now: Instant) -> Rank {
+    pub(super) fn enter(
+        &mut self,
+        number: u64,
+        slot: TurnSlot,
+        beside: Option<Beside>,
+        now: Instant,
+    ) -> Rank {
         let slot = self.aligned(slot);
         let last = self.free.last_key_value().map(|((at, _), _)| *at).filter(|_| beside.is_none());
         let rank = (last.map_or_else(|| slot.at(), |last| last.max(slot.at())), number);
         let until = beside.as_ref().map(|beside| beside.ready_at.min(slot.at()));
-        let waits = Waits { waker: None, held: beside.map(|beside| beside.held) };
+        let waits = Waiter { waker: None, held: beside.map(|beside| beside.held) };
         match until.filter(|until| *until > now) {
             Some(until) => {
                 self.bound_until.insert((until, rank));
@@ -79,14 +85,14 @@ impl Class {
         rank
     }
 
-    fn join(&mut self, rank: Rank, waits: Waits, slot: Slot) {
+    fn join(&mut self, rank: Rank, waits: Waiter, slot: TurnSlot) {
         self.free.insert(rank, waits);
         self.slots.insert(slot.place(), slot.decision);
     }
 
     /// The slot at its time by the store's clock, whose last turn is the one that the store takes back: an answer that comes later
     /// than the next one must not turn the two around.
-    fn aligned(&mut self, slot: Slot) -> Slot {
+    fn aligned(&mut self, slot: TurnSlot) -> TurnSlot {
         let (basis, spent_us) = (slot.decision.decided_by(), slot.decision.spent_us());
         let by_store = self.moment.filter(|(of, ..)| *of == basis).and_then(|(_, us, at)| {
             let apart = Duration::from_micros(spent_us.abs_diff(us));
@@ -103,7 +109,7 @@ impl Class {
     }
 
     /// Takes out a request that waits, and with it the last slot that is of use to nobody: those behind it move up.
-    pub(super) fn leave(&mut self, rank: Rank, costs: &Costs) -> Option<Slot> {
+    pub(super) fn leave(&mut self, rank: Rank, costs: &Costs) -> Option<TurnSlot> {
         if let Some(bound) = self.bound.remove(&rank) {
             self.bound_until.remove(&(bound.until, rank));
             return Some(self.offer(bound.slot));
@@ -113,7 +119,7 @@ impl Class {
     }
 
     /// Lets requests move up to a slot; says which slot is left over.
-    pub(super) fn offer(&mut self, slot: Slot) -> Slot {
+    pub(super) fn offer(&mut self, slot: TurnSlot) -> TurnSlot {
         let place = slot.place();
         if self.slots.last_key_value().is_none_or(|(last, _)| *last < place) {
             return slot;
@@ -122,12 +128,12 @@ impl Class {
         self.last_slot(&slot.costs).expect("one was put in")
     }
 
-    fn last_slot(&mut self, costs: &Costs) -> Option<Slot> {
-        self.slots.pop_last().map(|((at, of), decision)| Slot::new(at, of, costs.clone(), decision))
+    fn last_slot(&mut self, costs: &Costs) -> Option<TurnSlot> {
+        self.slots.pop_last().map(|((at, of), decision)| TurnSlot::new(at, of, costs.clone(), decision))
     }
 
     /// The next request whose slot has come, polled or not.
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(u64, Waits, Box<Decision>)> {
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(u64, Waiter, Box<Decision>)> {
         self.unbind(now);
         let slot = self.slots.first_entry().filter(|slot| slot.key().0 <= now)?;
         let ((latest, number), waits) = self.free.pop_first()?;
@@ -196,15 +202,15 @@ mod tests {
     use super::*;
     use crate::store::{QuotaStatus, judge};
 
-    fn slot(number: u64, at: Instant, spent_ms: u64) -> Slot {
+    fn slot(number: u64, at: Instant, spent_ms: u64) -> TurnSlot {
         let status = QuotaStatus::at_rest((0, 0), 1).with_remaining(0).spending(1);
         let decision = judge(0, spent_ms * 1_000, [status]);
-        Slot::new(at, number, Costs::new(), Box::new(decision))
+        TurnSlot::new(at, number, Costs::new(), Box::new(decision))
     }
 
     #[test]
     fn answers_that_come_late_do_not_change_the_order_of_the_turns() {
-        let (start, mut class, mut ranks) = (Instant::now(), Class::default(), Vec::new());
+        let (start, mut class, mut ranks) = (Instant::now(), WaitClass::default(), Vec::new());
         let after = |ms| start + Duration::from_millis(ms);
         // A turn each millisecond; the answers are late by 5, 9 and 2 of them, and the clock was set before the last.
         for (number, late, spent_ms) in [(1, 5, 10), (2, 9, 11), (3, 2, 12), (4, 0, 90_000)] {

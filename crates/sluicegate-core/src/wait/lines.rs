@@ -7,8 +7,8 @@ use std::task::Waker;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::class::{Class, Rank};
-use super::slot::Slot;
+use super::class::{Rank, WaitClass};
+use super::slot::TurnSlot;
 use super::under::{Beside, Costs, Held, Line, Under};
 use crate::decision::{DecidedBy, Decision};
 use crate::error::StoreError;
@@ -28,7 +28,7 @@ const MOST_LOOKED_AT: usize = 16;
 #[derive(Default)]
 pub(super) struct Lines {
     next: u64,
-    by_key: HashMap<Line, Group>,
+    by_key: HashMap<Line, LineGroup>,
     /// Requests that may go, and were not polled since.
     pub(super) come: HashMap<u64, Box<Decision>>,
     /// The turns that were left, in order of time.
@@ -37,11 +37,11 @@ pub(super) struct Lines {
 
 /// The requests that wait for the same limiters and keys.
 #[derive(Default)]
-pub(super) struct Group {
+pub(super) struct LineGroup {
     /// Turns of a store and of its fallback are by different clocks.
-    classes: HashMap<(DecidedBy, Costs), Class>,
+    classes: HashMap<(DecidedBy, Costs), WaitClass>,
     /// Turns that nobody waits for any more and that the store did not take back, in order of time.
-    spares: BTreeMap<(Instant, u64), Slot>,
+    spares: BTreeMap<(Instant, u64), TurnSlot>,
     /// Turns that are on their way back to the store.
     returning: VecDeque<Returning>,
     /// The task that waits for the store's answers about them, if there is one.
@@ -52,12 +52,12 @@ pub(super) struct Group {
 
 /// A turn that is on its way back to the store.
 pub(super) struct Returning {
-    pub(super) slot: Slot,
+    pub(super) slot: TurnSlot,
     pub(super) verdict: DecisionFuture,
 }
 
 /// Turns that may be given back now.
-pub(super) type Freed = SmallVec<[Slot; 2]>;
+pub(super) type Freed = SmallVec<[TurnSlot; 2]>;
 
 /// The task that has to be woken, or started, so that the answers of a store are waited for.
 #[derive(Default)]
@@ -68,7 +68,7 @@ pub(super) struct Attendance {
 
 /// Wake-ups that are due after the lock is released.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct PendingWakes {
     pub(super) wakers: SmallVec<[Waker; 2]>,
     /// The requests that go now.
     departed: SmallVec<[Arc<dyn Held>; 1]>,
@@ -79,7 +79,7 @@ pub(super) struct Heard {
     /// Whether the store took it back.
     pub(super) is_taken: bool,
     /// If the store kept it, the turn that no request needs since others have moved up.
-    pub(super) next: Option<Slot>,
+    pub(super) next: Option<TurnSlot>,
     pub(super) waker: Option<Waker>,
 }
 
@@ -94,7 +94,7 @@ impl Lines {
         self.next
     }
 
-    pub(super) fn class(&mut self, line: &Line, by: DecidedBy, costs: &Costs) -> Option<&mut Class> {
+    pub(super) fn class(&mut self, line: &Line, by: DecidedBy, costs: &Costs) -> Option<&mut WaitClass> {
         self.by_key.get_mut(line)?.classes.get_mut(&(by, costs.clone()))
     }
 
@@ -103,19 +103,19 @@ impl Lines {
         Arc::clone(self.by_key.get_key_value(line).map_or(line, |(known, _)| known))
     }
 
-    pub(super) fn group(&mut self, line: &Line) -> &mut Group {
+    pub(super) fn group(&mut self, line: &Line) -> &mut LineGroup {
         self.by_key.entry(line.clone()).or_default()
     }
 
     /// Keeps a turn that was left for the next request, unless there are too many of those.
-    pub(super) fn keep(&mut self, line: &Line, slot: Slot) {
+    pub(super) fn keep(&mut self, line: &Line, slot: TurnSlot) {
         if slot.at() > Instant::now() && self.note_left(line, &slot) {
             self.group(line).spares.insert(slot.place(), slot);
         }
     }
 
     /// Whether there is room for one turn more that was left.
-    pub(super) fn note_left(&mut self, line: &Line, slot: &Slot) -> bool {
+    pub(super) fn note_left(&mut self, line: &Line, slot: &TurnSlot) -> bool {
         let has_room = self.left.len() < MOST_SPARES;
         if has_room {
             self.left.insert(slot.place(), line.clone());
@@ -127,9 +127,9 @@ impl Lines {
         &mut self,
         under: &dyn Under,
         number: u64,
-        (slot, beside): (Slot, Option<Beside>),
+        (slot, beside): (TurnSlot, Option<Beside>),
         now: Instant,
-    ) -> (Rank, News) {
+    ) -> (Rank, PendingWakes) {
         let by = slot.decision.decided_by();
         let mut news = self.advance(under, by, now);
         let class = self.group(under.line()).classes.entry((by, under.costs().clone())).or_default();
@@ -139,8 +139,8 @@ impl Lines {
     }
 
     /// Lets all go whose slot has come, whether they are polled or not.
-    pub(super) fn advance(&mut self, under: &dyn Under, by: DecidedBy, now: Instant) -> News {
-        let mut news = News::default();
+    pub(super) fn advance(&mut self, under: &dyn Under, by: DecidedBy, now: Instant) -> PendingWakes {
+        let mut news = PendingWakes::default();
         // Not by `class`: the requests that have come are in another field.
         let group = self.by_key.get_mut(under.line());
         let class = group.and_then(|group| group.classes.get_mut(&(by, under.costs().clone())));
@@ -162,10 +162,10 @@ impl Lines {
         under: &dyn Under,
         by: Option<DecidedBy>,
         (from, until): (Instant, Instant),
-    ) -> Option<Slot> {
+    ) -> Option<TurnSlot> {
         let group = self.by_key.get_mut(under.line())?;
         let mut spares = group.spares.range((from, 0)..).take(MOST_LOOKED_AT);
-        let fits = |slot: &Slot| {
+        let fits = |slot: &TurnSlot| {
             by.is_none_or(|by| slot.decision.decided_by() == by)
                 && slot.costs.iter().zip(under.costs()).all(|(of, cost)| of >= cost)
         };
@@ -181,7 +181,7 @@ impl Lines {
 
     /// The turn to give up for one that nobody goes at: the latest that was left, if that is later. Only the store's last one can go
     /// back.
-    pub(super) fn given_up_for(&mut self, line: &Line, slot: Slot) -> Freed {
+    pub(super) fn given_up_for(&mut self, line: &Line, slot: TurnSlot) -> Freed {
         let spares = self.by_key.get(line).map(|group| &group.spares);
         let latest = spares.and_then(|spares| spares.last_key_value());
         if latest.is_none_or(|(place, _)| *place < slot.place()) {
@@ -203,7 +203,12 @@ impl Lines {
     }
 
     /// The store has answered about a turn that was given up. One that it keeps is for those who wait, and then for the next request.
-    pub(super) fn heard(&mut self, line: &Line, slot: Slot, result: Result<Decision, StoreError>) -> Heard {
+    pub(super) fn heard(
+        &mut self,
+        line: &Line,
+        slot: TurnSlot,
+        result: Result<Decision, StoreError>,
+    ) -> Heard {
         let is_taken = result.as_ref().is_ok_and(Decision::is_allowed);
         let mut heard = Heard { is_taken, next: None, waker: None };
         // Without an answer it may have been taken back or not: lost rather than used twice.
@@ -240,7 +245,12 @@ impl Lines {
     }
 
     /// Notes that a turn is on its way back to the store.
-    pub(super) fn is_returning(&mut self, line: &Line, slot: Slot, verdict: DecisionFuture) -> Attendance {
+    pub(super) fn is_returning(
+        &mut self,
+        line: &Line,
+        slot: TurnSlot,
+        verdict: DecisionFuture,
+    ) -> Attendance {
         self.group(line).returning.push_back(Returning { slot, verdict });
         self.attendance(line)
     }
@@ -317,14 +327,14 @@ impl Lines {
     pub(super) fn tidy(&mut self, line: &Line, by: DecidedBy, costs: &Costs) {
         let Some(group) = self.by_key.get_mut(line) else { return };
         let which = (by, costs.clone());
-        if group.classes.get(&which).is_some_and(Class::is_empty) {
+        if group.classes.get(&which).is_some_and(WaitClass::is_empty) {
             group.classes.remove(&which);
         }
         self.remove_if_empty(line);
     }
 
     pub(super) fn remove_if_empty(&mut self, line: &Line) {
-        let is_empty = |group: &Group| {
+        let is_empty = |group: &LineGroup| {
             group.classes.is_empty()
                 && group.spares.is_empty()
                 && group.returning.is_empty()
@@ -336,7 +346,7 @@ impl Lines {
     }
 }
 
-impl News {
+impl PendingWakes {
     /// Not under the lock: whoever is woken may leave at once.
     pub(super) fn tell(self) {
         self.wakers.into_iter().for_each(Waker::wake);

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::class::Rank;
 use super::lines::{Attendance, Freed, Heard, Lines, Returning};
-use super::slot::Slot;
+use super::slot::TurnSlot;
 use super::under::{Beside, Line, Under};
 use crate::decision::{DecidedBy, Decision};
 use crate::error::StoreError;
@@ -61,7 +61,7 @@ impl Queues {
         let mut lines = self.lock();
         lines.forget_due(now);
         let number = lines.next_number();
-        let own = Slot::new(at, number, under.costs().clone(), decision);
+        let own = TurnSlot::new(at, number, under.costs().clone(), decision);
         let from = beside.as_ref().map_or(now, |beside| beside.ready_at.max(now));
         let (slot, surplus) = match lines.take_spare(under, Some(by), (from, at)) {
             Some(spare) => (spare, Some(own)),
@@ -151,7 +151,7 @@ impl Queues {
     }
 
     /// Gives a slot back to the store, or keeps it for the next request.
-    fn free(&self, under: &dyn Under, slot: Slot) {
+    fn free(&self, under: &dyn Under, slot: TurnSlot) {
         let mut lines = self.lock();
         let freed = lines.given_up_for(under.line(), slot);
         self.unlock(lines);
@@ -262,7 +262,7 @@ impl Queues {
     fn answered(
         &self,
         line: &Line,
-        slot: Slot,
+        slot: TurnSlot,
         result: Result<Decision, StoreError>,
         is_late: bool,
     ) -> Freed {

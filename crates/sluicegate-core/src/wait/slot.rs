@@ -7,7 +7,7 @@ use crate::decision::Decision;
 use crate::store::DecisionFuture;
 
 /// A turn that the store has given.
-pub(super) struct Slot {
+pub(super) struct TurnSlot {
     at: Instant,
     /// The number of the request that reserved it: two may come at one time.
     number: u64,
@@ -17,7 +17,7 @@ pub(super) struct Slot {
     pub(super) decision: Box<Decision>,
 }
 
-impl Slot {
+impl TurnSlot {
     pub(super) fn new(at: Instant, number: u64, costs: Costs, decision: Box<Decision>) -> Self {
         Self { at, number, costs, decision }
     }

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use super::single::{Found, spend_now, status_after};
+use super::single::{FoundKey, spend_now, status_after};
 use crate::algorithm::{Looked, Rule, State};
 use crate::decision::Decision;
 use crate::key::KeyRef;
 use crate::memory::bucket::{Bucket, Buckets};
-use crate::memory::ground::Ground;
+use crate::memory::context::StoreContext;
 use crate::memory::home::Home;
 use crate::memory::logs::Logs;
 use crate::memory::plans::Plan;
@@ -19,7 +19,7 @@ use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
 
 /// The one bucket of a policy.
 pub(in crate::memory) struct Alone {
-    ground: Arc<Ground>,
+    context: Arc<StoreContext>,
     bucket: Arc<Bucket>,
     /// The policy's rule, or that of the quota that the key brings.
     rule: Rule,
@@ -33,23 +33,23 @@ pub(in crate::memory) struct Alone {
 
 impl Alone {
     /// The short way of a policy, if it has one.
-    pub(in crate::memory) fn new(ground: &Arc<Ground>, policy: &PreparedPolicy) -> Option<Self> {
+    pub(in crate::memory) fn new(context: &Arc<StoreContext>, policy: &PreparedPolicy) -> Option<Self> {
         let buckets_of = |policy: &PreparedPolicy| policy.replaced::<Buckets>().ok();
         let buckets = buckets_of(policy)?;
         let [bucket] = &*buckets.each else { return None };
         if policy.policy().gives_back() {
             return None;
         }
-        let plans = policy.own().map(|own| buckets.plans(policy, own, ground.clock.now_us()));
+        let plans = policy.own().map(|own| buckets.plans(policy, own, context.clock.now_us()));
         let plan = plans.transpose().ok()?.and_then(|plans| plans.first().cloned().flatten());
         let rule = plan.as_ref().map_or(bucket.rules.own, |plan| plan.rule);
-        let (ground, bucket) = (Arc::clone(ground), Arc::clone(bucket));
+        let (context, bucket) = (Arc::clone(context), Arc::clone(bucket));
         let suspensions = policy.suspension().into_iter();
         let suspensions =
             suspensions.flat_map(|suspension| suspension.everywhere.iter().chain([&suspension.suspended]));
         let suspensions: Box<[_]> = suspensions.map(buckets_of).collect::<Option<_>>()?;
         let counts_rejected = policy.policy().counts_rejected() || !suspensions.is_empty();
-        Some(Self { ground, bucket, rule, plan, buckets, suspensions, counts_rejected })
+        Some(Self { context, bucket, rule, plan, buckets, suspensions, counts_rejected })
     }
 
     /// Whether something matters beside the bucket: a replaced policy, or a suspension of this key.
@@ -67,22 +67,22 @@ impl Alone {
         (key, cost): (&KeyRef<'_>, u64),
     ) -> Option<(u64, Looked)> {
         let bucket = &*self.bucket;
-        let hash = self.ground.hash(bucket.salt, *key);
+        let hash = self.context.hash(bucket.salt, *key);
         // Read before the lock, to hold it for less time; but a window must not begin after a moment that is counted in it.
         let is_level = const { state_words::<WORDS, false>() == 1 };
-        let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
+        let before_us = if is_level { Some(self.context.clock.now_us()) } else { None };
         let set = table.lock(table.set_of(hash));
         if bucket.holds.any() {
             return None;
         }
-        let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
+        let now_us = before_us.unwrap_or_else(|| self.context.clock.now_us());
         let (slot, before) = set.look(hash);
         let plan = self.plan.as_deref();
         let is_other = || before.plan != plan.map_or(0, |plan| plan.number) && before.state.until_us > now_us;
         if OWN > 0 && is_other() {
             return None;
         }
-        let found = Found { set, slot, hash, before, bucket, now_us, plan };
+        let found = FoundKey { set, slot, hash, before, bucket, now_us, plan };
         let spent = spend_now::<WORDS>(&self.rule, before.state, now_us, cost, found)?;
         (spent.passed || !self.counts_rejected).then_some((now_us, spent))
     }
@@ -90,13 +90,13 @@ impl Alone {
     /// Spends from a log.
     #[inline(always)]
     fn spend_in_log(&self, logs: &Logs, (key, cost): (&KeyRef<'_>, u64)) -> Option<(u64, Looked)> {
-        let hash = self.ground.hash(self.bucket.salt, *key);
+        let hash = self.context.hash(self.bucket.salt, *key);
         let mut shard = logs.lock(Logs::shard_of(hash));
         if self.bucket.holds.any() {
             return None;
         }
         // Read under the lock, as in the general case.
-        let now_us = self.ground.clock.now_us();
+        let now_us = self.context.clock.now_us();
         let (passed, left) = shard.spend_now(hash, now_us, cost)?;
         (passed || !self.counts_rejected).then_some((now_us, Looked { passed, state: State::REST, left }))
     }

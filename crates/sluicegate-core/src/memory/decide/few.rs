@@ -17,14 +17,14 @@ use crate::memory::bucket::Bucket;
 use crate::memory::home::{Home, Place};
 use crate::memory::plans::Rules;
 use crate::memory::store::Inner;
-use crate::memory::table::{Kept, Locked};
+use crate::memory::table::{Locked, SlotWords};
 use crate::store::{Ask, DecisionFuture, Mode};
 
 /// The most buckets that are decided this way.
 const MOST: usize = 4;
 
 /// One bucket of one ask.
-struct Asked<'a> {
+struct BucketAsk<'a> {
     bucket: &'a Bucket,
     ask: &'a Ask<'a>,
     hash: u64,
@@ -52,7 +52,7 @@ impl Inner {
 
     /// Finds the buckets, in the order of the asks; `None` if they are for the general way.
     #[inline]
-    fn gather<'a>(&self, asks: &'a [Ask<'a>], all: &mut [Option<Asked<'a>>; MOST]) -> Option<()> {
+    fn gather<'a>(&self, asks: &'a [Ask<'a>], all: &mut [Option<BucketAsk<'a>>; MOST]) -> Option<()> {
         let mut all = all.iter_mut();
         for (policy, ask) in (0_u8..).zip(asks) {
             let buckets = buckets_of(ask).ok()?;
@@ -60,10 +60,10 @@ impl Inner {
                 return None;
             }
             for (quota, bucket) in (0_u8..).zip(&*buckets.each) {
-                *all.next()? = Some(Asked {
+                *all.next()? = Some(BucketAsk {
                     bucket,
                     ask,
-                    hash: self.ground.hash(bucket.salt, ask.key()),
+                    hash: self.context.hash(bucket.salt, ask.key()),
                     cost: ask.cost_of(quota),
                     at: (policy, quota),
                     slot: None,
@@ -79,7 +79,7 @@ impl Inner {
     fn decide_several<const N: usize>(
         &self,
         asks: &[Ask<'_>],
-        few: &mut [&mut Asked<'_>; N],
+        few: &mut [&mut BucketAsk<'_>; N],
     ) -> DecisionFuture {
         let is_in_order = (1..N).all(|next| few[next - 1].bucket.number < few[next].bucket.number);
         if !is_in_order {
@@ -104,7 +104,7 @@ impl Inner {
 
     /// Spends from all buckets or from none, and returns the moment; `None` leaves the asks to the general way.
     #[inline]
-    fn spend_several<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
+    fn spend_several<const N: usize>(&self, few: &mut [&mut BucketAsk<'_>; N]) -> Option<u64> {
         let mut places = [const { None }; N];
         for (asked, place) in few.iter().zip(&mut places) {
             match asked.bucket.home() {
@@ -114,14 +114,14 @@ impl Inner {
             }
         }
         // Read under the locks: a window must not begin after a moment that is counted in it.
-        spend(few, places, || self.ground.clock.now_us())
+        spend(few, places, || self.context.clock.now_us())
     }
 
     /// [`spend_several`](Self::spend_several) for levels that are spans of time, as most are: their tables are of one kind.
     #[inline]
-    fn spend_levels<const N: usize>(&self, few: &mut [&mut Asked<'_>; N]) -> Option<u64> {
+    fn spend_levels<const N: usize>(&self, few: &mut [&mut BucketAsk<'_>; N]) -> Option<u64> {
         // Read before the locks: no window begins here.
-        let now_us = self.ground.clock.now_us();
+        let now_us = self.context.clock.now_us();
         let mut sets = [const { None }; N];
         for (asked, set) in few.iter().zip(&mut sets) {
             let Home::Narrow(table) = asked.bucket.home() else { return None };
@@ -133,30 +133,30 @@ impl Inner {
 
 /// A locked set, of a table of one kind or of any.
 trait Spot {
-    fn look(&self, hash: u64) -> (Option<usize>, Kept);
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64);
+    fn look(&self, hash: u64) -> (Option<usize>, SlotWords);
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &Rules, now_us: u64);
 }
 
 impl Spot for Place<'_> {
     #[inline]
-    fn look(&self, hash: u64) -> (Option<usize>, Kept) {
+    fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
         self.look(hash)
     }
 
     #[inline]
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &Rules, now_us: u64) {
         self.put_at(slot, hash, kept, rules, now_us);
     }
 }
 
 impl<const SLOTS: usize, const WORDS: usize> Spot for Locked<'_, SLOTS, WORDS, false> {
     #[inline]
-    fn look(&self, hash: u64) -> (Option<usize>, Kept) {
+    fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
         self.look(hash)
     }
 
     #[inline]
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &Rules, now_us: u64) {
         self.put(slot, hash, kept, rules, now_us);
     }
 }
@@ -164,7 +164,7 @@ impl<const SLOTS: usize, const WORDS: usize> Spot for Locked<'_, SLOTS, WORDS, f
 /// Spends in the sets of all keys, or in none.
 #[inline]
 fn spend<S: Spot, const N: usize>(
-    few: &mut [&mut Asked<'_>; N],
+    few: &mut [&mut BucketAsk<'_>; N],
     mut spots: [Option<S>; N],
     now_us: impl FnOnce() -> u64,
 ) -> Option<u64> {
@@ -174,7 +174,7 @@ fn spend<S: Spot, const N: usize>(
     let now_us = now_us();
     let mut granted = true;
     for (asked, spot) in few.iter_mut().zip(spots.iter().flatten()) {
-        let (slot, Kept { state, .. }) = spot.look(asked.hash);
+        let (slot, SlotWords { state, .. }) = spot.look(asked.hash);
         asked.slot = slot;
         asked.spend_now(state, now_us)?;
         granted &= asked.spent.passed;
@@ -184,7 +184,7 @@ fn spend<S: Spot, const N: usize>(
     }
     for (asked, spot) in few.iter_mut().zip(spots.iter_mut().flatten()) {
         if granted && asked.ask.mode().spends() {
-            let kept = Kept { state: asked.spent.state, ..Kept::default() };
+            let kept = SlotWords { state: asked.spent.state, ..SlotWords::default() };
             spot.put(asked.slot, asked.hash, kept, &asked.bucket.rules, now_us);
         } else {
             asked.spend_nothing(spot.look(asked.hash).1.state, now_us);
@@ -193,7 +193,7 @@ fn spend<S: Spot, const N: usize>(
     Some(now_us)
 }
 
-impl Asked<'_> {
+impl BucketAsk<'_> {
     /// Repeats the look with a cost of 0 if the quota had room: another quota has refused, or the ask only looks.
     #[cold]
     fn spend_nothing(&mut self, state: State, now_us: u64) {

@@ -16,10 +16,10 @@ use crate::few::{few, sort_few};
 use crate::memory::bucket::Bucket;
 use crate::memory::change::Effect;
 use crate::memory::handover::Handover;
-use crate::memory::holds::Held;
+use crate::memory::holds::KeyHolds;
 use crate::memory::home::{Copied, Home};
 use crate::memory::place::{Cell, Places, Spot};
-use crate::memory::plans::Counted;
+use crate::memory::plans::NumberedRule;
 use crate::memory::store::Inner;
 use crate::policy::MAX_QUOTAS;
 use crate::store::{Ask, Judged, Mode, judge};
@@ -29,13 +29,13 @@ impl Inner {
     pub(super) fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
         let older = self.older(asks);
         let mut cells = self.cells(asks)?;
-        let before_us = if older.is_empty() { 0 } else { self.ground.clock.now_us() };
+        let before_us = if older.is_empty() { 0 } else { self.context.clock.now_us() };
         let mut handovers: Vec<Handover<'_>> =
             older.iter().flat_map(|(ask, older)| self.handovers(ask, older, before_us)).collect();
         let mut places = lock_all(&mut cells, &mut handovers);
         // Under the locks, so that no thread enters a moment into a log that is before the last one there: what it spends
         // would be entered later than its decision says, and a refund would not find it.
-        let now_us = self.ground.clock.now_us();
+        let now_us = self.context.clock.now_us();
         count_reports(&mut cells, &places, now_us);
         handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
         cells.iter().for_each(|cell| places[cell.place].settle(cell, now_us));
@@ -85,7 +85,7 @@ impl Inner {
 
     fn cells<'a>(&self, asks: &[Ask<'a>]) -> Result<Cells<'a>, StoreError> {
         let mut cells = Cells::new();
-        let now_us = if asks.iter().any(|ask| ask.own().is_some()) { self.ground.clock.now_us() } else { 0 };
+        let now_us = if asks.iter().any(|ask| ask.own().is_some()) { self.context.clock.now_us() } else { 0 };
         for (policy, ask) in (0_u8..).zip(asks) {
             let buckets = buckets_of(ask)?;
             for (quota, bucket) in (0_u8..).zip(&*buckets.each) {
@@ -101,11 +101,11 @@ impl Inner {
 
     pub(in crate::memory) fn cell<'a>(
         &self,
-        (bucket, by): (&'a Bucket, Counted),
+        (bucket, by): (&'a Bucket, NumberedRule),
         ask: Ask<'a>,
         at: (u8, u8),
     ) -> Cell<'a> {
-        let hash = self.ground.hash(bucket.salt, ask.key());
+        let hash = self.context.hash(bucket.salt, ask.key());
         Cell { bucket, by, ask, hash, at, spot: (bucket.number, bucket.home().index_of(hash)), place: 0 }
     }
 }
@@ -137,7 +137,7 @@ fn count_reports(cells: &mut Cells<'_>, places: &Places<'_>, now_us: u64) {
         if asked.iter().any(|cell| entry(cell).state.until_us > now_us) {
             for cell in asked.iter_mut().filter(|cell| !matches!(cell.bucket.home(), Home::Logs(_))) {
                 let plan = entry(cell).plan;
-                cell.by = Counted { rule: cell.bucket.rules.numbered(plan), plan };
+                cell.by = NumberedRule { rule: cell.bucket.rules.numbered(plan), plan };
             }
         }
     }
@@ -218,7 +218,7 @@ fn count_rejected(cells: &[Cell<'_>], places: &mut Places<'_>, judged: &mut [Jud
 /// Spends of one bucket need no trial: the second is judged by the sum of both. Only where reports
 /// stand beside them is each carried out in turn, and all of it undone at the end.
 fn judge_each(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
-    let mut undo: SmallVec<[(&Cell<'_>, Copied, Held, State); 1]> = SmallVec::new();
+    let mut undo: SmallVec<[(&Cell<'_>, Copied, KeyHolds, State); 1]> = SmallVec::new();
     let judged = cells.iter().enumerate().map(|(index, cell)| {
         let twins = |of: &'_ [Cell<'_>], is: fn(Mode) -> bool| {
             let found = of.iter().filter(|twin| twin.is_twin_of(cell) && is(twin.ask.mode()));

@@ -16,11 +16,11 @@ impl Inner {
         if ask.mode() != Mode::Spend || bucket.accounts() {
             return in_general();
         }
-        let (hash, cost) = (self.ground.hash(bucket.salt, ask.key()), ask.cost());
+        let (hash, cost) = (self.context.hash(bucket.salt, ask.key()), ask.cost());
         let mut shard = logs.lock(Logs::shard_of(hash));
         let is_held = bucket.holds.any();
         // Read under the lock, as in the general case.
-        let now_us = self.ground.clock.now_us();
+        let now_us = self.context.clock.now_us();
         let spent = if is_held { None } else { shard.spend_now(hash, now_us, cost) };
         drop(shard);
         let Some((passed, left)) = spent.filter(|(passed, _)| *passed || !counts_rejected(ask)) else {

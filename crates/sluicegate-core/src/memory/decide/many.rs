@@ -21,7 +21,7 @@ impl Inner {
     /// Decides each ask on its own, in their order. States that are no levels need the moment under their lock, and are
     /// decided one after the other.
     pub(in crate::memory) fn decide_many(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
-        let now_us = self.ground.clock.now_us();
+        let now_us = self.context.clock.now_us();
         for asks in asks.chunks(AHEAD) {
             let mut levels: [Option<Level<'_>>; AHEAD] = [None; AHEAD];
             for (ask, level) in asks.iter().zip(&mut levels) {
@@ -45,7 +45,7 @@ impl Inner {
     fn level<'a>(&self, ask: &Ask<'a>) -> Option<Level<'a>> {
         let bucket = alone(ask)?;
         match bucket.home() {
-            Home::Narrow(table) => Some((bucket, table, self.ground.hash(bucket.salt, ask.key()))),
+            Home::Narrow(table) => Some((bucket, table, self.context.hash(bucket.salt, ask.key()))),
             _ => None,
         }
     }

@@ -34,7 +34,7 @@ use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, ShortWay};
 impl Inner {
     /// The short way of a policy, if it has one.
     pub(super) fn way_of(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
-        Some(Arc::new(Alone::new(&self.ground, policy)?))
+        Some(Arc::new(Alone::new(&self.context, policy)?))
     }
 
     // Never inline: it has a copy of the shortest way for each kind of table.

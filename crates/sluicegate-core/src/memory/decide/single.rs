@@ -15,7 +15,7 @@ use crate::memory::bucket::Bucket;
 use crate::memory::change::trace;
 use crate::memory::plans::Plan;
 use crate::memory::store::Inner;
-use crate::memory::table::{Kept, Locked, Table, state_words};
+use crate::memory::table::{Locked, SlotWords, Table, state_words};
 use crate::store::{Ask, Balance, DecisionFuture, Judged, Mode};
 
 impl Inner {
@@ -27,10 +27,10 @@ impl Inner {
         bucket: &Bucket,
         ask: &Ask<'_>,
     ) -> DecisionFuture {
-        let hash = self.ground.hash(bucket.salt, ask.key());
+        let hash = self.context.hash(bucket.salt, ask.key());
         // Read before the lock, to hold it for less time; but a window must not begin after a moment that is counted in it.
         let is_level = const { state_words::<WORDS, false>() == 1 };
-        let before_us = if is_level { Some(self.ground.clock.now_us()) } else { None };
+        let before_us = if is_level { Some(self.context.clock.now_us()) } else { None };
         self.decide_found(table, bucket, (ask, hash), before_us)
     }
 
@@ -52,10 +52,10 @@ impl Inner {
             drop(set);
             return in_general();
         }
-        let now_us = before_us.unwrap_or_else(|| self.ground.clock.now_us());
+        let now_us = before_us.unwrap_or_else(|| self.context.clock.now_us());
         let (slot, before) = set.look(hash);
         let (rule, cost) = (&bucket.rules.own, ask.cost());
-        let found = Found { set, slot, hash, before, bucket, now_us, plan: None };
+        let found = FoundKey { set, slot, hash, before, bucket, now_us, plan: None };
         let spent = spend_now::<WORDS>(rule, before.state, now_us, cost, found);
         let Some(spent) = spent else {
             return self.decide_at_length(table, bucket, ask);
@@ -80,9 +80,9 @@ impl Inner {
         bucket: &Bucket,
         ask: &Ask<'_>,
     ) -> DecisionFuture {
-        let hash = self.ground.hash(bucket.salt, ask.key());
+        let hash = self.context.hash(bucket.salt, ask.key());
         let mut set = table.lock(table.set_of(hash));
-        let now_us = self.ground.clock.now_us();
+        let now_us = self.context.clock.now_us();
         let (found, before) = set.look(hash);
         let (rule, mode, cost, state) = (&bucket.rules.own, ask.mode(), ask.cost(), before.state);
         let is_begun = mode.spends() && rule.begins() && state.until_us <= now_us;
@@ -115,24 +115,24 @@ impl Inner {
 }
 
 /// A key in its locked set.
-pub(super) struct Found<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize> {
+pub(super) struct FoundKey<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize> {
     pub(super) set: Locked<'a, SLOTS, WORDS, false, OWN>,
     pub(super) slot: Option<usize>,
     pub(super) hash: u64,
-    pub(super) before: Kept,
+    pub(super) before: SlotWords,
     pub(super) bucket: &'a Bucket,
     pub(super) now_us: u64,
     /// The quota that the key brings, if it has its own.
     pub(super) plan: Option<&'a Plan>,
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Settle for Found<'_, SLOTS, WORDS, OWN> {
+impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Settle for FoundKey<'_, SLOTS, WORDS, OWN> {
     /// Keeps the state, and unlocks the set.
     #[inline(always)]
     fn settle(self, after: Option<State>) {
         let Self { mut set, slot, hash, before, bucket, now_us, plan } = self;
         if let Some(state) = after {
-            let mut after = Kept { state, ..before };
+            let mut after = SlotWords { state, ..before };
             if OWN > 0 {
                 // A key at rest may have been counted by another plan.
                 after.plan = plan.map_or(0, |plan| plan.number);
@@ -163,10 +163,10 @@ pub(super) fn spend_now<const WORDS: usize>(
 
 /// The part of a key that is kept after a spend.
 #[inline]
-fn kept<const ACCOUNTS: bool>(bucket: &Bucket, before: Kept, state: State, now_us: u64) -> Kept {
+fn kept<const ACCOUNTS: bool>(bucket: &Bucket, before: SlotWords, state: State, now_us: u64) -> SlotWords {
     let account =
         if ACCOUNTS { bucket.account_of(&bucket.rules.own, &before, now_us) } else { before.account };
-    Kept { state, account, plan: before.plan }
+    SlotWords { state, account, plan: before.plan }
 }
 
 /// The decision, with what is needed to give it back.
@@ -175,7 +175,7 @@ fn told(
     (bucket, ask): (&Bucket, &Ask<'_>),
     decision: Decision,
     before: State,
-    after: Kept,
+    after: SlotWords,
     now_us: u64,
 ) -> Decision {
     if ask.cost() == 0 {

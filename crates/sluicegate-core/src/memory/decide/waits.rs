@@ -23,7 +23,7 @@ impl Inner {
         let (bucket, units) = (cell.bucket, cell.ask.cost());
         let longest_us = cell.by.rule.longest_spend_us();
         // Relaxed: it only has to be another number each time.
-        let id = self.ground.fresh_hold();
+        let id = self.context.fresh_hold();
         let hold = Hold { id, units, until_us: departs_us };
         bucket.holds.add(cell.hash, hold, |hold| is_over(bucket, hold, now_us));
         bucket.reaches(departs_us.saturating_add(longest_us));

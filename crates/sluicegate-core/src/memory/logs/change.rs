@@ -3,7 +3,7 @@
 //! Every change keeps the chain sorted and the sum right. Units of one moment are one entry, so a burst
 //! in a microsecond takes one, whatever its size; under a resolution, units of one part of the period.
 
-use super::shard::{Entered, Entry, Log, LogCopy, NIL, Shard, narrow};
+use super::shard::{Entry, EntryRef, Log, LogCopy, NIL, Shard, narrow};
 use crate::algorithm::{Left, SlidingLog};
 
 impl Shard {
@@ -14,9 +14,9 @@ impl Shard {
         now_us: u64,
         at_us: u64,
         cost: u64,
-    ) -> Entered {
+    ) -> EntryRef {
         if cost == 0 {
-            return Entered::default();
+            return EntryRef::default();
         }
         self.tidy(now_us);
         if !self.knows(hash, now_us)
@@ -33,7 +33,7 @@ impl Shard {
         now_us: u64,
         at_us: u64,
         cost: u64,
-    ) -> Entered {
+    ) -> EntryRef {
         let log = self.current(hash, now_us);
         self.enter_in(log, (hash, cost, rule), now_us, at_us).1
     }
@@ -45,7 +45,7 @@ impl Shard {
         (hash, cost, rule): (u64, u64, &SlidingLog),
         now_us: u64,
         at_us: u64,
-    ) -> (usize, Entered) {
+    ) -> (usize, EntryRef) {
         let cost = narrow(cost);
         let mut log = log.unwrap_or_else(|| self.open(hash, now_us));
         self.is_spent_by(log, rule, now_us);
@@ -62,7 +62,7 @@ impl Shard {
             }
             _ => log = self.append(log, at_us, cost, now_us),
         }
-        (log, Entered { at_us, birth })
+        (log, EntryRef { at_us, birth })
     }
 
     /// Notes that a spend counts by this rule, even if none of its units took effect.
@@ -147,7 +147,7 @@ impl Shard {
     pub(in crate::memory) fn give_back(
         &mut self,
         (hash, rule): (u64, &SlidingLog),
-        entered: Entered,
+        entered: EntryRef,
         cost: u64,
         now_us: u64,
     ) {

@@ -18,7 +18,7 @@ mod tests;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(super) use self::shard::{Entered, LogCopy, Shard};
+pub(super) use self::shard::{EntryRef, LogCopy, Shard};
 use crate::algorithm::SlidingLog;
 use crate::policy::OnFull;
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::shard::{Entry, Log, NIL, Shard, Span, link};
+use super::shard::{Entry, Log, LogSpan, NIL, Shard, link};
 
 /// Logs that a spend looks at beside its own, to find those that are over.
 const TIDIED_PER_SPEND: usize = 2;
@@ -73,7 +73,7 @@ impl Shard {
         self.index.insert(hash, link(self.logs.len()));
         self.logs.push(Log { hash, sum: 0, head: NIL, tail: NIL, birth: self.births });
         if self.takes_quotas {
-            self.spans.push(Span::default());
+            self.spans.push(LogSpan::default());
         }
         self.logs.len() - 1
     }

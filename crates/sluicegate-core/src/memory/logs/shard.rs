@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::algorithm::{SlidingLog, Slot};
-use crate::memory::beside::Identity;
+use crate::memory::beside::IdentityHasher;
 use crate::memory::holds::{self, Hold};
 use crate::policy::OnFull;
 
@@ -25,11 +25,11 @@ pub(in crate::memory) struct Shard {
     pub(super) rule: SlidingLog,
     pub(super) takes_quotas: bool,
     /// The position of each key's log in `logs`.
-    pub(super) index: HashMap<u64, u32, BuildHasherDefault<Identity>>,
+    pub(super) index: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
     /// Without gaps, so that one is drawn at random in one step.
     pub(super) logs: Vec<Log>,
     /// The times for which the entries of each log are kept; empty if keys bring no quotas of their own.
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: Vec<LogSpan>,
     pub(super) most_logs: usize,
     pub(super) entries: Vec<Entry>,
     pub(super) most_entries: usize,
@@ -56,7 +56,7 @@ pub(super) struct Log {
 ///
 /// An entry counts by the period of the ask, so a log with spends by a longer period keeps the entries that count by that one.
 #[derive(Clone, Copy, Default)]
-pub(in crate::memory) struct Span {
+pub(in crate::memory) struct LogSpan {
     /// The period of the last spend.
     pub(super) period_us: u64,
     /// A longer period of earlier spends, and the moment until which it counts: one such period after their last entry.
@@ -64,9 +64,9 @@ pub(in crate::memory) struct Span {
 }
 
 /// The times and costs of a log's entries, the log's birth number, and the time for which the entries are kept.
-pub(in crate::memory) type LogCopy = (Vec<(u64, u64)>, u32, Span);
+pub(in crate::memory) type LogCopy = (Vec<(u64, u64)>, u32, LogSpan);
 
-impl Span {
+impl LogSpan {
     /// The period for which entries are kept now.
     pub(super) fn at(self, now_us: u64) -> u64 {
         let (longer_us, until_us) = self.longer;
@@ -95,7 +95,7 @@ pub(super) struct Entry {
 
 /// Names the entry with the units of a spend, so that they can be found again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::memory) struct Entered {
+pub(in crate::memory) struct EntryRef {
     pub(in crate::memory) at_us: u64,
     /// The birth number of the key's log, which is another one after the log was empty, or was forgotten.
     pub(in crate::memory) birth: u32,
@@ -181,7 +181,7 @@ impl Shard {
     pub(in crate::memory) fn is_of_last_period(
         &mut self,
         (hash, rule): (u64, &SlidingLog),
-        entered: Entered,
+        entered: EntryRef,
         now_us: u64,
     ) -> bool {
         let Some(log) = self.current(hash, now_us) else { return true };
@@ -192,7 +192,7 @@ impl Shard {
     pub(in crate::memory) fn entered(
         &mut self,
         (hash, rule): (u64, &SlidingLog),
-        entered: Entered,
+        entered: EntryRef,
         now_us: u64,
     ) -> u64 {
         let Some(log) = self.current(hash, now_us) else { return 0 };

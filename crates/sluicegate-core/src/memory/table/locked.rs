@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::words::{AUX_BITS, Kept, load, state_words, store};
+use super::words::{AUX_BITS, SlotWords, load, state_words, store};
 use super::{Set, Table};
 use crate::memory::plans::Rules;
 
@@ -43,17 +43,17 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
 
     /// The slot of a hash, and its entry.
     #[inline]
-    pub(in crate::memory) fn look(&self, hash: u64) -> (Option<usize>, Kept) {
+    pub(in crate::memory) fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
         let slot = self.find(hash);
         (slot, self.get(slot))
     }
 
     /// The entry in a slot that `find` found; if it found none, that of a key at rest, or what such a key inherits.
     #[inline]
-    pub(in crate::memory) fn get(&self, slot: Option<usize>) -> Kept {
+    pub(in crate::memory) fn get(&self, slot: Option<usize>) -> SlotWords {
         match slot {
             Some(slot) => self.0.load(slot),
-            None => self.0.left().map_or_else(Kept::default, load::<WORDS, ACCOUNTS>),
+            None => self.0.left().map_or_else(SlotWords::default, load::<WORDS, ACCOUNTS>),
         }
     }
 
@@ -63,7 +63,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         &mut self,
         slot: Option<usize>,
         hash: u64,
-        kept: Kept,
+        kept: SlotWords,
         rules: &Rules,
         now_us: u64,
     ) {
@@ -76,7 +76,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
     /// Puts a key to rest, whatever it owes.
     pub(in crate::memory) fn reset(&mut self, hash: u64) {
         if let Some(slot) = self.find(hash) {
-            self.0.store(slot, Kept::default());
+            self.0.store(slot, SlotWords::default());
         }
         self.0.forget_one();
     }
@@ -133,7 +133,7 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
 
     /// The entry in a slot.
     #[inline]
-    fn load(self, slot: usize) -> Kept {
+    fn load(self, slot: usize) -> SlotWords {
         let mut kept = load::<WORDS, ACCOUNTS>(&self.set.states[slot]);
         if let (Some(plan), Some(high)) = (self.set.plans.get(slot), self.set.high.get(slot)) {
             kept.plan = plan.load(Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
 
     /// Stores an entry in the place of another one of the same key. If it is counted by another plan, it is another bucket from now on.
     #[inline]
-    fn replace(self, slot: usize, kept: Kept) {
+    fn replace(self, slot: usize, kept: SlotWords) {
         if self.set.plans.get(slot).is_some_and(|plan| plan.load(Ordering::Relaxed) != kept.plan) {
             self.forget_one();
         }
@@ -154,7 +154,7 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
     }
 
     #[inline]
-    fn store(self, slot: usize, kept: Kept) {
+    fn store(self, slot: usize, kept: SlotWords) {
         store::<WORDS, ACCOUNTS>(&self.set.states[slot], kept);
         if let (Some(plan), Some(high)) = (self.set.plans.get(slot), self.set.high.get(slot)) {
             plan.store(kept.plan, Ordering::Relaxed);
@@ -165,7 +165,7 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
     }
 
     #[cold]
-    fn insert(self, hash: u64, kept: Kept, rules: &Rules, now_us: u64) {
+    fn insert(self, hash: u64, kept: SlotWords, rules: &Rules, now_us: u64) {
         // The longest at rest goes first (a clock that is set back a little finds the others again), then the least debt.
         let debt_of = |slot: &usize| {
             let kept = self.load(*slot);
@@ -189,14 +189,14 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
     ///
     /// The heavier of two debts stays. A newcomer never makes it lighter, and it drains as any
     /// state does.
-    fn leave(self, kept: Kept, rules: &Rules, now_us: u64) {
+    fn leave(self, kept: SlotWords, rules: &Rules, now_us: u64) {
         let Some(left) = self.left() else { return };
         let (rule, before) = (&rules.own, load::<WORDS, ACCOUNTS>(left).state);
         // Counted by the policy's own quota, because any key may inherit it.
         let state = rules.counted(kept, (rule, 0), now_us).state;
         let state = if before.until_us > now_us { rule.heavier(before, state, now_us) } else { state };
         // Without an account: what one key has spent, another cannot give back.
-        store::<WORDS, ACCOUNTS>(left, Kept { state, ..Kept::default() });
+        store::<WORDS, ACCOUNTS>(left, SlotWords { state, ..SlotWords::default() });
     }
 
     fn forget_one(self) {

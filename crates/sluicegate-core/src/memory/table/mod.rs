@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, O
 use self::locked::At;
 pub(super) use self::locked::{Copy, Locked};
 use self::words::until_of;
-pub(super) use self::words::{Kept, state_words};
+pub(super) use self::words::{SlotWords, state_words};
 use crate::policy::OnFull;
 
 /// A fixed table of 64-byte sets that holds the keys of one quota. A key's hash says which set it lives in (low half) and how

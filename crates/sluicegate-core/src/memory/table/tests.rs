@@ -21,10 +21,10 @@ fn put<const S: usize, const W: usize, const A: bool>(
 ) {
     let mut set = table.lock(0);
     let slot = set.find(key << 32);
-    set.put(slot, key << 32, Kept { state, account: Account::born(key), plan: 0 }, rule, now_us);
+    set.put(slot, key << 32, SlotWords { state, account: Account::born(key), plan: 0 }, rule, now_us);
 }
 
-fn get<const S: usize, const W: usize, const A: bool>(table: &Table<S, W, A>, key: u64) -> Kept {
+fn get<const S: usize, const W: usize, const A: bool>(table: &Table<S, W, A>, key: u64) -> SlotWords {
     let set = table.lock(0);
     set.get(set.find(key << 32))
 }
@@ -83,19 +83,22 @@ fn what_is_kept_survives_the_way_through_the_table() {
     let (wide, window) = (table::<3, 2, false>(), rule(Algorithm::FixedWindow(Anchor::Epoch)));
     put((&narrow, &gcra), 4_095, State::new(far, 4_095), 0);
     put((&wide, &window), 9, State::new(far, u64::MAX), 0);
-    assert_eq!(get(&narrow, 4_095), Kept { state: State::new(far, 4_095), ..Kept::default() });
-    assert_eq!(get(&wide, 9), Kept { state: State::new(far, u64::MAX), ..Kept::default() });
+    assert_eq!(get(&narrow, 4_095), SlotWords { state: State::new(far, 4_095), ..SlotWords::default() });
+    assert_eq!(get(&wide, 9), SlotWords { state: State::new(far, u64::MAX), ..SlotWords::default() });
     let (narrow, wide) = (table::<3, 2, true>(), table::<2, 3, true>());
     put((&narrow, &gcra), 4_095, State::new(far, 4_095), 0);
     put((&wide, &window), 9, State::new(far, u64::MAX), 0);
     assert_eq!(
         get(&narrow, 4_095),
-        Kept { state: State::new(far, 4_095), account: Account::born(4_095), plan: 0 }
+        SlotWords { state: State::new(far, 4_095), account: Account::born(4_095), plan: 0 }
     );
-    assert_eq!(get(&wide, 9), Kept { state: State::new(far, u64::MAX), account: Account::born(9), plan: 0 });
+    assert_eq!(
+        get(&wide, 9),
+        SlotWords { state: State::new(far, u64::MAX), account: Account::born(9), plan: 0 }
+    );
     let copy = wide.lock(0).copy();
     wide.lock(0).reset(9 << 32);
-    assert_eq!(get(&wide, 9), Kept::default());
+    assert_eq!(get(&wide, 9), SlotWords::default());
     wide.lock(0).restore(&copy);
     assert_eq!(get(&wide, 9).account, Account::born(9));
 }
@@ -116,7 +119,7 @@ fn new_keys_of_a_set_inherit_the_heaviest_debt_until_the_set_is_put_back() {
     assert_eq!(get(&table, 9).state, State::new(600, 6), "that of before is over");
     assert_eq!(get(&table, 2).state, State::new(900, 2), "who is known inherits nothing");
     table.lock(0).restore(&before);
-    assert_eq!(get(&table, 9), Kept::default());
+    assert_eq!(get(&table, 9), SlotWords::default());
 }
 
 #[test]
@@ -131,14 +134,15 @@ fn hashes_spread_over_all_sets() {
 fn plans_and_long_fractions_survive_the_way_through_the_table() {
     let gcra = rule(Algorithm::Gcra);
     let table = Table::<4, 1, false, 4>::new(4, OnFull::Forget, &Arc::default());
-    let kept = Kept { state: State::new((1 << 52) - 1, (1 << 20) - 1), plan: u16::MAX, ..Kept::default() };
-    let other = Kept { state: State::new(7, 4_095), plan: 1, ..Kept::default() };
+    let kept =
+        SlotWords { state: State::new((1 << 52) - 1, (1 << 20) - 1), plan: u16::MAX, ..SlotWords::default() };
+    let other = SlotWords { state: State::new(7, 4_095), plan: 1, ..SlotWords::default() };
     let mut set = table.lock(0);
     set.put(None, 1 << 32, kept, &gcra, 0);
     set.put(None, 2 << 32, other, &gcra, 0);
     let copy = set.copy();
     set.reset(1 << 32);
-    assert_eq!(set.get(set.find(1 << 32)), Kept::default());
+    assert_eq!(set.get(set.find(1 << 32)), SlotWords::default());
     set.restore(&copy);
     assert_eq!([1, 2].map(|key: u64| set.get(set.find(key << 32))), [kept, other]);
 }

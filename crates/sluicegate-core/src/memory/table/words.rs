@@ -21,7 +21,7 @@ use crate::memory::account::Account;
 
 /// A table's entry of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::memory) struct Kept {
+pub(in crate::memory) struct SlotWords {
     pub(in crate::memory) state: State,
     /// Only in tables with accounts.
     pub(in crate::memory) account: Account,
@@ -48,7 +48,7 @@ pub(in crate::memory) const fn state_words<const WORDS: usize, const ACCOUNTS: b
 }
 
 #[inline]
-pub(super) fn load<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS]) -> Kept {
+pub(super) fn load<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS]) -> SlotWords {
     let first = words[0].load(Ordering::Relaxed);
     let aux = match state_words::<WORDS, ACCOUNTS>() {
         1 => first & LOW_MAX,
@@ -56,12 +56,12 @@ pub(super) fn load<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64;
     };
     let account =
         if ACCOUNTS { Account::of(words[WORDS - 1].load(Ordering::Relaxed)) } else { Account::default() };
-    Kept { state: State::new(first >> LOW_BITS, aux), account, plan: 0 }
+    SlotWords { state: State::new(first >> LOW_BITS, aux), account, plan: 0 }
 }
 
 #[inline]
-pub(super) fn store<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS], kept: Kept) {
-    let Kept { state, account, .. } = kept;
+pub(super) fn store<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS], kept: SlotWords) {
+    let SlotWords { state, account, .. } = kept;
     let low = match state_words::<WORDS, ACCOUNTS>() {
         1 => state.aux & LOW_MAX,
         _ => {

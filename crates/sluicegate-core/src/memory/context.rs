@@ -1,4 +1,4 @@
-//! All that the buckets of a store have in common: [`Ground`].
+//! All that the buckets of a store have in common: [`StoreContext`].
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::key::KeyRef;
 use crate::policy::Policy;
 
 /// All that the buckets of a store have in common: how large they are, the time, the hash of keys, and numbers given once.
-pub(super) struct Ground {
-    pub(super) settings: Settings,
-    pub(super) clock: Time,
+pub(super) struct StoreContext {
+    pub(super) settings: MemorySettings,
+    pub(super) clock: TimeSource,
     seed: RandomState,
     salts: AtomicU64,
     buckets: AtomicU64,
@@ -26,24 +26,24 @@ pub(super) struct Ground {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct MemorySettings {
     pub(super) keys: usize,
     pub(super) log_entries: usize,
 }
 
-impl Default for Settings {
+impl Default for MemorySettings {
     fn default() -> Self {
         Self { keys: 100_000, log_entries: 262_144 }
     }
 }
 
 /// The machine's clock without a call through a pointer, or another.
-pub(super) enum Time {
+pub(super) enum TimeSource {
     System(SystemClock),
     Other(Box<dyn Clock>),
 }
 
-impl Time {
+impl TimeSource {
     #[inline]
     pub(super) fn now_us(&self) -> u64 {
         match self {
@@ -53,8 +53,8 @@ impl Time {
     }
 }
 
-impl Ground {
-    pub(super) fn new(settings: Settings, clock: Time) -> Self {
+impl StoreContext {
+    pub(super) fn new(settings: MemorySettings, clock: TimeSource) -> Self {
         Self {
             settings,
             clock,
