@@ -8,6 +8,9 @@
 //! closure: `|times| runtime.block_on(async { for _ in 0..times { .. } })`.
 #![allow(dead_code, reason = "each bench is a crate of its own and uses a part of this")]
 
+pub(crate) mod callgrind;
+pub(crate) mod cpu;
+
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;

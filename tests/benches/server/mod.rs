@@ -3,15 +3,13 @@
 //! The server has one thread and the client another. The client is plain blocking sockets, so that it costs less than
 //! the server and the server is what is measured; it keeps one request on each of its connections under way.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+
+use crate::harness::cpu::CpuTime;
 
 const CONNECTIONS: usize = 16;
 
@@ -20,8 +18,7 @@ const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// A server that runs until the process ends, and connections to it.
 pub(crate) struct Server {
     connections: Vec<Connection>,
-    /// Where the kernel says for how long the server's thread was on a CPU.
-    schedstat: PathBuf,
+    cpu: CpuTime,
 }
 
 /// What a server did in a round.
@@ -42,13 +39,7 @@ impl Server {
     pub(crate) fn new(app: Router, status: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a loopback interface");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let (sender, thread) = mpsc::channel();
-        thread::spawn(move || {
-            let _ = sender.send(fs::read_link("/proc/thread-self").unwrap_or_default());
-            serve(listener, app);
-        });
-        let thread = thread.recv().expect("the server's thread has started");
-        let schedstat = PathBuf::from("/proc").join(thread).join("schedstat");
+        let cpu = CpuTime::of(|| serve(listener, app));
         let mut connections: Vec<_> = (0..CONNECTIONS).map(|_| Connection::new(address)).collect();
         connections[0].send();
         connections[0].receive();
@@ -56,12 +47,12 @@ impl Server {
             connection.send();
             assert_eq!(connection.receive(), status);
         }
-        Self { connections, schedstat }
+        Self { connections, cpu }
     }
 
     /// Keeps the server busy for about so long.
     pub(crate) fn round(&mut self, length: Duration) -> Round {
-        let cpu = self.cpu_us();
+        let cpu = self.cpu.us();
         let start = Instant::now();
         let mut requests = 0;
         self.connections.iter_mut().for_each(Connection::send);
@@ -79,14 +70,8 @@ impl Server {
         let requests = f64::from(requests);
         Round {
             requests_per_second: requests / start.elapsed().as_secs_f64(),
-            cpu_us: (self.cpu_us() - cpu) / requests,
+            cpu_us: (self.cpu.us() - cpu) / requests,
         }
-    }
-
-    fn cpu_us(&self) -> f64 {
-        let text = fs::read_to_string(&self.schedstat).unwrap_or_default();
-        let nanos: f64 = text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(f64::NAN);
-        nanos / 1_000.0
     }
 }
 

@@ -73,14 +73,20 @@ pub(crate) fn strict() -> RateLimitLayerBuilder {
 
 /// The same, on this store.
 pub(crate) fn strict_on(store: impl Into<Arc<dyn Store>>) -> RateLimitLayerBuilder {
-    layer(Policy::gcra("strict", "1/h"), store)
+    layer(strict_policy(), store)
 }
 
-fn generous_policy() -> PolicyBuilder {
+/// The policy of that limit.
+pub(crate) fn strict_policy() -> PolicyBuilder {
+    Policy::gcra("strict", "1/h")
+}
+
+/// The policy of the first of these limits.
+pub(crate) fn generous_policy() -> PolicyBuilder {
     Policy::gcra("generous", Quota::per_second(u64::from(BURST)))
 }
 
-fn layer(policy: PolicyBuilder, store: impl Into<Arc<dyn Store>>) -> RateLimitLayerBuilder {
+pub(crate) fn layer(policy: PolicyBuilder, store: impl Into<Arc<dyn Store>>) -> RateLimitLayerBuilder {
     RateLimitLayer::builder(policy.on(store).expect("the policy is possible"))
 }
 
@@ -129,15 +135,28 @@ pub(crate) fn router() -> Router {
 /// `extension`. Building the request is part of the work: otherwise requests would have to be kept ready in memory.
 ///
 /// Every peer has sent its first request when this returns, and has been answered with `expected` after that.
-pub(crate) fn side<E>(
+pub(crate) fn side<E, B>(
     extension: fn(SocketAddr) -> E,
     expected: StatusCode,
-    mut send: impl FnMut(Request) -> Response,
+    send: impl FnMut(Request) -> Response<B>,
 ) -> impl FnMut(u64)
 where
     E: Clone + Send + Sync + 'static,
 {
-    let peers = peers();
+    side_of(PEERS, extension, expected, send)
+}
+
+/// The same, of so many peers.
+pub(crate) fn side_of<E, B>(
+    peers: u32,
+    extension: fn(SocketAddr) -> E,
+    expected: StatusCode,
+    mut send: impl FnMut(Request) -> Response<B>,
+) -> impl FnMut(u64)
+where
+    E: Clone + Send + Sync + 'static,
+{
+    let peers = addresses(peers);
     let mut send = move |peer| {
         let request = Request::builder().uri("/hello").extension(extension(peer)).body(Body::empty());
         send(request.expect("the request is valid"))
@@ -156,14 +175,16 @@ where
 }
 
 /// Sends to a service.
-pub(crate) fn calling(
-    mut service: impl Service<Request, Response = Response, Error = Infallible>,
-) -> impl FnMut(Request) -> Response {
+pub(crate) fn calling<B>(
+    mut service: impl Service<Request, Response = Response<B>, Error = Infallible>,
+) -> impl FnMut(Request) -> Response<B> {
     move |request| now(service.call(request))
 }
 
 /// Sends to a clone of a router, as a server does for each of its connections.
 pub(crate) fn routing(app: Router) -> impl FnMut(Request) -> Response {
+    // As `axum::serve` has it done: without this, a router makes its services anew for each request.
+    let app: Router = app.with_state(());
     move |request| now(app.clone().oneshot(request))
 }
 
@@ -176,7 +197,7 @@ fn now<T>(future: impl Future<Output = Result<T, Infallible>>) -> T {
 }
 
 /// Addresses that share no pattern with a hash function.
-fn peers() -> Vec<SocketAddr> {
+fn addresses(count: u32) -> Vec<SocketAddr> {
     let spread = |index: u32| Ipv4Addr::from(index.wrapping_mul(0x9e37_79b1) | 0x0100_0000);
-    (0..PEERS).map(|index| SocketAddr::from((spread(index), 40_000))).collect()
+    (0..count).map(|index| SocketAddr::from((spread(index), 40_000))).collect()
 }

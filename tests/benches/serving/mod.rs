@@ -1,12 +1,9 @@
 //! Servers that run on one thread, whose time on a CPU the kernel counts, and callers on the other thread.
 
 use std::convert::Infallible;
-use std::fs;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -21,13 +18,15 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tonic::transport::Endpoint;
 
+use crate::harness::cpu::CpuTime;
+
 /// Keys that callers send one after the other.
 pub(crate) const KEYS: usize = 10_000;
 
-/// The address of a server, and where the kernel counts the time of its thread.
+/// The address of a server, and the time of its thread.
 pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
-    schedstat: PathBuf,
+    cpu: CpuTime,
 }
 
 /// What a server did in a round.
@@ -52,35 +51,26 @@ impl Serving {
     pub(crate) fn start<F: Future<Output = Infallible>>(
         serve: impl FnOnce(mpsc::Sender<SocketAddr>) -> F + Send + 'static,
     ) -> Self {
-        let ((told, at), (says, address)) = (mpsc::channel(), mpsc::channel());
-        thread::spawn(move || {
-            told.send(fs::read_link("/proc/thread-self").unwrap_or_default()).expect("it is waited for");
+        let (says, address) = mpsc::channel();
+        let cpu = CpuTime::of(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("the runtime starts");
             match runtime.block_on(serve(says)) {}
         });
-        let thread = at.recv().expect("the thread has started");
-        let address = address.recv().expect("the server listens");
-        Self { address, schedstat: PathBuf::from("/proc").join(thread).join("schedstat") }
+        Self { address: address.recv().expect("the server listens"), cpu }
     }
 
     /// Another address of the same server.
     pub(crate) fn at(&self, address: SocketAddr) -> Self {
-        Self { address, schedstat: self.schedstat.clone() }
+        Self { address, cpu: self.cpu.clone() }
     }
 
     /// Keeps the server busy for about so long.
     pub(crate) fn round(&self, callers: &Callers, load: Load, length: Duration) -> Round {
-        let (cpu, began) = (self.cpu_us(), Instant::now());
+        let (cpu, began) = (self.cpu.us(), Instant::now());
         let decisions = callers.0.block_on(load.send(self.address, began + length));
         let decisions = f64::from(decisions);
         let seconds = began.elapsed().as_secs_f64();
-        Round { decisions_per_second: decisions / seconds, cpu_us: (self.cpu_us() - cpu) / decisions }
-    }
-
-    fn cpu_us(&self) -> f64 {
-        let text = fs::read_to_string(&self.schedstat).unwrap_or_default();
-        let nanos: f64 = text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(f64::NAN);
-        nanos / 1_000.0
+        Round { decisions_per_second: decisions / seconds, cpu_us: (self.cpu.us() - cpu) / decisions }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::admission::set::{Limits, Made};
 use crate::admission::way::{self, Waiting};
 use crate::guard::Place;
 use crate::key::RequestView;
+use crate::limits::door::Entry;
 use crate::limits::finding::{Asked, Finding, Found};
 use crate::limits::pick::Which;
 use crate::limits::walk::{Next, Walk};
@@ -139,9 +140,14 @@ impl Limits {
     #[inline]
     fn begin_untold(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
         let Made { plan, settings, known, .. } = &*self.0.made;
+        if let Some(door) = &settings.door {
+            match door.entry(request) {
+                Entry::ToTheLimits => {}
+                entry => return way::through((self, request), entry, place),
+            }
+        }
         let Some(plain) = &plan.plain else { return self.begin_with_several(request, place) };
-        let is_enforced = plain.limiter.with_policy(Policy::mode) == PolicyMode::Enforce;
-        if settings.door.is_some() || !is_enforced {
+        if plain.limiter.with_policy(Policy::mode) != PolicyMode::Enforce {
             return self.begin_with_several(request, place);
         }
         let limit = &plan.limits[0];
@@ -159,28 +165,32 @@ impl Limits {
             }
             key => {
                 let (walk, next) = Walk::behind_plain(plan, plain.cost, key);
-                way::along((self, request), walk, next, place)
+                way::along((self, request), None, (walk, next), place)
             }
         }
     }
 
-    /// Goes through the door and all limits. A request for which a single limit asks, with its key at hand, is decided as by one limit.
+    /// Goes through all limits. A request for which a single limit asks, with its key at hand, is decided as by one limit.
     #[inline(never)]
     fn begin_with_several(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
-        let Made { plan, settings, .. } = &*self.0.made;
-        if let Some(door) = &settings.door {
-            return way::through((self, request), door, place);
-        }
-        let mut walk = Walk::default();
-        match walk.next(plan, request) {
-            Next::Found(Found { limit, finding: Finding::Asks { which, key, cost, is_enforced: true } })
-                if walk.is_over(plan) =>
-            {
-                let asked = Asked { limit, which, key, cost };
-                let asking = self.ask(asked.limiter(plan), &asked);
-                self.answered(asked, asking, place, |asks| asks.policies(&self.0.made))
+        let plan = self.plan();
+        let (mut walk, mut only) = (Walk::default(), None);
+        loop {
+            match (walk.next(plan, request), only) {
+                (
+                    Next::Found(Found {
+                        limit,
+                        finding: Finding::Asks { which, key, cost, is_enforced: true },
+                    }),
+                    None,
+                ) => only = Some(Asked { limit, which, key, cost }),
+                (Next::Found(Found { finding: Finding::Nothing(_), .. }), asked) => only = asked,
+                (Next::End, Some(asked)) => {
+                    let asking = self.ask(asked.limiter(plan), &asked);
+                    return self.answered(asked, asking, place, |asks| asks.policies(&self.0.made));
+                }
+                (next, asked) => return way::along((self, request), asked, (walk, next), place),
             }
-            next => way::along((self, request), walk, next, place),
         }
     }
 

@@ -27,7 +27,8 @@ use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
-use crate::limits::door::{Answer, Door, Entry};
+use crate::limits::door::{Answer, Entry};
+use crate::limits::finding::Asked;
 use crate::limits::walk::{Next, Walk};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
@@ -165,23 +166,25 @@ impl Way {
 #[cold]
 pub(super) fn through(
     (limits, request): Through<'_>,
-    door: &Door,
+    entry: Entry,
     place: &mut Place,
 ) -> Result<End, Box<Waiting>> {
     let mut way = Way::default();
-    let end = way.enter(door.entry(request), (limits, request), place);
+    let end = way.enter(entry, (limits, request), place);
     way.comes_to(end, limits)
 }
 
-/// Continues at this step of a walk.
+/// Continues at this step of a walk, on which one limit may have asked.
 #[cold]
 pub(super) fn along(
     (limits, request): Through<'_>,
-    walk: Walk,
-    next: Next,
+    asked: Option<Asked>,
+    (walk, next): (Walk, Next),
     place: &mut Place,
 ) -> Result<End, Box<Waiting>> {
-    let mut way = Way { walk, ..Way::default() };
+    let mut asks = Asks::default();
+    asked.into_iter().for_each(|asked| asks.push(asked));
+    let mut way = Way { walk, asking: Asking::of(asks), ..Way::default() };
     let end = way.go_on_with(next, (limits, request), place);
     way.comes_to(end, limits)
 }

@@ -125,18 +125,6 @@ impl Walk {
         }
     }
 
-    /// Whether no limit is left.
-    pub(crate) fn is_over(&mut self, plan: &Plan) -> bool {
-        while let Some(Step { what: What::Next(_), matched, .. }) = plan.steps.get(self.next) {
-            if self.chosen.last() != Some(&END) {
-                return false;
-            }
-            self.chosen.pop();
-            self.next = *matched;
-        }
-        self.next >= plan.steps.len()
-    }
-
     /// Waits for the limit whose key or limiter is being looked up.
     pub(crate) fn poll(
         &mut self,

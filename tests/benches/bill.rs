@@ -1,0 +1,139 @@
+//! What a request pays for the layer, in instructions and allocations, and what each capability adds that is there and that
+//! the request does not use.
+//!
+//! Callgrind counts them, so that neighbours on the machine change nothing. Each side runs in a process of its own.
+
+mod harness;
+mod services;
+#[path = "bill/set_ups.rs"]
+mod set_ups;
+
+use std::env;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use axum::extract::{ConnectInfo, Request};
+use axum::response::Response;
+use http::StatusCode;
+use sluicegate::key::PeerAddr;
+use tower::Layer;
+use tower::layer::util::Identity;
+
+use crate::harness::callgrind::{self, Bill};
+use crate::harness::{Aim, Bench, Row};
+use crate::services::{
+    bare, calling, generous_policy, governor_with_headers, router, routing, side_of, strict_governor,
+    strict_policy,
+};
+use crate::set_ups::{NO_FIELDS, NOTHING, SET_UPS};
+
+/// Each peer sends so many requests before those that are counted, and so many that are.
+const PEERS: u32 = 100;
+const TIMES: u64 = 1_000;
+
+/// The sides that have no set-up.
+const ALONE: &str = "no layer";
+const IDLE: &str = "a layer that does nothing";
+const GOVERNOR: &str = "tower_governor";
+
+type Side = Box<dyn FnMut(u64)>;
+
+/// Where the layer is, and what it answers.
+#[derive(Clone, Copy)]
+struct Case {
+    in_axum: bool,
+    refuses: bool,
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().collect();
+    if let [_, flag, name, case] = &args[..]
+        && flag == "--side"
+    {
+        let case = Case::all().find(|known| known.title() == *case).expect("the parent names a case");
+        callgrind::counted(&mut *case.side(name), TIMES);
+        return ExitCode::SUCCESS;
+    }
+    let mut bench =
+        Bench::from_args("What a layer adds to a request; the reference is a layer with nothing else");
+    Case::all().for_each(|case| case.measure(&mut bench));
+    bench.finish()
+}
+
+impl Case {
+    fn all() -> impl Iterator<Item = Self> {
+        let each = [(false, false), (true, false), (false, true), (true, true)];
+        each.into_iter().map(|(in_axum, refuses)| Self { in_axum, refuses })
+    }
+
+    fn title(self) -> String {
+        let Self { in_axum, refuses } = self;
+        format!("{}, {}", if refuses { "refused" } else { "allowed" }, if in_axum { "axum" } else { "bare" })
+    }
+
+    fn measure(self, bench: &mut Bench) {
+        let names = || SET_UPS.iter().map(|(name, _)| *name).chain(self.in_axum.then_some(IDLE));
+        if bench.is_smoke() {
+            names().chain([ALONE, GOVERNOR]).for_each(|name| self.side(name)(1));
+            return;
+        }
+        let work = |name: &str| format!("{}: {name}", self.title());
+        if !names().any(|name| bench.wants(&work(name))) {
+            return;
+        }
+        let of = |name: &str| callgrind::run(&["--side", name, &self.title()], TIMES);
+        let (alone, governor, floor) = (of(ALONE), of(GOVERNOR), of(NOTHING));
+        for name in names().filter(|name| bench.wants(&work(name))).collect::<Vec<_>>() {
+            let (ours, reference, aim) = match name {
+                NOTHING => (floor, governor, Aim::None),
+                IDLE | NO_FIELDS => (of(name), floor, Aim::None),
+                _ => (of(name), floor, Aim::Ratio(1.05)),
+            };
+            let [more, of_reference] = [ours, reference].map(|bill| bill.more_than(alone));
+            let row = |bill: fn(&Bill) -> f64, unit, aim| {
+                Row::fixed(&work(name), unit, bill(&more), bill(&of_reference), aim)
+            };
+            bench.record(row(|bill| bill.instructions, "instr", aim));
+            if name == NOTHING || more.allocations != of_reference.allocations {
+                bench.record(row(|bill| bill.allocations, "allocs", Aim::None));
+            }
+            if name == NOTHING {
+                bench.note("its reference is tower_governor with the two fields that it has");
+            }
+        }
+    }
+
+    /// Requests to the service behind the layer of this name.
+    fn side(self, name: &str) -> Side {
+        let Self { in_axum, refuses } = self;
+        let policy = if refuses { strict_policy } else { generous_policy };
+        let set_up = SET_UPS.iter().find(|(known, _)| *known == name);
+        let answers = if refuses { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
+        match (name, set_up) {
+            (_, Some((_, set_up))) => match (set_up(policy()), in_axum) {
+                (layer, false) => side(PeerAddr, answers, calling(layer.layer(bare()))),
+                (layer, true) => side(ConnectInfo, answers, routing(router().layer(layer))),
+            },
+            (GOVERNOR, _) => {
+                match (if refuses { strict_governor() } else { governor_with_headers() }, in_axum) {
+                    (layer, false) => side(ConnectInfo, answers, calling(layer.layer(bare()))),
+                    (layer, true) => side(ConnectInfo, answers, routing(router().layer(layer))),
+                }
+            }
+            (IDLE, _) => side(ConnectInfo, StatusCode::OK, routing(router().layer(Identity::new()))),
+            _ if in_axum => side(ConnectInfo, StatusCode::OK, routing(router())),
+            _ => side(PeerAddr, StatusCode::OK, calling(bare())),
+        }
+    }
+}
+
+fn side<E>(
+    extension: fn(SocketAddr) -> E,
+    answers: StatusCode,
+    send: impl FnMut(Request) -> Response + 'static,
+) -> Side
+where
+    E: Clone + Send + Sync + 'static,
+{
+    Box::new(side_of(PEERS, extension, answers, send))
+}
