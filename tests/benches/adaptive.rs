@@ -8,7 +8,6 @@ mod harness;
 mod overload;
 mod services;
 
-use std::env;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,16 +22,18 @@ use tower::limit::ConcurrencyLimitLayer;
 use tower::{BoxError, Layer, ServiceBuilder};
 use tower_resilience_adaptive::{AdaptiveLimiterLayer, Aimd, Gradient2};
 
-use crate::harness::callgrind;
+use crate::harness::callgrind::{self, Bill};
 use crate::harness::{Aim, Bench, Row};
 use crate::overload::{Overload, Round, WORKERS};
 use crate::services::{bare, calling, side_of};
 
-/// Each peer sends so many requests before those that are counted, and so many that are.
+/// Few, because Valgrind is slow.
 const PEERS: u32 = 100;
-const TIMES: u64 = 1_000;
 
 const OURS: &str = "InFlight::adaptive";
+
+/// What is shown of a round, its unit, and what ours has to show.
+type Column = (&'static str, &'static str, fn(&Round) -> f64, Aim);
 
 /// A limit in front of the service, where the number that is best for it is known.
 type Limit = fn(Router, usize) -> Router;
@@ -71,11 +72,8 @@ async fn unavailable(_: BoxError) -> StatusCode {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args().collect();
-    if let [_, flag, fields, kind] = &args[..]
-        && flag == "--side"
-    {
-        callgrind::counted(&mut *uncontended(fields, kind), TIMES);
+    if let Some((args, times)) = callgrind::asked() {
+        uncontended(&args[0], &args[1])(times);
         return ExitCode::SUCCESS;
     }
     let mut bench =
@@ -91,7 +89,7 @@ fn adaptive() -> InFlight {
 
 /// Requests a second that were answered in time, how long those took, and the time of the server for each.
 fn overloaded(bench: &mut Bench) {
-    let columns: [(&str, &str, fn(&Round) -> f64, Aim); 4] = [
+    let columns: [Column; 4] = [
         ("goodput", "req/s", |round| round.good_per_second, Aim::RatioAtLeast(0.95)),
         ("p50", "ms", |round| round.p50_ms, Aim::None),
         ("p99", "ms", |round| round.p99_ms, Aim::None),
@@ -126,12 +124,13 @@ fn overloaded(bench: &mut Bench) {
 
 /// The number with which the service answers the most requests in time.
 fn best_number(length: Duration) -> usize {
-    let goodput = |number: &usize| {
-        let server = Overload::new(|app| FIXED.1(app, *number));
-        server.round(length).good_per_second.round() as u64
-    };
     let numbers = [WORKERS / 2, WORKERS, WORKERS * 5 / 4, WORKERS * 3 / 2, WORKERS * 2];
-    numbers.into_iter().max_by_key(goodput).expect("there are numbers")
+    let tried = numbers.map(|number| {
+        let server = Overload::new(|app| FIXED.1(app, number));
+        (number, server.round(length).good_per_second)
+    });
+    let best = tried.into_iter().max_by(|one, other| one.1.total_cmp(&other.1));
+    best.map_or(WORKERS, |(number, _)| number)
 }
 
 /// What a request pays for a limit that it does not reach.
@@ -141,8 +140,8 @@ fn uncontended_rows(bench: &mut Bench) {
         if bench.is_smoke() {
             ["none", "fixed", "adaptive"].iter().for_each(|kind| uncontended(fields, kind)(1));
         } else if bench.wants(&work) {
-            let [alone, fixed, adaptive] = ["alone", "fixed", "adaptive"]
-                .map(|kind| callgrind::run(&["--side", fields, kind], TIMES).instructions);
+            let [alone, fixed, adaptive] =
+                ["alone", "fixed", "adaptive"].map(|kind| Bill::of(&[fields, kind]).instructions);
             bench.record(Row::fixed(&work, "instr", adaptive - alone, fixed - alone, Aim::Ratio(1.2)));
         }
     }

@@ -8,7 +8,6 @@ mod services;
 #[path = "bill/set_ups.rs"]
 mod set_ups;
 
-use std::env;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -27,9 +26,8 @@ use crate::services::{
 };
 use crate::set_ups::{NO_FIELDS, NOTHING, SET_UPS};
 
-/// Each peer sends so many requests before those that are counted, and so many that are.
+/// Few, because Valgrind is slow, and each has sent two requests before those that are counted.
 const PEERS: u32 = 100;
-const TIMES: u64 = 1_000;
 
 /// The sides that have no set-up.
 const ALONE: &str = "no layer";
@@ -46,12 +44,9 @@ struct Case {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<String> = env::args().collect();
-    if let [_, flag, name, case] = &args[..]
-        && flag == "--side"
-    {
-        let case = Case::all().find(|known| known.title() == *case).expect("the parent names a case");
-        callgrind::counted(&mut *case.side(name), TIMES);
+    if let Some((args, times)) = callgrind::asked() {
+        let case = Case::all().find(|case| case.title() == args[1]).expect("the parent names a case");
+        case.side(&args[0])(times);
         return ExitCode::SUCCESS;
     }
     let mut bench =
@@ -81,7 +76,7 @@ impl Case {
         if !names().any(|name| bench.wants(&work(name))) {
             return;
         }
-        let of = |name: &str| callgrind::run(&["--side", name, &self.title()], TIMES);
+        let of = |name: &str| Bill::of(&[name, &self.title()]);
         let (alone, governor, floor) = (of(ALONE), of(GOVERNOR), of(NOTHING));
         for name in names().filter(|name| bench.wants(&work(name))).collect::<Vec<_>>() {
             let (ours, reference, aim) = match name {

@@ -74,12 +74,12 @@ impl Overload {
         let (cpu, began) = (self.cpu.us(), Instant::now());
         let mut took_ms = self.clients.block_on(self.send(length));
         took_ms.sort_by(f64::total_cmp);
-        let at = |part: f64| took_ms.get((took_ms.len() as f64 * part) as usize).copied().unwrap_or(f64::NAN);
+        let at = |percent| took_ms.get(took_ms.len() * percent / 100).copied().unwrap_or(f64::NAN);
         let good = took_ms.len() as f64;
         Round {
             good_per_second: good / began.elapsed().as_secs_f64(),
-            p50_ms: at(0.5),
-            p99_ms: at(0.99),
+            p50_ms: at(50),
+            p99_ms: at(99),
             cpu_us: (self.cpu.us() - cpu) / good,
         }
     }

@@ -1,11 +1,9 @@
 //! Counts what this program does, by itself under Valgrind.
 
-use std::hint::black_box;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::{env, fs, process};
+use std::process::{self, Command, Stdio};
+use std::{env, fs};
 
-/// What one request took.
+/// What one request takes.
 #[derive(Clone, Copy)]
 pub(crate) struct Bill {
     pub(crate) instructions: f64,
@@ -13,63 +11,71 @@ pub(crate) struct Bill {
     pub(crate) allocations: f64,
 }
 
+/// Two runs of these lengths differ by the requests alone.
+const TIMES: [u64; 2] = [500, 1_500];
+
 impl Bill {
+    /// Runs this program twice, with these arguments and the number of requests to send, as `--side ARGS.. TIMES`.
+    pub(crate) fn of(args: &[&str]) -> Self {
+        let [few, many] = TIMES.map(|times| run(args, times));
+        many.more_than(few).per((TIMES[1] - TIMES[0]) as f64)
+    }
+
     pub(crate) fn more_than(self, other: Self) -> Self {
         Self {
             instructions: self.instructions - other.instructions,
             allocations: self.allocations - other.allocations,
         }
     }
+
+    fn per(self, requests: f64) -> Self {
+        Self { instructions: self.instructions / requests, allocations: self.allocations / requests }
+    }
 }
 
-/// The part of the program that is counted. Two functions, because callgrind does one thing where it enters a function: here it
-/// forgets the calls until then, and in the next it counts.
-#[inline(never)]
-pub(crate) fn counted(side: &mut dyn FnMut(u64), times: u64) {
-    within(side, times);
-    black_box(());
+/// The arguments of a run that is counted, and its number of requests.
+pub(crate) fn asked() -> Option<(Vec<String>, u64)> {
+    let mut args = env::args().skip(1);
+    if args.next()? != "--side" {
+        return None;
+    }
+    let mut args: Vec<String> = args.collect();
+    let times = args.pop().and_then(|times| times.parse().ok()).expect("the parent says how many requests");
+    Some((args, times))
 }
 
-#[inline(never)]
-fn within(side: &mut dyn FnMut(u64), times: u64) {
-    side(times);
-    black_box(());
-}
-
-/// Runs this program with these arguments; it calls [`counted`] once with this count.
-pub(crate) fn run(args: &[&str], times: u64) -> Bill {
+fn run(args: &[&str], times: u64) -> Bill {
     let path = env::temp_dir().join(format!("sluicegate-bill-{}", process::id()));
-    let program = env::current_exe().expect("a running program has a path");
     let status = Command::new("valgrind")
         .args(["--quiet", "--tool=callgrind", "--compress-strings=no"])
-        .args(["--zero-before=*callgrind::counted*", "--toggle-collect=*callgrind::within*"])
         .arg(format!("--callgrind-out-file={}", path.display()))
-        .arg(program)
+        .arg(env::current_exe().expect("a running program has a path"))
+        .arg("--side")
         .args(args)
+        .arg(times.to_string())
         .stderr(Stdio::null())
         .status()
         .expect("valgrind is installed: apt-get install valgrind");
     assert!(status.success(), "{args:?} has ended with {status}");
-    let bill = read(&path, times as f64);
+    let counts = fs::read_to_string(&path).expect("valgrind has written it");
     fs::remove_file(&path).expect("valgrind has written it");
-    bill
+    read(&counts)
 }
 
 /// Reads the sum of all instructions, and the calls of the functions that allocate.
-fn read(path: &Path, times: f64) -> Bill {
-    let text = fs::read_to_string(path).expect("valgrind has written it");
-    let (mut instructions, mut allocations, mut called) = (0.0, 0.0, "");
-    for line in text.lines() {
+fn read(counts: &str) -> Bill {
+    let (mut bill, mut called) = (Bill { instructions: 0.0, allocations: 0.0 }, "");
+    for line in counts.lines() {
         let (name, value) = line.split_once(['=', ':']).unwrap_or((line, ""));
-        let number = || value.split_whitespace().next().and_then(|number| number.parse::<f64>().ok());
+        let number = || value.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0.0);
         match name {
             "cfn" => called = value,
             "calls" if matches!(called, "malloc" | "calloc" | "realloc" | "posix_memalign") => {
-                allocations += number().unwrap_or(0.0);
+                bill.allocations += number();
             }
-            "totals" => instructions = number().unwrap_or(f64::NAN),
+            "totals" => bill.instructions = number(),
             _ => {}
         }
     }
-    Bill { instructions: instructions / times, allocations: allocations / times }
+    bill
 }
