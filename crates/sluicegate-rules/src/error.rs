@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::at::Place;
-use crate::masks::{MASK, masked};
+use crate::shown::shown;
 
 /// A rules file that cannot be used: all that is wrong with its values, or the first thing that is wrong with its shape.
 ///
@@ -23,9 +23,8 @@ use crate::masks::{MASK, masked};
 /// as by an unknown word or a value of another type, only the first mistake is reported, because nothing behind it can be understood.
 ///
 /// # Secrets
-/// No line of `jwt`, `store` and `api_keys` is shown, nor of an unknown section, nor of a file that is one value in braces. Lines of other
-/// sections are shown with a `*` for each character of a value that a header field or a parameter must have, and of anything under
-/// `only_if` in the place of an unknown word:
+/// No line of `jwt`, `store` and `api_keys` is shown, nor of an unknown section, nor of a file that is one value in braces. A rule is shown up
+/// to the first line with another word than those that have no secrets behind them, such as `header` and `query`:
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -36,8 +35,7 @@ use crate::masks::{MASK, masked};
 ///   - { name: a, limit: api, key: client, only_if: { method: get, header: { x-token: s3cret } } }
 /// ";
 /// let error = RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap_err().to_string();
-/// assert!(error.contains("\"get\" is not a method: write it in capitals, as GET"));
-/// assert!(error.contains("only_if: { method: get, header: { x-token: ****** } } }"));
+/// assert_eq!(error, "rules.yaml:4:60: error: \"get\" is not a method: write it in capitals, as GET");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct RulesError {
@@ -142,8 +140,14 @@ impl<'a> Problems<'a> {
 
     fn add(&mut self, place: Option<Place>, text: String, is_error: bool) {
         // The file is read up to the line, so this is skipped for a problem that is only counted.
-        let line = place.filter(|_| self.has_room(is_error)).and_then(|place| masked(self.text, place.line));
-        self.push(Problem { source: self.source.to_owned(), place, is_error, text, line });
+        let line = place.filter(|_| self.has_room(is_error)).and_then(|place| shown(self.text, place.line));
+        self.push(Problem {
+            source: self.source.to_owned(),
+            place,
+            is_error,
+            text,
+            line: line.map(str::to_owned),
+        });
     }
 
     fn push(&mut self, problem: Problem) {
@@ -161,7 +165,7 @@ impl<'a> Problems<'a> {
 
     /// Whether no secret can stand at this place.
     pub(crate) fn is_open(&self, place: Place) -> bool {
-        is_open(self.text, place)
+        shown(self.text, place.line).is_some()
     }
 
     /// The number of problems so far.
@@ -203,12 +207,6 @@ impl<'a> Problems<'a> {
 
 /// The most mistakes that are reported of one file.
 const MOST: usize = 100;
-
-/// Whether no secret can stand at this place.
-fn is_open(text: &str, place: Place) -> bool {
-    let at = |line: String| line.chars().nth(place.column.saturating_sub(1)).is_none_or(|c| c != MASK);
-    masked(text, place.line).is_some_and(at)
-}
 
 /// The characters of a long line that are shown before and behind the value.
 const AROUND: usize = 60;
@@ -266,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_hundred_warnings_are_told_and_still_the_first_error() {
-        let text = "rules:\n".to_owned() + &"  - a\n".repeat(100_000);
+        let text = "rules:\n".to_owned() + &"  - name: a\n".repeat(100_000);
         let mut problems = Problems::of("rules.yaml", &text);
         let at = |line| Place { line, column: 5, length: 1 };
         // To read the file for each of them would take hours.
@@ -276,6 +274,6 @@ mod tests {
         problems.error(at(100_000), "wrong");
         assert_eq!(problems.count(), 99_999);
         let error = problems.into_errors().to_string();
-        assert!(error.starts_with("rules.yaml:100000:5: error: wrong\n  100000 |   - a"), "{error}");
+        assert!(error.starts_with("rules.yaml:100000:5: error: wrong\n  100000 |   - name: a"), "{error}");
     }
 }

@@ -35,7 +35,7 @@ use crate::variables::Variables;
 /// let file = RulesFile::parse("rules.yaml", text, &Variables::none())?;
 /// let warnings: Vec<_> = file.warnings().iter().map(|warning| warning.text()).collect();
 /// assert!(warnings[0].contains("it is taken as 10.0.0.0/8"));
-/// assert!(warnings[1].starts_with("policy \"unused\" limits nothing"));
+/// assert!(warnings[1].starts_with("policy \"unused\" limits no request"));
 /// # Ok::<(), sluicegate_rules::RulesError>(())
 /// ```
 ///
@@ -45,7 +45,7 @@ use crate::variables::Variables;
 ///
 /// | of | written as | range |
 /// |---|---|---|
-/// | quota | `5/min`, `10/s burst 20`, `1000/12h`, `60/min burst 100 start 10`: units, a period, the units that pass at once from rest, and those of a key that is not known | up to 10^6 units in 1 ms to 30 days in any case; an error says what more is exact |
+/// | quota | `5/min`, `10/s burst 20`, `1.5k/12h`, `60/min burst 100 start 10`, `2M/month in Asia/Seoul carry over 20%`: units, a period, the units that pass at once from rest, and those of a key that is not known | up to 10^6 units in 1 ms to 30 days in any case; an error says what more is exact |
 /// | time | a whole number with `ns`, `us`, `ms`, `s`, `min`, `h`, `d` or `w`: `500ms`, `30 days` | no months, no fractions |
 /// | wait | `deny`, or `wait` with a time: `wait 5s`; of a policy also `room` | |
 /// | moment (`opens_at`) | `2026-11-27T12:00:00Z`, `2026-11-27T13:00:00+01:00` | from 1970 on |
@@ -77,7 +77,7 @@ use crate::variables::Variables;
 /// for good in ["quota: 1000/12h", "quota: [5 per 2 minutes, 20/d]", "quota: 5/s, on_exceeded: wait 1500ms", "quota: 5/s, table_size: 1_000_000"] {
 ///     assert!(file(good, "cost: 1").is_ok(), "{good}");
 /// }
-/// for bad in ["quota: 5", "quota: 5/month", "quota: 0.5/s", "quota: 5/s, on_exceeded: 5s", "quota: 5/s, keys: many"] {
+/// for bad in ["quota: 5", "quota: 5/moon", "quota: 0.5/s", "quota: 5/s, on_exceeded: 5s", "quota: 5/s, keys: many"] {
 ///     assert!(file(bad, "cost: 1").is_err(), "{bad}");
 /// }
 /// let error = file("quota: 5/min", "cost: 6").unwrap_err();

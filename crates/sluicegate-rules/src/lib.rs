@@ -475,7 +475,6 @@ mod file;
 mod in_force;
 mod layer;
 mod leases;
-mod masks;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod news;
@@ -484,6 +483,7 @@ mod reload;
 mod rooms;
 mod rules;
 mod schema;
+mod shown;
 #[cfg(unix)]
 mod sighup;
 mod source;

@@ -298,7 +298,7 @@ fn replay_tells_what_is_worth_a_second_look_on_standard_error() {
     let output = run(&["replay", "--rules", "warned.yaml", "--json", "/dev/null"]);
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     assert!(out.starts_with('{') && !out.contains("warning"), "{out}");
-    assert!(err.contains("warned.yaml:4:3: warning: policy \"spare\" limits nothing"), "{err}");
+    assert!(err.contains("warned.yaml:4:3: warning: policy \"spare\" limits no request"), "{err}");
 }
 
 #[test]

@@ -106,7 +106,10 @@ impl Policies {
         for name in names.filter(|name| !self.used.borrow().contains(&name.value)) {
             problems.warning(
                 name.place,
-                format!("policy {:?} limits nothing: no rule or tier names it", name.value),
+                format!(
+                    "policy {:?} limits no request, because no rule or tier names it; `sluicegate serve` checks it by name",
+                    name.value
+                ),
             );
         }
     }

@@ -255,7 +255,10 @@ fn a_policy_that_limits_nothing_and_a_key_that_clients_choose_are_worth_a_warnin
     let text = "version: 1\npolicies:\n  a: { quota: 5/min }\n  b: { quota: 5/min }\nrules:\n  - { name: all, limit: a, key: header(x-user) }\n";
     let file = RulesFile::parse("rules.yaml", text, &Variables::none()).expect("it is good");
     let warnings: Vec<_> = file.warnings().iter().map(ToString::to_string).collect();
-    assert!(warnings[0].starts_with("rules.yaml:4:3: warning: policy \"b\" limits nothing"), "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("rules.yaml:4:3: warning: policy \"b\" limits no request"),
+        "{warnings:?}"
+    );
     assert!(
         warnings[1].starts_with("rules.yaml:6:33: warning: clients choose this key freely"),
         "{warnings:?}"
@@ -319,13 +322,11 @@ fn proxies_that_hold_everybody_are_refused_also_in_parts() {
 }
 
 #[test]
-fn values_that_requests_must_have_are_masked_where_a_line_is_shown() {
+fn no_line_shows_a_value_that_requests_must_have() {
     let text = "version: 1\npolicies:\n  a: { quota: 5/min }\ndeny:\n  - name: x\n    only_if:\n      header:\n        \"x y\": s3cret\nexempt:\n  - { name: y, only_if: { query: { token: s3cret }, method: get } }\nrules:\n  - { name: all, limit: b, key: client, only_if: { header: { x-t: \"s3cret\" } } }\n";
     let errors = errors(text);
     assert_eq!(errors.matches("error: ").count(), 3, "{errors}");
     assert!(!errors.contains("s3cret"), "{errors}");
-    assert!(errors.contains("query: { token: ****** }, method: get"), "{errors}");
-    assert!(errors.contains("header: { x-t: ******** }"), "{errors}");
 }
 
 #[test]

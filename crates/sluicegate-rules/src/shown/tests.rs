@@ -1,46 +1,37 @@
 use super::*;
 
-fn shown(text: &str) -> Vec<String> {
-    (1..=text.lines().count()).filter_map(|line| masked(text, line)).collect()
+fn lines(text: &str) -> Vec<&str> {
+    (1..=text.lines().count()).filter_map(|line| shown(text, line)).collect()
 }
 
 #[test]
-fn values_of_header_fields_and_of_parameters_are_masked_wherever_they_stand() {
+fn a_rule_is_shown_up_to_the_first_word_that_may_have_a_secret_behind_it() {
     let text = "\
-clients: { header: x-forwarded-for }
 rules:
-  - { name: a, only_if: { path: \"/a/{id}\", header: { x-token: s3cret, \"x-b\": 'a b' }, method: GET }, key: client }
+  - { name: a, only_if: { path: [/a, \"/b/{id}\"], method: GET }, limits: api, key: client }
+  - { name: a, only_if: { \"path\": \"/a\", not: { client: 10.0.0.0/8 } }, cost: 3, limit: api, key: client }
   - name: b
     only_if:
-      header:
-        x-token: s3cret # a note
-        x-other: \"a, b\"
-      query: { key: s3cret }
       path: /b
-    cost: { header: x-units, min: 1 }
+      header:
+        x-token: s3cret
+    limit: api
   - only_if: { query: {
       key: s3cret } , host: a.b }
     limit: api
-  - only_if: { header: s3cret }
+  - name: c
+    key: client
 ";
     assert_eq!(
-        shown(text),
+        lines(text),
         [
-            "clients: { header: x-forwarded-for }",
             "rules:",
-            "  - { name: a, only_if: { path: \"/a/{id}\", header: { x-token: ******, \"***\": ***** }, method: GET }, key: client }",
+            "  - { name: a, only_if: { \"path\": \"/a\", not: { client: 10.0.0.0/8 } }, cost: 3, limit: api, key: client }",
             "  - name: b",
             "    only_if:",
-            "      header:",
-            "        x-token: ****** # a note",
-            "        x-other: ******",
-            "      query: { key: ****** }",
             "      path: /b",
-            "    cost: { header: x-units, min: 1 }",
-            "  - only_if: { query: {",
-            "      key: ****** } , host: a.b }",
-            "    limit: api",
-            "  - only_if: { header: ****** }",
+            "  - name: c",
+            "    key: client",
         ]
     );
 }
@@ -91,24 +82,11 @@ fn no_secret_is_shown_however_it_is_written() {
         "  - heder: |\n      s3cret",
     ] {
         let text = format!("rules:\n{text}\n    limit: shown\n");
-        let shown = shown(&text);
-        assert!(!shown.iter().any(|line| line.contains("s3cret")), "{text}{shown:#?}");
-        assert_eq!(shown.last().map(|line| &**line), Some("    limit: shown"), "{text}");
-        let lengths = |lines: &[String]| lines.iter().map(|line| line.chars().count()).collect::<Vec<_>>();
-        assert_eq!(lengths(&shown), lengths(&text.lines().map(str::to_owned).collect::<Vec<_>>()));
+        let text = format!("{text}  - {{ name: next, limit: shown }}\n");
+        let lines = lines(&text);
+        assert!(!lines.iter().any(|line| line.contains("s3cret")), "{text}{lines:#?}");
+        assert_eq!(lines.last(), Some(&"  - { name: next, limit: shown }"), "{text}");
     }
-}
-
-#[test]
-fn words_that_are_known_and_what_is_under_a_misspelt_one_of_a_rule_stay_readable() {
-    for line in [
-        "  - { name: a, only_if: { path: [/a, \"/b\"], tier: { plan: free } }, limits: api, key: client }",
-        "  - { only_if: { \"path\": \"/a\", not: { client: 10.0.0.0/8 } }, cost: { header: x-units } }",
-    ] {
-        assert_eq!(shown(&format!("rules:\n{line}"))[1], line);
-    }
-    let masked = shown("rules:\n  - { only_if: { paht: /a, method: GET }, limit: api }");
-    assert_eq!(masked[1], "  - { only_if: { paht: **, method: GET }, limit: api }");
 }
 
 #[test]
@@ -132,19 +110,13 @@ fn no_line_of_a_section_that_may_have_secrets_is_shown_however_the_section_begin
         // The lines before it are open.
         let text = format!("policies: {{}}\nrules: [ a ]\n{line}\n");
         for text in [&*text, line] {
-            let shown = shown(text);
-            assert!(!shown.iter().any(|line| line.contains("s3cret")), "{shown:#?}");
+            let lines = lines(text);
+            assert!(!lines.iter().any(|line| line.contains("s3cret")), "{lines:#?}");
         }
     }
     assert_eq!(
-        shown("&p policies: { a: 1 }\n&r \"rules\":\n- a"),
-        ["&p policies: { a: 1 }", "&r \"rules\":", "- a"]
+        lines("&p policies: { a: 1 }\n&r \"rules\":\n- name: a"),
+        ["&p policies: { a: 1 }", "&r \"rules\":", "- name: a"]
     );
-    assert_eq!(shown("  rules: s3cret"), Vec::<String>::new(), "nobody knows where it stands");
-}
-
-#[test]
-fn a_text_of_lines_that_is_no_secret_is_shown_and_opens_nothing() {
-    let text = "rules:\n  - name: |\n      \"{ header:\n    limit: shown\n    key: client";
-    assert_eq!(shown(text), text.lines().collect::<Vec<_>>());
+    assert_eq!(lines("  rules: s3cret"), Vec::<&str>::new(), "nobody knows where it stands");
 }

@@ -1,0 +1,147 @@
+//! The lines of a file that an error may show, so that readers of logs do not learn a password from a typing error.
+//!
+//! A line is judged as it was written, also where it is not YAML. In doubt it is not shown.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// Sections without secrets.
+const OPEN: [&str; 8] = ["version", "clients", "paths", "policies", "tiers", "keys", "in_flight", "headers"];
+
+/// Sections of rules. Their conditions may hold the value that a header field or a parameter must have.
+const RULES: [&str; 3] = ["deny", "exempt", "rules"];
+
+/// Words of a rule, and of a condition, whose values are no secrets.
+const WORDS: [&str; 20] = [
+    "deny",
+    "exempt",
+    "rules",
+    "only_if",
+    "not",
+    "name",
+    "group",
+    "limit",
+    "share",
+    "key",
+    "on_missing_key",
+    "in_flight",
+    "refund_if",
+    "status",
+    "cost",
+    "path",
+    "method",
+    "host",
+    "client",
+    "tier",
+];
+
+/// A name before a colon.
+static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r#"("(?:[^"\\]|\\.)*"|'[^']*'|[^ \t{}\[\],:"']+)[ \t]*:(?:[ \t{\["']|$)"#).ok()
+});
+
+/// A condition that is a text or a list, as somebody may write it who does not know its shape.
+static OTHER_SHAPE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"(?:^|[ \t{,"'])(?:only_if|not)["']?[ \t]*:[ \t]*[^ \t{]"#).ok());
+
+/// A line, counted from 1, unless it may hold a secret.
+///
+/// No line is shown of an unknown section (`jwt` with a typing error), nor of a file that is one value in braces, as JSON is. The lines of a
+/// rule are shown up to the first that has another word than the known ones.
+pub(crate) fn shown(text: &str, line: usize) -> Option<&str> {
+    let mut scanner = Scanner::default();
+    let mut lines = text.lines().take(line).map(|line| scanner.shows(line).then_some(line));
+    lines.nth(line.checked_sub(1)?)?
+}
+
+/// The position of a line.
+#[derive(Default)]
+struct Scanner {
+    section: Section,
+    /// The indentation of the rule's dash.
+    rule: Option<usize>,
+    /// Whether the rest of the rule is hidden.
+    is_hidden: bool,
+    /// The braces and brackets that are open, and whether quotes are.
+    within: (i64, [bool; 2]),
+}
+
+/// A section of the file.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Section {
+    #[default]
+    Closed,
+    Open,
+    Rules,
+}
+
+impl Scanner {
+    fn shows(&mut self, line: &str) -> bool {
+        self.enter_section(line);
+        self.count_braces(line);
+        match self.section {
+            Section::Closed => false,
+            Section::Open => true,
+            Section::Rules => {
+                self.enter_rule(line);
+                self.is_hidden |= !is_open_rule(line);
+                !self.is_hidden
+            }
+        }
+    }
+
+    /// Begins a section if the line is not indented. Within braces or a text its meaning is unclear, and some readers end a line at a
+    /// lone carriage return: both close the section.
+    fn enter_section(&mut self, line: &str) {
+        let goes_on = matches!(line.split(' ').next(), Some("" | "-" | "}" | "]"));
+        if line.contains('\r') {
+            self.section = Section::Closed;
+        } else if !goes_on && !line.starts_with(['#', '\t', '}', ']']) {
+            let words = line.split(':').next().unwrap_or_default().split(' ');
+            // An anchor or a tag comes before the word.
+            let word = words.into_iter().find(|word| !word.is_empty() && !word.starts_with(['&', '!']));
+            let word = word.unwrap_or_default().trim_matches(['"', '\'']);
+            (self.rule, self.is_hidden) = (None, false);
+            self.section = match () {
+                () if self.within != Default::default() => Section::Closed,
+                () if OPEN.contains(&word) => Section::Open,
+                () if RULES.contains(&word) => Section::Rules,
+                () => Section::Closed,
+            };
+        }
+    }
+
+    fn count_braces(&mut self, line: &str) {
+        let code = if line.trim_start().starts_with('#') { "" } else { line };
+        for c in code.split(" #").next().unwrap_or_default().chars() {
+            match c {
+                '{' | '[' => self.within.0 += 1,
+                '}' | ']' => self.within.0 -= 1,
+                '"' => self.within.1[0] ^= true,
+                '\'' => self.within.1[1] ^= true,
+                _ => {}
+            }
+        }
+    }
+
+    fn enter_rule(&mut self, line: &str) {
+        let body = line.trim_start();
+        let indent = line.len() - body.len();
+        if body.starts_with("- ") && self.rule.is_none_or(|rule| indent <= rule) {
+            (self.rule, self.is_hidden) = (Some(indent), false);
+        }
+    }
+}
+
+/// Whether all names of the line are known, and there is one.
+fn is_open_rule(line: &str) -> bool {
+    let (Some(word), Some(other_shape)) = (&*WORD, &*OTHER_SHAPE) else { return false };
+    let mut words = word.captures_iter(line).filter_map(|found| found.get(1)).peekable();
+    words.peek().is_some()
+        && words.all(|word| WORDS.contains(&word.as_str().trim_matches(['"', '\''])))
+        && !other_shape.is_match(line)
+}
+
+#[cfg(test)]
+mod tests;
