@@ -9,6 +9,7 @@ use axum::Router;
 use http::{Request, StatusCode};
 use sluicegate::clock::SystemClock;
 use sluicegate_tests::memory;
+use sluicegate_tests::servers::eventually;
 use tokio::sync::{mpsc, watch};
 
 use crate::folder::Folder;
@@ -77,6 +78,8 @@ struct Progress {
     begun: AtomicU64,
     done: watch::Sender<u64>,
     is_over: AtomicBool,
+    /// The requests of each user of `/bound`.
+    asked: [AtomicU64; 2],
 }
 
 /// Asks for `/marked` until it is over, and returns how long each answer took. Each is that of one file, which was in force then.
@@ -130,12 +133,14 @@ fn all_marked(
 }
 
 /// Asks for `/bound` by one key, and returns how often it passed.
-async fn bound(server: SocketAddr, progress: Arc<Progress>, user: &'static str) -> u64 {
+async fn bound(server: SocketAddr, progress: Arc<Progress>, number: usize) -> u64 {
+    let user = ["ada", "bob"][number];
     let mut client = Client::connect(server).await;
     let mut done = progress.done.subscribe();
     let mut passed = 0;
     while !progress.is_over.load(Ordering::SeqCst) {
         let answer = whole(client.begin_with(Request::get("/bound").header("x-user", user), "").await).await;
+        progress.asked[number].fetch_add(1, Ordering::SeqCst);
         match answer.status() {
             StatusCode::OK => passed += 1,
             // Another file lets it pass, perhaps.
@@ -171,7 +176,7 @@ async fn reloads_under_load_mix_no_answer_drop_none_admit_no_more_and_keep_every
     let server = serve(Router::new().fallback(async || "hello").layer(rules.layer())).await;
     let progress = Arc::new(Progress::default());
     let (tell, mut answered) = mpsc::unbounded_channel();
-    let users = ["ada", "bob"].map(|user| tokio::spawn(bound(server, Arc::clone(&progress), user)));
+    let users = [0, 1].map(|number| tokio::spawn(bound(server, Arc::clone(&progress), number)));
     let waiters = [(); 8].map(|()| tokio::spawn(turns(server, Arc::clone(&progress))));
     let quiet = percentiles(all_marked(server, &progress, &tell, 1_000).await);
     while answered.try_recv().is_ok() {}
@@ -190,6 +195,13 @@ async fn reloads_under_load_mix_no_answer_drop_none_admit_no_more_and_keep_every
                 let changes = rules.reload().unwrap_or_else(|error| panic!("{error}"));
                 assert!(changes.is_some(), "the file of generation {generation} is another one");
                 progress.done.send_replace(generation);
+                // Memory follows a key through 32 replacements between two of its requests.
+                if generation.is_multiple_of(16) {
+                    for asked in &progress.asked {
+                        let before = asked.load(Ordering::SeqCst);
+                        eventually("a user asks", || asked.load(Ordering::SeqCst) > before);
+                    }
+                }
             }
         })
     };

@@ -2,7 +2,7 @@
 
 use sluicegate_tests::servers::Server;
 
-use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, client, crowd, get};
+use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get};
 use crate::processes::Sluicegate;
 use crate::proxies::{Around, Proxy};
 
@@ -83,6 +83,21 @@ async fn a_refusal_reaches_the_client_as_429_with_a_true_retry_after() {
         assert_eq!(get(&client, proxy.address, "/free").await.status(), 200, "{name}: no rule is about it");
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         assert_eq!(get(&client, proxy.address, "/slow").await.status(), 200, "{name}: it told the truth");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn amid_the_requests_of_fifty_clients_the_rules_change_and_the_server_is_killed_and_nobody_gets_more() {
+    let redis = Server::start();
+    for (name, start) in PROXIES {
+        let policy = name.to_lowercase();
+        let rules = RULES
+            .replace("limit: client", &format!("limit: {policy}"))
+            .replace("client: {", &format!("{policy}: {{"));
+        let mut serving = Sluicegate::serve(&rules, &[&OPTIONS[..], &["--store", &redis.url()]].concat());
+        let app = App::start().await;
+        let proxy = start(Around::of(&serving, &app), &unchanged);
+        amid_a_crowd(name, &mut serving, &rules, &app, &proxy).await;
     }
 }
 

@@ -11,6 +11,9 @@ use reqwest::{Client, Response};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use crate::processes::Sluicegate;
+use crate::proxies::Proxy;
+
 pub(crate) const CLIENTS: u8 = 50;
 pub(crate) const REQUESTS: usize = 20;
 
@@ -37,6 +40,13 @@ impl App {
         Self { address, served }
     }
 
+    /// Waits until so many requests have reached it.
+    pub(crate) async fn has_served(&self, requests: usize) {
+        while self.served() < requests {
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub(crate) fn served(&self) -> usize {
         self.served.load(Ordering::Relaxed)
     }
@@ -51,17 +61,55 @@ pub(crate) async fn get(client: &Client, proxy: SocketAddr, path: &str) -> Respo
     client.get(format!("http://{proxy}{path}")).send().await.unwrap()
 }
 
-/// Has all clients send their requests at once, and says which answers each of them got.
+/// Has all clients send their requests at once until each has got so many decisions, and returns the answers that each of them got.
 pub(crate) async fn crowd(proxy: SocketAddr) -> Vec<(u8, Statuses)> {
     let mut clients = JoinSet::new();
     for number in 1..=CLIENTS {
         clients.spawn(async move {
             let (client, mut statuses) = (client(number), Statuses::new());
-            for _ in 0..REQUESTS {
+            let decisions =
+                |statuses: &Statuses| [200, 429].iter().filter_map(|of| statuses.get(of)).sum::<usize>();
+            while decisions(&statuses) < REQUESTS {
                 *statuses.entry(get(&client, proxy, "/").await.status().as_u16()).or_default() += 1;
             }
             (number, statuses)
         });
     }
     clients.join_all().await
+}
+
+/// Changes seven an hour to twelve and kills the server amid the requests of the crowd, starts it again, and checks that each client got
+/// its twelve in the end. A request that is under way when the server dies may have been counted in vain.
+pub(crate) async fn amid_a_crowd(
+    name: &str,
+    serving: &mut Sluicegate,
+    rules: &str,
+    app: &App,
+    proxy: &Proxy,
+) {
+    let requests = tokio::spawn(crowd(proxy.address));
+    app.has_served(100).await;
+    serving.change(&rules.replace("7/h", "12/h"));
+    app.has_served(200).await;
+    serving.kill();
+    assert!(!requests.is_finished(), "{name}");
+    serving.start();
+    let mut refused_as_it_was_away = 0;
+    for (number, mut statuses) in requests.await.unwrap() {
+        let client = client(number);
+        refused_as_it_was_away += statuses.iter().filter(|(status, _)| **status >= 500).count();
+        let mut get = async || get(&client, proxy.address, "/").await.status().as_u16();
+        // Until the changed rules are in force for it, and then until it is refused.
+        for _ in 0..10_000 {
+            if statuses.get(&200).is_some_and(|served| *served >= 11) {
+                break;
+            }
+            *statuses.entry(get().await).or_default() += 1;
+        }
+        *statuses.entry(get().await).or_default() += 1;
+        assert!((11..=12).contains(&statuses[&200]), "{name}: client {number}: {statuses:?}");
+        assert_eq!(get().await, 429, "{name}: client {number}: {statuses:?}");
+    }
+    assert!(refused_as_it_was_away > 0, "{name}: the server was away amid the requests");
+    assert!(app.served() <= 12 * usize::from(CLIENTS), "{name}");
 }

@@ -2,7 +2,7 @@
 
 use sluicegate_tests::servers::Server;
 
-use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, client, crowd, get};
+use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get};
 use crate::processes::Sluicegate;
 use crate::proxies::{Around, Proxy};
 
@@ -66,6 +66,16 @@ async fn a_refusal_reaches_the_client_with_a_true_retry_after_and_its_problem() 
     assert_eq!(get(&client, proxy.address, "/internal/x").await.status(), 429);
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     assert_eq!(get(&client, proxy.address, "/slow").await.status(), 200, "it told the truth");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn amid_the_requests_of_fifty_clients_the_rules_change_and_the_server_is_killed_and_nobody_gets_more() {
+    let redis = Server::start();
+    let mut serving = Sluicegate::serve(RULES, &["--store", &redis.url()]);
+    let app = App::start().await;
+    let is_denied = |text: String| text.replace("failure_mode_deny: false", "failure_mode_deny: true");
+    let proxy = envoy(Around::of(&serving, &app), is_denied);
+    amid_a_crowd("Envoy", &mut serving, RULES, &app, &proxy).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

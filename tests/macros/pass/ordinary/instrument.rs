@@ -1,7 +1,7 @@
 //! Spans around the handler's own code, from above and from below.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -22,7 +22,7 @@ async fn below(Path(id): Path<u8>) -> String {
     id.to_string()
 }
 
-fn main() {
+pub(crate) fn main() {
     let app: Router = Router::new()
         .route("/above/{id}", get(above))
         .route("/below/{id}", get(below))

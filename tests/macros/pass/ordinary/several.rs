@@ -1,7 +1,7 @@
 //! Several quotas in one limit, and several limits on one handler: all of them, or none.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -26,7 +26,7 @@ async fn limits() {}
 /// A comment in between.
 async fn between() {}
 
-fn main() {
+pub(crate) fn main() {
     let shows_all =
         RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
     let app: Router = Router::new()

@@ -1,7 +1,7 @@
 //! Every algorithm by its name.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -42,7 +42,7 @@ async fn queue() {}
 #[rate_limited("1000/s burst 3", algorithm = "leaky-bucket-queue-above-1", on_exceeded = "wait 1s")]
 async fn queue_above() {}
 
-fn main() {
+pub(crate) fn main() {
     let app = app().route("/queue", get(queue)).route("/queue_above", get(queue_above));
     let app = app.with_rate_limits(&MemoryStore::new());
     support::run(async {

@@ -1,7 +1,7 @@
 //! Every place where axum takes a handler: chained methods, nested and merged routers, fallbacks, sub-states.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -35,7 +35,7 @@ async fn whole(State(app): State<App>) -> String {
 #[rate_limited("2/min")]
 async fn stateless() {}
 
-fn main() {
+pub(crate) fn main() {
     let store = MemoryStore::new();
     let inner: Router<App> = Router::new().route("/whole", any(whole));
     let app: Router = Router::new()

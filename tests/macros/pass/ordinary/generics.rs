@@ -1,7 +1,7 @@
 //! Type parameters and constants, with bounds in both places, chosen where the route is made.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use std::fmt::{Debug, Display};
@@ -49,7 +49,7 @@ where
     format!("{extracted:?} {N}")
 }
 
-fn main() {
+pub(crate) fn main() {
     let app: Router = Router::new()
         .route("/greet/{name}", get(greet::<Polite>))
         .route("/method", get(show::<axum::http::Method, 3>))

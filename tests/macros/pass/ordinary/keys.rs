@@ -1,7 +1,7 @@
 //! Keys of every kind: extractors, results of them, combined ones, closures, constants and paths.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -47,7 +47,7 @@ async fn block() {}
 #[rate_limited("1/min", key = ByLanguage)]
 async fn own() {}
 
-fn main() {
+pub(crate) fn main() {
     let app: Router = Router::new()
         .route("/header", get(header))
         .route("/question_mark", get(question_mark))

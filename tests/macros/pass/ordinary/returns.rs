@@ -1,7 +1,7 @@
 //! Every kind of response, and errors by the question mark.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -29,7 +29,7 @@ async fn fails() -> Result<String, (StatusCode, String)> {
     Ok(number.to_string())
 }
 
-fn main() {
+pub(crate) fn main() {
     let app: Router = Router::new()
         .route("/nothing", get(nothing))
         .route("/opaque", get(opaque))

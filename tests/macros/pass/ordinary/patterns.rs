@@ -1,7 +1,7 @@
 //! Arguments that are taken apart, ignored, changed, optional, or allowed to fail.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ async fn may_fail(path: Result<Path<u8>, PathRejection>, decided: Option<Decided
     format!("{} {}", path.is_ok(), decided.is_some())
 }
 
-fn main() {
+pub(crate) fn main() {
     let app: Router = Router::new()
         .route("/apart/{a}/{b}", get(apart))
         .route("/may_fail/{id}", get(may_fail))

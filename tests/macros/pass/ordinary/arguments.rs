@@ -1,7 +1,7 @@
 //! No argument, and up to the sixteen that axum takes, the last with the body.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -65,7 +65,7 @@ async fn sixteen(
     format!("{} bytes", body.len())
 }
 
-fn main() {
+pub(crate) fn main() {
     let app: Router = Router::new()
         .route("/none", get(none))
         .route("/state", get(state))

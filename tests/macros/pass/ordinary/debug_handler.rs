@@ -1,7 +1,7 @@
 //! axum's own checks of handlers, above and below.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -29,7 +29,7 @@ async fn below(State(_app): State<App>, _method: Method) -> &'static str {
 #[axum::debug_handler(state = App)]
 async fn without_arguments() {}
 
-fn main() {
+pub(crate) fn main() {
     let app: Router = Router::new()
         .route("/above", post(above))
         .route("/below", get(below))

@@ -1,7 +1,7 @@
 //! Costs, conditions and refunds that closures and functions find out from the request or the response.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -26,7 +26,7 @@ async fn refund(Path(status): Path<u16>) -> StatusCode {
     StatusCode::from_u16(status).unwrap()
 }
 
-fn main() {
+pub(crate) fn main() {
     let app: Router = Router::new()
         .route("/cost", get(cost))
         .route("/condition", get(condition))

@@ -1,7 +1,7 @@
 //! All parameters together, with numbers, constants and a trailing comma.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -33,7 +33,7 @@ async fn in_any_order() {}
 #[rate_limited("1/min", on_missing_key = "skip", on_outage = "allow", key = HeaderKey::new("x-api-key"))]
 async fn skipping() {}
 
-fn main() {
+pub(crate) fn main() {
     let limits =
         RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
     let app: Router = Router::new()

@@ -1,7 +1,7 @@
 //! Quotas from constants, expressions and the environment, which here says nothing.
 #![deny(warnings)]
 
-#[path = "../support.rs"]
+#[path = "../../support.rs"]
 mod support;
 
 use axum::Router;
@@ -42,7 +42,7 @@ async fn default() {}
 #[rate_limited(quota = env("SLUICEGATE_TEST_UNSET"))]
 async fn unset() {}
 
-fn main() {
+pub(crate) fn main() {
     let app: Router = Router::new()
         .route("/text", get(text))
         .route("/quota", get(quota))
