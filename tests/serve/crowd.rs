@@ -98,7 +98,7 @@ pub(crate) async fn amid_a_crowd(
     for (number, mut statuses) in requests.await.unwrap() {
         let client = client(number);
         refused_as_it_was_away += statuses.iter().filter(|(status, _)| **status >= 500).count();
-        let mut get = async || get(&client, proxy.address, "/").await.status().as_u16();
+        let get = async || get(&client, proxy.address, "/").await.status().as_u16();
         // Until the changed rules are in force for it, and then until it is refused.
         for _ in 0..10_000 {
             if statuses.get(&200).is_some_and(|served| *served >= 11) {

@@ -46,6 +46,7 @@
 )]
 
 pub mod algorithm;
+pub mod calendar;
 #[cfg(feature = "limiter")]
 pub mod clock;
 #[cfg(feature = "limiter")]

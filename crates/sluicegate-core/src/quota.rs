@@ -4,9 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Anchor, Refill};
+use crate::calendar::CalendarPeriod;
 use crate::error::ConfigError;
-use crate::text::{Fault, number, number_or_none};
+use crate::text::{Fault, number, number_or_none, units};
 use crate::time_span::TimeSpan;
 
 /// A limit in units per period, with a burst that may be spent at once from rest.
@@ -63,6 +64,7 @@ pub struct Quota {
     burst: u64,
     start: Option<u64>,
     algorithm: Option<Algorithm>,
+    calendar: Option<CalendarPeriod>,
 }
 
 impl Quota {
@@ -71,7 +73,7 @@ impl Quota {
     /// Any period of at least a microsecond works with the buckets, a third of a second too: it is
     /// kept as an exact ratio. Windows need whole microseconds.
     pub const fn new(limit: u64, period: Duration) -> Self {
-        Self { limit, period, burst: limit, start: None, algorithm: None }
+        Self { limit, period, burst: limit, start: None, algorithm: None, calendar: None }
     }
 
     /// `limit` units a second.
@@ -93,6 +95,48 @@ impl Quota {
     /// A fixed window of it begins at midnight UTC, not local time.
     pub const fn per_day(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(86_400))
+    }
+
+    /// `limit` units in each period of the calendar, such as a month in a time zone.
+    ///
+    /// It is counted by a fixed window whose borders are those of the calendar, whatever the algorithm of its policy. As text
+    /// `1000000/month`, `100/day in Asia/Seoul`, `5/week from monday`, `20/quarter`, `50/year in UTC`. [`period`](Self::period) is the
+    /// longest of the periods.
+    pub fn in_calendar(limit: u64, period: CalendarPeriod) -> Self {
+        let quota = Self { calendar: Some(period), ..Self::new(limit, period.longest()) };
+        quota.counted_by(Algorithm::FixedWindow(Anchor::Epoch))
+    }
+
+    /// Adds what one period leaves to the next, up to this many units. As text `carry over 200`, or `carry over 20%` of the limit.
+    ///
+    /// A period begins with the limit and with what was left, at most `units` of it: so what several idle periods leave does not add up
+    /// beyond that. A key that the store does not know has the limit. Units that were carried over are like all others: what is left of
+    /// them is carried over again.
+    ///
+    /// It is short for a token bucket that is refilled at borders, with a burst of limit and `units`, whose newcomers
+    /// [start](Self::starting_with) with the limit. So a key that is full is forgotten after two to three periods without a request,
+    /// and then has the limit again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sluicegate_core::clock::ManualClock;
+    /// use sluicegate_core::{MemoryStore, Policy, Quota};
+    ///
+    /// let clock = ManualClock::new();
+    /// let store = MemoryStore::builder().clock(clock.clone()).build()?;
+    /// let tokens = Policy::gcra("tokens", Quota::per_day(100).carrying_over(20)).on(&store)?;
+    /// let spend = |cost| tokens.check("ada").cost(cost).now().expect("memory answers at once");
+    /// assert_eq!(spend(70)?.remaining(), 30);
+    /// clock.advance(Duration::from_secs(86_400));
+    /// assert_eq!(spend(100)?.remaining(), 20); // of 30, 20 were carried over
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn carrying_over(self, units: u64) -> Self {
+        let limit = self.limit;
+        self.burst(limit.saturating_add(units))
+            .starting_with(limit)
+            .counted_by(Algorithm::TokenBucket(Refill::AlignedInterval))
     }
 
     /// Sets how many units may be spent at once from rest. Default: the limit.
@@ -191,6 +235,28 @@ impl Quota {
         self.limit
     }
 
+    /// The periods of the calendar that the limit is for, if [`in_calendar`](Self::in_calendar) has said so.
+    pub const fn calendar(&self) -> Option<CalendarPeriod> {
+        self.calendar
+    }
+
+    /// This quota with other numbers of units in the same period.
+    #[must_use]
+    pub const fn with_units(self, limit: u64, burst: u64) -> Self {
+        Self { limit, burst, ..self }
+    }
+
+    /// The units that are carried over, if the quota is one that [`carrying_over`](Self::carrying_over) makes.
+    fn carries(&self) -> Option<u64> {
+        let is_carried = match self.algorithm {
+            Some(algorithm) => algorithm == Algorithm::TokenBucket(Refill::AlignedInterval),
+            // That of the policy, which has no other one for this.
+            None => self.calendar.is_some(),
+        };
+        let units = self.burst.checked_sub(self.limit).filter(|units| *units > 0);
+        units.filter(|_| is_carried && self.start == Some(self.limit))
+    }
+
     /// The span that the limit is for.
     pub const fn period(&self) -> Duration {
         self.period
@@ -224,14 +290,26 @@ impl Quota {
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/", self.limit)?;
-        TimeSpan::write_period(self.period, f)?;
+        match self.calendar {
+            Some(period) => write!(f, "{period}")?,
+            None => TimeSpan::write_period(self.period, f)?,
+        }
+        if let Some(units) = self.carries() {
+            return write!(f, " carry over {units}");
+        }
         if self.burst != self.limit {
             write!(f, " burst {}", self.burst)?;
         }
         if let Some(start) = self.start {
             write!(f, " start {start}")?;
         }
-        self.algorithm.map_or(Ok(()), |algorithm| write!(f, " by {algorithm}"))
+        let is_implied = |algorithm: &Algorithm| {
+            self.calendar.is_some() && *algorithm == Algorithm::FixedWindow(Anchor::Epoch)
+        };
+        match self.algorithm.filter(|algorithm| !is_implied(algorithm)) {
+            Some(algorithm) => write!(f, " by {algorithm}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -239,7 +317,8 @@ impl FromStr for Quota {
     type Err = ConfigError;
 
     /// Reads `"100/min"`, `"10/s burst 20"`, `"5 per minute"`, `"1000/1h"`, `"3/500ms"`, `"60/min burst 100 start 10"`,
-    /// `"10000/d by token-bucket-aligned"`.
+    /// `"10000/d by token-bucket-aligned"`, `"1.5k/min"`, `"10MB/s burst 20MB"` (a k is 1,000), and with the feature `calendar`
+    /// `"2M/month in Asia/Seoul carry over 20%"`.
     ///
     /// # Errors
     /// [`Unreadable`](crate::error::ConfigErrorKind::Unreadable) when the text is not a quota,
@@ -256,22 +335,46 @@ fn parse(text: &str) -> Result<Quota, Fault<'_>> {
         Some((text, algorithm)) => (text.trim_end(), Some(self::algorithm(algorithm.trim())?)),
         None => (text.trim(), None),
     };
+    let (text, carried) = match text.split_once(" carry over ") {
+        Some((text, carried)) => (text.trim_end(), Some(carried.trim())),
+        None => (text, None),
+    };
     let (text, start) = match text.split_once("start") {
         Some((text, start)) => (text.trim_end(), Some(number_or_none(start, "start")?)),
         None => (text, None),
     };
     let (rate, burst) = match text.split_once("burst") {
-        Some((rate, burst)) => (rate.trim_end(), Some(number(burst, "burst")?)),
+        Some((rate, burst)) => (rate.trim_end(), Some(units(burst, "burst")?)),
         None => (text, None),
     };
     let parts = rate.split_once('/').or_else(|| rate.split_once(" per "));
     let (limit, period) = parts.ok_or_else(|| {
         Fault::unreadable(rate, "there is no \"/\" or \"per\" between limit and period".to_owned())
     })?;
-    let quota = Quota::new(number(limit, "limit")?, TimeSpan::of_period(period.trim())?);
+    let (limit, period) = (units(limit, "limit")?, period.trim());
+    let quota = match CalendarPeriod::is_meant(period) {
+        true => Quota::in_calendar(limit, CalendarPeriod::of_text(period)?),
+        false => Quota::new(limit, TimeSpan::of_period(period)?),
+    };
     let quota = burst.map_or(quota, |burst| quota.burst(burst));
     let quota = start.map_or(quota, |start| quota.starting_with(start));
-    Ok(quota.with_algorithm(algorithm))
+    let quota = match carried {
+        Some(carried) if burst.is_some() || start.is_some() => {
+            let problem = "what is carried over is the burst: leave \"burst\" and \"start\" out".to_owned();
+            return Err(Fault::unreadable(carried, problem));
+        }
+        Some(carried) => quota.carrying_over(units_of(limit, carried)?),
+        None => quota,
+    };
+    Ok(algorithm.map_or(quota, |algorithm| quota.counted_by(algorithm)))
+}
+
+/// Units, or a part of the limit in per cent.
+fn units_of(limit: u64, text: &str) -> Result<u64, Fault<'_>> {
+    let what = "number of units to carry over";
+    let Some(percent) = text.strip_suffix('%') else { return units(text, what) };
+    let percent = number(percent, "part to carry over, in per cent,")?;
+    Ok(u64::try_from(u128::from(limit) * u128::from(percent) / 100).unwrap_or(u64::MAX))
 }
 
 fn algorithm(text: &str) -> Result<Algorithm, Fault<'_>> {
@@ -347,6 +450,16 @@ mod tests {
         }
         assert_eq!("10/s burst 20".parse(), Ok(Quota::per_second(10).burst(20)));
         assert_eq!("1000/1h".parse(), Ok(Quota::per_hour(1_000)));
+        for (text, limit) in [
+            ("1.5k/s", 1_500),
+            ("10MB/s", 10_000_000),
+            ("2M/s", 2_000_000),
+            ("7 kB per s", 7_000),
+            ("500B/s", 500),
+            ("0.25G/s", 250_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Quota::per_second(limit)), "{text}");
+        }
         assert_eq!("10/s burst 20 start 5".parse(), Ok(Quota::per_second(10).starting_with(5).burst(20)));
         assert_eq!("10/s start 0".parse(), Ok(Quota::per_second(10).starting_with(0)));
         assert_eq!("1_000_000/30d".parse(), Ok(Quota::new(1_000_000, Duration::from_secs(2_592_000))));
@@ -389,6 +502,10 @@ mod tests {
             ("-5/min", "\"-5\" is not a whole number"),
             ("1.5/s", "\"1.5\" is not a whole number"),
             ("1e3/s", "\"1e3\" is not a whole number"),
+            ("1.2345k/s", "\"1.2345k\" is no whole number of units"),
+            ("1.k.5k/s", "\"1.k.5k\" is not a number"),
+            ("0.0M/s", "the limit is 0"),
+            ("99999999999G/s", "99999999999G is too large"),
             ("18446744073709551616/s", "too large"),
             ("1/999999999999999w", "too long"),
             ("5/min burst", "the burst \"\" is not a whole number"),

@@ -49,6 +49,31 @@ pub(crate) fn number<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
     }
 }
 
+/// A positive number of units, as people write large ones: `1_500`, `1.5k`, `2M`; and of bytes: `500 B`, `10MB`, `1.5GB`.
+pub(crate) fn units<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
+    let text = text.trim();
+    let digits = text.strip_suffix('B').unwrap_or(text).trim_end();
+    let factors = [('k', 1_000), ('M', 1_000_000), ('G', 1_000_000_000)];
+    let found = factors.iter().find_map(|(letter, factor)| Some((digits.strip_suffix(*letter)?, *factor)));
+    let Some((digits, factor)) = found else { return number(digits, what) };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_digits = |part: &str| part.bytes().all(|digit| digit.is_ascii_digit());
+    let places = u32::try_from(part.len()).ok().filter(|places| *places <= 9 && is_digits(part));
+    let Some(parts_of) = places.and_then(|places| 10_u64.checked_pow(places)) else {
+        return Err(Fault::unreadable(text, format!("the {what} {text:?} is not a number")));
+    };
+    let part = if part.is_empty() { 0 } else { part.parse::<u64>().unwrap_or(0).saturating_mul(factor) };
+    if part % parts_of > 0 {
+        return Err(Fault::unreadable(text, format!("the {what} {text:?} is no whole number of units")));
+    }
+    let whole = number_or_none(whole, what)?.checked_mul(factor);
+    match whole.and_then(|whole| whole.checked_add(part / parts_of)) {
+        Some(0) => number("0", what).map_err(|fault| Fault { part: text, ..fault }),
+        Some(units) => Ok(units),
+        None => Err(Fault::out_of_range(text, format!("the {what} {text} is too large"))),
+    }
+}
+
 /// A number of 0 or more; underscores may group its digits.
 pub(crate) fn number_or_none<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
     let text = text.trim();

@@ -22,7 +22,7 @@ use crate::text::{Fault, number};
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 ///
-/// There are no months and years, whose length is a matter of the calendar, and no fractions: write
+/// There are no months and years, whose length is a matter of the [calendar](crate::calendar), and no fractions: write
 /// `1500ms` for a second and a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeSpan(Duration);
@@ -93,8 +93,11 @@ fn no_unit(text: &str, unit: &str) -> String {
         }
         Some((_, more)) => format!("{more:?} after the unit of time is not understood"),
         None => match unit {
-            "M" | "mo" | "month" | "months" => format!("{problem}: a month has no fixed length, 30d has"),
-            "y" | "year" | "years" => format!("{problem}: a year has no fixed length, 365d has"),
+            "M" | "mo" | "months" => {
+                format!("{problem}: 30d is a span, \"month\" a quota's period of the calendar")
+            }
+            "y" | "years" => format!("{problem}: 365d is a span, \"year\" a quota's period of the calendar"),
+            "month" | "year" => format!("{problem}: only quotas have periods of the calendar"),
             _ => problem,
         },
     }

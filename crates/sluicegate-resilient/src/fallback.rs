@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::Decision;
-use sluicegate_core::Quota;
 use sluicegate_core::algorithm::Inherit;
 use sluicegate_core::error::{ConfigError, StoreError};
 use sluicegate_core::policy::{OnOutage, Policy, PolicyQuota};
@@ -156,8 +155,7 @@ impl Fallback {
             let (whole, replicas) = (ask.numbers(), self.replicas);
             let a_unit = |of: &PolicyQuota| {
                 let of = of.quota();
-                Quota::new(of.limit().div_ceil(replicas), of.period())
-                    .burst(of.burst_size().div_ceil(replicas))
+                of.with_units(of.limit().div_ceil(replicas), of.burst_size().div_ceil(replicas))
             };
             let share = whole
                 .share(whole.name(), 1, replicas)

@@ -109,7 +109,7 @@ pub use sluicegate_core::{
     Algorithm, ConfigError, Decision, Key, MemoryStore, OnExceeded, OnOutage, Outcome, Policy, Quota,
     RateLimiter, Store, StoreError,
 };
-pub use sluicegate_core::{algorithm, clock, error, memory, policy, suspension};
+pub use sluicegate_core::{algorithm, calendar, clock, error, memory, policy, suspension};
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 #[doc(inline)]

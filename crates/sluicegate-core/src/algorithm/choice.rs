@@ -135,12 +135,6 @@ pub enum Anchor {
     FirstHit,
 }
 
-impl Anchor {
-    pub(crate) fn is_aligned(self) -> bool {
-        self == Self::Epoch
-    }
-}
-
 /// How a token bucket is refilled.
 ///
 /// The bucket holds `burst` tokens and starts full, or with [fewer](crate::Quota::starting_with); a unit of cost takes one token.
@@ -273,6 +267,11 @@ impl Algorithm {
     /// Whether this algorithm delays requests that it lets in, to space its output.
     pub fn is_queue(self) -> bool {
         matches!(self, Self::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)))
+    }
+
+    /// Whether this algorithm has borders that are the same for all keys.
+    pub(crate) fn is_aligned(self) -> bool {
+        matches!(self, Self::FixedWindow(Anchor::Epoch) | Self::TokenBucket(Refill::AlignedInterval))
     }
 
     /// Whether this algorithm counts in windows, which have a limit and no burst.

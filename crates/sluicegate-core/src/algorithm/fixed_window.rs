@@ -50,7 +50,8 @@ pub struct FixedWindow {
     limit: NonZeroU64,
     period_us: NonZeroU64,
     burst: u64,
-    aligned: bool,
+    /// When a window begins, if they all begin on multiples of the period from a moment on.
+    from_us: Option<u64>,
     /// The count above which a charge is forgotten.
     ceiling: u64,
 }
@@ -63,7 +64,7 @@ struct Window {
 }
 
 impl FixedWindow {
-    pub(super) fn new(quota: Checked, aligned: bool) -> Result<Self, ConfigError> {
+    pub(super) fn new(quota: Checked, from_us: Option<u64>) -> Result<Self, ConfigError> {
         let quota = quota.in_windows()?;
         let (limit, period_us, burst) = (quota.limit, quota.period_us, quota.burst.get());
         if burst > EXACT || limit.get() > EXACT {
@@ -75,7 +76,7 @@ impl FixedWindow {
                 format!("a burst of {burst} takes longer than ten years to refill at {}", quota.quota),
             ));
         }
-        let rule = Self { limit, period_us, burst, aligned, ceiling: 0 };
+        let rule = Self { limit, period_us, burst, from_us, ceiling: 0 };
         Ok(rule.with_debt(quota.most_debt()))
     }
 
@@ -91,14 +92,26 @@ impl FixedWindow {
         start_us.saturating_add(borders.saturating_mul(self.period_us.get()))
     }
 
+    /// When the window of a key at rest begins.
+    #[inline(always)]
+    fn start_us(&self, now_us: u64) -> u64 {
+        let Some(from_us) = self.from_us else { return now_us };
+        match now_us.checked_sub(from_us) {
+            Some(since_us) => now_us.saturating_sub(since_us % self.period_us),
+            None => {
+                let borders = from_us.saturating_sub(now_us).div_ceil(self.period_us.get());
+                from_us.saturating_sub(borders.saturating_mul(self.period_us.get()))
+            }
+        }
+    }
+
     /// The window that `now_us` falls into, or the one given out ahead that is still to come. A
     /// window's start is not stored: it follows from the last border and from how many borders the
     /// count needs.
     #[inline]
     fn window(&self, state: State, now_us: u64) -> Window {
         if state.until_us <= now_us {
-            let offset = if self.aligned { now_us % self.period_us } else { 0 };
-            return Window { start_us: now_us.saturating_sub(offset), used: 0, closed: false };
+            return Window { start_us: self.start_us(now_us), used: 0, closed: false };
         }
         let used = state.count();
         let span = self.borders(used).saturating_mul(self.period_us.get());
@@ -135,6 +148,13 @@ impl FixedWindow {
     }
 }
 
+impl FixedWindow {
+    /// These numbers, for windows that have this length and of which one begins then.
+    pub(super) fn in_windows_of(self, period_us: NonZeroU64, from_us: u64) -> Self {
+        Self { period_us, from_us: Some(from_us), ..self }
+    }
+}
+
 impl Shape for FixedWindow {
     fn capacity(&self) -> u64 {
         self.burst
@@ -158,7 +178,7 @@ impl Shape for FixedWindow {
             .then(self.period_us.get())
             .then(self.burst)
             .then(self.ceiling)
-            .then(self.aligned.into())
+            .then(self.from_us.map_or(0, |from_us| from_us.saturating_add(1)))
     }
 
     fn words(&self, state: State) -> [u64; 3] {
@@ -288,7 +308,7 @@ impl Shape for FixedWindow {
 
     /// The window of another limit, if it has the same borders: its start and its count stay.
     fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
-        let alike = self.period_us == from.period_us && self.aligned == from.aligned;
+        let alike = self.period_us == from.period_us && self.from_us == from.from_us;
         alike.then(|| {
             if state.until_us <= now_us { State::REST } else { self.state(from.window(state, now_us)) }
         })

@@ -36,6 +36,7 @@
 //! ```
 #![warn(clippy::arithmetic_side_effects)]
 
+mod calendar;
 mod checked;
 mod choice;
 mod fixed_window;
@@ -47,6 +48,7 @@ mod sliding_counter;
 mod sliding_log;
 mod starting;
 
+pub use self::calendar::CalendarWindow;
 use self::checked::Checked;
 pub use self::choice::{Algorithm, Anchor, Drain, Refill};
 pub use self::fixed_window::FixedWindow;
@@ -57,7 +59,7 @@ pub use self::shape::Numbers;
 pub(crate) use self::shape::{Left, Looked, Settle};
 pub use self::sliding_counter::SlidingCounter;
 pub use self::sliding_log::SlidingLog;
-pub use self::starting::{Starting, StartingGcra, StartingWindow};
+pub use self::starting::{Starting, StartingCalendar, StartingGcra, StartingWindow};
 
 /// A moment that never comes: no wait makes this cost fit.
 pub const NEVER: u64 = u64::MAX;

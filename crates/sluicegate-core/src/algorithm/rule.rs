@@ -2,8 +2,8 @@
 
 use super::shape::{Looked, Numbers, Settle, Shape};
 use super::{
-    Algorithm, Checked, Drain, FixedWindow, Gcra, Refill, SlidingCounter, SlidingLog, Slot, Spent, Starting,
-    StartingGcra, StartingWindow, State,
+    Algorithm, Anchor, CalendarWindow, Checked, Drain, FixedWindow, Gcra, Refill, SlidingCounter, SlidingLog,
+    Slot, Spent, Starting, StartingCalendar, StartingGcra, StartingWindow, State,
 };
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
@@ -103,7 +103,11 @@ rules! { $
     /// GCRA, the greedy token bucket and the leaky bucket, under which newcomers start with less than a burst.
     StartingGcra,
     /// The token buckets that refill at intervals, under which newcomers start with less than a burst.
-    StartingWindow
+    StartingWindow,
+    /// The fixed window and the token bucket that is refilled at borders, by the periods of a calendar.
+    CalendarWindow,
+    /// The token bucket that is refilled at the borders of a calendar, under which newcomers start with less than a burst.
+    StartingCalendar
 }
 
 impl Rule {
@@ -126,22 +130,40 @@ impl Rule {
             ));
         }
         let missing = missing(algorithm, quota)?;
-        let window = |aligned| FixedWindow::new(checked, aligned).map(Self::FixedWindow);
+        let window = |from_us| FixedWindow::new(checked, from_us).map(Self::FixedWindow);
         let bucket = |queue_above| Gcra::new(checked, queue_above).map(Self::Gcra);
         let rule = match algorithm {
-            Algorithm::FixedWindow(anchor) => window(anchor.is_aligned()),
+            Algorithm::FixedWindow(Anchor::FirstHit) | Algorithm::TokenBucket(Refill::Interval) => {
+                window(None)
+            }
+            Algorithm::FixedWindow(Anchor::Epoch) | Algorithm::TokenBucket(Refill::AlignedInterval) => {
+                window(Some(0))
+            }
             Algorithm::SlidingLog => SlidingLog::new(checked).map(Self::SlidingLog),
             Algorithm::SlidingLogIn(parts) => SlidingLog::in_parts(checked, parts).map(Self::SlidingLog),
             Algorithm::SlidingCounter => SlidingCounter::new(checked).map(Self::SlidingCounter),
-            Algorithm::TokenBucket(Refill::Interval) => window(false),
-            Algorithm::TokenBucket(Refill::AlignedInterval) => window(true),
             Algorithm::LeakyBucket(Drain::Queue) => bucket(Some(0)),
             Algorithm::LeakyBucket(Drain::QueueAbove(units)) => bucket(Some(units)),
             Algorithm::Gcra
             | Algorithm::TokenBucket(Refill::Greedy)
             | Algorithm::LeakyBucket(Drain::Meter) => bucket(None),
         }?;
+        let rule = match (rule, quota.calendar()) {
+            (rule, None) => rule,
+            (Self::FixedWindow(window), Some(period)) if algorithm.is_aligned() => {
+                Self::CalendarWindow(CalendarWindow::new(window, period))
+            }
+            (_, Some(period)) => {
+                let problem = format!(
+                    "{algorithm} has no periods of the calendar, but the quota is for each {period}: use fixed-window, or token-bucket-aligned for what is carried over"
+                );
+                return Err(ConfigError::new(ConfigErrorKind::Quota, problem));
+            }
+        };
         Ok(match rule {
+            Self::CalendarWindow(window) if missing > 0 => {
+                Self::StartingCalendar(Starting::new(window, missing))
+            }
             Self::Gcra(bucket) if missing > 0 => Self::StartingGcra(Starting::new(bucket, missing)),
             Self::FixedWindow(bucket) if missing > 0 => Self::StartingWindow(Starting::new(bucket, missing)),
             rule => rule,
@@ -152,7 +174,22 @@ impl Rule {
     /// asked for, and [`State::REST`] stands for a newcomer, not for a full key.
     #[inline]
     pub fn begins(&self) -> bool {
-        matches!(self, Self::StartingGcra(_) | Self::StartingWindow(_))
+        matches!(self, Self::StartingGcra(_) | Self::StartingWindow(_) | Self::StartingCalendar(_))
+    }
+
+    /// The rule at this moment: for a store that decides in another language, which knows no calendar.
+    ///
+    /// It is this rule, but under periods of a [calendar](CalendarWindow) the one of equal windows of which one is the period of that
+    /// moment. Two rules of different moments agree on all borders that both have.
+    #[must_use]
+    pub fn at(&self, now_us: u64) -> Self {
+        match self {
+            Self::CalendarWindow(rule) => Self::FixedWindow(rule.at(now_us)),
+            Self::StartingCalendar(rule) => {
+                Self::StartingWindow(Starting::new(rule.bucket().at(now_us), rule.missing()))
+            }
+            rule => *rule,
+        }
     }
 
     /// The state of a newcomer from now on; [`State::REST`] unless the rule [begins](Self::begins).
@@ -170,6 +207,7 @@ impl Rule {
         match self {
             Self::StartingGcra(rule) => Self::Gcra(rule.bucket()),
             Self::StartingWindow(rule) => Self::FixedWindow(rule.bucket()),
+            Self::StartingCalendar(rule) => Self::CalendarWindow(rule.bucket()),
             rule => *rule,
         }
     }

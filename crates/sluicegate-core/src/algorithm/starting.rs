@@ -1,7 +1,7 @@
 //! Buckets under which a key that the store does not know starts with less than a whole burst.
 
 use super::shape::{Numbers, Shape};
-use super::{FixedWindow, Gcra, Slot, Spent, State};
+use super::{CalendarWindow, FixedWindow, Gcra, Slot, Spent, State};
 
 /// A bucket under which a key that the store does not know has less than a burst.
 ///
@@ -50,6 +50,9 @@ pub type StartingGcra = Starting<Gcra>;
 /// A token bucket that refills at intervals, under which newcomers start with less than a burst.
 pub type StartingWindow = Starting<FixedWindow>;
 
+/// A token bucket that is refilled at the borders of a calendar, under which newcomers start with less than a burst.
+pub type StartingCalendar = Starting<CalendarWindow>;
+
 #[expect(private_bounds, reason = "only the buckets that are named above are of this kind")]
 impl<S: Shape> Starting<S> {
     pub(super) fn new(bucket: S, missing: u64) -> Self {
@@ -59,6 +62,11 @@ impl<S: Shape> Starting<S> {
     /// The bucket on its own, under which a key that is not known has a whole burst.
     pub(super) fn bucket(&self) -> S {
         self.bucket
+    }
+
+    /// The units of a burst that a newcomer lacks.
+    pub(super) fn missing(&self) -> u64 {
+        self.missing
     }
 
     /// The time for which a full bucket is kept, in microseconds.

@@ -129,8 +129,11 @@ impl PolicyBuilder {
     }
 }
 
-/// `5/30s` is called `30s`, `100/min` `1min`.
+/// `5/30s` is called `30s`, `100/min` `1min`, `1000/month in Asia/Seoul` `1month`.
 fn period_label(quota: Quota) -> String {
+    if let Some(period) = quota.calendar() {
+        return format!("1{}", period.to_string().split(' ').next().unwrap_or_default());
+    }
     let text = Quota::new(1, quota.period()).to_string();
     let period = text.trim_start_matches("1/");
     if period.starts_with(|c: char| c.is_ascii_digit()) { period.to_owned() } else { format!("1{period}") }

@@ -155,8 +155,7 @@ impl Policy {
             other => other,
         };
         let quotas = self.quotas.iter().map(|quota| {
-            let smaller = Quota::new(part(quota.quota.limit()), quota.quota.period());
-            let smaller = smaller.burst(part(quota.quota.burst_size()));
+            let smaller = quota.quota.with_units(part(quota.quota.limit()), part(quota.quota.burst_size()));
             let start = quota.quota.start().map(&part_of_start);
             (quota.id.clone(), Ok(start.map_or(smaller, |start| smaller.starting_with(start))))
         });

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use sluicegate_core::algorithm::Numbers;
+use sluicegate_core::algorithm::{Numbers, Rule};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::{ConfigError, Policy};
@@ -32,12 +32,12 @@ const NEWCOMERS: u8 = 128;
 
 /// Everything that affects decisions: the version, and per quota its kind, its id, and the numbers of its rule. Instances with
 /// the same text share states; others have separate states, and charge each other's.
-pub(super) fn rules(policy: &Policy) -> Result<Vec<u8>, ConfigError> {
-    let mut text = Vec::with_capacity(9 + 53 * policy.quotas().len());
+pub(super) fn rules(policy: &Policy, rules: &[Rule]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(9 + 53 * rules.len());
     push(&mut text, policy.version().unwrap_or(0));
-    text.push(u8::try_from(policy.quotas().len()).unwrap_or(u8::MAX));
-    for quota in policy.quotas() {
-        let numbers = numbers(policy, quota)?;
+    text.push(u8::try_from(rules.len()).unwrap_or(u8::MAX));
+    for (quota, rule) in policy.quotas().iter().zip(rules) {
+        let numbers = rule.numbers();
         text.push(numbers.kind() + if numbers.starts_short() { NEWCOMERS } else { 0 });
         text.extend_from_slice(&id(quota).to_le_bytes());
         for number in numbers.all() {
@@ -47,7 +47,7 @@ pub(super) fn rules(policy: &Policy) -> Result<Vec<u8>, ConfigError> {
             }
         }
     }
-    Ok(text)
+    text
 }
 
 /// Adds a number as the script reads it.
@@ -71,22 +71,26 @@ fn id(quota: &PolicyQuota) -> u32 {
     })
 }
 
-/// The kind of a rule and its numbers.
-fn numbers(policy: &Policy, quota: &PolicyQuota) -> Result<Numbers, ConfigError> {
+/// Checks that the script can keep the policy.
+///
+/// # Errors
+/// When it cannot.
+pub(super) fn check(policy: &Policy) -> Result<(), ConfigError> {
     let refused = |problem: String| {
         Err(ConfigError::new(ConfigErrorKind::Store, format!("policy {:?}: {problem}", policy.name())))
     };
-    let (rule, numbers) = (quota.rule(), quota.rule().numbers());
-    if let Some(log) = rule.log().filter(|log| log.most_entries() > LONGEST_LOG) {
-        return refused(format!(
-            "a sliding log on Redis has at most {LONGEST_LOG} entries, not {}, because its value is written whole with every decision: give it a resolution, or use a sliding counter",
-            log.most_entries()
-        ));
+    for rule in policy.quotas().iter().map(PolicyQuota::rule) {
+        if let Some(log) = rule.log().filter(|log| log.most_entries() > LONGEST_LOG) {
+            return refused(format!(
+                "a sliding log on Redis has at most {LONGEST_LOG} entries, not {}, because its value is written whole with every decision: give it a resolution, or use a sliding counter",
+                log.most_entries()
+            ));
+        }
+        if rule.numbers().kind() > KINDS {
+            return refused(format!("the Redis store does not know the rule {rule:?}"));
+        }
     }
-    if numbers.kind() > KINDS {
-        return refused(format!("the Redis store does not know the rule {rule:?}"));
-    }
-    Ok(numbers)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -96,12 +100,12 @@ mod tests {
     #[test]
     fn a_log_that_is_too_long_for_redis_is_refused_with_what_to_use() {
         let policy = Policy::sliding_log("long", "2001/d").build().unwrap();
-        let message = rules(&policy).unwrap_err().to_string();
+        let message = check(&policy).unwrap_err().to_string();
         assert!(
             message.contains("at most 2000 entries, not 2001") && message.contains("give it a resolution"),
             "{message}"
         );
         let policy = Policy::sliding_log("long", "2001/d").resolution(1_000).build().unwrap();
-        assert!(rules(&policy).is_ok());
+        assert!(check(&policy).is_ok());
     }
 }

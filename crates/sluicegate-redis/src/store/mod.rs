@@ -133,7 +133,7 @@ impl RedisStore {
     /// # Errors
     /// The error with which opening the policy on any Redis would fail.
     pub fn check_policy(policy: &Policy) -> Result<(), ConfigError> {
-        encode::rules(policy).map(drop)
+        encode::check(policy)
     }
 
     /// Builds a store with other settings.

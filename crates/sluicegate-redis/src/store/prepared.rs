@@ -3,7 +3,8 @@
 //! Preparing sends nothing. Redis gets to know a policy by its first decision, because each order
 //! carries the text of the rules. So instances with different rules can share keys.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sluicegate_core::algorithm::Rule;
 use sluicegate_core::limiter::Inherit;
@@ -31,6 +32,34 @@ pub(super) struct Prepared {
     pub(super) is_onlooker: bool,
     /// Whether keys may bring quotas of their own.
     pub(super) takes_quotas: bool,
+    calendar: Option<Calendar>,
+}
+
+/// A policy with periods of a calendar, of which Redis knows the current ones only: to the script it is another policy when a period of
+/// another length begins, whose keys keep what they have spent.
+///
+/// The script takes any windows of which one border is that of the calendar. So it does not matter at which side of the border its clock
+/// is, nor that of another instance: what is spent before it counts until it, and what is spent behind it counts behind it.
+#[derive(Debug)]
+struct Calendar {
+    policy: Policy,
+    /// The policy as the script has it at these moments, in microseconds.
+    current: Mutex<Option<(Range<u64>, Arc<Prepared>)>>,
+}
+
+impl Calendar {
+    fn of(policy: &Policy) -> Option<Self> {
+        let has_periods = policy.quotas().iter().any(|quota| quota.quota().calendar().is_some());
+        has_periods.then(|| Self { policy: policy.clone(), current: Mutex::default() })
+    }
+
+    /// The moments around this one at which all quotas are in the same periods.
+    fn around(&self, now_us: u64) -> Range<u64> {
+        let periods = self.policy.quotas().iter().filter_map(|quota| quota.quota().calendar());
+        periods
+            .map(|period| period.around(now_us))
+            .fold(0..u64::MAX, |all, (start_us, end_us)| all.start.max(start_us)..all.end.min(end_us))
+    }
 }
 
 impl Prepared {
@@ -40,10 +69,12 @@ impl Prepared {
         inherit: Inherit,
         since_us: u64,
     ) -> Result<Self, ConfigError> {
+        encode::check(policy)?;
+        let (rules, calendar) = (rules(policy, 0), Calendar::of(policy));
         Ok(Self {
             stem: key::stem(prefix, policy.name()),
-            text: encode::rules(policy)?,
-            rules: policy.quotas().iter().map(|quota| *quota.rule()).collect(),
+            text: encode::rules(policy, &rules),
+            rules,
             way: match inherit {
                 Inherit::Reset => 0,
                 Inherit::AsIs => 1,
@@ -55,7 +86,9 @@ impl Prepared {
             gives_back: policy.gives_back(),
             counts_rejected: policy.counts_rejected(),
             is_onlooker: false,
-            takes_quotas: policy.takes_quotas(),
+            // The rules of each period are like quotas that a key brings: it goes on from the last ones.
+            takes_quotas: policy.takes_quotas() || calendar.is_some(),
+            calendar,
         })
     }
 
@@ -65,13 +98,36 @@ impl Prepared {
     /// When the script does not support the quotas.
     pub(super) fn under(&self, policy: &PreparedPolicy, own: &OwnQuotas) -> Result<Arc<Self>, ConfigError> {
         own.prepared(policy, || {
-            let numbers = own.policy();
-            let rules = numbers.quotas().iter().map(|quota| *quota.rule()).collect();
-            Ok(Self { stem: self.stem.clone(), text: encode::rules(numbers)?, rules, ..*self })
+            encode::check(own.policy())?;
+            Ok(self.with_rules(own.policy(), 0, Calendar::of(own.policy())))
         })
+    }
+
+    /// This policy at this moment, in microseconds: it is another one where a quota is for periods of a calendar.
+    pub(super) fn at(self: &Arc<Self>, now_us: impl Fn() -> u64) -> Arc<Self> {
+        let Some(calendar) = &self.calendar else { return Arc::clone(self) };
+        let now_us = now_us();
+        let mut current = calendar.current.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*current {
+            Some((moments, prepared)) if moments.contains(&now_us) => Arc::clone(prepared),
+            _ => {
+                let prepared = Arc::new(self.with_rules(&calendar.policy, now_us, None));
+                *current = Some((calendar.around(now_us), Arc::clone(&prepared)));
+                prepared
+            }
+        }
+    }
+
+    fn with_rules(&self, policy: &Policy, now_us: u64, calendar: Option<Calendar>) -> Self {
+        let rules = rules(policy, now_us);
+        Self { stem: self.stem.clone(), text: encode::rules(policy, &rules), rules, calendar, ..*self }
     }
 
     pub(super) fn of_onlooker(self, is_onlooker: bool) -> Self {
         Self { is_onlooker, ..self }
     }
+}
+
+fn rules(policy: &Policy, now_us: u64) -> Vec<Rule> {
+    policy.quotas().iter().map(|quota| quota.rule().at(now_us)).collect()
 }

@@ -275,7 +275,7 @@ fn each_mistake_about_quotas_of_keys_names_the_value_and_what_would_do() {
             "\"client\" does not say where quotas are read: use jwt(claim), api_key or header(name)",
         ),
         ("quota_by: []", "4:32", "an empty list says nothing"),
-        ("overrides: { acme: 7/month }", "4:43", "\"7/month\" is not a quota"),
+        ("overrides: { acme: 7/moon }", "4:43", "\"7/moon\" is not a quota"),
         (
             "overrides: { acme: [7/min, 8/h] }",
             "4:41",

@@ -66,12 +66,16 @@ impl ReceiptData {
 }
 
 impl KeyAsk {
-    /// One per ask.
+    /// One per ask, by the rules of this moment in microseconds.
     ///
     /// # Errors
     /// For no asks, for more than 16 quotas, and for a policy of another store: before anything is
     /// sent.
-    pub(super) fn each(asks: &[Ask<'_>], tags: &Tags) -> Result<Vec<Self>, StoreError> {
+    pub(super) fn each(
+        asks: &[Ask<'_>],
+        tags: &Tags,
+        now_us: impl Fn() -> u64,
+    ) -> Result<Vec<Self>, StoreError> {
         let mut quotas = 0;
         let asked = (0_u8..).zip(asks).map(|(at, ask)| {
             let prepared = ask.policy().prepared::<Arc<Prepared>>();
@@ -80,7 +84,7 @@ impl KeyAsk {
             let own = own.transpose().map_err(|error| {
                 StoreError::with_source(StoreErrorKind::QuotasExhausted, error.to_string())
             })?;
-            let prepared = own.as_ref().unwrap_or(prepared);
+            let prepared = own.as_ref().unwrap_or(prepared).at(&now_us);
             known(ask.mode().number())?;
             quotas += prepared.rules.len();
             if quotas > MAX_QUOTAS {
@@ -95,10 +99,10 @@ impl KeyAsk {
             Ok(Self {
                 name,
                 tag_at: prepared.stem.len(),
-                prepared: Arc::clone(prepared),
                 mode: ask.mode(),
                 costs: (0_u8..).take(prepared.rules.len()).map(|quota| cost_of(ask, quota)).collect(),
                 spent: ask.receipt().map(|receipt| ReceiptData::of(receipt, prepared.rules.len())),
+                prepared,
                 at,
                 cross_slot: None,
             })

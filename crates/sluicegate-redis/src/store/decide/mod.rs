@@ -54,7 +54,7 @@ impl Decider {
 
     /// Decides one request: in one call, or in several if its keys live in several slots of a Cluster.
     pub(super) fn decide(&self, asks: &[Ask<'_>], tags: &Tags) -> DecisionFuture {
-        let asks = match KeyAsk::each(asks, tags) {
+        let asks = match KeyAsk::each(asks, tags, || self.0.client.about_now_us()) {
             Ok(asks) => asks,
             Err(error) => return DecisionFuture::ready(Err(error)),
         };

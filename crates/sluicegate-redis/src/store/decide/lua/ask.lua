@@ -37,7 +37,7 @@ local function ask_at(key, at, values)
   ask.converts, ask.accounts = way >= 64, way % 16 >= 8
   if ask.converts then
     local is_report = ask.mode == REFUND or ask.mode == RETURN or ask.mode == DEPART
-    ask.group = own_of_key(ask.value, text, since, is_report)
+    ask.group = own_of_key(ask.value, text, since, way % 8, is_report)
   else
     ask.group = own(ask.value, text, since, way % 8)
   end

@@ -172,19 +172,21 @@ local function recall(group, value)
 end
 
 -- The group that decides for a key with this text: of a report that of the last spend, whatever its text.
-local function own_of_key(value, text, since, is_report)
+local function own_of_key(value, text, since, way, is_report)
+  local version = unpacked('<d', text)
   for index = #value, 1, -1 do
     local group, period = value[index], 0
     for _, quota in ipairs(index > 1 and group or {}) do
       if quota.rule == log then period = max(period, quota.r.period) end
     end
-    -- Or it was reset since: what was spent before is forgotten.
-    if group.since < since or index > 1 and now - group.asked >= period then
+    -- Or it was reset since, or by a higher version: what was spent before is forgotten.
+    local is_reset = group.since < since or way == RESET_WAY and group.version < version
+    if is_reset or index > 1 and now - group.asked >= period then
       table.remove(value, index)
-      value.changed = value.changed or group.since < since
+      value.changed = value.changed or is_reset
     end
   end
-  local newest, version = value[1], unpacked('<d', text)
+  local newest = value[1]
   for _, quota in ipairs(newest and is_report and newest or {}) do
     if quota.rule ~= log and (quota.begun or not quota.r.keep and quota.s.till > now) then
       if #text ~= #newest.text then return newest end

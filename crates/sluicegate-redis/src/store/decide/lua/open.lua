@@ -11,7 +11,7 @@ if kind == GCRA then
   end
   counted = used
 elseif kind == WINDOW then
-  -- Limit, period, burst, ceiling, aligned.
+  -- Limit, period, burst, ceiling, and a border plus one if the windows of all keys have borders in common.
   capacity, ceiling = r3, r4
   if till > at then
     local borders = a / r1
@@ -23,8 +23,8 @@ elseif kind == WINDOW then
       start, used = start + passed * r2, a - passed * r1
       if used < 0 then used = 0 end
     end
-  elseif r5 == 1 then
-    start = at - at % r2
+  elseif r5 > 0 then
+    start = at - (at - r5 + 1) % r2
   end
   counted = used
 elseif kind == COUNTER then

@@ -1,11 +1,11 @@
 -- Fixed window, interval token bucket. State: the end of the window in which nothing is left, a units used, and b: 1 if a later window
--- was given out.
+-- was given out. One window begins at r.from, if that is not negative; otherwise a key's first unit begins its window.
 local window = {}
 
-function window.rule(limit, period, burst, ceiling, aligned)
-  return { limit, period, burst, ceiling, aligned, kind = WINDOW, capacity = burst, most = burst + limit, ceiling = ceiling,
+function window.rule(limit, period, burst, ceiling, from)
+  return { limit, period, burst, ceiling, from, kind = WINDOW, capacity = burst, most = burst + limit, ceiling = ceiling,
     exact = EXACT, per_unit = 1, step = period, per_step = limit, period = period, per_period = limit,
-    refill = ceil_div(burst, limit) * period, aligned = aligned == 1 }
+    refill = ceil_div(burst, limit) * period, from = from - 1 }
 end
 
 function window.slot(r, s, at, cost)
@@ -31,7 +31,8 @@ end
 -- Each border since has given units back, those first that came first.
 function window.give_back(r, s, spent, give)
   local w = open(r, s, now)
-  local borders = floor(max(w.start - open(r, spent.after, spent.at).start, 0) / r.period)
+  -- Rounded, because periods of a calendar that are over were longer or shorter.
+  local borders = floor(max(w.start - open(r, spent.after, spent.at).start, 0) / r.period + 0.5)
   local leaked = max(borders * r.per_period - spent.before, 0)
   local given = min(give, max(spent.cost - leaked, 0), w.used)
   w.used = w.used - given
@@ -47,10 +48,10 @@ function window.take_back(r, s, turn)
 end
 
 function window.set_back(r, s, step)
-  if r.aligned then step = floor(step / r.period) * r.period end
+  if r.from >= 0 then step = floor(step / r.period) * r.period end
   return { till = s.till - step, a = s.a, b = s.b }
 end
 
 function window.carried(r, was, s)
-  if r.period == was.period and r.aligned == was.aligned then return close(r, open(was, s, now)) end
+  if r.period == was.period and r.from == was.from then return close(r, open(was, s, now)) end
 end

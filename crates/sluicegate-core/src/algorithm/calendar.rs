@@ -1,0 +1,216 @@
+//! Windows of a calendar, whose lengths differ.
+
+use super::shape::{Left, Looked, Numbers, Settle, Shape};
+use super::{FixedWindow, NEVER, Slot, Spent, State};
+use crate::calendar::CalendarPeriod;
+
+/// A fixed window, or a bucket that is refilled at borders, whose windows are periods of a [calendar](CalendarPeriod).
+///
+/// It is the algorithm of equal windows by another clock: one that shows, for the third day of the seventh period, seven times the longest
+/// period and three days. So that clock stands still at no time and never goes back, it only jumps at the end of a shorter period; and debts
+/// and what is carried over end at borders of the calendar, however long the periods between them are. States have real times.
+///
+/// # Source
+/// As [`FixedWindow`]. The calendar is that of the crate `jiff`.
+///
+/// # Rounding
+/// None.
+///
+/// # State
+/// As [`FixedWindow`].
+///
+/// # Example
+/// A hundred a month: February begins 31 days after January, and March 28 days later.
+///
+/// ```
+/// use sluicegate_core::algorithm::{Rule, State};
+/// use sluicegate_core::{Algorithm, Quota};
+///
+/// const DAY: u64 = 86_400 * 1_000_000;
+/// let rule = Rule::new(Algorithm::Gcra, "100/month".parse()?)?;
+/// let spent = rule.spend(State::REST, 40 * DAY, 40 * DAY, 100); // the tenth of February 1970
+/// assert_eq!(rule.reset_after_us(spent, 40 * DAY), (31 + 28 - 40) * DAY);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CalendarWindow {
+    window: FixedWindow,
+    period: CalendarPeriod,
+}
+
+impl CalendarWindow {
+    pub(super) fn new(window: FixedWindow, period: CalendarPeriod) -> Self {
+        Self { window, period }
+    }
+
+    /// The fixed windows of which one is the period that this moment falls into.
+    pub(super) fn at(&self, now_us: u64) -> FixedWindow {
+        let (start_us, end_us) = self.period.around(now_us);
+        let length = end_us.saturating_sub(start_us).try_into().unwrap_or_else(|_| self.period.longest_us());
+        // Months of one length that follow each other are the same windows.
+        self.window.in_windows_of(length, start_us % length)
+    }
+
+    /// A moment by the clock of equal windows.
+    fn equal(&self, at_us: u64) -> u64 {
+        if at_us == NEVER {
+            return NEVER;
+        }
+        let period = self.period.number(at_us);
+        let since_us = at_us.saturating_sub(self.period.start_us(period));
+        period.saturating_mul(self.period.longest_us().get()).saturating_add(since_us)
+    }
+
+    /// A moment of the clock of equal windows by the calendar.
+    fn real(&self, at_us: u64) -> u64 {
+        if at_us == NEVER {
+            return NEVER;
+        }
+        let (period, since_us) = (at_us / self.period.longest_us(), at_us % self.period.longest_us());
+        let (start_us, end_us) =
+            (self.period.start_us(period), self.period.start_us(period.saturating_add(1)));
+        start_us.saturating_add(since_us).min(end_us)
+    }
+
+    fn equal_state(&self, state: State) -> State {
+        if state.until_us == 0 { state } else { State { until_us: self.equal(state.until_us), ..state } }
+    }
+
+    fn real_state(&self, state: State) -> State {
+        if state.until_us == 0 { state } else { State { until_us: self.real(state.until_us), ..state } }
+    }
+
+    fn equal_spent(&self, spent: &Spent) -> Spent {
+        Spent {
+            at_us: self.equal(spent.at_us),
+            before: self.equal_state(spent.before),
+            after: self.equal_state(spent.after),
+            ..*spent
+        }
+    }
+
+    /// A span that begins at this moment by the clock of equal windows, by the calendar.
+    fn real_span(&self, equal_us: u64, span_us: u64) -> u64 {
+        self.real(equal_us.saturating_add(span_us)).saturating_sub(self.real(equal_us))
+    }
+}
+
+/// Passes on a state by the calendar.
+struct Real<S>(CalendarWindow, S);
+
+impl<S: Settle> Settle for Real<S> {
+    fn settle(self, after: Option<State>) {
+        self.1.settle(after.map(|state| self.0.real_state(state)));
+    }
+}
+
+impl Shape for CalendarWindow {
+    fn capacity(&self) -> u64 {
+        self.window.capacity()
+    }
+
+    fn with_debt(self, units: u64) -> Self {
+        Self { window: self.window.with_debt(units), ..self }
+    }
+
+    fn debt_ceiling(&self) -> u64 {
+        self.window.debt_ceiling()
+    }
+
+    fn longest_spend_us(&self) -> u64 {
+        self.window.longest_spend_us()
+    }
+
+    fn drains_in(&self, span_us: u64) -> Option<u64> {
+        self.window.drains_in(span_us)
+    }
+
+    /// The numbers of windows as long as the longest: a store that decides in another language asks the rule
+    /// [of a moment](super::Rule::at).
+    fn numbers(&self) -> Numbers {
+        self.window.numbers()
+    }
+
+    fn words(&self, state: State) -> [u64; 3] {
+        self.window.words(state)
+    }
+
+    fn of_words(&self, words: [u64; 3]) -> State {
+        self.window.of_words(words)
+    }
+
+    fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
+        let slot = self.window.slot(self.equal_state(state), self.equal(now_us), cost);
+        Slot::at(self.real(slot.opens_us))
+    }
+
+    fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
+        let (now_us, at_us) = (self.equal(now_us), self.equal(at_us));
+        self.real_state(self.window.spend(self.equal_state(state), now_us, at_us, cost))
+    }
+
+    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
+        let now_us = self.equal(now_us);
+        let looked = self.window.look(self.equal_state(state), now_us, cost, Real(*self, settle))?;
+        let left = Left {
+            reset_after_us: self.real_span(now_us, looked.left.reset_after_us),
+            available_after_us: self.real_span(now_us, looked.left.available_after_us),
+            ..looked.left
+        };
+        Some(Looked { state: self.real_state(looked.state), left, ..looked })
+    }
+
+    fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
+        let (state, taken) = self.window.charge(self.equal_state(state), self.equal(now_us), cost);
+        (self.real_state(state), taken)
+    }
+
+    fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
+        let (equal_us, then_us) = (self.equal(now_us), self.equal(now_us.saturating_sub(ago_us)));
+        let ago_us = equal_us.saturating_sub(then_us);
+        self.real_state(self.window.refund(self.equal_state(state), equal_us, ago_us, cost))
+    }
+
+    fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
+        let (state, spent) = (self.equal_state(state), self.equal_spent(spent));
+        let (state, given) = self.window.give_back(state, self.equal(now_us), &spent, give);
+        (self.real_state(state), given)
+    }
+
+    fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
+        let state = self.window.take_back(self.equal_state(state), &self.equal_spent(turn))?;
+        Some(self.real_state(state))
+    }
+
+    fn heavier(&self, one: State, other: State, now_us: u64) -> State {
+        let (one, other) = (self.equal_state(one), self.equal_state(other));
+        self.real_state(self.window.heavier(one, other, self.equal(now_us)))
+    }
+
+    fn used(&self, state: State, now_us: u64) -> u64 {
+        self.window.used(self.equal_state(state), self.equal(now_us))
+    }
+
+    fn remaining(&self, state: State, now_us: u64) -> u64 {
+        self.window.remaining(self.equal_state(state), self.equal(now_us))
+    }
+
+    fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
+        state.until_us.saturating_sub(now_us)
+    }
+
+    fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
+        let alike = self.period == from.period;
+        let carried = || self.window.carried(&from.window, self.equal_state(state), self.equal(now_us));
+        alike.then(carried).flatten().map(|state| self.real_state(state))
+    }
+
+    fn lease_lasts_us(&self, after: State, at_us: u64, behind: u64) -> u64 {
+        let at_us = self.equal(at_us);
+        self.real_span(at_us, self.window.lease_lasts_us(self.equal_state(after), at_us, behind))
+    }
+
+    fn outstanding(&self, state: State, now_us: u64) -> u64 {
+        self.window.outstanding(self.equal_state(state), self.equal(now_us))
+    }
+}
