@@ -4,6 +4,7 @@
 mod crowd;
 mod faults;
 mod instance;
+mod permits;
 mod soak;
 mod steady;
 mod stop;

@@ -16,6 +16,7 @@ mod keys;
 mod outages;
 mod overrides;
 mod own_scripts;
+mod permits;
 mod pools;
 mod probe;
 mod promises;

@@ -11,7 +11,7 @@
 //!             "key": "203.0.113.9", "cost": 1,
 //!             "stands": [ { "capacity": 5, "remaining": 0, "room_after_ms": 12000, "reset_after_ms": 60000 } ] } },
 //!         { "why_not": "the request costs nothing" } ],
-//!       "in_flight": { "name": "logins", "permits": 2, "wait_ms": 10000,
+//!       "in_flight": { "name": "logins", "permits": 2, "shared": false, "wait_ms": 10000,
 //!         "asks": { "key": "203.0.113.9", "remaining": 2 } },
 //!       "rooms": [ { "name": "sale", "rate": "50/s" } ] } ] }
 //! ```
@@ -73,12 +73,13 @@ fn rule(rule: &RuleExplained) -> Value {
 }
 
 fn permit(permit: &InFlightExplained) -> Value {
-    let InFlightExplained { name, permits, longest_wait, asks, .. } = permit;
+    let InFlightExplained { name, permits, is_shared, longest_wait, asks, .. } = permit;
     let (what, of) = match asks {
         Ok(asks) => ("asks", json!({ "key": asks.key.shown().to_string(), "remaining": asks.remaining })),
         Err(why) => ("why_not", json!(why)),
     };
-    json!({ "name": name, "permits": permits, "wait_ms": longest_wait.map(millis), what: of })
+    let wait_ms = longest_wait.map(millis);
+    json!({ "name": name, "permits": permits, "shared": is_shared, "wait_ms": wait_ms, what: of })
 }
 
 fn limit(limit: &LimitExplained) -> Value {

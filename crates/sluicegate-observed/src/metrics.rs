@@ -39,6 +39,7 @@ pub(super) const ADAPTIVE_LIMIT: &str = "rate_limit_adaptive_limit";
 pub(super) const ADAPTIVE_WAITING: &str = "rate_limit_adaptive_waiting";
 pub(super) const ADAPTIVE_LATENCY: &str = "rate_limit_adaptive_latency_seconds";
 pub(super) const SHED: &str = "rate_limit_shed_total";
+pub(super) const PERMITS_LOST: &str = "rate_limit_permits_lost_total";
 pub(super) const SUSPENDED_SEEN: &str = "rate_limit_suspended_seen";
 pub(super) const SUSPENSIONS: &str = "rate_limit_suspensions_total";
 pub(super) const STORE_ERRORS: &str = "rate_limit_store_errors_total";
@@ -78,6 +79,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_adaptive_limit`, `rate_limit_adaptive_latency_seconds` | gauge | `policy`; of limits that [adapt](sluicegate_core::in_flight::InFlight::adaptive) |
 /// | `rate_limit_adaptive_waiting` | gauge | `policy`, `class` ([`Class`](sluicegate_core::in_flight::Class)) |
 /// | `rate_limit_shed_total` | counter | `policy`, `class`, `mode` (`enforce`, `shadow`) |
+/// | `rate_limit_permits_lost_total` | counter | `policy`; of permits that instances [share](sluicegate_core::in_flight::InFlightBuilder::on) |
 /// | `rate_limit_suspensions_total` | counter | `policy` |
 /// | `rate_limit_store_errors_total` | counter | `store`, `kind` (`timeout`, `unavailable`, `protocol`) |
 /// | `rate_limit_breaker_state` | gauge | `store`; 0 closed, 1 half-open, 2 open |
@@ -94,7 +96,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
-pub const METRICS: [Metric; 38] = {
+pub const METRICS: [Metric; 39] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -139,6 +141,12 @@ pub const METRICS: [Metric; 38] = {
             Counter,
             &["policy", "class", "mode"],
             "Requests that a limit that adapts has refused, or would have refused in shadow.",
+        ),
+        metric(
+            PERMITS_LOST,
+            Counter,
+            &["policy"],
+            "Permits that instances share, and that an instance could not renew in time.",
         ),
         metric(
             SUSPENDED_SEEN,

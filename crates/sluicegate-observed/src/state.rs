@@ -20,7 +20,7 @@ use super::exported::{ExportedTotals, series};
 use super::meters::Meters;
 use super::metrics::{
     BREAKER_OPENED, DISAGREEMENTS, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS,
-    POLICIES_KEPT_OPEN, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
+    PERMITS_LOST, POLICIES_KEPT_OPEN, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
 };
 use super::names::Name;
 use super::past::RecentEvents;
@@ -55,28 +55,32 @@ pub(super) struct ObservedState {
     told: Mutex<ExportedTotals<TOTALS>>,
 }
 
-/// Permits that are counted, and how many refusals the recorder knows of, by class: enforced, and in shadow.
+/// Permits that are counted, and how many refusals the recorder knows of, by class: enforced, and in shadow; and how many lost permits.
 pub(super) struct ObservedPermits {
     pub(super) of: InFlight,
     shed: ExportedTotals<SHED_TOTALS>,
+    lost: ExportedTotals<1>,
 }
 
 const SHED_TOTALS: usize = 2 * Class::ALL.len();
 
 impl ObservedPermits {
     pub(super) fn of(of: InFlight) -> Self {
-        Self { of, shed: ExportedTotals::nobody() }
+        Self { of, shed: ExportedTotals::nobody(), lost: ExportedTotals::nobody() }
     }
 
-    /// Tells the recorder how many more were refused, where the limit adapts.
+    /// Tells the recorder how many more were refused, where the limit adapts, and how many more were lost, where instances share them.
     fn tell(&mut self) {
+        let name = self.of.name();
+        if self.of.sharing().is_some() {
+            self.lost.tell(&[self.of.lost()], |_| true, |_| series(PERMITS_LOST, [("policy", name)]));
+        }
         let Some(status) = self.of.status() else { return };
         let mut totals = [0; SHED_TOTALS];
         totals
             .iter_mut()
             .zip(status.shed.into_iter().chain(status.would_shed))
             .for_each(|(total, shed)| *total = shed);
-        let name = self.of.name();
         let series = |total: usize| {
             let class = Class::ALL[total % Class::ALL.len()].as_str();
             let mode = if total < Class::ALL.len() { "enforce" } else { "shadow" };

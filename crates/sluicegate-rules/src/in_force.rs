@@ -99,7 +99,7 @@ impl InForce {
         }
         self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
         self.single_keys.clone_from(&file.compiled.single_keys);
-        let in_flight = file.compiled.in_flight(&mut self.in_flight);
+        let in_flight = file.compiled.in_flight(store, &mut self.in_flight);
         let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
         let open: Vec<RateLimiter> =
             policies.iter().filter_map(|policy| store.limiters().get(policy.name())).collect();

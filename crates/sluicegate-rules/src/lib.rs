@@ -418,6 +418,11 @@
 //! One more is refused, or waits as `on_exceeded: wait 10s` says; a request that waits has spent nothing, and keeps the limits that it
 //! began with. [`RulesLayer`] has an example.
 //!
+//! With `shared: true` all instances have `permits` together, by the store: `{ permits: 2, shared: true, lease: 30s, on_outage: deny }`. The
+//! permits of an instance that crashes are back when its `lease` is over. While the store gives no answer, each instance gives out its part by
+//! the store's `replicas`, unless `on_outage` says otherwise. See
+//! [`InFlightBuilder::on`](sluicegate_core::in_flight::InFlightBuilder::on). A reload that changes only `permits` keeps what is out.
+//!
 //! With `adaptive` in the place of `permits` the number is one for all keys together, and follows what the service can bear: `{ adaptive: gradient,
 //! at_least: 10, at_most: 500, on_exceeded: wait 100ms }`. What is shed gets 503; a rule says by its `class` how much its requests matter. `timeout`,
 //! `guarantee`, `fair` and `mode: shadow` are as of

@@ -202,7 +202,8 @@ pub mod fleet {
 /// Limits on how many requests of a key are under way at once.
 ///
 /// A rate limits how often requests begin; this limits how many are in progress, for downloads, streams and long queries.
-/// It counts in one process: N instances let N times as many through.
+/// It counts in one process, where N instances let N times as many through, or [on a store](in_flight::InFlightBuilder::on) that they
+/// share.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -221,8 +222,9 @@ pub mod fleet {
 /// bear, and sheds the least important first.
 pub mod in_flight {
     pub use sluicegate_core::in_flight::{
-        Acquire, AdaptiveBuilder, AdaptiveMoment, AdaptiveStatus, Class, InFlight, InFlightBuilder, NoPermit,
-        NoPermitKind, Permit, PermitRequest, adaptive,
+        Acquire, AdaptiveBuilder, AdaptiveMoment, AdaptiveStatus, Class, DemandsOf, InFlight,
+        InFlightBuilder, NoPermit, NoPermitKind, Permit, PermitDemand, PermitGrant, PermitRequest,
+        SharedPermits, Sharing, adaptive,
     };
     #[cfg(feature = "tower")]
     pub use sluicegate_tower::in_flight::{

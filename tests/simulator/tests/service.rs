@@ -95,7 +95,7 @@ impl Play<'_> {
                 self.serve(now_us);
             }
             Event::Expires(request) => {
-                if let Some((_, mut acquire)) = self.waiting.remove(&request) {
+                if let Some((_, acquire)) = self.waiting.remove(&request) {
                     acquire.give_up();
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 /// There is no permit for a key now.
 ///
@@ -20,6 +21,7 @@ pub struct NoPermit {
     kind: NoPermitKind,
     name: String,
     permits: u64,
+    retry_after: Option<Duration>,
 }
 
 /// The number that is too high.
@@ -30,11 +32,15 @@ pub enum NoPermitKind {
     Permits,
     /// The queue of the key, or that of all keys together, is full, or a request that matters more has taken the place.
     Queue,
+    /// The store by which instances share the permits gives no answer, and the limit refuses in an outage.
+    Outage,
+    /// Instances share the permits, so that one takes a call: it has to be waited for.
+    Shared,
 }
 
 impl NoPermit {
-    pub(super) fn new(kind: NoPermitKind, name: String, permits: u64) -> Self {
-        Self { kind, name, permits }
+    pub(super) fn new(kind: NoPermitKind, name: String, permits: u64, retry_after: Option<Duration>) -> Self {
+        Self { kind, name, permits, retry_after }
     }
 
     /// The number that is too high.
@@ -51,14 +57,29 @@ impl NoPermit {
     pub fn permits(&self) -> u64 {
         self.permits
     }
+
+    /// The time after which a new request is worth a try, where the limit adapts: the time in which all that is under way [will be
+    /// done](crate::in_flight::InFlight::drains_in).
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
 }
 
 impl fmt::Display for NoPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, name, permits } = self;
+        let Self { kind, name, permits, .. } = self;
         match kind {
             NoPermitKind::Permits => write!(f, "all permits of {name:?} are out: at most {permits} at once"),
             NoPermitKind::Queue => write!(f, "too many wait for one of the {permits} permits of {name:?}"),
+            NoPermitKind::Outage => {
+                write!(f, "the store of the permits of {name:?} gives no answer: try again when it does")
+            }
+            NoPermitKind::Shared => {
+                write!(
+                    f,
+                    "instances share the permits of {name:?}: use `acquire`, or `request(key).attempt()`"
+                )
+            }
         }
     }
 }

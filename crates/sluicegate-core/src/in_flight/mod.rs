@@ -8,18 +8,20 @@
 //! | counts | beginnings per time | work that has begun and not ended |
 //! | a slow service | lets the work pile up | holds new work back |
 //! | is given back | no, it drains | yes, when the [`Permit`] is dropped |
-//! | over several instances | shared by Redis | of this process: N instances have N times as many |
+//! | over several instances | shared by Redis | of this process, or [shared](InFlightBuilder::on) by Redis |
 //!
 //! The two go well together: a rate against abuse, and a number at once against overload.
 //!
 //! A number for each key protects from clients. Where the service itself is the limit, [`InFlight::adaptive`] finds the number of
-//! requests that it can bear, for all keys together.
+//! requests that it can bear, for all keys together. It finds it from what this process sees, so each instance has its own: only fixed
+//! numbers are shared by instances.
 //!
 //! # When not to use it
-//! For a bound over all instances of a service, for one that has to survive a crash of the process,
-//! and to limit CPU work that never yields.
+//! To limit CPU work that never yields. Permits that instances share cost a call, and other instances learn of one that comes back within
+//! 50 ms: for requests that take less than that, limit each instance by itself.
 
 pub mod adaptive;
+mod builder;
 mod busy;
 mod class;
 mod line;
@@ -28,6 +30,7 @@ mod place;
 mod request;
 mod service;
 mod settings;
+mod shared;
 mod status;
 mod table;
 
@@ -37,20 +40,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
+pub use self::builder::InFlightBuilder;
+use self::builder::check_permits;
 pub use self::busy::{NoPermit, NoPermitKind};
 pub use self::class::Class;
-use self::line::{Lost, Seat};
+use self::line::Lost;
 pub use self::permit::{Acquire, Permit};
+use self::permit::{PermitOf, SeatOf};
 use self::place::Place;
 pub use self::request::PermitRequest;
-use self::service::{Asked, Begun, Service};
+use self::service::{Asked, Begun, Move, Service};
 pub use self::settings::AdaptiveBuilder;
+pub use self::shared::{DemandsOf, PermitDemand, PermitGrant, SharedPermits, Sharing};
+use self::shared::{SharedAsk, Ticket};
 pub use self::status::{AdaptiveMoment, AdaptiveStatus};
 use self::table::{Entered, Table};
 use crate::clock::Clock;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::{AsKey, Key, KeyRef};
-use crate::policy::check_name;
 use crate::store::{Event, Listener, Listeners, Subject};
 
 /// Limits how much a key has under way at once: uploads of a tenant, connections of an
@@ -85,15 +92,27 @@ pub struct InFlight(Arc<Inner>);
 struct Inner {
     name: String,
     permits: Permits,
-    listeners: Listeners,
+    /// `Some` if it was put on a store.
+    sharing: Option<Sharing>,
+    listeners: Arc<Listeners>,
 }
 
-/// The two kinds of limits.
+/// The kinds of limits.
 enum Permits {
     /// A fixed number, equal for each key.
     Each { number: AtomicU64, table: Table },
     /// The number that a service can bear, for all keys together.
     Service(Box<Service>),
+    /// A fixed number, equal for each key, that instances share by a store.
+    Shared(Arc<SharedPermits>),
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Permits::Shared(shared) = &self.permits {
+            shared.close();
+        }
+    }
 }
 
 impl InFlight {
@@ -107,7 +126,7 @@ impl InFlight {
 
     /// Begins with other settings than those of [`new`](Self::new).
     pub fn builder(name: impl Into<String>, permits: u64) -> InFlightBuilder {
-        InFlightBuilder { name: name.into(), permits, queue: 100, queue_in_all: 1_000 }
+        InFlightBuilder::new(name.into(), permits)
     }
 
     /// Gives out as many permits as a service can bear, for all keys together: the number follows how long requests take, and how many of
@@ -142,7 +161,7 @@ impl InFlight {
 
     fn adapting(builder: AdaptiveBuilder, clock: Arc<dyn Clock>) -> Self {
         let permits = Permits::Service(Box::new(Service::new(&builder, clock)));
-        Self(Arc::new(Inner { name: builder.name, permits, listeners: Listeners::default() }))
+        Self(Arc::new(Inner { name: builder.name, permits, sharing: None, listeners: Arc::default() }))
     }
 
     /// Begins a request for a permit, with more settings than its key.
@@ -150,10 +169,11 @@ impl InFlight {
         key.with_key(|key| PermitRequest::new(self.clone(), key.to_key()))
     }
 
-    /// Takes a permit now, if one is free and no request waits for it.
+    /// Takes a permit now, if one is free and no request waits for it. A permit that instances [share](InFlightBuilder::on) has to be
+    /// waited for: by [`attempt`](PermitRequest::attempt), which does not wait for one to come back.
     ///
     /// # Errors
-    /// [`NoPermitKind::Permits`] when all permits of the key are out.
+    /// [`NoPermitKind::Permits`] when all permits of the key are out; [`NoPermitKind::Shared`] when a store has to be asked.
     pub fn try_acquire(&self, key: impl AsKey) -> Result<Permit, NoPermit> {
         self.request(key).try_acquire()
     }
@@ -202,11 +222,13 @@ impl InFlight {
         match &self.0.permits {
             Permits::Each { number, .. } => number.load(Ordering::Relaxed),
             Permits::Service(service) => service.limit(),
+            Permits::Shared(shared) => shared.permits(),
         }
     }
 
     /// Gives each key another number of permits, for all clones. If there are more, waiting requests get theirs at once; if
-    /// there are fewer, permits that are out stay out until they are dropped.
+    /// there are fewer, permits that are out stay out until they are dropped. Instances that [share](InFlightBuilder::on) permits each
+    /// have their own number: above the lowest one, only those with a higher one get permits.
     ///
     /// # Errors
     /// As [`InFlightBuilder::build`]; the old number then stays.
@@ -224,13 +246,18 @@ impl InFlight {
     /// ```
     pub fn set_permits(&self, permits: u64) -> Result<(), ConfigError> {
         check_permits(&self.0.name, permits)?;
-        let Permits::Each { number, table } = &self.0.permits else {
-            let problem = format!("{:?} adapts its number: use `set_adaptive`", self.0.name);
-            return Err(ConfigError::new(ConfigErrorKind::Policy, problem));
-        };
-        // Relaxed: decisions load it under the lock of a part, and `pass_on` visits each part after this.
-        number.store(permits, Ordering::Relaxed);
-        table.pass_on(number);
+        match &self.0.permits {
+            Permits::Each { number, table } => {
+                // Relaxed: decisions load it under the lock of a part, and `pass_on` visits each part after this.
+                number.store(permits, Ordering::Relaxed);
+                table.pass_on(number);
+            }
+            Permits::Shared(shared) => shared.set_permits(permits),
+            Permits::Service(_) => {
+                let problem = format!("{:?} adapts its number: use `set_adaptive`", self.0.name);
+                return Err(ConfigError::new(ConfigErrorKind::Policy, problem));
+            }
+        }
         Ok(())
     }
 
@@ -242,7 +269,7 @@ impl InFlight {
     pub fn set_adaptive(&self, settings: &AdaptiveBuilder) -> Result<(), ConfigError> {
         match &self.0.permits {
             Permits::Service(service) => service.set(&self.0.name, settings),
-            Permits::Each { .. } => {
+            Permits::Each { .. } | Permits::Shared(_) => {
                 let problem = format!("{:?} has a fixed number: use `set_permits`", self.0.name);
                 Err(ConfigError::new(ConfigErrorKind::Policy, problem))
             }
@@ -253,7 +280,7 @@ impl InFlight {
     pub fn status(&self) -> Option<AdaptiveStatus> {
         match &self.0.permits {
             Permits::Service(service) => Some(service.status()),
-            Permits::Each { .. } => None,
+            Permits::Each { .. } | Permits::Shared(_) => None,
         }
     }
 
@@ -262,7 +289,7 @@ impl InFlight {
     pub fn drains_in(&self) -> Option<Duration> {
         match &self.0.permits {
             Permits::Service(service) => Some(service.drain()),
-            Permits::Each { .. } => None,
+            Permits::Each { .. } | Permits::Shared(_) => None,
         }
     }
 
@@ -271,32 +298,51 @@ impl InFlight {
         matches!(self.0.permits, Permits::Service(_))
     }
 
-    /// The number of the key's permits that are out; of all keys, if keys make no difference.
+    /// How instances share the permits; `None` if it was not put [on a store](InFlightBuilder::on).
+    pub fn sharing(&self) -> Option<Sharing> {
+        self.0.sharing
+    }
+
+    /// The number of permits that this instance has [lost](Permit::is_lost) so far; 0 if they are of this process.
+    pub fn lost(&self) -> u64 {
+        match &self.0.permits {
+            Permits::Shared(shared) => shared.lost(),
+            Permits::Each { .. } | Permits::Service(_) => 0,
+        }
+    }
+
+    /// The number of the key's permits that are out; of all keys, if keys make no difference. Where instances share them, those of this
+    /// instance.
     pub fn in_use(&self, key: impl AsKey) -> u64 {
         match &self.0.permits {
             Permits::Each { table, .. } => key.with_key(|key| table.in_use(key)),
             Permits::Service(service) => key.with_key(|key| service.in_use_of(&key.to_key())),
+            Permits::Shared(shared) => key.with_key(|key| shared.in_use(key)),
         }
     }
 
-    /// The number of permits that are left, for the key, or for all keys if the limit adapts.
+    /// The number of permits that are left, for the key, or for all keys if the limit adapts. Where instances share them, as of the store's
+    /// last answer, and all of them for a key that this instance has not asked for lately.
     pub fn remaining(&self, key: impl AsKey) -> u64 {
         match &self.0.permits {
             Permits::Each { .. } => self.permits().saturating_sub(self.in_use(key)),
             Permits::Service(service) => service.limit().saturating_sub(service.in_use()),
+            Permits::Shared(shared) => key.with_key(|key| shared.remaining(key)),
         }
     }
 
-    /// The number of permits that are out, for all keys together.
+    /// The number of permits that are out, for all keys together. Where instances share them, those of this instance.
     pub fn in_use_in_all(&self) -> u64 {
         match &self.0.permits {
             Permits::Each { table, .. } => table.in_use_in_all(),
             Permits::Service(service) => service.in_use(),
+            Permits::Shared(shared) => shared.in_use_in_all(),
         }
     }
 
     /// Adds a listener, which hears from now on of each permit that is taken and of each request that is refused:
-    /// [`Event::PermitTaken`], [`Event::PermitRefused`], and [`Event::Shed`] where the limit adapts.
+    /// [`Event::PermitTaken`], [`Event::PermitRefused`]; where the limit adapts [`Event::Shed`], and [`Event::LimitMoved`] when its number
+    /// moves; and [`Event::PermitLost`] where instances share it.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         self.0.listeners.add(listener);
     }
@@ -308,44 +354,43 @@ impl InFlight {
         match &self.0.permits {
             Permits::Each { table, .. } => table.keys(),
             Permits::Service(service) => service.tenants(),
+            Permits::Shared(shared) => shared.keys(),
         }
     }
 
     fn try_take(self, key: Key, class: Class, weight: u64) -> Result<Permit, NoPermit> {
-        match &self.0.permits {
-            Permits::Each { number, table } => match table.enter(key.as_ref(), number, false) {
-                Entered::Taken => Ok(self.given(key, None)),
-                Entered::Waiting(_) | Entered::Full(_) => {
-                    self.refused(key.as_ref(), None);
-                    Err(self.none(NoPermitKind::Permits))
-                }
-            },
-            Permits::Service(service) => match service.ask(&key, class, weight, false) {
-                Asked::Taken(begun) => Ok(self.given(key, Some(begun))),
-                Asked::Spared(begun) => Ok(self.spared(key, begun)),
-                Asked::Waiting(..) | Asked::Full(_) => {
-                    self.refused(key.as_ref(), Some(class));
-                    Err(self.none(NoPermitKind::Permits))
-                }
-            },
-        }
+        let in_flight = self.clone();
+        // A request that does not wait is answered at once, unless a store has to be asked.
+        let asked = self.enter(key, class, weight, false).now();
+        asked.unwrap_or_else(|_| Err(in_flight.none(NoPermitKind::Shared)))
     }
 
-    fn enter(self, key: Key, class: Class, weight: u64) -> Acquire {
+    fn enter(self, key: Key, class: Class, weight: u64, waits: bool) -> Acquire {
         let (kind, class) = match &self.0.permits {
-            Permits::Each { number, table } => match table.enter(key.as_ref(), number, true) {
-                Entered::Taken => return Acquire::ready(Ok(self.given(key, None))),
-                Entered::Waiting(place) => return Acquire::waiting(self, key, place, None),
+            Permits::Each { number, table } => match table.enter(key.as_ref(), number, waits) {
+                Entered::Taken => return Acquire::ready(Ok(self.given(key, PermitOf::Each))),
+                Entered::Waiting(place) => return Acquire::waiting(self, key, place, SeatOf::Each),
                 Entered::Full(kind) => (kind, None),
             },
-            Permits::Service(service) => match service.ask(&key, class, weight, true) {
-                Asked::Taken(begun) => return Acquire::ready(Ok(self.given(key, Some(begun)))),
+            Permits::Service(service) => match service.ask(&key, class, weight, waits) {
+                Asked::Taken(begun) => {
+                    return Acquire::ready(Ok(self.given(key, PermitOf::Service(begun))));
+                }
                 Asked::Spared(begun) => return Acquire::ready(Ok(self.spared(key, begun))),
                 Asked::Waiting(place, seat, lost) => {
                     self.tell_lost(lost);
-                    return Acquire::waiting(self, key, place, Some(seat));
+                    return Acquire::waiting(self, key, place, SeatOf::Service(seat));
                 }
                 Asked::Full(kind) => (kind, Some(class)),
+            },
+            Permits::Shared(shared) => match shared.ask(&key, waits) {
+                SharedAsk::Taken(ticket) => {
+                    return Acquire::ready(Ok(self.given(key, PermitOf::Shared(ticket))));
+                }
+                SharedAsk::Waiting(place, ticket) => {
+                    return Acquire::waiting(self, key, place, SeatOf::Shared(ticket));
+                }
+                SharedAsk::Full(kind) => (kind, None),
             },
         };
         self.refused(key.as_ref(), class);
@@ -353,17 +398,20 @@ impl InFlight {
     }
 
     /// The permit of a request that has waited.
-    fn given_in_turn(&self, key: Key, class: Option<Class>) -> Permit {
-        let begun = match (&self.0.permits, class) {
-            (Permits::Service(service), Some(class)) => Some(service.begin(class)),
-            _ => None,
+    fn given_in_turn(&self, key: Key, seat: &SeatOf) -> Permit {
+        let of = match (&self.0.permits, seat) {
+            (Permits::Service(service), SeatOf::Service(seat)) => {
+                PermitOf::Service(service.begin(seat.class))
+            }
+            (_, SeatOf::Shared(ticket)) => PermitOf::Shared(Arc::clone(ticket)),
+            _ => PermitOf::Each,
         };
-        self.given(key, begun)
+        self.given(key, of)
     }
 
-    fn given(&self, key: Key, begun: Option<Begun>) -> Permit {
+    fn given(&self, key: Key, of: PermitOf) -> Permit {
         self.tell(|| Event::PermitTaken(Subject::of(&self.0.name).with_key(key.as_ref())));
-        Permit::new(self.clone(), key, begun)
+        Permit::new(self.clone(), key, of)
     }
 
     /// A permit that the request would not get if the limit were enforced.
@@ -373,7 +421,7 @@ impl InFlight {
             let subject = Subject::of(&self.0.name).with_key(key.as_ref());
             Event::Shed { subject, class, is_enforced: false }
         });
-        self.given(key, Some(begun))
+        self.given(key, PermitOf::Service(begun))
     }
 
     fn tell_lost(&self, lost: Lost) {
@@ -400,28 +448,44 @@ impl InFlight {
     }
 
     fn none(&self, kind: NoPermitKind) -> NoPermit {
-        NoPermit::new(kind, self.0.name.clone(), self.permits())
+        NoPermit::new(kind, self.0.name.clone(), self.permits(), self.drains_in())
     }
 
     fn answered(&self, begun: &Begun, is_fault: bool) {
         if let Permits::Service(service) = &self.0.permits {
-            service.answered(begun, is_fault);
+            self.moved(service.answered(begun, is_fault));
         }
     }
 
-    fn leave(&self, key: &Key, begun: Option<&Begun>, is_answered: bool) {
-        match (&self.0.permits, begun) {
+    /// Tells listeners that the number has moved, if it has.
+    fn moved(&self, Move { from, to }: Move) {
+        if from != to {
+            self.tell(|| Event::LimitMoved { subject: Subject::of(&self.0.name), from, to });
+        }
+    }
+
+    fn is_lost(&self, key: &Key, ticket: &Ticket) -> bool {
+        matches!(&self.0.permits, Permits::Shared(shared) if shared.is_lost(key, ticket))
+    }
+
+    fn leave(&self, key: &Key, of: &PermitOf, is_answered: bool) {
+        match (&self.0.permits, of) {
             (Permits::Each { number, table }, _) => table.leave(key.as_ref(), number),
-            (Permits::Service(service), Some(begun)) => service.put_back(key, begun, is_answered),
-            (Permits::Service(_), None) => {}
+            (Permits::Service(service), PermitOf::Service(begun)) => {
+                self.moved(service.put_back(key, begun, is_answered));
+            }
+            (Permits::Shared(shared), PermitOf::Shared(ticket)) => shared.leave(key, ticket),
+            // A permit is of the kind of its limit.
+            (Permits::Service(_) | Permits::Shared(_), _) => {}
         }
     }
 
-    fn give_up(&self, key: &Key, place: &Arc<Place>, seat: Option<&Seat>, is_shed: bool) {
+    fn give_up(&self, key: &Key, place: &Arc<Place>, seat: &SeatOf, is_shed: bool) {
         match (&self.0.permits, seat) {
             (Permits::Each { number, table }, _) => table.give_up(key.as_ref(), place, number),
-            (Permits::Service(service), Some(seat)) => service.give_up(key, place, seat, is_shed),
-            (Permits::Service(_), None) => {}
+            (Permits::Service(service), SeatOf::Service(seat)) => service.give_up(key, place, seat, is_shed),
+            (Permits::Shared(shared), SeatOf::Shared(ticket)) => shared.give_up(key, place, ticket),
+            (Permits::Service(_) | Permits::Shared(_), _) => {}
         }
     }
 }
@@ -432,75 +496,9 @@ impl fmt::Debug for InFlight {
     }
 }
 
-/// Collects the settings of an [`InFlight`].
-#[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until `build` is called"]
-pub struct InFlightBuilder {
-    name: String,
-    permits: u64,
-    queue: usize,
-    queue_in_all: usize,
-}
-
-impl InFlightBuilder {
-    /// Sets how many requests may wait for a permit of one key. Default: 100.
-    ///
-    /// With 0 no request waits: [`acquire`](InFlight::acquire) answers at once, as
-    /// [`try_acquire`](InFlight::try_acquire) does.
-    pub fn queue(mut self, per_key: usize) -> Self {
-        self.queue = per_key;
-        self
-    }
-
-    /// Sets how many requests may wait for permits of all keys together. Default: 1,000.
-    ///
-    /// It bounds the memory of waiting, whatever the number of keys.
-    pub fn queue_in_all(mut self, waiting: usize) -> Self {
-        self.queue_in_all = waiting;
-        self
-    }
-
-    /// Checks the settings.
-    ///
-    /// # Errors
-    /// When there are no permits, or more than 1,000,000, and for a name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
-    pub fn build(self) -> Result<InFlight, ConfigError> {
-        let Self { name, permits, queue, queue_in_all } = self;
-        check_name("name for requests in flight", &name)?;
-        check_permits(&name, permits)?;
-        let table = Table::new(queue, queue_in_all);
-        let permits = Permits::Each { number: AtomicU64::new(permits), table };
-        Ok(InFlight(Arc::new(Inner { name, permits, listeners: Listeners::default() })))
-    }
-}
-
-fn check_permits(name: &str, permits: u64) -> Result<(), ConfigError> {
-    const MOST: u64 = 1_000_000;
-    if (1..=MOST).contains(&permits) {
-        return Ok(());
-    }
-    let problem = format!("{name:?} cannot have {permits} permits: use 1 to {MOST}");
-    Err(ConfigError::new(ConfigErrorKind::Policy, problem))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn settings_that_cannot_work_are_named() {
-        for (name, permits, shown) in [
-            ("uploads", 0, "0 permits"),
-            ("uploads", 1_000_001, "1000001 permits"),
-            ("up load", 1, "\"up load\""),
-        ] {
-            let message = InFlight::new(name, permits).unwrap_err().to_string();
-            assert!(message.contains(shown) && message.contains("use 1 to"), "{message}");
-        }
-        let uploads = InFlight::new("uploads", 3).unwrap();
-        assert!(uploads.set_permits(0).is_err());
-        assert_eq!(uploads.permits(), 3);
-    }
 
     /// Between the moment at which there are more permits and that at which those who wait get them.
     #[test]

@@ -1,7 +1,7 @@
 //! A permit, and the wait for one: [`Permit`] and [`Acquire`].
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::in_flight::line::Seat;
 use crate::in_flight::place::{Ended, Place};
 use crate::in_flight::service::Begun;
+use crate::in_flight::shared::Ticket;
 use crate::in_flight::{InFlight, NoPermit, NoPermitKind};
 use crate::key::Key;
 
@@ -22,14 +23,27 @@ use crate::key::Key;
 pub struct Permit {
     in_flight: InFlight,
     key: Key,
-    /// `Some` if the limit adapts.
-    begun: Option<Begun>,
+    of: PermitOf,
     is_answered: AtomicBool,
 }
 
+/// What a permit is of, by the kind of its limit.
+pub(super) enum PermitOf {
+    Each,
+    Service(Begun),
+    Shared(Arc<Ticket>),
+}
+
+/// What a request that waits has, by the kind of its limit.
+pub(super) enum SeatOf {
+    Each,
+    Service(Seat),
+    Shared(Arc<Ticket>),
+}
+
 impl Permit {
-    pub(super) fn new(in_flight: InFlight, key: Key, begun: Option<Begun>) -> Self {
-        Self { in_flight, key, begun, is_answered: AtomicBool::new(false) }
+    pub(super) fn new(in_flight: InFlight, key: Key, of: PermitOf) -> Self {
+        Self { in_flight, key, of, is_answered: AtomicBool::new(false) }
     }
 
     /// The [`InFlight`] that the permit comes from.
@@ -46,17 +60,56 @@ impl Permit {
     /// do. Limits that [adapt](InFlight::adaptive) count the first answer of a permit; for others it does nothing. The permit stays out.
     pub fn answered(&self, is_fault: bool) {
         // Relaxed: it only has to be done once.
-        if let Some(begun) = &self.begun
+        if let PermitOf::Service(begun) = &self.of
             && !self.is_answered.swap(true, Ordering::Relaxed)
         {
             self.in_flight.answered(begun, is_fault);
         }
     }
+
+    /// Whether the permit no longer counts, and may be another instance's now: the store that [shares](crate::in_flight::InFlightBuilder::on)
+    /// it has not heard of this instance for its lease, or has lost its data. Permits of one process are never lost.
+    pub fn is_lost(&self) -> bool {
+        match &self.of {
+            PermitOf::Shared(ticket) => self.in_flight.is_lost(&self.key, ticket),
+            PermitOf::Each | PermitOf::Service(_) => false,
+        }
+    }
+
+    /// Waits until the permit [is lost](Self::is_lost), which most permits never are: for work that has to stop then.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_core::in_flight::InFlight;
+    ///
+    /// # async fn import() {}
+    /// # let store = MemoryStore::new();
+    /// let imports = InFlight::builder("imports", 1).on(&store)?; // on a Redis store: one in the whole fleet
+    /// let permit = imports.acquire("acme").await?;
+    /// let is_done = tokio::select! {
+    ///     () = import() => true,
+    ///     () = permit.lost() => false, // another instance may have begun
+    /// };
+    /// assert!(is_done);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// It may be dropped at any time.
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + '_ {
+        poll_fn(|cx| match &self.of {
+            PermitOf::Shared(ticket) => ticket.poll_lost(cx),
+            PermitOf::Each | PermitOf::Service(_) => Poll::Pending,
+        })
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.in_flight.leave(&self.key, self.begun.as_ref(), *self.is_answered.get_mut());
+        self.in_flight.leave(&self.key, &self.of, *self.is_answered.get_mut());
     }
 }
 
@@ -84,8 +137,7 @@ struct Waiting {
     in_flight: InFlight,
     key: Key,
     place: Arc<Place>,
-    /// `Some` if the limit adapts.
-    seat: Option<Seat>,
+    seat: SeatOf,
     is_shed: bool,
 }
 
@@ -94,7 +146,7 @@ impl Acquire {
         Self(State::Ready(result))
     }
 
-    pub(super) fn waiting(in_flight: InFlight, key: Key, place: Arc<Place>, seat: Option<Seat>) -> Self {
+    pub(super) fn waiting(in_flight: InFlight, key: Key, place: Arc<Place>, seat: SeatOf) -> Self {
         Self(State::Waiting(Waiting { in_flight, key, place, seat, is_shed: false }))
     }
 
@@ -117,19 +169,26 @@ impl Acquire {
     /// caller has the timer, and calls [`give_up`](Self::give_up) then.
     pub fn longest(&self) -> Option<Duration> {
         match &self.0 {
-            State::Waiting(Waiting { seat: Some(seat), .. }) => Some(Duration::from_micros(seat.longest_us)),
+            State::Waiting(Waiting { seat: SeatOf::Service(seat), .. }) => {
+                Some(Duration::from_micros(seat.longest_us))
+            }
             _ => None,
         }
     }
 
     /// Leaves the queue, because the request has waited for as long as it may. It counts as refused, and listeners are told of it; a
-    /// wait that is just dropped was given up by its client. Not to be polled after this.
-    pub fn give_up(&mut self) {
-        if let State::Waiting(mut waiting) = std::mem::replace(&mut self.0, State::Done) {
+    /// wait that is just dropped was given up by its client. `None` if it does not wait.
+    pub fn give_up(self) -> Option<NoPermit> {
+        if let State::Waiting(mut waiting) = self.0 {
             waiting.is_shed = true;
-            let class = waiting.seat.as_ref().map(|seat| seat.class);
+            let class = match &waiting.seat {
+                SeatOf::Service(seat) => Some(seat.class),
+                SeatOf::Each | SeatOf::Shared(_) => None,
+            };
             waiting.in_flight.refused(waiting.key.as_ref(), class);
+            return Some(waiting.in_flight.none(NoPermitKind::Permits));
         }
+        None
     }
 }
 
@@ -147,7 +206,7 @@ impl Future for Acquire {
         Poll::Ready(match std::mem::replace(&mut self.0, State::Done) {
             State::Ready(result) => result,
             State::Waiting(waiting) if ended == Ended::Given => Ok(waiting.take()),
-            State::Waiting(waiting) => Err(waiting.in_flight.none(NoPermitKind::Queue)),
+            State::Waiting(waiting) => Err(waiting.lose()),
             State::Done => panic!("a permit is waited for once"),
         })
     }
@@ -157,14 +216,25 @@ impl Waiting {
     /// The permit that this place was given.
     fn take(self) -> Permit {
         self.place.take();
-        let class = self.seat.as_ref().map(|seat| seat.class);
-        self.in_flight.given_in_turn(self.key.clone(), class)
+        self.in_flight.given_in_turn(self.key.clone(), &self.seat)
+    }
+
+    /// The reason why this place was taken away.
+    fn lose(self) -> NoPermit {
+        match &self.seat {
+            // Those of other kinds were counted when their places were taken.
+            SeatOf::Shared(ticket) => {
+                self.in_flight.refused(self.key.as_ref(), None);
+                self.in_flight.none(ticket.refused())
+            }
+            SeatOf::Each | SeatOf::Service(_) => self.in_flight.none(NoPermitKind::Queue),
+        }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.in_flight.give_up(&self.key, &self.place, self.seat.as_ref(), self.is_shed);
+        self.in_flight.give_up(&self.key, &self.place, &self.seat, self.is_shed);
     }
 }
 

@@ -20,6 +20,11 @@ impl PermitRequest {
         Self { in_flight, key, class: Class::default(), weight: 1 }
     }
 
+    /// The limit that is asked.
+    pub fn in_flight(&self) -> &InFlight {
+        &self.in_flight
+    }
+
     /// Sets the importance of the request. Default: [`Class::Critical`].
     pub fn class(mut self, class: Class) -> Self {
         self.class = class;
@@ -42,6 +47,21 @@ impl PermitRequest {
         in_flight.try_take(key, class, weight)
     }
 
+    /// Takes a permit if one is free, and no request waits for it. It waits only for the answer of the store by which instances
+    /// [share](crate::in_flight::InFlightBuilder::on) the permits; for permits of one process it is ready at once, as
+    /// [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Errors
+    /// The future gives [`NoPermitKind::Permits`](crate::in_flight::NoPermitKind::Permits) when all permits of the key are out, and
+    /// [`NoPermitKind::Outage`](crate::in_flight::NoPermitKind::Outage) when the store gives no answer and the limit refuses then.
+    ///
+    /// # Cancel safety
+    /// As [`InFlight::acquire`].
+    pub fn attempt(self) -> Acquire {
+        let Self { in_flight, key, class, weight } = self;
+        in_flight.enter(key, class, weight, false)
+    }
+
     /// As [`InFlight::acquire`].
     ///
     /// # Errors
@@ -51,6 +71,6 @@ impl PermitRequest {
     /// As [`InFlight::acquire`].
     pub fn acquire(self) -> Acquire {
         let Self { in_flight, key, class, weight } = self;
-        in_flight.enter(key, class, weight)
+        in_flight.enter(key, class, weight, true)
     }
 }

@@ -47,6 +47,13 @@ pub(super) struct Begun {
     at_us: u64,
 }
 
+/// The number at once before a sample, and after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Move {
+    pub(super) from: u64,
+    pub(super) to: u64,
+}
+
 /// The result of a request for a permit.
 pub(super) enum Asked {
     Taken(Begun),
@@ -112,18 +119,22 @@ impl Service {
     }
 
     /// Takes the latency of a request that is answered as a sample.
-    pub(super) fn answered(&self, begun: &Begun, is_fault: bool) {
+    pub(super) fn answered(&self, begun: &Begun, is_fault: bool) -> Move {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
+        let from = state.estimate.limit();
         let woken = state.sample(begun, now_us, is_fault);
+        let moved = Move { from, to: state.estimate.limit() };
         drop(state);
         woken.into_iter().for_each(Waker::wake);
+        moved
     }
 
     /// Puts a permit back; its request `is_answered`, or was dropped before.
-    pub(super) fn put_back(&self, tenant: &Key, begun: &Begun, is_answered: bool) {
+    pub(super) fn put_back(&self, tenant: &Key, begun: &Begun, is_answered: bool) -> Move {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
+        let from = state.estimate.limit();
         let is_late =
             state.settings.timeout_us.is_some_and(|longest| now_us.saturating_sub(begun.at_us) > longest);
         let mut woken = Woken::new();
@@ -133,9 +144,11 @@ impl Service {
         state.line.put_back(begun.class, tenant);
         state.drain.end(now_us);
         woken.extend(state.serve(now_us));
+        let moved = Move { from, to: state.estimate.limit() };
         drop(state);
         // Outside of the lock: a waker may take it.
         woken.into_iter().for_each(Waker::wake);
+        moved
     }
 
     /// Leaves the queue, or passes on the permit that was given in the meantime.

@@ -102,6 +102,9 @@ pub enum Event<'a> {
     PermitTaken(Subject<'a>),
     /// A request was refused, because a limit in flight is reached.
     PermitRefused(Subject<'a>),
+    /// A permit that instances share counts no longer, and its holder still has it: see
+    /// [`Permit::is_lost`](crate::in_flight::Permit::is_lost).
+    PermitLost(Subject<'a>),
     /// A request was refused by a limit that [adapts](crate::in_flight::InFlight::adaptive), because the service has too much to do.
     Shed {
         /// The limit, and the key.
@@ -110,6 +113,15 @@ pub enum Event<'a> {
         class: Class,
         /// Whether it was refused; otherwise it would have been refused if the limit were enforced.
         is_enforced: bool,
+    },
+    /// The number of a limit that [adapts](crate::in_flight::InFlight::adaptive) has moved, because of how the service has answered.
+    LimitMoved {
+        /// The limit.
+        subject: Subject<'a>,
+        /// The number of requests at once before.
+        from: u64,
+        /// The number of requests at once now.
+        to: u64,
     },
     /// A store that answered before gave no answer, and nothing around it decides in its place.
     StoreFails {

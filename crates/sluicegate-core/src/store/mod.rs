@@ -55,6 +55,7 @@ pub use crate::algorithm::Inherit;
 use crate::clock::{Clock, SystemClock};
 pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::{ConfigError, ConfigErrorKind};
+use crate::in_flight::SharedPermits;
 use crate::key::KeyRef;
 use crate::policy::Policy;
 pub use crate::receipt::{Piece, Trace};
@@ -193,6 +194,23 @@ pub trait Store: Send + Sync + 'static {
     /// The value that instances share by this store. By default there is none: then overrides of operators hold on this instance only.
     fn shared(&self) -> Option<&dyn Shared> {
         None
+    }
+
+    /// Keeps the permits of a limit on requests under way for all instances of the service, from now on. `true` if it does; `false` if all
+    /// that is counted on this store is counted in this process, so that there is nothing to share: by default if it [always
+    /// answers](Self::always_answers).
+    ///
+    /// # Errors
+    /// When the store is shared by instances, and shares no permits.
+    fn share(&self, permits: &Arc<SharedPermits>) -> Result<bool, ConfigError> {
+        if self.always_answers() {
+            return Ok(false);
+        }
+        let problem = format!(
+            "the store cannot share the permits of {:?} among instances: put it on a single Redis store, or use `build`",
+            permits.name()
+        );
+        Err(ConfigError::new(ConfigErrorKind::Unsupported, problem))
     }
 
     /// Tells the store that another one decides while it has no connection, so that decisions must not wait for its first one: a

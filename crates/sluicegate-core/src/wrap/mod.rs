@@ -71,6 +71,7 @@ pub use self::owned::OwnedAsk;
 use self::within::Layered;
 pub use self::within::Within;
 use crate::error::ConfigError;
+use crate::in_flight::SharedPermits;
 use crate::key::KeyRef;
 use crate::limiter::Limiters;
 use crate::policy::Policy;
@@ -234,6 +235,10 @@ impl<W: Wrap> Store for W {
 
     fn shared(&self) -> Option<&dyn Shared> {
         self.within().store().shared()
+    }
+
+    fn share(&self, permits: &Arc<SharedPermits>) -> Result<bool, ConfigError> {
+        self.within().store().share(permits)
     }
 
     fn has_fallback(&self) {

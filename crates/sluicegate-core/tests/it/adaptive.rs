@@ -331,3 +331,29 @@ proptest! {
         prop_assert_eq!((api.in_use_in_all(), api.keys(), api.status().unwrap().waiting), (0, 0, [0; 4]));
     }
 }
+
+#[test]
+fn listeners_hear_of_each_move_of_the_number_and_the_moves_are_a_chain() {
+    let clock = ManualClock::new();
+    let api = InFlight::adaptive("api").algorithm(LimitAlgorithm::Aimd).samples(1).first(10);
+    let api = api.timeout(400 * MS).clock(clock.clone()).build().unwrap();
+    let moves = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&moves);
+    api.listen(Arc::new(move |event: &Event<'_>| {
+        if let Event::LimitMoved { subject, from, to, .. } = event {
+            assert_eq!(subject.policy, Some("api"));
+            heard.lock().unwrap().push((*from, *to));
+        }
+    }));
+    // Two answers that are faults, one that is none and finds the number unused, and a request that is dropped too late.
+    for (is_fault, is_answered) in [(true, true), (true, true), (false, true), (false, false)] {
+        let permit = api.try_acquire("ada").unwrap();
+        clock.advance(if is_answered { 300 * MS } else { 500 * MS });
+        if is_answered {
+            permit.answered(is_fault);
+        }
+    }
+    let moves = moves.lock().unwrap();
+    assert_eq!((moves.len(), moves[0].0, moves[2].1), (3, 10, api.permits()), "{moves:?}");
+    assert!(moves.windows(2).all(|two| two[0].1 == two[1].0), "{moves:?}");
+}

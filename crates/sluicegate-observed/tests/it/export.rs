@@ -240,7 +240,7 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
     let (store, _) = observed("listed");
     let login = limiter(&store, "login", "1/s");
     store.watch("customer", &login, "ada").expect("a free name");
-    let uploads = InFlight::new("uploads", 1).expect("a name");
+    let uploads = InFlight::builder("uploads", 1).on(&store).expect("a name");
     store.in_flight(&uploads);
     let service =
         InFlight::adaptive("service").at_most(1).wait_up_to(Duration::ZERO).build().expect("a name");

@@ -71,7 +71,7 @@ fn permits_count_under_the_name_that_they_are_limited_by() {
     assert!(uploads.try_acquire("ada").is_err());
     let waiting = uploads.acquire("ada");
     drop(waiting);
-    let mut in_vain = uploads.acquire("ada");
+    let in_vain = uploads.acquire("ada");
     in_vain.give_up();
     drop(permit);
     assert_eq!(uploads.in_use_in_all(), 0);

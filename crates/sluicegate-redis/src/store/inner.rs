@@ -3,17 +3,21 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use sluicegate_core::in_flight::SharedPermits;
+use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
     Ask, DecisionFuture, Limiters, Listener, PreparedPolicy, Registry, Shared, StoreStatus,
 };
-use sluicegate_core::{ConfigError, Policy, Store};
+use sluicegate_core::{ConfigError, Key, Policy, Store};
 
 use super::client::RedisClient;
 use super::decide::Decider;
 use super::key::{self, Tags};
+use super::permits;
 use super::prepared::Prepared;
 use super::shared::SharedKey;
+use super::slot::HashSlot;
 use crate::connection::{Target, part_of};
 
 /// The part that limiters hold. The connection ends with the last limiter.
@@ -29,6 +33,14 @@ pub(super) struct Inner {
     pub(super) limiters: Limiters,
 }
 
+impl Inner {
+    /// The keys of a name and a key in one hash slot.
+    pub(super) fn slot(&self, name: &str, key: KeyRef<'_>) -> HashSlot {
+        let tag = self.tags.tag(key);
+        HashSlot::new(Arc::clone(&self.client), key::name(&self.prefix, name, &tag), key::slot(&tag))
+    }
+}
+
 impl Store for Inner {
     fn limiters(&self) -> &Limiters {
         &self.limiters
@@ -40,6 +52,12 @@ impl Store for Inner {
 
     fn shared(&self) -> Option<&dyn Shared> {
         Some(&self.shared)
+    }
+
+    fn share(&self, permits: &Arc<SharedPermits>) -> Result<bool, ConfigError> {
+        let slot = self.slot(permits.name(), Key::from(permits.name()).as_ref());
+        permits::share(permits, slot, &self.tags);
+        Ok(true)
     }
 
     fn has_fallback(&self) {

@@ -7,6 +7,7 @@ mod encode;
 mod inner;
 mod inspect;
 mod key;
+mod permits;
 mod prepared;
 mod shared;
 mod slot;
@@ -199,9 +200,7 @@ impl RedisStore {
             );
             return Err(ConfigError::new(ConfigErrorKind::Name, problem));
         }
-        let tag = key.with_key(|key| self.0.tags.tag(key));
-        let stem = key::name(&self.0.prefix, name, &tag);
-        Ok(HashSlot::new(Arc::clone(&self.0.client), stem, key::slot(&tag)))
+        Ok(key.with_key(|key| self.0.slot(name, key)))
     }
 
     /// Counts the keys in Redis under this store's prefix, by policy in the order of their names: their number, their memory,

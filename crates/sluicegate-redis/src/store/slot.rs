@@ -7,6 +7,7 @@ use std::sync::Arc;
 use redis::{Cmd, Value};
 use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
+use tokio::runtime::Handle;
 
 use super::client::RedisClient;
 use crate::connection::{ScriptName, part_of};
@@ -48,6 +49,11 @@ pub struct HashSlot {
 impl HashSlot {
     pub(super) fn new(client: Arc<RedisClient>, stem: String, number: u16) -> Self {
         Self { client, stem, number }
+    }
+
+    /// The runtime in which its scripts run.
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.client.runtime
     }
 
     /// Runs a script with these parts of the slot as its `KEYS`, and its arguments, in one call.

@@ -3,17 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluicegate_core::ConfigError;
 use sluicegate_core::in_flight::InFlight;
+use sluicegate_core::{ConfigError, Store};
 use sluicegate_tower::in_flight::{InFlightLimit, InFlightLimits};
 use sluicegate_tower::key::RequestView;
 
 use super::compiled::{Compiled, Unclear, is_exempt};
 
 impl Compiled {
-    /// The numbers of requests under way at once that each rule names. One that is `open` by its name goes on counting.
+    /// The numbers of requests under way at once that each rule names, on the store if instances share them. One that is `open` by its name
+    /// goes on counting.
     pub(crate) fn in_flight(
         &self,
+        store: &Arc<dyn Store>,
         open: &mut HashMap<String, InFlight>,
     ) -> Result<Vec<Option<InFlightLimit>>, ConfigError> {
         let numbers = self.rules.iter().filter_map(|rule| rule.in_flight.as_ref());
@@ -22,7 +24,7 @@ impl Compiled {
             let kept = open.get(&number.name).filter(|in_flight| number.at_once.change(in_flight));
             let in_flight = match kept {
                 Some(in_flight) => in_flight.clone(),
-                None => number.at_once.begun(&number.name)?,
+                None => number.at_once.begun(&number.name, store)?,
             };
             now.insert(number.name.clone(), in_flight);
         }

@@ -5,12 +5,14 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::in_flight::{AdaptiveBuilder, Class, InFlight};
+use sluicegate_core::in_flight::{AdaptiveBuilder, Class, InFlight, Sharing};
 use sluicegate_core::policy::{PolicyMode, TimeSpan};
-use sluicegate_core::{ConfigError, OnExceeded};
+use sluicegate_core::{ConfigError, MemoryStore, OnExceeded, OnOutage, Store};
 
+use super::store::NamedStore;
 use super::{number, option, read};
 use crate::at::At;
 use crate::error::Problems;
@@ -35,17 +37,22 @@ pub(super) struct Number {
 /// The number at once.
 #[derive(Clone)]
 pub(super) enum AtOnce {
-    /// As many of each key.
-    Each(u64),
+    /// As many of each key; all instances together, if they share them.
+    Each(u64, Option<Sharing>),
     /// As many as the service can bear.
     Adaptive(AdaptiveBuilder),
 }
 
 impl AtOnce {
     /// The number of this name, begun.
-    pub(super) fn begun(&self, name: &str) -> Result<InFlight, ConfigError> {
+    pub(super) fn begun(&self, name: &str, store: &Arc<dyn Store>) -> Result<InFlight, ConfigError> {
         match self {
-            Self::Each(permits) => InFlight::new(name, *permits),
+            Self::Each(permits, None) => InFlight::new(name, *permits),
+            Self::Each(permits, Some(sharing)) => {
+                let Sharing { lease, on_outage, replicas, .. } = *sharing;
+                let builder = InFlight::builder(name, *permits).lease(lease).on_outage(on_outage);
+                builder.replicas(replicas).on(Arc::clone(store))
+            }
             Self::Adaptive(builder) => builder.clone().build(),
         }
     }
@@ -53,14 +60,16 @@ impl AtOnce {
     /// Changes one that is there; it says whether it could: one of another kind has to begin anew.
     pub(super) fn change(&self, in_flight: &InFlight) -> bool {
         match self {
-            Self::Each(permits) => in_flight.set_permits(*permits).is_ok(),
+            Self::Each(permits, sharing) => {
+                in_flight.sharing() == *sharing && in_flight.set_permits(*permits).is_ok()
+            }
             Self::Adaptive(builder) => in_flight.set_adaptive(builder).is_ok(),
         }
     }
 }
 
 impl Numbers {
-    pub(super) fn of(file: &File, problems: &mut Problems<'_>) -> Self {
+    pub(super) fn of(file: &File, store: Option<&NamedStore>, problems: &mut Problems<'_>) -> Self {
         let is_policy = |name: &str| file.policies.0.iter().any(|(policy, _)| policy.value == name);
         let mut all = HashMap::new();
         for (name, entry) in &file.in_flight.0 {
@@ -71,7 +80,8 @@ impl Numbers {
                 );
                 problems.error(name.place, text);
             }
-            all.insert(name.value.clone(), (name.clone(), self::number_of(name, &entry.value, problems)));
+            let number = self::number_of(name, &entry.value, store, problems);
+            all.insert(name.value.clone(), (name.clone(), number));
         }
         Self { all, used: RefCell::default() }
     }
@@ -98,16 +108,29 @@ impl Numbers {
     }
 }
 
-fn number_of(name: &At<String>, entry: &InFlightEntry, problems: &mut Problems<'_>) -> Option<Number> {
+fn number_of(
+    name: &At<String>,
+    entry: &InFlightEntry,
+    store: Option<&NamedStore>,
+    problems: &mut Problems<'_>,
+) -> Option<Number> {
     let on_exceeded = option::<OnExceeded>(entry.on_exceeded.as_ref(), problems);
     let longest = on_exceeded.and_then(OnExceeded::longest_wait);
     let at_once = match (&entry.permits, &entry.adaptive) {
         (Some(permits), None) => {
             only_adaptive(entry, problems);
-            let permits = number(permits, "a number of permits", 1..=MOST, problems)?;
-            InFlight::new(&name.value, permits).map(|_| AtOnce::Each(permits))
+            let permits = number(permits, "a number of permits", 1..=MOST, problems);
+            let sharing = sharing(entry, store, problems)?;
+            let at_once = AtOnce::Each(permits?, sharing);
+            // Memory accepts what any store does.
+            at_once.begun(&name.value, &MemoryStore::new().into()).map(|_| at_once)
         }
         (None, Some(algorithm)) => {
+            only_shared(
+                entry,
+                "each instance adapts by itself: use \"permits\" for a number that instances share",
+                problems,
+            );
             let wait = on_exceeded.map(|_| longest.unwrap_or_default());
             let builder = adaptive(name, algorithm, entry, wait, problems)?;
             builder.clone().build().map(|_| AtOnce::Adaptive(builder))
@@ -128,6 +151,39 @@ fn number_of(name: &At<String>, entry: &InFlightEntry, problems: &mut Problems<'
 }
 
 const MOST: u64 = 1_000_000;
+
+/// How instances share the permits, if they do; `None` if something is wrong.
+fn sharing(
+    entry: &InFlightEntry,
+    store: Option<&NamedStore>,
+    problems: &mut Problems<'_>,
+) -> Option<Option<Sharing>> {
+    if !entry.shared.as_ref().is_some_and(|shared| shared.value) {
+        only_shared(entry, "it is for permits that instances share: write \"shared: true\"", problems);
+        return Some(None);
+    }
+    let mut sharing = Sharing::default();
+    let lease = entry.lease.as_ref().map(|text| read::<TimeSpan>(text, problems));
+    let on_outage = entry.on_outage.as_ref().map(|text| read::<OnOutage>(text, problems));
+    if let Some(lease) = lease {
+        sharing.lease = lease?.into();
+    }
+    if let Some(on_outage) = on_outage {
+        sharing.on_outage = on_outage?;
+    }
+    sharing.replicas = store.map_or(1, NamedStore::replicas);
+    Some(Some(sharing))
+}
+
+/// Reports the words that mean nothing where instances do not share the permits.
+fn only_shared(entry: &InFlightEntry, why: &str, problems: &mut Problems<'_>) {
+    let shared = entry.shared.as_ref().filter(|shared| shared.value).map(|shared| ("shared", shared.place));
+    let words = [("lease", &entry.lease), ("on_outage", &entry.on_outage)];
+    let said = words.into_iter().filter_map(|(word, value)| Some((word, value.as_ref()?.place)));
+    for (word, place) in said.chain(shared) {
+        problems.error(place, format!("{word:?}: {why}"));
+    }
+}
 
 fn adaptive(
     name: &At<String>,
@@ -177,6 +233,9 @@ fn adaptive(
 fn only_adaptive(entry: &InFlightEntry, problems: &mut Problems<'_>) {
     let InFlightEntry {
         permits: _,
+        shared: _,
+        lease: _,
+        on_outage: _,
         adaptive: _,
         on_exceeded: _,
         at_least,

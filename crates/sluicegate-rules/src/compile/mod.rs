@@ -55,7 +55,7 @@ pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problem
     let keys = Keys::of(file, folder, problems);
     let policies = Policies::of(&file.policies, &keys, problems);
     let tiers = tiers::all(file, &policies, &keys, problems);
-    let in_flight = Numbers::of(file, problems);
+    let in_flight = Numbers::of(file, store.as_ref(), problems);
     let compiled = limits::of(file, &policies, tiers, (&keys, store, &in_flight), problems);
     in_flight.warn_of_unused(problems);
     if !file.is_by_name() {

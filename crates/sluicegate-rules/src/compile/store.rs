@@ -84,6 +84,14 @@ impl NamedStore {
         }
     }
 
+    /// The number of instances of the service.
+    pub(super) fn replicas(&self) -> u64 {
+        match self {
+            Self::Memory { .. } => 1,
+            Self::Redis { replicas, .. } => *replicas,
+        }
+    }
+
     /// Whether this store can keep a policy, as far as that is known before it is open.
     pub(super) fn can_keep(&self, policy: &Policy) -> Result<(), ConfigError> {
         match self {

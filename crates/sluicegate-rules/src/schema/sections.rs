@@ -124,15 +124,27 @@ pub(crate) struct RoomEntry {
     pub places_per_client: Option<At<String>>,
 }
 
-/// A limit on the requests that are under way at once: of a key (`permits`), or as many as the service can bear (`adaptive`).
+/// A limit on the requests that are under way at once: of a key (`permits`), or as many as the service can bear (`adaptive`), which each
+/// instance finds out by itself.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "in_flight")]
 pub(crate) struct InFlightEntry {
-    /// The most requests at once, for each key, in each instance of the service.
+    /// The most requests at once, for each key, in each instance of the service, or in all of them if it is `shared`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub permits: Option<At<String>>,
+    /// Whether all instances have `permits` together, by the store. Default: `false`.
+    #[serde(default, deserialize_with = "said")]
+    pub shared: Option<At<bool>>,
+    /// The time after which the permits of an instance that has crashed are back, from `1s` to `1h`, where they are `shared`. Default: 15s.
+    #[serde(default, deserialize_with = "said")]
+    pub lease: Option<At<String>>,
+    /// What happens while the store cannot be reached, where permits are `shared`: `local` (each instance has its part, by `replicas` of
+    /// the store), `allow` or `deny`. Default: `local`.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::on_outage")]
+    pub on_outage: Option<At<String>>,
     /// The algorithm by which the number of all requests at once follows what the service can bear: `gradient`, `gradient2`, `vegas` or `aimd`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::limit_algorithm")]

@@ -146,6 +146,50 @@ async fn requests_that_are_denied_or_exempt_take_no_permit() {
 }
 
 #[tokio::test]
+async fn shared_permits_are_explained_as_such_and_a_reload_of_their_number_keeps_what_is_out() {
+    let shared = AT_ONCE.replace("permits: 1", "permits: 1, shared: true, lease: 30s, on_outage: deny");
+    let rules = rules(&shared);
+    let held = send(&rules, "/x", "ada").await;
+    assert_eq!(send(&rules, "/x", "ada").await.status(), 429);
+    let explained = async || rules.explain(&request("/x", &[("x-user", "ada")])).await.to_string();
+    assert!(explained().await.ends_with("; 0 of 1 left for all instances"), "{}", explained().await);
+    rules.replace(parse(&shared.replace("permits: 1", "permits: 2"))).expect("memory keeps it");
+    assert!(explained().await.ends_with("; 1 of 2 left for all instances"), "{}", explained().await);
+    for (from, to) in [
+        ("on_outage: deny", "on_outage: allow"),
+        ("30s", "1min"),
+        (", shared: true, lease: 30s, on_outage: deny", ""),
+    ] {
+        rules.replace(parse(&shared.replace(from, to))).expect("memory keeps it");
+        assert!(explained().await.contains("; 1 of 1 left"), "another way to share begins anew: {to}");
+    }
+    drop(held);
+}
+
+#[test]
+fn what_is_wrong_with_shared_permits_is_told() {
+    for (to, expected) in [
+        ("permits: 1, shared: true, lease: soon", "\"soon\""),
+        ("permits: 1, shared: true, lease: 500ms", "cannot have a lease of 500ms: use 1 s to 1 h"),
+        ("permits: 1, shared: true, on_outage: wait", "\"wait\""),
+        ("permits: 1, shared: true, on_outage: 100/s", "100/s cannot stand for it"),
+        (
+            "permits: 1, lease: 30s",
+            "\"lease\": it is for permits that instances share: write \"shared: true\"",
+        ),
+        (
+            "permits: 1, shared: false, on_outage: deny",
+            "\"on_outage\": it is for permits that instances share",
+        ),
+        ("adaptive: gradient, shared: true", "\"shared\": each instance adapts by itself: use \"permits\""),
+    ] {
+        let text = AT_ONCE.replace("permits: 1", to);
+        let wrong = error(RulesFile::parse("rules.yaml", &text, &Variables::none()));
+        assert!(wrong.contains(expected), "{to}: {wrong}");
+    }
+}
+
+#[tokio::test]
 async fn permits_that_are_out_count_after_a_reload() {
     let rules = rules(AT_ONCE);
     let held = send(&rules, "/x", "ada").await;

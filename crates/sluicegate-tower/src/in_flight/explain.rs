@@ -22,6 +22,8 @@ pub struct InFlightExplained {
     pub permits: u64,
     /// The importance of the request, where the limit adapts.
     pub class: Option<Class>,
+    /// Whether instances [share](sluicegate_core::in_flight::InFlightBuilder::on) the permits.
+    pub is_shared: bool,
     /// The longest wait of the request for a permit; `None` if it does not wait.
     pub longest_wait: Option<Duration>,
     /// The permit that the request needs, or the reason why it needs none or is refused without one.
@@ -34,7 +36,7 @@ pub struct InFlightExplained {
 pub struct PermitExplained {
     /// The key. [`shown`](Key::shown) shows as much of it as operators may see.
     pub key: Key,
-    /// The number of free permits of this key.
+    /// The number of free permits of this key; where instances share them, as of the store's last answer to this instance.
     pub remaining: u64,
 }
 
@@ -75,16 +77,16 @@ impl InFlightLimit {
             }
         };
         let (name, permits) = (self.in_flight.name().to_owned(), self.in_flight.permits());
-        let class = self.class_of(request);
-        Some(InFlightExplained { name, permits, class, longest_wait: self.longest, asks })
+        let (class, is_shared) = (self.class_of(request), self.in_flight.sharing().is_some());
+        Some(InFlightExplained { name, permits, class, is_shared, longest_wait: self.longest, asks })
     }
 }
 
-/// `takes a permit of reports for "ada"; 1 of 2 left, waits up to 10s`, and where the limit adapts `takes a permit of api as
-/// critical; 12 of 60 left`
+/// `takes a permit of reports for "ada"; 1 of 2 left, waits up to 10s`; where instances share them `1 of 2 left for all instances`, and
+/// where the limit adapts `takes a permit of api as critical; 12 of 60 left`
 impl fmt::Display for InFlightExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, permits, class, longest_wait, asks } = self;
+        let Self { name, permits, class, is_shared, longest_wait, asks } = self;
         let PermitExplained { key, remaining } = match asks {
             Ok(asks) => asks,
             Err(why) => return write!(f, "takes no permit of {name}: {why}"),
@@ -92,6 +94,9 @@ impl fmt::Display for InFlightExplained {
         match class {
             Some(class) => write!(f, "takes a permit of {name} as {class}; {remaining} of {permits} left")?,
             None => write!(f, "takes a permit of {name} for {}; {remaining} of {permits} left", key.shown())?,
+        }
+        if *is_shared {
+            f.write_str(" for all instances")?;
         }
         longest_wait.map_or(Ok(()), |longest| write!(f, ", waits up to {longest:?}"))
     }

@@ -6,9 +6,7 @@
 //! their permits in the same order, so that no two requests wait for each other.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
-use std::future::Future;
 use std::ops::ControlFlow;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -16,15 +14,14 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use http::{Method, Request, Response, StatusCode};
 use sluicegate_core::Key;
-use sluicegate_core::in_flight::{Acquire, InFlight, NoPermit, Permit};
+use sluicegate_core::in_flight::{InFlight, NoPermit, NoPermitKind, Permit};
 use smallvec::SmallVec;
-use tokio::time::Sleep;
 
 use crate::guard::lookup::Lookup;
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::in_flight::layer::Shared;
 use crate::in_flight::limits::Places;
-use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, InFlightLimits, PermitBody};
+use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, InFlightLimits, PermitBody, PermitWait};
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::respond::headers::say_in_flight;
@@ -42,7 +39,7 @@ pub struct Wait {
 #[derive(Debug)]
 enum On {
     Key(Lookup<Extraction>),
-    Permit(Key, Acquire, Pin<Box<Sleep>>),
+    Permit(Key, PermitWait),
 }
 
 /// A request on its way: the limits that it began with, how far it has come, and the permits that it has.
@@ -141,17 +138,9 @@ impl<R> Shared<R> {
                 ));
             }
         };
-        let asks = limit.request(&key, request);
-        if limit.longest.is_none() && !limit.in_flight.is_adaptive() {
-            return self.acquired(way, key, asks.try_acquire(), request);
-        }
-        match asks.acquire().now() {
+        match PermitWait::begin(limit.request(&key, request), limit.longest) {
             Ok(result) => self.acquired(way, key, result, request),
-            Err(acquire) => {
-                let longest = [limit.longest, acquire.longest()].into_iter().flatten().min();
-                let on = On::Permit(key, acquire, Box::pin(tokio::time::sleep(longest.unwrap_or_default())));
-                ControlFlow::Break(waiting(way, on))
-            }
+            Err(wait) => ControlFlow::Break(waiting(way, On::Permit(key, wait))),
         }
     }
 
@@ -167,8 +156,8 @@ impl<R> Shared<R> {
     {
         let permit = match (result, way.limit(way.next)) {
             (Ok(permit), _) => permit,
-            (Err(_), Some(limit)) => {
-                return ControlFlow::Break(self.refuse(&way, none_left(&limit.in_flight), request));
+            (Err(none), Some(limit)) => {
+                return ControlFlow::Break(self.refuse(&way, reason(&none, &limit.in_flight), request));
             }
             (Err(_), None) => return ControlFlow::Continue(way),
         };
@@ -244,20 +233,9 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                 }
                 Err(not_found) => ControlFlow::Break(shared.refuse(way, not_found.into(), request)),
             },
-            On::Permit(key, acquire, sleep) => {
-                // The permit is polled first, so that a permit which comes at the last moment is taken.
-                if let Poll::Ready(result) = Pin::new(&mut *acquire).poll(cx) {
-                    shared.acquired(begun(way), key.clone(), result, request)
-                } else {
-                    ready!(sleep.as_mut().poll(cx));
-                    match way.limit(way.next) {
-                        Some(limit) => {
-                            acquire.give_up();
-                            ControlFlow::Break(shared.refuse(way, none_left(&limit.in_flight), request))
-                        }
-                        None => ControlFlow::Continue(begun(way)),
-                    }
-                }
+            On::Permit(key, wait) => {
+                let result = ready!(wait.poll(cx));
+                shared.acquired(begun(way), key.clone(), result, request)
             }
         };
         Poll::Ready(match way {
@@ -270,9 +248,10 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
         if let Some(then) = &pass.limits.then {
             request.extensions_mut().insert(then.clone());
         }
+        let Some(held) = &pass.held else { return };
         let upgrades = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
-        if let Some(held) = pass.held.as_ref().filter(|_| upgrades) {
-            // For the code that will own the connection.
+        // For the code that will own the connection, and for a handler that stops when its permit is lost.
+        if upgrades || held.permits().any(|permit| permit.in_flight().sharing().is_some()) {
             held.clone().enter(request.extensions_mut());
         }
     }
@@ -313,11 +292,12 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     }
 }
 
-/// The reason why a request has no permit.
-fn none_left(in_flight: &InFlight) -> RefusalReason<'_> {
-    match in_flight.drains_in() {
-        Some(drains_in) => RefusalReason::Overloaded(in_flight, drains_in),
-        None => RefusalReason::ConcurrencyExceeded(in_flight),
+/// The reason why a request has no permit of this limit.
+fn reason<'a>(none: &NoPermit, in_flight: &'a InFlight) -> RefusalReason<'a> {
+    match (none.kind(), none.retry_after()) {
+        (NoPermitKind::Outage, _) => RefusalReason::Outage,
+        (_, Some(drains_in)) => RefusalReason::Overloaded(in_flight, drains_in),
+        (_, None) => RefusalReason::ConcurrencyExceeded(in_flight),
     }
 }
 

@@ -58,6 +58,12 @@ use crate::respond::{HeaderFields, ProblemJson};
 /// those that [matter less](InFlightLimit::class) first. A sample is the time from the permit to the head of the response: a body that lasts an
 /// hour holds its permit, and is no sample. Put such a limit last, so that the wait for other permits is no part of it.
 ///
+/// # Permits that instances share
+/// An [`InFlight`] [on a store](sluicegate_core::in_flight::InFlightBuilder::on) counts for all instances. Each request then carries its
+/// [`HeldPermit`](crate::in_flight::HeldPermit) in its extensions: a handler that has to stop when the permit [is
+/// lost](sluicegate_core::in_flight::Permit::lost) takes `Extension<HeldPermit>`. Nothing else stops it. While the store gives no answer
+/// and the limit refuses then, a request gets 503.
+///
 /// # Where to put it
 /// Put it around a [`RateLimitLayer`](crate::RateLimitLayer), so that requests which it refuses spend nothing there. It also works
 /// inside of one: the limits around it get their units back.

@@ -33,7 +33,8 @@
 //! ```
 //!
 //! # When not to use it
-//! - For a bound over all instances of a service: permits are counted per process.
+//! - For a bound over all instances of a service, unless the `InFlight` is [on a store](sluicegate_core::in_flight::InFlightBuilder::on)
+//!   that they share: other permits are counted per process.
 //! - For work that goes on after the response, unless a [`HeldPermit`] is kept for it.
 //! - For many short requests, where a rate is the right limit.
 
@@ -44,6 +45,7 @@ mod handle;
 mod layer;
 mod limit;
 mod limits;
+mod wait;
 
 pub use self::body::{HeldPermit, PermitBody};
 pub use self::explain::{InFlightExplained, PermitExplained};
@@ -51,3 +53,4 @@ pub use self::handle::InFlightHandle;
 pub use self::layer::InFlightLayer;
 pub use self::limit::InFlightLimit;
 pub use self::limits::InFlightLimits;
+pub(crate) use self::wait::PermitWait;

@@ -1,0 +1,294 @@
+//! Permits that the instances of a service share: [`SharedPermits`], for authors of stores.
+//!
+//! The store knows one number for each key and instance: the permits that the instance holds. This table gives them out, and has the
+//! requests that wait. A task of the store tells the store what the instance holds and wants ([`demands`](SharedPermits::demands)), and
+//! this table what the store has granted ([`answer`](SharedPermits::answer)). One lock for all keys: each permit costs a call anyway.
+
+mod demand;
+mod held;
+mod sharing;
+mod task;
+#[cfg(test)]
+mod tests;
+mod ticket;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use foldhash::quality::RandomState;
+
+pub use self::demand::{DemandsOf, PermitDemand, PermitGrant};
+use self::held::{Ask, Held};
+pub use self::sharing::Sharing;
+use self::ticket::Fate;
+pub(super) use self::ticket::Ticket;
+use crate::clock::Clock;
+use crate::in_flight::NoPermitKind;
+use crate::in_flight::line::Woken;
+use crate::in_flight::place::Place;
+use crate::key::{Key, KeyRef};
+use crate::policy::OnOutage;
+use crate::store::{Event, Listeners, Subject};
+
+/// The permits of one limit that this instance holds, for all keys. A [`Store`](crate::Store) that [shares](crate::Store::share) them has
+/// a task that works on them.
+///
+/// # Contract of the store's task
+/// - It waits for [`changed`](Self::changed), and then tells the store the [`demands`](Self::demands) that have changed, in order: a call
+///   that is under way has ended, or is never obeyed after a later one.
+/// - It tells the store all demands three times in each [lease](Sharing::lease), or the store gives the permits of this instance to others
+///   when the lease of its last call is over.
+/// - It hands over each [`answer`](Self::answer), or that there was [none](Self::unanswered).
+/// - It ends when nobody [can ask](Self::is_closed) any more, and nothing is left to tell.
+pub struct SharedPermits {
+    name: String,
+    number: AtomicU64,
+    sharing: Sharing,
+    queue: usize,
+    queue_in_all: usize,
+    clock: Arc<dyn Clock>,
+    listeners: Arc<Listeners>,
+    lost: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    keys: HashMap<Key, Held, RandomState>,
+    /// The keys that the store has to be told of.
+    changed: Vec<Key>,
+    /// The number of requests that wait for permits that come back.
+    waiting: usize,
+    /// Whether the last call had no answer.
+    is_down: bool,
+    is_closed: bool,
+    /// The task of the store.
+    task: Option<Waker>,
+}
+
+/// The result of a request for a permit.
+pub(super) enum SharedAsk {
+    Taken(Arc<Ticket>),
+    Waiting(Arc<Place>, Arc<Ticket>),
+    Full(NoPermitKind),
+}
+
+/// The permits of a key that were lost, to be told outside of the lock.
+type Lost = Vec<(Key, u64)>;
+
+impl SharedPermits {
+    pub(super) fn new(
+        name: String,
+        (permits, sharing): (u64, Sharing),
+        (queue, queue_in_all): (usize, usize),
+        clock: Arc<dyn Clock>,
+        listeners: Arc<Listeners>,
+    ) -> Self {
+        let (number, lost, state) = (AtomicU64::new(permits), AtomicU64::default(), Mutex::default());
+        Self { name, number, sharing, queue, queue_in_all, clock, listeners, lost, state }
+    }
+
+    /// The name of the limit.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of permits of each key, for all instances together.
+    pub fn permits(&self) -> u64 {
+        // Relaxed: a number that orders nothing else.
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// The lease, and the treatment of requests in an outage.
+    pub fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
+    /// A permit, or a place in the queue. It waits for the store's answer; with `waits` also for permits that come back.
+    pub(super) fn ask(&self, key: &Key, waits: bool) -> SharedAsk {
+        let now_us = self.clock.now_us();
+        let mut state = self.lock();
+        let State { keys, changed, waiting, is_down, .. } = &mut *state;
+        let held = keys.entry(key.clone()).or_default();
+        let ticket = Arc::<Ticket>::default();
+        let full = if held.asks.is_empty() && self.room(held, *is_down, now_us) > 0 {
+            held.put(Arc::clone(&ticket), if *is_down { Fate::Alone } else { Fate::InStore });
+            return SharedAsk::Taken(ticket);
+        } else if *is_down && self.sharing.on_outage == OnOutage::Deny {
+            Some(NoPermitKind::Outage)
+        } else if *is_down && !waits {
+            Some(NoPermitKind::Permits)
+        } else {
+            let of_key = || held.asks.iter().filter(|ask| ask.waits).count();
+            let is_full = waits && (*waiting >= self.queue_in_all || of_key() >= self.queue);
+            is_full.then_some(NoPermitKind::Queue)
+        };
+        if let Some(kind) = full {
+            if held.is_idle() {
+                keys.remove(key);
+            }
+            return SharedAsk::Full(kind);
+        }
+        let place = Arc::<Place>::default();
+        let (held_place, held_ticket) = (Arc::clone(&place), Arc::clone(&ticket));
+        let ask = Ask { place: held_place, ticket: held_ticket, since_us: now_us, waits, is_sent: false };
+        held.asks.push_back(ask);
+        *waiting += usize::from(waits);
+        change(key, held, changed);
+        self.release(state, Woken::new(), Lost::new());
+        SharedAsk::Waiting(place, ticket)
+    }
+
+    /// Puts a permit back.
+    pub(super) fn leave(&self, key: &Key, ticket: &Arc<Ticket>) {
+        self.put_back(self.lock(), key, ticket);
+    }
+
+    fn put_back(&self, mut state: MutexGuard<'_, State>, key: &Key, ticket: &Arc<Ticket>) {
+        let mut woken = Woken::new();
+        let State { keys, changed, waiting, is_down, .. } = &mut *state;
+        let Some(held) = keys.get_mut(key) else { return };
+        let is_owed = held.put_back(ticket);
+        self.serve(held, *is_down, waiting, self.clock.now_us(), &mut woken);
+        if is_owed || held.granted > held.in_use() {
+            change(key, held, changed);
+        } else if held.is_idle() {
+            keys.remove(key);
+        }
+        self.release(state, woken, Lost::new());
+    }
+
+    /// Leaves the queue, or passes on the permit that was given in the meantime.
+    pub(super) fn give_up(&self, key: &Key, place: &Arc<Place>, ticket: &Arc<Ticket>) {
+        let mut state = self.lock();
+        // Under the lock, so that it is not given a permit after this.
+        if place.end() {
+            return self.put_back(state, key, ticket);
+        }
+        let State { keys, changed, waiting, .. } = &mut *state;
+        let Some(held) = keys.get_mut(key) else { return };
+        if let Some(position) = held.asks.iter().position(|ask| Arc::ptr_eq(&ask.place, place)) {
+            let ask = held.asks.remove(position);
+            *waiting -= usize::from(ask.is_some_and(|ask| ask.waits));
+            // Otherwise others wait behind a request that has gone.
+            change(key, held, changed);
+            self.release(state, Woken::new(), Lost::new());
+        }
+    }
+
+    /// Whether the permit is lost, also if its holder was not told yet.
+    pub(super) fn is_lost(&self, key: &Key, ticket: &Ticket) -> bool {
+        match ticket.fate() {
+            Fate::Lost => true,
+            Fate::InStore => {
+                let until_us = self.lock().keys.get(key).map_or(0, |held| held.until_us);
+                until_us <= self.clock.now_us()
+            }
+            Fate::Asked | Fate::Refused(_) | Fate::Alone => false,
+        }
+    }
+
+    /// Another number of permits. Each answer of the store is by the number with which it was asked.
+    pub(super) fn set_permits(&self, permits: u64) {
+        self.number.store(permits, Ordering::Relaxed);
+        let mut state = self.lock();
+        let State { keys, changed, .. } = &mut *state;
+        keys.iter_mut().for_each(|(key, held)| change(key, held, changed));
+        self.release(state, Woken::new(), Lost::new());
+    }
+
+    /// Nobody can ask any more.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        let task = state.task.take();
+        drop(state);
+        task.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn in_use(&self, key: KeyRef<'_>) -> u64 {
+        self.lock().keys.get(&key.to_key()).map_or(0, |held| held.in_use() + held.lost)
+    }
+
+    pub(super) fn in_use_in_all(&self) -> u64 {
+        self.lock().keys.values().map(|held| held.in_use() + held.lost).sum()
+    }
+
+    /// The number of permits that are left for all instances, as nearly as this one knows it.
+    pub(super) fn remaining(&self, key: KeyRef<'_>) -> u64 {
+        let known =
+            self.lock().keys.get(&key.to_key()).filter(|held| held.until_us > 0).map(|held| held.left);
+        known.unwrap_or_else(|| self.permits())
+    }
+
+    pub(super) fn keys(&self) -> usize {
+        self.lock().keys.values().filter(|held| held.in_use() + held.lost > 0).count()
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// The number of permits that may be given out now.
+    fn room(&self, held: &Held, is_down: bool, now_us: u64) -> u64 {
+        let granted = if now_us < held.until_us { held.granted.min(self.permits()) } else { 0 };
+        match self.sharing.on_outage {
+            _ if !is_down => granted.saturating_sub(held.in_use()),
+            OnOutage::Deny => 0,
+            OnOutage::Allow => u64::MAX,
+            OnOutage::Local | OnOutage::Quota(_) => {
+                let share = (self.permits() / self.sharing.replicas).max(1);
+                share.saturating_sub(held.in_use() + held.lost)
+            }
+        }
+    }
+
+    /// Gives permits to the first requests in the queue, and adds the wakers to call.
+    fn serve(&self, held: &mut Held, is_down: bool, waiting: &mut usize, now_us: u64, woken: &mut Woken) {
+        while self.room(held, is_down, now_us) > 0
+            && let Some(ask) = held.asks.pop_front()
+        {
+            *waiting -= usize::from(ask.waits);
+            held.put(ask.ticket, if is_down { Fate::Alone } else { Fate::InStore });
+            woken.extend(ask.place.give());
+        }
+    }
+
+    /// Releases the lock, and then wakes tasks, that of the store among them if it has to be told something, and tells listeners.
+    fn release(&self, mut state: MutexGuard<'_, State>, woken: Woken, lost: Lost) {
+        let task = if state.changed.is_empty() { None } else { state.task.take() };
+        drop(state);
+        woken.into_iter().chain(task).for_each(Waker::wake);
+        for (key, number) in lost {
+            self.lost.fetch_add(number, Ordering::Relaxed);
+            for _ in 0..number {
+                self.listeners.tell(&Event::PermitLost(Subject::of(&self.name).with_key(key.as_ref())));
+            }
+        }
+    }
+
+    /// Nothing panics while it holds the lock, so what it protects is whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes that the store has to be told of a key.
+fn change(key: &Key, held: &mut Held, changed: &mut Vec<Key>) {
+    if !held.is_changed {
+        held.is_changed = true;
+        changed.push(key.clone());
+    }
+}
+
+impl fmt::Debug for SharedPermits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedPermits")
+            .field("name", &self.name)
+            .field("permits", &self.permits())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,155 @@
+//! Permits for requests under way that instances share: a task for each limit tells Redis what this instance holds.
+//!
+//! A key of the limit is a hash in Redis, with a field for each instance: the number of permits that it holds, until the end of its lease.
+//! So a call says what is, and not what changes: it may be repeated or lost, and taking, giving back and renewing are one script. All keys
+//! of a limit are in one hash slot, so that one call renews all of them.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use sluicegate_core::StoreError;
+use sluicegate_core::clock::micros;
+use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::in_flight::{DemandsOf, PermitDemand, PermitGrant, SharedPermits};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::key::Tags;
+use super::slot::{HashSlot, Script};
+
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("permits.lua")));
+
+/// The interval in which an instance asks again for permits that its requests wait for.
+const ASKS_EACH: Duration = Duration::from_millis(50);
+
+/// The pause after a call without an answer.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// The most keys of a call, so that Redis serves others in between.
+const KEYS: usize = 256;
+
+/// Shares the permits of a limit from now on, until nobody can ask for one any more.
+pub(super) fn share(permits: &Arc<SharedPermits>, slot: HashSlot, tags: &Tags) {
+    let runtime = slot.runtime().clone();
+    let desk = Desk {
+        instance: format!("{:016x}", RandomState::new().hash_one(std::process::id())),
+        permits: Arc::clone(permits),
+        slot,
+        tags: tags.clone(),
+        calls: 0,
+    };
+    runtime.spawn(desk.serve());
+}
+
+/// The task that tells Redis what this instance holds of the permits of a limit.
+struct Desk {
+    permits: Arc<SharedPermits>,
+    slot: HashSlot,
+    tags: Tags,
+    /// The name of this instance: a limit that is built again is another one.
+    instance: String,
+    calls: u64,
+}
+
+impl Desk {
+    async fn serve(mut self) {
+        let renews_each = self.permits.sharing().lease / 3;
+        let (mut renewed, mut asked) = (Instant::now(), Instant::now());
+        let mut is_down = false;
+        loop {
+            if is_down {
+                let rest = self.permits.expire().unwrap_or(AGAIN);
+                sleep(rest.min(AGAIN)).await;
+            } else {
+                let due = if self.permits.is_waiting() { asked + ASKS_EACH } else { renewed + renews_each };
+                // In time, or because there is something to tell.
+                _ = timeout_at(due.min(renewed + renews_each), self.permits.changed()).await;
+            }
+            let now = Instant::now();
+            let of = if is_down || now >= renewed + renews_each {
+                (renewed, asked) = (now, now);
+                DemandsOf::All
+            } else if now >= asked + ASKS_EACH {
+                asked = now;
+                DemandsOf::Waiting
+            } else {
+                DemandsOf::Changed
+            };
+            let demands = self.permits.demands(of);
+            if demands.is_empty() {
+                if self.permits.is_closed() {
+                    return;
+                }
+                // The next request finds out whether there are answers again.
+                self.permits.resume();
+                is_down = false;
+            }
+            for demands in demands.chunks(KEYS) {
+                let answered = self.tell(demands, renews_each).await;
+                match &answered {
+                    Ok(()) if is_down => {
+                        tracing::info!(limit = self.permits.name(), "instances share its permits again");
+                    }
+                    Err(error) if !is_down => tracing::warn!(
+                        limit = self.permits.name(),
+                        %error,
+                        "Redis gives no answer about permits: each instance gives them out as the limit says for an outage"
+                    ),
+                    _ => {}
+                }
+                is_down = answered.is_err();
+            }
+            if is_down && self.permits.is_closed() {
+                // The permits are back when the lease is over.
+                return;
+            }
+        }
+    }
+
+    /// Tells Redis these demands, and hands over what it grants.
+    async fn tell(&mut self, demands: &[PermitDemand], longest: Duration) -> Result<(), StoreError> {
+        self.calls += 1;
+        let mut arguments = vec![
+            self.slot.clock_us().map_or_else(String::new, |now_us| now_us.to_string()),
+            self.instance.clone(),
+            micros(self.permits.sharing().lease).to_string(),
+            self.calls.to_string(),
+            self.permits.permits().to_string(),
+        ];
+        let numbers = demands
+            .iter()
+            .flat_map(|demand| [demand.in_use, demand.wanted, demand.waiting, micros(demand.waited)]);
+        arguments.extend(numbers.map(|number| number.to_string()));
+        let arguments: Vec<&[u8]> = arguments.iter().map(String::as_bytes).collect();
+        let parts: Vec<String> = demands.iter().map(|demand| self.tags.tag(demand.key.as_ref())).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let reply = timeout(longest, self.slot.run(&SCRIPT, &parts, &arguments)).await;
+        let reply = reply.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)));
+        match reply.and_then(|reply| grants(&reply, demands.len())) {
+            Ok(grants) => {
+                demands.iter().zip(grants).for_each(|(demand, grant)| self.permits.answer(demand, grant));
+                Ok(())
+            }
+            Err(error) => {
+                self.permits.unanswered(demands);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The reply of the script.
+fn grants(reply: &[Vec<u8>], keys: usize) -> Result<Vec<PermitGrant>, StoreError> {
+    let number = |digits: &Vec<u8>| str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    let (each, rest) = reply.as_chunks::<3>();
+    let grant = |[held, left, owed]: &[Vec<u8>; 3]| {
+        Some(PermitGrant::new(number(held)?, number(left)?, number(owed)?))
+    };
+    let grants = each.iter().map(grant).collect::<Option<Vec<_>>>();
+    grants.filter(|grants| rest.is_empty() && grants.len() == keys).ok_or_else(|| {
+        StoreError::with_source(
+            StoreErrorKind::Protocol,
+            "the reply of the script is not three numbers for each key",
+        )
+    })
+}

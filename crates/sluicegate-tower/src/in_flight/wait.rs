@@ -1,0 +1,53 @@
+//! The wait for a permit, with its bound: [`PermitWait`].
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluicegate_core::in_flight::{Acquire, NoPermit, Permit, PermitRequest};
+use tokio::time::Sleep;
+
+/// A request that waits for a permit.
+#[derive(Debug)]
+pub(crate) struct PermitWait {
+    /// `None` when it has ended.
+    acquire: Option<Acquire>,
+    /// `None` if the wait is for the answer of a store, which bounds its answers itself.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl PermitWait {
+    /// Asks for a permit. The request waits for up to `longest`, or for as long as a limit that adapts says, and otherwise not at all.
+    ///
+    /// # Errors
+    /// The wait, if the answer is not known at once.
+    pub(crate) fn begin(
+        asks: PermitRequest,
+        longest: Option<Duration>,
+    ) -> Result<Result<Permit, NoPermit>, Self> {
+        let waits = longest.is_some() || asks.in_flight().is_adaptive();
+        let acquire = if waits { asks.acquire() } else { asks.attempt() };
+        acquire.now().map_err(|acquire| {
+            let longest = [longest, acquire.longest()].into_iter().flatten().min();
+            let sleep = longest.map(|longest| Box::pin(tokio::time::sleep(longest)));
+            Self { acquire: Some(acquire), sleep }
+        })
+    }
+
+    /// Waits for the permit.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, NoPermit>> {
+        let Some(acquire) = &mut self.acquire else { return Poll::Pending };
+        // The permit is polled first, so that a permit which comes at the last moment is taken.
+        if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
+            self.acquire = None;
+            return Poll::Ready(result);
+        }
+        let Some(sleep) = &mut self.sleep else { return Poll::Pending };
+        ready!(sleep.as_mut().poll(cx));
+        match self.acquire.take().and_then(Acquire::give_up) {
+            Some(none) => Poll::Ready(Err(none)),
+            None => Poll::Pending,
+        }
+    }
+}

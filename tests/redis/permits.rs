@@ -1,0 +1,276 @@
+//! Permits for requests under way that instances share.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use sluicegate::in_flight::{
+    HeldPermit, InFlight, InFlightBuilder, InFlightLayer, InFlightLimit, NoPermitKind, Permit,
+};
+use sluicegate::key::HeaderKey;
+use sluicegate::rules::{Rules, RulesFile, Variables};
+use sluicegate_core::OnOutage;
+use sluicegate_redis::RedisStore;
+use sluicegate_resilient::Resilient;
+use sluicegate_tests::servers::deployments::{Cluster, Sentinels, standalone};
+use sluicegate_tests::servers::{Server, eventually};
+use tokio::time::timeout;
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use crate::support::{connected, patient};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn jobs(permits: u64) -> InFlightBuilder {
+    InFlight::builder("jobs", permits).lease(Duration::from_secs(2)).on_outage(OnOutage::Deny)
+}
+
+/// An instance of its own.
+async fn instance(url: &str, prefix: &str, permits: u64) -> InFlight {
+    jobs(permits).on(&connected(patient(prefix), url).await).unwrap()
+}
+
+async fn acquire(jobs: &InFlight, key: &str) -> Permit {
+    timeout(LONG, jobs.acquire(key)).await.expect("in time").expect("it waits for one")
+}
+
+async fn attempt(jobs: &InFlight, key: &str) -> Option<Permit> {
+    match timeout(LONG, jobs.request(key).attempt()).await.expect("in time") {
+        Ok(permit) => Some(permit),
+        Err(none) => {
+            assert_eq!(none.kind(), NoPermitKind::Permits);
+            None
+        }
+    }
+}
+
+/// Takes a permit as soon as other instances have given theirs back, which they do in the background.
+async fn soon(jobs: &InFlight, key: &str) -> Permit {
+    let permit = async {
+        loop {
+            if let Some(permit) = attempt(jobs, key).await {
+                return permit;
+            }
+        }
+    };
+    timeout(LONG, permit).await.expect("one comes back")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn instances_share_a_number_on_every_deployment_and_keys_are_apart() {
+    for url in [standalone().url(), Cluster::shared().url(), Sentinels::shared().url()] {
+        let (one, other) = (instance(&url, "permits", 3).await, instance(&url, "permits", 3).await);
+        for key in ["ada", "bob", "cyd"] {
+            let mut held =
+                vec![acquire(&one, key).await, acquire(&other, key).await, acquire(&one, key).await];
+            assert!(attempt(&one, key).await.is_none() && attempt(&other, key).await.is_none(), "{url}");
+            assert_eq!((one.in_use(key), other.in_use(key), other.remaining(key)), (2, 1, 0));
+            drop(held.pop());
+            held.push(soon(&other, key).await);
+            assert_eq!((one.in_use(key), other.in_use(key)), (1, 2));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_waits_gets_the_permit_that_another_instance_gives_back() {
+    let url = standalone().url();
+    let (one, other) = (instance(&url, "waits", 1).await, instance(&url, "waits", 1).await);
+    let held = acquire(&one, "ada").await;
+    let waits = tokio::spawn(async move { acquire(&other, "ada").await });
+    tokio::task::yield_now().await;
+    drop(held);
+    let held = waits.await.unwrap();
+    assert!(attempt(&one, "ada").await.is_none());
+    drop(held);
+}
+
+/// Each instance has more to do than there are permits, so that no permit ever comes back to an instance without others that wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn four_busy_instances_never_have_more_than_the_number_and_none_of_them_starves() {
+    let url = standalone().url();
+    let (out, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut served = Vec::new();
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let jobs = instance(&url, "busy", 2).await;
+        let turns = Arc::new(AtomicU64::new(0));
+        served.push(Arc::clone(&turns));
+        for _ in 0..8 {
+            let (jobs, turns) = (jobs.clone(), Arc::clone(&turns));
+            let (out, most) = (Arc::clone(&out), Arc::clone(&most));
+            tasks.push(tokio::spawn(async move {
+                loop {
+                    let permit = acquire(&jobs, "all").await;
+                    most.fetch_max(out.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    out.fetch_sub(1, Ordering::SeqCst);
+                    assert!(!permit.is_lost());
+                    turns.fetch_add(1, Ordering::SeqCst);
+                }
+            }));
+        }
+    }
+    let all_served = || served.iter().all(|turns| turns.load(Ordering::SeqCst) >= 20);
+    tokio::task::block_in_place(|| eventually("each of four instances has had 20 turns", all_served));
+    assert!(tasks.iter().all(|task| !task.is_finished()));
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    assert_eq!(most.load(Ordering::SeqCst), 2);
+}
+
+/// Some are dropped before they are polled, some while the store is asked, some with a permit that nobody has looked at.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_are_dropped_at_any_moment_leave_nothing_behind() {
+    let server = Server::start();
+    let (one, other) = (instance(&server.url(), "rl", 2).await, instance(&server.url(), "rl", 2).await);
+    let drops = (0..400_u64).map(|number| {
+        let jobs = if number % 2 == 0 { one.clone() } else { other.clone() };
+        tokio::spawn(async move {
+            let patience = async {
+                for _ in 0..number % 37 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! { biased; _ = jobs.acquire(number % 3) => {}, () = patience => {} }
+        })
+    });
+    for drop in drops.collect::<Vec<_>>() {
+        drop.await.unwrap();
+    }
+    assert_eq!((one.in_use_in_all(), other.in_use_in_all()), (0, 0));
+    let held = [acquire(&other, "ada").await, acquire(&one, "ada").await];
+    assert!(attempt(&one, "ada").await.is_none());
+    drop(held);
+    // With the last permit the key vanishes.
+    tokio::task::block_in_place(|| eventually("nothing is left", || server.run::<u64>("DBSIZE") == 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_number_takes_no_permit_away_and_gives_more_to_those_who_wait() {
+    let jobs = instance(&standalone().url(), "number", 3).await;
+    let mut held =
+        vec![acquire(&jobs, "ada").await, acquire(&jobs, "ada").await, acquire(&jobs, "ada").await];
+    jobs.set_permits(1).unwrap();
+    assert!(attempt(&jobs, "ada").await.is_none());
+    assert!(held.iter().all(|permit| !permit.is_lost()) && jobs.lost() == 0);
+    drop(held.drain(1..));
+    assert!(attempt(&jobs, "ada").await.is_none());
+    let waits = jobs.acquire("ada");
+    jobs.set_permits(2).unwrap();
+    drop(timeout(LONG, waits).await.expect("in time").unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_ours_under_the_name_of_a_key_counts_as_nothing() {
+    let server = Server::start();
+    let store = connected(patient("rl"), &server.url()).await;
+    let jobs = jobs(1).on(&store).unwrap();
+    drop(acquire(&jobs, "ada").await);
+    let held = acquire(&jobs, "ada").await;
+    let names: Vec<String> = server.run("KEYS rl:2:jobs:*");
+    let [name] = &*names else { panic!("{names:?}") };
+    assert!(!name.contains("ada"));
+    for foreign in ["SET key 7", "HSET key other nonsense", "HSET key other 1,2,3,4,5,6"] {
+        server.run::<()>(&format!("DEL {name}"));
+        server.run::<redis::Value>(&foreign.replace("key", name));
+        assert!(attempt(&jobs, "ada").await.is_none());
+    }
+    assert!(!held.is_lost(), "it is claimed again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_an_outage_each_instance_does_as_the_limit_says_and_permits_are_lost_after_their_lease() {
+    let mut server = Server::start();
+    let store = connected(RedisStore::builder(), &server.url()).await;
+    let resilient = Resilient::new(&store);
+    let of = |on_outage| jobs(4).on_outage(on_outage).replicas(2).on(&resilient).unwrap();
+    let [deny, local, allow] = [OnOutage::Deny, OnOutage::Local, OnOutage::Allow].map(of);
+    let held = [acquire(&deny, "deny").await, acquire(&local, "local").await];
+    server.stop();
+    let kind =
+        async |jobs: &InFlight, key: &str| jobs.request(key).attempt().await.map_err(|none| none.kind());
+    let lost = async { tokio::join!(held[0].lost(), held[1].lost()) };
+    timeout(LONG, lost).await.expect("each is told");
+    assert!(held.iter().all(Permit::is_lost));
+    assert_eq!(kind(&deny, "deny").await.unwrap_err(), NoPermitKind::Outage);
+    // The lost one is still out, and is one of the two that this instance may give out.
+    let mut alone = vec![kind(&local, "local").await.unwrap()];
+    assert_eq!(kind(&local, "local").await.unwrap_err(), NoPermitKind::Permits);
+    for _ in 0..6 {
+        alone.push(kind(&allow, "allow").await.unwrap());
+    }
+    server.restart();
+    let back = async {
+        while kind(&deny, "deny").await.is_err() {}
+        // The store counts four of those that were given out meanwhile.
+        while allow.lost() != 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, back).await.expect("it recovers by itself");
+    assert_eq!(alone.iter().filter(|permit| permit.is_lost()).count(), 2);
+    drop((held, alone));
+    drop(soon(&allow, "allow").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rules_file_shares_permits_by_its_store() {
+    let text = "
+version: 1
+policies: { free: { quota: 100000/min } }
+in_flight: { calls: { permits: 2, shared: true, on_outage: deny } }
+rules: [{ name: all, limit: free, key: everybody, in_flight: calls }]
+";
+    let rules = async || {
+        let file = RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap();
+        Rules::new(&connected(patient("ruled"), &standalone().url()).await, file).unwrap()
+    };
+    let (one, other) = (rules().await, rules().await);
+    let call = service_fn(|_: Request<()>| async {
+        Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from("an answer"))))
+    });
+    let send = async |rules: &Rules| {
+        let response = rules.layer().layer(call).oneshot(Request::new(()));
+        timeout(LONG, response).await.expect("in time").unwrap()
+    };
+    let held = [send(&one).await, send(&other).await];
+    assert!(held.iter().all(|response| response.status() == StatusCode::OK));
+    assert_eq!(send(&one).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    let explained = one.explain(&Request::new(())).await.to_string();
+    assert!(explained.contains("0 of 2 left for all instances"), "{explained}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_holds_its_permit_for_all_instances_and_a_handler_sees_it() {
+    let mut server = Server::start();
+    let layer = async || {
+        let jobs = jobs(1).on(&connected(RedisStore::builder(), &server.url()).await).unwrap();
+        InFlightLayer::new(InFlightLimit::new(jobs).key(HeaderKey::new("x-tenant").unwrap()))
+    };
+    let (one, other) = (layer().await, layer().await);
+    let report = service_fn(|request: Request<()>| async move {
+        let held = request.extensions().get::<HeldPermit>().expect("it is there");
+        assert!(!held.permit().is_lost());
+        Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from("a report"))))
+    });
+    let send = async |layer: &InFlightLayer| {
+        let request = Request::get("/").header("x-tenant", "ada").body(()).unwrap();
+        timeout(LONG, layer.layer(report).oneshot(request)).await.expect("in time").unwrap()
+    };
+    let first = send(&one).await;
+    assert_eq!(
+        (first.status(), &first.headers()["ratelimit"]),
+        (StatusCode::OK, &"\"jobs\";r=0".parse().unwrap())
+    );
+    assert_eq!(send(&other).await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "a report");
+    let again = async { while send(&other).await.status() != StatusCode::OK {} };
+    timeout(LONG, again).await.expect("its permit is back");
+    server.stop();
+    let unavailable = async { while send(&one).await.status() != StatusCode::SERVICE_UNAVAILABLE {} };
+    timeout(LONG, unavailable).await.expect("the limit refuses without its store");
+}
