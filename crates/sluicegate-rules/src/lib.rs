@@ -424,7 +424,9 @@
 //! [`InFlightBuilder::on`](sluicegate_core::in_flight::InFlightBuilder::on). A reload that changes only `permits` keeps what is out.
 //!
 //! With `adaptive` in the place of `permits` the number is one for all keys together, and follows what the service can bear: `{ adaptive: gradient,
-//! at_least: 10, at_most: 500, on_exceeded: wait 100ms }`. What is shed gets 503; a rule says by its `class` how much its requests matter. `timeout`,
+//! at_least: 10, at_most: 500, on_exceeded: wait 100ms }`. What is shed gets 503; a rule says by its `class` how much its requests matter: `class: sheddable`, or
+//! where that is read, `class: [jwt(class), header(x-class), sheddable]`. A header counts in requests of the proxies under `clients` alone, and a
+//! text that is no class counts as none. `timeout`,
 //! `guarantee`, `fair` and `mode: shadow` are as of
 //! [`AdaptiveBuilder`](sluicegate_core::in_flight::AdaptiveBuilder). A reload keeps what was learnt, unless the algorithm is another.
 //!

@@ -35,8 +35,8 @@ impl Compiled {
             if let Some(longest) = number.longest {
                 limit = limit.wait_up_to(longest);
             }
-            if let Some(class) = rule.class {
-                limit = limit.class(move |_: RequestView<'_>| class);
+            if let Some(classes) = rule.class.clone() {
+                limit = limit.class(move |request: RequestView<'_>| classes.class(request));
             }
             if let Some(action) = rule.on_missing_key {
                 limit = limit.on_missing_key(action);

@@ -1,4 +1,4 @@
-//! Places in a request that are read for something other than its key: for its tier, or for the quotas of its key.
+//! Places in a request that are read for something other than its key: for its tier, its class, or the quotas of its key.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::descriptor::Described;
 use crate::error::Problems;
 use crate::read::short;
 
-/// A place in a request that names a tier or quotas.
+/// A place in a request that names a tier, a class or quotas.
 pub(super) enum By {
     Claim(Arc<BearerJwt>, String),
     ApiKey(ApiKeys),
@@ -30,7 +30,7 @@ type Writers = Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
 impl By {
     /// The place that tiers are read from. A client may write a header field, which is worth a warning.
     pub(super) fn of_tiers(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<Self> {
-        Self::of(word, "a tier is", keys, problems, |problems| {
+        Self::of(word, "a tier is read: use jwt(claim), api_key or", keys, problems, |problems| {
             let text = "clients choose their tier freely by this header: let a proxy set it, or use jwt(claim) or api_key";
             problems.warning(word.place, text);
             Some(Box::new(|_| true))
@@ -42,13 +42,25 @@ impl By {
         if word.value == "descriptor" {
             return Some(Self::Descriptor);
         }
-        Self::of(word, "quotas are", keys, problems, |problems| match keys.proxies() {
-            Some(proxies) => Some(Box::new(PeerIp::new().within(proxies.clone()))),
-            None => {
-                let text = "clients would choose their quotas by this header: name the networks of the proxies that set it, as clients: { proxies: 10.0.0.0/8 }, or use jwt(claim) or api_key";
-                problems.error(word.place, text);
-                None
+        Self::of(word, "quotas are read: use jwt(claim), api_key or", keys, problems, |problems| {
+            written_by_proxies(word, "quotas", "jwt(claim) or api_key", keys, problems)
+        })
+    }
+
+    /// The place that classes are read from: a claim, or a header field in requests of proxies that the file names.
+    pub(super) fn of_classes(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<Self> {
+        let by = Self::of(word, "a class is read: use jwt(claim) or", keys, problems, |problems| {
+            written_by_proxies(word, "class", "jwt(claim)", keys, problems)
+        });
+        Some(match by? {
+            Self::Header(name, writers) => {
+                let field = name.clone();
+                // Of two fields, the first may be the client's.
+                let is_one =
+                    move |request: RequestView<'_>| request.headers.get_all(&field).iter().count() == 1;
+                Self::Header(name, Box::new(move |request| writers(request) && is_one(request)))
             }
+            by => by,
         })
     }
 
@@ -75,19 +87,19 @@ impl By {
                 Ok(listed) => return listed.cloned().map(Self::ApiKey),
                 Err(missing) => Err(missing.to_owned()),
             },
-            _ => Err(format!(
-                "{:?} does not say where {what} read: use jwt(claim), api_key or header(name)",
-                short(&word.value)
-            )),
+            _ => Err(format!("{:?} does not say where {what} header(name)", short(&word.value))),
         };
         found.map_err(|text| problems.error(word.place, text)).ok()
     }
 
-    /// The tier that the request names, if it names one.
-    pub(super) fn tier(&self, request: RequestView<'_>) -> Option<String> {
+    /// The name of the tier or class that the request says, if it says one.
+    pub(super) fn name(&self, request: RequestView<'_>) -> Option<String> {
         match self {
             Self::ApiKey(keys) => keys.line(request)?.tier.clone(),
-            Self::Header(name, _) => request.headers.get(name)?.to_str().ok().map(str::to_owned),
+            Self::Header(name, writers) => {
+                let field = request.headers.get(name).filter(|_| writers(request));
+                field?.to_str().ok().map(str::to_owned)
+            }
             Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
             Self::Descriptor => None,
         }
@@ -124,4 +136,22 @@ impl By {
         let quotas = (!text.is_empty()).then(|| text.parse::<OwnQuotas>())?;
         Some(quotas.map_err(|error| wrong(format!("{place}: {}", error.problem()))))
     }
+}
+
+/// Whether a request comes from a proxy that the file names, which may say the quotas or the class of a request in this header field.
+fn written_by_proxies(
+    word: &At<String>,
+    what: &str,
+    instead: &str,
+    keys: &Keys,
+    problems: &mut Problems<'_>,
+) -> Option<Writers> {
+    if let Some(proxies) = keys.proxies() {
+        return Some(Box::new(PeerIp::new().within(proxies.clone())));
+    }
+    let text = format!(
+        "clients would choose their {what} by this header: name the networks of the proxies that set it, as clients: {{ proxies: 10.0.0.0/8 }}, or use {instead}"
+    );
+    problems.error(word.place, text);
+    None
 }

@@ -3,6 +3,7 @@
 mod at_once;
 mod by;
 mod choice;
+mod class;
 mod compiled;
 mod condition;
 mod descriptor;

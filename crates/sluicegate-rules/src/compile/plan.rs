@@ -20,7 +20,7 @@ pub(super) struct Plan {
 impl Plan {
     /// The tier that a request names, if it is one of these.
     pub(super) fn said(&self, request: RequestView<'_>) -> Option<usize> {
-        let said = self.by.iter().find_map(|by| by.tier(request))?;
+        let said = self.by.iter().find_map(|by| by.name(request))?;
         self.tiers.iter().position(|tier| *tier == said)
     }
 

@@ -5,9 +5,9 @@ use std::iter;
 use std::sync::Arc;
 
 use sluicegate_core::Policy;
-use sluicegate_core::in_flight::Class;
 
 use super::choice::Conditional;
+use super::class::Classes;
 use super::condition::{Comparison, Matcher};
 use super::in_flight::{AtOnce, Numbers};
 use super::keys::Keys;
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
             spends_nothing(given, problems);
         }
         let in_flight = given.in_flight.as_ref().and_then(|name| self.in_flight.used(name, problems));
-        let class = option::<Class>(given.class.as_ref(), problems);
+        let class = given.class.as_ref().map(|words| Classes::of(words, self.keys, problems));
         if let Some(said) = given.class.as_ref()
             && !in_flight.as_ref().is_some_and(|number| matches!(number.at_once, AtOnce::Adaptive(_)))
             && in_flight.is_some() == given.in_flight.is_some()
@@ -172,6 +172,7 @@ impl<'a> Reader<'a> {
             // A share belongs to its rule alone.
             let share = share.map(|_| &given.name.value);
             let in_flight = given.in_flight.as_ref().map(|name| &name.value);
+            let class = given.class.as_ref().map(|words| texts(&words.all()));
             format!(
                 "{:?}",
                 (
@@ -201,7 +202,7 @@ impl<'a> Reader<'a> {
             budgets,
             key,
             in_flight,
-            class,
+            class: class.map(Arc::new),
             on_missing_key,
             cost: cost?,
             refund_if,

@@ -4,13 +4,13 @@ use std::mem;
 use std::sync::Arc;
 
 use http::StatusCode;
-use sluicegate_core::in_flight::Class;
 use sluicegate_core::{ConfigError, Policy};
 use sluicegate_tower::key::{OnMissingKey, RequestView};
 use sluicegate_tower::settle::Settle;
 use sluicegate_tower::{KeyExtractor, Limit};
 
 use super::choice::Conditional;
+use super::class::Classes;
 use super::condition::Matcher;
 use super::in_flight::Number;
 use super::number;
@@ -37,7 +37,7 @@ pub(super) struct Rule {
     /// The limit on requests of a key that are under way at once.
     pub in_flight: Option<Number>,
     /// How much its requests matter, if that is said.
-    pub class: Option<Class>,
+    pub class: Option<Arc<Classes>>,
     pub on_missing_key: Option<OnMissingKey>,
     pub cost: Units,
     pub refund_if: Vec<Statuses>,

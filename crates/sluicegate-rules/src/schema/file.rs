@@ -219,11 +219,11 @@ pub(crate) struct RuleEntry {
     /// A rule about descriptors of Envoy, or a list, that does not apply to a call if one of its descriptors meets this rule.
     #[serde(default, deserialize_with = "said")]
     pub replaces: Option<At<OneOrMany>>,
-    /// The importance of such a request, where its `in_flight` is adaptive: `critical-plus`, `critical`, `sheddable-plus` or `sheddable`.
+    /// The importance of such a request, where its `in_flight` is adaptive: `critical-plus`, `critical`, `sheddable-plus` or `sheddable`; or
+    /// where it is read, `jwt(claim)` or `header(name)`, which the proxies under `clients` set. The first of a list that says one counts.
     /// Default: `critical`.
     #[serde(default, deserialize_with = "said")]
-    #[schemars(schema_with = "words::class")]
-    pub class: Option<At<String>>,
+    pub class: Option<At<OneOrMany>>,
     /// Responses after which the units are given back: `2xx`, `502`, or a list.
     #[serde(default, deserialize_with = "said")]
     pub refund_if: Option<At<OneOrMany>>,

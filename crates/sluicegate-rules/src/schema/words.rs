@@ -3,7 +3,6 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use sluicegate_core::Algorithm;
-use sluicegate_core::in_flight::Class;
 use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
 use sluicegate_tower::respond::HeaderFields;
 
@@ -28,10 +27,6 @@ pub(super) fn algorithm(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn limit_algorithm(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(LimitAlgorithm::ALL.map(LimitAlgorithm::as_str)), VARIABLE)
-}
-
-pub(super) fn class(_: &mut SchemaGenerator) -> Schema {
-    one_of(json!(Class::ALL.map(Class::as_str)), VARIABLE)
 }
 
 pub(super) fn mode(_: &mut SchemaGenerator) -> Schema {

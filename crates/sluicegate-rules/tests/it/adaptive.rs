@@ -2,8 +2,11 @@
 
 use sluicegate_rules::{RulesFile, Variables};
 
+use sluicegate_tower::key::PeerAddr;
+
 use super::sections::send;
-use super::support::{error, parse, rules};
+use super::support::{error, parse, request, rules};
+use super::tiers::bearer;
 
 const ADAPTIVE: &str = "
 version: 1
@@ -46,6 +49,47 @@ async fn an_explanation_says_the_class_of_a_request() {
     assert!(explained("/").await.contains("takes a permit of api as critical; 1 of 1 left"));
 }
 
+#[tokio::test]
+async fn a_class_is_read_from_a_verified_claim_and_from_a_header_of_a_named_proxy_alone() {
+    let text = ADAPTIVE
+        .replace(
+            "version: 1",
+            "version: 1\njwt: { hs256: 0123456789abcdef0123456789abcdef }\nclients: { proxies: 10.0.0.0/8 }",
+        )
+        .replace("class: sheddable", "class: [jwt(class), header(x-class), sheddable-plus]");
+    let rules = rules(&text);
+    let class = async |peer: [u8; 4], token: serde_json::Value, header: &str| {
+        let token = bearer(token);
+        let mut request = request("/export", &[("authorization", &token), ("x-class", header)]);
+        request.extensions_mut().insert(PeerAddr((peer, 443).into()));
+        let explained = rules.explain(&request).await.to_string();
+        let (_, class) = explained.split_once("takes a permit of api as ").expect("it takes one");
+        class.split(';').next().expect("it has one").to_owned()
+    };
+    let said = |class: &str| serde_json::json!({ "sub": "ada", "class": class });
+    let (proxy, client) = ([10, 0, 0, 7], [203, 0, 113, 7]);
+    assert_eq!(
+        class(client, said("critical-plus"), "sheddable").await,
+        "critical-plus",
+        "the first that says one"
+    );
+    assert_eq!(class(proxy, said("highest"), "sheddable").await, "sheddable", "what is no class says none");
+    assert_eq!(class(proxy, serde_json::json!({ "sub": "ada" }), "critical").await, "critical");
+    assert_eq!(
+        class(client, said("highest"), "critical-plus").await,
+        "sheddable-plus",
+        "a client writes no class"
+    );
+    assert_eq!(class(proxy, said("highest"), "highest").await, "sheddable-plus");
+    let mut twice = request("/export", &[("x-class", "critical-plus"), ("x-class", "critical")]);
+    twice.extensions_mut().insert(PeerAddr((proxy, 443).into()));
+    let explained = rules.explain(&twice).await.to_string();
+    assert!(
+        explained.contains("a permit of api as sheddable-plus"),
+        "the first may be the client's: {explained}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reload_changes_bounds_wait_and_mode_and_permits_count_on() {
     let rules = rules(ADAPTIVE);
@@ -84,6 +128,21 @@ fn what_is_wrong_with_an_adaptive_number_is_told() {
         ("adaptive: gradient2, ", "", "has no number"),
         ("adaptive: gradient2", "permits: 2", "\"at_most\" is for numbers that adapt"),
         ("class: sheddable", "class: low", "there is no class \"low\""),
+        ("class: sheddable", "class: [sheddable, critical]", "the words behind it say nothing: put it last"),
+        ("class: sheddable", "class: []", "an empty list says nothing"),
+        ("class: sheddable", "class: jwt(class)", "this needs the section \"jwt\""),
+        (
+            "class: sheddable",
+            "class: header(x-class)",
+            "clients would choose their class by this header: name the networks",
+        ),
+        ("class: sheddable", "class: header(x class)", "\"x class\" is not the name of a header field"),
+        (
+            "class: sheddable",
+            "class: client(x)",
+            "\"client(x)\" does not say where a class is read: use jwt(claim) or header(name)",
+        ),
+        ("class: sheddable", "class: api_key", "there is no class \"api_key\""),
         ("on_exceeded: deny", "guarantee: { sheddable: 101 }", "\"101\" is not a part in percent"),
         ("on_exceeded: deny", "guarantee: { sheddable: 60, critical: 50 }", "guarantees 110 %"),
         ("on_exceeded: deny", "timeout: soon", "\"soon\""),

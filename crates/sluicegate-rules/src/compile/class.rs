@@ -1,0 +1,56 @@
+//! How much the requests of a rule matter: the word `class`.
+
+use sluicegate_core::in_flight::Class;
+use sluicegate_tower::key::RequestView;
+
+use super::by::By;
+use super::keys::{Keys, call};
+use super::{is_unknown, wrong};
+use crate::at::At;
+use crate::error::Problems;
+use crate::schema::OneOrMany;
+
+/// The class of the requests of a rule.
+pub(super) struct Classes {
+    /// The places where a request says its class; the first that says one counts.
+    by: Vec<By>,
+    /// The class of a request that says none.
+    otherwise: Class,
+}
+
+impl Classes {
+    /// The classes that these words say; all that is wrong with them is reported.
+    pub(super) fn of(given: &At<OneOrMany>, keys: &Keys, problems: &mut Problems<'_>) -> Self {
+        let mut classes = Self { by: Vec::new(), otherwise: Class::default() };
+        let words = given.all();
+        if words.is_empty() {
+            problems.error(given.place, "an empty list says nothing: leave the word out");
+        }
+        for (place, word) in words.iter().enumerate() {
+            if call(&word.value).is_some() {
+                classes.by.extend(By::of_classes(word, keys, problems));
+                continue;
+            }
+            if place + 1 < words.len() {
+                let text = format!(
+                    "every request is of class {:?}, so the words behind it say nothing: put it last",
+                    word.value
+                );
+                problems.error(word.place, text);
+            }
+            if !is_unknown(word, "the default", problems) {
+                match word.value.parse() {
+                    Ok(class) => classes.otherwise = class,
+                    Err(error) => wrong(word, &error, problems),
+                }
+            }
+        }
+        classes
+    }
+
+    /// The class of a request.
+    pub(super) fn class(&self, request: RequestView<'_>) -> Class {
+        let said = |by: &By| by.name(request)?.trim().parse().ok();
+        self.by.iter().find_map(said).unwrap_or(self.otherwise)
+    }
+}
