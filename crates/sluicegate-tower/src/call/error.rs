@@ -5,9 +5,11 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use sluicegate_core::in_flight::NoPermit;
 use sluicegate_core::{Decision, Outcome, StoreError};
 
-/// The reason why a call behind a [`CallLimitLayer`](crate::call::CallLimitLayer), or an outgoing call, gave no response.
+/// The reason why a call behind a [`CallLimitLayer`](crate::call::CallLimitLayer) or a
+/// [`CallInFlightLayer`](crate::call::CallInFlightLayer), or an outgoing call, gave no response.
 ///
 /// An error of the service displays as itself, so each message comes once in a chain of sources.
 ///
@@ -27,6 +29,7 @@ use sluicegate_core::{Decision, Outcome, StoreError};
 /// | [`Store`](Self::Store) | no | perhaps | later |
 /// | [`HeldOff`](Self::HeldOff) | no | nothing | after the wait |
 /// | [`QueueFull`](Self::QueueFull) | no | nothing | after the wait |
+/// | [`NoPermit`](Self::NoPermit) | no | nothing | after [`retry_after`](Self::retry_after), if there is one, and otherwise when a call has ended |
 /// | [`Inner`](Self::Inner) | yes | the cost | as the error itself says |
 #[derive(Debug)]
 #[non_exhaustive]
@@ -41,6 +44,8 @@ pub enum CallError<E> {
     /// The call would have had to wait for this long, and the queue is full; it has spent nothing, and
     /// the service was not called.
     QueueFull(Duration),
+    /// As many calls are under way as may be at once; the service was not called.
+    NoPermit(NoPermit),
     /// The service was called, and failed.
     Inner(E),
 }
@@ -56,6 +61,7 @@ impl<E> CallError<E> {
         match self {
             Self::Limited(decision) => decision.retry_after(),
             Self::HeldOff(wait) | Self::QueueFull(wait) => Some(*wait),
+            Self::NoPermit(none) => none.retry_after(),
             Self::Store(_) | Self::Inner(_) => None,
         }
     }
@@ -100,6 +106,7 @@ impl<E> CallError<E> {
             Self::Store(error) => CallError::Store(error),
             Self::HeldOff(wait) => CallError::HeldOff(wait),
             Self::QueueFull(wait) => CallError::QueueFull(wait),
+            Self::NoPermit(none) => CallError::NoPermit(none),
             Self::Inner(error) => return error.into(),
         };
         refusal.into()
@@ -127,6 +134,7 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
                 f,
                 "too many calls are waiting for their turn, which would come in {wait:?}: try again then, or raise longest_queue"
             ),
+            Self::NoPermit(none) => none.fmt(f),
             Self::Inner(error) => error.fmt(f),
         }
     }
@@ -137,7 +145,7 @@ impl<E: Error + 'static> Error for CallError<E> {
         match self {
             Self::Store(error) => Some(error),
             Self::Inner(error) => error.source(),
-            Self::Limited(_) | Self::HeldOff(_) | Self::QueueFull(_) => None,
+            Self::Limited(_) | Self::HeldOff(_) | Self::QueueFull(_) | Self::NoPermit(_) => None,
         }
     }
 }

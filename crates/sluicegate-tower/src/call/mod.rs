@@ -1,7 +1,8 @@
 //! Limits for calls that are not HTTP: jobs, queries, messages, any [`Service`](tower_service::Service).
 //!
 //! A call that exceeds its limit fails with a [`CallError`], or waits for its turn where the policy says so. For HTTP, use
-//! [`RateLimitLayer`](crate::RateLimitLayer), which answers refused requests with a response.
+//! [`RateLimitLayer`](crate::RateLimitLayer), which answers refused requests with a response. [`CallInFlightLayer`] limits how many calls are
+//! under way at once.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -31,11 +32,13 @@
 
 mod admission;
 mod error;
+mod in_flight;
 mod key;
 mod layer;
 
 #[cfg(feature = "outgoing")]
 pub(crate) use self::admission::{Admission, Ask, Under, notice};
 pub use self::error::CallError;
+pub use self::in_flight::{CallInFlightLayer, IsFault, NoFault};
 pub use self::key::CallKey;
 pub use self::layer::CallLimitLayer;

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use sluicegate_core::RateLimiter;
 use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
+use sluicegate_core::in_flight::{Class, InFlight, NoPermitKind};
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::DecidedBy;
@@ -15,7 +17,8 @@ use sluicegate_core::store::{Ask, DecisionFuture, QuotaStatus, judge};
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{Key, MemoryStore, OnExceeded, OnOutage, Outcome, Policy};
 use sluicegate_tests::around;
-use sluicegate_tower::call::{CallError, CallKey, CallLimitLayer};
+use sluicegate_tests::time::Paused;
+use sluicegate_tower::call::{CallError, CallInFlightLayer, CallKey, CallLimitLayer};
 use sluicegate_tower::guard::Guarded;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
@@ -240,4 +243,77 @@ async fn a_call_of_nothing_passes_even_in_debt() {
     let (service, inner) = printer(limiter.clone());
     print(&service, job("ada", 0)).await.unwrap();
     assert_eq!(inner.calls(), 1);
+}
+
+/// A service that takes a second.
+async fn for_a_second(job: Job) -> Result<u64, &'static str> {
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    if job.pages == 0 { Err("no pages") } else { Ok(job.pages) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_too_many_fails_or_waits_and_each_end_of_a_call_gives_its_permit_back() {
+    let prints = InFlight::new("prints", 1).unwrap();
+    let limit = prints.clone();
+    let at_once = CallInFlightLayer::new(move |job: &Job| limit.request(job.tenant));
+    let waits = at_once.clone().wait_up_to(Duration::from_millis(2_500));
+    let [at_once, waits] = [at_once, waits].map(|layer| layer.layer(service_fn(for_a_second)));
+    let first = tokio::spawn(at_once.clone().oneshot(job("ada", 1)));
+    tokio::task::yield_now().await;
+    let refused = at_once.clone().oneshot(job("ada", 2)).await.unwrap_err();
+    assert!(matches!(&refused, CallError::NoPermit(none) if none.kind() == NoPermitKind::Permits));
+    assert!(refused.is_refusal() && refused.retry_after().is_none());
+    let told = "all permits of \"prints\" are out: at most 1 at once";
+    assert_eq!(refused.to_string(), told);
+    assert_eq!(at_once.oneshot(job("bob", 3)).await.unwrap(), 3, "keys do not wait for each other");
+    assert_eq!(first.await.unwrap().unwrap(), 1);
+    // One works, one fails, one works; the fourth has waited in vain.
+    let begun = Instant::now();
+    let calls = [1, 0, 2, 3].map(|pages| tokio::spawn(waits.clone().oneshot(job("ada", pages))));
+    let mut ends = Vec::new();
+    for call in calls {
+        ends.push(call.await.unwrap().map_err(|error| error.to_string()));
+        assert_eq!(begun.elapsed().as_secs(), ends.len().min(3) as u64);
+    }
+    assert_eq!(ends, [Ok(1), Err("no pages".to_owned()), Ok(2), Err(told.to_owned())]);
+    let dropped = tokio::spawn(waits.oneshot(job("ada", 1)));
+    tokio::task::yield_now().await;
+    assert_eq!(prints.in_use("ada"), 1);
+    dropped.abort();
+    assert!(dropped.await.is_err());
+    assert_eq!(prints.in_use_in_all(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_fail_or_are_answered_with_a_fault_lower_a_number_that_adapts() {
+    for (pages, least_fault, expected) in [(0, 99, 9), (7, 99, 10), (7, 7, 9)] {
+        let partner = InFlight::adaptive("partner").algorithm(LimitAlgorithm::Aimd).samples(1).first(10);
+        let partner = partner.clock(Paused::now()).build().unwrap();
+        let asked = partner.clone();
+        let layer = CallInFlightLayer::new(move |job: &Job| asked.request(job.tenant))
+            .fault_if(move |pages: &u64| *pages >= least_fault);
+        let result = layer.layer(service_fn(for_a_second)).oneshot(job("ada", pages)).await;
+        assert_eq!(result.is_ok(), pages > 0);
+        assert_eq!((partner.permits(), partner.in_use_in_all()), (expected, 0), "{pages} {least_fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_under_a_number_that_adapts_wait_by_class_and_are_told_when_to_come_back() {
+    let pool = InFlight::adaptive("pool").at_least(1).at_most(1).clock(Paused::now());
+    let pool = pool.wait_up_to(Duration::from_millis(1_500)).build().unwrap();
+    let layer = CallInFlightLayer::new(move |job: &Job| {
+        let class = if job.tenant == "batch" { Class::Sheddable } else { Class::Critical };
+        pool.request(job.tenant).class(class)
+    });
+    let service = layer.layer(service_fn(for_a_second));
+    let calls =
+        ["first", "batch", "user"].map(|tenant| tokio::spawn(service.clone().oneshot(job(tenant, 1))));
+    let mut ends = Vec::new();
+    for call in calls {
+        ends.push(call.await.unwrap());
+    }
+    assert!(ends[0].is_ok() && ends[2].is_ok());
+    let shed = ends[1].as_ref().unwrap_err();
+    assert!(matches!(shed, CallError::NoPermit(_)) && shed.retry_after().is_some(), "{shed}");
 }

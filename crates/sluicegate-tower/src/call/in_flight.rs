@@ -1,0 +1,224 @@
+//! Limits on calls that are under way at once: [`CallInFlightLayer`].
+#![expect(unnameable_types, reason = "they are parts of a future that has a name")]
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluicegate_core::in_flight::{NoPermit, Permit, PermitRequest};
+use tower_layer::Layer;
+
+use crate::call::CallError;
+use crate::guard::{Gate, Guarded, Next, Place, Step, sealed};
+use crate::in_flight::PermitWait;
+
+/// Limits how many calls of a service are under way at once: jobs, database queries, calls to other servers. For HTTP in front of a
+/// service of yours, [`InFlightLayer`](crate::in_flight::InFlightLayer) answers with a response; here a refusal is
+/// [`CallError::NoPermit`].
+///
+/// A closure makes the request for a permit: it says the limit, the key, and the [class](PermitRequest::class) and
+/// [weight](PermitRequest::weight) where the limit adapts. A call has its permit until it has its response.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use sluicegate_core::in_flight::{Class, InFlight};
+/// use sluicegate_tower::call::{CallError, CallInFlightLayer};
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+///
+/// struct Query { tenant: u64, is_report: bool }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let run = service_fn(|query: Query| async move { Ok::<_, Infallible>(query.tenant) });
+/// let pool = InFlight::adaptive("pool").at_most(32).fair().build()?;
+/// let mut database = ServiceBuilder::new()
+///     .layer(CallInFlightLayer::new(move |query: &Query| {
+///         let class = if query.is_report { Class::Sheddable } else { Class::Critical };
+///         pool.request(query.tenant).class(class)
+///     }))
+///     .service(run);
+/// assert_eq!(database.ready().await?.call(Query { tenant: 7, is_report: true }).await?, 7);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Calls to other servers
+/// A server that is slow, or that answers with 429 or 503, is sent fewer calls at once. Each host needs a limit of its own, because one that
+/// adapts has one number for all of its keys:
+///
+/// ```
+/// use std::time::Duration;
+/// use http::{Request, Response, StatusCode};
+/// use sluicegate_core::in_flight::InFlight;
+/// use sluicegate_tower::call::CallInFlightLayer;
+///
+/// # fn main() -> Result<(), sluicegate_core::ConfigError> {
+/// let partner = InFlight::adaptive("partner").at_most(50).timeout(Duration::from_secs(5)).build()?;
+/// let layer = CallInFlightLayer::new(move |_: &Request<String>| partner.request("all"))
+///     .fault_if(|response: &Response<String>| {
+///         response.status() == StatusCode::TOO_MANY_REQUESTS || response.status().is_server_error()
+///     });
+/// # let _ = layer;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # When not to use it
+/// Where the work goes on after the response, as in a body that is read later: take a [`Permit`] by hand, and hold it.
+///
+/// # Cancel safety
+/// A call that is dropped leaves the queue, or gives its permit back, at any time.
+pub struct CallInFlightLayer<A, F = NoFault> {
+    asks: Arc<A>,
+    longest: Option<Duration>,
+    is_fault: Arc<F>,
+}
+
+/// No response of a call shows that its service has too much to do.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct NoFault;
+
+/// Says whether a response shows that the service has too much to do. Implemented by closures.
+pub trait IsFault<Res>: Send + Sync + 'static {
+    /// Whether it does.
+    fn is_fault(&self, response: &Res) -> bool;
+}
+
+impl<Res> IsFault<Res> for NoFault {
+    fn is_fault(&self, _: &Res) -> bool {
+        false
+    }
+}
+
+impl<Res, F: Fn(&Res) -> bool + Send + Sync + 'static> IsFault<Res> for F {
+    fn is_fault(&self, response: &Res) -> bool {
+        self(response)
+    }
+}
+
+impl<A> CallInFlightLayer<A> {
+    /// A limit on calls whose permits this closure asks for. A call above the limit fails at once; where the limit adapts, it waits for as
+    /// long as that [says](sluicegate_core::in_flight::AdaptiveBuilder::wait_up_to).
+    pub fn new<Req>(asks: A) -> Self
+    where
+        A: Fn(&Req) -> PermitRequest + Send + Sync + 'static,
+    {
+        Self { asks: Arc::new(asks), longest: None, is_fault: Arc::new(NoFault) }
+    }
+}
+
+impl<A, F> CallInFlightLayer<A, F> {
+    /// Makes a call above the limit wait for up to `longest`, in the bounded queue of the
+    /// [`InFlight`](sluicegate_core::in_flight::InFlight). Default: it fails at once. Where the limit adapts, its own bound is never
+    /// exceeded.
+    #[must_use]
+    pub fn wait_up_to(mut self, longest: Duration) -> Self {
+        self.longest = Some(longest);
+        self
+    }
+
+    /// Sets which responses show that the service has too much to do, where the limit adapts. An error of the service is a fault in any case,
+    /// and so is an answer after the [timeout](sluicegate_core::in_flight::AdaptiveBuilder::timeout). Default: no response is.
+    #[must_use]
+    pub fn fault_if<Res, N: Fn(&Res) -> bool + Send + Sync + 'static>(
+        self,
+        is_fault: N,
+    ) -> CallInFlightLayer<A, N> {
+        CallInFlightLayer { asks: self.asks, longest: self.longest, is_fault: Arc::new(is_fault) }
+    }
+}
+
+impl<A, F> Clone for CallInFlightLayer<A, F> {
+    fn clone(&self) -> Self {
+        Self { asks: Arc::clone(&self.asks), longest: self.longest, is_fault: Arc::clone(&self.is_fault) }
+    }
+}
+
+impl<S, A, F> Layer<S> for CallInFlightLayer<A, F> {
+    type Service = Guarded<S, Self>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Guarded::new(inner, self.clone())
+    }
+}
+
+impl<A, F> fmt::Debug for CallInFlightLayer<A, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallInFlightLayer").field("longest", &self.longest).finish_non_exhaustive()
+    }
+}
+
+/// A call that waits for its permit.
+#[derive(Debug)]
+pub struct Wait(Box<PermitWait>);
+
+/// A call that has its permit.
+pub struct Permitted<F> {
+    permit: Permit,
+    is_fault: Arc<F>,
+}
+
+impl<F> fmt::Debug for Permitted<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Permitted").field(&self.permit).finish()
+    }
+}
+
+impl<A, F> CallInFlightLayer<A, F> {
+    fn asked<W, Res, E>(
+        &self,
+        result: Result<Permit, NoPermit>,
+    ) -> Step<Permitted<F>, W, Result<Res, CallError<E>>> {
+        match result {
+            Ok(permit) => Step::Go(Permitted { permit, is_fault: Arc::clone(&self.is_fault) }),
+            Err(none) => Step::Refuse(Err(CallError::NoPermit(none))),
+        }
+    }
+}
+
+impl<A, F> sealed::Sealed for CallInFlightLayer<A, F> {}
+
+impl<Req, Res, E, A, F> Gate<Req, Res, E> for CallInFlightLayer<A, F>
+where
+    A: Fn(&Req) -> PermitRequest + Send + Sync + 'static,
+    F: IsFault<Res>,
+{
+    type Response = Res;
+    type Error = CallError<E>;
+    type Wait = Wait;
+    type Pass = Permitted<F>;
+
+    fn begin(&self, request: &Req, _: &mut Place) -> Next<Self, Req, Res, E> {
+        match PermitWait::begin((self.asks)(request), self.longest) {
+            Ok(result) => self.asked(result),
+            Err(wait) => Step::Wait(Wait(Box::new(wait))),
+        }
+    }
+
+    fn poll(
+        &self,
+        wait: &mut Wait,
+        _: &Req,
+        _: &mut Place,
+        cx: &mut Context<'_>,
+    ) -> Poll<Next<Self, Req, Res, E>> {
+        let result = ready!(wait.0.poll(cx));
+        Poll::Ready(self.asked(result))
+    }
+
+    fn after(pass: Permitted<F>, response: Res) -> Res {
+        pass.permit.answered(pass.is_fault.is_fault(&response));
+        response
+    }
+
+    fn failed(error: E) -> CallError<E> {
+        CallError::Inner(error)
+    }
+
+    fn failed_after(pass: Permitted<F>, error: E) -> CallError<E> {
+        pass.permit.answered(true);
+        CallError::Inner(error)
+    }
+}
