@@ -6,7 +6,7 @@ use std::fs;
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
 
 /// How many names an application finds at the root, and in each module.
-const NAMES: [(&str, usize); 26] = [
+const NAMES: [(&str, usize); 27] = [
     ("(root)", 24),
     ("algorithm", 20),
     ("attribute", 2),
@@ -26,9 +26,10 @@ const NAMES: [(&str, usize); 26] = [
     ("policy", 16),
     ("rate_limit", 8),
     ("redis", 6),
+    ("request_fields", 5),
     ("resilient", 6),
     ("respond", 9),
-    ("rules", 16),
+    ("rules", 17),
     ("settle", 6),
     ("status", 2),
     ("store", 29),

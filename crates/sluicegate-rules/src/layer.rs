@@ -2,6 +2,7 @@
 
 use sluicegate_tower::guard::Guarded;
 use sluicegate_tower::in_flight::InFlightLayer;
+use sluicegate_tower::request_fields::{ReadFields, RequestFieldsLayer};
 use sluicegate_tower::settle::SettlingLayer;
 use tower_layer::Layer;
 
@@ -66,7 +67,22 @@ pub struct RulesLayer {
     pub(crate) rooms: RoomsLayer,
     pub(crate) in_flight: InFlightLayer,
     pub(crate) limits: SettlingLayer,
+    pub(crate) fields: RequestFieldsLayer,
 }
+
+impl RulesLayer {
+    /// This layer, around which the fields of requests' bodies are read that the file looks at, as `{ body: { model: large } }`. The service
+    /// behind gets bodies of another type, [`ReadBody`](sluicegate_tower::request_fields::ReadBody).
+    ///
+    /// Without this, no request has such a field. A file that looks at none changes nothing: no body is read.
+    pub fn reading_requests(self) -> ReadingRulesLayer {
+        ReadingRulesLayer(self)
+    }
+}
+
+/// A [`RulesLayer`] that reads fields of requests' bodies: made by [`RulesLayer::reading_requests`].
+#[derive(Clone, Debug)]
+pub struct ReadingRulesLayer(RulesLayer);
 
 /// A service behind a [`RulesLayer`].
 pub type RulesService<S> = Guarded<Guarded<Guarded<S, SettlingLayer>, InFlightLayer>, RoomsLayer>;
@@ -76,5 +92,13 @@ impl<S> Layer<S> for RulesLayer {
 
     fn layer(&self, inner: S) -> RulesService<S> {
         self.rooms.layer(self.in_flight.layer(self.limits.layer(inner)))
+    }
+}
+
+impl<S> Layer<S> for ReadingRulesLayer {
+    type Service = ReadFields<RulesService<S>>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        self.0.fields.layer(self.0.layer(inner))
     }
 }

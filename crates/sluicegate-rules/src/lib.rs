@@ -41,6 +41,7 @@
 //! | `method` | it is one of these |
 //! | `host` | the host of the request is one of these, written without port: that of the request's target, or of the field `Host` if the target names none. Where a file looks at hosts, a request with two fields `Host` is refused with 400 |
 //! | `header`, `query` | each field or parameter that is named has this value |
+//! | `body` | each field of the JSON body that is named has this value, as `{ model: large }`; see [below](#fields-of-bodies) |
 //! | `client` | the address of the client is in one of these networks |
 //! | `tier` | the request is in one of these tiers: `{ plan: [free, pro] }`, by the name under `tiers` |
 //! | `domain`, `descriptor` | the request is a [descriptor of Envoy](#descriptors-of-envoy) with this domain and these entries |
@@ -94,6 +95,14 @@
 //! | `replaces: address` | no descriptor of a call meets the rule `address` if one of them meets this rule |
 //!
 //! A rule spends its `cost` for each hit. [`Descriptors`] has an example.
+//!
+//! # Fields of bodies
+//! `only_if: { body: { model: large } }`, the key `body(model)` and `cost: { json: max_tokens, .. }` look at fields of the request's JSON body,
+//! names within each other written with dots. [`RulesLayer::reading_requests`] reads them: up to 256 KiB of a body before the request is
+//! decided, for 5 seconds at most, and passes all of it on unchanged. What was not found is missing; behind a layer that reads no bodies, and
+//! for tools, all fields are.
+//!
+//! Clients write these fields, and one may name a field twice, once behind the bound: put a limit for all models beside those for each.
 //!
 //! # Paths
 //! Patterns are those of [`path_in`](sluicegate_tower::limits::path_in): `{id}` is one segment, and `/files/*` or `/files/{*rest}` is everything
@@ -241,7 +250,7 @@
 //!
 //! # How much it costs: `cost`, `share`, `refund_if` and `settle`
 //! A request spends `cost` units of each limit of its rule. Default: 1. If a header field gives the cost, a value that is not a number
-//! costs `max`, and a request without the field costs `missing`; `min` and `missing` have to fit into each burst, and `check` warns of a
+//! costs `max`, and a request without the field costs `missing`; `{ json: max_tokens, .. }` does the same with a [field of the body](#fields-of-bodies). `min` and `missing` have to fit into each burst, and `check` warns of a
 //! `max` that does not. `share: 1/10` gives a rule a part of a budget, as a policy of its own. `refund_if` gives the units back after
 //! responses with these statuses.
 //!
@@ -321,7 +330,8 @@
 //! | `jwt(claim)` | a claim of a verified token | there is no valid token with this claim |
 //! | `api_key` | a key that the file of `api_keys` lists | it sends none that is listed |
 //! | `api_key(header)`, `header(name)` | the value of the field, in the first case as a secret | the field is missing or empty |
-//! | `verified_before(..)` | that of one of these two, which something in front has verified | as for the key in it |
+//! | `body(field)` | the value of a [field of the JSON body](#fields-of-bodies) | it has no such field |
+//! | `verified_before(..)` | that of a field, which something in front has verified | as for the key in it |
 //! | `descriptor`, `descriptor(entry)` | a [descriptor](#descriptors-of-envoy), or the value of one of its entries | it is none, or the entry is missing or empty |
 //! | a name under `keys` | the first of its list that the request has | it has none of them |
 //!
@@ -504,7 +514,7 @@ pub use self::error::{Problem, RulesError};
 pub use self::explain::{Explained, RuleExplained, Section};
 pub use self::explain_room::RoomExplained;
 pub use self::file::RulesFile;
-pub use self::layer::{RulesLayer, RulesService};
+pub use self::layer::{ReadingRulesLayer, RulesLayer, RulesService};
 pub use self::rules::Rules;
 pub use self::schema::json_schema;
 pub use self::variables::Variables;

@@ -133,14 +133,14 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for RoomsLayer
     fn poll(
         &self,
         wait: &mut Box<Wait>,
-        request: &Request<B>,
+        request: &mut Request<B>,
         _: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
         let admitted = ready!(wait.pending.as_mut().poll(cx));
         let mut way = std::mem::take(&mut wait.way);
         Poll::Ready(match way.visits.take(admitted) {
-            Ok(()) => way.go_on(request.into()),
+            Ok(()) => way.go_on((&*request).into()),
             Err(response) => Step::Refuse(Ok(response)),
         })
     }

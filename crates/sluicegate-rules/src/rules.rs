@@ -12,6 +12,7 @@ use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::in_flight::InFlightHandle;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{ChosenQuotas, Limits, LimitsHandle};
+use sluicegate_tower::request_fields::RequestFieldsLayer;
 use sluicegate_tower::room::RoomMaker;
 
 use crate::builder::RulesBuilder;
@@ -119,6 +120,7 @@ pub(crate) struct Inner {
     doors: RoomsLayer,
     limits: LimitsHandle,
     in_flight: InFlightHandle,
+    fields: RequestFieldsLayer,
     pub source: Option<Source>,
     /// The leases of the store, if it is the one that the file names.
     leases: Option<Leases>,
@@ -202,12 +204,15 @@ impl Rules {
         let Put { limits, at_once, doors, explainer } = in_force.put(&store, rooms.as_ref(), file)?;
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
         in_flight.swap_with(at_once.before(&limits));
+        let fields = RequestFieldsLayer::new(&file.compiled.body_fields)
+            .map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
         in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
         Ok(Self(Arc::new(Inner {
             rooms,
             doors: RoomsLayer::new(doors),
             limits,
             in_flight,
+            fields,
             source,
             leases,
             in_force: Mutex::new(in_force),
@@ -247,6 +252,8 @@ impl Rules {
         // And a request that waits for a permit goes on to the limits that it began with.
         self.0.in_flight.swap_with(at_once.before(&self.0.limits));
         self.0.doors.swap(doors);
+        // The fields were read as paths when the file was.
+        _ = self.0.fields.swap(&file.compiled.body_fields);
         in_force.error = None;
         // The store that is open counts until the next start.
         let (open, named) = (in_force.store.as_ref(), file.compiled.store.as_ref());
@@ -354,11 +361,12 @@ impl Rules {
     /// A layer with these rules, which follows each change. All layers of the same rules share buckets and permits, and are swapped
     /// together.
     pub fn layer(&self) -> RulesLayer {
-        let Inner { doors, in_flight, limits, .. } = &*self.0;
+        let Inner { doors, in_flight, limits, fields, .. } = &*self.0;
         RulesLayer {
             rooms: doors.clone(),
             in_flight: in_flight.clone().into(),
             limits: RateLimitLayer::from(limits.clone()).settling(),
+            fields: fields.clone(),
         }
     }
 }

@@ -91,6 +91,7 @@ pub mod limits;
 #[cfg_attr(docsrs, doc(cfg(feature = "outgoing")))]
 pub mod outgoing;
 pub mod rate_limit;
+pub mod request_fields;
 pub mod respond;
 pub mod room;
 pub mod settle;

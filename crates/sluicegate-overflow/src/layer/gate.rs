@@ -225,7 +225,7 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoo
     fn poll(
         &self,
         wait: &mut Box<Wait>,
-        _: &Request<B>,
+        _: &mut Request<B>,
         place: &mut Waiting,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {

@@ -42,6 +42,8 @@ pub(crate) struct Compiled {
     pub choice: Arc<Choice>,
     pub(super) rules: Vec<Rule>,
     pub rooms: Vec<FileRoom>,
+    /// The fields of requests' bodies that something looks at.
+    pub body_fields: Vec<String>,
     /// Whether requests skip these rooms, as in a tool.
     pub is_without_rooms: bool,
 }

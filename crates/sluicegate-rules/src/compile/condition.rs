@@ -1,7 +1,7 @@
 //! The requests that a rule is about: `only_if`.
 //!
-//! The conditions of a rule are compared in one order, cheap ones first: descriptor, method, path, host, header fields, query, client,
-//! tier, and `not`. An explanation names the first that fails.
+//! The conditions of a rule are compared in one order, cheap ones first: descriptor, method, path, host, header fields, query, fields of the
+//! body, client, tier, and `not`. An explanation names the first that fails.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -13,6 +13,7 @@ use percent_encoding::percent_decode_str;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::PathReading;
 use sluicegate_tower::limits::path::{Fold, PathPattern, Purpose, Sense, spellings};
+use sluicegate_tower::request_fields::{FieldKey, RequestFields};
 use sluicegate_tower::{KeyExtractor, PeerIp};
 use smallvec::SmallVec;
 
@@ -44,6 +45,8 @@ pub(super) struct Matcher {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Query parameters that must all be there, as they decode: `a+b` and `a%20b` are one value.
     pub query: Vec<(String, String)>,
+    /// Fields of the body that must all be there, each with this text.
+    pub body: Vec<(String, String)>,
     /// The networks that the client has to be in.
     client: Option<Client>,
     pub tiers: Vec<InTiers>,
@@ -124,6 +127,7 @@ pub(super) enum Mismatch<'a> {
     Host(Option<&'a str>, &'a [String]),
     Header(&'a HeaderName, bool),
     Query(&'a str, bool),
+    Body(&'a str, bool),
     Client(Option<String>, &'a str),
     Tier(&'a Plan, usize, &'a [usize]),
     Not,
@@ -203,6 +207,7 @@ impl Matcher {
         let headers = condition.header.as_ref().map(|fields| headers(fields, problems)).unwrap_or_default();
         let query = condition.query.as_ref().map_or(&[][..], |fields| &fields.value.0);
         let query = query.iter().map(|(name, value)| (name.value.clone(), value.value.clone())).collect();
+        let body = condition.body.as_ref().map(|fields| body(fields, problems)).unwrap_or_default();
         let client = texts(&condition.client);
         let client = if client.is_empty() { None } else { within(&client, keys, problems) };
         let named = condition.tier.as_ref().map_or(&[][..], |named| &named.value.0);
@@ -214,18 +219,20 @@ impl Matcher {
             .as_ref()
             .map(|not| Box::new(Self::in_sense(&not.value, (keys, tiers), (comparison, opposite), problems)));
         let descriptor = DescriptorPattern::of(condition, problems);
-        Self { descriptor, paths, sense, methods, hosts, headers, query, client, tiers: in_tiers, not }
+        Self { descriptor, paths, sense, methods, hosts, headers, query, body, client, tiers: in_tiers, not }
     }
 
     /// Whether it has no condition, so that it holds for every request.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { descriptor, paths, sense: _, methods, hosts, headers, query, client, tiers, not } = self;
+        let Self { descriptor, paths, sense: _, methods, hosts, headers, query, body, client, tiers, not } =
+            self;
         descriptor.is_none()
             && paths.is_none()
             && methods.is_empty()
             && hosts.is_empty()
             && headers.is_empty()
             && query.is_empty()
+            && body.is_empty()
             && client.is_none()
             && tiers.is_empty()
             && not.is_none()
@@ -307,6 +314,12 @@ impl Matcher {
                 return Some(Mismatch::Query(name, asking.parameters().any(|(found, _)| found == *name)));
             }
         }
+        for (field, value) in &self.body {
+            let found = RequestFields::of(*request).and_then(|fields| fields.shown(field));
+            if found.as_deref() != Some(value) {
+                return Some(Mismatch::Body(field, found.is_some()));
+            }
+        }
         if let Some(client) = self.client.as_ref().filter(|client| !(client.is_within)(*request)) {
             let key = client.key.extract(*request).now().ok().and_then(Result::ok);
             return Some(Mismatch::Client(key.map(|key| key.shown().to_string()), &client.shown));
@@ -336,6 +349,7 @@ impl fmt::Display for Mismatch<'_> {
             }
             Self::Header(name, there) => write!(f, "header {name} {}", is_there(*there)),
             Self::Query(name, there) => write!(f, "query parameter {} {}", short(name), is_there(*there)),
+            Self::Body(field, there) => write!(f, "field {} of the body {}", short(field), is_there(*there)),
             Self::Client(None, networks) => write!(f, "client is not known, the rule wants {networks}"),
             Self::Client(Some(client), networks) => write!(f, "client {client} is not in {networks}"),
             Self::Tier(plan, tier, wanted) => {
@@ -371,7 +385,7 @@ fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
     for list in lists.filter(|list| list.all().iter().all(|text| text.value.is_empty())) {
         problems.error(list.place, "an empty list says nothing: leave the word out, or write what is meant");
     }
-    for fields in [&condition.header, &condition.query].into_iter().flatten() {
+    for fields in [&condition.header, &condition.query, &condition.body].into_iter().flatten() {
         if fields.value.0.is_empty() {
             problems
                 .error(fields.place, "no field is named here: leave the word out, or write what is meant");
@@ -469,6 +483,17 @@ fn headers(fields: &At<Fields>, problems: &mut Problems<'_>) -> Vec<(HeaderName,
                 problems.error(name.place, text);
             }
             (_, Err(_)) => problems.error(value.place, "no header field can have this value"),
+        }
+    }
+    all
+}
+
+fn body(fields: &At<Fields>, problems: &mut Problems<'_>) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for (field, value) in &fields.value.0 {
+        match FieldKey::new(&field.value) {
+            Ok(_) => all.push((field.value.clone(), value.value.clone())),
+            Err(error) => problems.error(field.place, error.problem()),
         }
     }
     all

@@ -66,7 +66,7 @@ pub(super) fn of(
     let mut rules: Vec<Rule> =
         file.rules().iter().filter_map(|rule| reader.rule(rule, limiting, problems)).collect();
     warn_of_meetings(&rules, problems);
-    let Found { opened, rooms, unverified } = reader.found();
+    let Found { opened, rooms, body_fields, unverified } = reader.found();
     for place in unverified {
         problems.warning(
             place,
@@ -105,6 +105,7 @@ pub(super) fn of(
         choice,
         rules,
         rooms,
+        body_fields,
         is_without_rooms: false,
     })
 }

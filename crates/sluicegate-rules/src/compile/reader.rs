@@ -1,6 +1,7 @@
 //! One rule of a file: its condition, its keys, and the policies, tiers or rooms that it names.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::iter;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::option;
 use super::own::KeyedPolicy;
 use super::policies::Policies;
 use super::rooms::FileRoom;
-use super::rule::{Budget, Rule, Units, parts, statuses, units};
+use super::rule::{Budget, Field, Rule, Units, parts, statuses, units};
 use super::settle::settle;
 use super::store::NamedStore;
 use super::tiers::AllTiers;
@@ -36,6 +37,8 @@ pub(super) struct Reader<'a> {
     places: HashMap<String, usize>,
     rooms: Vec<FileRoom>,
     unverified: Vec<Place>,
+    /// The fields of requests' bodies that something looks at.
+    body_fields: RefCell<BTreeSet<String>>,
     /// Whether a rule for all requests uses the address of the client as its key.
     joins_client: bool,
 }
@@ -44,6 +47,7 @@ pub(super) struct Reader<'a> {
 pub(super) struct Found {
     pub opened: Vec<Policy>,
     pub rooms: Vec<FileRoom>,
+    pub body_fields: Vec<String>,
     /// Places of keys that clients choose freely; empty if a rule for all requests goes by address.
     pub unverified: Vec<Place>,
 }
@@ -68,6 +72,7 @@ impl<'a> Reader<'a> {
             places: HashMap::new(),
             rooms: Vec::new(),
             unverified: Vec::new(),
+            body_fields: RefCell::default(),
             joins_client: false,
         }
     }
@@ -75,7 +80,8 @@ impl<'a> Reader<'a> {
     /// Everything that was named, once every rule is read.
     pub(super) fn found(self) -> Found {
         let unverified = if self.joins_client { Vec::new() } else { self.unverified };
-        Found { opened: self.opened, rooms: self.rooms, unverified }
+        let body_fields = self.body_fields.into_inner().into_iter().collect();
+        Found { opened: self.opened, rooms: self.rooms, body_fields, unverified }
     }
 
     /// A denial or an exemption: a name and a condition, which asks no limit.
@@ -108,6 +114,8 @@ impl<'a> Reader<'a> {
             problems
                 .error(condition.place, "this condition says nothing: leave it out, or write what is meant");
         }
+        let fields = condition.value.body_fields().into_iter().map(|field| field.value.clone());
+        self.body_fields.borrow_mut().extend(fields);
         Matcher::of(&condition.value, (self.keys, self.tiers), comparison, problems)
     }
 
@@ -146,12 +154,17 @@ impl<'a> Reader<'a> {
         if spends && resolved.iter().any(|word| Keys::is_unverified(&word.value)) {
             self.unverified.push(given.key.place);
         }
+        let of_keys = resolved.iter().filter_map(|word| Keys::body_field(&word.value)).map(str::to_owned);
+        self.body_fields.get_mut().extend(of_keys);
         let by_address = resolved.iter().all(|word| BY_ADDRESS.contains(&&*word.value));
         self.joins_client |= spends && only_if.is_none() && given.group.is_none() && by_address;
         let cost = match &given.cost {
             None => Some(Units::Fixed(1)),
             Some(cost) => units(cost, problems),
         };
+        if let Some(Units::Said { field: Field::Json(field), .. }) = &cost {
+            self.body_fields.get_mut().insert(field.clone());
+        }
         let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
         let refund_if: Vec<_> = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
         let settle = given.settle.as_ref().map(|entry| settle(entry, problems));
@@ -310,7 +323,7 @@ fn check_kind(given: &RuleEntry, is_about_descriptors: bool, problems: &mut Prob
         given
             .cost
             .as_ref()
-            .filter(|cost| matches!(cost.value, Cost::Header(_)))
+            .filter(|cost| matches!(cost.value, Cost::Said(_)))
             .map(|word| ("header", word.place)),
     ];
     for (word, place) in of_requests.into_iter().flatten().filter(|_| is_about_descriptors) {

@@ -1,12 +1,13 @@
 //! A rule of a file: what it spends from, by which key, how much, and when the units are given back.
 
+use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
 use http::StatusCode;
 use sluicegate_core::{ConfigError, Policy};
-use sluicegate_tower::key::{OnMissingKey, RequestView};
-use sluicegate_tower::settle::Settle;
+use sluicegate_tower::key::OnMissingKey;
+use sluicegate_tower::settle::{Reserve, Settle};
 use sluicegate_tower::{KeyExtractor, Limit};
 
 use super::choice::Conditional;
@@ -20,7 +21,7 @@ use crate::at::{At, Place};
 use crate::descriptor::Described;
 use crate::error::Problems;
 use crate::read::short;
-use crate::schema::{Cost, HeaderCost};
+use crate::schema::{Cost, SaidCost};
 
 /// A rule, understood.
 pub(super) struct Rule {
@@ -64,9 +65,17 @@ pub(super) enum Budget {
 pub(super) enum Units {
     /// A fixed cost for each request. A cost of 0 is refused, because such a rule would limit nothing.
     Fixed(u64),
-    /// The number in a header field, held within `least` and `most`: `missing` where there is no field, `most` where it holds no number.
-    /// A client may write the field, so the file has to say the bounds.
-    Header { name: http::HeaderName, least: u64, most: u64, missing: u64 },
+    /// The number in a field of the request, held within `least` and `most`: `missing` where there is no field, `most` where it holds no
+    /// number. A client may write the field, so the file has to say the bounds.
+    Said { field: Field, least: u64, most: u64, missing: u64 },
+}
+
+/// A field of a request.
+#[derive(Clone, Debug)]
+pub(super) enum Field {
+    Header(String),
+    /// One of the JSON body.
+    Json(String),
 }
 
 /// Statuses of a response: one, or all of a hundred.
@@ -108,11 +117,11 @@ impl Rule {
                     problems.error(self.place, text);
                 }
             }
-            let Units::Header { name: header, most, .. } = &self.cost else { continue };
+            let Units::Said { field, most, .. } = &self.cost else { continue };
             for policy in std::iter::once(keyed.policy.clone()).chain(keyed.of_keys_with_own()) {
                 if let Some(above) = above(&policy, *most) {
                     let text = format!(
-                        "cost {most}, the most that header {header} may say, is {above} in policy {name:?}: such a request never passes"
+                        "cost {most}, the most that {field} may say, is {above} in policy {name:?}: such a request never passes"
                     );
                     problems.warning(self.place, text);
                 }
@@ -148,9 +157,13 @@ impl Rule {
                 cost.saturating_mul(hits)
             }),
             Units::Fixed(cost) => limit.cost(cost)?,
-            header @ Units::Header { least, missing, .. } => {
+            Units::Said { field, least, most, missing } => {
+                let reserve = match field {
+                    Field::Header(name) => Reserve::header(&name, missing)?,
+                    Field::Json(field) => Reserve::json(&field, missing)?,
+                };
                 // Otherwise none of these requests would ever pass.
-                limit.cost(least)?.cost(missing)?.cost_fn(move |request| header.of(request))
+                limit.cost(least)?.cost(missing)?.reserve(reserve.at_least(least).at_most(most))
             }
         };
         if !self.refund_if.is_empty() {
@@ -174,21 +187,16 @@ impl Units {
     fn least(&self) -> u64 {
         match self {
             Self::Fixed(cost) => *cost,
-            Self::Header { least, missing, .. } => *least.max(missing),
+            Self::Said { least, missing, .. } => *least.max(missing),
         }
     }
+}
 
-    /// The units of this request. A client's number is trimmed and held within bounds; no value of it makes a request free.
-    fn of(&self, request: RequestView<'_>) -> u64 {
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fixed(cost) => *cost,
-            Self::Header { name, least, most, missing } => match request.headers.get(name) {
-                None => *missing,
-                Some(value) => {
-                    let value = value.to_str().ok().and_then(|value| value.trim().parse().ok());
-                    value.unwrap_or(*most).clamp(*least, *most)
-                }
-            },
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Json(field) => write!(f, "field {field} of the body"),
         }
     }
 }
@@ -211,21 +219,32 @@ pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Unit
             let text = At { value: text.clone(), place: cost.place };
             number(&text, "a number of units", 1..=MOST_UNITS, problems).map(Units::Fixed)
         }
-        Cost::Header(given) => {
-            let HeaderCost { header, min, max, missing } = &**given;
+        Cost::Said(given) => {
+            let SaidCost { header, json, min, max, missing } = &**given;
             let mut number = |text| number(text, "a number of units", 1..=MOST_UNITS, problems);
             let (least, most, missing) = (number(min), number(max), number(missing));
-            let Ok(name) = header.value.parse() else {
-                let text = format!("{:?} is not the name of a header field", short(&header.value));
-                problems.error(header.place, text);
-                return None;
+            let field = match (header, json) {
+                (Some(name), None) => Reserve::header(&name.value, 0)
+                    .map(|_| Field::Header(name.value.to_ascii_lowercase()))
+                    .map_err(|_| {
+                        let text = format!("{:?} is not the name of a header field", short(&name.value));
+                        problems.error(name.place, text);
+                    }),
+                (None, Some(field)) => Reserve::json(&field.value, 0)
+                    .map(|_| Field::Json(field.value.clone()))
+                    .map_err(|error| problems.error(field.place, error.problem())),
+                _ => {
+                    let text = "the cost is in one field of a request: write header, or json";
+                    problems.error(cost.place, text);
+                    Err(())
+                }
             };
-            let (least, most) = (least?, most?);
+            let (field, least, most) = (field.ok()?, least?, most?);
             if least > most {
                 problems.error(min.place, format!("the least cost {least} is above the most, {most}"));
                 return None;
             }
-            Some(Units::Header { name, least, most, missing: missing? })
+            Some(Units::Said { field, least, most, missing: missing? })
         }
     }
 }

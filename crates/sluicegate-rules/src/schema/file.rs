@@ -204,7 +204,7 @@ pub(crate) struct RuleEntry {
     #[serde(default, deserialize_with = "said")]
     pub share: Option<At<String>>,
     /// The key of a request: `client`, `peer`, `everybody`, `api_key`, `api_key(header)`, `jwt(claim)`, `header(name)`,
-    /// `verified_before(header(name))`, or a name under `keys`; the first of a list that the request has counts.
+    /// `body(field)`, `verified_before(header(name))`, or a name under `keys`; the first of a list that the request has counts.
     pub key: At<OneOrMany>,
     /// A request without such a key: `share` (one bucket for all of them), `skip`, or a status such as `401`. Default: `share`.
     #[serde(default, deserialize_with = "said")]
@@ -280,6 +280,9 @@ pub(crate) struct Condition {
     /// Parameters of the query and the values that they must have.
     #[serde(default, deserialize_with = "said")]
     pub query: Option<At<Fields>>,
+    /// Fields of the request's JSON body, as `model`, and the values that they must have.
+    #[serde(default, deserialize_with = "said")]
+    pub body: Option<At<Fields>>,
     /// A network in which the address of the client must be, or a list.
     #[serde(default, deserialize_with = "said")]
     pub client: Option<At<OneOrMany>>,
@@ -303,12 +306,19 @@ pub(crate) struct Condition {
 impl Condition {
     /// Whether it would hold for every request.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { path, method, host, header, query, client, tier, domain, descriptor, not } = self;
+        let Self { path, method, host, header, query, body, client, tier, domain, descriptor, not } = self;
         [path, method, host, client, domain].iter().all(|list| list.is_none())
-            && [header, query].iter().all(|fields| fields.is_none())
+            && [header, query, body].iter().all(|fields| fields.is_none())
             && tier.is_none()
             && descriptor.is_none()
             && not.is_none()
+    }
+
+    /// The fields of the request's body that it looks at.
+    pub(crate) fn body_fields(&self) -> Vec<&At<String>> {
+        let own = self.body.iter().flat_map(|fields| fields.value.0.iter().map(|(name, _)| name));
+        let of_not = self.not.iter().flat_map(|not| not.value.body_fields());
+        own.chain(of_not).collect()
     }
 
     /// Whether it is about descriptors, and about no request.
@@ -318,10 +328,10 @@ impl Condition {
 
     /// The words that a condition about descriptors cannot have, and those of one about requests.
     pub(crate) fn words_of_requests(&self) -> impl Iterator<Item = (&'static str, Place)> {
-        let Self { path, method, host, header, query, tier, .. } = self;
+        let Self { path, method, host, header, query, body, tier, .. } = self;
         let lists = [("path", path), ("method", method), ("host", host)]
             .map(|(word, list)| (word, list.as_ref().map(|list| list.place)));
-        let fields = [("header", header), ("query", query)]
+        let fields = [("header", header), ("query", query), ("body", body)]
             .map(|(word, fields)| (word, fields.as_ref().map(|fields| fields.place)));
         let tier = [("tier", tier.as_ref().map(|tier| tier.place))];
         lists.into_iter().chain(fields).chain(tier).filter_map(|(word, place)| Some((word, place?)))

@@ -14,7 +14,7 @@ pub(crate) use self::file::{Condition, File, PolicyEntry, RuleEntry, SettleEntry
 pub(crate) use self::sections::{
     ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
 };
-pub(crate) use self::shapes::{Cost, Fields, HeaderCost, KeyEntry, KeyLine, Named, OneOrMany, Prices};
+pub(crate) use self::shapes::{Cost, Fields, KeyEntry, KeyLine, Named, OneOrMany, Prices, SaidCost};
 
 /// The JSON Schema of rules files, for editors, as text that ends with a line end: draft 7, which all of them read.
 ///

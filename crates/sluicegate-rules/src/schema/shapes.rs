@@ -147,22 +147,26 @@ impl JsonSchema for OneOrMany {
 /// Header fields or query parameters, and the values that they must have.
 pub(crate) type Fields = Named<At<String>>;
 
-/// Units that a request spends: a number, or a header field that says it.
+/// Units that a request spends: a number, or a field of the request that says it.
 #[derive(Debug)]
 pub(crate) enum Cost {
     /// A fixed number for all requests.
     Fixed(String),
     /// A number that each request brings.
-    Header(Box<HeaderCost>),
+    Said(Box<SaidCost>),
 }
 
-/// Units that a header field says.
+/// Units that a header field or a field of the JSON body says.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "header_cost")]
-pub(crate) struct HeaderCost {
+#[schemars(rename = "said_cost")]
+pub(crate) struct SaidCost {
     /// The name of the header field.
-    pub header: At<String>,
+    #[serde(default, deserialize_with = "said")]
+    pub header: Option<At<String>>,
+    /// The field of the request's JSON body, as `max_tokens`.
+    #[serde(default, deserialize_with = "said")]
+    pub json: Option<At<String>>,
     /// The least that a request costs, at least 1.
     pub min: At<String>,
     /// The most that a request costs; also the cost where the field is not a number.
@@ -275,7 +279,7 @@ impl<'de> Deserialize<'de> for Cost {
             type Value = Cost;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, or { header, min, max, missing }")
+                f.write_str("a number, or { header, min, max, missing }, or { json, min, max, missing }")
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Cost, E> {
@@ -295,8 +299,7 @@ impl<'de> Deserialize<'de> for Cost {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Cost, A::Error> {
-                HeaderCost::deserialize(MapAccessDeserializer::new(map))
-                    .map(|cost| Cost::Header(Box::new(cost)))
+                SaidCost::deserialize(MapAccessDeserializer::new(map)).map(|cost| Cost::Said(Box::new(cost)))
             }
         }
 
@@ -314,7 +317,7 @@ impl JsonSchema for Cost {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let header = generator.subschema_for::<HeaderCost>();
+        let header = generator.subschema_for::<SaidCost>();
         json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, header] })
     }
 }

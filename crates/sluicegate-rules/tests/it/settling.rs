@@ -10,6 +10,7 @@ use sluicegate_core::RateLimiter;
 use sluicegate_rules::Rules;
 use sluicegate_tests::frames::{Framed, Frames, data, next};
 use sluicegate_tests::streams::{BUDGET, play, stream};
+use sluicegate_tower::request_fields::ReadBody;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{parse, request, rules};
@@ -138,4 +139,53 @@ rules:
         let decided = rules(text).limits().decide(&request("/x/../login", &[])).await;
         assert_eq!(decided.is_err(), refused, "{text}");
     }
+}
+
+#[tokio::test]
+async fn fields_of_the_body_are_keys_conditions_and_reservations() {
+    let text = "
+version: 1
+policies:
+  large: { algorithm: fixed-window, quota: 1000/min }
+  tokens: { algorithm: fixed-window, quota: 10000/min }
+rules:
+  - { name: large, only_if: { body: { model: large } }, limit: large, key: everybody }
+  - { name: all, limit: tokens, key: body(model), cost: { json: max.tokens, min: 1, max: 900, missing: 500 } }
+";
+    let rules = rules(text);
+    let upstream = service_fn(async |request: Request<ReadBody<Frames>>| {
+        let mut body = request.into_body();
+        while next(&mut body).await.is_some() {}
+        Ok::<_, Infallible>(Response::new(Frames::default()))
+    });
+    for body in [
+        "{\"model\": \"large\", \"max\": {\"tokens\": 100}}",
+        "{\"max\": {\"tokens\": 2000}, \"model\": \"large\"}",
+        "{\"model\": \"small\"}",
+        "{\"model\": \"larger\", \"max\": {\"tokens\": \"many\"}}",
+    ] {
+        let asked = Request::new(Frames::from(body));
+        let response = rules.layer().reading_requests().layer(upstream).oneshot(asked).await;
+        assert_eq!(response.expect("the upstream does not fail").status(), 200);
+    }
+    let used = |policy: &str, key: &str, quota: u64| {
+        let limiter = rules.store().limiters().get(policy).expect("the file names it");
+        quota - limiter.peek(key).now().ok().and_then(Result::ok).expect("memory answers at once").remaining()
+    };
+    assert_eq!(used("large", "everybody", 1_000), 2);
+    assert_eq!(["large", "small", "larger"].map(|model| used("tokens", model, 10_000)), [1_000, 500, 900]);
+    // A reload reads other fields.
+    rules.replace(parse(&text.replace("model: large", "size: large"))).expect("it is good");
+    let asked = Request::new(Frames::from("{\"size\": \"large\", \"model\": \"small\"}"));
+    rules
+        .layer()
+        .reading_requests()
+        .layer(upstream)
+        .oneshot(asked)
+        .await
+        .expect("the upstream does not fail");
+    assert_eq!((used("large", "everybody", 1_000), used("tokens", "small", 10_000)), (3, 1_000));
+    // Without a body that is read, nothing is found.
+    let explained = rules.explain(&request("/", &[])).await.to_string();
+    assert!(explained.contains("large: not asked: field size of the body is missing"), "{explained}");
 }

@@ -200,7 +200,7 @@ where
     fn poll(
         &self,
         wait: &mut Wait,
-        _: &Req,
+        _: &mut Req,
         _: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Req, Res, E>> {

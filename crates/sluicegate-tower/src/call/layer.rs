@@ -122,7 +122,7 @@ impl<Req, Res, E, K: CallKey<Req>> Gate<Req, Res, E> for CallLimitLayer<K> {
     fn poll(
         &self,
         wait: &mut Admission,
-        _: &Req,
+        _: &mut Req,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Req, Res, E>> {

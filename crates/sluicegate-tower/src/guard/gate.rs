@@ -40,7 +40,7 @@ pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
     fn poll(
         &self,
         wait: &mut Self::Wait,
-        request: &Req,
+        request: &mut Req,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Req, Res, E>>;

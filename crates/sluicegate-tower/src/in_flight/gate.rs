@@ -211,11 +211,11 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     fn poll(
         &self,
         wait: &mut Box<Wait>,
-        request: &Request<B>,
+        request: &mut Request<B>,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
-        let (shared, request) = (&self.shared, RequestView::from(request));
+        let (shared, request) = (&self.shared, RequestView::from(&*request));
         let Wait { way, on } = &mut **wait;
         let begun = |way: &mut Way| Way {
             limits: Arc::clone(&way.limits),

@@ -8,4 +8,4 @@ mod tests;
 
 pub(crate) use self::events::Events;
 pub(crate) use self::path::FieldPath;
-pub(crate) use self::scanner::Scanner;
+pub(crate) use self::scanner::{Found, Scanner};

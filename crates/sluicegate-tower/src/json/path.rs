@@ -33,6 +33,11 @@ impl FieldPath {
         }
     }
 
+    /// Whether it is written so.
+    pub(crate) fn is(&self, path: &str) -> bool {
+        self.0.iter().map(|name| &**name).eq(path.split('.'))
+    }
+
     pub(crate) fn names(&self) -> &[Box<str>] {
         &self.0
     }

@@ -1,8 +1,9 @@
-//! Finds numbers in a JSON object that comes in pieces: [`Scanner`].
+//! Finds fields of a JSON object that comes in pieces: [`Scanner`].
 //!
-//! It reads each byte once, and keeps the name that it is in and one number per field, whatever the length and depth of the text: only
+//! It reads each byte once, and keeps the name that it is in and one value per field, whatever the length and depth of the text: only
 //! objects on the way to a field are entered, and all other values are passed over by counting brackets. It is no validator.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -12,15 +13,19 @@ use crate::json::FieldPath;
 /// The bytes that one byte of a name may take: `\u0061` is `a`.
 const LONGEST_ESCAPE: usize = 6;
 
-/// Reads whole numbers at some paths of an object. A field that is there twice counts with its last value, as in `serde_json`; a number
+/// The longest text of a field that is kept, in bytes with its escapes. A longer one is not found.
+const LONGEST_TEXT: usize = 1024;
+
+/// Reads whole numbers, and texts if they are wanted, at some paths of an object. A field that is there twice counts with its last value, as in `serde_json`; a number
 /// that is no `u64` is not found.
 #[derive(Clone, Debug)]
 pub(crate) struct Scanner {
     fields: SmallVec<[Field; 2]>,
+    wants_texts: bool,
     at: At,
     /// The number of open objects within the outermost one; all are on the way to a field.
     depth: usize,
-    /// The name that is being read, with its escapes.
+    /// The name or text that is being read, with its escapes.
     name: SmallVec<[u8; 32]>,
     /// The longest name that can be one of a path.
     longest: usize,
@@ -31,7 +36,14 @@ struct Field {
     path: FieldPath,
     /// The number of names at the beginning of the path that lead to the place of the scanner.
     matched: usize,
-    found: Option<u64>,
+    found: Option<Found>,
+}
+
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Number(u64),
+    Text(String),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +52,9 @@ enum At {
     Start,
     /// Before a name, or the end of an object.
     Object,
-    Name {
+    /// In a name, or in the text of a field.
+    Quoted {
+        is_name: bool,
         escaped: bool,
     },
     Colon,
@@ -73,12 +87,30 @@ impl Scanner {
         let fields: SmallVec<_> = paths.map(|path| Field { path, matched: 0, found: None }).collect();
         let names = fields.iter().flat_map(|field: &Field| field.path.names());
         let longest = names.map(|name| name.len() * LONGEST_ESCAPE).max().unwrap_or(0);
-        Self { fields, at: At::Start, depth: 0, name: SmallVec::new(), longest }
+        Self { fields, wants_texts: false, at: At::Start, depth: 0, name: SmallVec::new(), longest }
+    }
+
+    /// As [`new`](Self::new), for numbers and texts.
+    pub(crate) fn of_all(paths: impl IntoIterator<Item = FieldPath>) -> Self {
+        Self { wants_texts: true, ..Self::new(paths) }
     }
 
     /// The numbers found so far, of the fields in these places.
     pub(crate) fn found(&self, fields: Range<usize>) -> impl Iterator<Item = Option<u64>> {
-        self.fields.get(fields).unwrap_or_default().iter().map(|field| field.found)
+        self.fields.get(fields).unwrap_or_default().iter().map(|field| match field.found {
+            Some(Found::Number(number)) => Some(number),
+            _ => None,
+        })
+    }
+
+    /// The fields that were found so far, with their values.
+    pub(crate) fn into_found(self) -> impl Iterator<Item = (FieldPath, Found)> {
+        self.fields.into_iter().filter_map(|field| Some((field.path, field.found?)))
+    }
+
+    /// Whether nothing that comes can change what was found.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.at, At::End { .. })
     }
 
     /// The number of fields.
@@ -110,7 +142,7 @@ impl Scanner {
         while let Some((&byte, rest)) = bytes.split_first() {
             bytes = match self.at {
                 At::Within { open, text } => self.pass(open, text, bytes),
-                At::Name { escaped } => self.read_name(escaped, bytes),
+                At::Quoted { is_name, escaped } => self.read_quoted(is_name, escaped, bytes),
                 At::End { .. } => return,
                 At::Number(_) | At::Word => match self.read_word(byte) {
                     true => rest,
@@ -142,7 +174,7 @@ impl Scanner {
             b',' => {}
             b'"' => {
                 self.name.clear();
-                self.at = At::Name { escaped: false };
+                self.at = At::Quoted { is_name: true, escaped: false };
             }
             b'}' if self.depth == 0 => self.at = At::End { is_complete: true },
             b'}' => {
@@ -153,47 +185,44 @@ impl Scanner {
         }
     }
 
-    fn read_name<'a>(&mut self, escaped: bool, bytes: &'a [u8]) -> &'a [u8] {
+    fn read_quoted<'a>(&mut self, is_name: bool, escaped: bool, bytes: &'a [u8]) -> &'a [u8] {
+        let longest = if is_name { self.longest } else { LONGEST_TEXT };
         let is_end = |byte: &u8| *byte == b'"' || *byte == b'\\';
         let length = if escaped { 1 } else { bytes.iter().position(is_end).unwrap_or(bytes.len()) };
         let (read, rest) = bytes.split_at(length);
-        self.keep(read);
+        self.keep(read, longest);
         let Some((&end, behind)) = rest.split_first().filter(|_| !escaped) else {
-            self.at = At::Name { escaped: false };
+            self.at = At::Quoted { is_name, escaped: false };
             return rest;
         };
-        if end == b'"' {
+        if end == b'"' && is_name {
             self.match_name();
             self.at = At::Colon;
+        } else if end == b'"' {
+            let text = plain(&self.name, longest).and_then(|text| String::from_utf8(text.into_owned()).ok());
+            self.set(text.map(Found::Text));
+            self.end_value();
         } else {
-            self.keep(&[end]);
-            self.at = At::Name { escaped: true };
+            self.keep(&[end], longest);
+            self.at = At::Quoted { is_name, escaped: true };
         }
         behind
     }
 
-    /// Keeps these bytes of the name, up to one more than the longest name of a path has.
-    fn keep(&mut self, read: &[u8]) {
-        let room = (self.longest + 1).saturating_sub(self.name.len());
+    /// Keeps these bytes, up to one more than the longest that counts.
+    fn keep(&mut self, read: &[u8], longest: usize) {
+        let room = (longest + 1).saturating_sub(self.name.len());
         self.name.extend_from_slice(&read[..read.len().min(room)]);
     }
 
     /// Finds the fields on whose way the name is.
     fn match_name(&mut self) {
-        if self.name.len() > self.longest {
-            return;
-        }
-        let plain;
-        let name = if self.name.contains(&b'\\') {
-            plain = unescape(&self.name);
-            plain.as_deref()
-        } else {
-            Some(&*self.name)
-        };
-        let Some(name) = name else { return };
+        let read = std::mem::take(&mut self.name);
+        let name = plain(&read, self.longest);
         let depth = self.depth;
         for field in self.fields.iter_mut().filter(|field| field.matched == depth) {
-            if field.path.names().get(depth).is_some_and(|own| own.as_bytes() == name) {
+            let own = field.path.names().get(depth).map(|own| own.as_bytes());
+            if own.is_some() && own == name.as_deref() {
                 field.matched = depth + 1;
                 // The same name may have come before.
                 field.found = None;
@@ -210,6 +239,10 @@ impl Scanner {
                 At::Object
             }
             b'{' | b'[' => At::Within { open: 1, text: Text::Outside },
+            b'"' if self.wants_texts && wanted.any(|field| field.path.names().len() == here) => {
+                self.name.clear();
+                At::Quoted { is_name: false, escaped: false }
+            }
             b'"' => At::Within { open: 0, text: Text::Inside },
             b'-' | b'0'..=b'9' if wanted.any(|field| field.path.names().len() == here) => {
                 At::Number(byte.checked_sub(b'0').map(u64::from))
@@ -219,14 +252,20 @@ impl Scanner {
         };
     }
 
+    /// Sets the value of the fields that are here.
+    fn set(&mut self, found: Option<Found>) {
+        let here = self.depth + 1;
+        let whole = |field: &&mut Field| field.matched == here && field.path.names().len() == here;
+        self.fields.iter_mut().filter(whole).for_each(|field| field.found.clone_from(&found));
+    }
+
     /// Reads a byte of a number or word; false if it does not belong to that.
     fn read_word(&mut self, byte: u8) -> bool {
         let is_end = byte.is_ascii_whitespace() || matches!(byte, b',' | b'}');
         if let At::Number(number) = &mut self.at {
             if is_end {
-                let (number, here) = (*number, self.depth + 1);
-                let whole = |field: &&mut Field| field.matched == here && field.path.names().len() == here;
-                self.fields.iter_mut().filter(whole).for_each(|field| field.found = number);
+                let number = number.map(Found::Number);
+                self.set(number);
             } else {
                 let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10).map(u64::from);
                 *number =
@@ -275,6 +314,15 @@ impl Scanner {
             field.matched = field.matched.min(self.depth);
         }
         self.at = At::Object;
+    }
+}
+
+/// The bytes without escapes, if these are right and there are not too many.
+fn plain(read: &[u8], longest: usize) -> Option<Cow<'_, [u8]>> {
+    match read.contains(&b'\\') {
+        _ if read.len() > longest => None,
+        true => unescape(read).map(Cow::Owned),
+        false => Some(Cow::Borrowed(read)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Events, FieldPath, Scanner};
+use super::{Events, FieldPath, Found, Scanner};
 
 const PATHS: [&str; 6] = ["a", "a.b", "b.a.b", "é", "a.\\", "b.b.a.a"];
 
@@ -122,6 +122,38 @@ proptest! {
         for cut in 0..text.len() {
             prop_assert_eq!(&scanned([&text[..cut], &text[cut..]]), &expected, "cut at {}", cut);
         }
+    }
+
+    #[test]
+    fn texts_are_found_where_they_are_wanted_and_not_too_long(
+        object in object(), escapes: bool, cut in 0_usize..200, long in 1000_usize..1030,
+    ) {
+        let object = match object {
+            Json::Object(mut fields) => {
+                fields.insert(0, ("é".to_owned(), Json::Text("x".repeat(long))));
+                Json::Object(fields)
+            }
+            other => other,
+        };
+        let mut text = String::new();
+        object.write("", escapes, &mut text);
+        let parsed: Value = serde_json::from_str(&text).unwrap();
+        let expected = PATHS.iter().filter_map(|path| {
+            let value = path.split('.').try_fold(&parsed, |value, name| value.as_object()?.get(name))?;
+            // A letter in escapes takes six bytes of the thousand, or twelve.
+            let bytes = |text: &str| if escapes { 6 * text.encode_utf16().count() } else { serde_json::to_string(text).unwrap().len() - 2 };
+            match value {
+                Value::String(text) => (bytes(text) <= 1024).then(|| (*path, Found::Text(text.clone()))),
+                other => other.as_u64().map(|number| (*path, Found::Number(number))),
+            }
+        });
+        let expected: Vec<_> = expected.map(|(path, found)| (path.to_owned(), found)).collect();
+        let cut = cut.min(text.len());
+        let mut scanner = Scanner::of_all(paths());
+        scanner.feed(&text.as_bytes()[..cut]);
+        scanner.feed(&text.as_bytes()[cut..]);
+        let found: Vec<_> = scanner.into_found().map(|(path, found)| (path.to_string(), found)).collect();
+        prop_assert_eq!(found, expected);
     }
 
     #[test]

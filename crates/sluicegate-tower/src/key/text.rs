@@ -11,7 +11,7 @@ use sluicegate_core::{ConfigError, Key};
 pub(super) const MAX_LENGTH: usize = 8 * 1024;
 
 /// Makes a key of text from a client. It is never cut off, because then two texts could collide.
-pub(super) fn bounded(value: &[u8]) -> Key {
+pub(crate) fn bounded(value: &[u8]) -> Key {
     if value.len() > MAX_LENGTH { Key::shared().and("oversize") } else { value.into() }
 }
 

@@ -113,7 +113,7 @@ impl<Req, Res, E, W: Wire<Req, Res>> Gate<Req, Res, E> for OutgoingLayer<W> {
     fn poll(
         &self,
         wait: &mut Wait,
-        _: &Req,
+        _: &mut Req,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Req, Res, E>> {

@@ -51,10 +51,11 @@ where
     fn poll(
         &self,
         wait: &mut Wait<ResB>,
-        request: &Request<B>,
+        request: &mut Request<B>,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
+        let request = &*request;
         match wait {
             Wait::Way(waiting) => {
                 let end = ready!(waiting.poll(cx, request.into(), place));

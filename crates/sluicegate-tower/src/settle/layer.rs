@@ -66,7 +66,7 @@ where
     fn poll(
         &self,
         wait: &mut Self::Wait,
-        request: &Request<B>,
+        request: &mut Request<B>,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {

@@ -3,8 +3,10 @@
 use http::header::HeaderName;
 use sluicegate_core::ConfigError;
 
+use crate::json::FieldPath;
 use crate::key::RequestView;
 use crate::key::text::header_name;
+use crate::request_fields::RequestFields;
 use crate::settle::rule::number_in;
 
 /// The units that a request spends at first, as it says itself; see [`Limit::reserve`](crate::Limit::reserve).
@@ -20,10 +22,17 @@ use crate::settle::rule::number_in;
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until a limit has it"]
 pub struct Reserve {
-    header: HeaderName,
+    said: Said,
     missing: u64,
     at_least: u64,
     at_most: Option<u64>,
+}
+
+/// The place where a request says it.
+#[derive(Clone, Debug)]
+enum Said {
+    Header(HeaderName),
+    Field(String),
 }
 
 impl Reserve {
@@ -32,18 +41,31 @@ impl Reserve {
     /// # Errors
     /// When `name` cannot be the name of a field.
     pub fn header(name: &str, missing: u64) -> Result<Self, ConfigError> {
-        Ok(Self { header: header_name(name)?, missing, at_least: 1, at_most: None })
+        Ok(Self::by(Said::Header(header_name(name)?), missing))
     }
 
-    /// Sets the fewest units that a request reserves, whatever it says. Default: 1; with 0 the limit does not apply to a request that
-    /// says 0.
+    /// The number in a field of the request's JSON, such as `max_tokens`, or `missing` where there is no such field. It needs a
+    /// [`RequestFieldsLayer`](crate::request_fields::RequestFieldsLayer) around the limits that reads this field.
+    ///
+    /// # Errors
+    /// When `field` cannot be the path of one.
+    pub fn json(field: &str, missing: u64) -> Result<Self, ConfigError> {
+        let path = FieldPath::parse(field)?;
+        Ok(Self::by(Said::Field(path.to_string()), missing))
+    }
+
+    fn by(said: Said, missing: u64) -> Self {
+        Self { said, missing, at_least: 1, at_most: None }
+    }
+
+    /// Sets the fewest units that a request may say: one that says less reserves these. Default: 1; with 0 the limit does not apply to a
+    /// request that says 0.
     pub fn at_least(mut self, units: u64) -> Self {
         self.at_least = units;
         self
     }
 
-    /// Sets the most units that a request reserves, whatever it says, and those of a request that says something else than a number.
-    /// Default: no bound; a request is then refused with 403 if it asks for more than the limit ever lets pass at once.
+    /// Sets the most units that a request may say: one that says more, or something else than a number, reserves these. Default: no bound; a request is then refused with 403 if it asks for more than the limit ever lets pass at once.
     pub fn at_most(mut self, units: u64) -> Self {
         self.at_most = Some(units);
         self
@@ -51,10 +73,17 @@ impl Reserve {
 
     /// The units of a request.
     pub(crate) fn of(&self, request: RequestView<'_>) -> u64 {
-        let said = match request.headers.contains_key(&self.header) {
-            true => number_in(request.headers, &self.header).or(self.at_most).unwrap_or(self.missing),
-            false => self.missing,
+        let (is_there, number) = match &self.said {
+            Said::Header(name) => (request.headers.contains_key(name), number_in(request.headers, name)),
+            Said::Field(field) => {
+                let fields = RequestFields::of(request);
+                let found = fields.and_then(|fields| fields.value(field));
+                (found.is_some(), fields.and_then(|fields| fields.number(field)))
+            }
         };
-        said.min(self.at_most.unwrap_or(u64::MAX)).max(self.at_least)
+        match number {
+            Some(number) => number.min(self.at_most.unwrap_or(u64::MAX)).max(self.at_least),
+            None => self.at_most.filter(|_| is_there).unwrap_or(self.missing),
+        }
     }
 }

@@ -12,6 +12,7 @@ mod key;
 mod limits;
 mod outgoing;
 mod rate_limit;
+mod request_fields;
 mod respond;
 mod settle;
 mod support;

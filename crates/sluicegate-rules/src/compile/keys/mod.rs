@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use sluicegate_core::ConfigError;
 use sluicegate_tower::key::{ApiKey, HeaderKey, Networks, RequestView};
+use sluicegate_tower::request_fields::FieldKey;
 use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
 
 pub(super) use self::api_keys::ApiKeys;
@@ -94,6 +95,11 @@ impl Keys {
         list.map_or_else(|| vec![word.clone()], |(_, list)| list.clone())
     }
 
+    /// The field of the body that a word names as its key.
+    pub(super) fn body_field(word: &str) -> Option<&str> {
+        call(word).and_then(|(word, field)| (word == "body").then_some(field))
+    }
+
     /// Other files that keys were read from, and what they held.
     pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let of_jwt = self.jwt.iter().filter_map(|jwt| jwt.file.clone());
@@ -102,7 +108,7 @@ impl Keys {
 
     /// Whether clients can choose such a key freely, because nothing verifies it.
     pub(super) fn is_unverified(word: &str) -> bool {
-        matches!(call(word), Some(("header" | "api_key", _)))
+        matches!(call(word), Some(("header" | "api_key" | "body", _)))
     }
 
     /// A key that clients write themselves and that, by the file's word, something in front has verified.
@@ -141,6 +147,10 @@ impl Keys {
                 let key = HeaderKey::new(name).map_err(&mut wrong).ok()?;
                 Some(Word::Header(name.parse().ok()?, key))
             }
+            (_, Some(("body", field))) => {
+                let key = FieldKey::new(field).map_err(&mut wrong).ok()?;
+                Some(Word::Field(key, field.to_owned()))
+            }
             (_, Some(("descriptor", entry))) if !entry.is_empty() => {
                 Some(Word::Descriptor(DescriptorKey::Entry(entry.to_owned())))
             }
@@ -159,7 +169,7 @@ impl Keys {
             },
             _ => {
                 let mut text = format!(
-                    "{:?} is not a key: use client, peer, everybody, api_key, api_key(header), jwt(claim), header(name), verified_before(header(name)), descriptor, descriptor(entry)",
+                    "{:?} is not a key: use client, peer, everybody, api_key, api_key(header), jwt(claim), header(name), body(field), verified_before(header(name)), descriptor, descriptor(entry)",
                     short(&word.value)
                 );
                 if !names.is_empty() {
@@ -196,8 +206,8 @@ const NEEDS_JWT: &str = "this needs the section \"jwt\", which says how tokens a
 const NEEDS_API_KEYS: &str = "this needs the section \"api_keys\", which lists the keys that are known";
 
 /// Words that name a key.
-const WORDS: [&str; 8] =
-    ["client", "peer", "everybody", "api_key", "jwt", "header", "verified_before", "descriptor"];
+const WORDS: [&str; 9] =
+    ["client", "peer", "everybody", "api_key", "jwt", "header", "body", "verified_before", "descriptor"];
 
 /// The two parts of `word(argument)`.
 pub(super) fn call(text: &str) -> Option<(&str, &str)> {

@@ -1,0 +1,49 @@
+//! Fields of a request's JSON, for limits that need them before the request goes on: its model, the most tokens that it may cost.
+//!
+//! A [`RequestFieldsLayer`] around the limits reads the body up to a bound, finds some fields, and passes the body on unchanged. Limits
+//! behind it find them as [`RequestFields`]: a [`FieldKey`] makes a key of one, [`Reserve::json`](crate::settle::Reserve::json) a
+//! reservation, and conditions look at them.
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use bytes::Bytes;
+//! use http::{Request, Response};
+//! use http_body_util::Full;
+//! use sluicegate_core::{MemoryStore, Policy};
+//! use sluicegate_tower::request_fields::{FieldKey, RequestFieldsLayer};
+//! use sluicegate_tower::settle::Reserve;
+//! use sluicegate_tower::{Limit, RateLimitLayer};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let tokens = Policy::fixed_window("tokens", "10000/min").on(&MemoryStore::new())?;
+//! let limit = Limit::new(tokens.clone())
+//!     .key(FieldKey::new("model")?)
+//!     .reserve(Reserve::json("max_tokens", 4096)?.at_most(8192));
+//! let service = ServiceBuilder::new()
+//!     .layer(RequestFieldsLayer::new(["model", "max_tokens"])?)
+//!     .layer(RateLimitLayer::new(limit))
+//!     .service_fn(|_: Request<_>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
+//!
+//! let body = Full::new(Bytes::from(r#"{"model": "small", "max_tokens": 300}"#));
+//! assert_eq!(service.oneshot(Request::new(body)).await?.status(), 200);
+//! assert_eq!(tokens.peek("small").await?.remaining(), 9_700);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # When not to use it
+//! - Where a header says the same: it needs no body.
+//! - As proof of anything: clients write what they like into a body. A client that names a field twice, once behind the bound, has it
+//!   counted by the first; so put a limit for all models beside those for each.
+
+mod body;
+mod key;
+mod layer;
+mod read;
+
+pub use self::body::ReadBody;
+pub use self::key::FieldKey;
+pub use self::layer::{ReadFields, RequestFieldsLayer};
+pub use self::read::RequestFields;
