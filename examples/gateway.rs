@@ -83,6 +83,8 @@ impl Upstream {
         *request.uri_mut() = uri;
         *request.version_mut() = Version::HTTP_11;
         leave_out_what_is_of_one_connection(request.headers_mut());
+        // Rules that settle read the answers, which they cannot if these are compressed.
+        request.headers_mut().remove(header::ACCEPT_ENCODING);
         request.headers_mut().insert(header::HOST, host);
         if let Ok(peer) = HeaderValue::try_from(peer.ip().to_string()) {
             request.headers_mut().append(FORWARDED_FOR, peer);
@@ -155,7 +157,7 @@ pub(crate) fn app(rules: &Rules, upstream: Upstream) -> Router {
     let forward = async |State(upstream): State<Upstream>, ConnectInfo(peer), request: Request| {
         upstream.forward(peer, request).await
     };
-    Router::new().fallback(forward).with_state(upstream).layer(rules.layer())
+    Router::new().fallback(forward).with_state(upstream).layer(rules.layer().reading_requests())
 }
 
 /// The rules at `RULES`, or those beside this file. The file may change while they are in force.
@@ -185,7 +187,7 @@ Without a server behind it, requests get 502, and the limit of each client has i
   seq 30 | xargs -P 30 -I{{}} curl -s -o /dev/null -w '%{{http_code}}\\n' http://{address}/ | sort | uniq -c
 
 Change \"burst 20\" to \"burst 25\" in the file, and try again. What is wrong in the file is said here, and changes nothing.
-UPSTREAM, RULES and PORT choose others; `kill -HUP {}` reads the file again. Ctrl-C ends it.",
+UPSTREAM, RULES and PORT choose others, such as RULES=examples/gateway/openai.yaml before an API like OpenAI's; `kill -HUP {}` reads the file again. Ctrl-C ends it.",
         rules.display(),
         std::process::id()
     )

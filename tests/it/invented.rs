@@ -80,7 +80,7 @@ async fn each_example_lets_made_up_keys_pass_as_often_as_one_address() {
     let observed = Observed::named("invented", store()).unwrap();
     let metrics = PrometheusBuilder::new().build_recorder().handle();
     let rules = |of: &str| {
-        let rules = format!("{}/../examples/{of}/rules.yaml", env!("CARGO_MANIFEST_DIR"));
+        let rules = format!("{}/../examples/{of}.yaml", env!("CARGO_MANIFEST_DIR"));
         let rules = Rules::open(store(), rules, Variables::none()).unwrap();
         Router::new().fallback(any(|| async { "hello" })).layer(rules.layer())
     };
@@ -96,13 +96,14 @@ async fn each_example_lets_made_up_keys_pass_as_often_as_one_address() {
         ("attribute", attribute::app(), (&get, "/report/sales"), Quota::per_minute(60)),
         ("attribute", attribute::app(), (&get, "/search"), Quota::per_minute(60)),
         ("behind_nginx", behind_nginx::app().unwrap(), (&get, "/"), Quota::per_minute(5)),
-        ("gateway", rules("gateway"), (&get, "/"), Quota::per_second(10).burst(20)),
-        ("gateway", rules("gateway"), (&get, "/api/orders"), Quota::per_second(10).burst(20)),
+        ("gateway", rules("gateway/rules"), (&get, "/"), Quota::per_second(10).burst(20)),
+        ("gateway", rules("gateway/rules"), (&get, "/api/orders"), Quota::per_second(10).burst(20)),
+        ("gateway", rules("gateway/openai"), (&post, "/v1/completions"), Quota::per_minute(300)),
         ("monitoring", monitoring::app(&observed, metrics).unwrap(), (&post, "/login"), Quota::per_minute(5)),
         ("quickstart", quickstart::app().unwrap(), (&get, "/"), Quota::per_minute(200)),
         ("redis", redis::instance(store().into(), 1).unwrap(), (&get, "/"), Quota::per_minute(5)),
-        ("serve", rules("serve"), (&get, "/"), Quota::per_minute(100).burst(20)),
-        ("serve", rules("serve"), (&post, "/login"), Quota::per_minute(5).burst(2)),
+        ("serve", rules("serve/rules"), (&get, "/"), Quota::per_minute(100).burst(20)),
+        ("serve", rules("serve/rules"), (&post, "/login"), Quota::per_minute(5).burst(2)),
         ("tower_stack", tower_stack, (&get, "/"), Quota::per_second(100)),
         ("tiers_jwt", tiers_jwt::app(&store()).unwrap(), (&get, "/search"), Quota::per_minute(3_000)),
         (

@@ -60,7 +60,7 @@ fn upstream() -> Router {
         .fallback(async || "hello\n")
 }
 
-fn rules(text: &str) -> Rules {
+pub(crate) fn rules(text: &str) -> Rules {
     let (store, _) = memory::store();
     let file =
         RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap_or_else(|error| panic!("{error}"));
@@ -70,7 +70,7 @@ fn rules(text: &str) -> Rules {
 const GENEROUS: &str =
     "{ version: 1, policies: { a: { quota: 1000/h } }, rules: [{ name: all, limit: a, key: client }] }";
 
-async fn gateway(rules: &Rules, upstream: SocketAddr, patience: Duration) -> SocketAddr {
+pub(crate) async fn gateway(rules: &Rules, upstream: SocketAddr, patience: Duration) -> SocketAddr {
     serve(app(rules, Upstream::at(&format!("http://{upstream}"), patience).unwrap())).await
 }
 

@@ -16,3 +16,4 @@ mod sighup;
 mod support;
 mod swaps;
 mod terms;
+mod tokens;
