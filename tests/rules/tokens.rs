@@ -32,7 +32,7 @@ fn upstream() -> Router {
             return ([("content-type", "application/json")], usage.to_string()).into_response();
         }
         let events = [
-            "data: {\"choices\": [{\"delta\": {\"content\": \"hel\"}}], \"usage\": null}\n\n".to_owned(),
+            "data: {\"choices\": [{\"delta\": {\"content\": \"hello\"}}], \"usage\": null}\n\n".to_owned(),
             format!("data: {usage}\n\n"),
             "data: [DONE]\n\n".to_owned(),
         ];
