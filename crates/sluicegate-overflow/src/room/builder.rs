@@ -189,6 +189,12 @@ impl fmt::Debug for WaitingRoomBuilder {
 /// Checks that the rate can be kept and that the name can be used, by building a policy of them.
 pub(super) fn checked(name: &str, rate: Result<Quota, ConfigError>) -> Result<Quota, ConfigError> {
     let rate = rate?.burst(1);
+    if let Some(period) = rate.calendar() {
+        let problem = format!(
+            "the turns of a waiting room are spaced evenly, and each {period} of the calendar has another length: use a span, as 30d"
+        );
+        return Err(ConfigError::new(ConfigErrorKind::Quota, problem).in_policy(name));
+    }
     if let Some(algorithm) = rate.algorithm() {
         let problem = format!(
             "{rate} names an algorithm, and the turns of a waiting room are spaced evenly: leave \"by {algorithm}\" out"

@@ -132,7 +132,7 @@ async fn a_change_of_a_room_that_cannot_be_is_refused_names_the_value_and_change
     for (name, body, problem) in [
         ("sale", json!({"rate": "five/min"}), "\"five/min\" is not a quota"),
         ("sale", json!({"rate": "0/min"}), "0"),
-        ("sale", json!({"rate": "5/month"}), "gcra has no periods of the calendar"),
+        ("sale", json!({"rate": "5/month"}), "each month of the calendar has another length"),
         ("sale", json!({"mode": "closed"}), "\"closed\" is not a mode of a waiting room"),
         ("sale", json!({"mode": long}), "is not a mode of a waiting room"),
         ("sale", json!({"rate": "9/min", "mode": "closed"}), "\"closed\" is not a mode"),
