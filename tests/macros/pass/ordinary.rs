@@ -15,8 +15,6 @@ mod generics;
 mod instrument;
 #[path = "ordinary/keys.rs"]
 mod keys;
-#[path = "ordinary/names.rs"]
-mod names;
 #[path = "ordinary/parameters.rs"]
 mod parameters;
 #[path = "ordinary/patterns.rs"]
@@ -38,7 +36,6 @@ fn main() {
     generics::main();
     instrument::main();
     keys::main();
-    names::main();
     parameters::main();
     patterns::main();
     quotas::main();

@@ -1,7 +1,7 @@
 //! Names: the path of the function, with what a policy's name cannot have, and one that is given.
 #![deny(warnings)]
 
-#[path = "../../support.rs"]
+#[path = "../support.rs"]
 mod support;
 
 use axum::Router;
@@ -26,7 +26,7 @@ async fn logIn() {}
 #[rate_limited("1/min", name = "given")]
 async fn other() {}
 
-pub(crate) fn main() {
+fn main() {
     let limits =
         RateLimitStore::new(&MemoryStore::new()).configure(|limits| limits.headers(HeaderFields::All));
     let app: Router = Router::new()
