@@ -165,7 +165,7 @@ fn explain_says_which_permit_a_request_needs_and_under_which_key() {
     assert_eq!(
         permit(&["--peer", "203.0.113.9", "--json"]),
         serde_json::json!({
-            "name": "reports", "permits": 2, "wait_ms": 10_000, "asks": { "key": "203.0.113.9", "remaining": 2 },
+            "name": "reports", "permits": 2, "shared": false, "wait_ms": 10_000, "asks": { "key": "203.0.113.9", "remaining": 2 },
         })
     );
     let refused = permit(&["--json"]);
