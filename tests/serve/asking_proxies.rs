@@ -2,7 +2,7 @@
 
 use sluicegate_tests::servers::Server;
 
-use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get};
+use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get, statuses};
 use crate::processes::Sluicegate;
 use crate::proxies::{Around, Proxy};
 
@@ -124,13 +124,7 @@ async fn while_the_server_is_away_requests_are_refused_or_pass_as_the_proxy_says
             let app = App::start().await;
             let proxy = start(Around::of(&serving, &app), &change);
             let client = client(1);
-            let statuses = async |number| {
-                let mut statuses = Vec::new();
-                for _ in 0..number {
-                    statuses.push(get(&client, proxy.address, "/").await.status().as_u16());
-                }
-                statuses
-            };
+            let statuses = async |number| statuses(&client, proxy.address, number).await;
             assert_eq!(statuses(5).await, [200; 5], "{name}");
             serving.kill();
             let away = match (name, passes) {

@@ -40,7 +40,7 @@ impl App {
         Self { address, served }
     }
 
-    /// Waits until so many requests have reached it.
+    /// Waits until this number of requests has reached it.
     pub(crate) async fn has_served(&self, requests: usize) {
         while self.served() < requests {
             tokio::task::yield_now().await;
@@ -61,7 +61,16 @@ pub(crate) async fn get(client: &Client, proxy: SocketAddr, path: &str) -> Respo
     client.get(format!("http://{proxy}{path}")).send().await.unwrap()
 }
 
-/// Has all clients send their requests at once until each has got so many decisions, and returns the answers that each of them got.
+/// The statuses of this number of requests, one after the other.
+pub(crate) async fn statuses(client: &Client, proxy: SocketAddr, requests: usize) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for _ in 0..requests {
+        statuses.push(get(client, proxy, "/").await.status().as_u16());
+    }
+    statuses
+}
+
+/// Has all clients send requests at once, until each has got [`REQUESTS`] decisions. Returns the answers of each.
 pub(crate) async fn crowd(proxy: SocketAddr) -> Vec<(u8, Statuses)> {
     let mut clients = JoinSet::new();
     for number in 1..=CLIENTS {

@@ -2,7 +2,7 @@
 
 use sluicegate_tests::servers::Server;
 
-use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get};
+use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get, statuses};
 use crate::processes::Sluicegate;
 use crate::proxies::{Around, Proxy};
 
@@ -89,13 +89,7 @@ async fn while_the_server_is_away_requests_pass_or_are_refused_as_envoy_says_and
         let app = App::start().await;
         let proxy = envoy(Around::of(&serving, &app), change);
         let client = client(if is_denied { 1 } else { 2 });
-        let statuses = async |number| {
-            let mut statuses = Vec::new();
-            for _ in 0..number {
-                statuses.push(get(&client, proxy.address, "/").await.status().as_u16());
-            }
-            statuses
-        };
+        let statuses = async |number| statuses(&client, proxy.address, number).await;
         assert_eq!(statuses(5).await, [200; 5]);
         serving.kill();
         assert_eq!(statuses(3).await, [if is_denied { 503 } else { 200 }; 3]);

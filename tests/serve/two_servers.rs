@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluicegate_tests::servers::Server;
 use tokio::task::JoinSet;
 
-use crate::crowd::{App, client, get};
+use crate::crowd::{App, client, get, statuses};
 use crate::processes::Sluicegate;
 use crate::proxies::{Around, Proxy};
 
@@ -94,13 +94,7 @@ async fn while_one_of_two_servers_is_away_envoy_asks_the_other_and_counts_stay()
             in_a_row = if status == 429 { in_a_row + 1 } else { 0 };
         }
     };
-    let statuses = async |number| {
-        let mut statuses = Vec::new();
-        for _ in 0..number {
-            statuses.push(get(&client, proxy.address, "/").await.status().as_u16());
-        }
-        statuses
-    };
+    let statuses = async |number| statuses(&client, proxy.address, number).await;
     all_answer().await;
     assert_eq!(statuses(5).await, [200; 5]);
     one.kill();

@@ -39,14 +39,16 @@ pub(crate) const REFUSE_ALL: &str = " (to refuse everything, deny it)";
 
 /// A positive number; underscores may group its digits.
 pub(crate) fn number<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
-    match number_or_none(text, what)? {
-        0 => {
-            let instead = if what == "limit" { REFUSE_ALL } else { "" };
-            let problem = format!("the {what} is 0, and must be at least 1{instead}");
-            Err(Fault::out_of_range(text.trim(), problem))
-        }
-        number => Ok(number),
+    positive(number_or_none(text, what)?, text.trim(), what)
+}
+
+/// The number that a text says, unless it is 0.
+fn positive<'a>(number: u64, text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
+    if number > 0 {
+        return Ok(number);
     }
+    let instead = if what == "limit" { REFUSE_ALL } else { "" };
+    Err(Fault::out_of_range(text, format!("the {what} is 0, and must be at least 1{instead}")))
 }
 
 /// A positive number of units, as people write large ones: `1_500`, `1.5k`, `2M`; and of bytes: `500 B`, `10MB`, `1.5GB`.
@@ -68,8 +70,7 @@ pub(crate) fn units<'a>(text: &'a str, what: &str) -> Result<u64, Fault<'a>> {
     }
     let whole = number_or_none(whole, what)?.checked_mul(factor);
     match whole.and_then(|whole| whole.checked_add(part / parts_of)) {
-        Some(0) => number("0", what).map_err(|fault| Fault { part: text, ..fault }),
-        Some(units) => Ok(units),
+        Some(units) => positive(units, text, what),
         None => Err(Fault::out_of_range(text, format!("the {what} {text} is too large"))),
     }
 }

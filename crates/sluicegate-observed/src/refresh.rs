@@ -77,7 +77,7 @@ impl Observed {
     }
 }
 
-/// How many permits are out, and where a limit that adapts stands.
+/// The number of permits that are out, and the state of a limit that adapts.
 fn of_permits(of: &InFlight) -> Vec<(Key, f64)> {
     let name = ("policy", of.name());
     let mut all = vec![(series(IN_FLIGHT, [name]), number(of.in_use_in_all()))];

@@ -220,7 +220,7 @@ impl ObservedState {
             .for_each(ObservedPermits::tell);
     }
 
-    /// Where the limits that adapt stand.
+    /// The state of the limits that adapt.
     pub(super) fn adaptive(&self) -> Vec<(String, AdaptiveStatus)> {
         let all = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter_map(|permits| Some((permits.of.name().to_owned(), permits.of.status()?))).collect()

@@ -85,7 +85,7 @@ impl Scanner {
             Section::Open => true,
             Section::Rules => {
                 self.enter_rule(line);
-                self.is_hidden |= !is_open_rule(line);
+                self.is_hidden = self.is_hidden || !is_open_rule(line);
                 !self.is_hidden
             }
         }

@@ -82,6 +82,7 @@
 
 mod admission;
 pub mod call;
+mod frames;
 pub mod guard;
 pub mod in_flight;
 mod json;

@@ -48,7 +48,7 @@ impl CalendarWindow {
         let (start_us, end_us) = self.period.around(now_us);
         let length = end_us.saturating_sub(start_us).try_into().unwrap_or_else(|_| self.period.longest_us());
         // Months of one length that follow each other are the same windows.
-        self.window.in_windows_of(length, start_us % length)
+        self.window.in_windows_of(length, start_us)
     }
 
     /// A moment by the clock of equal windows.

@@ -50,7 +50,7 @@ pub struct FixedWindow {
     limit: NonZeroU64,
     period_us: NonZeroU64,
     burst: u64,
-    /// When a window begins, if they all begin on multiples of the period from a moment on.
+    /// When the first window after the epoch begins, if all keys have the same windows: before the end of a period.
     from_us: Option<u64>,
     /// The count above which a charge is forgotten.
     ceiling: u64,
@@ -96,13 +96,9 @@ impl FixedWindow {
     #[inline(always)]
     fn start_us(&self, now_us: u64) -> u64 {
         let Some(from_us) = self.from_us else { return now_us };
-        match now_us.checked_sub(from_us) {
-            Some(since_us) => now_us.saturating_sub(since_us % self.period_us),
-            None => {
-                let borders = from_us.saturating_sub(now_us).div_ceil(self.period_us.get());
-                from_us.saturating_sub(borders.saturating_mul(self.period_us.get()))
-            }
-        }
+        let since_us = now_us.checked_sub(from_us);
+        // A window that begins before the epoch begins at the epoch.
+        since_us.map_or(0, |since_us| now_us.saturating_sub(since_us % self.period_us))
     }
 
     /// The window that `now_us` falls into, or the one given out ahead that is still to come. A
@@ -150,8 +146,8 @@ impl FixedWindow {
 
 impl FixedWindow {
     /// These numbers, for windows that have this length and of which one begins then.
-    pub(super) fn in_windows_of(self, period_us: NonZeroU64, from_us: u64) -> Self {
-        Self { period_us, from_us: Some(from_us), ..self }
+    pub(super) fn in_windows_of(self, period_us: NonZeroU64, begin_us: u64) -> Self {
+        Self { period_us, from_us: Some(begin_us % period_us), ..self }
     }
 }
 

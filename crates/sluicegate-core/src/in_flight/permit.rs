@@ -27,14 +27,14 @@ pub struct Permit {
     is_answered: AtomicBool,
 }
 
-/// What a permit is of, by the kind of its limit.
+/// The record of a permit, by the kind of its limit.
 pub(super) enum PermitOf {
     Each,
     Service(Begun),
     Shared(Arc<Ticket>),
 }
 
-/// What a request that waits has, by the kind of its limit.
+/// The record of a request that waits, by the kind of its limit.
 pub(super) enum SeatOf {
     Each,
     Service(Seat),

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use sluicegate_core::Decision;
+use sluicegate_core::clock::micros;
 use sluicegate_core::store::{self, Mode, QuotaStatus, judge};
 
-use super::parts_status::{PartsStatus, us};
+use super::parts_status::PartsStatus;
 use super::piece::{PartStatuses, PartialAsk, PieceOutcome};
 use super::request::DividedAsk;
 
@@ -51,7 +52,7 @@ pub(super) fn merged(
         Some((u8::try_from(piece.ask).ok()?, store::Piece { place, policy, receipt: of.receipt.take()? }))
     });
     let receipts: Vec<_> = receipts.collect();
-    judge(came.at_us, us(came.delay), statuses).by(came.by).with_pieces(receipts)
+    judge(came.at_us, micros(came.delay), statuses).by(came.by).with_pieces(receipts)
 }
 
 /// The status of one quota of an ask: the sum of its parts, as one bucket would report it.
@@ -83,7 +84,7 @@ fn of_quota(
     let remaining = sum(QuotaStatus::remaining).min(capacity);
     let status = QuotaStatus::at_rest(place, capacity)
         .with_remaining(remaining)
-        .with_reset_after_us(known.iter().map(|status| us(status.reset_after())).max().unwrap_or(0));
+        .with_reset_after_us(known.iter().map(|status| micros(status.reset_after())).max().unwrap_or(0));
     let status = if known.iter().any(QuotaStatus::is_provisional) { status.provisional() } else { status };
     let spent = own().map(|(_, status)| status.spent()).fold(0, u64::saturating_add);
     let refused = || own().map(|(_, status)| status).filter(|status| !status.passed());
@@ -93,11 +94,12 @@ fn of_quota(
         None if refused().any(QuotaStatus::is_impossible) => return status.impossible(),
         None if !came.is_allowed && refused().next().is_some() => {
             return status
-                .refused_for_us(refused().map(|status| us(status.available_after())).max().unwrap_or(0));
+                .refused_for_us(refused().map(|status| micros(status.available_after())).max().unwrap_or(0));
         }
         None => {}
     }
-    let more = known.iter().map(|status| us(status.available_after())).filter(|wait_us| *wait_us > 0).min();
+    let more =
+        known.iter().map(|status| micros(status.available_after())).filter(|wait_us| *wait_us > 0).min();
     // One empty part says nothing about the others: they may have a unit now.
     let are_all_known = known.len() >= asked.opened.parts.len();
     let more_us = if remaining == capacity || !are_all_known { 0 } else { more.unwrap_or(0) };
@@ -110,5 +112,5 @@ fn looked_at(asked: &DividedAsk<'_>, status: QuotaStatus) -> QuotaStatus {
         Mode::Reserve { longest } => !status.is_impossible() && status.available_after() <= longest,
         _ => false,
     };
-    if passes { status.with_more_after_us(us(status.available_after())) } else { status }
+    if passes { status.with_more_after_us(micros(status.available_after())) } else { status }
 }

@@ -12,6 +12,7 @@ use std::future::Future as _;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use sluicegate_core::clock::micros;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Ask, DecisionFuture, Mode, QuotaStatus};
 use sluicegate_core::wrap::OwnedAsk;
@@ -21,7 +22,7 @@ use tokio::runtime::Handle;
 use super::answer::{PassesAt, merged};
 use super::call;
 use super::divide::Divide;
-use super::parts_status::{PartsStatus, us};
+use super::parts_status::PartsStatus;
 use super::piece::{PartialAsk, PieceOutcome, QuotaCosts};
 use super::plan::RequestPlan;
 use super::request::DividedAsk;
@@ -128,7 +129,7 @@ async fn waits(
                 waits.push((asked.place, quota, PassesAt::Never));
             } else if missing > 0 && cost == 1 {
                 let parts = (0..left.len()).filter_map(|part| table.part(asked.place, part).get(quota));
-                let wait_us = parts.map(|status| us(status.available_after())).min().unwrap_or(0);
+                let wait_us = parts.map(|status| micros(status.available_after())).min().unwrap_or(0);
                 waits.push((asked.place, quota, PassesAt::AfterUs(wait_us)));
             } else if missing > 0 {
                 let capacities: Vec<u64> =
@@ -152,7 +153,7 @@ async fn waits(
             let reset_us = || {
                 parts
                     .flat_map(|part| table.part(asked.place, part))
-                    .map(|status| us(status.reset_after()))
+                    .map(|status| micros(status.reset_after()))
                     .max()
             };
             waits.push((asked.place, 0, PassesAt::AfterUs(alone_us.or_else(reset_us).unwrap_or(0))));
@@ -167,7 +168,7 @@ async fn waits(
         for (ask, quota, wait) in &mut waits {
             let status = of.statuses.get(*quota).filter(|status| *ask == piece.ask && !status.passed());
             if let (PassesAt::AfterUs(wait_us), Some(status)) = (wait, status) {
-                *wait_us = (*wait_us).max(us(QuotaStatus::available_after(status)));
+                *wait_us = (*wait_us).max(micros(QuotaStatus::available_after(status)));
             }
         }
     }
@@ -187,7 +188,7 @@ fn shortened(
         };
         let alone = (0..asked.opened.parts.len()).filter_map(|part| table.alone_us(*ask, part)).min();
         if let Some(alone_us) = alone {
-            *wait_us = (*wait_us).min(alone_us.saturating_sub(us(longest)));
+            *wait_us = (*wait_us).min(alone_us.saturating_sub(micros(longest)));
         }
     }
     waits

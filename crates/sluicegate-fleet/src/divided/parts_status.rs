@@ -1,5 +1,6 @@
 //! The status of all parts of some asks: [`PartsStatus`].
 
+use sluicegate_core::clock::micros;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 
 use super::piece::{PartStatuses, PartialAsk, PieceOutcome};
@@ -42,12 +43,7 @@ impl PartsStatus {
         let row = &self.rows[ask][part];
         let refused = row.iter().filter(|status| !status.passed());
         let possible = !row.is_empty() && !row.iter().any(QuotaStatus::is_impossible);
-        let waits = refused.map(|status| us(status.available_after()));
+        let waits = refused.map(|status| micros(status.available_after()));
         possible.then(|| waits.max().unwrap_or(0))
     }
-}
-
-/// A span in microseconds.
-pub(super) fn us(span: std::time::Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

@@ -5,11 +5,12 @@
 //! count on the same unit. A plan is not a decision. If another request is faster, a store refuses its piece, nothing is spent, and the
 //! parts are looked at again.
 
+use sluicegate_core::clock::micros;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::Mode;
 
 use super::divide::Divide;
-use super::parts_status::{PartsStatus, us};
+use super::parts_status::PartsStatus;
 use super::piece::{PartialAsk, QuotaCosts};
 use super::request::{DividedAsk, now};
 use super::spread::{fill, spread};
@@ -123,7 +124,7 @@ fn fit<'a>(
                     .iter()
                     .filter_map(|part| Some((table.alone_us(asked.place, *part)?, behind(*part), *part)));
                 let (wait_us, _, part) = waits.min()?;
-                if wait_us > us(longest) {
+                if wait_us > micros(longest) {
                     return None;
                 }
                 (mode, vec![(part, costs)])

@@ -1,12 +1,13 @@
 //! The knowledge that an instance has of one key: [`KeyAccount`].
 
 use sluicegate_core::Decision;
+use sluicegate_core::clock::micros;
 use sluicegate_core::store::{DecidedBy, QuotaStatus, judge};
 
 use super::batch::{Batch, Stock};
 use super::measure::Measure;
 use super::rate::SpendRate;
-use super::time::{at_least, micros};
+use super::time::at_least;
 use super::units::{HeldUnits, PerQuota};
 use crate::latch::Latch;
 

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use sluicegate_core::ConfigError;
+use sluicegate_core::clock::micros;
 use sluicegate_core::error::ConfigErrorKind;
 
 use super::measure::Measure;
-use super::time::micros;
 
 /// Units of a key that come back while no call is made are leased together, up to this part of the burst.
 const BACK_PART: u64 = 20;

@@ -11,6 +11,7 @@
 
 use std::sync::{Arc, MutexGuard};
 
+use sluicegate_core::clock::micros;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{
     Ask, DecidedBy, DecisionFuture, Inherit, Mode, Place, PreparedPolicy, QuotaStatus, StoreStatus, judge,
@@ -341,7 +342,7 @@ fn with_held(decision: &sluicegate_core::Decision, held: &[u64], costs: &[u64]) 
         let status = status.with_remaining(remaining);
         match status.passed() || status.is_impossible() || !is_enough {
             true => status,
-            false => status.with_more_after_us(super::time::micros(status.available_after())),
+            false => status.with_more_after_us(micros(status.available_after())),
         }
     });
     judge(decision.at_us(), 0, statuses).by(decision.decided_by())

@@ -11,10 +11,10 @@
 //! second, and the bucket admits those to others.
 
 use sluicegate_core::algorithm::Rule;
+use sluicegate_core::clock::micros;
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::policy::PolicyQuota;
 
-use super::time::micros;
 use super::unleased::Unleased;
 
 /// One quota of a policy that is leased.

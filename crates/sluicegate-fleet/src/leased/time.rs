@@ -4,15 +4,8 @@
 //! compared; their rates do. The allowed error of a thousandth is far above that of any real clock: quartz is off by up to a
 //! ten-thousandth, and NTP slews by at most one two-thousandth.
 
-use std::time::Duration;
-
 /// The most that is allowed for the drift of a clock, in microseconds.
 const MOST_DRIFT_US: u64 = 10_000_000;
-
-/// Whole microseconds, rounded down; `u64::MAX` if they do not fit.
-pub(super) fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
-}
 
 /// The most time that may have passed by a correct clock, when this much has passed by the local one: a thousandth more, and at most 10 s
 /// more. Leases end by it: it is better to lose a unit than to spend one that has ended elsewhere.

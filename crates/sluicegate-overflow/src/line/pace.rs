@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use sluicegate_core::algorithm::{Rule, State};
+use sluicegate_core::clock::micros;
 use sluicegate_core::{Algorithm, ConfigError, Quota};
 
 /// Every part of a whole is counted in 1024ths.
@@ -102,13 +103,6 @@ impl Pace {
     pub(super) fn turns_in(&self, seconds: u64) -> u64 {
         self.ranks_in(micros(Duration::from_secs(seconds)), WHOLE)
     }
-}
-
-/// Whole microseconds of a duration.
-///
-/// A duration that does not fit into 64 bits, which is half a million years, counts as the longest.
-pub(super) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

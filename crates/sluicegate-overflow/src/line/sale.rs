@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sluicegate_core::Quota;
+use sluicegate_core::clock::micros;
 
-use crate::line::pace::micros;
 use crate::line::schedule::Schedule;
 use crate::line::{LineAnswer, LineAsk, LineChange, LinePlace, LineSettings};
 

@@ -1,11 +1,12 @@
 //! The promises of a line, played on virtual time.
 
+use sluicegate_core::clock::micros;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::line::pace::{Pace, WHOLE, micros};
+use crate::line::pace::{Pace, WHOLE};
 use crate::line::sale::{SECOND, SaleVisitor, crowd, entered, overtaken_by_us, play, random, settings};
 use crate::line::schedule::Schedule;
 use crate::line::{LineAnswer, LineAsk, LinePlace, LineSettings};

@@ -1,4 +1,4 @@
-//! What a store needs to call Redis: [`RedisClient`].
+//! The connection and the runtime by which a store calls Redis: [`RedisClient`].
 
 use std::time::Duration;
 

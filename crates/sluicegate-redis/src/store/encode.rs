@@ -13,8 +13,6 @@
 //! which everything below 2^53 is exact. The whole text is compared byte by byte, to find the
 //! states of a value that belong to the same rules.
 
-use std::time::Duration;
-
 use sluicegate_core::algorithm::{Numbers, Rule};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::PolicyQuota;
@@ -54,11 +52,6 @@ pub(super) fn rules(policy: &Policy, rules: &[Rule]) -> Vec<u8> {
 pub(super) fn push(bytes: &mut Vec<u8>, number: u64) {
     #[expect(clippy::cast_precision_loss, reason = "what is above 2^53 only has to stay above")]
     bytes.extend_from_slice(&(number as f64).to_le_bytes());
-}
-
-/// Whole microseconds.
-pub(super) fn micros(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A number for a quota's id; 0 if it has none.

@@ -37,7 +37,7 @@ pub(super) struct Rule {
     pub key: Arc<dyn KeyExtractor>,
     /// The limit on requests of a key that are under way at once.
     pub in_flight: Option<Number>,
-    /// How much its requests matter, if that is said.
+    /// The importance of its requests, if the file says it.
     pub class: Option<Arc<Classes>>,
     pub on_missing_key: Option<OnMissingKey>,
     pub cost: Units,

@@ -175,13 +175,14 @@ impl Marked {
         let Some(meter) = self.meter.as_ref().filter(|_| made.keeps_meters) else {
             return (Response::from_parts(head, body), None);
         };
-        meter.settle_each(|index| settles(index)?.cost_in(&head.headers));
+        let costs: SmallVec<[Option<u64>; 4]> =
+            (0..limits.len()).map(|index| settles(index)?.cost_in(&head.headers)).collect();
+        meter.settle_each(|index| costs[index]);
         // A connection that goes on by another protocol has no body.
         let is_over = head.status == StatusCode::SWITCHING_PROTOCOLS;
         let rest = (0..limits.len()).filter(|_| !is_over).filter_map(|index| {
-            let settle = settles(index)?;
-            (settle.reads_body() && settle.cost_in(&head.headers).is_none())
-                .then(|| (index, Arc::clone(settle)))
+            let settle = settles(index).filter(|settle| costs[index].is_none() && settle.reads_body())?;
+            Some((index, Arc::clone(settle)))
         });
         let rest: SmallVec<[_; 2]> = rest.collect();
         let tap = match &*rest {

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use sluicegate_core::algorithm::State;
+use sluicegate_core::clock::micros;
 use sluicegate_core::store::{QuotaStatus, judge};
 use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;
@@ -92,8 +93,4 @@ fn could_hold(asked: &[&Asked], each: &[Foreseen], delay: Duration) -> bool {
         own.clone().any(|quota| quota.departs >= delay || quota.is_queue)
             || own.all(|quota| asked.cost <= (quota.status.capacity() / 2).max(1))
     })
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_core::clock::micros;
 use sluicegate_core::store::{QuotaStatus, judge};
 use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;
@@ -57,8 +58,4 @@ pub(super) fn restate(decided: &mut Decided, asks: impl Iterator<Item = (Arc<Pol
         let restated = judge(micros(at), micros(decided.delay()), statuses).by(decided.decided_by());
         *decided = Decided::new(restated.after_delay(), policies.into());
     }
-}
-
-fn micros(wait: Duration) -> u64 {
-    u64::try_from(wait.as_micros()).unwrap_or(u64::MAX)
 }

@@ -5,11 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::Extensions;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use sluicegate_core::in_flight::Permit;
+
+use crate::frames::{as_bytes, longer_by};
 
 /// The most bytes that go to the server in one piece. A server may copy the pieces that it sends, for example with TLS: it would
 /// copy a body in one piece at once, and no data would be left to hold the permit.
@@ -82,8 +84,6 @@ impl<B: Body> Body for PermitBody<B> {
         let mut body = this.body;
         if this.rest.is_empty() {
             let frame = ready!(body.as_mut().poll_frame(cx));
-            let as_bytes =
-                |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
             match frame.map(|frame| frame.map(as_bytes)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => *this.rest = data,
@@ -116,13 +116,7 @@ impl<B: Body> Body for PermitBody<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (inside, rest) = (self.body.size_hint(), self.rest.len() as u64);
-        let mut hint = SizeHint::new();
-        hint.set_lower(inside.lower().saturating_add(rest));
-        if let Some(upper) = inside.upper() {
-            hint.set_upper(upper.saturating_add(rest));
-        }
-        hint
+        longer_by(self.rest.len() as u64, &self.body.size_hint())
     }
 }
 

@@ -5,8 +5,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+
+use crate::frames::{as_bytes, longer_by};
 
 type Framed<E> = Result<Frame<Bytes>, E>;
 
@@ -42,8 +44,6 @@ impl<B: Body + Unpin> ReadBody<B> {
 
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Framed<B::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        let as_bytes =
-            |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
         Poll::Ready(frame.map(|frame| frame.map(as_bytes)))
     }
 }
@@ -69,12 +69,7 @@ impl<B: Body + Unpin> Body for ReadBody<B> {
         let frames = self.ahead.iter().filter_map(|frame| frame.as_ref().ok()?.data_ref());
         let ahead: u64 = frames.map(|data| data.len() as u64).sum();
         let rest = if self.has_ended { SizeHint::with_exact(0) } else { self.body.size_hint() };
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower().saturating_add(ahead));
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper.saturating_add(ahead));
-        }
-        hint
+        longer_by(ahead, &rest)
     }
 }
 

@@ -47,10 +47,8 @@ impl RequestFieldsLayer {
     /// # Errors
     /// When a field cannot be the path of one.
     pub fn new<F: AsRef<str>>(fields: impl IntoIterator<Item = F>) -> Result<Self, ConfigError> {
-        let fields: Result<Vec<_>, _> =
-            fields.into_iter().map(|field| FieldPath::parse(field.as_ref())).collect();
         Ok(Self(Arc::new(Shared {
-            fields: Arc::new(ArcSwap::from_pointee(fields?)),
+            fields: Arc::new(ArcSwap::from_pointee(paths(fields)?)),
             at_most: 256 * 1024,
             within: Duration::from_secs(5),
             queue: Queue::up_to(1_000),
@@ -86,11 +84,13 @@ impl RequestFieldsLayer {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn swap<F: AsRef<str>>(&self, fields: impl IntoIterator<Item = F>) -> Result<(), ConfigError> {
-        let fields: Result<Vec<_>, _> =
-            fields.into_iter().map(|field| FieldPath::parse(field.as_ref())).collect();
-        self.0.fields.store(Arc::new(fields?));
+        self.0.fields.store(Arc::new(paths(fields)?));
         Ok(())
     }
+}
+
+fn paths<F: AsRef<str>>(fields: impl IntoIterator<Item = F>) -> Result<Vec<FieldPath>, ConfigError> {
+    fields.into_iter().map(|field| FieldPath::parse(field.as_ref())).collect()
 }
 
 /// A service behind a [`RequestFieldsLayer`].

@@ -3,10 +3,11 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use crate::frames::as_bytes;
 use crate::settle::tap::Tap;
 
 pin_project! {
@@ -53,8 +54,6 @@ impl<B: Body> Body for SettlingBody<B> {
         let this = self.project();
         let mut body = this.body;
         let frame = ready!(body.as_mut().poll_frame(cx));
-        let as_bytes =
-            |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
         let frame = frame.map(|frame| frame.map(as_bytes));
         if let Some(tap) = this.tap {
             match &frame {

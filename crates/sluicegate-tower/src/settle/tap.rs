@@ -1,4 +1,4 @@
-//! What a response has told of the costs of its request: [`Tap`].
+//! Reads a response for the costs of its request: [`Tap`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ struct Account {
     told: SmallVec<[Told; 2]>,
 }
 
-/// What a source has told.
+/// The number of a source, or the place where it is found.
 #[derive(Debug)]
 enum Told {
     Number(Option<u64>),

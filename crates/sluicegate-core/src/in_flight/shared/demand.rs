@@ -1,4 +1,4 @@
-//! What an instance tells the store about its permits, and the answer: [`PermitDemand`], [`PermitGrant`].
+//! Demands of an instance for permits, and the answers of the store: [`PermitDemand`], [`PermitGrant`].
 
 use std::time::Duration;
 

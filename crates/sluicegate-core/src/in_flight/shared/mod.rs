@@ -200,7 +200,7 @@ impl SharedPermits {
         self.release(state, Woken::new(), Lost::new());
     }
 
-    /// Nobody can ask any more.
+    /// Closes the table: no request comes after this.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;

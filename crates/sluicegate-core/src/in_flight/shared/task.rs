@@ -109,7 +109,8 @@ impl SharedPermits {
         self.release(state, woken, vec![(demand.key.clone(), lost)]);
     }
 
-    /// Notes that the store gave no answer to these demands. Until it gives one, requests are treated as [`InFlightBuilder::on_outage`](crate::in_flight::InFlightBuilder::on_outage) says.
+    /// Notes that the store gave no answer to these demands. Until it gives one, requests are treated as
+    /// [`InFlightBuilder::on_outage`](crate::in_flight::InFlightBuilder::on_outage) says.
     pub fn unanswered(&self, demands: &[PermitDemand]) {
         let now_us = self.clock.now_us();
         let mut woken = Woken::new();

@@ -1,4 +1,4 @@
-//! What an instance does with what a store grants: no store, and a clock that stands still.
+//! An instance with the grants of a store: without a store, on a clock that stands still.
 
 use std::future::Future;
 use std::pin::pin;

@@ -17,7 +17,7 @@ struct State {
     wakers: Woken,
 }
 
-/// What has become of a request for a permit.
+/// The fate of a request for a permit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fate {
     #[default]

@@ -19,6 +19,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sluicegate_core::algorithm::Rule;
+use sluicegate_core::clock::micros;
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{Algorithm, ConfigError, Quota, StoreError};
@@ -26,7 +27,6 @@ use sluicegate_redis::{HashSlot, RedisStore, Script};
 use tokio::runtime::Handle;
 
 use self::reply::{LineSnapshot, answer, known};
-use crate::line::pace::micros;
 use crate::line::places::AGAIN_US;
 use crate::line::{
     Line, LineAnswer, LineAsk, LineChange, LineFuture, LineHome, LineMode, LinePlace, LineSettings,

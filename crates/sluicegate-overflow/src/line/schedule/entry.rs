@@ -1,8 +1,8 @@
 //! The entry of a visitor into a line, and its turn.
 
+use sluicegate_core::clock::micros;
 use std::time::Duration;
 
-use crate::line::pace::micros;
 use crate::line::places::PlaceState;
 use crate::line::schedule::{HELD_US, Schedule};
 use crate::line::{LineAsk, LineMode, LinePlace, LineTurn, NoPlace};

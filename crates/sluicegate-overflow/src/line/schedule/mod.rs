@@ -23,11 +23,12 @@ mod standing;
 
 use std::time::Duration;
 
+use sluicegate_core::clock::micros;
 use sluicegate_core::{ConfigError, Quota};
 
 use crate::line::active::Active;
 use crate::line::calendar::Calendar;
-use crate::line::pace::{Pace, WHOLE, micros};
+use crate::line::pace::{Pace, WHOLE};
 use crate::line::places::PlaceList;
 use crate::line::share::ArrivalShare;
 use crate::line::silence::Silence;

@@ -3,6 +3,7 @@
 //! An [`Ask`] borrows from its call, and a command outlives the call. So this ask owns its name, its costs and
 //! its receipt, each copied once.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use sluicegate_core::StoreError;
@@ -76,7 +77,8 @@ impl KeyAsk {
         tags: &Tags,
         now_us: impl Fn() -> u64,
     ) -> Result<Vec<Self>, StoreError> {
-        let mut quotas = 0;
+        // One moment for all of them, read where a rule depends on it.
+        let (now_us, mut quotas) = (LazyCell::new(now_us), 0);
         let asked = (0_u8..).zip(asks).map(|(at, ask)| {
             let prepared = ask.policy().prepared::<Arc<Prepared>>();
             let prepared = prepared.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))?;
@@ -84,7 +86,7 @@ impl KeyAsk {
             let own = own.transpose().map_err(|error| {
                 StoreError::with_source(StoreErrorKind::QuotasExhausted, error.to_string())
             })?;
-            let prepared = own.as_ref().unwrap_or(prepared).at(&now_us);
+            let prepared = own.as_ref().unwrap_or(prepared).at(|| *now_us);
             known(ask.mode().number())?;
             quotas += prepared.rules.len();
             if quotas > MAX_QUOTAS {

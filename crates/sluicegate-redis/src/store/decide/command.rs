@@ -40,11 +40,12 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 use sluicegate_core::algorithm::State;
+use sluicegate_core::clock::micros;
 use sluicegate_core::store::Mode;
 
 use super::ask::{CrossSlot, KeyAsk, ReceiptData};
 use crate::connection::ScriptName;
-use crate::store::encode::{micros, push};
+use crate::store::encode::push;
 use crate::store::prepared::Prepared;
 
 /// The rules of `sluicegate_core::algorithm` in Lua: one constant text, so that Redis caches it once. The long way is a

@@ -31,6 +31,7 @@ mod parts;
 
 use std::sync::Arc;
 
+use sluicegate_core::clock::micros;
 use sluicegate_core::store::{Mode, QuotaStatus};
 use sluicegate_core::{Decision, Outcome, StoreError};
 use tokio::time::Instant;
@@ -40,7 +41,6 @@ use self::parts::{SlotPart, by_slot, each, joined};
 use super::ask::{CrossSlot, KeyAsk};
 use super::caller::Caller;
 use super::request::DecisionResult;
-use crate::store::encode::micros;
 
 /// The result of an attempt.
 enum Attempt {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sluicegate_core::clock::micros;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{QuotaStatus, Trace, judge};
 use sluicegate_core::{Decision, StoreError};
@@ -11,7 +12,6 @@ use tokio::time::Instant;
 use crate::store::decide::ask::KeyAsk;
 use crate::store::decide::caller::Caller;
 use crate::store::decide::request::DecisionResult;
-use crate::store::encode::micros;
 
 /// The asks of one slot, and their decision.
 pub(super) struct SlotPart {
