@@ -98,7 +98,7 @@ fn f42_a_failover_by_hand_costs_a_few_calls() {
     });
     rig.heal(|| ());
     let findings = rig.finish(Excuse { unnoticed: true, ..FAILOVER });
-    assert!(findings.errors() <= 20, "{:?}", findings.status);
+    findings.few_errors(20);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn f43_a_slot_that_moves_under_load_decides_as_before() {
     let findings = rig.finish(Excuse { unnoticed: true, tasks: 10, lost_answers: 5, ..NOTHING });
     assert!(moved >= 2, "{moved} keys were moved");
     findings.stayed_closed();
-    assert!(findings.errors() <= 20, "{:?}", findings.status);
+    findings.few_errors(20);
 }
 
 /// Hangs the first node together with its replica, so that nobody can take its place.

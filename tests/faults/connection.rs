@@ -79,7 +79,7 @@ fn f03_a_killed_server_is_used_again_soon_after_it_was_started() {
     findings.recovered_within(2_500 * MS);
     findings.nobody_waited(100 * MS);
     // Five in a row open the breaker, and each pause ends with one trial.
-    assert!(findings.errors() <= 25, "{:?}", findings.status);
+    findings.few_errors(25);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn f11_a_reset_connection_is_replaced_at_once() {
     let findings = rig.finish(Excuse { lost_answers: 25, unnoticed: true, ..NOTHING });
     findings.recovered_within(200 * MS);
     // A few each time: those under way, and those that came before the new connection was there.
-    assert!(findings.errors() <= 3 * 8, "{:?}", findings.status);
+    findings.few_errors(3 * 8);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn f17_a_reply_that_is_cut_is_no_decision() {
     rig.during(500 * MS, || proxy.replies(Flow::CutAfter(30)), || proxy.replies(Flow::Pass));
     let findings = rig.finish(Excuse { lost_answers: 20, ..NOTHING });
     findings.recovered_within(1_500 * MS);
-    assert!(findings.errors() <= 25, "{:?}", findings.status);
+    findings.few_errors(25);
 }
 
 #[test]

@@ -19,7 +19,8 @@ pub(crate) struct Findings {
     pub(crate) logs: Logs,
     pub(crate) fault: Instant,
     pub(super) healed: Instant,
-    pub(super) opened: u64,
+    /// The status when the fault began.
+    pub(super) before: ResilientStatus,
     /// From the healing to the first decision of the store.
     pub(super) recovered_after: Duration,
 }
@@ -63,15 +64,23 @@ impl Findings {
         (store + alone, given_up)
     }
 
-    /// Calls that the store did not answer, or not in time.
+    /// Calls since the fault that the store did not answer, or not in time.
     pub(crate) fn errors(&self) -> u64 {
-        self.status.timeouts + self.status.unavailable + self.status.protocol
+        errors(&self.status) - errors(&self.before)
+    }
+
+    /// Checks that at most so many calls since the fault failed; a call that the machine was late for may fail for that.
+    pub(crate) fn few_errors(&self, most: u64) {
+        let is_late =
+            |record: &&Record| record.at >= self.fault && lateness_of_call(record.at, record.end()) > SLACK;
+        let late = self.records.iter().filter(is_late).count() as u64;
+        assert!(self.errors() <= most + late, "{} of them late: {:?}", late, self.status);
     }
 
     /// Checks that the breaker has not opened since the fault, unless the machine was so late that it had to.
     pub(crate) fn stayed_closed(&self) {
         let machine = worst_lateness(self.fault, self.healed + Duration::from_secs(2));
-        let opened = self.status.opened - self.opened;
+        let opened = self.status.opened - self.before.opened;
         assert!(opened == 0 || machine > SLACK, "opened {opened} times: {:?}", self.status);
     }
 
@@ -81,4 +90,8 @@ impl Findings {
         let loud: Vec<_> = lines.iter().filter(|line| line.level <= tracing::Level::WARN).collect();
         assert!(loud.iter().any(|line| line.text.contains(reason)), "{reason} is not in {loud:#?}");
     }
+}
+
+fn errors(status: &ResilientStatus) -> u64 {
+    status.timeouts + status.unavailable + status.protocol
 }

@@ -55,7 +55,7 @@ pub(crate) struct Rig {
     tasks: usize,
     fault: Cell<Option<Instant>>,
     healed: Cell<Option<Instant>>,
-    opened: Cell<u64>,
+    before: Cell<Option<ResilientStatus>>,
 }
 
 impl Rig {
@@ -104,7 +104,7 @@ impl Rig {
             tasks,
             fault: Cell::new(None),
             healed: Cell::new(None),
-            opened: Cell::new(0),
+            before: Cell::new(None),
         };
         let begun = Instant::now();
         // A machine that is late may make calls late before there is a fault.
@@ -155,7 +155,7 @@ impl Rig {
         // Of several, the first.
         if self.fault.get().is_none() {
             self.fault.set(Some(Instant::now()));
-            self.opened.set(self.status().opened);
+            self.before.set(Some(self.status()));
         }
         inject()
     }
@@ -191,6 +191,7 @@ impl Rig {
     /// Waits for the recovery, ends the load, and says what did not hold.
     pub(crate) fn examine(self, excuse: Excuse) -> (Findings, Vec<String>) {
         let fault = self.fault.get().expect("there was a fault");
+        let before = self.before.get().expect("there was a fault");
         let healed = self.healed.get().expect("it was healed");
         let mut broken = Vec::new();
         let recovery = self.recover(healed, excuse, &mut broken);
@@ -208,7 +209,7 @@ impl Rig {
             logs: self.logs.clone(),
             fault,
             healed,
-            opened: self.opened.get(),
+            before,
             recovered_after: recovery,
         };
         (findings, broken)
