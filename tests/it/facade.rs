@@ -33,7 +33,7 @@ const NAMES: [(&str, usize); 28] = [
     ("rules", 17),
     ("settle", 6),
     ("status", 2),
-    ("store", 29),
+    ("store", 31),
     ("suspension", 2),
 ];
 

@@ -1,6 +1,7 @@
 //! Operating a service, over real sockets: what is counted, and what the person on call sees and does.
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
+mod alarms;
 mod alerts;
 mod browser;
 mod fleet;

@@ -91,6 +91,11 @@ impl Sums {
         each.map(|counter| self.0[counter]).sum()
     }
 
+    /// All requests.
+    pub(super) fn requests(&self) -> u64 {
+        self.0[REQUEST..REFUSED_QUOTAS].iter().sum()
+    }
+
     pub(super) fn totals(&self) -> Totals {
         Totals {
             allowed: self.of(Answer::Allowed),

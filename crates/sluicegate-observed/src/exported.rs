@@ -9,7 +9,7 @@ use std::ptr;
 
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder};
 
-use super::metrics::{METRICS, MetricKind, POLICY_INFO};
+use super::metrics::{ALARM, METRICS, MetricKind, POLICY_INFO};
 
 static METADATA: Metadata<'static> = Metadata::new("sluicegate", Level::INFO, None);
 
@@ -92,7 +92,7 @@ pub(super) struct Gauges(HashSet<Key>);
 
 impl Gauges {
     /// Sets these gauges. Earlier gauges that are not among them become NaN; the info of a policy that
-    /// is no longer in force becomes 0.
+    /// is no longer in force, and an alarm that is over, become 0.
     pub(super) fn tell(&mut self, all: impl IntoIterator<Item = (Key, f64)>) {
         let mut before = std::mem::take(&mut self.0);
         metrics::with_recorder(|recorder| {
@@ -102,7 +102,7 @@ impl Gauges {
                 self.0.insert(key);
             }
             for key in before {
-                let gone = if key.name() == POLICY_INFO { 0.0 } else { f64::NAN };
+                let gone = if [POLICY_INFO, ALARM].contains(&key.name()) { 0.0 } else { f64::NAN };
                 recorder.register_gauge(&key, &METADATA).set(gone);
             }
         });

@@ -43,10 +43,12 @@ mod store;
 mod thread;
 mod time;
 mod timing;
+mod told;
+mod unusual;
 mod watched;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::in_flight::InFlight;
@@ -173,6 +175,23 @@ impl Observed {
         }));
     }
 
+    /// Says that unusual requests are expected until then, such as at the opening of a sale: alarms that begin until then say why, and are
+    /// told as expected ones, which are no warnings. It replaces what was said before.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_observed::Observed;
+    ///
+    /// let store = Observed::named("shop", MemoryStore::new())?;
+    /// store.expect_unusual("the sale opens at ten", SystemTime::now() + Duration::from_secs(2 * 3_600));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn expect_unusual(&self, why: impl Into<String>, until: SystemTime) {
+        self.0.state.events.expect(why.into(), until);
+    }
+
     /// Makes [`refresh`](Self::refresh) export the share that this key has left, under a name: for the few keys that matter most, such
     /// as the largest customers. The key itself is not exported.
     ///
@@ -199,7 +218,7 @@ impl Observed {
     /// Policies beyond the first 256 names, and policies that are [counted as](sluicegate_core::policy::PolicyBuilder::counted_as) one, are
     /// counted together, and are not listed.
     pub fn snapshot(&self) -> Snapshot {
-        let ObservedState { meters, past, clock, since_us, .. } = &*self.0.state;
+        let ObservedState { meters, events, clock, since_us, .. } = &*self.0.state;
         let now_us = clock.now_us();
         let (limiters, status) = (self.0.limiters().all(), Store::status(&*self.0));
         let policies = limiters.iter().filter_map(|limiter| {
@@ -213,7 +232,7 @@ impl Observed {
             stores: vec![self.store_snapshot(&status)],
             policies: policies.collect(),
             adaptive: self.0.state.adaptive(),
-            events: past.events(),
+            events: events.past.events(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use sluicegate_core::clock::Clock;
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::RateLimiter;
-use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::store::{Alarm, QuotaStatus};
 
 use super::answer::{Answer, Judgement};
 use super::counts::{COUNTERS, PolicyCounts, Sums, is_shown, series_of};
@@ -22,11 +22,14 @@ use super::rates::{Rates, Recent, Tally};
 use super::seen::SeenLately;
 use super::snapshot::{Minute, PolicySnapshot, Rate, Totals};
 use super::timing::Timing;
+use super::told::Told;
+use super::unusual::{Counted, Unusual};
 
 /// The counters of a policy. They belong to the name: a replacing policy continues the counts.
 pub(super) struct PolicyMeter {
     name: String,
     clock: Arc<dyn Clock>,
+    events: Arc<Told>,
     counts: PolicyCounts,
     rates: Rates,
     offenders: Offenders,
@@ -36,6 +39,7 @@ pub(super) struct PolicyMeter {
     suspended: SeenLately,
     /// The refusals of this minute, for one line in the log when it is over.
     log: Minutely,
+    unusual: Unusual,
 }
 
 /// A refusal, for the list of the most refused keys.
@@ -47,11 +51,12 @@ pub(super) struct MeteredRefusal<'a> {
 }
 
 impl PolicyMeter {
-    pub(super) fn new(policy: &str, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(policy: &str, clock: Arc<dyn Clock>, events: Arc<Told>) -> Self {
         let now_us = clock.now_us();
         Self {
             name: policy.to_owned(),
             clock,
+            events,
             counts: PolicyCounts::new(),
             rates: Rates::new(now_us),
             offenders: Offenders::new(),
@@ -59,6 +64,7 @@ impl PolicyMeter {
             told: Mutex::new(ExportedTotals::nobody()),
             suspended: SeenLately::default(),
             log: Minutely::new(now_us),
+            unusual: Unusual::new(now_us),
         }
     }
 
@@ -77,11 +83,48 @@ impl PolicyMeter {
         // Uses the clock of all policies, which is not the store's.
         let now_us = self.clock.now_us();
         self.rates.turn(now_us, || Tally::of(&self.counts.sums()));
-        self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, now_us);
+        self.turn_log_and_alarms(now_us);
         self.counts.request(judgement, is_shadow);
         if let Ok(mut told) = self.told.try_lock() {
             self.tell_to(&mut told);
         }
+    }
+
+    /// Sees the key of a request that was counted.
+    #[inline]
+    pub(super) fn see(&self, key: KeyRef<'_>) {
+        // The second that is under way.
+        self.unusual.see(key, self.rates.now_us() - 1);
+    }
+
+    /// Logs a minute that has ended, and tells alarms that begin and end.
+    fn turn_log_and_alarms(&self, now_us: u64) {
+        self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, now_us);
+        let counted = || {
+            let sums = self.counts.sums();
+            let totals = sums.totals();
+            let refusals = totals.rejected + totals.impossible + totals.suspended;
+            Counted { requests: sums.requests(), refusals }
+        };
+        for alarm in self.unusual.turn(&self.name, now_us, counted) {
+            self.events.alarm(&self.expected(alarm, now_us));
+        }
+    }
+
+    /// The alarms that last.
+    pub(super) fn alarms(&self) -> Vec<Alarm> {
+        let now_us = self.clock.now_us();
+        self.unusual.alarms().into_iter().map(|alarm| self.expected(alarm, now_us)).collect()
+    }
+
+    fn expected(&self, mut alarm: Alarm, now_us: u64) -> Alarm {
+        alarm.expected = self.events.expected(now_us);
+        alarm
+    }
+
+    /// The number of keys that came for the first time in the last whole minute.
+    pub(super) fn new_keys(&self) -> f64 {
+        self.unusual.new_keys()
     }
 
     /// Records a request that waits for its turn.
@@ -96,7 +139,7 @@ impl PolicyMeter {
 
     /// Tells the recorder the counts that have grown, and logs a minute that has ended.
     pub(super) fn tell(&self) {
-        self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, self.clock.now_us());
+        self.turn_log_and_alarms(self.clock.now_us());
         self.tell_to(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -145,7 +188,7 @@ impl PolicyMeter {
         let (sums, now_us) = (self.counts.sums(), self.clock.now_us());
         let Recent { seconds, minutes, minute: (began, running) } =
             self.rates.recent(now_us, Tally::of(&sums));
-        self.log.turn(&self.name, || sums.refused(), &self.offenders, now_us);
+        self.turn_log_and_alarms(now_us);
         PolicySnapshot {
             policy: limiter.policy(),
             totals: sums.totals(),
@@ -160,6 +203,8 @@ impl PolicyMeter {
             suspended_seen: self.suspended_seen(),
             offenders: self.offenders.most_refused(now_us),
             askers: self.offenders.most_asking(now_us),
+            new_keys: self.new_keys(),
+            alarms: self.alarms(),
         }
     }
 }

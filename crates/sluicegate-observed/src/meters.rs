@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluicegate_core::clock::Clock;
 
 use super::meter::PolicyMeter;
+use super::told::Told;
 
 /// The most policies with counts of their own. Policies that are opened later count together, under [`OTHER`].
 const MOST: usize = 256;
@@ -16,14 +17,15 @@ const OTHER: &str = "other";
 /// The counts of all policies of a store. They stay when a policy is closed, because a count never decreases.
 pub(super) struct Meters {
     clock: Arc<dyn Clock>,
+    events: Arc<Told>,
     other: Arc<PolicyMeter>,
     by_name: Mutex<HashMap<String, Arc<PolicyMeter>>>,
 }
 
 impl Meters {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        let other = Arc::new(PolicyMeter::new(OTHER, Arc::clone(&clock)));
-        Self { clock, other, by_name: Mutex::default() }
+    pub(super) fn new(clock: Arc<dyn Clock>, events: Arc<Told>) -> Self {
+        let other = Arc::new(PolicyMeter::new(OTHER, Arc::clone(&clock), Arc::clone(&events)));
+        Self { clock, events, other, by_name: Mutex::default() }
     }
 
     /// The counts of the policy of this name; its own, if there is room.
@@ -35,7 +37,7 @@ impl Meters {
         if all.len() >= MOST {
             return Arc::clone(&self.other);
         }
-        let meter = Arc::new(PolicyMeter::new(policy, Arc::clone(&self.clock)));
+        let meter = Arc::new(PolicyMeter::new(policy, Arc::clone(&self.clock), Arc::clone(&self.events)));
         all.insert(policy.to_owned(), Arc::clone(&meter));
         meter
     }

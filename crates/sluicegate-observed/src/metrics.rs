@@ -62,6 +62,8 @@ pub(super) const QUOTA: &str = "rate_limit_quota";
 pub(super) const QUOTA_PERIOD: &str = "rate_limit_quota_period_seconds";
 pub(super) const REMAINING_RATIO: &str = "rate_limit_remaining_ratio";
 pub(super) const FORWARDED_FAULTS: &str = "rate_limit_forwarded_faults_total";
+pub(super) const NEW_KEYS: &str = "rate_limit_new_keys";
+pub(super) const ALARM: &str = "rate_limit_alarm";
 pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 
 /// All metrics of an observed store.
@@ -92,11 +94,13 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_policy_info` | gauge | `policy`, `algorithm` (of several each, as `gcra, fixed-window`), `mode` (`enforce`, `shadow`, `off`), `hidden`; 1, and 0 for what it was before |
 /// | `rate_limit_quota`, `rate_limit_quota_period_seconds` | gauge | `policy`, `quota` (its id, or its place) |
 /// | `rate_limit_remaining_ratio` | gauge | `policy`, `watched` |
+/// | `rate_limit_new_keys` | gauge | `policy`; in the last whole minute |
+/// | `rate_limit_alarm` | gauge | `policy`, `cause` ([`AlarmCause`](sluicegate_core::store::AlarmCause)); 1 while it lasts and is not expected |
 /// | `rate_limit_forwarded_faults_total` | counter | `fault` ([`ForwardedFault`](sluicegate_core::store::ForwardedFault)) |
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
-pub const METRICS: [Metric; 39] = {
+pub const METRICS: [Metric; 41] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -208,6 +212,13 @@ pub const METRICS: [Metric; 39] = {
             Gauge,
             &["policy", "watched"],
             "The part that a watched key has left, of the quota that has the least.",
+        ),
+        metric(NEW_KEYS, Gauge, &["policy"], "Keys that came for the first time in the last minute."),
+        metric(
+            ALARM,
+            Gauge,
+            &["policy", "cause"],
+            "Whether something is unusual about requests, and not expected.",
         ),
         metric(
             FORWARDED_FAULTS,

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::clock::Clock;
 use sluicegate_core::policy::Policy;
-use sluicegate_core::store::{Event, Listener};
+use sluicegate_core::store::{Alarm, Event, Listener};
 
 use super::offenders::ShownKey;
 
@@ -20,7 +20,7 @@ pub struct PastEvent {
     /// The time of the event.
     pub at: SystemTime,
     /// The kind of event: `quota_changed`, `mode_changed`, `policy_replaced`, `breaker_opened`, `breaker_closed`,
-    /// `fallback_began`, `fallback_ended`, `settled`, `suspended`, `released`.
+    /// `fallback_began`, `fallback_ended`, `settled`, `suspended`, `released`, `alarm`, `alarm_expected`, `alarm_over`.
     pub what: &'static str,
     /// The policy that the event is about.
     pub policy: Option<String>,
@@ -107,6 +107,14 @@ impl Listener for RecentEvents {
                     by: hand,
                     ..said(what, format!("{lasts:?}"))
                 }
+            }
+            Event::Alarm(alarm) => {
+                let what = match alarm {
+                    Alarm { is_over: true, .. } => "alarm_over",
+                    Alarm { expected: Some(_), .. } => "alarm_expected",
+                    _ => "alarm",
+                };
+                PastEvent { policy: Some(alarm.policy.clone()), ..said(what, alarm.to_string()) }
             }
             // Events of single requests are counted, and not kept.
             _ => return,

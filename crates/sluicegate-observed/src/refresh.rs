@@ -11,9 +11,9 @@ use sluicegate_core::store::{Store, StoreStatus};
 use super::Observed;
 use super::exported::series;
 use super::metrics::{
-    ADAPTIVE_LATENCY, ADAPTIVE_LIMIT, ADAPTIVE_WAITING, BREAKER_STATE, IN_FLIGHT, LEASED_KEYS, LEASED_UNITS,
-    POLICY_INFO, QUOTA, QUOTA_PERIOD, QUOTAS_IN_USE, REFUSALS_KEPT, REMAINING_RATIO, SUSPENDED_SEEN,
-    TABLE_KEYS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
+    ADAPTIVE_LATENCY, ADAPTIVE_LIMIT, ADAPTIVE_WAITING, ALARM, BREAKER_STATE, IN_FLIGHT, LEASED_KEYS,
+    LEASED_UNITS, NEW_KEYS, POLICY_INFO, QUOTA, QUOTA_PERIOD, QUOTAS_IN_USE, REFUSALS_KEPT, REMAINING_RATIO,
+    SUSPENDED_SEEN, TABLE_KEYS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
 };
 use super::watched::RemainingRatio;
 
@@ -69,7 +69,14 @@ impl Observed {
             let suspended = (series(SUSPENDED_SEEN, of), number(meter.suspended_seen()));
             let quotas = policy.takes_quotas().then(|| number(quotas_in_use(status, policy.name())));
             let quotas = quotas.map(|quotas| (series(QUOTAS_IN_USE, of), quotas));
-            Some(about(&policy).into_iter().chain([waiting, suspended]).chain(quotas))
+            let new_keys = (series(NEW_KEYS, of), meter.new_keys().round());
+            let alarms = meter.alarms().into_iter().filter(|alarm| alarm.expected.is_none());
+            let alarms = alarms.map(|alarm| {
+                (series(ALARM, [("policy", policy.name()), ("cause", alarm.cause.as_str())]), 1.0)
+            });
+            let alarms: Vec<_> = alarms.collect();
+            let few = [waiting, suspended, new_keys];
+            Some(about(&policy).into_iter().chain(few).chain(quotas).chain(alarms))
         });
         let permits = state.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         let permits: Vec<_> = permits.iter().flat_map(|permits| of_permits(&permits.of)).collect();

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use sluicegate_core::in_flight::AdaptiveStatus;
 use sluicegate_core::policy::Policy;
-use sluicegate_core::store::BreakerState;
+use sluicegate_core::store::{Alarm, BreakerState};
 
 use super::offenders::{Asker, Offender};
 use super::past::PastEvent;
@@ -119,6 +119,10 @@ pub struct PolicySnapshot {
     pub offenders: Vec<Offender>,
     /// The keys that asked most in the last 5 to 10 minutes, refused or not, found by looking at one ask in 64.
     pub askers: Vec<Asker>,
+    /// Keys that came for the first time in the last whole minute; an estimate if more than 448 keys come in a day.
+    pub new_keys: f64,
+    /// The alarms that last.
+    pub alarms: Vec<Alarm>,
 }
 
 /// Decisions, by result.

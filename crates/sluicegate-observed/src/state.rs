@@ -13,7 +13,7 @@ use sluicegate_core::clock::Clock;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
 use sluicegate_core::in_flight::{AdaptiveStatus, Class, InFlight};
 use sluicegate_core::store::BreakerState;
-use sluicegate_core::store::{Event, ForwardedFault, Listener, Listeners, StoreStatus, Undecided};
+use sluicegate_core::store::{Event, ForwardedFault, Listener, StoreStatus, Undecided};
 
 use super::durations::Durations;
 use super::exported::{ExportedTotals, series};
@@ -27,6 +27,7 @@ use super::past::RecentEvents;
 use super::routes::Routes;
 use super::snapshot::{StoreErrors, StoreState};
 use super::timing::Timing;
+use super::told::Told;
 use super::watched::WatchedKeys;
 
 /// The state of an observed store, which its handles share.
@@ -35,8 +36,7 @@ pub(super) struct ObservedState {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) since_us: u64,
     pub(super) meters: Meters,
-    pub(super) past: Arc<RecentEvents>,
-    pub(super) listeners: Listeners,
+    pub(super) events: Arc<Told>,
     timing: Timing,
     lately: Durations,
     pub(super) watched: WatchedKeys,
@@ -106,14 +106,14 @@ const TOTALS: usize = DISAGREED + 1;
 
 impl ObservedState {
     pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<RecentEvents>) -> Self {
+        let events = Arc::new(Told::new(past));
         let timing = Timing::of(series(DURATION, [("store", name.as_str())]));
         Self {
             name,
             since_us: clock.now_us(),
-            meters: Meters::new(Arc::clone(&clock)),
+            meters: Meters::new(Arc::clone(&clock), Arc::clone(&events)),
             clock,
-            past,
-            listeners: Listeners::default(),
+            events,
             timing,
             lately: Durations::new(),
             watched: WatchedKeys::default(),
@@ -271,7 +271,6 @@ impl Listener for ObservedState {
             }
             _ => {}
         }
-        self.past.event(event);
-        self.listeners.tell(event);
+        self.events.event(event);
     }
 }

@@ -99,7 +99,7 @@ impl Wrap for ObservedStore {
         {
             // Almost every call is one ask that is allowed, and only needs a count.
             let answer = self.within.store().decide(&[ask.on(inner)]);
-            let is_noted = self.state.listeners.is_empty() && watched.has_counted(ask.mode(), &answer);
+            let is_noted = self.state.events.listeners.is_empty() && watched.has_counted(ask, &answer);
             return if is_noted { answer } else { self.noted(asks, answer, None, false) };
         }
         self.ask_generally(asks, is_looked_at)
@@ -126,7 +126,7 @@ impl Wrap for ObservedStore {
     }
 
     fn tell(&self, listener: &Arc<dyn Listener>) {
-        self.state.listeners.add(Arc::clone(listener));
+        self.state.events.listeners.add(Arc::clone(listener));
     }
 
     fn answers_at_once(&self) -> bool {
@@ -165,14 +165,15 @@ impl OpenPolicy {
 
     /// Counts an answer at once if it is known and lets the only ask of a call go on now.
     #[inline]
-    fn has_counted(&self, mode: Mode, answer: &DecisionFuture) -> bool {
+    fn has_counted(&self, ask: &Ask<'_>, answer: &DecisionFuture) -> bool {
         match (&self.meter, answer.known()) {
-            (Some(meter), Some(Ok(decision))) if mode == Mode::Spend && decision.is_allowed() => {
+            (Some(meter), Some(Ok(decision))) if ask.mode() == Mode::Spend && decision.is_allowed() => {
                 meter.request(
                     &Judgement::allowed(decision),
                     self.mode == PolicyMode::Shadow,
                     decision.at_us(),
                 );
+                meter.see(ask.key());
                 true
             }
             _ => false,
@@ -288,7 +289,8 @@ impl ObservedAsk<'_> {
             Err(_) => (Judgement::error(), state.clock.now_us()),
         };
         meter.request(&judgement, *mode == PolicyMode::Shadow, at_us);
-        let is_told = *mode == PolicyMode::Enforce && !state.listeners.is_empty();
+        meter.see(self.key);
+        let is_told = *mode == PolicyMode::Enforce && !state.events.listeners.is_empty();
         if self.is_looked_at || is_told || judgement.answer != Answer::Allowed {
             self.note_more(meter, &judgement, result);
             if is_told {
@@ -325,7 +327,7 @@ impl ObservedAsk<'_> {
     /// Tells listeners the result.
     fn tell(&self, state: &ObservedState, judgement: &Judgement, decision: Option<&Decision>) {
         let subject = Subject::of(self.watched.policy.name()).with_key(self.key);
-        state.listeners.tell(&match judgement.answer {
+        state.events.listeners.tell(&match judgement.answer {
             Answer::Allowed => Event::Consumed { subject, units: judgement.spent },
             Answer::Delayed => {
                 Event::Delayed { subject, delay: decision.map_or(Duration::ZERO, Decision::delay) }

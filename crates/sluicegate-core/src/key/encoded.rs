@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use smallvec::SmallVec;
@@ -190,9 +191,22 @@ impl<'a> KeyRef<'a> {
         (self.tag, self.bytes)
     }
 
-    /// Whether the key is one address and nothing else.
-    pub(crate) fn is_address(&self) -> bool {
-        self.tag == Tag::Ipv4 as u8 || self.tag == Tag::Ipv6 as u8
+    /// The address, if the key is one address and nothing else.
+    ///
+    /// ```
+    /// use std::net::Ipv4Addr;
+    /// use sluicegate_core::Key;
+    ///
+    /// let address = Key::from(Ipv4Addr::LOCALHOST);
+    /// assert_eq!(address.as_ref().address(), Some(Ipv4Addr::LOCALHOST.into()));
+    /// assert_eq!(address.and("/login").as_ref().address(), None);
+    /// ```
+    pub fn address(&self) -> Option<IpAddr> {
+        match self.tag {
+            tag if tag == Tag::Ipv4 as u8 => self.bytes.first_chunk::<4>().map(|octets| (*octets).into()),
+            tag if tag == Tag::Ipv6 as u8 => self.bytes.first_chunk::<16>().map(|octets| (*octets).into()),
+            _ => None,
+        }
     }
 
     /// Names the key within this process by a hash that is keyed at random, so that it tells nothing about the key.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 
-use super::Inherit;
+use super::{Alarm, Inherit};
 use crate::decision::Outcome;
 use crate::error::StoreError;
 use crate::in_flight::Class;
@@ -123,6 +123,8 @@ pub enum Event<'a> {
         /// The number of requests at once now.
         to: u64,
     },
+    /// Something is unusual about the requests of a policy, or no longer. Only an observed store tells of it.
+    Alarm(&'a Alarm),
     /// A store that answered before gave no answer, and nothing around it decides in its place.
     StoreFails {
         /// The failure.

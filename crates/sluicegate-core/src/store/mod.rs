@@ -19,6 +19,7 @@
 //! A store around a store is a [`Wrap`](crate::wrap::Wrap): it decides, observes or refuses, and
 //! everything that it leaves out goes through.
 
+mod alarm;
 mod alone;
 mod ask;
 #[cfg(feature = "tokio")]
@@ -36,6 +37,7 @@ mod short;
 
 use std::sync::Arc;
 
+pub use self::alarm::{Alarm, AlarmCause};
 pub use self::ask::{Ask, Mode};
 #[cfg(feature = "tokio")]
 pub(crate) use self::begun::spawn;

@@ -65,7 +65,7 @@ pub(super) fn buckets_of<'a>(
 ) -> impl Iterator<Item = &'a PreparedPolicy> + use<'a> {
     let with_addresses =
         policy.policy().suspension().is_some_and(|suspension| suspension.holds_addresses_everywhere());
-    let is_everywhere = with_addresses || !key.is_address();
+    let is_everywhere = with_addresses || key.address().is_none();
     policy.suspension().into_iter().flat_map(move |buckets| {
         let SuspensionBuckets { suspended, everywhere, .. } = &**buckets;
         everywhere.iter().filter(move |_| is_everywhere).chain([suspended])

@@ -290,6 +290,8 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
         "rate_limit_leased_units",
         "rate_limit_leased_keys",
         "rate_limit_refusals_kept",
+        // All is as usual.
+        "rate_limit_alarm",
         "rate_limit_forwarded_faults_total",
         // Of files of rules.
         "rate_limit_rules_reloads_total",

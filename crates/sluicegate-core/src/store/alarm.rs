@@ -1,0 +1,126 @@
+//! Something unusual about the requests of a policy: [`Alarm`].
+
+use std::fmt;
+
+/// Something unusual about the requests of a policy, as a store that [observes](crate::store::Event::Alarm) them has noticed.
+///
+/// Its text says what is unusual, and what is usual:
+///
+/// ```
+/// use sluicegate_core::store::{Alarm, AlarmCause};
+///
+/// let mut alarm = Alarm::of("login", AlarmCause::NewKeys);
+/// (alarm.a_minute, alarm.usual, alarm.share) = (512, (14, 31), 0.94);
+/// assert_eq!(alarm.to_string(), "new keys of login a minute: 512, usually 14 to 31; they make 94 % of its requests");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Alarm {
+    /// The name of the policy.
+    pub policy: String,
+    /// What is unusual.
+    pub cause: AlarmCause,
+    /// The number that is unusual, for one minute.
+    pub a_minute: u64,
+    /// The standard error of [`a_minute`](Self::a_minute), where it is an estimate.
+    pub error: u64,
+    /// The least and the most that is usual for one minute.
+    pub usual: (u64, u64),
+    /// The part of the policy's requests that they make: 0 to 1.
+    pub share: f64,
+    /// The networks that make most of it: /24 and /48, with the part of the policy's requests that each makes, the largest first. Only of
+    /// keys that are addresses.
+    pub networks: Vec<(String, f64)>,
+    /// Why it was [expected](Self::expected), if it was.
+    pub expected: Option<String>,
+    /// Whether it is over.
+    pub is_over: bool,
+}
+
+/// What is unusual about the requests of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum AlarmCause {
+    /// More requests.
+    Requests,
+    /// More refusals.
+    Refusals,
+    /// More keys that were never seen before.
+    NewKeys,
+    /// More requests of the busiest one in a hundred keys.
+    BusiestKeys,
+    /// More requests of the busiest network.
+    BusiestNetwork,
+}
+
+impl AlarmCause {
+    /// All causes, in their order.
+    pub const ALL: [Self; 5] =
+        [Self::Requests, Self::Refusals, Self::NewKeys, Self::BusiestKeys, Self::BusiestNetwork];
+
+    /// The word for the cause, in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Refusals => "refusals",
+            Self::NewKeys => "new_keys",
+            Self::BusiestKeys => "busiest_keys",
+            Self::BusiestNetwork => "busiest_network",
+        }
+    }
+
+    fn counted(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Refusals => "refusals",
+            Self::NewKeys => "new keys",
+            Self::BusiestKeys => "requests of the busiest 1 % of keys",
+            Self::BusiestNetwork => "requests of the busiest network",
+        }
+    }
+}
+
+impl Alarm {
+    /// An alarm about a policy, without numbers.
+    pub fn of(policy: impl Into<String>, cause: AlarmCause) -> Self {
+        Self {
+            policy: policy.into(),
+            cause,
+            a_minute: 0,
+            error: 0,
+            usual: (0, 0),
+            share: 0.0,
+            networks: Vec::new(),
+            expected: None,
+            is_over: false,
+        }
+    }
+}
+
+impl fmt::Display for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, cause, a_minute, error, usual: (least, most), .. } = self;
+        if let Some(why) = &self.expected {
+            write!(f, "expected, {why}: ")?;
+        }
+        if self.is_over {
+            f.write_str("no longer unusual: ")?;
+        }
+        write!(f, "{} of {policy} a minute: {a_minute}", cause.counted())?;
+        if *error > 0 {
+            write!(f, " (± {error})")?;
+        }
+        write!(f, ", usually {least} to {most}")?;
+        if self.is_over {
+            return Ok(());
+        }
+        if *cause != AlarmCause::Requests {
+            write!(f, "; they make {:.0} % of its requests", self.share * 100.0)?;
+        }
+        for (place, (network, share)) in self.networks.iter().enumerate() {
+            let separator = if place == 0 { "; from " } else { ", " };
+            write!(f, "{separator}{network} ({:.0} %)", share * 100.0)?;
+        }
+        Ok(())
+    }
+}

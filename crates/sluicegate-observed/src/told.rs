@@ -1,0 +1,57 @@
+//! What is told of events: [`Told`].
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sluicegate_core::store::{Alarm, Event, Listener, Listeners};
+
+use super::past::RecentEvents;
+
+/// The list of recent events and the listeners of a store, and the alarms that are expected.
+pub(super) struct Told {
+    pub(super) past: Arc<RecentEvents>,
+    pub(super) listeners: Listeners,
+    expected: Mutex<Option<Expected>>,
+}
+
+/// Why alarms are expected until then.
+struct Expected {
+    until_us: u64,
+    why: String,
+}
+
+impl Told {
+    pub(super) fn new(past: Arc<RecentEvents>) -> Self {
+        Self { past, listeners: Listeners::default(), expected: Mutex::default() }
+    }
+
+    pub(super) fn expect(&self, why: String, until: SystemTime) {
+        let until = until.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let until_us = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(Expected { until_us, why });
+    }
+
+    /// Why an alarm at this time is expected.
+    pub(super) fn expected(&self, now_us: u64) -> Option<String> {
+        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        expected.as_ref().filter(|expected| now_us < expected.until_us).map(|expected| expected.why.clone())
+    }
+
+    /// Tells an alarm, and writes it to the log.
+    pub(super) fn alarm(&self, alarm: &Alarm) {
+        let (policy, cause) = (&*alarm.policy, alarm.cause.as_str());
+        if alarm.is_over || alarm.expected.is_some() {
+            tracing::info!(policy, cause, "{alarm}");
+        } else {
+            tracing::warn!(policy, cause, "{alarm}");
+        }
+        self.event(&Event::Alarm(alarm));
+    }
+}
+
+impl Listener for Told {
+    fn event(&self, event: &Event<'_>) {
+        self.past.event(event);
+        self.listeners.tell(event);
+    }
+}

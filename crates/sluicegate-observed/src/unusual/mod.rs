@@ -1,0 +1,207 @@
+//! Notices what is unusual about the requests of a policy: [`Unusual`].
+//!
+//! An attack that is spread over many keys exceeds no limit of one key. It shows in numbers of the whole policy: new keys, requests,
+//! refusals, and the parts that the busiest keys and the busiest network make. Every ten seconds they are compared with what is
+//! [usual](usual::Usual). It takes 24 KiB for each policy, whatever keys come.
+
+mod sample;
+#[cfg(test)]
+mod tests;
+mod usual;
+mod watch;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sluicegate_core::key::KeyRef;
+use sluicegate_core::store::{Alarm, AlarmCause};
+
+use self::sample::{KeyFigures, KeySample, MINUTE, NEW};
+use self::usual::Usual;
+use self::watch::{Found, Watch};
+
+const SLOT_US: u64 = 10_000_000;
+/// The requests of a second whose keys are looked at, which takes 0.1 us for each.
+const LOOKS: u32 = 20_000;
+/// The causes, by their places.
+const CAUSES: usize = AlarmCause::ALL.len();
+/// Numbers of one minute below these are never unusual.
+const LEAST: [f64; CAUSES] = [300.0, 60.0, 60.0, 300.0, 300.0];
+/// New keys are no alarm if they make less than this part of the requests.
+const LEAST_BY_NEW: f64 = 0.25;
+/// A network that makes less than this part is not named.
+const LEAST_BY_NETWORK: f64 = 0.05;
+
+/// What is usual for a policy, and what is not.
+pub(super) struct Unusual {
+    /// The looks that are left in this second.
+    looks: AtomicU32,
+    state: Mutex<UnusualState>,
+}
+
+/// The requests of a policy, and how many of them were refused, since its name was first opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) requests: u64,
+    pub(super) refusals: u64,
+}
+
+struct UnusualState {
+    /// The first slot.
+    begun: u32,
+    /// The slot that is under way.
+    slot: u32,
+    /// The counts at the beginnings of the last six slots, the oldest first.
+    counted: VecDeque<Counted>,
+    sample: KeySample,
+    usual: [Usual; CAUSES],
+    watches: [Watch; CAUSES],
+    new_keys: f64,
+}
+
+impl Unusual {
+    pub(super) fn new(now_us: u64) -> Self {
+        let state = UnusualState {
+            begun: slot_at(now_us),
+            slot: slot_at(now_us),
+            counted: std::iter::repeat_n(Counted::default(), MINUTE as usize).collect(),
+            sample: KeySample::new(),
+            usual: std::array::from_fn(|_| Usual::new()),
+            watches: std::array::from_fn(|_| Watch::default()),
+            new_keys: 0.0,
+        };
+        Self { looks: AtomicU32::new(LOOKS), state: Mutex::new(state) }
+    }
+
+    /// Sees the key of a request, in this second of the clock.
+    #[inline]
+    pub(super) fn see(&self, key: KeyRef<'_>, now_us: u64) {
+        // Relaxed: some looks more or less.
+        if self.looks.load(Ordering::Relaxed) > 0 {
+            self.look(key, now_us);
+        }
+    }
+
+    #[inline(never)]
+    fn look(&self, key: KeyRef<'_>, now_us: u64) {
+        self.looks.fetch_sub(1, Ordering::Relaxed);
+        // Of two at the same time, one is enough.
+        if let Ok(mut state) = self.state.try_lock() {
+            state.sample.see(key, slot_at(now_us));
+        }
+    }
+
+    /// A second has begun. Returns the alarms that begin and end.
+    pub(super) fn turn(&self, policy: &str, now_us: u64, counted: impl FnOnce() -> Counted) -> Vec<Alarm> {
+        self.looks.store(LOOKS, Ordering::Relaxed);
+        let slot = slot_at(now_us);
+        match self.state.try_lock() {
+            Ok(mut state) if slot > state.slot => state.turn(policy, slot, counted()),
+            // The thread with the lock does the same.
+            _ => Vec::new(),
+        }
+    }
+
+    /// The alarms that last.
+    pub(super) fn alarms(&self) -> Vec<Alarm> {
+        self.lock().watches.iter().filter_map(Watch::alarm).cloned().collect()
+    }
+
+    /// Keys that came for the first time in the last whole minute.
+    pub(super) fn new_keys(&self) -> f64 {
+        self.lock().new_keys
+    }
+
+    fn lock(&self) -> MutexGuard<'_, UnusualState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl UnusualState {
+    fn turn(&mut self, policy: &str, slot: u32, counted: Counted) -> Vec<Alarm> {
+        // Without requests the counts stay, so that all since then belong to the slot in which they came.
+        let mut before = Counted::default();
+        for _ in 0..(slot - self.slot).min(MINUTE + 1) {
+            before = self.counted.pop_front().unwrap_or_default();
+            self.counted.push_back(counted);
+        }
+        let (requests, refusals) = (counted.requests - before.requests, counted.refusals - before.refusals);
+        let figures = self.sample.figures(slot - 1);
+        self.new_keys = figures.new;
+        let numbers = numbers(requests, refusals, &figures);
+        let minute = u64::from((slot - 1) / MINUTE);
+        let mut told = Vec::new();
+        for (place, cause) in AlarmCause::ALL.into_iter().enumerate() {
+            let (usual, number) = (&mut self.usual[place], numbers[place]);
+            let is_told = cause != AlarmCause::NewKeys || figures.by_new >= LEAST_BY_NEW;
+            let found = if number >= LEAST[place] && is_told && usual.is_exceeded_by(number, minute) {
+                Found::Unusual
+            } else if number < LEAST[place] || usual.is_far_above(number) {
+                Found::AsUsual
+            } else {
+                Found::Between
+            };
+            let alarm = || alarm(policy, cause, &numbers, usual.range(), &figures);
+            told.extend(self.watches[place].turn(slot, found, alarm));
+        }
+        if requests > 0 && slot / MINUTE != self.slot / MINUTE {
+            // What comes with an attack is no more usual than the attack.
+            let is_unusual = self.watches.iter().any(|watch| watch.alarm().is_some());
+            for (place, cause) in AlarmCause::ALL.into_iter().enumerate() {
+                // At first each key is new.
+                if cause != AlarmCause::NewKeys || slot - self.begun > NEW {
+                    self.usual[place].learn(numbers[place], minute, is_unusual);
+                }
+            }
+        }
+        self.slot = slot;
+        told
+    }
+}
+
+/// The numbers of a minute, by the places of their causes.
+#[expect(clippy::cast_precision_loss, reason = "numbers to compare")]
+fn numbers(requests: u64, refusals: u64, figures: &KeyFigures) -> [f64; CAUSES] {
+    let all = requests as f64;
+    let by_network = figures.networks.first().map_or(0.0, |(_, part)| *part);
+    [all, refusals as f64, figures.new, figures.by_busiest * all, by_network * all]
+}
+
+/// An alarm with these numbers.
+fn alarm(
+    policy: &str,
+    cause: AlarmCause,
+    numbers: &[f64; CAUSES],
+    usual: (f64, f64),
+    figures: &KeyFigures,
+) -> Alarm {
+    let [requests, number] = [0, cause as usize].map(|place| numbers[place]);
+    let mut alarm = Alarm::of(policy, cause);
+    alarm.a_minute = whole(number);
+    alarm.usual = (whole(usual.0), whole(usual.1));
+    alarm.share = match cause {
+        AlarmCause::NewKeys => {
+            alarm.error = whole(figures.error);
+            figures.by_new
+        }
+        _ => number / requests.max(1.0),
+    };
+    let networks = match cause {
+        AlarmCause::NewKeys => &figures.networks_of_new,
+        _ => &figures.networks,
+    };
+    let named = networks.iter().filter(|(_, part)| *part >= LEAST_BY_NETWORK);
+    alarm.networks = named.cloned().collect();
+    alarm
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number to look at")]
+fn whole(number: f64) -> u64 {
+    number.round() as u64
+}
+
+/// The number of a slot of ten seconds.
+fn slot_at(now_us: u64) -> u32 {
+    u32::try_from(now_us / SLOT_US).unwrap_or(u32::MAX)
+}

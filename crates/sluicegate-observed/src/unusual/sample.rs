@@ -1,0 +1,221 @@
+//! A sample of the keys of a policy: [`KeySample`].
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use sluicegate_core::key::KeyRef;
+
+/// The most keys in a sample. Their table takes 20 KiB.
+const ROOM: usize = 448;
+/// The slots of ten seconds in a minute.
+pub(super) const MINUTE: u32 = 6;
+/// A key is a newcomer for ten minutes.
+pub(super) const NEW: u32 = 10 * MINUTE;
+/// A key that was away for a day is new when it comes again.
+const DAY: u32 = 24 * 60 * MINUTE;
+/// Keys that join the sample later are watched for an hour before they count.
+const LEARNING: u32 = 60 * MINUTE;
+/// The networks that are named.
+const NAMED: usize = 3;
+/// A network of fewer keys is not told apart from its keys.
+const FEWEST: usize = 3;
+
+/// A random part of the keys, chosen by their digests, so that each request of a chosen key is seen: adaptive sampling (Wegman; Flajolet:
+/// "On adaptive sampling", Computing 34, 1990). Up to 448 keys it is all of them, and every number is exact. When a key finds no room, each
+/// second one leaves.
+pub(super) struct KeySample {
+    keys: HashMap<u64, SampledKey>,
+    /// Keys are kept whose digest ends with this many zero bits.
+    kept: u32,
+    /// Keys count whose digest ends with this many zero bits. It exceeds `kept` while more keys are being learned.
+    used: u32,
+    /// The slot in which keys began to be learned.
+    learning: u32,
+}
+
+struct SampledKey {
+    first: u32,
+    last: u32,
+    network: Option<Network>,
+    /// Requests in each slot of the last minute.
+    lately: [u16; MINUTE as usize],
+}
+
+/// A network of addresses: a /24, or a /48.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Network {
+    V4([u8; 3]),
+    V6([u8; 6]),
+}
+
+/// The keys of one minute.
+#[derive(Default)]
+pub(super) struct KeyFigures {
+    /// Keys that came for the first time.
+    pub(super) new: f64,
+    /// The standard error of [`new`](Self::new).
+    pub(super) error: f64,
+    /// The part of the requests that keys made which came for the first time in the last ten minutes.
+    pub(super) by_new: f64,
+    /// The part that the busiest one in a hundred made.
+    pub(super) by_busiest: f64,
+    /// The networks that made the largest parts.
+    pub(super) networks: Vec<(String, f64)>,
+    /// The networks that made the largest parts by keys that are new.
+    pub(super) networks_of_new: Vec<(String, f64)>,
+}
+
+impl KeySample {
+    pub(super) fn new() -> Self {
+        Self { keys: HashMap::with_capacity(ROOM), kept: 0, used: 0, learning: 0 }
+    }
+
+    /// A request of this key comes.
+    pub(super) fn see(&mut self, key: KeyRef<'_>, slot: u32) {
+        let digest = key.digest();
+        if digest.trailing_zeros() < self.kept {
+            return;
+        }
+        if !self.keys.contains_key(&digest) {
+            if self.keys.len() >= ROOM {
+                self.make_room(slot);
+                if digest.trailing_zeros() < self.kept {
+                    return;
+                }
+            }
+            let network = key.address().map(Network::of);
+            let fresh = SampledKey { first: slot, last: slot, network, lately: [0; MINUTE as usize] };
+            self.keys.insert(digest, fresh);
+        }
+        if let Some(key) = self.keys.get_mut(&digest) {
+            key.see(slot);
+        }
+    }
+
+    /// The keys of the minute that ends with this slot.
+    pub(super) fn figures(&mut self, slot: u32) -> KeyFigures {
+        self.widen(slot);
+        let (mut new, mut all, mut by_new) = (0, 0, 0);
+        let (mut counts, mut networks, mut of_new) = (Vec::new(), Networks::new(), Networks::new());
+        for (digest, key) in &self.keys {
+            let count = key.count(slot);
+            if count == 0 || digest.trailing_zeros() < self.used {
+                continue;
+            }
+            all += count;
+            counts.push(count);
+            add(&mut networks, key, count);
+            new += u32::from(slot.saturating_sub(key.first) < MINUTE);
+            if slot.saturating_sub(key.first) < NEW {
+                by_new += count;
+                add(&mut of_new, key, count);
+            }
+        }
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        let busiest = counts.iter().take(counts.len().div_ceil(100)).sum();
+        let weight = f64::from(1 << self.used.min(30));
+        KeyFigures {
+            new: f64::from(new) * weight,
+            // Each key is in the sample with the probability 1 / weight.
+            error: (f64::from(new) * weight * (weight - 1.0)).sqrt(),
+            by_new: part(by_new, all),
+            by_busiest: part(busiest, all),
+            networks: largest(networks, all),
+            networks_of_new: largest(of_new, all),
+        }
+    }
+
+    /// Forgets the keys that were away for a day, or each second one.
+    fn make_room(&mut self, slot: u32) {
+        self.keys.retain(|_, key| slot.saturating_sub(key.last) < DAY);
+        while self.keys.len() > ROOM * 3 / 4 && self.kept < u64::BITS - 1 {
+            self.kept += 1;
+            self.used = self.used.max(self.kept);
+            let kept = self.kept;
+            self.keys.retain(|digest, _| digest.trailing_zeros() >= kept);
+        }
+    }
+
+    /// Takes twice as many keys after a flood, once there is room for them.
+    fn widen(&mut self, slot: u32) {
+        if self.used > self.kept {
+            if slot.saturating_sub(self.learning) >= LEARNING {
+                self.used = self.kept;
+            }
+        } else if self.kept > 0 && self.keys.len() < ROOM / 4 {
+            self.kept -= 1;
+            self.learning = slot;
+        }
+    }
+}
+
+impl SampledKey {
+    fn see(&mut self, slot: u32) {
+        // A clock that was set back counts on in the slot of before.
+        let slot = slot.max(self.last);
+        for passed in (self.last + 1..=slot).take(MINUTE as usize) {
+            self.lately[(passed % MINUTE) as usize] = 0;
+        }
+        self.last = slot;
+        let count = &mut self.lately[(slot % MINUTE) as usize];
+        *count = count.saturating_add(1);
+    }
+
+    /// Its requests in the minute that ends with this slot.
+    fn count(&self, slot: u32) -> u64 {
+        let minute =
+            slot.saturating_sub(MINUTE - 1).max(self.last.saturating_sub(MINUTE - 1))..=self.last.min(slot);
+        minute.map(|slot| u64::from(self.lately[(slot % MINUTE) as usize])).sum()
+    }
+}
+
+/// The requests and the keys of networks.
+type Networks = HashMap<Network, (u64, usize)>;
+
+fn add(networks: &mut Networks, key: &SampledKey, count: u64) {
+    if let Some(network) = key.network {
+        let (requests, keys) = networks.entry(network).or_default();
+        (*requests, *keys) = (*requests + count, *keys + 1);
+    }
+}
+
+/// The networks with the most requests, with their parts of all requests.
+fn largest(networks: Networks, all: u64) -> Vec<(String, f64)> {
+    let mut largest: Vec<_> = networks.into_iter().filter(|(_, (_, keys))| *keys >= FEWEST).collect();
+    largest.sort_by_key(|(network, (requests, _))| (u64::MAX - requests, network.to_string()));
+    largest.truncate(NAMED);
+    largest.into_iter().map(|(network, (requests, _))| (network.to_string(), part(requests, all))).collect()
+}
+
+impl Network {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => {
+                let [a, b, c, _] = address.octets();
+                Self::V4([a, b, c])
+            }
+            IpAddr::V6(address) => {
+                let [a, b, c, d, e, f, ..] = address.octets();
+                Self::V6([a, b, c, d, e, f])
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::V4([a, b, c]) => write!(f, "{a}.{b}.{c}.0/24"),
+            Self::V6([a, b, c, d, e, g]) => {
+                let mut octets = [0; 16];
+                octets[..6].copy_from_slice(&[a, b, c, d, e, g]);
+                write!(f, "{}/48", std::net::Ipv6Addr::from(octets))
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number to look at")]
+fn part(of: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { of as f64 / all as f64 }
+}

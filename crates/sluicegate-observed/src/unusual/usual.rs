@@ -1,0 +1,105 @@
+//! The numbers that are usual for a policy: [`Usual`].
+
+/// The hours of a day.
+const HOURS: usize = 24;
+/// Nothing is unusual before this many minutes with requests are known.
+const KNOWN: f64 = 10.0;
+/// The minutes after which half of what is usual is forgotten, divided by ln 2: about eight hours.
+const LATELY: f64 = 700.0;
+/// The same for one hour of the day: about three days.
+const HOURLY: f64 = 260.0;
+/// A number is unusual at three times of what is usual, if that is also this many deviations above it.
+const FACTOR: f64 = 3.0;
+const DEVIATIONS: f64 = 6.0;
+/// A minute teaches no more than a number so many deviations away, so that an attack does not soon become usual.
+const TAUGHT: f64 = 3.0;
+/// The least deviation, so that a number that never varied may vary.
+const LEAST: f64 = 0.1;
+/// What a minute teaches while something is unusual.
+const SLOWLY: f64 = 0.1;
+
+/// The numbers that are usual, lately and at each hour of the day: exponentially weighted means of their logarithms, and of the deviations
+/// from it. Traffic is compared by its ratios, so that a factor counts the same at night and by day.
+pub(super) struct Usual {
+    lately: Level,
+    hours: [Level; HOURS],
+    /// The hour that is under way, since the Unix epoch, and what former days know of it.
+    hour: u64,
+    former: Level,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Level {
+    mean: f64,
+    deviation: f64,
+    minutes: f64,
+}
+
+impl Usual {
+    pub(super) fn new() -> Self {
+        Self { lately: Level::default(), hours: [Level::default(); HOURS], hour: 0, former: Level::default() }
+    }
+
+    /// Learns from a minute with requests.
+    pub(super) fn learn(&mut self, number: f64, minute: u64, is_unusual: bool) {
+        self.turn(minute);
+        let part = if is_unusual { SLOWLY } else { 1.0 };
+        self.lately.learn(number, LATELY, part);
+        self.hours[of_day(minute / 60)].learn(number, HOURLY, part);
+    }
+
+    /// Whether a number is unusual at this minute.
+    pub(super) fn is_exceeded_by(&mut self, number: f64, minute: u64) -> bool {
+        self.turn(minute);
+        self.lately.minutes >= KNOWN && number.ln_1p() > self.level().most()
+    }
+
+    /// Whether a number is not even near of what is unusual.
+    pub(super) fn is_far_above(&self, number: f64) -> bool {
+        (number * 2.0).ln_1p() < self.level().most()
+    }
+
+    /// The least and the most that is usual.
+    pub(super) fn range(&self) -> (f64, f64) {
+        let Level { mean, deviation, .. } = *self.level();
+        let spread = 2.0 * deviation.max(LEAST);
+        ((mean - spread).exp_m1().max(0.0), (mean + spread).exp_m1())
+    }
+
+    /// What former days know of this hour, if it is enough; or else the last hours.
+    fn level(&self) -> &Level {
+        if self.former.minutes >= KNOWN { &self.former } else { &self.lately }
+    }
+
+    fn turn(&mut self, minute: u64) {
+        let hour = minute / 60;
+        if hour != self.hour {
+            (self.hour, self.former) = (hour, self.hours[of_day(hour)]);
+        }
+    }
+}
+
+impl Level {
+    fn learn(&mut self, number: f64, memory: f64, part: f64) {
+        let (number, deviation) = (number.ln_1p(), self.deviation.max(LEAST));
+        let mut away = number - self.mean;
+        if self.minutes >= KNOWN {
+            away = away.clamp(-TAUGHT * deviation, TAUGHT * deviation);
+        }
+        let weight = part / (self.minutes + 1.0).min(memory);
+        self.mean += weight * away;
+        // The mean of what it is away from a normal mean is four fifths of the standard deviation.
+        self.deviation += weight * (1.25 * away.abs() - self.deviation);
+        self.minutes += part;
+    }
+
+    fn most(&self) -> f64 {
+        self.mean + FACTOR.ln().max(DEVIATIONS * self.deviation)
+    }
+}
+
+/// The hour of the day, which is below 24.
+#[expect(clippy::cast_possible_truncation, reason = "it is below 24")]
+fn of_day(hour: u64) -> usize {
+    (hour % HOURS as u64) as usize
+}

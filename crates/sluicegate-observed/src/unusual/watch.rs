@@ -1,0 +1,69 @@
+//! When an alarm begins and ends: [`Watch`].
+
+use sluicegate_core::store::Alarm;
+
+use super::sample::MINUTE;
+
+/// The slots in a row that are unusual before an alarm begins.
+const BEGINS: u32 = 2;
+/// The slots in a row that are usual before it ends: five minutes.
+const ENDS: u32 = 5 * MINUTE;
+/// The slots between two alarms of one cause: ten minutes.
+const APART: u32 = 10 * MINUTE;
+
+/// One cause of alarms.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// The alarm, while it lasts.
+    alarm: Option<Alarm>,
+    /// The slot in which it was told last.
+    told: Option<u32>,
+    /// Whether those who were told of an alarm have to be told of its end.
+    is_open: bool,
+    /// Slots in a row that spoke against the state.
+    slots: u32,
+}
+
+/// What a slot says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    Unusual,
+    /// Neither: an alarm goes on, and none begins.
+    Between,
+    AsUsual,
+}
+
+impl Watch {
+    /// The alarm that lasts.
+    pub(super) fn alarm(&self) -> Option<&Alarm> {
+        self.alarm.as_ref()
+    }
+
+    /// A slot is over; returns what is to be told.
+    pub(super) fn turn(&mut self, slot: u32, found: Found, alarm: impl FnOnce() -> Alarm) -> Option<Alarm> {
+        let lasts = self.alarm.is_some();
+        let (against, enough) = if lasts { (Found::AsUsual, ENDS) } else { (Found::Unusual, BEGINS) };
+        self.slots = if found == against { self.slots + 1 } else { 0 };
+        if lasts && found == Found::Unusual {
+            self.alarm = Some(alarm());
+        } else if self.slots >= enough {
+            self.slots = 0;
+            if lasts {
+                self.alarm = None;
+                let is_told = std::mem::take(&mut self.is_open);
+                return is_told.then(|| {
+                    let mut over = alarm();
+                    over.is_over = true;
+                    over
+                });
+            }
+            self.alarm = Some(alarm());
+        }
+        let is_due = self.told.is_none_or(|told| slot.saturating_sub(told) >= APART);
+        if self.alarm.is_none() || self.is_open || !is_due {
+            return None;
+        }
+        (self.told, self.is_open) = (Some(slot), true);
+        self.alarm.clone()
+    }
+}

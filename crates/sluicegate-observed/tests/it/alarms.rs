@@ -1,0 +1,235 @@
+//! Alarms: attacks that no single key shows, and traffic that is as usual.
+
+#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
+
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::store::{Alarm, AlarmCause, Event};
+use sluicegate_core::{MemoryStore, Policy, RateLimiter};
+use sluicegate_observed::Observed;
+use sluicegate_tests::random::Random;
+
+const SECOND: u64 = 1_000_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+/// A midnight.
+const BEGIN: u64 = 20_000 * 24 * HOUR;
+
+/// A service with a limit per address, and everything that its store told.
+struct Scene {
+    store: Observed,
+    limiter: RateLimiter,
+    clock: ManualClock,
+    random: Random,
+    told: Arc<Mutex<Vec<(u64, Alarm)>>>,
+}
+
+/// A request: its time and its client.
+type Request = (u64, Ipv4Addr);
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let clock = ManualClock::new();
+        clock.set(Duration::from_micros(BEGIN));
+        let memory = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+        let store = Observed::named(name, memory).unwrap();
+        let limiter = Policy::gcra("login", "10/min").on(&store).unwrap();
+        let told = Arc::<Mutex<Vec<(u64, Alarm)>>>::default();
+        let (listener, at) = (Arc::clone(&told), clock.clone());
+        store.listen(move |event: &Event<'_>| {
+            if let Event::Alarm(alarm) = event {
+                listener.lock().unwrap().push((sluicegate_core::clock::Clock::now_us(&at), (*alarm).clone()));
+            }
+        });
+        Self { store, limiter, clock, random: Random::new(7), told }
+    }
+
+    /// Serves these requests in the order of their times.
+    fn serve(&self, mut requests: Vec<Request>) -> Vec<(Request, bool)> {
+        requests.sort_unstable();
+        let serve = |request: Request| {
+            self.clock.set(Duration::from_micros(request.0));
+            let decision = self.limiter.check(request.1).now().unwrap().unwrap();
+            (request, decision.is_allowed())
+        };
+        requests.into_iter().map(serve).collect()
+    }
+
+    /// What people ask for from one time to another: some hundred regulars and a few newcomers, at midday five times as many as at midnight.
+    fn people(&mut self, from: u64, to: u64) -> Vec<Request> {
+        let mut requests = Vec::new();
+        for minute in steps(from, to, MINUTE) {
+            let hour = minute / HOUR % 24;
+            let busy = 1 + 4 * (12 - hour.abs_diff(12)) / 12;
+            for _ in 0..8 * busy {
+                let person = self.random.below(300);
+                let is_new = self.random.below(10) == 0;
+                let person = if is_new { self.random.below(1 << 20) + 4_096 } else { person };
+                let begin = minute + self.random.below(MINUTE);
+                let asks = 1 + self.random.below(4);
+                let address = Ipv4Addr::from(0x0A00_0000 + u32::try_from(person * 97).unwrap());
+                requests.extend((0..asks).map(|ask| (begin + ask * 3 * SECOND, address)));
+            }
+        }
+        requests.retain(|(at, _)| *at < to);
+        requests
+    }
+
+    fn told(&self) -> Vec<(u64, Alarm)> {
+        std::mem::take(&mut *self.told.lock().unwrap())
+    }
+
+    /// The alarms that begin with the attack, which begins at three at night, after some hours of people; and the requests of people that
+    /// were refused.
+    fn attacked(&mut self, attack: impl Fn(u64) -> Vec<Request>) -> Vec<(u64, Alarm)> {
+        let (begin, end) = (BEGIN + 3 * HOUR, BEGIN + 3 * HOUR + 20 * MINUTE);
+        let before = self.people(BEGIN, begin);
+        self.serve(before);
+        assert_eq!(self.told(), [], "nothing is unusual before");
+        let mut requests = self.people(begin, end);
+        requests.extend(attack(begin));
+        self.serve(requests);
+        self.told()
+    }
+}
+
+/// The times from one to another, that far apart.
+fn steps(from: u64, to: u64, apart: u64) -> impl Iterator<Item = u64> {
+    (0..).map(move |step| from + step * apart).take_while(move |at| *at < to)
+}
+
+/// The requests of these addresses, each one every `every`, for twenty minutes.
+fn each(addresses: impl Iterator<Item = Ipv4Addr>, begin: u64, every: u64) -> Vec<Request> {
+    let begins =
+        addresses.enumerate().map(|(index, address)| (begin + index as u64 * 97_003 % every, address));
+    begins
+        .flat_map(|(first, address)| steps(first, begin + 20 * MINUTE, every).map(move |at| (at, address)))
+        .collect()
+}
+
+fn spread() -> impl Iterator<Item = Ipv4Addr> {
+    (0..500_u32).map(|index| Ipv4Addr::from(0xCB00_0000 + index * 65_537))
+}
+
+#[track_caller]
+fn noticed(told: &[(u64, Alarm)], cause: AlarmCause, begin: u64) -> &Alarm {
+    let (at, alarm) =
+        told.iter().find(|(_, alarm)| alarm.cause == cause).unwrap_or_else(|| panic!("{told:#?}"));
+    assert!(*at <= begin + MINUTE, "after {} s", (at - begin) / SECOND);
+    let again: Vec<_> =
+        told.iter().filter(|(_, alarm)| alarm.cause == cause && !alarm.is_over).map(|(at, _)| at).collect();
+    assert!(again.windows(2).all(|two| two[1] - two[0] >= 10 * MINUTE), "{again:?}");
+    alarm
+}
+
+#[test]
+fn an_attack_that_is_spread_thin_is_noticed_although_no_key_is_refused() {
+    let mut scene = Scene::new("alarm-spread");
+    let told = scene.attacked(|begin| each(spread(), begin, 10 * SECOND));
+    let alarm = noticed(&told, AlarmCause::NewKeys, BEGIN + 3 * HOUR);
+    assert!((400..=700).contains(&alarm.a_minute) && alarm.usual.1 < 60 && alarm.share > 0.8, "{alarm:?}");
+    let text = alarm.to_string();
+    assert!(text.starts_with("new keys of login a minute: "), "{text}");
+}
+
+#[test]
+fn people_alone_are_as_usual_for_a_day_and_a_night() {
+    let mut scene = Scene::new("alarm-people");
+    let people = scene.people(BEGIN, BEGIN + 26 * HOUR);
+    scene.serve(people);
+    assert_eq!(scene.told(), []);
+}
+
+#[test]
+fn one_network_is_noticed_and_named() {
+    let mut scene = Scene::new("alarm-network");
+    let network = (0..200_u32).map(|host| Ipv4Addr::from(0xC633_6400 + host));
+    let told = scene.attacked(|begin| each(network.clone(), begin, 10 * SECOND));
+    let alarm = noticed(&told, AlarmCause::BusiestNetwork, BEGIN + 3 * HOUR);
+    assert!(alarm.networks[0].0 == "198.51.100.0/24" && alarm.share > 0.8, "{alarm:?}");
+}
+
+#[test]
+fn a_slow_ramp_is_noticed_once_it_makes_more_than_is_usual() {
+    let mut scene = Scene::new("alarm-ramp");
+    let ramp = |begin: u64| -> Vec<Request> {
+        let joins = spread().enumerate().map(|(index, address)| (begin + 2 * SECOND * index as u64, address));
+        joins.flat_map(|(join, address)| each([address].into_iter(), join, 10 * SECOND)).collect()
+    };
+    // Fifty addresses make three hundred requests a minute.
+    let noticeable = BEGIN + 3 * HOUR + 100 * SECOND;
+    noticed(&scene.attacked(ramp), AlarmCause::Requests, noticeable);
+}
+
+#[test]
+fn stuffing_of_credentials_by_rejected_addresses_is_noticed_by_its_refusals() {
+    let mut scene = Scene::new("alarm-stuffing");
+    let told = scene.attacked(|begin| each(spread().take(30), begin, 2 * SECOND));
+    noticed(&told, AlarmCause::Refusals, BEGIN + 3 * HOUR);
+}
+
+#[test]
+fn an_attack_does_not_become_usual_and_its_end_is_told() {
+    let mut scene = Scene::new("alarm-long");
+    let (begin, end) = (BEGIN + 3 * HOUR, BEGIN + 6 * HOUR);
+    let mut requests = scene.people(BEGIN, end);
+    // Two hours, in parts of twenty minutes.
+    requests.extend((0..6).flat_map(|part| each(spread(), begin + part * 20 * MINUTE, 10 * SECOND)));
+    scene.serve(requests);
+    let told = scene.told();
+    let of: Vec<_> = told.iter().filter(|(_, alarm)| alarm.cause == AlarmCause::Requests).collect();
+    let [(_, begins), (ends, over)] = &of[..] else { panic!("{of:#?}") };
+    assert!(
+        !begins.is_over
+            && over.is_over
+            && over.to_string().starts_with("no longer unusual: requests of login")
+    );
+    let stopped = begin + 120 * MINUTE;
+    assert!((stopped..stopped + 8 * MINUTE).contains(ends), "{} s after", (ends - stopped) / SECOND);
+    assert_eq!(scene.store.snapshot().policies[0].alarms, []);
+}
+
+#[test]
+fn what_comes_each_day_at_its_hour_is_as_usual() {
+    let mut scene = Scene::new("alarm-daily");
+    let job = Ipv4Addr::new(192, 0, 2, 7);
+    let days = 3;
+    let mut requests = scene.people(BEGIN, BEGIN + days * 24 * HOUR);
+    for day in 0..days {
+        let begin = BEGIN + day * 24 * HOUR + 4 * HOUR;
+        requests.extend(steps(begin, begin + 45 * MINUTE, 100_000).map(|at| (at, job)));
+    }
+    scene.serve(requests);
+    let told = scene.told();
+    let days: Vec<_> = told.iter().map(|(at, _)| (at - BEGIN) / (24 * HOUR)).collect();
+    assert!(days.contains(&0) && !days.contains(&2), "{told:#?}");
+}
+
+#[test]
+fn the_opening_of_a_sale_that_was_announced_is_no_warning() {
+    let mut scene = Scene::new("alarm-sale");
+    scene.store.expect_unusual("the sale", UNIX_EPOCH + Duration::from_micros(BEGIN + 4 * HOUR));
+    let told = scene.attacked(|begin| each(spread(), begin, 15 * SECOND));
+    assert!(told.iter().any(|(_, alarm)| alarm.cause == AlarmCause::NewKeys), "{told:?}");
+    assert!(told.iter().all(|(_, alarm)| alarm.to_string().starts_with("expected, the sale: ")), "{told:#?}");
+    let events = scene.store.snapshot().events;
+    assert!(events.iter().all(|event| ["alarm_expected", "alarm_over"].contains(&event.what)), "{events:?}");
+}
+
+#[test]
+fn a_flood_of_keys_makes_estimates_that_tell_their_error() {
+    let mut scene = Scene::new("alarm-flood");
+    let told = scene.attacked(|begin| {
+        let flood = (0..100_000_u32).map(|index| Ipv4Addr::from(0xCB00_0000 + index * 257));
+        each(flood, begin, 20 * MINUTE)
+    });
+    let alarm = noticed(&told, AlarmCause::NewKeys, BEGIN + 3 * HOUR);
+    let (number, error) = (alarm.a_minute as f64, alarm.error as f64);
+    // 5,000 a minute; the alarm comes after twenty to thirty seconds.
+    assert!(error > 0.0 && (number - 5_000.0 / 3.0).abs() < 3.0 * error, "{number} ± {error}");
+    let snapshot = scene.store.snapshot().policies.remove(0);
+    assert!(snapshot.alarms.iter().any(|alarm| alarm.to_string().contains("(± ")), "{snapshot:?}");
+}
