@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod access;
+mod alarms;
 mod calendar;
 mod clocks;
 mod concurrency;

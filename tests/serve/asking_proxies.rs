@@ -3,7 +3,7 @@
 use sluicegate_tests::servers::Server;
 
 use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get, statuses};
-use crate::processes::Sluicegate;
+use crate::processes::{Sluicegate, on_redis};
 use crate::proxies::{Around, Proxy};
 
 /// Seven an hour for each client, and one in two seconds at another path.
@@ -94,7 +94,8 @@ async fn amid_the_requests_of_fifty_clients_the_rules_change_and_the_server_is_k
         let rules = RULES
             .replace("limit: client", &format!("limit: {policy}"))
             .replace("client: {", &format!("{policy}: {{"));
-        let mut serving = Sluicegate::serve(&rules, &[&OPTIONS[..], &["--store", &redis.url()]].concat());
+        let rules = on_redis(&rules, &redis);
+        let mut serving = Sluicegate::serve(&rules, &OPTIONS);
         let app = App::start().await;
         let proxy = start(Around::of(&serving, &app), &unchanged);
         amid_a_crowd(name, &mut serving, &rules, &app, &proxy).await;
@@ -119,8 +120,7 @@ async fn while_the_server_is_away_requests_are_refused_or_pass_as_the_proxy_says
             let rules = RULES
                 .replace("client: {", &format!("{}-{passes}: {{", name.to_lowercase()))
                 .replace("limit: client", &format!("limit: {}-{passes}", name.to_lowercase()));
-            let store = redis.url();
-            let mut serving = Sluicegate::serve(&rules, &[&OPTIONS[..], &["--store", &store]].concat());
+            let mut serving = Sluicegate::serve(&on_redis(&rules, &redis), &OPTIONS);
             let app = App::start().await;
             let proxy = start(Around::of(&serving, &app), &change);
             let client = client(1);

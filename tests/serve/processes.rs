@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use sluicegate_tests::servers::{eventually, free_port};
+use sluicegate_tests::servers::{Server, eventually, free_port};
 
 /// A process, which is killed when this is dropped, or when the test process ends.
 pub(crate) struct Running {
@@ -64,6 +64,12 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     folder
+}
+
+/// These rules on a Redis that is waited for: on a busy machine, what decides in its place would admit more.
+pub(crate) fn on_redis(rules: &str, redis: &Server) -> String {
+    let store = format!("version: 1\nstore: {{ redis: \"{}\", deadline: 10s }}\n", redis.url());
+    rules.replacen("version: 1\n", &store, 1)
 }
 
 /// The command, as it was built beside this test.

@@ -3,7 +3,7 @@
 use sluicegate_tests::servers::Server;
 
 use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get, statuses};
-use crate::processes::Sluicegate;
+use crate::processes::{Sluicegate, on_redis};
 use crate::proxies::{Around, Proxy};
 
 /// Seven an hour for each client at one path, one in two seconds at another, and 14 an hour for each client everywhere.
@@ -71,11 +71,12 @@ async fn a_refusal_reaches_the_client_with_a_true_retry_after_and_its_problem() 
 #[tokio::test(flavor = "multi_thread")]
 async fn amid_the_requests_of_fifty_clients_the_rules_change_and_the_server_is_killed_and_nobody_gets_more() {
     let redis = Server::start();
-    let mut serving = Sluicegate::serve(RULES, &["--store", &redis.url()]);
+    let rules = on_redis(RULES, &redis);
+    let mut serving = Sluicegate::serve(&rules, &[]);
     let app = App::start().await;
     let is_denied = |text: String| text.replace("failure_mode_deny: false", "failure_mode_deny: true");
     let proxy = envoy(Around::of(&serving, &app), is_denied);
-    amid_a_crowd("Envoy", &mut serving, RULES, &app, &proxy).await;
+    amid_a_crowd("Envoy", &mut serving, &rules, &app, &proxy).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +86,7 @@ async fn while_the_server_is_away_requests_pass_or_are_refused_as_envoy_says_and
         let change = move |text: String| {
             text.replace("failure_mode_deny: false", &format!("failure_mode_deny: {is_denied}"))
         };
-        let mut serving = Sluicegate::serve(RULES, &["--store", &redis.url()]);
+        let mut serving = Sluicegate::serve(&on_redis(RULES, &redis), &[]);
         let app = App::start().await;
         let proxy = envoy(Around::of(&serving, &app), change);
         let client = client(if is_denied { 1 } else { 2 });

@@ -41,6 +41,7 @@ mod snapshot;
 mod state;
 mod store;
 mod thread;
+mod tighten;
 mod time;
 mod timing;
 mod told;
@@ -69,6 +70,7 @@ pub use self::snapshot::{
 };
 use self::state::{ObservedPermits, ObservedState};
 use self::store::ObservedStore;
+use self::tighten::Tighteners;
 use self::time::TimeOf;
 
 /// Counts all decisions of a store. Clones are handles to the same counts.
@@ -97,12 +99,15 @@ impl Observed {
         let clock = TimeOf::store(&store);
         let past = Arc::new(RecentEvents::new(Arc::clone(&clock)));
         store.listen(Arc::clone(&past) as Arc<dyn Listener>);
-        Ok(Self(Arc::new(ObservedStore {
+        let store = Arc::new(ObservedStore {
             is_far: !store.always_answers(),
             within: Within::new(store),
             state: Arc::new(ObservedState::new(name, clock, past)),
             gauges: Mutex::default(),
-        })))
+            tighteners: Tighteners::default(),
+        });
+        store.state.events.tighten(&store);
+        Ok(Self(store))
     }
 
     /// The name.

@@ -26,6 +26,7 @@ use super::exported::Gauges;
 use super::meter::{MeteredRefusal, PolicyMeter};
 use super::state::ObservedState;
 use super::thread;
+use super::tighten::Tighteners;
 
 /// An observed store, as limiters hold it.
 pub(super) struct ObservedStore {
@@ -35,6 +36,7 @@ pub(super) struct ObservedStore {
     /// timed, because two readings of a clock cost nearly as much as the decision.
     pub(super) is_far: bool,
     pub(super) gauges: Mutex<Gauges>,
+    pub(super) tighteners: Tighteners,
 }
 
 /// The state of a policy as it is open now.

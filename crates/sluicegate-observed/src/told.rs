@@ -1,17 +1,21 @@
 //! What is told of events: [`Told`].
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::store::{Alarm, Event, Listener, Listeners};
 
 use super::past::RecentEvents;
+use super::store::ObservedStore;
+use super::tighten;
 
 /// The list of recent events and the listeners of a store, and the alarms that are expected.
 pub(super) struct Told {
     pub(super) past: Arc<RecentEvents>,
     pub(super) listeners: Listeners,
     expected: Mutex<Option<Expected>>,
+    /// The store whose policies alarms may tighten.
+    store: OnceLock<Weak<ObservedStore>>,
 }
 
 /// Why alarms are expected until then.
@@ -22,7 +26,7 @@ struct Expected {
 
 impl Told {
     pub(super) fn new(past: Arc<RecentEvents>) -> Self {
-        Self { past, listeners: Listeners::default(), expected: Mutex::default() }
+        Self { past, listeners: Listeners::default(), expected: Mutex::default(), store: OnceLock::new() }
     }
 
     pub(super) fn expect(&self, why: String, until: SystemTime) {
@@ -37,6 +41,12 @@ impl Told {
         expected.as_ref().filter(|expected| now_us < expected.until_us).map(|expected| expected.why.clone())
     }
 
+    /// From now on alarms tighten policies of this store that say so.
+    pub(super) fn tighten(&self, store: &Arc<ObservedStore>) {
+        // Weak, because the store keeps this.
+        _ = self.store.set(Arc::downgrade(store));
+    }
+
     /// Tells an alarm, and writes it to the log.
     pub(super) fn alarm(&self, alarm: &Alarm) {
         let (policy, cause) = (&*alarm.policy, alarm.cause.as_str());
@@ -46,6 +56,9 @@ impl Told {
             tracing::warn!(policy, cause, "{alarm}");
         }
         self.event(&Event::Alarm(alarm));
+        if let Some(store) = self.store.get().and_then(Weak::upgrade) {
+            tighten::follow(&store, alarm);
+        }
     }
 }
 

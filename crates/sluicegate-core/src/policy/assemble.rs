@@ -30,7 +30,12 @@ impl PolicyBuilder {
     }
 
     /// [`build`](Self::build) without the check of the name.
-    pub(super) fn assembled(mut self) -> Result<Policy, ConfigError> {
+    pub(super) fn assembled(self) -> Result<Policy, ConfigError> {
+        self.with_tightening()?.put_together()
+    }
+
+    /// [`assembled`](Self::assembled) of parts whose tightening is checked.
+    pub(super) fn put_together(mut self) -> Result<Policy, ConfigError> {
         let is_of_suspension = is_of_suspension(&self.name);
         let suspension = self.suspension.take().map(|draft| draft.build(&self.name));
         let suspension = suspension.transpose().map_err(|error| error.in_policy(&self.name))?;
@@ -115,7 +120,7 @@ impl PolicyBuilder {
 
     /// This policy with one quota only: the one by which a process decides in an outage.
     pub(super) fn alone(self, quota: Quota) -> Result<Policy, ConfigError> {
-        let settings = Settings { on_outage: OnOutage::Local, ..self.settings };
+        let settings = Settings { on_outage: OnOutage::Local, tightening: None, ..self.settings };
         let alone = Self { quotas: vec![(None, Ok(quota))], settings, suspension: None, ..self };
         let name = alone.name.clone();
         alone.assembled().map_err(|error| {

@@ -6,6 +6,7 @@ use super::Policy;
 use super::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 use super::settings::Settings;
 use super::suspension::Draft;
+use super::tightening::TighteningDraft;
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::{IntoQuota, Quota};
@@ -38,6 +39,7 @@ pub struct PolicyBuilder {
     pub(super) settings: Settings,
     pub(super) counted_as: Option<String>,
     pub(super) suspension: Option<Draft>,
+    pub(super) tightening: Option<TighteningDraft>,
 }
 
 impl Policy {
@@ -113,6 +115,7 @@ impl PolicyBuilder {
             settings: Settings::default(),
             counted_as: None,
             suspension: None,
+            tightening: None,
         }
     }
 

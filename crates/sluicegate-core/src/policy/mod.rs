@@ -58,6 +58,7 @@ mod quotas;
 mod settings;
 mod share;
 mod suspension;
+mod tightening;
 
 use std::fmt;
 
@@ -73,6 +74,7 @@ pub use self::overrides::{Override, OverrideBuilder};
 pub use self::quotas::Quotas;
 use self::settings::Settings;
 pub use self::suspension::Suspension;
+pub use self::tightening::Tightening;
 use crate::algorithm::{Algorithm, Rule};
 pub use crate::quota::IntoQuota;
 use crate::quota::Quota;
@@ -248,6 +250,11 @@ impl Policy {
     #[inline]
     pub fn suspension(&self) -> Option<&Suspension> {
         self.suspension.as_ref()
+    }
+
+    /// The quota that it has while its requests are unusual, if it says so.
+    pub fn tightening(&self) -> Option<Tightening> {
+        self.settings.tightening
     }
 
     /// The number of buckets that one request is checked against under this policy: one for each quota, one that says whether the key

@@ -1,6 +1,7 @@
 //! The settings of a policy beside its quotas: [`Settings`].
 
 use super::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
+use super::tightening::Tightening;
 
 /// The settings of a policy beside its name, its algorithm, its quotas and its suspension, for the builder as for the
 /// policy.
@@ -20,6 +21,7 @@ pub(super) struct Settings {
     /// Keys that a store of fixed size makes room for; by default those of the store.
     pub(super) keys: Option<usize>,
     pub(super) on_full: OnFull,
+    pub(super) tightening: Option<Tightening>,
     /// Whether it is one of the parts that a policy was split into, which together count no less than the whole.
     pub(super) is_part: bool,
 }

@@ -204,6 +204,7 @@ impl Policy {
             settings: self.settings,
             counted_as: self.counted_as.clone(),
             suspension: self.suspension.as_ref().map(Into::into),
+            tightening: None,
         }
     }
 }

@@ -2,11 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
+use std::future::Future;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::{Duration, UNIX_EPOCH};
 
 use sluicegate_core::clock::ManualClock;
+use sluicegate_core::limiter::Overrides;
+use sluicegate_core::policy::{Override, PolicyBuilder};
 use sluicegate_core::store::{Alarm, AlarmCause, Event};
 use sluicegate_core::{MemoryStore, Policy, RateLimiter};
 use sluicegate_observed::Observed;
@@ -232,4 +236,87 @@ fn a_flood_of_keys_makes_estimates_that_tell_their_error() {
     assert!(error > 0.0 && (number - 5_000.0 / 3.0).abs() < 3.0 * error, "{number} ± {error}");
     let snapshot = scene.store.snapshot().policies.remove(0);
     assert!(snapshot.alarms.iter().any(|alarm| alarm.to_string().contains("(± ")), "{snapshot:?}");
+}
+
+/// Serves people and an attack on a policy that is tightened, and returns how many requests of people and of attackers were refused, and
+/// how many of each there were.
+fn tightened(name: &str, build: impl Fn(PolicyBuilder) -> PolicyBuilder) -> (Scene, [usize; 4]) {
+    let scene = Scene::new(name);
+    let limiter = build(Policy::gcra("tight", "10/min")).on(&scene.store).unwrap();
+    let mut scene = Scene { limiter, ..scene };
+    let (begin, end) = (BEGIN + 3 * HOUR, BEGIN + 3 * HOUR + 20 * MINUTE);
+    let mut requests = scene.people(BEGIN, end);
+    requests.extend(each(spread(), begin, 10 * SECOND));
+    let mut counts = [0; 4];
+    for ((_, address), is_allowed) in scene.serve(requests) {
+        let place = if address.octets()[0] == 10 { 0 } else { 1 };
+        counts[place] += usize::from(!is_allowed);
+        counts[place + 2] += 1;
+    }
+    (scene, counts)
+}
+
+#[test]
+fn a_policy_is_tightened_while_an_alarm_lasts_and_people_are_unharmed() {
+    let (mut scene, [people, attackers, all_people, all_attackers]) =
+        tightened("tight", |policy| policy.tighten("3/min burst 10", "30min"));
+    assert!(people * 100 <= all_people, "{people} of {all_people} requests of people were refused");
+    assert!(attackers * 3 > all_attackers, "only {attackers} of {all_attackers} of attackers were");
+    assert_eq!(scene.limiter.policy().to_string(), "tight: 3/min burst 10 (gcra)");
+    let [over] = &Overrides::of(&scene.store).list()[..] else { panic!("one stands") };
+    assert_eq!(over.by(), "alarm");
+    let events = scene.store.snapshot().events;
+    assert!(events.iter().any(|event| event.what == "quota_changed" && event.by.as_deref() == Some("alarm")));
+    // The attack is over.
+    let after = scene.people(BEGIN + 3 * HOUR + 20 * MINUTE, BEGIN + 3 * HOUR + 28 * MINUTE);
+    scene.serve(after);
+    assert_eq!(scene.limiter.policy().to_string(), "tight: 10/min (gcra)");
+}
+
+#[test]
+fn it_is_tightened_for_no_longer_than_was_said() {
+    let (scene, _) = tightened("tight-short", |policy| policy.tighten("3/min", "5min"));
+    assert_eq!(scene.limiter.policy().to_string(), "tight: 10/min (gcra)");
+    assert!(!scene.store.snapshot().policies[0].alarms.is_empty(), "the alarm goes on");
+}
+
+#[test]
+fn in_shadow_nothing_is_tightened() {
+    let (scene, [people, attackers, ..]) =
+        tightened("tight-shadow", |policy| policy.tighten("3/min", "30min").tighten_in_shadow());
+    assert_eq!((people, attackers), (0, 0));
+    assert_eq!(Overrides::of(&scene.store).list(), []);
+}
+
+#[test]
+fn the_override_of_an_operator_stays() {
+    let scene = Scene::new("tight-operator");
+    let limiter = Policy::gcra("tight", "10/min").tighten("3/min", "30min").on(&scene.store).unwrap();
+    let mut scene = Scene { limiter, ..scene };
+    let over = Override::builder("tight", "ada").quota("20/min").lasting(Duration::from_secs(86_400));
+    // On a store in memory it is there at once.
+    let put =
+        std::pin::pin!(Overrides::of(&scene.store).put(over)).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(put.is_ready());
+    let told = scene.attacked(|begin| each(spread(), begin, 10 * SECOND));
+    noticed(&told, AlarmCause::NewKeys, BEGIN + 3 * HOUR);
+    assert_eq!(scene.limiter.policy().to_string(), "tight: 20/min (gcra)");
+}
+
+#[test]
+fn what_cannot_tighten_is_named_when_the_policy_is_built() {
+    let message = |policy: PolicyBuilder| policy.build().unwrap_err().to_string();
+    let login = || Policy::gcra("login", "10/min");
+    for (policy, what) in [
+        (login().tighten("10/min", "30min"), "10/min is not below 10/min"),
+        (login().tighten("600/h", "30min"), "600/h is not below 10/min"),
+        (login().tighten("three", "30min"), "\"three\""),
+        (login().tighten("3/min", "31d"), "up to 30d"),
+        (login().tighten("3/min", "soon"), "\"soon\""),
+        (login().tighten("3/min", "30min").tighten_agreed_by(0), "agreed by 0 instances"),
+        (Policy::sliding_log("login", "10/min").tighten("3/min burst 9", "30min"), "burst 9"),
+    ] {
+        let message = message(policy);
+        assert!(message.contains("it cannot tighten: ") && message.contains(what), "{message}");
+    }
 }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use sluicegate_core::policy::{PolicyBuilder, PolicyMode, TimeSpan};
-use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy};
+use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy, Quota};
 
 use super::keys::{ApiKeys, Keys};
 use super::own::KeyedPolicy;
@@ -16,7 +16,7 @@ use super::{is_unknown, number, option, read, wrong};
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
-use crate::schema::{ApiKeysEntry, Named, OneOrMany, PolicyEntry, Suspend};
+use crate::schema::{ApiKeysEntry, Named, OneOrMany, PolicyEntry, Suspend, Tighten};
 
 /// The policies by name, and which of them a rule uses.
 pub(super) struct Policies {
@@ -183,10 +183,28 @@ fn options(mut builder: PolicyBuilder, given: &PolicyEntry, problems: &mut Probl
     if given.count_rejected.as_ref().is_some_and(|counts| counts.value) {
         builder = builder.count_rejected();
     }
-    match &given.suspend {
-        Some(suspend) => suspension(builder, suspend, problems),
+    if let Some(suspend) = &given.suspend {
+        builder = suspension(builder, suspend, problems);
+    }
+    match &given.tighten {
+        Some(tighten) => tightening(builder, tighten, problems),
         None => builder,
     }
+}
+
+fn tightening(builder: PolicyBuilder, given: &At<Tighten>, problems: &mut Problems<'_>) -> PolicyBuilder {
+    let Tighten { to, r#for, agreed_by, shadow } = &given.value;
+    let agreed_by = agreed_by.as_ref().map(|text| number(text, "a number of instances", 1..=100, problems));
+    let (to, longest) = (read::<Quota>(to, problems), read::<TimeSpan>(r#for, problems));
+    let (Some(to), Some(longest)) = (to, longest) else { return builder };
+    let mut builder = builder.tighten(to, longest);
+    if let Some(Some(instances)) = agreed_by {
+        builder = builder.tighten_agreed_by(instances);
+    }
+    if shadow.as_ref().is_some_and(|shadow| shadow.value) {
+        builder = builder.tighten_in_shadow();
+    }
+    builder
 }
 
 fn suspension(builder: PolicyBuilder, given: &At<Suspend>, problems: &mut Problems<'_>) -> PolicyBuilder {

@@ -124,6 +124,27 @@ pub(crate) struct PolicyEntry {
     /// Refuses a key outright that goes on after many refusals.
     #[serde(default, deserialize_with = "said")]
     pub suspend: Option<At<Suspend>>,
+    /// Another quota in the place of the first one, while the requests of the policy are unusual.
+    #[serde(default, deserialize_with = "said")]
+    pub tighten: Option<At<Tighten>>,
+}
+
+/// Another quota while the requests of a policy are unusual.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "tighten")]
+pub(crate) struct Tighten {
+    /// The quota, below the first one of the policy, as `3/min burst 10`.
+    pub to: At<String>,
+    /// The longest time for which it stands, as `30min`.
+    pub r#for: At<String>,
+    /// How many instances have to see the alarm, where they share a store. Default: 2.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub agreed_by: Option<At<String>>,
+    /// `true` where the log says what would be done, and nothing is. Default: false.
+    #[serde(default, deserialize_with = "said")]
+    pub shadow: Option<At<bool>>,
 }
 
 /// Refuses a key outright that goes on after many refusals.

@@ -10,7 +10,9 @@ mod shapes;
 mod words;
 
 pub(crate) use self::descriptor::DescriptorEntries;
-pub(crate) use self::file::{Condition, File, PolicyEntry, RuleEntry, SettleEntry, Suspend, TiersEntry};
+pub(crate) use self::file::{
+    Condition, File, PolicyEntry, RuleEntry, SettleEntry, Suspend, TiersEntry, Tighten,
+};
 pub(crate) use self::sections::{
     ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
 };

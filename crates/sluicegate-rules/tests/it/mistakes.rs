@@ -74,6 +74,14 @@ fn each_mistake_in_a_value_names_it() {
         ("{ quota: 5/min, suspend: { after: 5 in 0s, for: 1h } }", "0"),
         ("{ quota: 5/min, suspend: { after: 5 in 1h, for: soon } }", "\"soon\""),
         ("{ quota: 5/min, suspend: { after: 5 in 1h, for: 2h, up_to: 1h } }", "1h"),
+        ("{ quota: 5/min, tighten: { to: 9/min, for: 1h } }", "9/min is not below 5/min"),
+        ("{ quota: 5/min, tighten: { to: few, for: 1h } }", "\"few\" is not a quota"),
+        ("{ quota: 5/min, tighten: { to: 2/min, for: 90d } }", "up to 30d"),
+        (
+            "{ quota: 5/min, tighten: { to: 2/min, for: 1h, agreed_by: none } }",
+            "\"none\" is not a number of instances",
+        ),
+        ("{ quota: 5/min, tighten: { to: 2/min } }", "for"),
         ("{ quota: 5/min, table_size: many }", "\"many\" is not a number of keys"),
     ];
     for (line, part) in of_policy {

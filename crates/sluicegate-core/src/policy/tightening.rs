@@ -1,0 +1,130 @@
+//! Other numbers while the requests of a policy are unusual: [`Tightening`].
+
+use std::time::Duration;
+
+use super::PolicyBuilder;
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::quota::{IntoQuota, Quota};
+use crate::time_span::{IntoTimeSpan, TimeSpan};
+
+/// As an override.
+const LONGEST: Duration = Duration::from_secs(30 * 86_400);
+/// The instances of one service, as far as they vote.
+const MOST_INSTANCES: u64 = 100;
+
+/// The quota that a policy has while an alarm of it lasts; see [`PolicyBuilder::tighten`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tightening {
+    quota: Quota,
+    longest: Duration,
+    agreed_by: u64,
+    is_shadow: bool,
+}
+
+impl Tightening {
+    /// The quota in place of the policy's first one.
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// The longest time for which it stands.
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// The number of instances that have to see an alarm within an hour, where they share a store.
+    pub fn agreed_by(&self) -> u64 {
+        self.agreed_by
+    }
+
+    /// Whether it is only said what would be done.
+    pub fn is_shadow(&self) -> bool {
+        self.is_shadow
+    }
+}
+
+/// A [`Tightening`] as written, right or wrong.
+#[derive(Clone, Debug)]
+pub(super) struct TighteningDraft {
+    quota: Result<Quota, ConfigError>,
+    longest: Result<TimeSpan, ConfigError>,
+    agreed_by: u64,
+    is_shadow: bool,
+}
+
+impl PolicyBuilder {
+    /// Puts another quota in the place of the first one while the requests of this policy are unusual, for a time at most: a lower one,
+    /// below which no alarm goes. Default: an alarm only tells. Add [`in_shadow`](Self::tighten_in_shadow) first, and read the log.
+    ///
+    /// It needs a store that notices alarms, `Observed` of the crate `sluicegate-observed`, and is an [override](crate::limiter::Overrides)
+    /// by the operator `alarm`: all instances have it, explanations and pages show it, and an operator withdraws it. It ends with the
+    /// alarm. Where an operator's override stands, that one stays.
+    ///
+    /// ```
+    /// use sluicegate_core::Policy;
+    ///
+    /// let login = Policy::gcra("login", "10/min").tighten("3/min", "30min").build()?;
+    /// assert_eq!(login.tightening().map(|to| to.quota().to_string()).as_deref(), Some("3/min"));
+    /// let error = Policy::gcra("login", "10/min").tighten("20/min", "30min").build().unwrap_err();
+    /// assert!(error.to_string().contains("20/min is not below 10/min"), "{error}");
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the policy is built: for a quota that is not below its first one or that its algorithm cannot keep, and for no time, or more
+    /// than 30 days.
+    pub fn tighten(mut self, quota: impl IntoQuota, longest: impl IntoTimeSpan) -> Self {
+        let (quota, longest) = (quota.into_quota(), longest.into_time_span());
+        self.tightening = Some(TighteningDraft { quota, longest, agreed_by: 2, is_shadow: false });
+        self
+    }
+
+    /// Sets how many instances have to see an alarm within an hour before they [tighten](Self::tighten), where they share a store: 1 to
+    /// 100. Default: 2, so that none tightens by what it sees alone.
+    pub fn tighten_agreed_by(mut self, instances: u64) -> Self {
+        if let Some(draft) = &mut self.tightening {
+            draft.agreed_by = instances;
+        }
+        self
+    }
+
+    /// Logs what [`tighten`](Self::tighten) would do, and changes nothing.
+    pub fn tighten_in_shadow(mut self) -> Self {
+        if let Some(draft) = &mut self.tightening {
+            draft.is_shadow = true;
+        }
+        self
+    }
+
+    /// Checks the tightening, and moves it to the settings.
+    pub(super) fn with_tightening(mut self) -> Result<Self, ConfigError> {
+        let Some(draft) = self.tightening.take() else { return Ok(self) };
+        let wrong = |problem: String| {
+            ConfigError::new(ConfigErrorKind::Policy, format!("it cannot tighten: {problem}"))
+                .in_policy(&self.name)
+        };
+        let quota = draft.quota.map_err(|error| wrong(error.problem().to_owned()))?;
+        let longest = Duration::from(draft.longest.map_err(|error| wrong(error.problem().to_owned()))?);
+        if longest.is_zero() || longest > LONGEST {
+            let (longest, most) = (TimeSpan::from(longest), TimeSpan::from(LONGEST));
+            return Err(wrong(format!("for {longest}: use a time up to {most}")));
+        }
+        if !(1..=MOST_INSTANCES).contains(&draft.agreed_by) {
+            return Err(wrong(format!("agreed by {} instances: use 1 to {MOST_INSTANCES}", draft.agreed_by)));
+        }
+        if let Some((_, Ok(own))) = self.quotas.first() {
+            let rate = |quota: &Quota, other: &Quota| u128::from(quota.limit()) * other.period().as_nanos();
+            if rate(&quota, own) >= rate(own, &quota) {
+                return Err(wrong(format!("{quota} is not below {own}")));
+            }
+        }
+        let mut tightened = self.clone();
+        if let Some((_, first)) = tightened.quotas.first_mut() {
+            *first = Ok(quota);
+        }
+        tightened.put_together().map_err(|error| wrong(error.problem().to_owned()))?;
+        let TighteningDraft { agreed_by, is_shadow, .. } = draft;
+        self.settings.tightening = Some(Tightening { quota, longest, agreed_by, is_shadow });
+        Ok(self)
+    }
+}

@@ -1,0 +1,139 @@
+//! Tightens a policy while an alarm of it lasts: [`Tighteners`].
+//!
+//! A policy says how by [`PolicyBuilder::tighten`](sluicegate_core::policy::PolicyBuilder::tighten). What is done is an override by the
+//! operator [`ALARM`], so that it reaches all instances, ends in time, and is shown and withdrawn as any other.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use sluicegate_core::limiter::{OverrideErrorKind, Overrides};
+use sluicegate_core::policy::{Override, Policy, Tightening};
+use sluicegate_core::store::{Alarm, AlarmCause, DecidedBy, Store};
+
+use super::Observed;
+use super::store::ObservedStore;
+
+/// The operator who tightens.
+pub(super) const ALARM: &str = "alarm";
+/// The policy by which instances vote: its key is the name of a policy, and each of them spends one unit in an hour.
+const VOTES: &str = "sluicegate-alarms";
+const VOTERS: u64 = 100;
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The policies that this instance has tightened, or wanted to.
+#[derive(Default)]
+pub(super) struct Tighteners(Mutex<HashMap<String, Tightened>>);
+
+#[derive(Default)]
+struct Tightened {
+    /// The causes that last.
+    causes: Vec<AlarmCause>,
+    /// When this instance has voted last.
+    voted_us: Option<u64>,
+    /// The override that this instance has put.
+    version: Option<u64>,
+}
+
+/// What an alarm that begins or ends asks for.
+enum Task {
+    Tighten { is_to_vote: bool },
+    Loosen { version: u64 },
+}
+
+/// Tightens or loosens the policy of an alarm, in the background.
+pub(super) fn follow(store: &Arc<ObservedStore>, alarm: &Alarm) {
+    let Some(limiter) = store.limiters().get(&alarm.policy) else { return };
+    let Some(tightening) = limiter.own_policy().tightening().filter(|_| alarm.expected.is_none()) else {
+        return;
+    };
+    let Some(task) = store.tighteners.turn(alarm, store.now_us()) else { return };
+    if tightening.is_shadow() {
+        if matches!(task, Task::Tighten { .. }) {
+            let quota = tightening.quota();
+            tracing::warn!(policy = alarm.policy, %quota, "would be tightened, if it were not in shadow");
+        }
+        return;
+    }
+    let (store, policy) = (Arc::clone(store), alarm.policy.clone());
+    run(async move {
+        match task {
+            Task::Tighten { is_to_vote } => tighten(&store, &policy, tightening, is_to_vote).await,
+            Task::Loosen { version } => loosen(&store, &policy, version).await,
+        }
+    });
+}
+
+async fn tighten(store: &Arc<ObservedStore>, policy: &str, tightening: Tightening, is_to_vote: bool) {
+    let quota = tightening.quota();
+    if store.shared().is_some() && !is_agreed(store, policy, tightening.agreed_by(), is_to_vote).await {
+        let needed = tightening.agreed_by();
+        tracing::info!(policy, needed, "is not tightened yet: too few instances have noticed the alarm");
+        return;
+    }
+    let over = Override::builder(policy, ALARM).quota(quota).lasting(tightening.longest());
+    match Overrides::of(Observed(Arc::clone(store))).put(over).await {
+        Ok(over) => {
+            store.tighteners.has_put(policy, over.version());
+            tracing::warn!(policy, %quota, "is tightened while its requests are unusual");
+        }
+        Err(error) if error.kind() == OverrideErrorKind::OutOfDate => {
+            tracing::info!(policy, %error, "is not tightened: another override stands");
+        }
+        Err(error) => tracing::warn!(policy, %error, "could not be tightened"),
+    }
+}
+
+async fn loosen(store: &Arc<ObservedStore>, policy: &str, version: u64) {
+    match Overrides::of(Observed(Arc::clone(store))).withdraw(policy, version, ALARM).await {
+        Ok(()) => tracing::info!(policy, "is no longer tightened"),
+        // An operator was quicker, or its time is over.
+        Err(error) => tracing::debug!(policy, %error, "is no longer tightened by this alarm"),
+    }
+}
+
+/// Whether enough instances have voted within an hour, by the store that they share; an answer without it is no agreement.
+async fn is_agreed(store: &Arc<ObservedStore>, policy: &str, needed: u64, is_to_vote: bool) -> bool {
+    let votes = Policy::sliding_log(VOTES, format!("{VOTERS}/h")).hidden();
+    let Ok(votes) = votes.on(Arc::clone(store.within.store())) else { return false };
+    let decision = if is_to_vote { votes.charge(policy, 1).await } else { votes.peek(policy).await };
+    decision.is_ok_and(|decision| {
+        decision.decided_by() == DecidedBy::Store && VOTERS.saturating_sub(decision.remaining()) >= needed
+    })
+}
+
+impl Tighteners {
+    fn turn(&self, alarm: &Alarm, now_us: u64) -> Option<Task> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tightened = all.entry(alarm.policy.clone()).or_default();
+        tightened.causes.retain(|cause| *cause != alarm.cause);
+        if alarm.is_over {
+            let version = tightened.version.filter(|_| tightened.causes.is_empty())?;
+            tightened.version = None;
+            return Some(Task::Loosen { version });
+        }
+        tightened.causes.push(alarm.cause);
+        let hour = sluicegate_core::clock::micros(HOUR);
+        let is_to_vote = tightened.voted_us.is_none_or(|voted_us| now_us.saturating_sub(voted_us) >= hour);
+        if is_to_vote {
+            tightened.voted_us = Some(now_us);
+        }
+        tightened.version.is_none().then_some(Task::Tighten { is_to_vote })
+    }
+
+    fn has_put(&self, policy: &str, version: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(policy.to_owned()).or_default().version = Some(version);
+    }
+}
+
+/// Runs it in the background; without a runtime it runs here as far as it gets, which is to its end on a store in memory.
+fn run(work: impl Future<Output = ()> + Send + 'static) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn(work)),
+        Err(_) => _ = pin!(work).poll(&mut Context::from_waker(Waker::noop())),
+    }
+}
