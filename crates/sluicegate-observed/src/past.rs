@@ -114,7 +114,10 @@ impl Listener for RecentEvents {
                     Alarm { expected: Some(_), .. } => "alarm_expected",
                     _ => "alarm",
                 };
-                PastEvent { policy: Some(alarm.policy.clone()), ..said(what, alarm.to_string()) }
+                // Visitors who may see no key see no network either.
+                let mut told = (*alarm).clone();
+                told.networks.clear();
+                PastEvent { policy: Some(alarm.policy.clone()), ..said(what, told.to_string()) }
             }
             // Events of single requests are counted, and not kept.
             _ => return,

@@ -30,7 +30,7 @@ use crate::handler::PageHandler;
 /// | part | content |
 /// |---|---|
 /// | head | the instance and its uptime; each store: its state, its breaker, the 99th percentile of its answers, its table; the operator's name; light or dark |
-/// | notices | the [notices](Self::notice) of the application |
+/// | notices | alarms that last, as an observed store has noticed them, and the [notices](Self::notice) of the application |
 /// | stores | their events: breakers that opened, errors, decisions without them, keys not settled, evictions |
 /// | policies | a row each: quotas, mode and algorithm, an operator's override and its end; allowed and rejected a second, waiting; the last hour in bars of five minutes; "near", the part of the allowed requests that left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
 /// | limits that adapt | a row each, if there are any: the numbers of requests at once, under way and waiting, the latency by which it adapts, the numbers shed; number and latency over the last hour |

@@ -20,6 +20,8 @@ pub struct Alarm {
     pub policy: String,
     /// What is unusual.
     pub cause: AlarmCause,
+    /// When it was noticed, in microseconds by the clock of the store.
+    pub since_us: u64,
     /// The number that is unusual, for one minute.
     pub a_minute: u64,
     /// The standard error of [`a_minute`](Self::a_minute), where it is an estimate.
@@ -86,6 +88,7 @@ impl Alarm {
         Self {
             policy: policy.into(),
             cause,
+            since_us: 0,
             a_minute: 0,
             error: 0,
             usual: (0, 0),

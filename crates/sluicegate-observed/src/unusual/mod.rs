@@ -142,7 +142,8 @@ impl UnusualState {
             } else {
                 Found::Between
             };
-            let alarm = || alarm(policy, cause, &numbers, usual.range(), &figures);
+            let alarm =
+                || alarm((policy, cause, u64::from(slot) * SLOT_US), &numbers, usual.range(), &figures);
             told.extend(self.watches[place].turn(slot, found, alarm));
         }
         if requests > 0 && slot / MINUTE != self.slot / MINUTE {
@@ -170,14 +171,14 @@ fn numbers(requests: u64, refusals: u64, figures: &KeyFigures) -> [f64; CAUSES] 
 
 /// An alarm with these numbers.
 fn alarm(
-    policy: &str,
-    cause: AlarmCause,
+    (policy, cause, since_us): (&str, AlarmCause, u64),
     numbers: &[f64; CAUSES],
     usual: (f64, f64),
     figures: &KeyFigures,
 ) -> Alarm {
     let [requests, number] = [0, cause as usize].map(|place| numbers[place]);
     let mut alarm = Alarm::of(policy, cause);
+    alarm.since_us = since_us;
     alarm.a_minute = whole(number);
     alarm.usual = (whole(usual.0), whole(usual.1));
     alarm.share = match cause {

@@ -45,7 +45,9 @@ impl Watch {
         let (against, enough) = if lasts { (Found::AsUsual, ENDS) } else { (Found::Unusual, BEGINS) };
         self.slots = if found == against { self.slots + 1 } else { 0 };
         if lasts && found == Found::Unusual {
+            let since_us = self.alarm.as_ref().map(|alarm| alarm.since_us);
             self.alarm = Some(alarm());
+            self.alarm.iter_mut().zip(since_us).for_each(|(alarm, since_us)| alarm.since_us = since_us);
         } else if self.slots >= enough {
             self.slots = 0;
             if lasts {

@@ -38,6 +38,13 @@ pub(crate) fn gather(
         shown.collect::<Vec<_>>()
     });
     let policies = policies.collect();
+    // First, because they are why somebody looks.
+    let alarms = snapshots.iter().flat_map(|(_, known)| &known.policies).flat_map(|policy| &policy.alarms);
+    let alarms = alarms.map(|alarm| Notice {
+        about: alarm.policy.clone(),
+        since_us: alarm.since_us,
+        text: alarm.to_string(),
+    });
     let events = snapshots.iter().flat_map(|(_, known)| &known.events);
     let events = events.map(|event| (event.at, happened(event, keys)));
     let of_rooms = room_events.all().into_iter().map(|event| (event.at, room_happened(event)));
@@ -48,7 +55,7 @@ pub(crate) fn gather(
         at: rfc3339(at),
         instance: instance.to_owned(),
         uptime_seconds: uptime.as_secs(),
-        notices: notices.all().into_iter().map(|it| notice(it, keys)).collect(),
+        notices: alarms.chain(notices.all()).map(|it| notice(it, keys)).collect(),
         stores: snapshots.iter().flat_map(|(_, known)| &known.stores).map(store).collect(),
         policies,
         adaptive: snapshots

@@ -1,5 +1,6 @@
 //! What the page shows.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -195,4 +196,24 @@ async fn the_head_says_how_the_store_is_doing_and_the_table_how_near_the_last_ho
     assert!(head().await.1.contains(">20 %<"), "{}", head().await.1);
     world.clock.advance(Duration::from_secs(3_600));
     assert!(!head().await.1.contains(">20 %<"), "an hour later");
+}
+
+#[tokio::test]
+async fn an_alarm_stands_first_and_only_operators_see_its_networks() {
+    let world = World::new();
+    let (page, open) = (world.guarded(), world.read_only());
+    let ask = |address: u32| {
+        world.clock.advance(Duration::from_millis(100));
+        world.login.check(Ipv4Addr::from(address)).now().unwrap().unwrap();
+    };
+    // Ten people for half an hour, and then two hundred addresses of one network for a minute.
+    (0..18_000).for_each(|turn| ask(0x0A00_0000 + turn % 10 * 65_536));
+    (0..600).for_each(|turn| ask(0xC633_6400 + turn % 200));
+    page.notice("rules.yaml", "line 3");
+    let body = get(&page, "/").await.into_body();
+    let places =
+        ["new keys of login a minute: 200", "198.51.100.0/24 (", "line 3"].map(|text| body.find(text));
+    assert!(places[0].is_some() && places.is_sorted() && places[1].is_some(), "{places:?}\n{body}");
+    let body = get(&open, "/").await.into_body();
+    assert!(body.contains("login</strong> since") && !body.contains("198.51.100"), "{body}");
 }
