@@ -48,6 +48,11 @@ fn generous() -> PolicyBuilder {
     Policy::gcra("generous", Quota::per_second(1).burst(250_000_000))
 }
 
+/// A budget, of which most is left.
+fn budget() -> PolicyBuilder {
+    Policy::gcra("budget", "1000000000/month")
+}
+
 fn strict() -> PolicyBuilder {
     Policy::gcra("strict", "1/h")
 }
@@ -67,6 +72,7 @@ fn decisions(bench: &mut Bench) {
     for (work, name, policy, threads, keys, aim) in [
         ("allowed, 1,000 keys", "one", generous as fn() -> _, 1, &keys[..], Aim::Ratio(1.35)),
         ("allowed, 1,000 keys, 2 threads", "two", generous, 2, &keys[..], Aim::Ratio(1.5)),
+        ("allowed, 1,000 keys with a budget", "budget", budget, 1, &keys[..], Aim::None),
         ("refused, one hot key", "hot", strict, 1, &keys[..1], Aim::None),
         ("refused, 1,000 keys", "cold", strict, 1, &keys[..], Aim::None),
         ("refused, 1,000 keys, 2 threads", "cold-two", strict, 2, &keys[..], Aim::None),

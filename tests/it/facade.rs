@@ -21,7 +21,7 @@ const NAMES: [(&str, usize); 28] = [
     ("limiter", 14),
     ("limits", 31),
     ("memory", 3),
-    ("observed", 20),
+    ("observed", 21),
     ("outgoing", 3),
     ("overflow", 10),
     ("policy", 16),

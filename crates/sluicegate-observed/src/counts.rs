@@ -8,9 +8,10 @@ use metrics::Key;
 use sluicegate_core::store::DecidedBy;
 
 use super::answer::{Answer, Judgement};
+use super::budgets::PERCENTS;
 use super::exported::series;
 use super::lanes::Lanes;
-use super::metrics::{NEAR, QUOTAS_REFUSED, REQUESTS, SUSPENSIONS, UNITS};
+use super::metrics::{BUDGET_WARNINGS, NEAR, QUOTAS_REFUSED, REQUESTS, SUSPENSIONS, UNITS};
 use super::snapshot::{Totals, UnitTotals};
 
 const SPENT_UNITS: usize = 0;
@@ -25,9 +26,10 @@ const ANSWERS: usize = Answer::ALL.len();
 /// In the order of [`of_whom`].
 const ALL_WHO_DECIDE: [DecidedBy; 5] =
     [DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Lease, DecidedBy::Cache, DecidedBy::Outage];
-/// The last counter, because it is the rarest.
+/// The last counters, because they are the rarest.
 const REFUSED_QUOTAS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
-pub(super) const COUNTERS: usize = REFUSED_QUOTAS + 1;
+const BUDGET_PARTS: usize = REFUSED_QUOTAS + 1;
+pub(super) const COUNTERS: usize = BUDGET_PARTS + PERCENTS.len();
 
 /// The counts of a policy, in all its modes.
 pub(super) struct PolicyCounts(Lanes<COUNTERS>);
@@ -69,6 +71,11 @@ impl PolicyCounts {
 
     pub(super) fn quotas_refused(&self) {
         self.0.add([(REFUSED_QUOTAS, 1)]);
+    }
+
+    /// Counts a warning, by its place in [`PERCENTS`].
+    pub(super) fn budget_used(&self, part: usize) {
+        self.0.add([(BUDGET_PARTS + part, 1)]);
     }
 
     pub(super) fn sums(&self) -> Sums {
@@ -131,6 +138,9 @@ pub(super) fn series_of(policy: &str, counter: usize) -> Key {
         NEAR_ITS_LIMIT => series(NEAR, [policy]),
         SUSPENDED => series(SUSPENSIONS, [policy]),
         REFUSED_QUOTAS => series(QUOTAS_REFUSED, [policy]),
+        part if part >= BUDGET_PARTS => {
+            series(BUDGET_WARNINGS, [policy, ("percent", &PERCENTS[part - BUDGET_PARTS].to_string())])
+        }
         request => {
             let (of_whom, answer) = ((request - REQUEST) / ANSWERS, (request - REQUEST) % ANSWERS);
             let by = match ALL_WHO_DECIDE[of_whom % ALL_WHO_DECIDE.len()] {

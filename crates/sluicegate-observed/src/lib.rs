@@ -21,6 +21,7 @@
 //! If its numbers are not read: counting costs every decision a few nanoseconds.
 
 mod answer;
+mod budgets;
 mod counts;
 mod durations;
 mod events;
@@ -59,6 +60,7 @@ use sluicegate_core::store::{BreakerState, Event, IntoStore, Listener, Store, St
 use sluicegate_core::wrap::Within;
 
 pub use self::answer::Answer;
+pub use self::budgets::KeyBudget;
 pub use self::events::Events;
 pub use self::metrics::{METRICS, Metric, MetricKind};
 use self::names::Name;
@@ -244,7 +246,7 @@ impl Observed {
     /// The key that [`snapshot`](Self::snapshot) lists for this policy under this [reference](Offender::reference), while it is
     /// listed: to look it up, to reset it, or to suspend it. `None` for a key of more than 64 bytes, of which only the beginning is kept.
     pub fn listed_key(&self, policy: &str, reference: &str) -> Option<Key> {
-        self.0.state.meters.get(policy)?.offenders().find(reference)
+        self.0.state.meters.get(policy)?.listed_key(reference)
     }
 
     fn store_snapshot(&self, status: &StoreStatus) -> StoreSnapshot {

@@ -4,15 +4,16 @@
 //! updates the rates. A refused request is also noted with its key, behind a lock of the policy. The
 //! meter has a fixed size, whatever keys clients make up.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use sluicegate_core::clock::Clock;
-use sluicegate_core::key::KeyRef;
+use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::limiter::RateLimiter;
 use sluicegate_core::store::{Alarm, QuotaStatus};
 
 use super::answer::{Answer, Judgement};
+use super::budgets::Budgets;
 use super::counts::{COUNTERS, PolicyCounts, Sums, is_shown, series_of};
 use super::exported::{ExportedTotals, series};
 use super::log::Minutely;
@@ -33,6 +34,8 @@ pub(super) struct PolicyMeter {
     counts: PolicyCounts,
     rates: Rates,
     offenders: Offenders,
+    /// Made when a policy with a budget opens.
+    budgets: OnceLock<Budgets>,
     waits: Timing,
     told: Mutex<ExportedTotals<COUNTERS>>,
     /// Keys that were refused as suspended in the last minute.
@@ -60,6 +63,7 @@ impl PolicyMeter {
             counts: PolicyCounts::new(),
             rates: Rates::new(now_us),
             offenders: Offenders::new(),
+            budgets: OnceLock::new(),
             waits: Timing::of(series(WAIT, [("policy", policy)])),
             told: Mutex::new(ExportedTotals::nobody()),
             suspended: SeenLately::default(),
@@ -176,8 +180,14 @@ impl PolicyMeter {
         self.offenders.asked(key, quotas, self.rates.now_us());
     }
 
-    pub(super) fn offenders(&self) -> &Offenders {
-        &self.offenders
+    /// The budgets of its keys.
+    pub(super) fn budgets(&self) -> &Budgets {
+        self.budgets.get_or_init(Budgets::new)
+    }
+
+    /// The key that is listed with this reference.
+    pub(super) fn listed_key(&self, reference: &str) -> Option<Key> {
+        self.offenders.find(reference).or_else(|| self.budgets.get()?.find(reference))
     }
 
     pub(super) fn counts(&self) -> &PolicyCounts {
@@ -205,6 +215,7 @@ impl PolicyMeter {
             askers: self.offenders.most_asking(now_us),
             new_keys: self.new_keys(),
             alarms: self.alarms(),
+            budgets: self.budgets.get().map(|budgets| budgets.nearest(now_us)).unwrap_or_default(),
         }
     }
 }

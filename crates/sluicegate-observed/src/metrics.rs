@@ -30,6 +30,7 @@ pub(super) const REQUESTS: &str = "rate_limit_requests_total";
 pub(super) const ROUTE_REQUESTS: &str = "rate_limit_route_requests_total";
 pub(super) const UNITS: &str = "rate_limit_units_total";
 pub(super) const NEAR: &str = "rate_limit_near_total";
+pub(super) const BUDGET_WARNINGS: &str = "rate_limit_budget_warnings_total";
 pub(super) const UNDECIDED: &str = "rate_limit_undecided_total";
 pub(super) const DURATION: &str = "rate_limit_duration_seconds";
 pub(super) const WAIT: &str = "rate_limit_wait_seconds";
@@ -74,6 +75,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_route_requests_total` | counter | `route` (the pattern that a request has matched), `result`; told by layers that count routes |
 /// | `rate_limit_units_total` | counter | `policy`, `kind` (`spent`, `refunded`, `charged`) |
 /// | `rate_limit_near_total` | counter | `policy` |
+/// | `rate_limit_budget_warnings_total` | counter | `policy`, `percent` (`50`, `80`, `100`); see [`Event::BudgetUsed`](sluicegate_core::store::Event::BudgetUsed) |
 /// | `rate_limit_undecided_total` | counter | `reason` ([`Undecided`](sluicegate_core::store::Undecided)) |
 /// | `rate_limit_duration_seconds` | histogram | `store` |
 /// | `rate_limit_wait_seconds` | histogram | `policy` |
@@ -100,7 +102,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
-pub const METRICS: [Metric; 41] = {
+pub const METRICS: [Metric; 42] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -117,6 +119,12 @@ pub const METRICS: [Metric; 41] = {
         ),
         metric(UNITS, Counter, &["policy", "kind"], "UnitTotals that were spent, refunded and charged."),
         metric(NEAR, Counter, &["policy"], "Requests that were allowed when less than a fifth was left."),
+        metric(
+            BUDGET_WARNINGS,
+            Counter,
+            &["policy", "percent"],
+            "Keys that have used this part of a budget of the calendar, once each in a period.",
+        ),
         metric(UNDECIDED, Counter, &["reason"], "Requests that no store was asked about."),
         metric(DURATION, Histogram, &["store"], "How long the store took to decide."),
         metric(WAIT, Histogram, &["policy"], "How long requests were told to wait for their turn."),

@@ -8,6 +8,7 @@ use sluicegate_core::in_flight::AdaptiveStatus;
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{Alarm, BreakerState};
 
+use super::budgets::KeyBudget;
 use super::offenders::{Asker, Offender};
 use super::past::PastEvent;
 
@@ -123,6 +124,9 @@ pub struct PolicySnapshot {
     pub new_keys: f64,
     /// The alarms that last.
     pub alarms: Vec<Alarm>,
+    /// The keys that have used most of their [budgets](sluicegate_core::Quota::in_calendar) in the periods that are under way, the one
+    /// nearest to the end first: at most 16, of those that this process has decided about.
+    pub budgets: Vec<KeyBudget>,
 }
 
 /// Decisions, by result.

@@ -7,7 +7,7 @@
 //! No lock is held while the store within is called or a listener is told.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use sluicegate_core::Decision;
 use sluicegate_core::algorithm::Inherit;
@@ -21,6 +21,7 @@ use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
 
 use super::answer::{Answer, Judgement};
+use super::budgets::{self, BudgetAsk, BudgetWarning, PERCENTS};
 use super::counts::PolicyCounts;
 use super::exported::Gauges;
 use super::meter::{MeteredRefusal, PolicyMeter};
@@ -46,6 +47,7 @@ pub(super) struct OpenPolicy {
     /// `None` for the bucket of a suspension, which is not a limit of its own.
     meter: Option<Arc<PolicyMeter>>,
     mode: PolicyMode,
+    has_budget: bool,
     /// The buckets that say which of its keys are suspended.
     suspended_by: SmallVec<[String; 0]>,
 }
@@ -59,6 +61,8 @@ struct ObservedAsk<'a> {
     mode: Mode,
     /// The places of the asks that say whether the key is suspended, a bit each.
     peeks: u64,
+    /// The policy with the numbers that decide, if one of its quotas is a budget.
+    budget: Option<&'a Arc<Policy>>,
     /// Whether this is one of the few calls that are looked at more closely.
     is_looked_at: bool,
 }
@@ -71,6 +75,7 @@ struct Awaited {
     cost: u64,
     mode: Mode,
     peeks: u64,
+    budget: Option<Arc<Policy>>,
     is_looked_at: bool,
 }
 
@@ -87,7 +92,12 @@ impl Wrap for ObservedStore {
         _: Option<(&OpenPolicy, Inherit)>,
     ) -> Result<OpenPolicy, ConfigError> {
         let meter = (!policy.is_of_suspension()).then(|| self.state.meters.open(policy.counted_as()));
-        OpenPolicy::new(policy, meter)
+        let opened = OpenPolicy::new(policy, meter)?;
+        if let (true, Some(meter)) = (opened.has_budget, &opened.meter) {
+            // Here, so that no request has to make its tables.
+            meter.budgets();
+        }
+        Ok(opened)
     }
 
     fn own_place(&self) -> Option<Place> {
@@ -147,7 +157,9 @@ impl OpenPolicy {
             None => [None, None],
         };
         let suspended_by = buckets.iter().flatten().map(|bucket| bucket.name().to_owned()).collect();
-        Ok(Self { policy: Arc::clone(policy), meter, mode: policy.mode(), suspended_by })
+        let (policy, mode, has_budget) =
+            (Arc::clone(policy), policy.mode(), budgets::has_budget(policy) && meter.is_some());
+        Ok(Self { policy, meter, mode, has_budget, suspended_by })
     }
 
     /// The places of the other asks that say whether the key of this one is suspended, a bit each. They are found by name, because
@@ -165,11 +177,19 @@ impl OpenPolicy {
         its.fold(0, |bits, (place, _)| bits | bit(place))
     }
 
+    /// Whether one of the quotas that decide is a budget.
+    #[inline]
+    fn is_of_budget(&self, ask: &Ask<'_>) -> bool {
+        ask.own().map_or(self.has_budget, |own| budgets::has_budget(own.policy()))
+    }
+
     /// Counts an answer at once if it is known and lets the only ask of a call go on now.
     #[inline]
     fn has_counted(&self, ask: &Ask<'_>, answer: &DecisionFuture) -> bool {
         match (&self.meter, answer.known()) {
-            (Some(meter), Some(Ok(decision))) if ask.mode() == Mode::Spend && decision.is_allowed() => {
+            (Some(meter), Some(Ok(decision)))
+                if ask.mode() == Mode::Spend && decision.is_allowed() && !self.is_of_budget(ask) =>
+            {
                 meter.request(
                     &Judgement::allowed(decision),
                     self.mode == PolicyMode::Shadow,
@@ -243,14 +263,15 @@ impl ObservedStore {
         asks.iter().enumerate().filter_map(move |(place, ask)| {
             let watched = self.within.own(ask.policy()).ok()?;
             let (key, cost, mode, peeks) = (ask.key(), ask.cost(), ask.mode(), watched.peeks(asks, ask));
-            Some(ObservedAsk { watched, place, key, cost, mode, peeks, is_looked_at })
+            let budget = watched.is_of_budget(ask).then(|| ask.numbers());
+            Some(ObservedAsk { watched, place, key, cost, mode, peeks, budget, is_looked_at })
         })
     }
 }
 
 impl Awaited {
     fn asked(&self) -> ObservedAsk<'_> {
-        let Self { watched, place, key, cost, mode, peeks, is_looked_at } = self;
+        let Self { watched, place, key, cost, mode, peeks, budget, is_looked_at } = self;
         ObservedAsk {
             watched,
             place: *place,
@@ -258,6 +279,7 @@ impl Awaited {
             cost: *cost,
             mode: *mode,
             peeks: *peeks,
+            budget: budget.as_ref(),
             is_looked_at: *is_looked_at,
         }
     }
@@ -266,8 +288,9 @@ impl Awaited {
 impl ObservedAsk<'_> {
     /// A copy that owns its parts, to keep until the answer comes.
     fn awaited(&self) -> Awaited {
-        let Self { watched, place, key, cost, mode, peeks, is_looked_at } = *self;
-        Awaited { watched: watched.clone(), place, key: key.to_key(), cost, mode, peeks, is_looked_at }
+        let Self { watched, place, key, cost, mode, peeks, budget, is_looked_at } = *self;
+        let (watched, key, budget) = (watched.clone(), key.to_key(), budget.cloned());
+        Awaited { watched, place, key, cost, mode, peeks, budget, is_looked_at }
     }
 
     /// Counts the result.
@@ -279,6 +302,9 @@ impl ObservedAsk<'_> {
         at_us: impl Fn(&Decision) -> u64,
     ) {
         let OpenPolicy { meter: Some(meter), mode, .. } = self.watched else { return };
+        if let (Some(numbers), Ok(decision)) = (self.budget, result) {
+            self.note_budget(state, meter, numbers, decision);
+        }
         if !self.mode.spends() {
             return self.note_report(meter, result);
         }
@@ -299,6 +325,28 @@ impl ObservedAsk<'_> {
                 self.tell(state, &judgement, result.as_ref().ok());
             }
         }
+    }
+
+    /// Notes the state of budgets after a decision, and warns of it.
+    #[inline(never)]
+    fn note_budget(&self, state: &ObservedState, meter: &PolicyMeter, numbers: &Policy, decision: &Decision) {
+        // A look changes nothing, and comes from pages as well.
+        if self.mode == Mode::Peek {
+            return;
+        }
+        let warns = self.watched.mode == PolicyMode::Enforce;
+        let ask = BudgetAsk { numbers, place: self.place, key: self.key, warns };
+        meter.budgets().note(ask, decision, |BudgetWarning { part, quota, standing }| {
+            meter.counts().budget_used(part);
+            state.events.listeners.tell(&Event::BudgetUsed {
+                subject: Subject::of(self.watched.policy.name()).with_key(self.key),
+                quota,
+                percent: PERCENTS[part],
+                used: standing.used,
+                limit: standing.limit,
+                until: UNIX_EPOCH + Duration::from_micros(standing.until_us),
+            });
+        });
     }
 
     /// Notes details of a request that was looked at by chance, waits, or was refused.

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 
@@ -86,6 +86,22 @@ pub enum Event<'a> {
         retry_after: Option<Duration>,
         /// Whether it was refused because the key is suspended.
         is_suspended: bool,
+    },
+    /// A key has used a part of a budget, which is a [quota of a calendar](crate::Quota::in_calendar), for the first time in the period.
+    /// Only an observed store tells it, of policies that are enforced: see `Observed::events`.
+    BudgetUsed {
+        /// The policy, and the key.
+        subject: Subject<'a>,
+        /// The place of the quota in its policy.
+        quota: usize,
+        /// The part: 50, 80 or 100.
+        percent: u8,
+        /// The units of the limit that are used, reserved ones among them.
+        used: u64,
+        /// The units of each period: the key's own number, if it has brought one.
+        limit: u64,
+        /// The end of the period.
+        until: SystemTime,
     },
     /// A limit whose policies requests choose has opened this one beyond its bound, because keys owe under all that were open.
     PolicyKeptOpen {

@@ -7,7 +7,7 @@ const NAME: usize = 64;
 
 /// A key, or the beginning of a long one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CutKey {
+pub(crate) struct CutKey {
     kind: KeyKind,
     length: u8,
     is_whole: bool,
@@ -17,7 +17,7 @@ pub(super) struct CutKey {
 
 impl CutKey {
     /// Cuts a key to the bytes that are kept.
-    pub(super) fn of(key: KeyRef<'_>) -> Self {
+    pub(crate) fn of(key: KeyRef<'_>) -> Self {
         let (begin, is_whole) = key.begin(NAME);
         let encoded = begin.as_bytes();
         let mut bytes = [0; NAME + 2];
@@ -29,17 +29,17 @@ impl CutKey {
     }
 
     /// The kind of the key.
-    pub(super) fn kind(&self) -> KeyKind {
+    pub(crate) fn kind(&self) -> KeyKind {
         self.kind
     }
 
     /// The key, if it is whole.
-    pub(super) fn whole(&self) -> Option<Key> {
+    pub(crate) fn whole(&self) -> Option<Key> {
         self.is_whole.then(|| self.kept())
     }
 
     /// The key as text, perhaps without its end; `None` for a secret and for a key with a digest in it.
-    pub(super) fn plain(&self) -> Option<String> {
+    pub(crate) fn plain(&self) -> Option<String> {
         let plain = self.kept().in_clear()?;
         Some(if self.is_whole { plain } else { plain.trim_end_matches('…').to_owned() + "…" })
     }

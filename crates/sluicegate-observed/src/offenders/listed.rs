@@ -191,7 +191,7 @@ impl Asker {
 }
 
 /// The key as it may be shown, the kind of that form, its digest, and its reference.
-fn shown(digest: u64, key: &CutKey) -> (String, OffenderKind, String, String) {
+pub(crate) fn shown(digest: u64, key: &CutKey) -> (String, OffenderKind, String, String) {
     // The digest as `Debug` shows it.
     let (short, reference) = (format!("{:08x}", digest >> 32), format!("{digest:016x}"));
     match (key.plain(), key.kind()) {
@@ -202,7 +202,7 @@ fn shown(digest: u64, key: &CutKey) -> (String, OffenderKind, String, String) {
 }
 
 /// The key that a reference stands for.
-pub(super) fn digest(reference: &str) -> Option<u64> {
+pub(crate) fn digest(reference: &str) -> Option<u64> {
     u64::from_str_radix(reference, 16).ok().filter(|_| reference.len() == 16)
 }
 

@@ -14,9 +14,11 @@ use sluicegate_core::clock::micros;
 use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::store::QuotaStatus;
 
+pub(super) use self::cut::CutKey;
 use self::in_turn::InTurn;
 use self::listed::RefusalNote;
 pub use self::listed::{Asker, Offender, OffenderKind, ShownKey};
+pub(super) use self::listed::{digest, shown};
 
 /// The number of refused keys that are counted. With n of them, each key with more than one in n of the refusals is listed.
 const REFUSED: usize = 64;

@@ -245,6 +245,7 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
     let service =
         InFlight::adaptive("service").at_most(1).wait_up_to(Duration::ZERO).build().expect("a name");
     store.in_flight(&service);
+    let budget = limiter(&store, "budget", "10/month");
     let plans = ["2/s", "3/s"].map(|quota| login.with_quotas(quota).expect("memory keeps it"));
     let recorder = recorder();
     let told = {
@@ -253,6 +254,9 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
             _ = answer(login.check("ada").reserve(Duration::from_secs(2)));
         }
         _ = uploads.try_acquire("ada").expect("one");
+        for key in ["ada", "bob", "ada"] {
+            _ = answer(budget.check(key).cost(if key == "bob" { 5 } else { 4 }));
+        }
         scrape(&recorder, &[&store]).await
     };
     let mut seen = std::collections::BTreeSet::new();
@@ -299,7 +303,11 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
     ];
     assert_eq!(missing, expected, "{told}");
     assert_eq!(value(&told, r#"rate_limit_key_quotas{policy="login"}"#), Some(2.0), "{told}");
-    drop(plans);
+    drop((plans, budget));
+    let warnings = |percent| {
+        value(&told, &format!(r#"rate_limit_budget_warnings_total{{policy="budget",percent="{percent}"}}"#))
+    };
+    assert_eq!([50, 80, 100].map(warnings), [Some(2.0), Some(1.0), None], "{told}");
     assert_eq!(value(&told, r#"rate_limit_wait_seconds_count{policy="login"}"#), Some(2.0), "{told}");
     let durations =
         value(&told, r#"rate_limit_duration_seconds_count{store="listed"}"#).expect("some of 1,000");
