@@ -17,7 +17,7 @@ use sluicegate::observed::Observed;
 use sluicegate::overflow::line::{LineMode, MemoryLine};
 use sluicegate::overflow::{WaitingRoom, WaitingRoomLayer};
 use sluicegate::status::StatusPage;
-use sluicegate::{KeyExtractor, Limit, PeerIp, Policy, RateLimiter};
+use sluicegate::{Key, KeyExtractor, Limit, PeerIp, Policy, RateLimiter};
 use tokio::net::TcpListener;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -29,6 +29,8 @@ const PLANTED: &str = "sk_live_51Hx7planted";
 struct Service {
     address: SocketAddr,
     login: RateLimiter,
+    /// A budget of which a key has used more than half.
+    tokens: RateLimiter,
     sale: WaitingRoom,
 }
 
@@ -66,6 +68,10 @@ async fn service() -> Service {
             .and(Limit::new(api.clone()).key(HeaderKey::new("x-api-key").unwrap()))
             .build()
             .unwrap();
+    let tokens = Policy::gcra("tokens", "1000/month").on(&store).unwrap();
+    for (key, cost) in [("acme", 620), (SCRIPT, 999)] {
+        _ = tokens.check(Key::from(key).of_kind(KeyKind::Name)).cost(cost).await.unwrap();
+    }
     let user = Limits::new(Limit::new(api).key(HeaderKey::new("x-api-key").unwrap()));
     for minute in 0..60_u64 {
         for number in 0..minute * minute % 170 {
@@ -102,7 +108,7 @@ async fn service() -> Service {
         .nest_service("/status", page.clone())
         .route_service("/status.json", page)
         .nest_service("/open", open);
-    Service { address: serve(app).await, login, sale }
+    Service { address: serve(app).await, login, tokens, sale }
 }
 
 /// The browser of an operator.
@@ -295,6 +301,26 @@ async fn a_key_is_looked_up_and_reset_by_keyboard_alone_with_scripts_off() {
     assert_eq!(remaining().await, 4);
     let address = page.value_of("location.search").await.to_string();
     assert!(address.contains("result=") && !address.contains("203.0"), "{address}");
+}
+
+#[tokio::test]
+async fn a_key_near_the_end_of_its_budget_is_looked_up_by_keyboard_alone_with_scripts_off() {
+    let service = service().await;
+    let mut page = operator("budget").await;
+    page.without_scripts().await;
+    page.looks(390, "light").await;
+    page.open(&service.url("/status")).await;
+    let text = page.text().await;
+    assert!(text.contains("620 of 1,000") && text.contains("62 %") && text.contains("99 %"), "{text}");
+    assert_eq!(page.value_of("document.querySelectorAll('meter').length").await, 2);
+    page.picture("status-budgets-390").await;
+    tab_to(&mut page, "element.ariaLabel === 'look up: \"acme\" of tokens'").await;
+    page.press("Enter").await;
+    assert_eq!(page.loaded().await, 200);
+    let text = page.text().await;
+    assert!(text.contains("380 of 1,000 left"), "{text}");
+    let left = service.tokens.peek(Key::from("acme").of_kind(KeyKind::Name)).await.unwrap().remaining();
+    assert_eq!(left, 380, "a look spends nothing");
 }
 
 #[tokio::test]

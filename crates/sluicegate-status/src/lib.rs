@@ -34,6 +34,7 @@
 //! | Is the store the cause? | The head: its state, its breaker, its p99. "In fallback" means that policies decide as they say for an [outage](sluicegate_core::OnOutage). |
 //! | Which policy refuses? | The table: rejected a second, and the red bars of the last hour. Numbers in brackets belong to a policy that is only tried out. |
 //! | Whom does it refuse? | "Most rejected": the keys of the last 5 to 10 minutes, each with its share of the refusals. |
+//! | Whose budget runs out, and when? | "Budgets": the keys that have used most of a quota of the calendar, with a bar, and when it is used up at the pace of the period so far. |
 //! | Who comes close without being refused? | "Asks most" below it, with the part that each key has left, and the column "near". |
 //! | Why was this one refused? | "Look up a key": as the request that it sent, or by the key itself. |
 //! | Who changed something? | "Events", with the name of the operator. |
@@ -113,7 +114,7 @@
 //! # What it costs
 //! It costs nothing until it is loaded: [`Observed`](sluicegate_observed::Observed) counts everything that it shows anyway. A load adds up
 //! counters, walks the table of the store and draws some kilobytes of HTML, once and for one visitor. Lists have fixed lengths: 64
-//! offenders and askers for each policy, of which the page shows ten, 100 events, 32 notices, 60 minutes.
+//! offenders and askers and 16 budgets for each policy, of which the page shows ten, 100 events, 32 notices, 60 minutes.
 //!
 //! # Which numbers are whose
 //! Rates, minutes, offenders and events are those of the instance that answers. The status of a key comes from its store, so it is the same
@@ -188,7 +189,10 @@
 //!     "minutes": [{"at": "2026-11-21T14:59:00.000Z", "allowed": 720, "rejected": 18, "near": 7}],
 //!     "waiting": 0, "suspended_seen": 2,
 //!     "offenders": [{"key": "203.0.113.9", "kind": "address", "ref": "5f0c…", "rejected": 9120,
-//!                    "error": 12, "share": 0.61, "suspended_until": null}]}],
+//!                    "error": 12, "share": 0.61, "suspended_until": null}],
+//!     "budgets": [{"key": "acme", "kind": "name", "ref": "91ab…", "label": "tokens",
+//!                  "used": 620000, "limit": 1000000, "from": "2026-11-01T00:00:00.000Z",
+//!                  "until": "2026-12-01T00:00:00.000Z", "used_up_at": null}]}],
 //!  "adaptive": [{"name": "api", "algorithm": "gradient", "mode": "enforce", "at_least": 1, "at_most": 500,
 //!                "limit": 57, "in_flight": 44, "latency_ms": 23.1,
 //!                "waiting": {"critical_plus": 0, "critical": 0, "sheddable_plus": 0, "sheddable": 3},
@@ -238,6 +242,17 @@
 //! | `waiting` | requests that wait for their turn now |
 //! | `suspended_seen` | keys that were refused here as suspended in the last minute |
 //! | `offenders` | the keys that were refused most in the last 5 to 10 minutes: all with more than 1 in 64 of the refusals are among them |
+//! | `budgets` | the keys that have used most of their budgets, which are quotas of the calendar, in the periods under way: at most 16 |
+//!
+//! Of each of these:
+//!
+//! | field | content |
+//! |---|---|
+//! | `key`, `kind`, `ref` | as of an offender |
+//! | `label` | the quota |
+//! | `used`, `limit` | the units of the limit that are used, reserved ones among them; the limit is the key's own number, if it has one |
+//! | `from`, `until` | the period |
+//! | `used_up_at` | the moment at which all is used at the pace of the period so far; `null` if the period ends before |
 //!
 //! Of each offender:
 //!

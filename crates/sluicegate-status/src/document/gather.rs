@@ -33,8 +33,9 @@ pub(crate) fn gather(
     let policies = snapshots.iter().flat_map(|((observed, overrides), known)| {
         let standing = overrides.list();
         let shown = known.policies.iter().filter(|it| names.insert(it.policy.name().to_owned()));
-        let shown = shown
-            .map(|policy| status(&PolicyView { observed, overrides, standing: &standing, policy, keys }));
+        let shown = shown.map(|policy| {
+            status(&PolicyView { observed, overrides, standing: &standing, policy, keys, at: known.at })
+        });
         shown.collect::<Vec<_>>()
     });
     let policies = policies.collect();

@@ -23,6 +23,6 @@ pub(crate) use self::policy::ShownKeys;
 pub(crate) use self::room::{RoomChanged, RoomEvents, seen};
 pub(crate) use self::shape::Document;
 use self::shape::{
-    AdaptiveShown, AskerShown, ByClass, Happened, MinuteShown, NoticeShown, OffenderShown, OverrideShown,
-    PolicyStatus, RoomShown, ShownStore,
+    AdaptiveShown, AskerShown, BudgetShown, ByClass, Happened, MinuteShown, NoticeShown, OffenderShown,
+    OverrideShown, PolicyStatus, RoomShown, ShownStore,
 };

@@ -5,16 +5,16 @@
 //! because the store's reference is good on this instance only.
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Number;
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::policy::Override;
 use sluicegate_core::{OnExceeded, Policy, RateLimiter, Store};
-use sluicegate_observed::{Asker, Minute, Observed, Offender, OffenderKind, PolicySnapshot};
+use sluicegate_observed::{Asker, KeyBudget, Minute, Observed, Offender, OffenderKind, PolicySnapshot};
 
 use super::shape::{
-    AskerShown, MinuteShown, OffenderShown, OverrideShown, PerSecond, PolicyStatus, QuotaShown,
+    AskerShown, BudgetShown, MinuteShown, OffenderShown, OverrideShown, PerSecond, PolicyStatus, QuotaShown,
 };
 use crate::instant::rfc3339;
 use crate::secret::Secret;
@@ -35,10 +35,13 @@ pub(super) struct PolicyView<'a> {
     pub(super) standing: &'a [Arc<Override>],
     pub(super) policy: &'a PolicySnapshot,
     pub(super) keys: ShownKeys<'a>,
+    /// The moment of the snapshot.
+    pub(super) at: SystemTime,
 }
 
 pub(super) fn status(known: &PolicyView<'_>) -> PolicyStatus {
-    let PolicySnapshot { policy, per_second, minutes, minute: running, offenders, askers, .. } = known.policy;
+    let PolicySnapshot { policy, per_second, minutes, minute: running, offenders, askers, budgets, .. } =
+        known.policy;
     let in_all = |of: fn(&Minute) -> u64| minutes.iter().skip(1).chain([running]).map(of).sum::<u64>();
     PolicyStatus {
         name: policy.name().to_owned(),
@@ -69,6 +72,7 @@ pub(super) fn status(known: &PolicyView<'_>) -> PolicyStatus {
         offenders: offenders.iter().filter(|it| it.stands_out()).map(|it| offender(known, it)).collect(),
         crowd: offenders.iter().any(|it| !it.stands_out()),
         askers: askers.iter().filter(|it| it.stands_out()).map(|it| asker(known, it)).collect(),
+        budgets: budgets.iter().map(|it| budget(known, it)).collect(),
     }
 }
 
@@ -134,6 +138,24 @@ fn offender(known: &PolicyView<'_>, offender: &Offender) -> OffenderShown {
 fn asker(known: &PolicyView<'_>, asker: &Asker) -> AskerShown {
     let (key, kind) = shown(known.keys, (&asker.key, &asker.digest, asker.kind));
     AskerShown { key, kind, asked: asker.asked, remaining: asker.remaining }
+}
+
+fn budget(known: &PolicyView<'_>, budget: &KeyBudget) -> BudgetShown {
+    let (key, kind) = shown(known.keys, (&budget.key, &budget.digest, budget.kind));
+    let sealed = sealed(known, &budget.reference);
+    let quota = known.policy.policy.quotas().get(budget.quota);
+    BudgetShown {
+        key,
+        kind,
+        is_known: sealed.is_some(),
+        reference: sealed.unwrap_or_else(|| budget.reference.clone()),
+        label: quota.map(|quota| quota.label().to_owned()).unwrap_or_default(),
+        used: budget.used,
+        limit: budget.limit,
+        from: rfc3339(budget.from),
+        until: rfc3339(budget.until),
+        used_up_at: budget.used_up_at(known.at).map(rfc3339),
+    }
 }
 
 /// The key as it may be seen here, and the kind of this text.

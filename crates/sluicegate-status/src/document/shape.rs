@@ -103,6 +103,8 @@ pub(crate) struct PolicyStatus {
     pub(super) crowd: bool,
     #[serde(skip)]
     pub(super) askers: Vec<AskerShown>,
+    /// The keys that are nearest to the end of their budgets.
+    pub(super) budgets: Vec<BudgetShown>,
 }
 
 /// A number at once that follows what the service can bear.
@@ -223,6 +225,36 @@ pub(super) struct AskerShown {
     pub(super) asked: u64,
     /// The part of its burst that is left.
     pub(super) remaining: f64,
+}
+
+/// A key's use of a budget in the period under way.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct BudgetShown {
+    /// As of an offender.
+    pub(super) key: String,
+    pub(super) kind: &'static str,
+    #[serde(rename = "ref")]
+    pub(super) reference: String,
+    /// The label of the quota.
+    pub(super) label: String,
+    /// The units of the limit that are used; `limit` is the key's own number, if it has one.
+    pub(super) used: u64,
+    pub(super) limit: u64,
+    /// The period.
+    pub(super) from: String,
+    pub(super) until: String,
+    /// The moment at which all is used at the pace of the period so far, if that is before its end.
+    pub(super) used_up_at: Option<String>,
+    #[serde(skip)]
+    pub(super) is_known: bool,
+}
+
+impl BudgetShown {
+    /// The part that is used, 0 to 1.
+    #[expect(clippy::cast_precision_loss, reason = "a number to look at")]
+    pub(super) fn part(&self) -> f64 {
+        self.used as f64 / self.limit.max(1) as f64
+    }
 }
 
 /// A waiting room.

@@ -3,6 +3,7 @@
 
 mod access;
 mod adaptive;
+mod budgets;
 mod change;
 mod digests;
 mod look_up;

@@ -9,6 +9,7 @@
 //! table becomes a card.
 
 mod adaptive;
+mod budgets;
 mod events;
 mod forms;
 mod look_up;

@@ -34,6 +34,11 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
+/// Writes `61 %`, rounded down: no budget is used up before all of it is.
+pub(super) fn percent_down(share: f64) -> String {
+    format!("{:.0} %", (share * 100.0).floor())
+}
+
 /// Writes `3 h 12 min`.
 pub(super) fn span(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
@@ -57,6 +62,11 @@ pub(super) fn wait(seconds: u64) -> String {
 /// The time of day of a moment in RFC 3339.
 pub(super) fn clock(at: &str) -> &str {
     at.get(11..19).unwrap_or(at)
+}
+
+/// The day and the minute of a moment in RFC 3339: `2026-11-21 15:00`.
+pub(super) fn minute(at: &str) -> String {
+    at.get(..16).unwrap_or(at).replace('T', " ")
 }
 
 /// Writes a row of bars, with heights relative to the highest of all rows of their scale: `▁▁▂█▁`.
@@ -96,6 +106,10 @@ mod tests {
         assert_eq!(
             [44, 119, 120, 6_123, 86_401].map(wait),
             ["44 s", "119 s", "2 min", "1 h 43 min", "1 d 1 h"]
+        );
+        assert_eq!(
+            (percent_down(0.999), percent_down(1.0), minute("2026-11-21T15:00:59.999Z")),
+            ("99 %".to_owned(), "100 %".to_owned(), "2026-11-21 15:00".to_owned())
         );
         assert_eq!([0.0004, 0.012, 0.42, 12.4].map(millis), ["0.000 ms", "0.012 ms", "0.4 ms", "12 ms"]);
         assert_eq!(

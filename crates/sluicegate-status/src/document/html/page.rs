@@ -6,7 +6,7 @@
 use http::Uri;
 use maud::{DOCTYPE, Markup, html};
 
-use super::{adaptive, events, look_up, number, offenders, policies, rooms, stores};
+use super::{adaptive, budgets, events, look_up, number, offenders, policies, rooms, stores};
 use crate::document::{Document, LookedUp, NoticeShown};
 
 /// The style sheet of the page, which it links to.
@@ -78,6 +78,7 @@ pub(crate) fn page(look: &Look<'_>) -> String {
                     @if let Some(found) = look.found { (look_up::found(found, look.token)) }
                     (stores::section(&look.document.stores))
                     (policies::section(policies, look.token))
+                    (budgets::section(policies, look.token))
                     (adaptive::section(&look.document.adaptive))
                     (rooms::section(&look.document.rooms, look.token))
                     (offenders::section(policies, look.token))
