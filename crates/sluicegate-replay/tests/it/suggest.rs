@@ -119,3 +119,28 @@ fn where_there_is_no_suggestion_table_object_and_page_say_why() {
     assert_eq!(object["rules"][0]["no_suggestion"], "the log is too large");
     assert!(outcome.to_html().contains("No suggestion: the log is too large."));
 }
+
+/// A suggestion for months once had periods of 31 days.
+#[test]
+fn a_suggestion_keeps_the_calendar_and_what_is_carried_over() {
+    // Midnight of the first of June 2015 in Seoul: eight requests an hour before it, and eight after it.
+    let border = 1_433_084_400;
+    let log: String = [border - 3_600, border]
+        .into_iter()
+        .flat_map(|from| {
+            (0..8).map(move |second| format!("{}.000 192.0.2.1 \"GET / HTTP/1.1\"\n", from + second))
+        })
+        .collect();
+    for (quota, limit, suggested) in [
+        ("4/month in Asia/Seoul", 8, "8/month in Asia/Seoul"),
+        ("4/month in Asia/Seoul carry over 50%", 8, "8/month in Asia/Seoul carry over 4"),
+    ] {
+        let replay = of_policy(&format!("{{ quota: {quota} }}"));
+        let replay = replay.format(r#"$msec $remote_addr "$request""#.parse().unwrap());
+        let outcome = run(&replay.suggest("0%".parse().unwrap()), &log);
+        let found = outcome.rules[0].suggestion.as_ref().expect("there is one");
+        assert_eq!((found.limit, found.rejected), (limit, 0), "{quota}");
+        let policy = found.policy.to_string();
+        assert!(policy.starts_with(&format!("all: {suggested} (")), "{policy}");
+    }
+}

@@ -97,9 +97,7 @@ pub(in crate::judge) fn at(policy: &Policy, limit: u64) -> Option<Policy> {
         .iter()
         .map(|quota| {
             let quota = quota.quota();
-            let wider = Quota::new(part(quota.limit()), quota.period());
-            let has_burst = quota.burst_size() != quota.limit();
-            let wider = if has_burst { wider.burst(part(quota.burst_size())) } else { wider };
+            let wider = quota.with_units(part(quota.limit()), part(quota.burst_size()));
             quota.start().map_or(wider, |start| wider.starting_with(part(start)))
         })
         .collect();
