@@ -306,7 +306,7 @@ impl ObservedAsk<'_> {
             self.note_budget(state, meter, numbers, decision);
         }
         if !self.mode.spends() {
-            return self.note_report(meter, result);
+            return self.note_report(state, meter, result);
         }
         let (judgement, at_us) = match result {
             Ok(decision) => {
@@ -380,7 +380,8 @@ impl ObservedAsk<'_> {
         state.events.listeners.tell(&match judgement.answer {
             Answer::Allowed => Event::Consumed { subject, units: judgement.spent },
             Answer::Delayed => {
-                Event::Delayed { subject, delay: decision.map_or(Duration::ZERO, Decision::delay) }
+                let delay = decision.map_or(Duration::ZERO, Decision::delay);
+                Event::Delayed { subject, units: judgement.spent, delay }
             }
             Answer::Rejected | Answer::Impossible | Answer::Suspended => {
                 let is_suspended = judgement.answer == Answer::Suspended;
@@ -394,14 +395,26 @@ impl ObservedAsk<'_> {
         });
     }
 
-    fn note_report(&self, meter: &PolicyMeter, result: &Result<Decision, StoreError>) {
+    fn note_report(&self, state: &ObservedState, meter: &PolicyMeter, result: &Result<Decision, StoreError>) {
         let Ok(decision) = result else { return };
+        let subject = Subject::of(self.watched.policy.name()).with_key(self.key);
+        let tell = |event: Event<'_>| {
+            if self.watched.mode == PolicyMode::Enforce {
+                state.events.listeners.tell(&event);
+            }
+        };
         let counts = meter.counts();
         match self.mode {
             // A lease is not a request, but its units are spent, and come back as refunds.
             Mode::Lease => counts.leased(Judgement::of(decision, self.place, self.mode).spent),
-            Mode::Charge => counts.charged(Judgement::of(decision, self.place, self.mode).spent),
-            Mode::Refund | Mode::Return if decision.is_allowed() => counts.refunded(self.cost),
+            Mode::Charge => {
+                counts.charged(Judgement::of(decision, self.place, self.mode).spent);
+                tell(Event::Charged { subject, units: self.cost });
+            }
+            Mode::Refund | Mode::Return if decision.is_allowed() => {
+                counts.refunded(self.cost);
+                tell(Event::Refunded { subject, units: self.cost });
+            }
             _ => {}
         }
     }

@@ -75,8 +75,24 @@ pub enum Event<'a> {
     Delayed {
         /// The policy, and the key.
         subject: Subject<'a>,
+        /// The units that it has spent. If it leaves before its turn, they are [refunded](Self::Refunded).
+        units: u64,
         /// The wait for the turn.
         delay: Duration,
+    },
+    /// Units were charged after the fact: a response has cost more than was reserved, or code has charged.
+    Charged {
+        /// The policy, and the key.
+        subject: Subject<'a>,
+        /// The units, whether they fit, are a debt, or are more than the policy lets a key owe.
+        units: u64,
+    },
+    /// Units were given back: a response has cost less than was reserved, a refund, or a turn that was given up.
+    Refunded {
+        /// The policy, and the key.
+        subject: Subject<'a>,
+        /// The units. The bucket has got as many of them as still counted.
+        units: u64,
     },
     /// A request was refused by a policy.
     Rejected {

@@ -4,6 +4,7 @@ mod alarms;
 mod budgets;
 mod counts;
 mod export;
+mod ledger;
 mod lines;
 mod offenders;
 mod sources;
