@@ -16,6 +16,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use sluicegate::Key;
 use sluicegate_tests::servers::Server;
+use sluicegate_tests::servers::persistent::Persistent;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
@@ -24,7 +25,7 @@ use crate::deferred_example::queue::{Acceptance, Cursor, Queue, Settings, Standi
 use crate::deferred_example::seal::Seal;
 use crate::deferred_example::worker::{Outcome, work};
 use crate::deferred_example::{service, turns};
-use crate::support::{Persistent, SECRET, order, queue, store};
+use crate::support::{SECRET, order, queue, store};
 
 /// Settings under which a job that was let go of is soon handed out again.
 fn quick() -> Settings {

@@ -18,12 +18,13 @@ use sluicegate::overflow::{WaitingRoom, WaitingRoomLayer};
 use sluicegate::status::StatusPage;
 use sluicegate_tests::random::Random;
 use sluicegate_tests::servers::eventually;
+use sluicegate_tests::servers::persistent::Persistent;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tower::ServiceExt;
 
 use crate::http::{Client, serve};
-use crate::support::{Persistent, store};
+use crate::support::store;
 
 const INSTANCES: usize = 4;
 const RATE: usize = 50;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sluicegate::Key;
 use sluicegate_tests::process::{begin_again, is_alone};
+use sluicegate_tests::servers::persistent::Persistent;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -17,7 +18,7 @@ use crate::deferred_example::job::Job;
 use crate::deferred_example::queue::{Acceptance, Queue, Settings, Standing};
 use crate::deferred_example::turns;
 use crate::deferred_example::worker::{Outcome, work};
-use crate::support::{Persistent, now, order, queue, store};
+use crate::support::{now, order, queue, store};
 
 /// The variable that tells a process of workers where the server is.
 const SERVER: &str = "SLUICEGATE_DEFERRED";

@@ -13,11 +13,12 @@ use sluicegate::overflow::line::{
 use sluicegate::overflow::{WaitingRoom, WaitingRoomBuilder, WaitingRoomLayer};
 use sluicegate::{ConfigError, PeerIp, Quota, RedisStore};
 use sluicegate_tests::random::Random;
+use sluicegate_tests::servers::persistent::Persistent;
 use sluicegate_tests::servers::{Server, eventually};
 use sluicegate_tests::time::{START, on_the_hour};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{Persistent, store};
+use crate::support::store;
 
 async fn store_by(url: &str, clock: &ManualClock) -> RedisStore {
     let store =

@@ -9,6 +9,7 @@ mod clocks;
 mod concurrency;
 mod conformance;
 mod deny_cache;
+mod durable;
 mod first_connection;
 mod foreign;
 mod groups;

@@ -150,7 +150,7 @@
 //! ACL SETUSER app on >password ~rl:* +eval +evalsha +time +get +set +del
 //! ```
 //!
-//! Permits that instances share need `+hgetall +hset +hdel +pexpire`, too.
+//! Permits that instances share need `+hgetall +hset +hdel +pexpire`, too, and a [durable](RedisStoreBuilder::durable) store `+info`.
 //!
 //! On a Cluster it also needs `+cluster|slots`, and behind Sentinel `+role`. There the redis client
 //! also sets its name by `CLIENT SETINFO`; without this right it works as well, but the
@@ -160,7 +160,7 @@
 //! # Eviction
 //! A server whose `maxmemory-policy` evicts keys may forget a debtor. Give rate limits a server or
 //! a database whose policy is `noeviction`, and enough memory: then a full server is an outage,
-//! which is handled, and not a silent reset. Keys expire by themselves, so memory is proportional to the
+//! which is handled, and not a silent reset. A [durable](RedisStoreBuilder::durable) store checks that, and the append-only file. Keys expire by themselves, so memory is proportional to the
 //! number of clients per period.
 //!
 //! # Features

@@ -443,7 +443,9 @@
 //!
 //! # Where it is counted: `store`, and variables
 //! `redis` names a Redis that all instances share; without the section the program gives a store. `fleet: [leases, deny-cache]` beside it saves
-//! calls to that Redis: an instance decides keys that are asked often from units that it holds, and refused keys from memory.
+//! calls to that Redis: an instance decides keys that are asked often from units that it holds, and refused keys from memory. `durable: true` uses only a Redis that keeps
+//! its counts over a restart and while its memory is full; while it does not, policies decide as in an outage, and the log names the setting
+//! that mends it.
 //!
 //! `${NAME}` in a value stands for an environment variable, put in after the file was parsed, and never inside quotes or braces. A service
 //! refuses a file with a variable that is not set; tools put a placeholder in its place and say which value they took instead.

@@ -1,6 +1,7 @@
 //! Real servers on ports of their own, which end with the test process, however that ends.
 
 pub mod deployments;
+pub mod persistent;
 pub mod skewed;
 
 use std::net::TcpListener;

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::RedisStore;
 use super::client::RedisClient;
 use super::decide::Decider;
+use super::durable;
 use super::inner::Inner;
 use super::key::{self, Tags};
 use super::shared::SharedKey;
@@ -31,6 +32,7 @@ use crate::connection::{Supervised, Target, Tls};
 /// | [`deadline`](Self::deadline) | 50 ms | Redis is far away, or requests are worth a longer wait |
 /// | [`first_connection`](Self::first_connection) | 1 s | a service starts without Redis, and shall answer at once |
 /// | [`clock`](Self::clock) | the server's | in tests |
+/// | [`durable`](Self::durable) | no | a limit is a budget that a restart of Redis must not forget |
 /// | [`onlooker`](Self::onlooker) | no | a tool looks at the keys of services |
 /// | `tls_ca` (feature `tls`) | the system's CAs | the servers' certificates are of a private CA |
 ///
@@ -63,6 +65,7 @@ pub struct RedisStoreBuilder {
     first_connection: Duration,
     clock: Option<Box<dyn Clock>>,
     is_onlooker: bool,
+    is_durable: bool,
     tls: Tls,
 }
 
@@ -75,6 +78,7 @@ impl RedisStoreBuilder {
             first_connection: Duration::from_secs(1),
             clock: None,
             is_onlooker: false,
+            is_durable: false,
             tls: Tls::default(),
         }
     }
@@ -140,6 +144,23 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Uses only servers that keep what they have counted: with `appendonly yes`, and with `maxmemory-policy noeviction` or no `maxmemory`.
+    /// Default: any server.
+    ///
+    /// Each new connection is checked by `INFO`, on a Cluster each primary, before a request uses it. A server that lacks one of the two is
+    /// not used: the log names what is missing and the setting that mends it, [`connected`](RedisStore::connected) returns the same as an
+    /// error, and policies decide as in an outage until a later attempt finds it mended, at most a second later. So it is where Redis
+    /// cannot be reached when the service starts. Each setting belongs to a server and not to a policy, so all policies of a store are durable,
+    /// or none is.
+    ///
+    /// With `appendfsync always` a decision that was told is on disk. With `everysec`, the default of Redis, a crash of the machine
+    /// loses the decisions of about the last second; a killed process loses none. A failover loses what the replica had not yet got. A
+    /// service that keeps its data in another way than the append-only file is refused: leave this setting out there.
+    pub fn durable(mut self) -> Self {
+        self.is_durable = true;
+        self
+    }
+
     /// Sets the CA that has signed the servers' certificates, in PEM, for `rediss://` URLs. It replaces the system's CAs.
     /// For client certificates, use [`connect_with`](Self::connect_with) and
     /// `redis::Client::build_with_tls`. Default: the CAs that the system trusts.
@@ -194,7 +215,8 @@ impl RedisStoreBuilder {
 
     fn start(self, target: Target) -> Result<RedisStore, ConfigError> {
         let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Store, problem));
-        let Self { prefix, secret, deadline, first_connection, clock, is_onlooker, tls: _ } = self;
+        let Self { prefix, secret, deadline, first_connection, clock, is_onlooker, is_durable, tls: _ } =
+            self;
         if !key::is_plain(&prefix) {
             return fail(format!(
                 "{prefix:?} cannot be a prefix: use 1 to 64 of a-z, 0-9, '.', '_', '-' and ':'"
@@ -216,6 +238,9 @@ impl RedisStoreBuilder {
             );
         };
         let mut probe = Decider::probe(&prefix)?;
+        if is_durable {
+            durable::check(&mut probe);
+        }
         let known = SharedKey::read_by(&mut probe, &prefix);
         let connection = Supervised::start(target.clone(), probe, Instant::now() + first_connection);
         let shared = SharedKey::start(&prefix, known, Arc::clone(connection.state()), runtime.clone());

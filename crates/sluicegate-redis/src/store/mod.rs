@@ -3,6 +3,7 @@
 mod builder;
 mod client;
 mod decide;
+mod durable;
 mod encode;
 mod inner;
 mod inspect;

@@ -23,7 +23,7 @@ use crate::variables::{is_placeholder, unset};
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum NamedStore {
     Memory { keys: usize },
-    Redis { url: String, deadline: Option<Duration>, replicas: u64, fleet: Fleet },
+    Redis { url: String, deadline: Option<Duration>, replicas: u64, durable: bool, fleet: Fleet },
 }
 
 /// The stores around Redis that save calls to it.
@@ -37,7 +37,7 @@ impl NamedStore {
     /// The store of the section; `None` if something is wrong with it, which is reported. A URL whose variable is not set here is not
     /// checked: a check of a file needs none of its secrets.
     pub(super) fn of(section: &At<StoreEntry>, problems: &mut Problems<'_>) -> Option<Self> {
-        let StoreEntry { redis, memory, deadline, replicas, fleet } = &section.value;
+        let StoreEntry { redis, memory, deadline, replicas, durable, fleet } = &section.value;
         match (redis, memory) {
             (Some(url), None) => {
                 if !is_placeholder(&url.value) {
@@ -49,6 +49,7 @@ impl NamedStore {
                     url: url.value.clone(),
                     deadline: deadline.flatten(),
                     replicas: replicas.flatten().unwrap_or(1),
+                    durable: durable.as_ref().is_some_and(|durable| durable.value),
                     fleet: fleet.as_ref().map(|words| Fleet::of(words, problems)).unwrap_or_default(),
                 })
             }
@@ -58,6 +59,10 @@ impl NamedStore {
                         let text = format!("a store in memory has no {name}: leave the word out");
                         problems.error(word.place, text);
                     }
+                }
+                if let Some(durable) = durable {
+                    let text = "a store in memory keeps nothing over a restart: leave the word out";
+                    problems.error(durable.place, text);
                 }
                 if let Some(fleet) = fleet {
                     let text = "a store in memory is asked without a call: leave the word out";
@@ -107,7 +112,9 @@ impl NamedStore {
                 let store = MemoryStore::builder().table_size(*keys).build()?;
                 Ok(((&store).into(), Leases::default()))
             }
-            Self::Redis { url, deadline, replicas, fleet } => redis(url, *deadline, *replicas, *fleet),
+            Self::Redis { url, deadline, replicas, durable, fleet } => {
+                redis(url, *deadline, *replicas, *durable, *fleet)
+            }
         }
     }
 
@@ -154,9 +161,11 @@ fn redis(
     url: &str,
     deadline: Option<Duration>,
     replicas: u64,
+    durable: bool,
     Fleet { leases, deny_cache }: Fleet,
 ) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
-    let redis = connecting_redis(url, deadline, RedisStore::builder())?;
+    let builder = RedisStore::builder();
+    let redis = connecting_redis(url, deadline, if durable { builder.durable() } else { builder })?;
     let store = sluicegate_resilient::Resilient::builder(&redis).replicas(replicas).build()?;
     let (mut store, mut held): (Arc<dyn Store>, _) = ((&store).into(), Leases::default());
     if leases {
@@ -203,7 +212,13 @@ fn connecting_redis(
 const NO_REDIS: &str = "the file names a Redis, and this program has none: enable the feature `redis` of sluicegate, or of sluicegate-rules";
 
 #[cfg(not(feature = "redis"))]
-fn redis(_: &str, _: Option<Duration>, _: u64, _: Fleet) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
+fn redis(
+    _: &str,
+    _: Option<Duration>,
+    _: u64,
+    _: bool,
+    _: Fleet,
+) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
     Err(ConfigError::new(sluicegate_core::error::ConfigErrorKind::Store, NO_REDIS))
 }
 
@@ -284,9 +299,13 @@ impl fmt::Debug for NamedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory { keys } => f.debug_struct("Memory").field("keys", keys).finish(),
-            Self::Redis { replicas, fleet, .. } => {
+            Self::Redis { replicas, durable, fleet, .. } => {
                 let mut debug = f.debug_struct("Redis");
-                debug.field("replicas", replicas).field("fleet", fleet).finish_non_exhaustive()
+                debug
+                    .field("replicas", replicas)
+                    .field("durable", durable)
+                    .field("fleet", fleet)
+                    .finish_non_exhaustive()
             }
         }
     }

@@ -26,6 +26,10 @@ pub(crate) struct StoreEntry {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub replicas: Option<At<String>>,
+    /// Whether only a Redis is used that keeps its counts over a restart and while its memory is full: `appendonly yes`, and
+    /// `maxmemory-policy noeviction`. Default: false.
+    #[serde(default, deserialize_with = "said")]
+    pub durable: Option<At<bool>>,
     /// Stores around Redis that save calls to it: `leases`, `deny-cache`, or both as a list. Default: none.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::fleet")]
