@@ -2,8 +2,11 @@
 //! requests come over sockets and are all allowed, or all refused.
 //!
 //! The rows named "more" are what a layer adds to the same service without one, measured in the same rounds.
+//! Bodies that are read as they pass stand beside the same bodies that are not.
 //! The allocations are counted by the bench `layer_allocations`.
 
+#[path = "layer/bodies.rs"]
+mod bodies;
 mod harness;
 mod server;
 mod services;
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
     on_a_bare_service(&mut bench);
     on_a_router(&mut bench);
     refusals(&mut bench);
+    bodies::taps(&mut bench);
     over_sockets(&mut bench);
     bench.finish()
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use memchr::memchr2;
 use smallvec::SmallVec;
 
 use crate::json::{FieldPath, Scanner};
@@ -67,7 +68,7 @@ impl Events {
                     if byte == b' ' { rest } else { bytes }
                 }
                 At::Data | At::Other => {
-                    let (line, rest) = bytes.split_at(bytes.iter().position(is_end).unwrap_or(bytes.len()));
+                    let (line, rest) = bytes.split_at(memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len()));
                     if matches!(self.at, At::Data) {
                         self.read(line);
                     }

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use memchr::memchr2;
 use smallvec::SmallVec;
 
 use crate::json::FieldPath;
@@ -187,8 +188,7 @@ impl Scanner {
 
     fn read_quoted<'a>(&mut self, is_name: bool, escaped: bool, bytes: &'a [u8]) -> &'a [u8] {
         let longest = if is_name { self.longest } else { LONGEST_TEXT };
-        let is_end = |byte: &u8| *byte == b'"' || *byte == b'\\';
-        let length = if escaped { 1 } else { bytes.iter().position(is_end).unwrap_or(bytes.len()) };
+        let length = if escaped { 1 } else { memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len()) };
         let (read, rest) = bytes.split_at(length);
         self.keep(read, longest);
         let Some((&end, behind)) = rest.split_first().filter(|_| !escaped) else {
@@ -285,7 +285,7 @@ impl Scanner {
                 Text::Outside => {
                     bytes.iter().position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'))
                 }
-                Text::Inside => bytes.iter().position(|byte| matches!(byte, b'"' | b'\\')),
+                Text::Inside => memchr2(b'"', b'\\', bytes),
                 Text::Escaped if bytes.is_empty() => None,
                 Text::Escaped => Some(0),
             };
