@@ -81,7 +81,15 @@ async fn a_budget_that_is_used_up_is_told_as_clients_of_that_api_expect_it() {
     let fields = ["limit-requests", "limit-tokens", "remaining-tokens", "reset-tokens"];
     let told = fields.map(|name| field(&refused, &format!("x-ratelimit-{name}")).to_owned());
     assert_eq!(told, ["60", "10000", "300", "1m0s"]);
-    assert_eq!(field(&refused, "retry-after"), "60");
+    assert_eq!((field(&refused, "retry-after"), field(&refused, "content-type")), ("60", "application/json"));
+    let body: Value = serde_json::from_slice(refused.body()).unwrap();
+    let error = json!({
+        "message": "Rate limit reached for tokens: Limit 10000, Remaining 300. Please try again in 60s.",
+        "type": "tokens",
+        "param": null,
+        "code": "rate_limit_exceeded",
+    });
+    assert_eq!(body, json!({ "error": error }));
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ impl Refused {
 
     /// The reason, with the request that was refused.
     pub fn refusal<'a>(&'a self, request: impl Into<RequestView<'a>>) -> Refusal<'a> {
-        Refusal::new(self.stop.reason(), request.into())
+        Refusal::new(self.stop.reason(), request.into()).in_form(self.limits.settings().style.form)
     }
 
     pub(super) fn stop_mut(&mut self) -> &mut Stop {

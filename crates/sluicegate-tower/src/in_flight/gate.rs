@@ -178,7 +178,7 @@ impl<R> Shared<R> {
     where
         R: Respond<B>,
     {
-        let mut refusal = Refusal::new(reason, request);
+        let mut refusal = Refusal::new(reason, request).in_form(self.headers_of(way).form());
         if let RefusalReason::Overloaded(..) = reason {
             // As much again at most, and a second or two in any case: clients that were refused together come back apart.
             let spread = Duration::from_secs(refusal.retry_after_seconds().unwrap_or(1).max(2));

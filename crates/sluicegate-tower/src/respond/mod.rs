@@ -3,7 +3,7 @@
 //! | | is | default |
 //! |---|---|---|
 //! | [`HeaderFields`] | which families of fields responses carry | `X-RateLimit-*`, and all on refusals |
-//! | [`Respond`] | makes the response to a refused request | [`ProblemJson`], problem details of RFC 9457 |
+//! | [`Respond`] | makes the response to a refused request | [`ProblemJson`], problem details of RFC 9457, or as OpenAI's API with its fields |
 //! | [`Refusal`] | tells a responder the reason, and the numbers that the client may see | |
 //!
 //! Fields, body and decision show the same numbers, computed once: waits in whole seconds, rounded
@@ -17,6 +17,7 @@ pub(crate) mod extractor;
 pub(crate) mod grpc;
 pub(crate) mod headers;
 pub(crate) mod later;
+mod open_ai;
 pub(crate) mod problem;
 pub(crate) mod refusal;
 pub(crate) mod spread;

@@ -8,11 +8,15 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::respond::accept::wants_text;
 use crate::respond::decided::ceil_seconds;
+use crate::respond::headers::style::BodyForm;
+use crate::respond::open_ai;
 use crate::respond::refusal::{Refusal, RefusalReason, Respond, write_number};
 
 /// Problem details (RFC 9457), with the problem types that the rate limit draft defines, `quota-exceeded` and, for keys that are
 /// suspended, `abnormal-usage-detected`, and the numbers that the header fields carry; a service that has too much to do has a type of
 /// its own. For every body that can be made of [`Bytes`].
+///
+/// With the header fields of [OpenAI's API](crate::respond::HeaderFields::OpenAi) the body is as in that API, of `application/json`.
 ///
 /// A client whose `Accept` prefers text or HTML to JSON, as a browser's does, gets one line of plain text.
 ///
@@ -64,6 +68,11 @@ impl ProblemJson {
 
 impl<B: From<Bytes>> Respond<B> for ProblemJson {
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
+        if refusal.body == BodyForm::OpenAi {
+            let mut body = String::with_capacity(256);
+            let _ = open_ai::write(&mut body, refusal);
+            return response(refusal, body, PLAIN_JSON);
+        }
         if wants_text(refusal.request()) {
             return text(refusal);
         }
@@ -86,6 +95,7 @@ fn text<B: From<Bytes>>(refusal: &Refusal<'_>) -> Response<B> {
 }
 
 const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// A response with the status of the refusal.
@@ -160,7 +170,7 @@ fn numbers(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
 }
 
 /// Escapes the inside of a JSON string, because a reason from the application's extractor may be any text.
-struct Escaped<'a>(&'a mut String);
+pub(super) struct Escaped<'a>(pub(super) &'a mut String);
 
 impl fmt::Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {

@@ -12,6 +12,7 @@ use sluicegate_core::store::QuotaStatus;
 use crate::guard::lookup::NotFound;
 use crate::key::{MissingKey, RequestView};
 use crate::respond::decided::{Decided, MOST, Shown, ceil_seconds};
+use crate::respond::headers::style::{BodyForm, Form};
 use crate::respond::headers::write::{come_back_after, forbid_caching};
 
 /// A request that is not let through, with the reason.
@@ -23,6 +24,8 @@ pub struct Refusal<'a> {
     pub(crate) shown: Option<Shown<'a>>,
     status: StatusCode,
     wait: Option<u64>,
+    /// How the default responder writes it.
+    pub(crate) body: BodyForm,
     /// Whether the client caused the refusal. If not, layers around this one give their units back.
     is_clients_doing: bool,
 }
@@ -151,7 +154,12 @@ impl<'a> Refusal<'a> {
             RefusalReason::Mistake(_) => (StatusCode::INTERNAL_SERVER_ERROR, None, false),
             RefusalReason::Blocked(status) => (status, None, true),
         };
-        Self { reason, request, shown, status, wait, is_clients_doing }
+        Self { reason, request, shown, status, wait, body: BodyForm::default(), is_clients_doing }
+    }
+
+    /// The refusal, whose body goes with header fields of this form.
+    pub(crate) fn in_form(self, form: Form) -> Self {
+        Self { body: form.body, ..self }
     }
 
     /// The refusal with `extra` seconds added to the client's wait.

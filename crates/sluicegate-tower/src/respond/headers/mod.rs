@@ -23,7 +23,7 @@ use sluicegate_core::error::ConfigErrorKind;
 
 pub(crate) use crate::respond::headers::in_flight::say_in_flight;
 pub use crate::respond::headers::style::LegacyReset;
-use crate::respond::headers::style::{Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET};
+use crate::respond::headers::style::{BodyForm, Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET};
 
 /// The header fields of responses. Every refusal for which a wait helps has `Retry-After`, whatever is chosen.
 ///
@@ -71,6 +71,9 @@ pub enum HeaderFields {
     /// Only the fields of OpenAI's API, three for each policy, which end in its name: `x-ratelimit-limit-tokens: 10000`,
     /// `x-ratelimit-remaining-tokens: 9500` and `x-ratelimit-reset-tokens: 1m30s` for the policy `tokens`. They describe the quota of the
     /// policy that leaves least.
+    ///
+    /// [`ProblemJson`](crate::respond::ProblemJson) then writes refusals as that API does, for its clients: `{"error": {"message": ..,
+    /// "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}`, where the type is the policy that has no room.
     OpenAi,
     /// No fields.
     None,
@@ -101,7 +104,9 @@ impl HeaderFields {
             Self::Draft6 => ("draft-6", Form::own(drafts::write_six, &drafts::FIELDS)),
             Self::Draft7 => ("draft-7", Form::own(drafts::write_seven, &[])),
             Self::Spring => ("spring", Form::own(spring::write, &join::OF_TOKENS)),
-            Self::OpenAi => ("openai", Form::own(open_ai::write, &open_ai::FIELDS)),
+            Self::OpenAi => {
+                ("openai", Form::own(open_ai::write, &open_ai::FIELDS).with_body(BodyForm::OpenAi))
+            }
             Self::None => ("none", Form::NOTHING),
         }
     }

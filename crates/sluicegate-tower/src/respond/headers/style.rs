@@ -21,6 +21,17 @@ pub(crate) struct Form {
     pub(super) own: Option<WriteOwn>,
     /// The names of fields that no other form has.
     pub(super) names: &'static [HeaderName],
+    /// The body of refusals, by the default responder.
+    pub(crate) body: BodyForm,
+}
+
+/// How the default responder writes the body of a refusal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum BodyForm {
+    #[default]
+    Problem,
+    /// As clients of OpenAI's API read it.
+    OpenAi,
 }
 
 /// Writes the fields of a form; the seconds are those of `Retry-After`, if it is a refusal.
@@ -28,11 +39,17 @@ pub(super) type WriteOwn = fn(&mut HeaderMap, Shown<'_>, Option<u64>, Already);
 
 impl Form {
     /// No field at all.
-    pub(super) const NOTHING: Self = Self { legacy: false, lists: [false; 2], own: None, names: &[] };
+    pub(super) const NOTHING: Self =
+        Self { legacy: false, lists: [false; 2], own: None, names: &[], body: BodyForm::Problem };
 
     /// Only fields of its own.
     pub(super) const fn own(write: WriteOwn, names: &'static [HeaderName]) -> Self {
         Self { own: Some(write), names, ..Self::NOTHING }
+    }
+
+    /// With this body of refusals.
+    pub(super) const fn with_body(self, body: BodyForm) -> Self {
+        Self { body, ..self }
     }
 
     /// Whether there are fields on responses that are not refusals.

@@ -1,0 +1,52 @@
+//! The body of a refusal as OpenAI's API writes it, for clients that know it.
+
+use std::fmt::{self, Write as _};
+
+use http::StatusCode;
+
+use crate::respond::problem::Escaped;
+use crate::respond::refusal::{Refusal, RefusalReason};
+
+/// Writes the error that clients of that API read: its type is the policy that has no room, as `tokens`, and its message says when to come
+/// back, in the words that some clients look for.
+#[cold]
+pub(super) fn write(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
+    body.push_str(r#"{"error":{"message":""#);
+    message(&mut Escaped(body), refusal)?;
+    let (kind, code) = match (refusal.reason(), refusal.status()) {
+        (_, StatusCode::TOO_MANY_REQUESTS) => {
+            (policy(refusal).unwrap_or("requests"), Some("rate_limit_exceeded"))
+        }
+        (_, StatusCode::UNAUTHORIZED) => ("invalid_request_error", Some("invalid_api_key")),
+        (_, status) if status.is_server_error() => ("server_error", None),
+        _ => ("invalid_request_error", None),
+    };
+    write!(body, r#"","type":"{kind}","param":null,"code":"#)?;
+    match code {
+        Some(code) => write!(body, r#""{code}"}}}}"#),
+        None => body.write_str("null}}"),
+    }
+}
+
+/// The name of the policy that has no room, or of the number at once.
+fn policy<'a>(refusal: &Refusal<'a>) -> Option<&'a str> {
+    match (refusal.decided(), refusal.standing()) {
+        (Some(decided), Some(standing)) => {
+            decided.policies.get(standing.policy_index()).map(|policy| policy.name())
+        }
+        _ => refusal.violated().next(),
+    }
+}
+
+fn message(text: &mut impl fmt::Write, refusal: &Refusal<'_>) -> fmt::Result {
+    match (refusal.reason(), refusal.standing(), policy(refusal)) {
+        (RefusalReason::Exceeded(_), Some(standing), Some(policy)) => write!(
+            text,
+            "Rate limit reached for {policy}: Limit {}, Remaining {}. Please try again in {}s.",
+            standing.capacity(),
+            standing.remaining(),
+            refusal.retry_after_seconds().unwrap_or(1),
+        ),
+        _ => refusal.say(text),
+    }
+}
