@@ -6,11 +6,12 @@ use std::fs;
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
 
 /// How many names an application finds at the root, and in each module.
-const NAMES: [(&str, usize); 28] = [
+const NAMES: [(&str, usize); 29] = [
     ("(root)", 24),
     ("algorithm", 22),
     ("attribute", 2),
     ("calendar", 1),
+    ("bandwidth", 4),
     ("call", 6),
     ("clock", 4),
     ("error", 4),

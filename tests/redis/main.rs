@@ -3,6 +3,7 @@
 
 mod access;
 mod alarms;
+mod bandwidth;
 mod budgets;
 mod calendar;
 mod clocks;

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::routing::MethodRouter;
 #[cfg(feature = "macros")]
 use sluicegate_core::store::IntoStore;
+use sluicegate_tower::bandwidth::UploadLayer;
 use sluicegate_tower::respond::Respond;
 
 #[cfg(feature = "macros")]
@@ -138,10 +139,15 @@ where
 {
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
         let layer = limit.into_layer();
+        let uploads = layer.holds_requests().then(|| UploadLayer::new(&layer.limits_handle()));
         // Another body is boxed for each response, so only where one is read.
-        match layer.reads_bodies() {
+        let limited = match layer.reads_bodies() {
             true => self.layer::<_, Infallible>(layer.settling()),
             false => self.layer::<_, Infallible>(layer),
+        };
+        match uploads {
+            Some(uploads) => limited.layer::<_, Infallible>(uploads),
+            None => limited,
         }
     }
 
@@ -159,9 +165,14 @@ where
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
         warn_without_routes(&self, "rate_limit");
         let layer = limit.into_layer();
-        match layer.reads_bodies() {
+        let uploads = layer.holds_requests().then(|| UploadLayer::new(&layer.limits_handle()));
+        let limited = match layer.reads_bodies() {
             true => self.layer(layer.settling()),
             false => self.layer(layer),
+        };
+        match uploads {
+            Some(uploads) => limited.layer(uploads),
+            None => limited,
         }
     }
 

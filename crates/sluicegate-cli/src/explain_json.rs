@@ -8,7 +8,7 @@
 //!       "limits": [
 //!         { "asks": { "policy": "login", "quotas": "login: 5/min (gcra)", "mode": "enforce", "counts_rejected": false,
 //!             "tier": null,
-//!             "key": "203.0.113.9", "cost": 1,
+//!             "key": "203.0.113.9", "cost": 1, "bandwidth": null,
 //!             "stands": [ { "capacity": 5, "remaining": 0, "room_after_ms": 12000, "reset_after_ms": 60000 } ] } },
 //!         { "why_not": "the request costs nothing" } ],
 //!       "in_flight": { "name": "logins", "permits": 2, "shared": false, "wait_ms": 10000,
@@ -16,7 +16,7 @@
 //!       "rooms": [ { "name": "sale", "rate": "50/s" } ] } ] }
 //! ```
 //!
-//! `rooms` are the waiting rooms that the request comes to first. `in_flight` is null in a rule that names none, and has `why_not` instead of `asks` where the request takes no permit.
+//! `rooms` are the waiting rooms that the request comes to first. `bandwidth` is `down`, `up` or `both` where the limit holds bodies. `in_flight` is null in a rule that names none, and has `why_not` instead of `asks` where the request takes no permit.
 //! `outcome` is `exempt`, `unlimited`, `uncounted`, `allowed`, `delayed` (with `wait_ms`) or `refused`. Times are whole milliseconds,
 //! rounded up; those until there is room are lower bounds where `counts_rejected` says that refused requests count. A later version may add fields; one that changes a field has another number.
 
@@ -103,6 +103,7 @@ fn limit(limit: &LimitExplained) -> Value {
         "tier": asks.tier,
         "key": asks.key.shown().to_string(),
         "cost": asks.cost,
+        "bandwidth": asks.bandwidth.map(|direction| direction.to_string()),
         "stands": stands.collect::<Vec<_>>(),
     } })
 }

@@ -1,5 +1,8 @@
 //! Rules in front of a service: [`RulesLayer`].
 
+use std::sync::Arc;
+
+use sluicegate_tower::bandwidth::{UploadLayer, Uploads};
 use sluicegate_tower::guard::Guarded;
 use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::request_fields::{ReadFields, RequestFieldsLayer};
@@ -7,6 +10,7 @@ use sluicegate_tower::settle::SettlingLayer;
 use tower_layer::Layer;
 
 use crate::rooms::RoomsLayer;
+use crate::unread::Unread;
 
 /// Puts the rules of a file in front of any service, and follows each change of them: made by [`Rules::layer`](crate::Rules::layer).
 ///
@@ -68,19 +72,25 @@ pub struct RulesLayer {
     pub(crate) in_flight: InFlightLayer,
     pub(crate) limits: SettlingLayer,
     pub(crate) fields: RequestFieldsLayer,
+    pub(crate) unread: Arc<Unread>,
 }
 
 impl RulesLayer {
-    /// This layer, around which the fields of requests' bodies are read that the file looks at, as `{ body: { model: large } }`. The service
-    /// behind gets bodies of another type, [`ReadBody`](sluicegate_tower::request_fields::ReadBody).
+    /// This layer, around which the fields of requests' bodies are read that the file looks at, as `{ body: { model: large } }`, and which holds
+    /// these bodies where a rule says `bandwidth: up`. The service behind gets bodies of another type,
+    /// [`PacedBody`](sluicegate_tower::bandwidth::PacedBody) of [`ReadBody`](sluicegate_tower::request_fields::ReadBody).
     ///
-    /// Without this, no request has such a field. A file that looks at none changes nothing: no body is read.
+    /// Without this, no request has such a field, and no upload is held, and the log says so once. A file without such words changes nothing: no body is read or held.
     pub fn reading_requests(self) -> ReadingRulesLayer {
         ReadingRulesLayer(self)
     }
+
+    fn around<S>(&self, inner: S) -> RulesService<S> {
+        self.rooms.layer(self.in_flight.layer(self.limits.layer(inner)))
+    }
 }
 
-/// A [`RulesLayer`] that reads fields of requests' bodies: made by [`RulesLayer::reading_requests`].
+/// A [`RulesLayer`] that reads fields of requests' bodies, and holds them: made by [`RulesLayer::reading_requests`].
 #[derive(Clone, Debug)]
 pub struct ReadingRulesLayer(RulesLayer);
 
@@ -91,14 +101,16 @@ impl<S> Layer<S> for RulesLayer {
     type Service = RulesService<S>;
 
     fn layer(&self, inner: S) -> RulesService<S> {
-        self.rooms.layer(self.in_flight.layer(self.limits.layer(inner)))
+        self.unread.serve();
+        self.around(inner)
     }
 }
 
 impl<S> Layer<S> for ReadingRulesLayer {
-    type Service = ReadFields<RulesService<S>>;
+    type Service = ReadFields<Uploads<RulesService<S>>>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        self.0.fields.layer(self.0.layer(inner))
+        let uploads = UploadLayer::new(&self.0.limits.limits_handle());
+        self.0.fields.layer(uploads.layer(self.0.around(inner)))
     }
 }

@@ -323,6 +323,30 @@
 //! # Ok::<(), sluicegate_rules::RulesError>(())
 //! ```
 //!
+//! # Bytes a second: `bandwidth`
+//! A rule with `bandwidth` counts bytes of bodies in place of requests: `down` those of responses, `up` those of requests, `both` both. Bodies take
+//! the bytes in pieces as they pass, and wait for their turn, first come, first served; no request is refused because of it. All limits of the rule hold,
+//! and so do those of other rules that apply. Bodies follow a reload in the middle. Uploads are held behind
+//! [`reading_requests`](RulesLayer::reading_requests).
+//!
+//! ```
+//! use sluicegate_rules::{RulesFile, Variables};
+//!
+//! let file = RulesFile::parse("rules.yaml", "
+//! version: 1
+//! policies:
+//!   requests: { quota: 600/min }
+//!   downloads: { quota: 1MB/s burst 2MB }
+//!   line: { quota: 50MB/s }
+//! rules:
+//!   - { name: requests, limit: requests, key: client }
+//!   - { name: files, only_if: { path: /files/* }, limit: downloads, key: client, bandwidth: down }
+//!   - { name: line, limit: line, key: everybody, bandwidth: both }
+//! ", &Variables::none())?;
+//! # let _ = file;
+//! # Ok::<(), sluicegate_rules::RulesError>(())
+//! ```
+//!
 //! | word | the bucket is that of | a request has none if |
 //! |---|---|---|
 //! | `client` | the client's address; of IPv6 its network (`ipv6_prefix`, 64 bits unless said) | the server does not tell the peer |
@@ -507,6 +531,7 @@ mod shown;
 #[cfg(unix)]
 mod sighup;
 mod source;
+mod unread;
 mod variables;
 mod watch;
 

@@ -28,6 +28,7 @@ use crate::metrics::Meter;
 use crate::news::Listeners;
 use crate::rooms::RoomsLayer;
 use crate::source::{Read, Source};
+use crate::unread::Unread;
 use crate::variables::Variables;
 
 /// The rules that a service has in force on a store. Clones share them.
@@ -121,6 +122,7 @@ pub(crate) struct Inner {
     limits: LimitsHandle,
     in_flight: InFlightHandle,
     fields: RequestFieldsLayer,
+    unread: Arc<Unread>,
     pub source: Option<Source>,
     /// The leases of the store, if it is the one that the file names.
     leases: Option<Leases>,
@@ -206,6 +208,8 @@ impl Rules {
         in_flight.swap_with(at_once.before(&limits));
         let fields = RequestFieldsLayer::new(&file.compiled.body_fields)
             .map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
+        let unread = Arc::<Unread>::default();
+        unread.follow(&file.compiled);
         in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
         Ok(Self(Arc::new(Inner {
             rooms,
@@ -213,6 +217,7 @@ impl Rules {
             limits,
             in_flight,
             fields,
+            unread,
             source,
             leases,
             in_force: Mutex::new(in_force),
@@ -254,6 +259,7 @@ impl Rules {
         self.0.doors.swap(doors);
         // The fields were read as paths when the file was.
         _ = self.0.fields.swap(&file.compiled.body_fields);
+        self.0.unread.follow(&file.compiled);
         in_force.error = None;
         // The store that is open counts until the next start.
         let (open, named) = (in_force.store.as_ref(), file.compiled.store.as_ref());
@@ -361,12 +367,13 @@ impl Rules {
     /// A layer with these rules, which follows each change. All layers of the same rules share buckets and permits, and are swapped
     /// together.
     pub fn layer(&self) -> RulesLayer {
-        let Inner { doors, in_flight, limits, fields, .. } = &*self.0;
+        let Inner { doors, in_flight, limits, fields, unread, .. } = &*self.0;
         RulesLayer {
             rooms: doors.clone(),
             in_flight: in_flight.clone().into(),
             limits: RateLimitLayer::from(limits.clone()).settling(),
             fields: fields.clone(),
+            unread: Arc::clone(unread),
         }
     }
 }

@@ -58,7 +58,7 @@
 //! answers: a client library that knows `Retry-After` needs nothing else. A batch is always 200, and each of its answers has a `status`.
 //!
 //! A check by name never waits; `/v1/reserve` waits for as long as the call says. A described request waits where its policy waits.
-//! `refund_if`, `settle`, `in_flight` and waiting rooms have no effect here: they need the response or the connection of the request.
+//! `refund_if`, `settle`, `bandwidth`, `in_flight` and waiting rooms have no effect here: they need the response or the connection of the request.
 //!
 //! # Proxies
 //! A proxy asks before it forwards a request, and forwards it if the answer is 200. The server reads what the proxy says about the request

@@ -81,6 +81,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod admission;
+pub mod bandwidth;
 pub mod call;
 mod frames;
 pub mod guard;

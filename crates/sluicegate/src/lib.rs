@@ -32,6 +32,7 @@
 //! | [`limits`] | which requests a limit applies to, at what cost, in which plan; deciding and explaining without a layer |
 //! | [`rate_limit`] | the layer, its settings, and the meter for what is known only afterwards |
 //! | [`request_fields`] | fields of a request's JSON, such as its model, for keys, conditions and reservations |
+//! | [`bandwidth`] | bytes a second of downloads and uploads |
 //! | [`settle`] | costs that a response tells: tokens of a language model, bytes of a download |
 //! | [`respond`] | header fields and bodies of responses, gRPC |
 //! | [`attribute`] | the store of `#[rate_limited]` handlers |
@@ -129,7 +130,7 @@ pub use sluicegate_tower::outgoing;
 #[cfg(feature = "tower")]
 pub use sluicegate_tower::{ClientIp, KeyExtractor, Limit, Meter, PeerIp, RateLimitLayer};
 #[cfg(feature = "tower")]
-pub use sluicegate_tower::{call, guard, limits, rate_limit, request_fields, settle};
+pub use sluicegate_tower::{bandwidth, call, guard, limits, rate_limit, request_fields, settle};
 
 /// The store of `#[rate_limited]` handlers, and its types.
 ///

@@ -145,7 +145,7 @@ fn explain_as_json_has_a_shape_with_a_version() {
         shadow,
         &serde_json::json!({
             "policy": "rest", "quotas": "rest: 60/min (gcra)", "mode": "shadow", "counts_rejected": false, "tier": null,
-            "key": "203.0.113.9", "cost": 1,
+            "key": "203.0.113.9", "cost": 1, "bandwidth": null,
             "stands": [{ "capacity": 60, "remaining": 60, "room_after_ms": 0, "reset_after_ms": 0 }],
         })
     );

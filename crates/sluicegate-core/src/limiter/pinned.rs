@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::handle::{InForce, Pinned, RateLimiter};
+use super::quotas::OwnNumbers;
 use crate::policy::Policy;
 
 impl RateLimiter {
@@ -16,6 +17,21 @@ impl RateLimiter {
         // Read first: a replacement in between makes the limiter look again.
         let replacements = self.replacements();
         self.pinned_to(&self.0.current.load(), own, replacements)
+    }
+
+    /// This limiter, for work that goes on for longer than a request, such as a transfer of a large body: it decides by the policy that is in
+    /// force at each ask, also where rules have given out the limiter with the policy of theirs. Quotas of its keys stay.
+    #[must_use]
+    pub fn following(&self) -> Self {
+        let Some(pinned) = self.1.as_ref().filter(|pinned| pinned.epoch.is_some()) else {
+            return self.clone();
+        };
+        let newest = Self(Arc::clone(&self.0), None);
+        match pinned.quotas.as_ref().map(OwnNumbers::quotas) {
+            // Where they do not fit any more, the policy's own decide, as after every replacement.
+            Some(quotas) => newest.with_quotas(quotas.clone()).unwrap_or(newest),
+            None => newest,
+        }
     }
 
     pub(super) fn pinned_to(&self, in_force: &InForce, own: &Arc<Policy>, replacements: u64) -> Self {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use http::{StatusCode, header};
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{ConfigError, Policy, RateLimiter};
+use sluicegate_tower::bandwidth::Direction;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::path::has_dots;
 use sluicegate_tower::limits::{Choose, Group, Limits};
@@ -74,6 +75,11 @@ impl Compiled {
             builder = builder.exempt(move |request| is_exempt((&exempt, &deny), &unclear, request));
         }
         builder.build()
+    }
+
+    /// Whether a rule holds bodies of requests to a bandwidth.
+    pub(crate) fn holds_requests(&self) -> bool {
+        self.rules.iter().any(|rule| rule.bandwidth.is_some_and(|direction| direction != Direction::Down))
     }
 
     fn reads_host(&self) -> bool {

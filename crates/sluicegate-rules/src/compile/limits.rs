@@ -66,6 +66,7 @@ pub(super) fn of(
     let mut rules: Vec<Rule> =
         file.rules().iter().filter_map(|rule| reader.rule(rule, limiting, problems)).collect();
     warn_of_meetings(&rules, problems);
+    check_units(&rules, problems);
     let Found { opened, rooms, body_fields, unverified } = reader.found();
     for place in unverified {
         problems.warning(
@@ -186,7 +187,9 @@ fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
     let mut seen: HashMap<&str, &Rule> = HashMap::new();
     for rule in rules {
         for name in rule.names() {
-            let Some(first) = seen.insert(name, rule).filter(|first| !are_apart(first, rule)) else {
+            // Of two limits of bandwidth with one policy, a body keeps to the first.
+            let meets = |first: &&Rule| !are_apart(first, rule) && rule.bandwidth.is_none();
+            let Some(first) = seen.insert(name, rule).filter(meets) else {
                 continue;
             };
             if rule.group.is_none() || rule.group != first.group {
@@ -195,6 +198,23 @@ fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
                     first.name
                 );
                 problems.warning(rule.place, text);
+            }
+        }
+    }
+}
+
+/// Reports policies that count units of requests in one rule and bytes of bodies in another.
+fn check_units(rules: &[Rule], problems: &mut Problems<'_>) {
+    let mut seen: HashMap<&str, &Rule> = HashMap::new();
+    for rule in rules {
+        for name in rule.names() {
+            let first = *seen.entry(name).or_insert(rule);
+            if first.bandwidth.is_some() != rule.bandwidth.is_some() {
+                let text = format!(
+                    "policy {name:?} is rule {:?}'s, too, and one of them counts requests and the other bytes: give each a policy of its own",
+                    first.name
+                );
+                problems.error(rule.place, text);
             }
         }
     }

@@ -168,6 +168,10 @@ impl<'a> Reader<'a> {
         let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
         let refund_if: Vec<_> = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
         let settle = given.settle.as_ref().map(|entry| settle(entry, problems));
+        let bandwidth = option(given.bandwidth.as_ref(), problems);
+        if given.bandwidth.is_some() {
+            counts_bytes(given, problems);
+        }
         if !spends && !limits.is_empty() {
             spends_nothing(given, problems);
         }
@@ -190,7 +194,7 @@ impl<'a> Reader<'a> {
                 "{:?}",
                 (
                     (texts(&limits), texts(&words), share, &cost),
-                    (&refund_if, &settle, on_missing_key, in_flight, class),
+                    (&refund_if, &settle, bandwidth, on_missing_key, in_flight, class),
                 )
             )
         };
@@ -219,6 +223,7 @@ impl<'a> Reader<'a> {
             on_missing_key,
             cost: cost?,
             refund_if,
+            bandwidth,
             settle: settle.flatten(),
             replaces: given.replaces.as_ref().map(At::all).unwrap_or_default(),
             is_about_descriptors,
@@ -320,6 +325,7 @@ fn check_kind(given: &RuleEntry, is_about_descriptors: bool, problems: &mut Prob
         given.in_flight.as_ref().map(|word| ("in_flight", word.place)),
         given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
         given.settle.as_ref().map(|word| ("settle", word.place)),
+        given.bandwidth.as_ref().map(|word| ("bandwidth", word.place)),
         given
             .cost
             .as_ref()
@@ -345,9 +351,25 @@ fn spends_nothing(given: &RuleEntry, problems: &mut Problems<'_>) {
         given.cost.as_ref().map(|word| ("cost", word.place)),
         given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
         given.settle.as_ref().map(|word| ("settle", word.place)),
+        given.bandwidth.as_ref().map(|word| ("bandwidth", word.place)),
     ];
     for (word, place) in said.into_iter().flatten() {
         let text = format!("{word:?} says nothing here: this rule has a waiting room, which spends nothing");
+        problems.error(place, text);
+    }
+}
+
+/// Reports words about requests in a rule that counts bytes of bodies.
+fn counts_bytes(given: &RuleEntry, problems: &mut Problems<'_>) {
+    let said = [
+        given.cost.as_ref().map(|word| ("cost", word.place)),
+        given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
+        given.settle.as_ref().map(|word| ("settle", word.place)),
+    ];
+    for (word, place) in said.into_iter().flatten() {
+        let text = format!(
+            "{word:?} says nothing here: this rule has \"bandwidth\", so it counts bytes of bodies; for requests write a rule of its own"
+        );
         problems.error(place, text);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use sluicegate_core::{ConfigError, Policy};
+use sluicegate_tower::bandwidth::Direction;
 use sluicegate_tower::key::OnMissingKey;
 use sluicegate_tower::settle::{Reserve, Settle};
 use sluicegate_tower::{KeyExtractor, Limit};
@@ -42,6 +43,8 @@ pub(super) struct Rule {
     pub on_missing_key: Option<OnMissingKey>,
     pub cost: Units,
     pub refund_if: Vec<Statuses>,
+    /// The bodies whose bytes it counts, if it does not count requests.
+    pub bandwidth: Option<Direction>,
     /// The places where responses tell what a request really costs.
     pub settle: Option<Settle>,
     /// Its limit and key, written out.
@@ -166,6 +169,9 @@ impl Rule {
                 limit.cost(least)?.cost(missing)?.reserve(reserve.at_least(least).at_most(most))
             }
         };
+        if let Some(direction) = self.bandwidth {
+            limit = limit.bandwidth(direction);
+        }
         if !self.refund_if.is_empty() {
             let statuses = self.refund_if.clone();
             limit = limit.refund_if(move |head| statuses.iter().any(|known| known.has(head.status)));

@@ -245,6 +245,11 @@ pub(crate) struct RuleEntry {
     /// Default: `critical`.
     #[serde(default, deserialize_with = "said")]
     pub class: Option<At<OneOrMany>>,
+    /// `down`, `up` or `both`: the limits count bytes of bodies of responses, of requests or of both, in place of requests, and hold the bodies to
+    /// their quotas, as `1MB/s burst 2MB`.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::direction")]
+    pub bandwidth: Option<At<String>>,
     /// Responses after which the units are given back: `2xx`, `502`, or a list.
     #[serde(default, deserialize_with = "said")]
     pub refund_if: Option<At<OneOrMany>>,

@@ -68,6 +68,10 @@ pub(super) fn bytes(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["response"]), VARIABLE)
 }
 
+pub(super) fn direction(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["down", "up", "both"]), VARIABLE)
+}
+
 pub(super) fn on_abort(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["reserved", "seen"]), VARIABLE)
 }

@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod agreement;
+mod bandwidth;
 mod by_name;
 mod catalogue;
 mod choice;

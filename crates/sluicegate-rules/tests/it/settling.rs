@@ -10,6 +10,7 @@ use sluicegate_core::RateLimiter;
 use sluicegate_rules::Rules;
 use sluicegate_tests::frames::{Framed, Frames, data, next};
 use sluicegate_tests::streams::{BUDGET, play, stream};
+use sluicegate_tower::bandwidth::PacedBody;
 use sluicegate_tower::request_fields::ReadBody;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -153,7 +154,7 @@ rules:
   - { name: all, limit: tokens, key: body(model), cost: { json: max.tokens, min: 1, max: 900, missing: 500 } }
 ";
     let rules = rules(text);
-    let upstream = service_fn(async |request: Request<ReadBody<Frames>>| {
+    let upstream = service_fn(async |request: Request<PacedBody<ReadBody<Frames>>>| {
         let mut body = request.into_body();
         while next(&mut body).await.is_some() {}
         Ok::<_, Infallible>(Response::new(Frames::default()))

@@ -10,8 +10,10 @@ use smallvec::SmallVec;
 use crate::admission::asks::Asks;
 use crate::admission::meter::Meter;
 use crate::admission::restate::restate;
-use crate::admission::set::Made;
+use crate::admission::set::{Limits, Made};
+use crate::admission::shadow::Shadows;
 use crate::admission::trial::Trial;
+use crate::bandwidth::{Direction, Pace, Paced, Slot};
 use crate::respond::decided::{Announced, Decided, Shown};
 use crate::respond::headers::style::Already;
 use crate::respond::headers::write::write;
@@ -55,12 +57,13 @@ impl Admitted {
         }
     }
 
-    /// As [`leave`](Self::leave), with a body that is read as it passes, for limits that [settle](crate::Limit::settle) by it.
+    /// As [`leave`](Self::leave), with a body that is read as it passes, for limits that [settle](crate::Limit::settle) by it, and that keeps to
+    /// its [bandwidth](crate::bandwidth).
     pub fn leave_settling<B: Body>(self, response: Response<B>) -> Response<SettlingBody<B>> {
         match self.0 {
             Some(marked) => {
-                let (response, tap) = marked.leave(response, true);
-                response.map(|body| SettlingBody::new(body, tap))
+                let (response, tap, pace) = marked.leave(response, true);
+                response.map(|body| SettlingBody::new(body, tap, pace))
             }
             None => response.map(SettlingBody::plain),
         }
@@ -81,6 +84,15 @@ pub(crate) struct Marked {
     pub(crate) meter: Option<Meter>,
     /// Whether a layer further out reads this decision from the response.
     is_read: bool,
+    /// The limits that hold its bodies, if any do.
+    holds: Option<Box<Holds>>,
+}
+
+/// Limits that hold bodies, each with its place.
+#[derive(Debug)]
+struct Holds {
+    limits: Vec<(usize, Paced)>,
+    shadows: Shadows,
 }
 
 impl Marked {
@@ -94,7 +106,8 @@ impl Marked {
         trials: Vec<Arc<Trial>>,
     ) -> Box<Self> {
         let made = Arc::clone(made);
-        let mut marked = Box::new(Self { made, asks, decided: None, trials, meter: None, is_read: false });
+        let mut marked =
+            Box::new(Self { made, asks, decided: None, trials, meter: None, is_read: false, holds: None });
         // A decision is large, so it is copied only once, into its final place.
         if let Some(decision) = decision {
             let policies = policies(&marked.asks);
@@ -117,12 +130,27 @@ impl Marked {
             trials: Vec::new(),
             meter: Some(Meter::default()),
             is_read: false,
+            holds: None,
         }
+    }
+
+    /// These marks, of a request whose bodies these limits hold.
+    pub(super) fn holding(mut self: Box<Self>, of: &Limits, limits: Vec<(usize, Paced)>) -> Box<Self> {
+        if !limits.is_empty() {
+            self.holds = Some(Box::new(Holds { limits, shadows: of.shadows().clone() }));
+        }
+        self
     }
 
     pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
         if let Some(meter) = self.meter.as_ref().filter(|_| self.made.settings.meters) {
             meter.enter(extensions);
+        }
+        if let Some(pace) = self.pace(Direction::is_up) {
+            match extensions.get::<Slot>() {
+                Some(slot) => slot.put(pace),
+                None => self.report_unheld(Direction::is_up, "put an `UploadLayer` around the layer"),
+            }
         }
         let Some(decided) = &self.decided else { return };
         self.is_read = match self.made.settings.extensions {
@@ -137,12 +165,12 @@ impl Marked {
         };
     }
 
-    /// The response, and what is to read its body, if `reads_body`.
+    /// The response, and what is to read its body and to hold it, if `reads_body`.
     pub(crate) fn leave<B>(
         mut self: Box<Self>,
         mut response: Response<B>,
         reads_body: bool,
-    ) -> (Response<B>, Option<Box<Tap>>) {
+    ) -> (Response<B>, Option<Box<Tap>>, Option<Pace>) {
         let mut tap = None;
         if was_refused(response.extensions()) {
             // The request was not served, so nothing is charged.
@@ -150,8 +178,33 @@ impl Marked {
         } else if self.made.refunds {
             (response, tap) = self.change_by(response, reads_body);
         }
+        // A connection that goes on by another protocol has no body.
+        let is_over = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let pace = self.pace(Direction::is_down).filter(|_| !is_over);
+        if pace.is_some() && !reads_body {
+            self.report_unheld(Direction::is_down, "make the layer by `.settling()`");
+        }
         self.mark(&mut response);
-        (response, tap)
+        (response, tap, pace)
+    }
+
+    /// The limits that hold the bodies of this direction.
+    fn pace(&self, which: fn(Direction) -> bool) -> Option<Pace> {
+        let holds = self.holds.as_ref()?;
+        let limits = holds.limits.iter().filter(|(limit, _)| self.is_for(*limit, which));
+        Pace::new(limits.map(|(_, paced)| paced.clone()), holds.shadows.clone())
+    }
+
+    fn is_for(&self, limit: usize, which: fn(Direction) -> bool) -> bool {
+        self.made.plan.limits[limit].bandwidth.is_some_and(which)
+    }
+
+    #[cold]
+    fn report_unheld(&self, which: fn(Direction) -> bool, how: &str) {
+        let mut limits = self.holds.iter().flat_map(|holds| &holds.limits);
+        if let Some((limit, _)) = limits.find(|(limit, _)| self.is_for(*limit, which)) {
+            self.made.report_unheld(*limit, how);
+        }
     }
 
     // Cold, as others here, so that the code for most responses is short and stays together.

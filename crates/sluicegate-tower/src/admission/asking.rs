@@ -15,6 +15,7 @@ use crate::admission::end::{End, refused, uncounted};
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
+use crate::bandwidth::Paced;
 use crate::guard::Place;
 use crate::limits::finding::{Asked, Finding, Found};
 use crate::respond::refusal::RefusalReason;
@@ -27,6 +28,8 @@ pub(super) struct Asking {
     /// The asks of policies that are only tried out, and then their answers.
     tried: Vec<Asked>,
     trials: Vec<Arc<Trial>>,
+    /// The limits that hold its bodies, each with its place.
+    holds: Vec<(usize, Paced)>,
 }
 
 /// The next state of a request: its end, or a wait.
@@ -54,6 +57,11 @@ impl Asking {
                 }
                 None
             }
+            Finding::Holds { which, key } => {
+                let limiter = limits.plan().limits[limit].source.limiter(&which);
+                self.holds.push((limit, Paced::new(limiter, key)));
+                None
+            }
             Finding::Nothing(_) => None,
             Finding::Refuses(stop) => Some(refused(limits, Some(limit), *stop)),
         }
@@ -69,7 +77,7 @@ impl Asking {
         if self.asks.is_empty() {
             self.try_out(limits);
             return Then::End(Ok(match self.trials.is_empty() {
-                true => uncounted(limits),
+                true => self.uncounted(limits),
                 false => self.mark(limits, None),
             }));
         }
@@ -101,7 +109,7 @@ impl Asking {
         if !decision.is_counted() {
             // No store counted, so there are no numbers to show, and no units to give back.
             return match decision.is_allowed() {
-                true => Then::End(Ok(uncounted(limits))),
+                true => Then::End(Ok(self.uncounted(limits))),
                 false => refuse(limits, None, Stop::Plain(RefusalReason::Outage)),
             };
         }
@@ -135,7 +143,17 @@ impl Asking {
     fn mark(&mut self, limits: &Limits, decision: Option<Decision>) -> Option<Box<Marked>> {
         let made = &limits.0.made;
         let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
-        made.marks.then(|| Marked::new(made, asks, decision, |asks| asks.policies(made), trials))
+        let holds = mem::take(&mut self.holds);
+        let marked = || Marked::new(made, asks, decision, |asks| asks.policies(made), trials);
+        made.marks.then(|| marked().holding(limits, holds))
+    }
+
+    /// The marks of a request that no limit has counted, if its bodies are held or if it has a meter.
+    fn uncounted(&mut self, limits: &Limits) -> Option<Box<Marked>> {
+        match mem::take(&mut self.holds) {
+            none if none.is_empty() => uncounted(limits),
+            holds => Some(Box::new(Marked::of_nothing(&limits.0.made)).holding(limits, holds)),
+        }
     }
 
     /// Asks each policy that is only tried out on its own, as if it stood behind the others.

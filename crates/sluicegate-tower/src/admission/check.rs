@@ -28,9 +28,11 @@ pub(super) fn before_requests(group: &Group) -> Result<(), ConfigError> {
             other.title(),
         ));
     }
-    distinct(group.certain().map(|limit| limit.source.known()))?;
+    // Bodies keep to limits of bandwidth one after the other, and two directions may share a policy.
+    let certain = || group.certain().filter(|limit| limit.bandwidth.is_none());
+    distinct(certain().map(|limit| limit.source.known()))?;
     let most = |limit: &Limit| limit.source.known().iter().map(quotas).max();
-    few_quotas("layer", group.certain().filter_map(most).sum())
+    few_quotas("layer", certain().filter_map(most).sum())
 }
 
 /// Logs a warning if all keys can be made up by clients, which then choose their buckets themselves.

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::time::Duration;
 
+use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::{Mode, QuotaStatus};
 use sluicegate_core::{Decision, Policy, StoreError};
 
@@ -16,6 +17,7 @@ use crate::guard::Place;
 use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
 use crate::key::RequestView;
+use crate::limits::Limit;
 use crate::limits::door::Entry;
 use crate::limits::finding::{Asked, Finding, Found, WhyNot};
 use crate::limits::plan::What;
@@ -73,6 +75,8 @@ struct Explaining<'a> {
     limits: &'a Limits,
     explained: Vec<LimitExplained>,
     asks: Asks,
+    /// Whether a limit holds bodies.
+    holds: bool,
     /// The first reason to refuse the request.
     stop: Option<Stop>,
 }
@@ -86,7 +90,7 @@ impl<'a> Explaining<'a> {
             .limits
             .iter()
             .map(|limit| LimitExplained { name: limit.title(), asks: Err(passed_by.to_owned()) });
-        Self { limits, explained: explained.collect(), asks: Asks::default(), stop: None }
+        Self { limits, explained: explained.collect(), asks: Asks::default(), holds: false, stop: None }
     }
 
     async fn explain(mut self, request: RequestView<'_>) -> Explanation {
@@ -154,6 +158,7 @@ impl<'a> Explaining<'a> {
                     key: key.clone(),
                     cost,
                     settle: self.limits.plan().limits[limit].settle.clone(),
+                    bandwidth: None,
                     quotas: Vec::new(),
                 };
                 self.explained[limit].asks = Ok(asked);
@@ -163,6 +168,22 @@ impl<'a> Explaining<'a> {
                     let standing = limiter.peek(&key).cost(cost).await;
                     self.stand(limit, counted(&standing).to_vec());
                 }
+                return;
+            }
+            Finding::Holds { which, key } => {
+                let Limit { source, bandwidth, .. } = &self.limits.plan().limits[limit];
+                let limiter = source.limiter(&which).clone();
+                let standing = limiter.peek(&key).await;
+                self.explained[limit].asks = Ok(AskExplained {
+                    policy: limiter.policy(),
+                    tier: source.tier(&which).map(str::to_owned),
+                    key,
+                    cost: 0,
+                    settle: None,
+                    bandwidth: *bandwidth,
+                    quotas: counted(&standing).to_vec(),
+                });
+                self.holds |= limiter.with_policy(Policy::mode) == PolicyMode::Enforce;
                 return;
             }
             Finding::Nothing(why) => match why {
@@ -197,6 +218,7 @@ impl<'a> Explaining<'a> {
         if self.asks.is_empty() {
             return match self.stop.take() {
                 Some(stop) => self.refused(stop, request),
+                None if self.holds => WouldBe::Allowed,
                 None => WouldBe::Unlimited,
             };
         }

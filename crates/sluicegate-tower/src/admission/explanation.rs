@@ -9,6 +9,7 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Key, Policy};
 
+use crate::bandwidth::Direction;
 use crate::settle::Settle;
 
 /// The limits that a request meets, their state, and the decision that would be made: the result of
@@ -79,6 +80,8 @@ pub struct AskExplained {
     pub cost: u64,
     /// The place where the response tells the true cost, if the limit [settles](crate::Limit::settle) by it.
     pub settle: Option<Arc<Settle>>,
+    /// The bodies whose bytes the limit counts, if it is one of [bandwidth](crate::Limit::bandwidth): the request itself spends nothing of it.
+    pub bandwidth: Option<Direction>,
     /// The status of each quota of the policy; empty if the store does not answer.
     pub quotas: Vec<QuotaStatus>,
 }
@@ -110,12 +113,18 @@ impl fmt::Display for WouldBe {
 impl fmt::Display for LimitExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.name)?;
-        let AskExplained { policy, tier, key, cost, settle, quotas, .. } = match &self.asks {
+        let AskExplained { policy, tier, key, cost, settle, bandwidth, quotas, .. } = match &self.asks {
             Ok(asks) => asks,
             Err(why) => return write!(f, "not asked: {why}"),
         };
-        let asks = if policy.mode() == PolicyMode::Enforce { "asks" } else { "would ask" };
-        write!(f, "{asks} {cost} of {policy} for {}", key.shown())?;
+        let is_enforced = policy.mode() == PolicyMode::Enforce;
+        let asks = match (bandwidth, is_enforced) {
+            (None, true) => format!("asks {cost}"),
+            (None, false) => format!("would ask {cost}"),
+            (Some(direction), true) => format!("holds {} to the bytes", direction.bodies()),
+            (Some(direction), false) => format!("would hold {} to the bytes", direction.bodies()),
+        };
+        write!(f, "{asks} of {policy} for {}", key.shown())?;
         if policy.counts_rejected() {
             f.write_str(", refused requests count")?;
         }

@@ -170,7 +170,8 @@ impl Limits {
             Finding::Nothing(WhyNot::NoKey(missing)) => Err(NoAsk::NoKey(missing)),
             Finding::Refuses(stop) => Err(no_ask(stop)),
             Finding::Nothing(WhyNot::TriedOut(stop)) => Err(no_ask(stop)),
-            Finding::Nothing(_) => return,
+            // Bytes are counted as bodies pass, and not for a request.
+            Finding::Nothing(_) | Finding::Holds { .. } => return,
         };
         each(Met { limit, asks });
     }

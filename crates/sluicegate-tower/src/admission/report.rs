@@ -54,6 +54,17 @@ impl Made {
         });
     }
 
+    /// Logs once that a limit would hold bodies, and that the layer does not let it.
+    #[cold]
+    pub(super) fn report_unheld(&self, limit: usize, how: &str) {
+        self.unheld.call_once(|| {
+            tracing::error!(
+                limit = self.plan.limits[limit].title(),
+                "the limit is one of bandwidth, and bodies pass without it: {how}; this is said once"
+            );
+        });
+    }
+
     /// Logs once that fields cannot be read, because bodies are compressed.
     #[cold]
     pub(super) fn report_encoded(&self, limit: usize) {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Once};
 use crate::admission::check;
 use crate::admission::shadow::{ShadowCount, Shadows};
 use crate::admission::together::Known;
+use crate::bandwidth::Direction;
 use crate::guard::lookup::Waits;
 use crate::guard::once::Seldom;
 use crate::key::KeyForm;
@@ -68,8 +69,10 @@ pub(crate) struct Made {
     pub(super) refunds: bool,
     /// Whether requests have a meter, for handlers or because a limit settles.
     pub(super) keeps_meters: bool,
-    /// Whether a limit settles by the bodies of responses.
+    /// Whether a limit settles by the bodies of responses, or holds them.
     pub(crate) reads_bodies: bool,
+    /// Whether a limit holds the bodies of requests.
+    pub(crate) holds_requests: bool,
     /// Whether requests need marks until their responses come.
     pub(super) marks: bool,
     pub(super) known: Known,
@@ -78,6 +81,8 @@ pub(crate) struct Made {
     pub(super) double: Once,
     /// Guards the error that no body is read.
     pub(super) unread: Once,
+    /// Guards the error that bodies are not held.
+    pub(super) unheld: Once,
     /// Guards the warning that bodies are compressed.
     pub(super) encoded: Once,
 }
@@ -134,18 +139,23 @@ impl Limits {
         check::warn_of_invented_keys(&group);
         let plan = Plan::of(group);
         let refunds = plan.limits.iter().any(|limit| limit.gives_back());
+        let holds =
+            |which: fn(Direction) -> bool| plan.limits.iter().any(|limit| limit.bandwidth.is_some_and(which));
+        let (holds_requests, holds_responses) = (holds(Direction::is_up), holds(Direction::is_down));
         let mut settles = plan.limits.iter().filter_map(|limit| limit.settle.as_ref()).peekable();
         let made = Made {
             refunds,
             keeps_meters: settings.meters || settles.peek().is_some(),
-            reads_bodies: settles.any(|settle| settle.reads_body()),
-            marks: refunds || settings.mark_responses(),
+            reads_bodies: holds_responses || settles.any(|settle| settle.reads_body()),
+            holds_requests,
+            marks: refunds || holds_requests || holds_responses || settings.mark_responses(),
             known: Known::new(plan.plain.is_some()),
             plan,
             settings,
             mistake: Seldom::default(),
             double: Once::new(),
             unread: Once::new(),
+            unheld: Once::new(),
             encoded: Once::new(),
         };
         let answers = waits.apart();

@@ -74,6 +74,12 @@ impl Shadows {
         }
     }
 
+    /// Counts a body that a policy in shadow would have held, or would have let pass at once.
+    pub(crate) fn told(&self, policy: &str, is_held: bool) {
+        let counts = self.of(policy);
+        add(if is_held { &counts.delayed } else { &counts.passed });
+    }
+
     /// The counts of this policy; if too many policies are counted, counts that are thrown away.
     fn of(&self, policy: &str) -> Arc<Counts> {
         if let Ok(counts) = found(&self.0.read().unwrap_or_else(PoisonError::into_inner), policy) {

@@ -32,6 +32,8 @@ pub(crate) struct Found {
 pub(crate) enum Finding {
     /// The limit asks for these units of this limiter and key; the answer is enforced or in shadow.
     Asks { which: Which, key: Key, cost: u64, is_enforced: bool },
+    /// The limit holds bodies of the request to this limiter and key.
+    Holds { which: Which, key: Key },
     /// The limit asks nothing, for this reason.
     Nothing(WhyNot),
     /// The request is refused.
@@ -84,7 +86,10 @@ impl Finding {
                 }
             },
         };
-        Self::Asks { which, key, cost, is_enforced: mode == PolicyMode::Enforce }
+        match limit.bandwidth {
+            Some(_) => Self::Holds { which, key },
+            None => Self::Asks { which, key, cost, is_enforced: mode == PolicyMode::Enforce },
+        }
     }
 
     /// A refusal, if the limit is enforced.

@@ -10,6 +10,7 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::IntoStore;
 use sluicegate_core::{ConfigError, Policy, RateLimiter};
 
+use crate::bandwidth::Direction;
 use crate::key::PeerIp;
 use crate::key::missing::{OnMissingKey, WhenMissing};
 use crate::key::{KeyExtractor, KeyKind, RequestView};
@@ -50,6 +51,8 @@ pub struct Limit {
     pub(crate) when_missing: WhenMissing,
     pub(crate) refund_if: Option<RefundIf>,
     pub(crate) settle: Option<Arc<Settle>>,
+    /// The bodies whose bytes it counts, if it does not count requests.
+    pub(crate) bandwidth: Option<Direction>,
     pub(crate) name: Option<Arc<str>>,
 }
 
@@ -245,13 +248,14 @@ impl Limit {
             when_missing: WhenMissing::default(),
             refund_if: None,
             settle: None,
+            bandwidth: None,
             name: None,
         }
     }
 
     /// Whether a response may change what its request has spent.
     pub(crate) fn gives_back(&self) -> bool {
-        self.refund_if.is_some() || self.settle.is_some()
+        self.bandwidth.is_none() && (self.refund_if.is_some() || self.settle.is_some())
     }
 
     /// Makes room in the store for the quotas that requests bring, if they may bring any.
@@ -393,6 +397,28 @@ impl Limit {
         self.cost_fn(move |request| reserve.of(request))
     }
 
+    /// Makes this a limit on the bytes a second of bodies, in place of requests: its policy is in bytes, and bodies take them in pieces as they
+    /// pass. See the [module](crate::bandwidth).
+    ///
+    /// The request itself spends nothing of the policy and is never refused by it; [`cost`](Self::cost), [`refund_if`](Self::refund_if) and
+    /// [`settle`](Self::settle) mean nothing here, but a [`cost_fn`](Self::cost_fn) of 0 takes a request out. The layer has to be one that
+    /// [reads bodies](crate::RateLimitLayer::settling) for downloads, and to have an [`UploadLayer`](crate::bandwidth::UploadLayer) around it
+    /// for uploads. Default: requests are counted.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::bandwidth::Direction;
+    /// use sluicegate_tower::{Limit, RateLimitLayer};
+    ///
+    /// let downloads = Policy::gcra("downloads", "1MB/s burst 2MB").on(&MemoryStore::new())?;
+    /// let layer = RateLimitLayer::new(Limit::new(downloads).bandwidth(Direction::Down)).settling();
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn bandwidth(mut self, direction: Direction) -> Self {
+        self.bandwidth = Some(direction);
+        self
+    }
+
     /// Sets the name by which a [`Meter`](crate::Meter) finds this limit. Default: the name of the policy that was asked,
     /// which differs from request to request with tiers.
     pub fn named(mut self, name: impl Into<String>) -> Self {
@@ -420,7 +446,10 @@ impl Limit {
 
     /// Its limiter and cost, if it asks the same of all requests.
     pub(super) fn plain(&self) -> Option<Plain> {
-        let is_plain = self.is_unconditional() && self.cost_of.is_none() && !self.source.chooses();
+        let is_plain = self.is_unconditional()
+            && self.cost_of.is_none()
+            && self.bandwidth.is_none()
+            && !self.source.chooses();
         let limiter = self.source.known().first().filter(|_| is_plain && self.cost > 0)?;
         Some(Plain { limiter: limiter.clone(), cost: self.cost })
     }

@@ -99,16 +99,22 @@ impl<R> RateLimitLayer<R> {
         self.0.limits.current().shadow_counts()
     }
 
-    /// This layer, reading the bodies of responses as well, for limits that [settle](Limit::settle) by them.
+    /// This layer, reading the bodies of responses as well, for limits that [settle](Limit::settle) by them or [hold](Limit::bandwidth) them.
     ///
-    /// Without this, such limits keep what a request has spent at first, and an error in the log says so.
+    /// Without this, such limits keep what a request has spent at first, or hold nothing, and an error in the log says so.
     pub fn settling(self) -> SettlingLayer<R> {
         self.into()
     }
 
-    /// Whether a limit of this layer [settles](Limit::settle) by the bodies of responses.
+    /// Whether a limit of this layer [settles](Limit::settle) by the bodies of responses, or [holds](Limit::bandwidth) them.
     pub fn reads_bodies(&self) -> bool {
         self.0.limits.current().made().reads_bodies
+    }
+
+    /// Whether a limit of this layer [holds](Limit::bandwidth) the bodies of requests, so that it needs an
+    /// [`UploadLayer`](crate::bandwidth::UploadLayer) around it.
+    pub fn holds_requests(&self) -> bool {
+        self.0.limits.current().made().holds_requests
     }
 
     /// The number of requests that wait now: for a key, for a tier, for their turn, or after that for the service inside to be

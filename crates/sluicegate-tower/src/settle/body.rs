@@ -7,20 +7,21 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::frames::as_bytes;
+use crate::bandwidth::{Pace, PacedBody};
 use crate::settle::tap::Tap;
 
 pin_project! {
-    /// The body of a response that settles its request: see [`SettlingLayer`](crate::settle::SettlingLayer).
+    /// The body of a response that settles its request and keeps to its bandwidth: see [`SettlingLayer`](crate::settle::SettlingLayer).
     ///
-    /// It passes on each frame of the body inside at once and unchanged. Data of another type than [`Bytes`] is copied.
+    /// It passes on each frame of the body inside unchanged, and at once unless a limit of [bandwidth](crate::bandwidth) holds it. Data of another
+    /// type than [`Bytes`] is copied.
     ///
     /// # Cancel safety
     /// If it is dropped before it has ended, the request is settled as [`OnAbort`](crate::settle::OnAbort) says.
     #[derive(Debug, Default)]
     pub struct SettlingBody<B> {
         #[pin]
-        body: B,
+        body: PacedBody<B>,
         // None if nothing is to be settled, or all is.
         tap: Option<Box<Tap>>,
     }
@@ -29,17 +30,17 @@ pin_project! {
 impl<B> SettlingBody<B> {
     /// A body that settles nothing.
     pub(crate) fn plain(body: B) -> Self {
-        Self { body, tap: None }
+        Self { body: PacedBody::new(body, None), tap: None }
     }
 }
 
 impl<B: Body> SettlingBody<B> {
-    pub(crate) fn new(body: B, mut tap: Option<Box<Tap>>) -> Self {
+    pub(crate) fn new(body: B, mut tap: Option<Box<Tap>>, pace: Option<Pace>) -> Self {
         // A server may not ask for a frame of an empty body.
         if body.is_end_stream() {
             complete(&mut tap);
         }
-        Self { body, tap }
+        Self { body: PacedBody::new(body, pace), tap }
     }
 }
 
@@ -54,7 +55,6 @@ impl<B: Body> Body for SettlingBody<B> {
         let this = self.project();
         let mut body = this.body;
         let frame = ready!(body.as_mut().poll_frame(cx));
-        let frame = frame.map(|frame| frame.map(as_bytes));
         if let Some(tap) = this.tap {
             match &frame {
                 Some(Ok(frame)) => {

@@ -13,8 +13,8 @@ use crate::rate_limit::RateLimitLayer;
 use crate::respond::{ProblemJson, Respond};
 use crate::settle::body::SettlingBody;
 
-/// A [`RateLimitLayer`] that reads the bodies of responses as they pass, for limits that [settle](crate::Limit::settle) by them: made by
-/// [`RateLimitLayer::settling`].
+/// A [`RateLimitLayer`] that reads the bodies of responses as they pass, for limits that [settle](crate::Limit::settle) by them, and holds them
+/// to their [bandwidth](crate::bandwidth): made by [`RateLimitLayer::settling`].
 ///
 /// Responses have another type of body than behind a `RateLimitLayer`, [`SettlingBody`]. A response that settles nothing passes
 /// through it without being read.

@@ -5,6 +5,7 @@
 //! allocations have another allocator, and so are in the binary beside this one.
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
+mod bandwidth;
 mod call;
 mod guard;
 mod in_flight;

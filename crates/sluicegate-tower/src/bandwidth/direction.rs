@@ -1,0 +1,73 @@
+//! Which bodies a limit of bandwidth is for: [`Direction`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use sluicegate_core::ConfigError;
+use sluicegate_core::error::ConfigErrorKind;
+
+/// The bodies whose bytes a [limit of bandwidth](crate::Limit::bandwidth) counts. Written `down`, `up` and `both`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Direction {
+    /// Bodies of responses: downloads.
+    Down,
+    /// Bodies of requests: uploads.
+    Up,
+    /// Both, from one bucket.
+    Both,
+}
+
+impl Direction {
+    /// Whether it is for bodies of responses.
+    pub(crate) fn is_down(self) -> bool {
+        self != Self::Up
+    }
+
+    /// The bodies, in words.
+    pub(crate) fn bodies(self) -> &'static str {
+        match self {
+            Self::Down => "the response's body",
+            Self::Up => "the request's body",
+            Self::Both => "both bodies",
+        }
+    }
+
+    /// Whether it is for bodies of requests.
+    pub(crate) fn is_up(self) -> bool {
+        self != Self::Down
+    }
+}
+
+impl FromStr for Direction {
+    type Err = ConfigError;
+
+    /// Reads `down`, `up` or `both`.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Unreadable`] for any other text.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text {
+            "down" => Ok(Self::Down),
+            "up" => Ok(Self::Up),
+            "both" => Ok(Self::Both),
+            _ => {
+                let shown: String = text.chars().take(64).collect();
+                let problem = format!(
+                    "{shown:?} does not say which bodies are counted: use \"down\" for those of responses, \"up\" for those of requests, or \"both\""
+                );
+                Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Down => "down",
+            Self::Up => "up",
+            Self::Both => "both",
+        })
+    }
+}

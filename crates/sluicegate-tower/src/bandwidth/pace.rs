@@ -1,0 +1,257 @@
+//! The limits that a body keeps to: [`Pace`].
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluicegate_core::limiter::{Turn, check_all};
+use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::store::DecisionFuture;
+use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+use tokio::time::{Sleep, sleep};
+
+use crate::admission::shadow::Shadows;
+
+/// The bounds of a piece: with smaller ones decisions cost more than bytes, with larger ones a body holds up the others.
+const PIECE: std::ops::RangeInclusive<u64> = 1024..=64 * 1024;
+
+/// The longest that a piece waits in line. One that comes later asks again.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// The pause between two asks where the store gives no answer, or does not say when to ask again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The limits of one layer that a body keeps to. All of them give bytes together, or none does.
+pub(crate) struct Pace {
+    limits: SmallVec<[Paced; 1]>,
+    shadows: Shadows,
+    /// Never locked: it lets bodies be `Sync`, as boxed ones have to be.
+    step: Mutex<Step>,
+    /// The bytes that were asked for.
+    asked: u64,
+    /// The bytes that were given and have not passed.
+    credit: u64,
+}
+
+/// A limit that a body keeps to.
+#[derive(Clone, Debug)]
+pub(crate) struct Paced {
+    limiter: RateLimiter,
+    key: Key,
+    /// Whether it takes part in the piece that is asked for: its mode may change meanwhile.
+    is_asked: bool,
+    /// Whether it was in shadow, and whether it would have held the body then.
+    trial: Option<Arc<AtomicBool>>,
+}
+
+enum Step {
+    Idle,
+    Asking(DecisionFuture),
+    Turn(Turn),
+    /// Until it asks again.
+    Pause(Pin<Box<Sleep>>),
+}
+
+impl Pace {
+    /// The pace by these limits; one that is there twice counts once.
+    pub(crate) fn new(limits: impl Iterator<Item = Paced>, shadows: Shadows) -> Option<Self> {
+        let mut all = SmallVec::<[Paced; 1]>::new();
+        for paced in limits {
+            if !all.iter().any(|other| other.limiter.is(&paced.limiter)) {
+                all.push(paced);
+            }
+        }
+        (!all.is_empty()).then(|| Self {
+            limits: all,
+            shadows,
+            step: Mutex::new(Step::Idle),
+            asked: 0,
+            credit: 0,
+        })
+    }
+
+    /// The bytes that may pass now: at least one and at most `ahead`, the number that is at hand. They stay there until they are [passed](Self::pass).
+    pub(super) fn poll_credit(&mut self, ahead: u64, cx: &mut Context<'_>) -> Poll<u64> {
+        while self.credit == 0 {
+            let next = match self.step() {
+                Step::Idle => match self.ask(ahead) {
+                    Some(asking) => Step::Asking(asking),
+                    None => self.give(),
+                },
+                Step::Asking(asking) => {
+                    let answer = ready!(Pin::new(asking).poll(cx));
+                    self.answered(answer)
+                }
+                Step::Turn(turn) => {
+                    ready!(Pin::new(turn).poll(cx));
+                    self.give()
+                }
+                Step::Pause(sleep) => {
+                    ready!(sleep.as_mut().poll(cx));
+                    Step::Idle
+                }
+            };
+            *self.step() = next;
+        }
+        Poll::Ready(self.credit.min(ahead))
+    }
+
+    /// Lets bytes pass that were given.
+    pub(super) fn pass(&mut self, bytes: u64) {
+        self.credit = self.credit.saturating_sub(bytes);
+    }
+
+    /// Asks for a piece; `None` if no limit is enforced, so that all may pass.
+    fn ask(&mut self, ahead: u64) -> Option<DecisionFuture> {
+        for paced in &mut self.limits {
+            paced.is_asked = paced.mode() == PolicyMode::Enforce;
+        }
+        // One that was impossible is asked for again, smaller.
+        let most = if self.asked == 0 { ahead } else { self.asked };
+        let enforced = self.limits.iter().filter(|paced| paced.is_asked);
+        self.asked = enforced.map(Paced::piece).fold(most, u64::min);
+        let mut checks = self.checks().peekable();
+        checks.peek()?;
+        Some(check_all(
+            checks.map(|(paced, bytes)| paced.limiter.check(&paced.key).cost(bytes).reserve(LONGEST)),
+        ))
+    }
+
+    fn step(&mut self) -> &mut Step {
+        self.step.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn checks(&self) -> impl Iterator<Item = (&Paced, u64)> {
+        self.limits.iter().filter(|paced| paced.is_asked).map(|paced| (paced, self.asked))
+    }
+
+    fn answered(&mut self, answer: Result<Decision, StoreError>) -> Step {
+        let decision = match answer {
+            Ok(decision) => decision,
+            Err(error) => {
+                tracing::error!(%error, "a body waits, because its bandwidth cannot be decided");
+                return pause(PAUSE);
+            }
+        };
+        if !decision.is_counted() {
+            return if decision.is_allowed() { self.give() } else { pause(PAUSE) };
+        }
+        if decision.quotas().iter().any(|status| status.is_impossible()) && self.asked > 1 {
+            // The burst became smaller since it was looked at, here or in another instance.
+            self.asked = decision.capacity().clamp(1, self.asked / 2);
+            return Step::Idle;
+        }
+        if decision.is_allowed() && decision.delay().is_zero() {
+            return self.give();
+        }
+        match Turn::after(decision, self.owned(), Some(LONGEST)) {
+            Ok(turn) => Step::Turn(turn),
+            Err(refused) => pause(refused.retry_after().unwrap_or(PAUSE)),
+        }
+    }
+
+    /// Gives the bytes that were asked for. Limits in shadow are tried out now.
+    fn give(&mut self) -> Step {
+        for paced in &mut self.limits {
+            if paced.mode() == PolicyMode::Shadow {
+                paced.try_out(self.asked);
+            }
+        }
+        self.credit = std::mem::take(&mut self.asked);
+        Step::Idle
+    }
+
+    fn owned(&self) -> impl Iterator<Item = (RateLimiter, Key, u64)> {
+        self.checks().map(|(paced, bytes)| (paced.limiter.clone(), paced.key.clone(), bytes))
+    }
+}
+
+impl Paced {
+    /// A limiter that follows each change of its policy.
+    pub(crate) fn new(limiter: &RateLimiter, key: Key) -> Self {
+        Self { limiter: limiter.following(), key, is_asked: false, trial: None }
+    }
+
+    fn mode(&self) -> PolicyMode {
+        self.limiter.with_policy(Policy::mode)
+    }
+
+    /// The bytes of a piece.
+    fn piece(&self) -> u64 {
+        self.limiter.with_policy(|policy| {
+            let pieces = policy.quotas().iter().map(|quota| {
+                let (limit, period_us) =
+                    (u128::from(quota.quota().limit()), quota.quota().period().as_micros());
+                let of_a_tenth = u64::try_from(limit.saturating_mul(100_000) / period_us.max(1));
+                // Under several limits, no more than half of a burst can be held until the last of them has room.
+                let half = (quota.rule().capacity() / 2).max(1);
+                of_a_tenth.unwrap_or(u64::MAX).clamp(*PIECE.start(), *PIECE.end()).min(half)
+            });
+            pieces.min().unwrap_or(*PIECE.end())
+        })
+    }
+
+    /// Spends as many of the bytes as there are; nothing waits for the answer.
+    fn try_out(&mut self, bytes: u64) {
+        let would_hold = Arc::clone(self.trial.get_or_insert_default());
+        let holds = move |result: &Result<Decision, StoreError>| {
+            let granted = result.as_ref().ok().and_then(Decision::granted);
+            granted.is_some_and(|granted| granted < bytes)
+        };
+        // Relaxed: it is read for a count alone.
+        match (self.limiter.check(&self.key).up_to(bytes).start().now(), Handle::try_current()) {
+            (Ok(result), _) => _ = would_hold.fetch_or(holds(&result), Ordering::Relaxed),
+            (Err(pending), Ok(runtime)) => drop(DecisionFuture::begun(&runtime, async move {
+                let result = pending.await;
+                would_hold.fetch_or(holds(&result), Ordering::Relaxed);
+                result
+            })),
+            (Err(_), Err(_)) => {}
+        }
+    }
+}
+
+impl Drop for Pace {
+    /// A turn that is waited for goes back by itself; one that the store has still to tell goes back when it has.
+    fn drop(&mut self) {
+        for paced in &self.limits {
+            if let Some(trial) = &paced.trial {
+                self.shadows.told(paced.limiter.policy().name(), trial.load(Ordering::Relaxed));
+            }
+        }
+        let Step::Asking(asking) = std::mem::replace(self.step(), Step::Idle) else { return };
+        let Ok(runtime) = Handle::try_current() else { return };
+        let owned: SmallVec<[_; 1]> = self.owned().collect();
+        drop(DecisionFuture::begun(&runtime, async move {
+            let mut decision = asking.await?;
+            if decision.is_allowed() && decision.is_counted() && decision.delay().is_zero() {
+                for (ask, (limiter, key, bytes)) in owned.iter().enumerate() {
+                    if let Some(mut receipt) = decision.take_receipt(ask) {
+                        drop(limiter.refund(key, *bytes).of(&mut receipt).start());
+                    }
+                }
+            } else if decision.is_allowed() {
+                drop(Turn::new(decision.clone(), owned));
+            }
+            Ok(decision)
+        }));
+    }
+}
+
+fn pause(wait: Duration) -> Step {
+    Step::Pause(Box::pin(sleep(wait)))
+}
+
+impl fmt::Debug for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pace")
+            .field("limits", &self.limits)
+            .field("credit", &self.credit)
+            .finish_non_exhaustive()
+    }
+}

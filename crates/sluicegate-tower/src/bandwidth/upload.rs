@@ -1,0 +1,122 @@
+//! Lets limits hold the bodies of requests: [`UploadLayer`].
+
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use http::Request;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::bandwidth::{Pace, PacedBody};
+use crate::limits::LimitsHandle;
+
+/// Lets limits of bandwidth hold the bodies of requests: put it around their layer. The service behind gets bodies of another type,
+/// [`PacedBody`].
+///
+/// Without it, limits with [`Direction::Up`](crate::bandwidth::Direction::Up) or `Both` hold no request's body, and an error in the log says so.
+/// Routes of axum have it by themselves.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use http_body_util::{BodyExt, Full};
+/// use sluicegate_core::{Key, MemoryStore, Policy};
+/// use sluicegate_tower::bandwidth::{Direction, PacedBody, UploadLayer};
+/// use sluicegate_tower::{Limit, RateLimitLayer};
+/// use tower::{ServiceBuilder, ServiceExt};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let uploads = Policy::gcra("uploads", "1MB/s").on(&MemoryStore::new())?;
+/// let limit = Limit::new(uploads.clone()).key(Key::from("everybody")).bandwidth(Direction::Up);
+/// let layer = RateLimitLayer::new(limit);
+/// let service = ServiceBuilder::new()
+///     .layer(UploadLayer::new(&layer.limits_handle()))
+///     .layer(layer)
+///     .service_fn(|request: Request<PacedBody<Full<Bytes>>>| async {
+///         let body = request.into_body().collect().await?.to_bytes();
+///         Ok::<_, Infallible>(Response::new(Full::new(body)))
+///     });
+///
+/// let response = service.oneshot(Request::new(Full::from("four"))).await?;
+/// assert_eq!(response.into_body().collect().await?.to_bytes(), "four");
+/// assert_eq!(uploads.peek("everybody").await?.remaining(), 1_000_000 - 4);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct UploadLayer(LimitsHandle);
+
+/// A service behind an [`UploadLayer`].
+#[derive(Clone, Debug)]
+pub struct Uploads<S> {
+    inner: S,
+    layer: UploadLayer,
+}
+
+/// Where layers put the limits that hold the body of a request. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slot(Arc<Mutex<Vec<Pace>>>);
+
+impl UploadLayer {
+    /// Lets these limits hold bodies, and other limits behind this layer.
+    ///
+    /// Requests that begin while these limits hold no bodies pass as they are.
+    pub fn new(limits: &LimitsHandle) -> Self {
+        Self(limits.clone())
+    }
+}
+
+impl<S> Layer<S> for UploadLayer {
+    type Service = Uploads<S>;
+
+    fn layer(&self, inner: S) -> Uploads<S> {
+        Uploads { inner, layer: self.clone() }
+    }
+}
+
+impl<S, B> Service<Request<B>> for Uploads<S>
+where
+    S: Service<Request<PacedBody<B>>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        if !self.layer.0.current().made().holds_requests {
+            return self.inner.call(request.map(|body| PacedBody::new(body, None)));
+        }
+        let slot = Slot::default();
+        // A body in a slot further out passes through this one, too.
+        request.extensions_mut().insert(slot.clone());
+        self.inner.call(request.map(|body| PacedBody::held_by(body, slot)))
+    }
+}
+
+impl Slot {
+    pub(crate) fn put(&self, pace: Pace) {
+        self.lock().push(pace);
+    }
+
+    pub(super) fn take(&self) -> Vec<Pace> {
+        mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Pace>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for UploadLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UploadLayer").field(&self.0).finish()
+    }
+}
