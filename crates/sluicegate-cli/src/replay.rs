@@ -50,6 +50,26 @@ pub(crate) struct ReplayArguments {
     /// of requests, as 0.1%, or of keys, as 1%/keys.
     #[arg(long, value_name = "SHARE")]
     suggest: Option<Share>,
+    /// Suggest limits that also reject at least this share of unusual requests
+    /// or keys, and the highest of them.
+    #[arg(long, value_name = "SHARE", requires = "suggest")]
+    reject_unusual: Option<Share>,
+    /// Learn no suggestion from this span, as
+    /// 2015-05-17T10:05..2015-05-17T11:00; may be given several times.
+    #[arg(long, value_name = "FROM..TO")]
+    without: Vec<String>,
+    /// Learn no suggestion from this network, as 198.51.100.0/24; may be given
+    /// several times.
+    #[arg(long, value_name = "CIDR")]
+    without_network: Vec<String>,
+    /// Learn suggestions from what is not unusual alone, and do not show what
+    /// all of the log suggests.
+    #[arg(long)]
+    humans: bool,
+    /// Also count each rule by network (/24, /48) and by session (address and
+    /// user agent).
+    #[arg(long)]
+    groups: bool,
     /// Exit with status 3 if a rule rejects more than this share.
     #[arg(long, value_name = "SHARE")]
     fail_above: Option<Share>,
@@ -133,6 +153,21 @@ fn replay(asked: &ReplayArguments) -> Result<Replay, String> {
         }
         for rule in &asked.only {
             replay = replay.only(rule)?;
+        }
+        for span in &asked.without {
+            replay = replay.without(span)?;
+        }
+        for network in &asked.without_network {
+            replay = replay.without_network(network)?;
+        }
+        if let Some(share) = asked.reject_unusual {
+            replay = replay.reject_unusual(share);
+        }
+        if asked.humans {
+            replay = replay.humans();
+        }
+        if asked.groups {
+            replay = replay.groups();
         }
         if asked.hide_keys {
             replay = replay.hide_keys();

@@ -4,6 +4,8 @@
 //!
 //! Each thread that reads has its own counts, which are summed when all threads have ended, so no line is counted under a lock.
 
+use crate::read::Marks;
+
 /// The most lines that are shown among those that were not understood.
 pub(crate) const SHOWN: usize = 10;
 
@@ -41,6 +43,8 @@ pub(crate) struct ReadCounts {
     pub(crate) shown: Vec<Puzzle>,
     /// The reasons for which each limit was not asked, with counts.
     pub(crate) left_out: LeftOutCounts,
+    /// The texts of user agents and paths.
+    pub(crate) marks: Marks,
 }
 
 impl ReadCounts {
@@ -57,6 +61,7 @@ impl ReadCounts {
         self.shown.extend(other.shown);
         self.shown.sort_unstable_by_key(|puzzle| (puzzle.batch, puzzle.line));
         self.shown.truncate(SHOWN);
+        self.marks = self.marks.and(other.marks);
         for (limit, reasons) in other.left_out.0.into_iter().enumerate() {
             reasons.iter().for_each(|(reason, count)| self.left_out.add(limit, reason, *count));
         }

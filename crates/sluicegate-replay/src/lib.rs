@@ -53,6 +53,25 @@
 //! 4. Put the policy into force in `shadow` mode, and compare what it would refuse with what the replay said.
 //! 5. Keep the replay in a pipeline with a share above which it fails, so that a change of the rules is seen before customers see it.
 //!
+//! # What is unusual
+//! A log is compared with itself. Its windows of time are as narrow as they can be while half of them have requests; a window is unusual if it is
+//! more than six times the median deviation above the median. So these parts are found, and told before all figures
+//! ([`ReplayOutcome::unusual`]):
+//!
+//! | kind | is told if |
+//! |---|---|
+//! | new clients | many more clients come than usual, from the first window in which their number rises |
+//! | a network, a user agent, a path | several clients that share it make a third of a window's requests, far more than usual |
+//! | even clients | at least thirty come every minute at one rate, and make more than half of all requests |
+//!
+//! Among the clients of such a part, those that come by chance are told from the others by how often they come, for how long, with which
+//! agent, for which path and from how full a network. A single client that asks a lot is nothing unusual: limits are there for it.
+//!
+//! It sees no attack that comes at one rate all through the log, unless its clients are even ones; none by fewer than ten new clients; and
+//! none of whose clients the log does not say the address, because it has only that of a proxy and no rule by `client`. A log of less than six
+//! windows has only even clients. Above four million cells (requests that are equal but for their moment in a minute) a part of the clients
+//! is drawn, and numbers are estimates.
+//!
 //! # How exact it is
 //! Figures of a real log are compared with those of an independent slow model of each algorithm, in both ways to treat whole seconds. The
 //! code that finds a request's limits in the service finds them here, and the rules of every store decide the states of keys. The figures
@@ -72,6 +91,8 @@
 
 mod counts;
 mod error;
+mod frontier;
+mod group;
 mod judge;
 mod outcome;
 mod read;
@@ -80,12 +101,16 @@ mod report;
 mod settings;
 mod share;
 mod suggestion;
+mod unusual;
 
 pub use self::error::ReplayError;
+pub use self::frontier::{Counted, Frontier, FrontierPoint};
+pub use self::group::KeyGroup;
 pub use self::judge::{Compared, Distribution, RejectedKey, RuleFigures, RuleMinute, Worst};
 pub use self::outcome::{LeftOut, LineCounts, NotUnderstood, ReplayOutcome};
 pub use self::read::Format;
 pub use self::replay::Replay;
 pub use self::settings::WithinSecond;
 pub use self::share::Share;
-pub use self::suggestion::Suggestion;
+pub use self::suggestion::{LimitWithUnusual, Suggestion, UnusualSide};
+pub use self::unusual::{Unusual, UnusualKind};

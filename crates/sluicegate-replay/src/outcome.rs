@@ -7,8 +7,9 @@ use crate::counts::{Puzzle, ReadCounts};
 use crate::judge::LogEvaluation;
 use crate::judge::RuleFigures;
 use crate::read::Format;
-use crate::settings::{ReplaySettings, WithinSecond};
+use crate::settings::WithinSecond;
 use crate::share::Share;
+use crate::unusual::Unusual;
 
 /// The findings of a replay. `Display` is a table for a terminal, [`to_json`](Self::to_json) one object for programs,
 /// [`to_html`](Self::to_html) a page.
@@ -60,9 +61,14 @@ pub struct ReplayOutcome {
     pub forgotten: u64,
     /// Whether any line was taken at its logged time.
     pub(crate) is_as_logged: bool,
+    /// Parts of the log that are unusual for it, in the order of their beginnings.
+    ///
+    /// They are found whatever the rules are. Suggestions are not learned from them.
+    pub unusual: Vec<Unusual>,
     /// The figures of each rule under each of its policies.
     ///
-    /// They are in the order of the file. A rule that chooses its policy by tier has a row for each.
+    /// They are in the order of the file. A rule that chooses its policy by tier has a row for each, and so has each group of keys, if
+    /// [those](crate::Replay::groups) are counted.
     pub rules: Vec<RuleFigures>,
 }
 
@@ -145,7 +151,6 @@ impl ReplayOutcome {
         (logs, format, within_second): (Vec<String>, Option<Format>, WithinSecond),
         (counts, late, names): (ReadCounts, u64, &[String]),
         decider: LogEvaluation,
-        settings: &ReplaySettings,
     ) -> Self {
         let left_out = counts.left_out.all().map(|(limit, reason, count)| LeftOut {
             rule: names.get(limit).cloned().unwrap_or_default(),
@@ -162,7 +167,7 @@ impl ReplayOutcome {
         let shown = shown.collect();
         left_out.sort_unstable_by(|a, b| (&a.rule, &a.reason).cmp(&(&b.rule, &b.reason)));
         let (span, forgotten) = (decider.span, decider.forgotten());
-        let rules = decider.finish(settings);
+        let (rules, unusual) = decider.finish(&counts.marks);
         Self {
             logs,
             format,
@@ -181,6 +186,7 @@ impl ReplayOutcome {
             span,
             forgotten,
             is_as_logged: counts.is_as_logged,
+            unusual,
             rules,
         }
     }
@@ -190,7 +196,7 @@ impl ReplayOutcome {
     /// A rule that was asked nothing rejects nothing. It makes a gate for a pipeline: the exit status can say that a change of the rules,
     /// or a new log, would have cost customers their requests.
     pub fn rejects_more_than(&self, share: Share) -> bool {
-        self.rules.iter().any(|rule| match share.is_of_keys() {
+        self.rules.iter().filter(|rule| rule.group.is_none()).any(|rule| match share.is_of_keys() {
             true => !share.covers(rule.rejected_keys, rule.keys),
             false => !share.covers(rule.rejected, rule.asked),
         })

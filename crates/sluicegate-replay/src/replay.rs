@@ -10,8 +10,10 @@
 //! A run awaits nothing and keeps its thread busy until the logs are over: a service calls it on a thread of its own.
 
 use std::io::Read;
+use std::net::IpAddr;
 
 use http::HeaderName;
+use ipnet::IpNet;
 use sluicegate_core::MemoryStore;
 use sluicegate_rules::{Rules, RulesFile};
 use sluicegate_tower::limits::Limits;
@@ -72,10 +74,12 @@ impl Replay {
         // Nothing is spent here: each replay has stores of its own.
         let clients_say = [http::header::REFERER, http::header::USER_AGENT];
         let unread = clients_say.into_iter().filter(|name| !rules.may_mention(name.as_str())).collect();
+        let mut settings = ReplaySettings::default();
+        settings.span.is_behind_proxies = rules.may_mention("clients");
         let store = MemoryStore::builder().table_size(1).build().map_err(ReplayError::limits)?;
         let rules = rules.without_store().without_rooms();
         let limits = Rules::new(&store, rules).map_err(ReplayError::limits)?.limits();
-        Ok(Self { limits, unread, settings: ReplaySettings::default() })
+        Ok(Self { limits, unread, settings })
     }
 
     /// Sets the format of the lines. Default: it is guessed from the first hundred.
@@ -210,6 +214,66 @@ impl Replay {
         self
     }
 
+    /// Also asks suggestions to reject at least this share of unusual requests, or of their keys.
+    ///
+    /// Then the highest limit is suggested that does so and rejects at most the other share of the ordinary ones; if there is none,
+    /// [`no_suggestion`](crate::RuleFigures::no_suggestion) says so, and the [frontier](crate::Frontier) shows what there is.
+    pub fn reject_unusual(mut self, share: Share) -> Self {
+        self.settings.least = Some(share);
+        self
+    }
+
+    /// Learns no suggestion from a span, written `2015-05-17T10:05..2015-05-17T11:00`; may be called several times.
+    ///
+    /// Its requests are decided and counted as all others. They count as unusual where a limit is looked for.
+    ///
+    /// # Errors
+    /// When it is not two times, or the first is not before the second.
+    pub fn without(mut self, span: &str) -> Result<Self, ReplayError> {
+        let (from, to) = span.split_once("..").ok_or_else(|| {
+            ReplayError::new(format!("{span:?} is not a span: write 2015-05-17T10:05..2015-05-17T11:00"))
+        })?;
+        let (from_us, to_us) = (moment(from)?, moment(to)?);
+        if from_us >= to_us {
+            return Err(ReplayError::new(format!(
+                "no time is in the span {span:?}: {from} has to be before {to}"
+            )));
+        }
+        self.settings.without.push((from_us, to_us));
+        Ok(self)
+    }
+
+    /// Learns no suggestion from clients of a network, written `198.51.100.0/24`, or from an address; may be called several times.
+    ///
+    /// Its requests are decided and counted as all others. They count as unusual where a limit is looked for.
+    ///
+    /// # Errors
+    /// When it is not a network.
+    pub fn without_network(mut self, network: &str) -> Result<Self, ReplayError> {
+        let parsed = network.parse().or_else(|_| network.parse::<IpAddr>().map(IpNet::from));
+        self.settings.without_networks.push(parsed.map_err(|_| {
+            ReplayError::new(format!("{network:?} is not a network: write 198.51.100.0/24 or 2001:db8::/48"))
+        })?);
+        Ok(self)
+    }
+
+    /// Learns suggestions from what is not unusual alone. Otherwise an outcome also has the limit that everything would suggest, if it has an
+    /// unusual part.
+    pub fn humans(mut self) -> Self {
+        self.settings.is_rest_only = true;
+        self
+    }
+
+    /// Also counts each rule by groups of its clients: by network, and by session.
+    ///
+    /// A group spends from the quotas of the rule's policy as if it were one key, so that its figures, its suggestion and its
+    /// [frontier](crate::Frontier) say what a limit for the whole network does. It refuses no request of a rule. Requests whose client the
+    /// log does not say are left out.
+    pub fn groups(mut self) -> Self {
+        self.settings.has_groups = true;
+        self
+    }
+
     /// Replays logs as if they were one: each with its name and its content, plain or gzip. The log with the earliest next lines goes on,
     /// so their order does not matter, whether one server has rotated its log or several servers share the traffic.
     ///
@@ -236,7 +300,7 @@ impl Replay {
     /// # Memory
     /// Each rule takes 70 to 100 bytes for each key that it has asked, if its policy has one quota, and 24 bytes for each minute with
     /// requests. Each key takes its bytes and about 40 more. At least ten seconds of requests are held to be put in order. Policies that
-    /// need a store have one, with room for 262,144 keys. Nothing else grows with the lines, except what is kept to
+    /// need a store have one, with room for 262,144 keys. Up to 64 MiB are kept to find what is unusual, and 60 bytes for each client. Nothing else grows with the lines, except what is kept to
     /// [`suggest`](Self::suggest) limits.
     pub fn run<N: Into<String>, R: Read + Send + 'static>(
         &self,
@@ -246,7 +310,7 @@ impl Replay {
             logs.into_iter().map(|(name, log)| (name.into(), Box::new(log) as _)).collect();
         let names: Vec<String> = logs.iter().map(|(name, _)| name.clone()).collect();
         let Self { limits, settings, unread } = self;
-        let (rows, named) = Rows::of(limits.clone(), &settings.only);
+        let (rows, named) = Rows::of(limits.clone(), &settings.only, settings.has_groups);
         let mut decider = LogEvaluation::new(&rows, named, settings)?;
         let (mut order, batches) = (Order::default(), Batches::new(logs)?);
         let (mut format, mut counts) = (settings.format.clone(), ReadCounts::default());
@@ -265,7 +329,8 @@ impl Replay {
             counts = take_apart(batches, when, readers, |taken| {
                 decider.numbered(&taken, &mut numbered);
                 let mut asks = &numbered[..];
-                for (came, count) in taken.requests() {
+                for (mut came, client, count) in taken.requests() {
+                    came.client = decider.client(client);
                     let (own, others) = asks.split_at(count);
                     asks = others;
                     order.push(came, own.iter().copied(), |second| decider.second(second));
@@ -278,7 +343,7 @@ impl Replay {
         order.finish(|second| decider.second(second));
         let rules: Vec<String> = limits.limiters().map(|(name, _)| name).collect();
         let log = (names, format, settings.within_second);
-        Ok(ReplayOutcome::new(log, (counts, order.late, &rules), decider, settings))
+        Ok(ReplayOutcome::new(log, (counts, order.late, &rules), decider))
     }
 }
 

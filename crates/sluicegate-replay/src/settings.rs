@@ -1,5 +1,7 @@
 //! The settings of a replay: [`ReplaySettings`].
 
+use ipnet::IpNet;
+
 use crate::read::Format;
 use crate::read::ReadRange;
 use crate::share::Share;
@@ -55,6 +57,22 @@ pub(crate) struct ReplaySettings {
     pub(crate) top: usize,
     pub(crate) compares: bool,
     pub(crate) suggests: Option<Share>,
+    /// The least share of unusual requests or keys that a suggestion rejects.
+    pub(crate) least: Option<Share>,
+    /// Whether a suggestion is only looked for in what is not unusual.
+    pub(crate) is_rest_only: bool,
+    /// Spans that suggestions are not learned from, each from its beginning to before its end.
+    pub(crate) without: Vec<(u64, u64)>,
+    /// Networks that suggestions are not learned from.
+    pub(crate) without_networks: Vec<IpNet>,
+    pub(crate) has_groups: bool,
+}
+
+impl ReplaySettings {
+    /// Whether a moment is in a span that is left out by hand.
+    pub(crate) fn leaves_out(&self, at_us: u64) -> bool {
+        self.without.iter().any(|(from, to)| (*from..*to).contains(&at_us))
+    }
 }
 
 impl Default for ReplaySettings {
@@ -68,6 +86,11 @@ impl Default for ReplaySettings {
             top: 10,
             compares: false,
             suggests: None,
+            least: None,
+            is_rest_only: false,
+            without: Vec::new(),
+            without_networks: Vec::new(),
+            has_groups: false,
         }
     }
 }

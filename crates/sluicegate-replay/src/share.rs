@@ -38,6 +38,13 @@ impl Share {
     }
 }
 
+impl Share {
+    /// Whether `part` of `all` is at least this share.
+    pub(crate) fn is_reached(self, part: u64, all: u64) -> bool {
+        u128::from(part) * u128::from(WHOLE) >= u128::from(self.billionths) * u128::from(all)
+    }
+}
+
 impl FromStr for Share {
     type Err = String;
 

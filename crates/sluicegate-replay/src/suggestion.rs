@@ -2,6 +2,7 @@
 
 use sluicegate_core::Policy;
 
+use crate::frontier::Counted;
 use crate::share::Share;
 
 /// The least limit above which no limit rejects more than a share, its policy alone.
@@ -38,4 +39,35 @@ pub struct Suggestion {
     /// A rule that refuses a request keeps it from spending elsewhere, so this is often less than [`rejected`](Self::rejected). `None` where
     /// the log was too large to be kept as a whole.
     pub together: Option<u64>,
+    /// The part of the log that is unusual or left out by hand, which it was not learned from; `None` if there is none.
+    pub unusual: Option<UnusualSide>,
+}
+
+/// The requests that a suggestion was not learned from, because they are [unusual](crate::Unusual) or left out by hand.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct UnusualSide {
+    /// All of them.
+    pub asked: Counted,
+    /// Those that the suggestion rejects.
+    pub rejected: Counted,
+    /// The share of them that it has to reject at least, if one was asked for.
+    pub share: Option<Share>,
+    /// The limit that is learned from the unusual requests too, but not from those that are left out by hand; `None` where it was not asked for.
+    ///
+    /// A limit that is learned from an attack admits the attack. It is here so that both can be compared, and because not everything that
+    /// is unusual is an attack.
+    pub with: Option<LimitWithUnusual>,
+}
+
+/// The limit that a log with an unusual part suggests, if that part is ordinary after all.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LimitWithUnusual {
+    /// The policy with that limit.
+    pub policy: Policy,
+    /// The limit of its first quota.
+    pub limit: u64,
+    /// Requests that it rejects, ordinary and unusual ones.
+    pub rejected: u64,
 }

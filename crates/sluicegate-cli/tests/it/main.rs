@@ -262,11 +262,36 @@ fn replay_says_what_the_rules_would_have_done() {
         (&["--threads", "1000000"], "2\nerror: invalid value '1000000'"),
         (&["--format", "xml"], "2\n"),
         (&["--suggest", "all"], "2\n"),
+        (
+            &["--without", "yesterday"],
+            "1\n\"yesterday\" is not a span: write 2015-05-17T10:05..2015-05-17T11:00",
+        ),
+        (&["--without", "2015-05-17..noon"], "1\n\"noon\" is not a time"),
+        (&["--without-network", "192.0.2.0/40"], "1\n\"192.0.2.0/40\" is not a network"),
+        (&["--reject-unusual", "90%"], "2\n"),
         (&["no.log"], "1\nno.log: it cannot be read"),
     ] {
         let said = replay(&log, arguments);
         assert!(said.starts_with(says), "{said}");
     }
+}
+
+#[test]
+fn replay_learns_no_limit_from_what_is_left_out() {
+    let log = LOG.repeat(9) + &LOG.replace("192.0.2.7", "198.51.100.7").repeat(90);
+    let learned = |arguments: &[&str]| {
+        let said = replay(&log, &[&["--json", "--suggest", "0%"], arguments].concat());
+        let object: serde_json::Value = serde_json::from_str(&said[2..]).expect("it is JSON");
+        assert_eq!(object["unusual"], serde_json::json!([]));
+        object["rules"][0]["suggestion"]["limit"]
+            .as_u64()
+            .map(|limit| (limit, object["rules"].as_array().map_or(0, Vec::len)))
+    };
+    let all = learned(&[]).expect("there is one");
+    let rest = learned(&["--without-network", "198.51.100.0/24", "--humans"]).expect("there is one");
+    assert!(rest.0 < all.0, "{rest:?} {all:?}");
+    assert_eq!(learned(&["--without", "2015-05-17T10:05..2015-05-17T10:06"]), None);
+    assert_eq!(learned(&["--groups", "--reject-unusual", "50%"]), Some((all.0, 3 * all.1)));
 }
 
 #[test]

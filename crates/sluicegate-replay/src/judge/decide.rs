@@ -11,7 +11,10 @@
 
 use std::hint::black_box;
 
+use std::net::IpAddr;
+
 use sluicegate_core::Policy;
+use sluicegate_core::policy::PolicyMode;
 use sluicegate_tower::limits::Limits;
 
 use crate::error::ReplayError;
@@ -22,9 +25,12 @@ use crate::judge::keys::RowKeys;
 use crate::judge::order::{NumberedAsk, QueuedAsk};
 use crate::judge::second::{Judge, Second};
 use crate::judge::states::StateTables;
-use crate::judge::suggest::{Record, RecordedAsk, suggest_all};
-use crate::read::{Brought, CountedRow, OWN_OF_ROW, ParsedBatch, Rows};
+use crate::judge::suggest::{AskKind, Record, RecordedAsk, Wanted, suggest_all};
+use crate::judge::trial;
+use crate::judge::unusual::{Cells, find};
+use crate::read::{Brought, CountedRow, Marks, OWN_OF_ROW, ParsedBatch, Rows};
 use crate::settings::{ReplaySettings, WithinSecond};
+use crate::unusual::Unusual;
 
 /// The bytes of memory for what `--suggest` keeps.
 const RECORD_BYTES: usize = 256 << 20;
@@ -47,6 +53,9 @@ pub(crate) struct LogEvaluation {
     alone: Vec<OtherAlgorithm>,
     /// The record, if limits are to be suggested.
     record: Option<Record>,
+    /// All requests by their clients, among which unusual ones are looked for.
+    cells: Cells,
+    settings: ReplaySettings,
     /// The chosen way to treat whole seconds.
     within_second: WithinSecond,
     /// Whether a line had a whole second so far: from then on both ways are decided, and until then they are one.
@@ -74,20 +83,22 @@ impl LogEvaluation {
         settings: &ReplaySettings,
     ) -> Result<Self, ReplayError> {
         let (limits, brought) = (rows.limits.clone(), rows.brought.clone());
-        let rows: Vec<RowTally> = named
-            .into_iter()
-            .map(|(name, limit, limiter)| RowTally::new(name, limit, limiter.policy().as_ref().clone()))
-            .collect();
+        let rows = named.into_iter().map(counted).collect::<Result<Vec<RowTally>, ReplayError>>()?;
         let giving = || rows.iter().enumerate().filter(|(_, row)| limits.may_give_back(row.limit));
         let policies = || rows.iter().map(|row| &row.policy);
+        let groups = || (0..rows.len()).filter(|row| rows[*row].group.is_some());
         let evaluator = || {
             let evaluator = Evaluator::new(policies()).map_err(ReplayError::limits)?;
             giving().for_each(|(row, _)| evaluator.keep_accounts(row));
+            groups().for_each(|row| evaluator.decide_alone(row));
             Ok(evaluator)
         };
         let is_plain = giving().next().is_none() && !policies().any(Policy::takes_quotas);
         let judge = match StateTables::of(policies()).filter(|_| is_plain) {
-            Some(tables) => Judge::StateTables(tables),
+            Some(mut tables) => {
+                groups().for_each(|row| tables.decide_alone(row));
+                Judge::StateTables(tables)
+            }
             None => Judge::Evaluators(Box::new([evaluator()?, evaluator()?])),
         };
         let compared = if settings.compares { &COMPARED[..] } else { &[] };
@@ -102,6 +113,8 @@ impl LogEvaluation {
             brought,
             alone,
             record: settings.suggests.map(|_| Record::new(rows.len(), RECORD_BYTES)),
+            cells: Cells::new(settings.without_networks.clone()),
+            settings: settings.clone(),
             within_second: settings.within_second,
             has_whole: false,
             second: Second::default(),
@@ -117,6 +130,11 @@ impl LogEvaluation {
     /// Fills `numbered` with the asks of a batch and the numbers of their keys.
     pub(crate) fn numbered(&mut self, taken: &ParsedBatch, numbered: &mut Vec<NumberedAsk>) {
         self.keys.numbered(taken, numbered);
+    }
+
+    /// The number of a client, which its requests carry on.
+    pub(crate) fn client(&mut self, address: Option<IpAddr>) -> u32 {
+        self.cells.client(address)
     }
 
     /// Decides and counts all requests of one second.
@@ -145,6 +163,10 @@ impl LogEvaluation {
                 alone.decide(at_us, second.named(request), given_back);
             }
             let request_number = self.record.as_mut().map(Record::request);
+            let client = request.came.client;
+            self.cells.count(at_us, request.came);
+            let is_left_out = self.settings.leaves_out(at_us) || self.cells.is_left_out(client);
+            let kind = if is_left_out { AskKind::LeftOut } else { AskKind::Ordinary };
             for (place, ask) in second.asks(request) {
                 let number = ask.row as usize;
                 let row = &mut self.rows[number];
@@ -162,7 +184,8 @@ impl LogEvaluation {
                 if let (Some(record), Some(request)) = (&mut self.record, request_number) {
                     let cost = u32::try_from(ask.cost).unwrap_or(u32::MAX);
                     let gives_back = given_back(number);
-                    record.keep(number, RecordedAsk { key: ask.key, cost, request, gives_back, at_us });
+                    let key = ask.key;
+                    record.keep(number, RecordedAsk { key, cost, request, gives_back, kind, client, at_us });
                 }
             }
         }
@@ -177,7 +200,8 @@ impl LogEvaluation {
     ///
     /// One entry for each row, in the order of the file, with what was compared and suggested if that was asked for. The search for limits
     /// happens here, and may take longer than the replay did.
-    pub(crate) fn finish(self, settings: &ReplaySettings) -> Vec<RuleFigures> {
+    pub(crate) fn finish(self, marks: &Marks) -> (Vec<RuleFigures>, Vec<Unusual>) {
+        let settings = &self.settings;
         let keys = Some(&self.keys).filter(|_| !settings.span.hides_lines);
         let figures = |(row, tally): (usize, RowTally)| {
             let key = keys.map(|keys| move |number| keys.key(row, number));
@@ -187,9 +211,27 @@ impl LogEvaluation {
         for (place, rule) in rules.iter_mut().enumerate() {
             rule.compared = self.alone.iter().map(|alone| alone.compared(place)).collect();
         }
-        if let (Some(record), Some(share)) = (self.record, settings.suggests) {
-            suggest_all(record, &self.keys, share, &mut rules);
+        let findings = find(self.cells, marks, settings.span.hides_lines);
+        if let (Some(mut record), Some(share)) = (self.record, settings.suggests) {
+            record.mark(|client, at_us| findings.hold(client, at_us));
+            let wanted = Wanted { share, least: settings.least, is_rest_only: settings.is_rest_only };
+            suggest_all(record, &self.keys, wanted, &mut rules);
         }
-        rules
+        (rules, findings.told())
     }
+}
+
+/// A row that is to be counted, without requests. Groups of keys are counted under a copy of the policy with a name of its own.
+///
+/// # Errors
+/// When the copy cannot be built, which its policy could.
+fn counted(row: CountedRow) -> Result<RowTally, ReplayError> {
+    let CountedRow { name, limit, limiter, group } = row;
+    let policy = limiter.policy().as_ref().clone();
+    let Some(group) = group else { return Ok(RowTally::new(name, limit, policy)) };
+    // Names are bounded; a dot is part of no other name that is so long.
+    let own = format!("{:.50}.{group}", policy.name());
+    let copy = trial::copy(&policy, &own, policy.algorithm(), &trial::quotas(&policy));
+    let copy = copy.map_err(ReplayError::limits)?.in_mode(PolicyMode::Shadow);
+    Ok(RowTally::new(name, limit, copy).of_group(group))
 }

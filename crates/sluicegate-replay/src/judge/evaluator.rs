@@ -66,6 +66,8 @@ struct LazyLimiter {
     shares: usize,
     /// Whether spent units may be given back exactly. That costs memory for each key, so it is set only where a rule gives back.
     keeps_accounts: Cell<bool>,
+    /// Whether it is asked whatever the others refuse.
+    is_alone: Cell<bool>,
     /// Opened by the first request of the row: a file of a thousand policies, most of which the log never meets, needs no tables.
     limiter: OnceCell<RateLimiter>,
 }
@@ -101,8 +103,8 @@ impl Evaluator {
             // The table of its own number of keys is made once a request asks for it.
             RateLimiter::new(&small, policy.with_table_size(1))?;
             let shares = *first.entry(policy.name()).or_insert(row);
-            let (keeps_accounts, limiter) = (Cell::new(false), OnceCell::new());
-            Ok(LazyLimiter { policy: Policy::clone(policy), shares, keeps_accounts, limiter })
+            let (keeps_accounts, is_alone, limiter) = (Cell::new(false), Cell::new(false), OnceCell::new());
+            Ok(LazyLimiter { policy: Policy::clone(policy), shares, keeps_accounts, is_alone, limiter })
         };
         let limiters = policies.iter().enumerate().map(row).collect::<Result<_, ConfigError>>()?;
         Ok(Self { clock, store, limiters })
@@ -113,11 +115,16 @@ impl Evaluator {
         self.limiters[row].keeps_accounts.set(true);
     }
 
+    /// Asks a row whatever the others refuse.
+    pub(super) fn decide_alone(&self, row: usize) {
+        self.limiters[row].is_alone.set(true);
+    }
+
     /// The limiter of a row, opened by its first request.
     ///
     /// Making the evaluator has shown that a store can keep the policy, so nothing panics here.
     fn limiter(&self, row: usize) -> &RateLimiter {
-        let LazyLimiter { policy, shares, keeps_accounts, limiter } = &self.limiters[row];
+        let LazyLimiter { policy, shares, keeps_accounts, limiter, .. } = &self.limiters[row];
         limiter.get_or_init(|| {
             let base = &self.limiters[*shares].policy;
             let limiter = match policy == base || !base.takes_quotas() {
@@ -249,7 +256,8 @@ impl Evaluator {
                 }
             }
         }
-        for (place, ask) in asks.iter().enumerate().filter(|(_, ask)| !ask.is_enforced && passes) {
+        let is_asked = |ask: &RowAsk| !ask.is_enforced && (passes || self.limiters[ask.row].is_alone.get());
+        for (place, ask) in asks.iter().enumerate().filter(|(_, ask)| is_asked(ask)) {
             verdicts[place] = self.check(ask, given_back(ask.row));
         }
     }

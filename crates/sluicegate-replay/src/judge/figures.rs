@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use sluicegate_core::{Algorithm, Key, Policy};
 
+use crate::frontier::Frontier;
+use crate::group::KeyGroup;
 use crate::judge::evaluator::Verdict;
 use crate::read::{Brought, OWN_OF_ROW};
 use crate::suggestion::Suggestion;
@@ -27,8 +29,12 @@ pub(crate) const MINUTE_US: u64 = 60_000_000;
 pub struct RuleFigures {
     /// The name of the rule.
     pub name: String,
-    /// The policy that it spends from.
+    /// The policy that it spends from. Under a group of keys it has a name of its own, as `api.network`.
     pub policy: Policy,
+    /// The group of keys that is counted here in place of the keys of the rule; `None` for the rule itself.
+    ///
+    /// Set by [`groups`](crate::Replay::groups). A group refuses nothing, and is decided whatever the rules refuse.
+    pub group: Option<KeyGroup>,
     /// Requests that were asked of it.
     pub asked: u64,
     /// Requests that it had no room for.
@@ -79,6 +85,8 @@ pub struct RuleFigures {
     pub suggestion: Option<Suggestion>,
     /// The reason why there is no suggestion, although one was asked for.
     pub no_suggestion: Option<&'static str>,
+    /// Limits with what each rejects of ordinary and of unusual requests, if a suggestion was asked for and both are there.
+    pub frontier: Option<Frontier>,
 }
 
 /// The minute in which most requests were rejected.
@@ -157,6 +165,7 @@ pub(super) struct RowTally {
     /// The place of the limit among all.
     pub(super) limit: usize,
     pub(super) policy: Policy,
+    pub(super) group: Option<KeyGroup>,
     pub(super) asked: u64,
     pub(super) rejected: u64,
     pub(super) rejected_otherwise: u64,
@@ -194,6 +203,7 @@ impl RowTally {
             name,
             limit,
             policy,
+            group: None,
             asked: 0,
             rejected: 0,
             rejected_otherwise: 0,
@@ -205,6 +215,12 @@ impl RowTally {
             shortest_us: None,
             longest_us: None,
         }
+    }
+
+    /// The row of a group of keys.
+    pub(super) fn of_group(mut self, group: KeyGroup) -> Self {
+        self.group = Some(group);
+        self
     }
 
     /// A number out of the figures of a key, to bring them into the cache.
@@ -294,6 +310,8 @@ impl RowTally {
             compared: Vec::new(),
             suggestion: None,
             no_suggestion: None,
+            frontier: None,
+            group: self.group,
             name: self.name,
             policy: self.policy,
         }

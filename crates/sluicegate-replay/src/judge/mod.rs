@@ -19,6 +19,7 @@ mod slots;
 mod states;
 mod suggest;
 mod trial;
+mod unusual;
 
 pub(crate) use self::decide::LogEvaluation;
 pub(crate) use self::figures::MINUTE_US;

@@ -140,12 +140,12 @@ pub(super) fn spread(came: Came, place: u64, requests: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::OWN_OF_ROW;
+    use crate::read::{NO_CLIENT, OWN_OF_ROW};
 
     const NOTHING: [NumberedAsk; 0] = [];
 
     fn came(at_us: u64) -> Came {
-        Came { at_us, is_whole: true, status: None }
+        Came { at_us, is_whole: true, status: None, client: NO_CLIENT, agent: 0, path: 0 }
     }
 
     fn asks(key: u32) -> NumberedAsk {

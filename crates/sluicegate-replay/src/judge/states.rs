@@ -30,6 +30,8 @@ struct StateTable {
     rules: Vec<Rule>,
     /// Ordered by key, then by way, then by quota; as long as the highest number of a key that was decided.
     states: Vec<State>,
+    /// Whether it is asked whatever the others refuse.
+    is_alone: bool,
 }
 
 /// The number of ways to treat whole seconds: spread and together. Each has its own states, because one may refuse what the other admits.
@@ -44,7 +46,11 @@ impl StateTables {
             let is_shared = names.contains(&policy.name());
             names.push(policy.name());
             let rules = policy.quotas().iter().map(|quota| *quota.rule()).collect();
-            (is_plain(policy) && !is_shared).then_some(StateTable { rules, states: Vec::new() })
+            (is_plain(policy) && !is_shared).then_some(StateTable {
+                rules,
+                states: Vec::new(),
+                is_alone: false,
+            })
         };
         policies.into_iter().map(book).collect::<Option<_>>().map(Self)
     }
@@ -71,18 +77,25 @@ impl StateTables {
         }
         for (ask, verdict) in asks.iter().zip(verdicts) {
             if !ask.is_enforced {
-                *verdict = if passes { self.book(ask).verdict(way, ask, now_us) } else { Verdict::NotAsked };
+                let is_asked = passes || self.book(ask).is_alone;
+                *verdict =
+                    if is_asked { self.book(ask).verdict(way, ask, now_us) } else { Verdict::NotAsked };
             }
-            if passes && *verdict == Verdict::Room {
+            if *verdict == Verdict::Room && (passes || self.book(ask).is_alone) {
                 self.book(ask).spend(way, ask, now_us);
             }
         }
     }
 
+    /// Asks a row whatever the others refuse.
+    pub(super) fn decide_alone(&mut self, row: usize) {
+        self.0[row].is_alone = true;
+    }
+
     /// A number out of the state of each key that is asked for, to bring the states into the cache.
     pub(super) fn glance(&self, asks: &[NumberedAsk]) -> u64 {
         asks.iter().fold(0, |sum, ask| {
-            let StateTable { rules, states } = &self.0[ask.row as usize];
+            let StateTable { rules, states, .. } = &self.0[ask.row as usize];
             // The first and the last: a single quota has no others, and they may be in two lines of memory.
             let (begin, length) = (ask.key as usize * WAYS * rules.len(), WAYS * rules.len());
             let of = |place| states.get(place).map_or(0, |state: &State| state.until_us);

@@ -7,6 +7,7 @@ mod pool;
 mod reader;
 mod request;
 mod rows;
+mod visit;
 
 pub(crate) use self::brought::{Brought, OWN_OF_ROW};
 pub use self::format::Format;
@@ -15,3 +16,4 @@ pub(crate) use self::lines::{Batches, LONGEST, LineBatch};
 pub(crate) use self::pool::take_apart;
 pub(crate) use self::reader::{Came, LineParser, ParsedBatch, ReadRange, Wanted};
 pub(crate) use self::rows::{CountedRow, Rows};
+pub(crate) use self::visit::{Marks, NO_CLIENT, NO_TEXT, network_of};

@@ -109,7 +109,7 @@ mod tests {
         let batches = Batches::new(vec![("log".to_owned(), Box::new(Cursor::new(line)))]).unwrap();
         let format: Format = "common".parse().unwrap();
         let reader =
-            || LineParser::new(format.clone(), Rows::of(limits.clone(), &[]).0, ReadRange::default());
+            || LineParser::new(format.clone(), Rows::of(limits.clone(), &[], false).0, ReadRange::default());
         let readers = vec![reader(), reader()];
         let run =
             AssertUnwindSafe(|| take_apart(batches, |line| format.when(line), readers, |_| {}).map(|_| ()));

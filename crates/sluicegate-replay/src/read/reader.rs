@@ -14,18 +14,25 @@
 //!
 //! A request that is left out of one limit may still ask another one.
 
+use std::mem;
+use std::net::IpAddr;
+
 use bytes::Bytes;
+use http::header::USER_AGENT;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 use sluicegate_tower::limits::{Meeting, Met, MetAsk, NoAsk};
+use smallvec::SmallVec;
 
 use crate::counts::{Puzzle, ReadCounts, SHOWN};
+use crate::read::brought::OWN_OF_ROW;
 use crate::read::format::Format;
 use crate::read::format::entry::LogEntry;
 use crate::read::format::time::TimeReader;
 use crate::read::lines::{LONGEST, LineBatch};
 use crate::read::request::Head;
-use crate::read::rows::{Enforced, Rows};
+use crate::read::rows::{Enforced, RowGroups, Rows};
+use crate::read::visit::{NO_CLIENT, Visit, network_of};
 
 /// The moment when a request came, and the status of its response.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +42,11 @@ pub(crate) struct Came {
     pub(crate) is_whole: bool,
     /// The status of its response.
     pub(crate) status: Option<u16>,
+    /// The number of its client, once it has one.
+    pub(crate) client: u32,
+    /// The buckets of its user agent and its path.
+    pub(crate) agent: u16,
+    pub(crate) path: u16,
 }
 
 /// The requests of a batch, and their asks: one list of each, and the keys in one buffer, because a batch goes from one thread to another.
@@ -52,6 +64,7 @@ pub(crate) struct ParsedBatch {
 #[derive(Debug)]
 struct AskedRequest {
     came: Came,
+    client: Option<IpAddr>,
     asks: usize,
 }
 
@@ -76,9 +89,9 @@ impl ParsedBatch {
         self.keys.extend_from_slice(bytes);
     }
 
-    /// Each request, and its number of asks.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = (Came, usize)> {
-        self.requests.iter().map(|asked| (asked.came, asked.asks))
+    /// Each request, the address of its client, and its number of asks.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (Came, Option<IpAddr>, usize)> {
+        self.requests.iter().map(|asked| (asked.came, asked.client, asked.asks))
     }
 
     /// The asks of all requests, one after the other, with their keys.
@@ -103,6 +116,8 @@ pub(crate) struct ReadRange {
     pub(crate) latest_us: Option<u64>,
     /// Whether lines that are not understood are shown by their number alone.
     pub(crate) hides_lines: bool,
+    /// Whether the rules say that clients come through proxies.
+    pub(crate) is_behind_proxies: bool,
 }
 
 /// The number of characters that are shown of each line that was not understood.
@@ -172,7 +187,8 @@ impl LineParser {
     fn asked(&mut self, line: &str, bytes: &Bytes, taken: &mut ParsedBatch) -> Result<(), &'static str> {
         let mut entry = LogEntry::default();
         self.format.fill(&mut entry, line, &mut self.clock)?;
-        let (moment, status) = (entry.arrival()?, entry.status);
+        let (moment, status, peer) = (entry.arrival()?, entry.status, entry.peer);
+        let agent = mem::take(&mut entry.agent);
         self.counts.is_as_logged |= !entry.knows_arrival();
         let ReadRange { since_us, until_us, latest_us, .. } = self.span;
         if latest_us.is_some_and(|latest| moment.us > latest) {
@@ -185,7 +201,16 @@ impl LineParser {
             return Ok(());
         }
         let begin = (taken.asks.len(), taken.keys.len());
-        let (rows, left_out) = (&self.rows, &mut self.counts.left_out);
+        let (rows, left_out, marks) = (&self.rows, &mut self.counts.left_out, &mut self.counts.marks);
+        let said = || request.headers().get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let agent = if agent.is_empty() { said().unwrap_or_default() } else { &*agent };
+        let mut visit = Visit {
+            client: peer,
+            agent: marks.agents.bucket(agent),
+            path: marks.paths.bucket(request.uri().path()),
+        };
+        let mut grouped: SmallVec<[(RowGroups, u64); 4]> = SmallVec::new();
+        let is_behind_proxies = self.span.is_behind_proxies;
         let mut enforced = Enforced::default();
         let meeting = rows.limits.meet(request, |Met { limit, asks: met, .. }| {
             let row = met.as_ref().ok().and_then(|met| rows.row(limit, met.limiter));
@@ -200,7 +225,12 @@ impl LineParser {
                 Ok(met) if *met.key == Key::shared() => left_out.add(limit, NO_KEY, 1),
                 Ok(MetAsk { limiter, key, cost, is_enforced, .. }) => {
                     if let Some((row, place)) = row.and_then(|row| Some((row, row.row?))) {
+                        if is_behind_proxies && key.kind() == KeyKind::Address {
+                            let shown = key.in_clear();
+                            visit.client = shown.and_then(|shown| shown.parse().ok()).or(visit.client);
+                        }
                         taken.push(place, (key, rows.quotas(row, limiter)), cost, is_enforced);
+                        grouped.extend(row.groups.map(|groups| (groups, cost)));
                     }
                 }
                 Err(NoAsk::NoKey(missing)) => left_out.add(limit, missing.reason(), 1),
@@ -213,13 +243,22 @@ impl LineParser {
             Meeting::Limits => {}
             _ => left_out.add(0, "what the limits ask for is not known at once", 1),
         }
+        for (RowGroups { network, session }, cost) in grouped {
+            let Some(client) = visit.client else { break };
+            let by_network = Key::from(network_of(client).to_string()).of_kind(KeyKind::Address);
+            let by_session = Key::from((client, agent)).of_kind(KeyKind::Address);
+            taken.push(network, (&by_network, OWN_OF_ROW), cost, false);
+            taken.push(session, (&by_session, OWN_OF_ROW), cost, false);
+        }
         if let Some(mistake) = enforced.mistake() {
             let asks = taken.asks.drain(begin.0..);
             asks.for_each(|ask| left_out.add(rows.limit_of[ask.row as usize], mistake, 1));
             taken.keys.truncate(begin.1);
         }
-        let came = Came { at_us: moment.us, is_whole: moment.is_whole, status };
-        taken.requests.push(AskedRequest { came, asks: taken.asks.len() - begin.0 });
+        let Visit { client, agent, path } = visit;
+        let (at_us, is_whole) = (moment.us, moment.is_whole);
+        let came = Came { at_us, is_whole, status, client: NO_CLIENT, agent, path };
+        taken.requests.push(AskedRequest { came, client, asks: taken.asks.len() - begin.0 });
         Ok(())
     }
 }

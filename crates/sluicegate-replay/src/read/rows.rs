@@ -9,6 +9,7 @@ use sluicegate_core::RateLimiter;
 use sluicegate_tower::limits::Limits;
 use smallvec::SmallVec;
 
+use crate::group::KeyGroup;
 use crate::read::brought::Brought;
 
 /// The rows of all limits: one for each policy that a limit may ask.
@@ -33,16 +34,33 @@ pub(crate) struct LimiterRow {
     quotas: usize,
     /// The number of the row; `None` if only other rules are replayed.
     pub(crate) row: Option<usize>,
+    /// The rows of its groups of keys, if those are counted too.
+    pub(crate) groups: Option<RowGroups>,
 }
 
-/// A row that is to be counted: the rule, the place of its limit, and the limiter.
-pub(crate) type CountedRow = (String, usize, RateLimiter);
+/// The rows in which the requests of a row are counted by groups of their clients.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowGroups {
+    pub(crate) network: usize,
+    pub(crate) session: usize,
+}
+
+/// A row that is to be counted.
+pub(crate) struct CountedRow {
+    /// The rule.
+    pub(crate) name: String,
+    /// The place of its limit.
+    pub(crate) limit: usize,
+    pub(crate) limiter: RateLimiter,
+    /// The group of keys that it is counted by, beside the keys of the rule.
+    pub(crate) group: Option<KeyGroup>,
+}
 
 impl Rows {
     /// The rows of these limits, and those that are to be counted: all, or those of the rules with these names.
     ///
     /// Rows of other rules are known too, because whether a service answers a request with 500 depends on everything that it asks.
-    pub(crate) fn of(limits: Limits, only: &[String]) -> (Self, Vec<CountedRow>) {
+    pub(crate) fn of(limits: Limits, only: &[String], has_groups: bool) -> (Self, Vec<CountedRow>) {
         let mut named: Vec<CountedRow> = Vec::new();
         let mut of_limit = Vec::new();
         let mut all: Vec<RateLimiter> = Vec::new();
@@ -56,12 +74,28 @@ impl Rows {
                 });
                 let row = is_replayed.then_some(named.len());
                 let quotas = limiter.policy().quotas().len();
-                rows.push(LimiterRow { limiter: limiter.clone(), place, quotas, row });
-                named.extend(row.map(|_| (name.clone(), limit, limiter.clone())));
+                let counted = |group| {
+                    let (name, limiter) = (name.clone(), limiter.clone());
+                    CountedRow { name, limit, limiter, group }
+                };
+                named.extend(row.map(|_| counted(None)));
+                // Tiers of one policy share the rows of its groups, as they share its keys.
+                let shared = rows.iter().find(|row: &&LimiterRow| row.place == place);
+                let groups = shared.map_or_else(
+                    || {
+                        row.filter(|_| has_groups)?;
+                        let network = named.len();
+                        named
+                            .extend([KeyGroup::Network, KeyGroup::Session].map(|group| counted(Some(group))));
+                        Some(RowGroups { network, session: network + 1 })
+                    },
+                    |row| row.groups,
+                );
+                rows.push(LimiterRow { limiter: limiter.clone(), place, quotas, row, groups });
             }
             of_limit.push(rows);
         }
-        let limit_of = named.iter().map(|(_, limit, _)| *limit).collect();
+        let limit_of = named.iter().map(|row| row.limit).collect();
         (Self { limits, of_limit: of_limit.into(), limit_of, brought: Brought::default() }, named)
     }
 

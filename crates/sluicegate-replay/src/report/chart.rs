@@ -1,9 +1,9 @@
-//! Drawings of the page: bars over time, a scale with marks, bars side by side. Floats only draw; they decide nothing.
+//! Drawings of the page: bars over time, bars side by side. Floats only draw; they decide nothing.
 //!
 //! # Bars over time
-//! Each bar covers the same number of whole minutes, the least that keeps the number of bars at 180 or less, and the first bar begins with
-//! the first minute that has a request. Heights are relative to the highest bar, whose count is written in words, because an axis of
-//! numbers would not fit 390 px.
+//! Each bar covers the same round number of minutes, the least that keeps the number of bars at 180 or less and fills three of four
+//! bars: a quiet site has bars of hours, without gaps between slivers. Bars begin at round times. Heights are relative to the highest bar,
+//! which a scale beside the bars says. Each bar tells its numbers under the pointer, and all of them stand in a table below.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,16 @@ use maud::{Markup, html};
 
 use crate::judge::{MINUTE_US, RuleMinute};
 use crate::read::time::shown;
+use crate::report::table::counted;
 
 /// The width in units of the drawing, which a page scales to its own width.
 pub(super) const WIDTH: u64 = 720;
 const HEIGHT: u64 = 120;
 /// The most bars that can be told apart at this width.
 const BARS: u64 = 180;
+
+/// The minutes that a bar may cover.
+const MINUTES: [u64; 13] = [1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 720, 1_440, 10_080];
 
 /// Requests over time, those that were rejected on top of the others.
 pub(super) struct Bars {
@@ -26,18 +30,32 @@ pub(super) struct Bars {
     /// The number of requests of the highest bar; `minutes` is the number of minutes that it covers.
     highest: u64,
     minutes: u64,
+    /// The beginning of the first bar.
+    from_us: u64,
+    /// The allowed and the rejected requests of each bar.
+    counts: Vec<(u64, u64)>,
 }
 
 impl Bars {
     /// Bars of these minutes, this high; `None` if there is none.
     pub(super) fn of(minutes: &[RuleMinute], tall: u64) -> Option<Self> {
-        let (first, last) = (minutes.first()?, minutes.last()?);
-        let all = (last.at_us - first.at_us) / MINUTE_US + 1;
-        let per_bar = all.div_ceil(BARS);
-        let bars = all.div_ceil(per_bar);
-        let mut counts = vec![(0_u64, 0_u64); usize::try_from(bars).unwrap_or_default()];
+        let (first, last) = (minutes.first()?.at_us / MINUTE_US, minutes.last()?.at_us / MINUTE_US);
+        let bars_of = |per_bar: u64| last / per_bar - first / per_bar + 1;
+        let filled = |per_bar: u64| {
+            let same = |one: &RuleMinute, next: &RuleMinute| {
+                one.at_us / MINUTE_US / per_bar == next.at_us / MINUTE_US / per_bar
+            };
+            minutes.chunk_by(same).count() as u64
+        };
+        let is_enough =
+            |per_bar: &u64| bars_of(*per_bar) <= BARS && filled(*per_bar) * 4 >= bars_of(*per_bar) * 3;
+        // A log of years has bars of several weeks.
+        let longer = || MINUTES[MINUTES.len() - 1] * bars_of(MINUTES[MINUTES.len() - 1]).div_ceil(BARS);
+        let per_bar = MINUTES.into_iter().find(is_enough).unwrap_or_else(longer);
+        let begin = first / per_bar;
+        let mut counts = vec![(0_u64, 0_u64); usize::try_from(bars_of(per_bar)).unwrap_or_default()];
         for minute in minutes {
-            let place = (minute.at_us - first.at_us) / MINUTE_US / per_bar;
+            let place = minute.at_us / MINUTE_US / per_bar - begin;
             let Some(bar) = usize::try_from(place).ok().and_then(|place| counts.get_mut(place)) else {
                 continue;
             };
@@ -46,37 +64,79 @@ impl Bars {
         }
         let highest = counts.iter().map(|(allowed, rejected)| allowed + rejected).max().unwrap_or(0).max(1);
         let (mut allowed, mut rejected) = (String::new(), String::new());
+        let bars = counts.len() as u64;
         for (place, (passed, refused)) in (0_u64..).zip(&counts) {
             let sides = (place * WIDTH * 10 / bars, (place + 1) * WIDTH * 10 / bars);
             let height = |count: u64| count * tall * 10 / highest;
             bar(&mut allowed, sides, (0, height(*passed)), tall);
             bar(&mut rejected, sides, (height(*passed), height(passed + refused)), tall);
         }
-        Some(Self { allowed, rejected, highest, minutes: per_bar })
+        let from_us = begin * per_bar * MINUTE_US;
+        Some(Self { allowed, rejected, highest, minutes: per_bar, from_us, counts })
     }
 
     /// The height of the highest bar, in words.
     pub(super) fn scale(&self) -> String {
-        let unit =
-            if self.minutes == 1 { "a minute".to_owned() } else { format!("{} minutes", self.minutes) };
-        format!("the highest bar is {} requests in {unit}", self.highest)
+        let unit = match self.minutes {
+            1 => "a minute".to_owned(),
+            60 => "an hour".to_owned(),
+            1_440 => "a day".to_owned(),
+            minutes if minutes % 1_440 == 0 => format!("{} days", minutes / 1_440),
+            minutes if minutes % 60 == 0 => format!("{} hours", minutes / 60),
+            minutes => format!("{minutes} minutes"),
+        };
+        format!("the highest bar is {} in {unit}", counted(self.highest, "request"))
+    }
+
+    /// The beginning of a bar.
+    fn at_us(&self, place: u64) -> u64 {
+        self.from_us + place * self.minutes * MINUTE_US
+    }
+
+    /// Moments at equal distances, from the beginning of the first bar to the end of the last.
+    fn moments(&self) -> impl Iterator<Item = u64> {
+        let bars = self.counts.len() as u64;
+        let marks = bars.min(4);
+        (0..=marks).map(move |mark| self.at_us(bars * mark / marks.max(1)))
     }
 }
 
-/// The bars as a figure of the page.
+/// The bars as a figure of the page, with a scale, times and a table.
 pub(super) fn over_time(minutes: &[RuleMinute], title: &str) -> Markup {
-    let (Some(bars), Some(first), Some(last)) = (Bars::of(minutes, HEIGHT), minutes.first(), minutes.last())
-    else {
-        return html! {};
-    };
+    let Some(bars) = Bars::of(minutes, HEIGHT) else { return html! {} };
+    let many = bars.counts.len() as u64;
     html! {
         figure {
             figcaption { (title) ": " (bars.scale()) }
-            svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(title) {
-                path class="allowed" d=(bars.allowed) {}
-                path class="rejected" d=(bars.rejected) {}
+            div.plot {
+                div.up aria-hidden="true" { span { (bars.highest) } @if bars.highest > 1 { span { (bars.highest / 2) } } span { "0" } }
+                svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(format!("{title}, as a table below")) {
+                    path.line d=(format!("M0 {}H{WIDTH}", HEIGHT / 2)) {}
+                    path class="allowed" d=(bars.allowed) {}
+                    path class="rejected" d=(bars.rejected) {}
+                    @for (place, (passed, refused)) in (0_u64..).zip(&bars.counts) {
+                        rect.under x=(place * WIDTH / many) width=(WIDTH.div_ceil(many)) height=(HEIGHT) {
+                            title { (shown(bars.at_us(place), false)) ": " (passed) " allowed, " (refused) " rejected" }
+                        }
+                    }
+                }
+                div.ends { @for at_us in bars.moments() { span { (shown(at_us, false)) } } }
             }
-            div.ends { span { (shown(first.at_us, false)) } span { (shown(last.at_us, false)) } }
+            details {
+                summary { (title) " as a table" }
+                table {
+                    thead { tr { th { "From (UTC)" } th.number { "Allowed" } th.number { "Rejected" } } }
+                    tbody {
+                        @for (place, (passed, refused)) in (0_u64..).zip(&bars.counts) {
+                            tr {
+                                th { (shown(bars.at_us(place), false)) }
+                                td.number data-label="Allowed" { (passed) }
+                                td.number data-label="Rejected" { (refused) }
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }
@@ -93,27 +153,12 @@ fn bar(path: &mut String, (left, right): (u64, u64), (low, high): (u64, u64), ta
     _ = write!(path, "M{left} {bottom}V{top}H{right}V{bottom}z");
 }
 
-/// Marks on a line from 0.
-pub(super) fn scale(marks: &[(String, u64)]) -> Markup {
-    let highest = marks.iter().map(|(_, at)| *at).max().unwrap_or(0).max(1);
-    let left = |at: u64| 10 + at * (WIDTH - 20) / highest;
-    html! {
-        svg.scale viewBox=(format!("0 0 {WIDTH} 24")) preserveAspectRatio="none" aria-hidden="true" {
-            path class="line" d=(format!("M10 12H{}", WIDTH - 10)) {}
-            @for (name, at) in marks {
-                circle class=(if name == "limit" { "rejected" } else { "allowed" }) cx=(left(*at)) cy="12" r="6" {}
-            }
-        }
-        p.marks { @for (name, at) in marks { span { (name) " " b { (at) } } } }
-    }
-}
-
-/// A bar as long as its part of the largest one.
-pub(super) fn part(count: u64, largest: u64) -> Markup {
+/// A bar as long as its part of the largest one, in the color of what was `rejected` or `allowed`.
+pub(super) fn part(count: u64, largest: u64, color: &str) -> Markup {
     let width = count * 100 / largest.max(1);
     html! {
         svg.part viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true" {
-            rect class="rejected" width=(width.max(u64::from(count > 0))) height="8" {}
+            rect class=(color) width=(width.max(u64::from(count > 0))) height="8" {}
         }
     }
 }

@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::frontier::{Counted, Frontier, FrontierPoint};
+use crate::group::KeyGroup;
 use crate::judge::RuleFigures;
 use crate::outcome::ReplayOutcome;
 use crate::read::time::rfc3339;
+use crate::suggestion::UnusualSide;
+use crate::unusual::Unusual;
 
 /// The version rises when a name changes its meaning or goes; names may be added.
 const VERSION: u64 = 1;
@@ -27,7 +31,10 @@ impl ReplayOutcome {
     /// | `left_out` | a list of `rule`, `count` and `reason` |
     /// | `forgotten_keys` | see [`forgotten`](Self::forgotten) |
     /// | `span` | `from` and `to`; null if nothing was replayed |
-    /// | `rules` | a list: `name`, `policy`, `quota`, `algorithm`, `mode`, `asked`, `rejected`, `rejected_otherwise`, `keys`, `rejected_keys`, `worst` (`at`, `per_minute`), `shortest_wait_seconds`, `longest_wait_seconds`, `per_key_and_minute` (`p50`, `p90`, `p99`, `max`), `top` (`key`, `asked`, `rejected`), `compared` (`algorithm`, `rejected`, `reason`, `drops_burst`), `suggestion` (`limit`, `quota`, `share`, `rejected`, `rejected_keys`, `uncertainty`, `step`, `rejected_together`), `no_suggestion` |
+    /// | `unusual` | what is unusual in the log, a list: `kind` (`new_keys`, `network`, `agent`, `path`, `even`), `what`, `from`, `to`, `requests`, `keys` |
+    /// | `rules` | a list: `name`, `policy`, `group` (`network`, `session`), `quota`, `algorithm`, `mode`, `asked`, `rejected`, `rejected_otherwise`, `keys`, `rejected_keys`, `worst` (`at`, `per_minute`), `shortest_wait_seconds`, `longest_wait_seconds`, `per_key_and_minute` (`p50`, `p90`, `p99`, `max`), `top` (`key`, `asked`, `rejected`), `compared` (`algorithm`, `rejected`, `reason`, `drops_burst`), `suggestion` (`limit`, `quota`, `share`, `rejected`, `rejected_keys`, `uncertainty`, `step`, `rejected_together`, `unusual`), `no_suggestion`, `frontier` |
+    /// | `unusual` of a suggestion | what it was not learned from: `requests`, `keys`, `rejected`, `rejected_keys`, `share`, `with` (`limit`, `quota`, `rejected`: if that part is learned from too) |
+    /// | `frontier` | `ordinary` and `unusual` (`requests`, `keys`); `points` and `knees`: lists of `limit`, `ordinary_rejected`, `ordinary_keys`, `unusual_rejected`, `unusual_keys` |
     ///
     /// All names are always there; a value that does not apply is null or an empty list.
     pub fn to_json(&self) -> String {
@@ -58,6 +65,7 @@ impl ReplayOutcome {
             "left_out": left_out.collect::<Vec<_>>(),
             "forgotten_keys": self.forgotten,
             "span": self.span.map(|(from, to)| json!({"from": rfc3339(from), "to": rfc3339(to)})),
+            "unusual": self.unusual.iter().map(unusual).collect::<Vec<_>>(),
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
         });
         format!("{value:#}")
@@ -67,6 +75,49 @@ impl ReplayOutcome {
     pub(super) fn knows_arrival(&self) -> bool {
         self.format.is_some() && !self.is_as_logged
     }
+}
+
+fn unusual(found: &Unusual) -> Value {
+    json!({
+        "kind": found.kind.as_str(),
+        "what": found.what,
+        "from": rfc3339(found.from_us),
+        "to": rfc3339(found.to_us),
+        "requests": found.requests,
+        "keys": found.keys,
+    })
+}
+
+fn side(side: &UnusualSide) -> Value {
+    json!({
+        "requests": side.asked.requests,
+        "keys": side.asked.keys,
+        "rejected": side.rejected.requests,
+        "rejected_keys": side.rejected.keys,
+        "share": side.share.map(|share| share.to_string()),
+        "with": side.with.as_ref().map(
+            |with| json!({"limit": with.limit, "quota": quotas(&with.policy), "rejected": with.rejected}),
+        ),
+    })
+}
+
+fn frontier(frontier: &Frontier) -> Value {
+    let counted = |side: Counted| json!({"requests": side.requests, "keys": side.keys});
+    let point = |point: &FrontierPoint| {
+        json!({
+            "limit": point.limit,
+            "ordinary_rejected": point.ordinary.requests,
+            "ordinary_keys": point.ordinary.keys,
+            "unusual_rejected": point.unusual.requests,
+            "unusual_keys": point.unusual.keys,
+        })
+    };
+    json!({
+        "ordinary": counted(frontier.ordinary),
+        "unusual": counted(frontier.unusual),
+        "points": frontier.points.iter().map(point).collect::<Vec<_>>(),
+        "knees": frontier.knees.iter().map(point).collect::<Vec<_>>(),
+    })
 }
 
 fn rule(rule: &RuleFigures) -> Value {
@@ -86,6 +137,7 @@ fn rule(rule: &RuleFigures) -> Value {
     json!({
         "name": rule.name,
         "policy": rule.policy.name(),
+        "group": rule.group.map(KeyGroup::as_str),
         "quota": quota(rule),
         "algorithm": rule.policy.algorithm().to_string(),
         "mode": rule.policy.mode().to_string(),
@@ -110,8 +162,10 @@ fn rule(rule: &RuleFigures) -> Value {
             "uncertainty": found.uncertainty,
             "step": found.step,
             "rejected_together": found.together,
+            "unusual": found.unusual.as_ref().map(side),
         })),
         "no_suggestion": rule.no_suggestion,
+        "frontier": rule.frontier.as_ref().map(frontier),
     })
 }
 

@@ -4,6 +4,7 @@
 //! same text each time, so that a picture in a repository changes only with its figures.
 
 mod chart;
+mod frontier;
 mod json;
 mod page;
 mod picture;

@@ -5,12 +5,12 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::chart;
+use super::{chart, frontier};
 use crate::judge::{MINUTE_US, RuleFigures, RuleMinute};
 use crate::outcome::ReplayOutcome;
 use crate::read::time::shown;
 use crate::report::json::{quota, quotas};
-use crate::report::table::{counted, wait};
+use crate::report::table::{counted, not_learned, unusual, wait};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -54,6 +54,11 @@ impl ReplayOutcome {
         let shown = remarks.len() - self.lines.shown.len();
         html! {
             section {
+                p.sentence { (self.sentence()) }
+                @if !self.unusual.is_empty() {
+                    h2 { "Unusual in this log" }
+                    ul.remarks { @for found in &self.unusual { li { (unusual(found)) } } }
+                }
                 ul.remarks { @for remark in &remarks[..shown] { li { (remark) } } }
                 table {
                     thead { tr {
@@ -97,12 +102,40 @@ impl ReplayOutcome {
                     }
                 }
                 h3 { "Requests per key and minute" }
-                (chart::scale(&marks(rule)))
+                (per_minute(rule))
                 @if !rule.compared.is_empty() { (compared(rule)) }
-                @if let Some(found) = &rule.suggestion { (suggestion(found)) }
+                @if let Some(found) = &rule.suggestion { (suggestion(found, self.unusual_span().as_deref())) }
                 @if let Some(why) = rule.no_suggestion { p { "No suggestion: " (why) "." } }
+                @if let Some(found) = &rule.frontier { (frontier::figure(rule, found)) }
                 @if !rule.top.is_empty() { (offenders(rule)) }
             }
+        }
+    }
+
+    /// The outcome in one sentence.
+    fn sentence(&self) -> String {
+        let of_rules = || self.rules.iter().filter(|rule| rule.group.is_none());
+        let worst = of_rules().filter(|rule| rule.rejected > 0).max_by_key(|rule| rule.rejected);
+        let refused = match worst {
+            None => "No rule rejects a request".to_owned(),
+            Some(rule) => format!(
+                "{} rejects {} of {}, of {} of {}",
+                rule.name,
+                rule.rejected,
+                counted(rule.asked, "request"),
+                rule.rejected_keys,
+                counted(rule.keys, "key")
+            ),
+        };
+        let others = of_rules().filter(|rule| rule.rejected > 0).count().saturating_sub(1) as u64;
+        let others = match others {
+            0 => String::new(),
+            others => format!("; {} more reject some", counted(others, "rule")),
+        };
+        match self.unusual.len() {
+            0 => format!("{refused}{others}; nothing in the log is unusual."),
+            1 => format!("{refused}{others}; a part of the log is unusual."),
+            parts => format!("{refused}{others}; {parts} parts of the log are unusual."),
         }
     }
 
@@ -110,7 +143,7 @@ impl ReplayOutcome {
         html! {
             @if self.lines.not_understood > 0 {
                 section {
-                    h2 { "Not understood: " (self.lines.not_understood) " lines" }
+                    h2 { "Not understood: " (counted(self.lines.not_understood, "line")) }
                     table {
                         thead { tr { th { "Line" } th { "Why" } th { "It begins" } } }
                         tbody {
@@ -151,17 +184,38 @@ fn around(minutes: &[RuleMinute], at_us: u64) -> Vec<RuleMinute> {
     minutes.iter().filter(near).copied().collect()
 }
 
-/// Marks for how often keys come, and how often they may come on average.
-fn marks(rule: &RuleFigures) -> Vec<(String, u64)> {
+/// The requests of a key in a minute, and those that the limit has room for on average.
+fn per_minute(rule: &RuleFigures) -> Markup {
+    let rows = marks(rule);
+    let largest = rows.iter().map(|(_, at)| *at).max().unwrap_or(0);
+    html! {
+        table.marks {
+            thead { tr { th { "Minutes in which a key came" } th.number { "Requests at most" } th { } } }
+            tbody {
+                @for (name, at) in rows {
+                    tr {
+                        th { (name) }
+                        td.number data-label="Requests at most" { (at) }
+                        td { (chart::part(at, largest, if name == LIMIT { "rejected" } else { "allowed" })) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The name of the row of the limit.
+const LIMIT: &str = "the limit, on average";
+
+/// How often keys come, and how often they may come on average.
+fn marks(rule: &RuleFigures) -> Vec<(&'static str, u64)> {
     let per = &rule.per_minute;
-    let mut marks: Vec<(String, u64)> =
-        [("p50", per.p50), ("p90", per.p90), ("p99", per.p99), ("max", per.max)]
-            .map(|(name, at)| (name.to_owned(), at))
-            .into();
+    let mut marks =
+        vec![("half of them", per.p50), ("9 of 10", per.p90), ("99 of 100", per.p99), ("all", per.max)];
     if let Some(quota) = rule.policy.quotas().first().map(|quota| quota.quota()) {
         let per_minute =
             u128::from(quota.limit()) * u128::from(MINUTE_US) / quota.period().as_micros().max(1);
-        marks.push(("limit".to_owned(), u64::try_from(per_minute).unwrap_or(u64::MAX / 1_000)));
+        marks.push((LIMIT, u64::try_from(per_minute).unwrap_or(u64::MAX / 1_000)));
     }
     marks
 }
@@ -179,7 +233,7 @@ fn compared(rule: &RuleFigures) -> Markup {
                         @match &compared.rejected {
                             Ok(rejected) => {
                                 td.number data-label="Rejected" { (rejected) }
-                                td { (chart::part(*rejected, largest.copied().unwrap_or(0))) }
+                                td { (chart::part(*rejected, largest.copied().unwrap_or(0), "rejected")) }
                             }
                             Err(why) => { td.number data-label="Rejected" { "-" } td { (why) } }
                         }
@@ -190,7 +244,7 @@ fn compared(rule: &RuleFigures) -> Markup {
     }
 }
 
-fn suggestion(found: &crate::Suggestion) -> Markup {
+fn suggestion(found: &crate::Suggestion, span: Option<&str>) -> Markup {
     html! {
         div.found {
             h3 { "Suggestion for at most " (found.share) ": " (quotas(&found.policy)) }
@@ -200,6 +254,7 @@ fn suggestion(found: &crate::Suggestion) -> Markup {
                 " of " b { (counted(found.rejected_keys, "key")) } "; no higher limit rejects more than the share. "
                 @if let Some(together) = found.together { "Beside the other suggestions it rejects " b { (together) } ". " }
                 @if found.step > 1 { "Limits were looked at in steps of " (found.step) "." }
+                @if let Some(side) = &found.unusual { "It is " (not_learned(side, span)) "." }
             }
         }
     }
@@ -216,7 +271,7 @@ fn offenders(rule: &RuleFigures) -> Markup {
                         th.key { (key.key) @if let Some(own) = &key.quotas { small { (own) } } }
                         td.number data-label="Asked" { (key.asked) }
                         td.number data-label="Rejected" { (key.rejected) }
-                        td { (chart::part(key.rejected, key.asked)) }
+                        td { (chart::part(key.rejected, key.asked, "rejected")) }
                     }
                 }
             }

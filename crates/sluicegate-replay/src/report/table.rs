@@ -5,10 +5,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::frontier::{Counted, Frontier};
 use crate::judge::RuleFigures;
 use crate::outcome::{NotUnderstood, ReplayOutcome};
 use crate::read::time::shown;
 use crate::report::json::{quota, quotas};
+use crate::suggestion::UnusualSide;
+use crate::unusual::Unusual;
 
 /// The first column is aligned to the left, numbers to the right.
 const HEAD: [&str; 8] =
@@ -19,6 +22,10 @@ impl fmt::Display for ReplayOutcome {
         for line in self.remarks() {
             writeln!(f, "{line}")?;
         }
+        if !self.unusual.is_empty() {
+            writeln!(f, "\nunusual in this log:")?;
+            self.unusual.iter().try_for_each(|found| writeln!(f, "  {}", unusual(found)))?;
+        }
         let rows: Vec<[String; 8]> = self.rules.iter().map(|rule| self.row(rule)).collect();
         let width = |column: usize| {
             let longest = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -28,7 +35,8 @@ impl fmt::Display for ReplayOutcome {
         writeln!(f)?;
         write_row(f, &HEAD.map(str::to_owned), &widths)?;
         rows.iter().try_for_each(|row| write_row(f, row, &widths))?;
-        self.rules.iter().filter(|rule| rule.asked > 0).try_for_each(|rule| details(f, rule))
+        let span = self.unusual_span();
+        self.rules.iter().filter(|rule| rule.asked > 0).try_for_each(|rule| details(f, rule, span.as_deref()))
     }
 }
 
@@ -44,9 +52,9 @@ impl ReplayOutcome {
         let format =
             self.format.as_ref().map_or_else(|| "no line".to_owned(), |format| format!("format {format}"));
         let mut remarks = vec![format!(
-            "{}: {format}, {} lines read, {} not understood{resolution}; clients do not react",
+            "{}: {format}, {} read, {} not understood{resolution}; clients do not react",
             self.logs.join(", "),
-            lines.read,
+            counted(lines.read, "line"),
             lines.not_understood
         )];
         if let Some((from, to)) = self.span {
@@ -61,18 +69,23 @@ impl ReplayOutcome {
         let counts = [
             (
                 lines.late,
-                "lines came more than 10 s and 32,768 requests too late, and count as of the earliest moment that was open",
+                "line",
+                "came more than 10 s and 32,768 requests too late, counted as of the earliest moment that was open",
             ),
-            (lines.outside, "lines are outside of the time that was asked for"),
-            (lines.exempt, "requests are exempt"),
-            (lines.blocked, "requests are denied before all limits"),
-            (self.forgotten, "keys were forgotten before they were at rest: a policy has too few `keys`"),
+            (lines.outside, "line", "outside of the time that was asked for"),
+            (lines.exempt, "request", "exempt"),
+            (lines.blocked, "request", "denied before all limits"),
+            (self.forgotten, "key", "forgotten before it was at rest: a policy has too few `keys`"),
         ];
         remarks.extend(
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")),
+            counts
+                .iter()
+                .filter(|(count, ..)| *count > 0)
+                .map(|(count, thing, what)| format!("{} {what}", counted(*count, thing))),
         );
         for left in &self.left_out {
-            remarks.push(format!("{} requests left out of rule {}: {}", left.count, left.rule, left.reason));
+            let requests = counted(left.count, "request");
+            remarks.push(format!("{requests} left out of rule {}: {}", left.rule, left.reason));
         }
         for line in &lines.shown {
             let begins = line.begins.as_ref().map(|begins| format!(": {begins}")).unwrap_or_default();
@@ -87,6 +100,13 @@ impl ReplayOutcome {
             0 | 1 => format!("line {}", line.line),
             _ => format!("{}, line {}", line.log, line.line),
         }
+    }
+
+    /// The span from the beginning of the first unusual part to the end of the last.
+    pub(super) fn unusual_span(&self) -> Option<String> {
+        let from = self.unusual.iter().map(|found| found.from_us).min()?;
+        let to = self.unusual.iter().map(|found| found.to_us).max()?;
+        Some(format!("{} to {}", shown(from, false), shown(to, false)))
     }
 
     fn row(&self, rule: &RuleFigures) -> [String; 8] {
@@ -115,7 +135,7 @@ impl ReplayOutcome {
     }
 }
 
-fn details(f: &mut fmt::Formatter<'_>, rule: &RuleFigures) -> fmt::Result {
+fn details(f: &mut fmt::Formatter<'_>, rule: &RuleFigures, span: Option<&str>) -> fmt::Result {
     let per = &rule.per_minute;
     writeln!(f, "\n{}/{}: {}", rule.name, rule.policy.name(), quota(rule))?;
     writeln!(
@@ -129,12 +149,18 @@ fn details(f: &mut fmt::Formatter<'_>, rule: &RuleFigures) -> fmt::Result {
     }
     if let Some(found) = &rule.suggestion {
         writeln!(f, "  suggestion: {}", suggestion(found))?;
+        if let Some(side) = &found.unusual {
+            writeln!(f, "  {}", not_learned(side, span))?;
+        }
     }
     if let Some(why) = rule.no_suggestion {
         writeln!(f, "  no suggestion: {why}")?;
     }
+    if let Some(frontier) = &rule.frontier {
+        picture(f, rule, frontier)?;
+    }
     if rule.own_quotas > 0 {
-        writeln!(f, "  under quotas of their own: {} requests", rule.own_quotas)?;
+        writeln!(f, "  under quotas of their own: {}", counted(rule.own_quotas, "request"))?;
     }
     rule.top.iter().try_for_each(|key| {
         let own = key.quotas.as_ref().map(|own| format!(" under {own}")).unwrap_or_default();
@@ -159,6 +185,70 @@ pub(super) fn suggestion(found: &crate::Suggestion) -> String {
         text.push_str(&format!("; limits were looked at in steps of {}", found.step));
     }
     text
+}
+
+/// The part of the log that a suggestion was not learned from, and the one that is learned from all of it.
+pub(super) fn not_learned(side: &UnusualSide, span: Option<&str>) -> String {
+    let mut text = format!(
+        "not learned from {} of {} that are unusual or left out: it rejects {} of them",
+        counted(side.asked.requests, "request"),
+        counted(side.asked.keys, "key"),
+        side.rejected.requests
+    );
+    if let Some(share) = side.share {
+        text.push_str(&format!(" (at least {share} asked for)"));
+    }
+    if let Some(with) = &side.with {
+        let span = span.map(|span| format!(" ({span})")).unwrap_or_default();
+        let quotas = quotas(&with.policy);
+        text.push_str(&format!("; {quotas} if it is learned from what is unusual too{span}"));
+    }
+    text
+}
+
+/// An unusual part of the log, with its span.
+pub(super) fn unusual(found: &Unusual) -> String {
+    let Unusual { what, from_us, to_us, requests, keys, .. } = found;
+    let (from, to) = (shown(*from_us, false), shown(*to_us, false));
+    let (requests, keys) = (counted(*requests, "request"), counted(*keys, "key"));
+    format!("{from} to {to}: {what} ({requests} of {keys})")
+}
+
+/// A part in percent, with as many digits as a small one needs.
+pub(super) fn percent(part: Counted, all: Counted) -> String {
+    let hundredths = part.part(all) / 100_000;
+    match hundredths {
+        0 if part.requests > 0 => "< 0.01 %".to_owned(),
+        _ => format!("{}.{:02} %", hundredths / 100, hundredths % 100),
+    }
+}
+
+/// The frontier as a few lines: its knees, the suggestion and the ends, each with a bar for the unusual requests that it rejects.
+fn picture(f: &mut fmt::Formatter<'_>, rule: &RuleFigures, frontier: &Frontier) -> fmt::Result {
+    writeln!(
+        f,
+        "  rejected of {} ordinary and {} unusual requests, by limit:",
+        frontier.ordinary.requests, frontier.unusual.requests
+    )?;
+    let suggested = rule.suggestion.as_ref().map(|found| found.limit);
+    let is_knee = |limit: u64| frontier.knees.iter().any(|knee| knee.limit == limit);
+    let every = frontier.points.len().div_ceil(6).max(1);
+    let shown = frontier.points.iter().enumerate().filter(|(place, point)| {
+        place % every == 0 || is_knee(point.limit) || Some(point.limit) == suggested
+    });
+    for (_, point) in shown {
+        let mark = match () {
+            () if Some(point.limit) == suggested => "  suggested",
+            () if is_knee(point.limit) => "  knee",
+            () => "",
+        };
+        let part = point.unusual.part(frontier.unusual);
+        let bar = "#".repeat(usize::try_from(part / 50_000_000).unwrap_or(0));
+        let [ordinary, unusual] =
+            [percent(point.ordinary, frontier.ordinary), percent(point.unusual, frontier.unusual)];
+        writeln!(f, "  {:>8}  {ordinary:>9}  {unusual:>9}  {bar:<20}{mark}", point.limit)?;
+    }
+    Ok(())
 }
 
 /// A number of things, in words.

@@ -241,7 +241,7 @@ fn requests_of_more_quotas_than_a_service_decides_together_are_left_out_and_the_
     let outcome = run(&of_rules(&rules), &log);
     assert_eq!(counts(&outcome), [("a", 1, 0), ("b", 0, 0), ("c", 1, 0)]);
     assert!(
-        outcome.to_string().contains("1 requests left out of rule b: the request asks more than 16 quotas")
+        outcome.to_string().contains("1 request left out of rule b: the request asks more than 16 quotas")
     );
 }
 

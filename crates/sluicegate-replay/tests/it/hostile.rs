@@ -65,7 +65,7 @@ fn l05_small_logs_are_put_in_order_and_of_large_ones_late_lines_are_counted() {
     large.push_str(&line(1, "192.0.2.1", "/"));
     let outcome = run(&of_policy(policy), large);
     assert_eq!((outcome.lines.late, outcome.rules[0].asked), (1, 75_002));
-    assert!(outcome.to_string().contains("1 lines came more than 10 s and 32,768 requests too late"));
+    assert!(outcome.to_string().contains("1 line came more than 10 s and 32,768 requests too late"));
 }
 
 /// Lines were once numbered through, and logs read in the order of their names.

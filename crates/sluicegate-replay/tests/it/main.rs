@@ -7,3 +7,4 @@ mod own;
 mod pictures;
 mod suggest;
 mod support;
+mod unusual;

@@ -6,23 +6,41 @@
 use sluicegate_core::Policy;
 use sluicegate_core::policy::PolicyMode;
 
-use super::record::{Record, RecordedAsk};
-use super::search::suggest;
+use super::frontier::Tradeoffs;
+use super::record::{AskKind, Record, RecordedAsk, RowRecord};
+use super::search::{suggest, suggestion_at};
 use crate::judge::evaluator::{Evaluator, RowAsk, Verdict};
 use crate::judge::figures::RuleFigures;
 use crate::judge::keys::RowKeys;
 use crate::share::Share;
+use crate::suggestion::{LimitWithUnusual, UnusualSide};
 
 /// The reason why a row has no suggestion.
 const TOO_LARGE: &str =
     "the log is too large to keep what a limit is looked for in: use --only, --since and --until";
 const NONE_IS_ENOUGH: &str = "no limit that the policy can have rejects as little";
 
+const NOTHING_ORDINARY: &str =
+    "all of its requests are unusual or left out, so there is nothing to learn from";
+const NOT_BOTH: &str =
+    "no limit rejects so few ordinary and so many unusual requests: see what each limit rejects of both";
+
+/// The limits that are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::judge) struct Wanted {
+    /// The most that may be rejected of ordinary requests or keys.
+    pub(in crate::judge) share: Share,
+    /// The least that has to be rejected of unusual ones, if any is asked for.
+    pub(in crate::judge) least: Option<Share>,
+    /// Whether only the rest is looked at, without the limit that everything suggests.
+    pub(in crate::judge) is_rest_only: bool,
+}
+
 /// Finds a limit for each row by itself, and replays all of them together.
 pub(in crate::judge) fn suggest_all(
     mut record: Record,
     keys: &RowKeys,
-    share: Share,
+    wanted: Wanted,
     rules: &mut [RuleFigures],
 ) {
     // Kept in the order in which they were asked, before they are grouped by key.
@@ -38,8 +56,7 @@ pub(in crate::judge) fn suggest_all(
             rule.no_suggestion = Some(TOO_LARGE);
         } else if rule.asked > 0 {
             kept.by_key();
-            rule.suggestion = suggest(&rule.policy, kept, share);
-            rule.no_suggestion = rule.suggestion.is_none().then_some(NONE_IS_ENOUGH);
+            suggest_one(rule, kept, wanted);
         }
     }
     if !record.is_whole {
@@ -54,6 +71,8 @@ pub(in crate::judge) fn suggest_all(
     let Ok(evaluator) = Evaluator::new(&policies) else { return };
     let gives_back = |row: usize| record.rows[row].events.iter().any(|event| event.gives_back);
     (0..rules.len()).filter(|row| gives_back(*row)).for_each(|row| evaluator.keep_accounts(row));
+    // Groups of keys are counted beside the rules, whatever those refuse.
+    (0..rules.len()).filter(|row| rules[*row].group.is_some()).for_each(|row| evaluator.decide_alone(row));
     let mut rejected = vec![0_u64; rules.len()];
     let mut verdicts = Vec::new();
     for request in asked.chunk_by(|one, next| one.0 == next.0) {
@@ -70,13 +89,65 @@ pub(in crate::judge) fn suggest_all(
         let given_back = |row| request.iter().any(|(_, asked, event)| *asked == row && event.gives_back);
         verdicts.resize(asks.len(), Verdict::NotAsked);
         evaluator.decide(request[0].2.at_us, &asks, given_back, &mut verdicts);
-        for (ask, verdict) in asks.iter().zip(&verdicts) {
-            rejected[ask.row] += u64::from(matches!(verdict, Verdict::Rejected(_)));
+        for ((_, row, event), verdict) in request.iter().zip(&verdicts) {
+            let counts = event.kind == AskKind::Ordinary && matches!(verdict, Verdict::Rejected(_));
+            rejected[*row] += u64::from(counts);
         }
     }
-    for (rule, rejected) in rules.iter_mut().zip(rejected) {
+    for (rule, rejected) in rules.iter_mut().zip(rejected).filter(|(rule, _)| rule.group.is_none()) {
         if let Some(suggestion) = &mut rule.suggestion {
             suggestion.together = Some(rejected);
         }
     }
+}
+
+/// Finds the limit of a row in events that were put together by key: from ordinary ones alone where others are there too.
+fn suggest_one(rule: &mut RuleFigures, kept: &RowRecord, wanted: Wanted) {
+    let Wanted { share, least, is_rest_only } = wanted;
+    let only = |is_it: fn(AskKind) -> bool| kept.only(is_it);
+    if !kept.has(|kind| kind != AskKind::Ordinary) {
+        rule.suggestion = suggest(&rule.policy, kept, share);
+        rule.no_suggestion = rule.suggestion.is_none().then_some(NONE_IS_ENOUGH);
+        return;
+    }
+    let ordinary = only(|kind| kind == AskKind::Ordinary);
+    let tradeoffs = Tradeoffs::new(&rule.policy, kept);
+    rule.frontier = tradeoffs.as_ref().map(|tradeoffs| tradeoffs.frontier.clone());
+    if ordinary.events.is_empty() {
+        rule.no_suggestion = Some(NOTHING_ORDINARY);
+        return;
+    }
+    let Some(mut found) = suggest(&rule.policy, &ordinary, share) else {
+        rule.no_suggestion = Some(NONE_IS_ENOUGH);
+        return;
+    };
+    if let (Some(least), Some(tradeoffs)) = (least, &tradeoffs) {
+        let both = tradeoffs.between(share, least, found.limit);
+        match both.and_then(|point| suggestion_at(&rule.policy, &ordinary, share, point.limit)) {
+            Some(both) => found = both,
+            None => {
+                rule.no_suggestion = Some(NOT_BOTH);
+                return;
+            }
+        }
+    }
+    let learns_more = !is_rest_only && kept.has(|kind| kind == AskKind::Unusual);
+    let with = learns_more.then(|| only(|kind| kind != AskKind::LeftOut));
+    let with = with.and_then(|with| suggest(&rule.policy, &with, share));
+    if let Some(mut tradeoffs) = tradeoffs {
+        let point = tradeoffs.at(found.limit);
+        tradeoffs.frontier.add(point);
+        found.unusual = point.map(|point| UnusualSide {
+            asked: tradeoffs.frontier.unusual,
+            rejected: point.unusual,
+            share: least,
+            with: with.map(|with| LimitWithUnusual {
+                policy: with.policy,
+                limit: with.limit,
+                rejected: with.rejected,
+            }),
+        });
+        rule.frontier = Some(tradeoffs.frontier);
+    }
+    rule.suggestion = Some(found);
 }

@@ -4,8 +4,9 @@
 //! searched in it, by itself, and then all found limits are replayed together.
 
 mod all;
+mod frontier;
 mod record;
 mod search;
 
-pub(super) use self::all::suggest_all;
-pub(super) use self::record::{Record, RecordedAsk};
+pub(super) use self::all::{Wanted, suggest_all};
+pub(super) use self::record::{AskKind, Record, RecordedAsk, mixed};

@@ -1,7 +1,7 @@
 //! The part of a log in which limits are searched: which key asked how much, and when.
 //!
 //! # Sampling
-//! An event takes 24 bytes, and there is room for 256 MiB of them, that is eleven million. When it is used up, the row with the most events
+//! An event takes 32 bytes, and there is room for 256 MiB of them, that is eight million. When it is used up, the row with the most events
 //! keeps those of its 10,000 heaviest keys and of half of the other keys, drawn by a hash of their number; next time of a quarter, and so
 //! on. Keys are drawn and not requests, because a limit sees whole keys: a key with half of its requests missing seems to need half of the
 //! limit. A plain sample of a sixteenth of all keys was off by 2 to 66 % where 33 % was true, because few heavy keys make most rejections;
@@ -19,7 +19,29 @@ pub(in crate::judge) struct RecordedAsk {
     pub(in crate::judge) request: u32,
     /// Whether its response gave back.
     pub(in crate::judge) gives_back: bool,
+    pub(in crate::judge) kind: AskKind,
+    /// The number of its client.
+    pub(in crate::judge) client: u32,
     pub(in crate::judge) at_us: u64,
+}
+
+/// The part of the log to which an ask belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::judge) enum AskKind {
+    /// Limits are learned from it.
+    #[default]
+    Ordinary,
+    /// It was found to be unusual.
+    Unusual,
+    /// It is left out by hand.
+    LeftOut,
+}
+
+impl RecordedAsk {
+    /// The place of its side among counts: ordinary asks first, then all others.
+    pub(super) fn side(&self) -> usize {
+        usize::from(self.kind != AskKind::Ordinary)
+    }
 }
 
 /// The number of the heaviest keys of a row that are kept whole when there is no room for all.
@@ -44,6 +66,17 @@ impl RowRecord {
     /// The number of keys of its kind that this one stands for.
     pub(super) fn weight(&self, key: u32) -> u64 {
         if self.level == 0 || self.heavy.contains(&key) { 1 } else { 1 << self.level }
+    }
+
+    /// The asks of these kinds alone, which stand for as many keys as here.
+    pub(super) fn only(&self, is_it: impl Fn(AskKind) -> bool) -> Self {
+        let events = self.events.iter().filter(|event| is_it(event.kind)).copied().collect();
+        Self { events, level: self.level, heavy: self.heavy.clone(), is_lost: self.is_lost }
+    }
+
+    /// Whether any ask is of one of these kinds.
+    pub(super) fn has(&self, is_it: impl Fn(AskKind) -> bool) -> bool {
+        self.events.iter().any(|event| is_it(event.kind))
     }
 
     fn keeps(&self, key: u32) -> bool {
@@ -81,7 +114,7 @@ fn heaviest(events: &[RecordedAsk]) -> HashSet<u32> {
 }
 
 /// Numbers of keys come in the order of their first request; the draw must not depend on that order.
-fn mixed(key: u32) -> u64 {
+pub(in crate::judge) fn mixed(key: u32) -> u64 {
     let mut mixed = (u64::from(key) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -112,6 +145,15 @@ impl Record {
         }
     }
 
+    /// Marks ordinary asks as unusual where their client and their time say so.
+    pub(in crate::judge) fn mark(&mut self, is_unusual: impl Fn(u32, u64) -> bool) {
+        for event in self.rows.iter_mut().flat_map(|kept| &mut kept.events) {
+            if event.kind == AskKind::Ordinary && is_unusual(event.client, event.at_us) {
+                event.kind = AskKind::Unusual;
+            }
+        }
+    }
+
     /// The number of the next request.
     pub(in crate::judge) fn request(&mut self) -> u32 {
         self.requests = self.requests.saturating_add(1);
@@ -137,13 +179,22 @@ impl Record {
 }
 
 #[cfg(test)]
+impl RecordedAsk {
+    /// An ordinary ask of one unit.
+    pub(super) fn plain(key: u32, at_us: u64) -> Self {
+        let (kind, client) = (AskKind::Ordinary, key);
+        Self { key, cost: 1, request: 0, gives_back: false, kind, client, at_us }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     /// Keeps these events of a row, in room for that many.
     fn keep(record: &mut Record, row: usize, keys: impl Iterator<Item = u32>) {
         for key in keys {
-            let event = RecordedAsk { key, cost: 1, request: 0, gives_back: false, at_us: 0 };
+            let event = RecordedAsk::plain(key, 0);
             record.keep(row, event);
         }
     }

@@ -70,17 +70,18 @@ pub(in crate::judge) fn suggest(policy: &Policy, kept: &RowRecord, share: Share)
     if !share.is_of_keys() {
         (limit, step) = search.down_from(limit, &needs, |rejected| share.covers(rejected, asked))?;
     }
-    let counted = search.count(limit, &needs)?;
-    Some(Suggestion {
-        policy: at(policy, limit)?,
-        limit,
-        share,
-        rejected: counted.rejected,
-        rejected_keys: counted.keys,
-        uncertainty: counted.uncertainty,
-        step,
-        together: None,
-    })
+    search.suggestion(limit, &needs, share, step)
+}
+
+/// The suggestion of this limit, whatever it rejects of the kept events.
+pub(super) fn suggestion_at(
+    policy: &Policy,
+    kept: &RowRecord,
+    share: Share,
+    limit: u64,
+) -> Option<Suggestion> {
+    let search = Search::new(policy, kept);
+    search.suggestion(limit, &search.needs()?, share, 1)
 }
 
 /// The policy with another limit of its first quota, and everything else in proportion.
@@ -105,16 +106,16 @@ pub(in crate::judge) fn at(policy: &Policy, limit: u64) -> Option<Policy> {
 }
 
 /// The events of one key, in order, and the number of keys that it stands for.
-struct OfKey<'a> {
-    events: &'a [RecordedAsk],
+pub(super) struct OfKey<'a> {
+    pub(super) events: &'a [RecordedAsk],
     /// The value is 1 for a key that is kept whole.
-    weight: u64,
+    pub(super) weight: u64,
 }
 
 /// A search for one row.
-struct Search<'a> {
+pub(super) struct Search<'a> {
     policy: &'a Policy,
-    keys: Vec<OfKey<'a>>,
+    pub(super) keys: Vec<OfKey<'a>>,
     /// Whether any response gave back: then a store has to decide, because states alone do not know what was given back before.
     gives_back: bool,
 }
@@ -129,15 +130,37 @@ struct RejectionCount {
 
 impl<'a> Search<'a> {
     /// A search in events that were put together by key.
-    fn new(policy: &'a Policy, kept: &'a RowRecord) -> Self {
+    pub(super) fn new(policy: &'a Policy, kept: &'a RowRecord) -> Self {
         let by_key = kept.events.chunk_by(|one, next| one.key == next.key);
         let keys = by_key.map(|events| OfKey { events, weight: kept.weight(events[0].key) }).collect();
         let gives_back = kept.events.iter().any(|event| event.gives_back);
         Self { policy, keys, gives_back }
     }
 
+    /// The suggestion of a limit.
+    fn suggestion(&self, limit: u64, needs: &[u64], share: Share, step: u64) -> Option<Suggestion> {
+        let counted = self.count(limit, needs)?;
+        Some(Suggestion {
+            policy: at(self.policy, limit)?,
+            limit,
+            share,
+            rejected: counted.rejected,
+            rejected_keys: counted.keys,
+            uncertainty: counted.uncertainty,
+            step,
+            together: None,
+            unusual: None,
+        })
+    }
+
     /// The number of requests of each of these keys that a limit rejects.
     fn rejected(&self, limit: u64, keys: &[usize]) -> Option<Vec<u64>> {
+        let by_kind = self.rejected_by_kind(limit, keys)?;
+        Some(by_kind.into_iter().map(|[ordinary, others]| ordinary + others).collect())
+    }
+
+    /// The number of ordinary and of other requests of each of these keys that a limit rejects.
+    pub(super) fn rejected_by_kind(&self, limit: u64, keys: &[usize]) -> Option<Vec<[u64; 2]>> {
         let policy = at(self.policy, limit)?;
         if let Some(mut tables) = StateTables::of([&policy]).filter(|_| !self.gives_back) {
             return Some(keys.iter().map(|place| tables.rejected(self.keys[*place].events)).collect());
@@ -148,13 +171,14 @@ impl<'a> Search<'a> {
         }
         let rejected = |place: &usize| {
             let key = Key::from(*place as u64);
-            let count = self.keys[*place].events.iter().filter(|event| {
+            let mut count = [0; 2];
+            for event in self.keys[*place].events {
                 evaluator.set(event.at_us);
                 let (key, cost) = (key.clone(), event.cost.into());
                 let ask = RowAsk { row: 0, key, cost, is_enforced: true, quotas: None };
-                matches!(evaluator.check(&ask, event.gives_back), Verdict::Rejected(_))
-            });
-            let count = count.count() as u64;
+                let verdict = evaluator.check(&ask, event.gives_back);
+                count[event.side()] += u64::from(matches!(verdict, Verdict::Rejected(_)));
+            }
             // The next key begins at an earlier time.
             evaluator.reset(0, &key);
             count
@@ -163,7 +187,7 @@ impl<'a> Search<'a> {
     }
 
     /// The least limit for each key that rejects nothing of it.
-    fn needs(&self) -> Option<Vec<u64>> {
+    pub(super) fn needs(&self) -> Option<Vec<u64>> {
         // Bisects between a limit that is too low and one that is enough, each key by itself; keys at the same limit are decided together.
         let mut bounds: Vec<(u64, Option<u64>)> = vec![(0, None); self.keys.len()];
         loop {
@@ -235,9 +259,10 @@ impl<'a> Search<'a> {
 }
 
 impl StateTables {
-    /// The number of these requests that the only row rejects. What the key has spent is forgotten then.
-    fn rejected(&mut self, events: &[RecordedAsk]) -> u64 {
-        let is_rejected = |event: &&RecordedAsk| {
+    /// The number of ordinary and of other requests that the only row rejects. What the key has spent is forgotten then.
+    fn rejected(&mut self, events: &[RecordedAsk]) -> [u64; 2] {
+        let mut count = [0; 2];
+        for event in events {
             let ask = NumberedAsk {
                 row: 0,
                 key: 0,
@@ -247,9 +272,8 @@ impl StateTables {
             };
             let mut verdict = [Verdict::NotAsked];
             self.decide(WithinSecond::Spread, event.at_us, &[ask], &mut verdict);
-            matches!(verdict, [Verdict::Rejected(_)])
-        };
-        let count = events.iter().filter(is_rejected).count() as u64;
+            count[event.side()] += u64::from(matches!(verdict, [Verdict::Rejected(_)]));
+        }
         // The next key begins at an earlier time.
         self.forget();
         count

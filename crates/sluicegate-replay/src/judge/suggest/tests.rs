@@ -18,9 +18,7 @@ fn log(seed: u32) -> Vec<RecordedAsk> {
     for key in seed * KEYS..(seed + 1) * KEYS {
         let most = if random.below(20) == 0 { 60 } else { 9 };
         for _ in 0..=random.below(most) {
-            let event =
-                RecordedAsk { key, cost: 1, request: 0, gives_back: false, at_us: random.below(MINUTE_US) };
-            events.push(event);
+            events.push(RecordedAsk::plain(key, random.below(MINUTE_US)));
         }
     }
     events.sort_by_key(|event| event.at_us);

@@ -30,6 +30,8 @@ pub(in crate::read) struct LogEntry<'a> {
     pub(in crate::read) peer: Option<IpAddr>,
     /// The status that the client was sent.
     pub(in crate::read) status: Option<u16>,
+    /// The user agent, where no rule reads it and it is not among the header fields.
+    pub(in crate::read) agent: Cow<'a, str>,
     /// Fields that the format has and that were not `-`; few, so they stand in the entry.
     pub(in crate::read) headers: SmallVec<[(HeaderName, Cow<'a, str>); 4]>,
 }

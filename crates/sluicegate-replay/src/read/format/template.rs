@@ -44,7 +44,9 @@ enum FieldMeaning {
     Query,
     Status,
     Header(HeaderName),
-    /// A header field that no rule reads.
+    /// The user agent, which no rule reads.
+    Agent,
+    /// A header field that nothing reads.
     Unread,
     Unused,
 }
@@ -96,7 +98,10 @@ impl Template {
     pub(in crate::read) fn without(mut self, unread: &[HeaderName]) -> Self {
         for (field, _) in &mut self.fields {
             if matches!(&field.what, FieldMeaning::Header(name) if unread.contains(name)) {
-                field.what = FieldMeaning::Unread;
+                field.what = match &field.what {
+                    FieldMeaning::Header(name) if *name == http::header::USER_AGENT => FieldMeaning::Agent,
+                    _ => FieldMeaning::Unread,
+                };
             }
         }
         self
@@ -120,9 +125,7 @@ impl Template {
         for (field, after) in &self.fields {
             let end = match (after.is_empty(), field.is_quoted) {
                 // The last field ends with the line; only texts of clients have spaces.
-                (true, _) if matches!(field.what, FieldMeaning::Header(_) | FieldMeaning::Unread) => {
-                    Some(rest.len())
-                }
+                (true, _) if field.what.is_text() => Some(rest.len()),
                 (true, _) => Some(memchr::memchr(b' ', rest.as_bytes()).unwrap_or(rest.len())),
                 (false, true) => quote(rest),
                 (false, false) => end(rest, after),
@@ -167,6 +170,11 @@ fn quote(text: &str) -> Option<usize> {
 }
 
 impl FieldMeaning {
+    /// Whether a client writes it, with spaces.
+    fn is_text(&self) -> bool {
+        matches!(self, Self::Header(_) | Self::Agent | Self::Unread)
+    }
+
     /// # Errors
     /// For `$http_` with a name that no header field can have.
     fn named(name: &str) -> Result<Self, String> {
@@ -222,6 +230,7 @@ impl Field {
             FieldMeaning::Target => entry.target = plain(value),
             FieldMeaning::Query if value != "-" && !value.is_empty() => entry.query = Some(plain(value)),
             FieldMeaning::Query => {}
+            FieldMeaning::Agent => entry.agent = plain(value),
             FieldMeaning::Header(name) if value != "-" => entry.headers.push((name.clone(), plain(value))),
             FieldMeaning::Header(_) => {}
         }

@@ -1,0 +1,76 @@
+//! Limits with what each costs ordinary keys and does to unusual ones: [`Frontier`].
+
+use crate::share::Share;
+
+/// Limits of a row, from the lowest to the highest, with the ordinary and the unusual requests that each rejects.
+///
+/// All requests are replayed under each limit, ordinary and unusual ones together: where both share a key, as they do by
+/// [network](crate::KeyGroup::Network), the unusual ones take the room of the others, and this shows it.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Frontier {
+    /// All ordinary requests and keys.
+    pub ordinary: Counted,
+    /// All others: those that were found to be unusual, and those that are left out by hand.
+    pub unusual: Counted,
+    /// Limits, from the lowest to the highest. The highest rejects nothing.
+    pub points: Vec<FrontierPoint>,
+    /// Those of them where a change of the limit begins to cost more than it brings; two or three, if the limits differ at all.
+    pub knees: Vec<FrontierPoint>,
+}
+
+impl Frontier {
+    /// Adds a limit in its place, unless it is there.
+    pub(crate) fn add(&mut self, point: Option<FrontierPoint>) {
+        let Some(point) = point else { return };
+        if let Err(place) = self.points.binary_search_by_key(&point.limit, |known| known.limit) {
+            self.points.insert(place, point);
+        }
+    }
+}
+
+/// Requests and keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counted {
+    /// Requests.
+    pub requests: u64,
+    /// Keys with at least one of these requests.
+    pub keys: u64,
+}
+
+/// A limit, and what it rejects of both sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FrontierPoint {
+    /// The limit of the first quota.
+    pub limit: u64,
+    /// The ordinary requests that it rejects, and the keys that they are of.
+    pub ordinary: Counted,
+    /// The unusual requests that it rejects, and the keys that they are of.
+    pub unusual: Counted,
+}
+
+impl Counted {
+    /// Whether it is at most this share of all of them, by keys or by requests as the share says.
+    pub(crate) fn is_within(self, share: Share, all: Self) -> bool {
+        match share.is_of_keys() {
+            true => share.covers(self.keys, all.keys),
+            false => share.covers(self.requests, all.requests),
+        }
+    }
+
+    /// Whether it is at least this share of all of them.
+    pub(crate) fn reaches(self, share: Share, all: Self) -> bool {
+        match share.is_of_keys() {
+            true => share.is_reached(self.keys, all.keys),
+            false => share.is_reached(self.requests, all.requests),
+        }
+    }
+
+    /// Its requests as a part of all of them, in billionths.
+    pub(crate) fn part(self, all: Self) -> u64 {
+        let part = u128::from(self.requests) * 1_000_000_000 / u128::from(all.requests.max(1));
+        u64::try_from(part).unwrap_or(1_000_000_000)
+    }
+}
