@@ -77,15 +77,16 @@ impl Unusual {
     /// Sees the key of a request, in this second of the clock.
     #[inline]
     pub(super) fn see(&self, key: KeyRef<'_>, now_us: u64) {
-        // Relaxed: some looks more or less.
-        if self.looks.load(Ordering::Relaxed) > 0 {
+        // Relaxed, and not in one step: threads that look at the same time may count as one.
+        let left = self.looks.load(Ordering::Relaxed);
+        if left > 0 {
+            self.looks.store(left - 1, Ordering::Relaxed);
             self.look(key, now_us);
         }
     }
 
     #[inline(never)]
     fn look(&self, key: KeyRef<'_>, now_us: u64) {
-        self.looks.fetch_sub(1, Ordering::Relaxed);
         // Of two at the same time, one is enough.
         if let Ok(mut state) = self.state.try_lock() {
             state.sample.see(key, slot_at(now_us));
