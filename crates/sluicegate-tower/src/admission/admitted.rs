@@ -90,9 +90,19 @@ pub(crate) struct Marked {
 
 /// Limits that hold bodies, each with its place.
 #[derive(Debug)]
-struct Holds {
+pub(super) struct Holds {
     limits: Vec<(usize, Paced)>,
     shadows: Shadows,
+}
+
+impl Holds {
+    pub(super) fn of(limits: &Limits) -> Box<Self> {
+        Box::new(Self { limits: Vec::new(), shadows: limits.shadows().clone() })
+    }
+
+    pub(super) fn add(&mut self, limit: usize, paced: Paced) {
+        self.limits.push((limit, paced));
+    }
 }
 
 impl Marked {
@@ -135,10 +145,8 @@ impl Marked {
     }
 
     /// These marks, of a request whose bodies these limits hold.
-    pub(super) fn holding(mut self: Box<Self>, of: &Limits, limits: Vec<(usize, Paced)>) -> Box<Self> {
-        if !limits.is_empty() {
-            self.holds = Some(Box::new(Holds { limits, shadows: of.shadows().clone() }));
-        }
+    pub(super) fn holding(mut self: Box<Self>, holds: Option<Box<Holds>>) -> Box<Self> {
+        self.holds = holds;
         self
     }
 

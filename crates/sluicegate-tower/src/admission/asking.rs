@@ -9,7 +9,7 @@ use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, StoreError};
 
-use crate::admission::admitted::Marked;
+use crate::admission::admitted::{Holds, Marked};
 use crate::admission::asks::Asks;
 use crate::admission::end::{End, refused, uncounted};
 use crate::admission::refused::Refused;
@@ -28,8 +28,8 @@ pub(super) struct Asking {
     /// The asks of policies that are only tried out, and then their answers.
     tried: Vec<Asked>,
     trials: Vec<Arc<Trial>>,
-    /// The limits that hold its bodies, each with its place.
-    holds: Vec<(usize, Paced)>,
+    /// The limits that hold its bodies. Boxed, because few requests have any, and many wait.
+    holds: Option<Box<Holds>>,
 }
 
 /// The next state of a request: its end, or a wait.
@@ -59,7 +59,7 @@ impl Asking {
             }
             Finding::Holds { which, key } => {
                 let limiter = limits.plan().limits[limit].source.limiter(&which);
-                self.holds.push((limit, Paced::new(limiter, key)));
+                self.holds.get_or_insert_with(|| Holds::of(limits)).add(limit, Paced::new(limiter, key));
                 None
             }
             Finding::Nothing(_) => None,
@@ -143,16 +143,16 @@ impl Asking {
     fn mark(&mut self, limits: &Limits, decision: Option<Decision>) -> Option<Box<Marked>> {
         let made = &limits.0.made;
         let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
-        let holds = mem::take(&mut self.holds);
+        let holds = self.holds.take();
         let marked = || Marked::new(made, asks, decision, |asks| asks.policies(made), trials);
-        made.marks.then(|| marked().holding(limits, holds))
+        made.marks.then(|| marked().holding(holds))
     }
 
     /// The marks of a request that no limit has counted, if its bodies are held or if it has a meter.
     fn uncounted(&mut self, limits: &Limits) -> Option<Box<Marked>> {
-        match mem::take(&mut self.holds) {
-            none if none.is_empty() => uncounted(limits),
-            holds => Some(Box::new(Marked::of_nothing(&limits.0.made)).holding(limits, holds)),
+        match self.holds.take() {
+            None => uncounted(limits),
+            holds => Some(Box::new(Marked::of_nothing(&limits.0.made)).holding(holds)),
         }
     }
 
