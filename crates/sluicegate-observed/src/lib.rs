@@ -27,6 +27,7 @@ mod durations;
 mod events;
 mod exported;
 mod lanes;
+mod lock;
 mod log;
 mod meter;
 mod meters;

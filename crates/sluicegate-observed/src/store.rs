@@ -157,9 +157,8 @@ impl OpenPolicy {
             None => [None, None],
         };
         let suspended_by = buckets.iter().flatten().map(|bucket| bucket.name().to_owned()).collect();
-        let (policy, mode, has_budget) =
-            (Arc::clone(policy), policy.mode(), budgets::has_budget(policy) && meter.is_some());
-        Ok(Self { policy, meter, mode, has_budget, suspended_by })
+        let has_budget = meter.is_some() && budgets::has_budget(policy);
+        Ok(Self { policy: Arc::clone(policy), meter, mode: policy.mode(), has_budget, suspended_by })
     }
 
     /// The places of the other asks that say whether the key of this one is suspended, a bit each. They are found by name, because

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use sluicegate_core::policy::{Override, Policy, Tightening};
 use sluicegate_core::store::{Alarm, AlarmCause, DecidedBy, Store};
 
 use super::Observed;
+use super::lock::lock;
 use super::store::ObservedStore;
 
 /// The operator who tightens.
@@ -38,7 +39,7 @@ struct Tightened {
     version: Option<u64>,
 }
 
-/// What an alarm that begins or ends asks for.
+/// The task that an alarm brings when it begins or ends.
 enum Task {
     Tighten { is_to_vote: bool },
     Loosen { version: u64 },
@@ -107,7 +108,7 @@ async fn is_agreed(store: &Arc<ObservedStore>, policy: &str, needed: u64, is_to_
 
 impl Tighteners {
     fn turn(&self, alarm: &Alarm, now_us: u64) -> Option<Task> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         let tightened = all.entry(alarm.policy.clone()).or_default();
         tightened.causes.retain(|cause| *cause != alarm.cause);
         if alarm.is_over {
@@ -125,8 +126,7 @@ impl Tighteners {
     }
 
     fn has_put(&self, policy: &str, version: u64) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(policy.to_owned()).or_default().version = Some(version);
+        lock(&self.0).entry(policy.to_owned()).or_default().version = Some(version);
     }
 }
 

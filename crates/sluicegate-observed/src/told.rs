@@ -1,10 +1,11 @@
-//! What is told of events: [`Told`].
+//! The readers of events, and the log of alarms: [`Told`].
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::store::{Alarm, Event, Listener, Listeners};
 
+use super::lock::lock;
 use super::past::RecentEvents;
 use super::store::ObservedStore;
 use super::tighten;
@@ -32,12 +33,12 @@ impl Told {
     pub(super) fn expect(&self, why: String, until: SystemTime) {
         let until = until.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let until_us = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
-        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = Some(Expected { until_us, why });
+        *lock(&self.expected) = Some(Expected { until_us, why });
     }
 
     /// Why an alarm at this time is expected.
     pub(super) fn expected(&self, now_us: u64) -> Option<String> {
-        let expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let expected = lock(&self.expected);
         expected.as_ref().filter(|expected| now_us < expected.until_us).map(|expected| expected.why.clone())
     }
 

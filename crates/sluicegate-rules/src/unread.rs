@@ -10,7 +10,7 @@ pub(crate) struct Unread(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the file looks at, in words.
+    /// The things that the file looks at, in words.
     needs: Option<String>,
     /// Whether a layer without bodies serves.
     serves: bool,

@@ -61,6 +61,7 @@ mod suspension;
 mod tightening;
 
 use std::fmt;
+use std::time::Duration;
 
 pub(crate) use self::assemble::MOST_KEYS;
 #[cfg(feature = "limiter")]
@@ -86,6 +87,9 @@ pub use crate::time_span::{IntoTimeSpan, TimeSpan};
 /// refused when it is built, a request with more by
 /// [`StoreErrorKind::TooManyQuotas`](crate::error::StoreErrorKind::TooManyQuotas).
 pub const MAX_QUOTAS: usize = 16;
+
+/// The longest time for which a policy is changed at run time: a change for longer belongs in the code, or in the file of rules.
+const LONGEST_CHANGE: Duration = Duration::from_secs(30 * 86_400);
 
 /// A named set of quotas with an algorithm, and what to do when they are exceeded.
 ///

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Policy, PolicyMode};
+use super::{LONGEST_CHANGE, Policy, PolicyMode};
 use crate::clock::micros;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::{IntoQuota, Quota};
@@ -11,9 +11,6 @@ use crate::time_span::TimeSpan;
 
 /// An override stands for an hour unless it says otherwise.
 const AN_HOUR: Duration = Duration::from_secs(3_600);
-
-/// A change for longer belongs in the code, or in the file of rules.
-const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
 /// The longest name of an operator, in bytes.
 const LONGEST_NAME: usize = 64;
@@ -202,8 +199,8 @@ impl OverrideBuilder {
             Ends::AtUs(until_us) => until_us,
         };
         let span = Duration::from_micros(until_us - now_us);
-        if span.is_zero() || span > LONGEST {
-            let (span, longest) = (TimeSpan::from(span), TimeSpan::from(LONGEST));
+        if span.is_zero() || span > LONGEST_CHANGE {
+            let (span, longest) = (TimeSpan::from(span), TimeSpan::from(LONGEST_CHANGE));
             return refused(format!(
                 "an override for {span}: use at most {longest}, and change the policy itself for longer"
             ));

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use super::PolicyBuilder;
+use super::{LONGEST_CHANGE, PolicyBuilder};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::{IntoQuota, Quota};
 use crate::time_span::{IntoTimeSpan, TimeSpan};
 
-/// As an override.
-const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 /// The instances of one service, as far as they vote.
 const MOST_INSTANCES: u64 = 100;
 
@@ -105,8 +103,8 @@ impl PolicyBuilder {
         };
         let quota = draft.quota.map_err(|error| wrong(error.problem().to_owned()))?;
         let longest = Duration::from(draft.longest.map_err(|error| wrong(error.problem().to_owned()))?);
-        if longest.is_zero() || longest > LONGEST {
-            let (longest, most) = (TimeSpan::from(longest), TimeSpan::from(LONGEST));
+        if longest.is_zero() || longest > LONGEST_CHANGE {
+            let (longest, most) = (TimeSpan::from(longest), TimeSpan::from(LONGEST_CHANGE));
             return Err(wrong(format!("for {longest}: use a time up to {most}")));
         }
         if !(1..=MOST_INSTANCES).contains(&draft.agreed_by) {

@@ -18,11 +18,11 @@ use std::fmt;
 pub struct Alarm {
     /// The name of the policy.
     pub policy: String,
-    /// What is unusual.
+    /// The number that is unusual.
     pub cause: AlarmCause,
     /// When it was noticed, in microseconds by the clock of the store.
     pub since_us: u64,
-    /// The number that is unusual, for one minute.
+    /// That number, for one minute.
     pub a_minute: u64,
     /// The standard error of [`a_minute`](Self::a_minute), where it is an estimate.
     pub error: u64,
@@ -33,13 +33,13 @@ pub struct Alarm {
     /// The networks that make most of it: /24 and /48, with the part of the policy's requests that each makes, the largest first. Only of
     /// keys that are addresses.
     pub networks: Vec<(String, f64)>,
-    /// Why it was [expected](Self::expected), if it was.
+    /// The reason for which such requests are expected, if they are: no warning is due.
     pub expected: Option<String>,
     /// Whether it is over.
     pub is_over: bool,
 }
 
-/// What is unusual about the requests of a policy.
+/// The number that is unusual about the requests of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AlarmCause {

@@ -3,23 +3,24 @@
 //! A decision that leaves a key half of its budget or more adds to the list of the nearest keys and is done. Below that, a table knows the
 //! warnings that were given. Both have a fixed size, whatever keys clients make up, and exist once a policy has a quota of a calendar.
 
+mod given;
 mod nearest;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use sluicegate_core::Decision;
 use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 
+use self::given::GivenWarnings;
 pub use self::nearest::KeyBudget;
 use self::nearest::Nearest;
-use self::told::Told;
+use super::lock::lock;
 use super::offenders;
 
 /// The parts of a budget at which warnings are given, in percent.
@@ -28,7 +29,7 @@ pub(super) const PERCENTS: [u8; 3] = [50, 80, 100];
 /// The budgets of the keys of a policy.
 pub(super) struct Budgets {
     hashes: RandomState,
-    told: Mutex<Told>,
+    given: Mutex<GivenWarnings>,
     nearest: Mutex<Nearest>,
 }
 
@@ -70,7 +71,11 @@ pub(super) fn has_budget(policy: &Policy) -> bool {
 
 impl Budgets {
     pub(super) fn new() -> Self {
-        Self { hashes: RandomState::new(), told: Mutex::new(Told::new()), nearest: Mutex::default() }
+        Self {
+            hashes: RandomState::new(),
+            given: Mutex::new(GivenWarnings::new()),
+            nearest: Mutex::default(),
+        }
     }
 
     /// Notes the standing of a key after a decision, and calls `warn` for each warning that is due, without a lock.
@@ -102,8 +107,8 @@ impl Budgets {
         let Standing { limit, from_us, until_us, .. } = standing;
         let digest = self.hashes.hash_one((digest, limit, from_us, until_us));
         let before = Standing { used: standing.used.saturating_sub(spent), ..standing }.parts_used();
-        let told = lock(&self.told).tell(digest, until_us, now_us, reached);
-        told.unwrap_or(before)..reached
+        let given = lock(&self.given).give(digest, until_us, now_us, reached);
+        given.unwrap_or(before)..reached
     }
 
     /// The keys that have used most of their budgets in the periods that are under way, the one nearest to the end first.
@@ -140,9 +145,4 @@ impl Standing {
 fn part_of(number: u64, part: u64, whole: u64) -> u64 {
     let part = u128::from(number) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(part).unwrap_or(u64::MAX)
-}
-
-/// Ignores poisoning, because a warning is not worth a panic.
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }

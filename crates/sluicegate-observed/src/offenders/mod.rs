@@ -7,7 +7,7 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use sluicegate_core::clock::micros;
@@ -19,6 +19,7 @@ use self::in_turn::InTurn;
 use self::listed::RefusalNote;
 pub use self::listed::{Asker, Offender, OffenderKind, ShownKey};
 pub(super) use self::listed::{digest, shown};
+use super::lock::lock;
 
 /// The number of refused keys that are counted. With n of them, each key with more than one in n of the refusals is listed.
 const REFUSED: usize = 64;
@@ -91,9 +92,4 @@ impl Default for Offenders {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Ignores poisoning, because counts are not worth a panic.
-fn lock(keys: &Mutex<InTurn>) -> MutexGuard<'_, InTurn> {
-    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }

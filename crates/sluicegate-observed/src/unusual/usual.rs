@@ -6,7 +6,7 @@ const HOURS: usize = 24;
 const KNOWN: f64 = 10.0;
 /// The minutes after which half of what is usual is forgotten, divided by ln 2: about eight hours.
 const LATELY: f64 = 700.0;
-/// The same for one hour of the day: about three days.
+/// The same number for one hour of the day: about three days.
 const HOURLY: f64 = 260.0;
 /// A number is unusual at three times of what is usual, if that is also this many deviations above it.
 const FACTOR: f64 = 3.0;
@@ -15,7 +15,7 @@ const DEVIATIONS: f64 = 6.0;
 const TAUGHT: f64 = 3.0;
 /// The least deviation, so that a number that never varied may vary.
 const LEAST: f64 = 0.1;
-/// What a minute teaches while something is unusual.
+/// The part that a minute teaches while something is unusual.
 const SLOWLY: f64 = 0.1;
 
 /// The numbers that are usual, lately and at each hour of the day: exponentially weighted means of their logarithms, and of the deviations
@@ -23,7 +23,7 @@ const SLOWLY: f64 = 0.1;
 pub(super) struct Usual {
     lately: Level,
     hours: [Level; HOURS],
-    /// The hour that is under way, since the Unix epoch, and what former days know of it.
+    /// The hour that is under way, since the Unix epoch, and its level on former days.
     hour: u64,
     former: Level,
 }
@@ -66,7 +66,7 @@ impl Usual {
         ((mean - spread).exp_m1().max(0.0), (mean + spread).exp_m1())
     }
 
-    /// What former days know of this hour, if it is enough; or else the last hours.
+    /// The level of this hour on former days, if that is known well enough; or else that of the last hours.
     fn level(&self) -> &Level {
         if self.former.minutes >= KNOWN { &self.former } else { &self.lately }
     }

@@ -24,7 +24,7 @@ pub(super) struct Watch {
     slots: u32,
 }
 
-/// What a slot says.
+/// The verdict on a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Unusual,
@@ -44,10 +44,10 @@ impl Watch {
         let lasts = self.alarm.is_some();
         let (against, enough) = if lasts { (Found::AsUsual, ENDS) } else { (Found::Unusual, BEGINS) };
         self.slots = if found == against { self.slots + 1 } else { 0 };
-        if lasts && found == Found::Unusual {
-            let since_us = self.alarm.as_ref().map(|alarm| alarm.since_us);
-            self.alarm = Some(alarm());
-            self.alarm.iter_mut().zip(since_us).for_each(|(alarm, since_us)| alarm.since_us = since_us);
+        if let Some(lasting) = self.alarm.as_mut().filter(|_| found == Found::Unusual) {
+            let since_us = lasting.since_us;
+            *lasting = alarm();
+            lasting.since_us = since_us;
         } else if self.slots >= enough {
             self.slots = 0;
             if lasts {

@@ -138,7 +138,7 @@ pub(crate) struct Tighten {
     pub to: At<String>,
     /// The longest time for which it stands, as `30min`.
     pub r#for: At<String>,
-    /// How many instances have to see the alarm, where they share a store. Default: 2.
+    /// The number of instances that have to see the alarm, where they share a store. Default: 2.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub agreed_by: Option<At<String>>,

@@ -34,7 +34,7 @@ pin_project! {
 #[derive(Debug, Default)]
 struct Paces {
     own: SmallVec<[Pace; 1]>,
-    /// Where layers further in put theirs.
+    /// The place in which layers further in put theirs.
     given: Option<Slot>,
 }
 

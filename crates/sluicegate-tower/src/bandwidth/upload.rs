@@ -57,7 +57,7 @@ pub struct Uploads<S> {
     layer: UploadLayer,
 }
 
-/// Where layers put the limits that hold the body of a request. Clones are the same.
+/// The place in which layers put the limits that hold the body of a request. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot(Arc<Mutex<Vec<Pace>>>);
 

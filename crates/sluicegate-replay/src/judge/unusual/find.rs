@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::cells::{Cell, Cells};
 use super::members::{ClientSum, members, sums};
-use super::robust::Usual;
+use super::robust::{Usual, float};
 use super::windows::{Windows, episodes};
 use super::{Finding, Findings, even::even};
 use crate::read::{Marks, NO_TEXT, network_of};
@@ -319,9 +319,5 @@ fn between(low: f64, high: f64) -> String {
 }
 
 fn count(count: u64) -> f64 {
-    u32::try_from(count).unwrap_or(u32::MAX).into()
-}
-
-fn float(count: usize) -> f64 {
     u32::try_from(count).unwrap_or(u32::MAX).into()
 }

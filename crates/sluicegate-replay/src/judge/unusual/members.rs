@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::cells::Cell;
+use super::robust::float;
 use crate::read::network_of;
 
 /// The number of properties by which clients are compared.
@@ -144,8 +145,4 @@ fn histograms(clients: &HashMap<u32, [u32; LOOKS]>) -> [HashMap<u32, f64>; LOOKS
         }
     }
     all
-}
-
-fn float(count: usize) -> f64 {
-    u32::try_from(count).unwrap_or(u32::MAX).into()
 }

@@ -44,6 +44,11 @@ impl Usual {
     }
 }
 
+/// A number of things, for a share of it or a comparison.
+pub(super) fn float(count: usize) -> f64 {
+    u32::try_from(count).unwrap_or(u32::MAX).into()
+}
+
 /// The value at a number of quarters of a sorted list; 0 of an empty one.
 fn at(sorted: &[f64], quarters: usize) -> f64 {
     let place = (sorted.len().saturating_sub(1) * quarters).div_ceil(4);

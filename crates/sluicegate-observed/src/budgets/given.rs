@@ -1,4 +1,4 @@
-//! The warnings that were given, in fixed memory: [`Told`].
+//! The warnings that were given, in fixed memory: [`GivenWarnings`].
 
 /// The keys of a policy whose warnings are remembered, 16 bytes each.
 const SETS: usize = 1_024;
@@ -8,7 +8,7 @@ const SECOND_US: u64 = 1_000_000;
 /// The number of warnings that were given of each budget of a key in its period.
 ///
 /// A place is free again when its period has ended. While all four places of a set are taken, further keys of it are not remembered.
-pub(super) struct Told(Box<[Place]>);
+pub(super) struct GivenWarnings(Box<[Place]>);
 
 /// A budget of which warnings were given.
 #[derive(Clone, Copy)]
@@ -19,14 +19,14 @@ struct Place {
     parts: u8,
 }
 
-impl Told {
+impl GivenWarnings {
     pub(super) fn new() -> Self {
         Self(vec![Place { digest: 0, until_s: 0, parts: 0 }; SETS * WAYS].into())
     }
 
-    /// Notes that warnings of so many parts are given, and returns how many were given before; `None` if that is not known, because there
+    /// Notes the number of parts of which warnings are given, and returns the number of those given before; `None` if that is not known, because there
     /// is no room to remember it. The digest is that of a budget in one period.
-    pub(super) fn tell(&mut self, digest: u64, until_us: u64, now_us: u64, parts: usize) -> Option<usize> {
+    pub(super) fn give(&mut self, digest: u64, until_us: u64, now_us: u64, parts: usize) -> Option<usize> {
         let seconds = |us: u64| u32::try_from(us / SECOND_US).unwrap_or(u32::MAX);
         let parts = u8::try_from(parts).unwrap_or(u8::MAX);
         let set = usize::try_from(digest % SETS as u64).unwrap_or(0) * WAYS;
