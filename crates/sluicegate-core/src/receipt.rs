@@ -74,6 +74,20 @@ pub enum DecidedBy {
     Off,
 }
 
+impl DecidedBy {
+    /// The word for this part in metrics, logs and traces.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Lease => "lease",
+            Self::Cache => "cache",
+            Self::Fallback => "fallback",
+            Self::Outage => "outage",
+            Self::Off => "off",
+        }
+    }
+}
+
 impl Receipt {
     pub(crate) fn new(
         basis: DecidedBy,

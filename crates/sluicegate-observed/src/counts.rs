@@ -143,13 +143,7 @@ pub(super) fn series_of(policy: &str, counter: usize) -> Key {
         }
         request => {
             let (of_whom, answer) = ((request - REQUEST) / ANSWERS, (request - REQUEST) % ANSWERS);
-            let by = match ALL_WHO_DECIDE[of_whom % ALL_WHO_DECIDE.len()] {
-                DecidedBy::Store => "store",
-                DecidedBy::Fallback => "fallback",
-                DecidedBy::Lease => "lease",
-                DecidedBy::Cache => "cache",
-                _ => "outage",
-            };
+            let by = ALL_WHO_DECIDE[of_whom % ALL_WHO_DECIDE.len()].as_str();
             let mode = if of_whom < ALL_WHO_DECIDE.len() { "enforce" } else { "shadow" };
             let result = Answer::ALL[answer].as_str();
             series(REQUESTS, [policy, ("result", result), ("decided_by", by), ("mode", mode)])

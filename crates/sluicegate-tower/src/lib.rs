@@ -97,6 +97,7 @@ pub mod request_fields;
 pub mod respond;
 pub mod room;
 pub mod settle;
+mod trace;
 
 #[doc(inline)]
 pub use self::key::{ClientIp, KeyExtractor, PeerIp};

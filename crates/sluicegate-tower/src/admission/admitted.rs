@@ -1,5 +1,6 @@
 //! A request that is let through, and what happens to its response: [`Admitted`].
 
+use std::mem;
 use std::sync::Arc;
 
 use http::{Extensions, Response, StatusCode};
@@ -20,6 +21,7 @@ use crate::respond::headers::write::write;
 use crate::respond::refusal::Unserved;
 use crate::settle::SettlingBody;
 use crate::settle::tap::{Tap, is_encoded};
+use crate::trace::{RequestTrace, TraceFields};
 
 /// [`Limits`](crate::limits::Limits) have decided that a request is let through.
 ///
@@ -86,6 +88,8 @@ pub(crate) struct Marked {
     is_read: bool,
     /// The limits that hold its bodies, if any do.
     holds: Option<Box<Holds>>,
+    /// The decision for the span of the request.
+    pub(super) trace: RequestTrace,
 }
 
 /// Limits that hold bodies, each with its place.
@@ -116,8 +120,16 @@ impl Marked {
         trials: Vec<Arc<Trial>>,
     ) -> Box<Self> {
         let made = Arc::clone(made);
-        let mut marked =
-            Box::new(Self { made, asks, decided: None, trials, meter: None, is_read: false, holds: None });
+        let mut marked = Box::new(Self {
+            made,
+            asks,
+            decided: None,
+            trials,
+            meter: None,
+            is_read: false,
+            holds: None,
+            trace: RequestTrace::None,
+        });
         // A decision is large, so it is copied only once, into its final place.
         if let Some(decision) = decision {
             let policies = policies(&marked.asks);
@@ -141,6 +153,7 @@ impl Marked {
             meter: Some(Meter::default()),
             is_read: false,
             holds: None,
+            trace: RequestTrace::None,
         }
     }
 
@@ -150,7 +163,22 @@ impl Marked {
         self
     }
 
+    /// Keeps the decision for the span of the request with these extensions.
+    pub(super) fn trace_in(&mut self, extensions: &Extensions) {
+        let known = match mem::take(&mut self.trace) {
+            RequestTrace::Fields(fields) => Some(*fields),
+            RequestTrace::None => None,
+            waited @ RequestTrace::Span(_) => {
+                self.trace = waited;
+                return;
+            }
+        };
+        let decided = || self.decided.as_ref().map(TraceFields::of);
+        self.trace = RequestTrace::begin(|| known.or_else(decided), extensions);
+    }
+
     pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
+        self.trace.enter(extensions);
         if let Some(meter) = self.meter.as_ref().filter(|_| self.made.settings.meters) {
             meter.enter(extensions);
         }

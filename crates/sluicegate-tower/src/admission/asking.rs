@@ -20,6 +20,7 @@ use crate::guard::Place;
 use crate::limits::finding::{Asked, Finding, Found};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
+use crate::trace::{self, RequestTrace, TraceFields, WaitSpan};
 
 /// The asks of a request, as far as its limits are known.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ pub(super) enum Then {
     End(End),
     /// Boxed apart from the turn, because it is large, and waits for a turn take longer.
     Decision(Box<DecisionFuture>),
-    Turn(Turn),
+    Turn(Turn, WaitSpan),
 }
 
 impl Asking {
@@ -109,7 +110,10 @@ impl Asking {
         if !decision.is_counted() {
             // No store counted, so there are no numbers to show, and no units to give back.
             return match decision.is_allowed() {
-                true => Then::End(Ok(self.uncounted(limits))),
+                true => {
+                    let fields = self.trace(limits, &decision);
+                    Then::End(Ok(traced(self.uncounted(limits), limits, fields)))
+                }
                 false => refuse(limits, None, Stop::Plain(RefusalReason::Outage)),
             };
         }
@@ -117,19 +121,25 @@ impl Asking {
         if decision.is_allowed() && delay.is_zero() {
             return Then::End(self.goes_on(limits, decision));
         }
+        let policy = trace::is_on().then(|| self.asks.deciding(limits.plan(), &decision)).flatten();
+        let fields = self.trace(limits, &decision).filter(|_| decision.is_allowed());
         match self.asks.turn(limits.plan(), decision) {
-            Ok(turn) => self.wait(limits, turn, delay, place),
+            Ok(turn) => match self.wait(limits, turn, delay, place) {
+                Ok(turn) => Then::Turn(turn, WaitSpan::begin(policy.as_deref(), delay, fields)),
+                Err(refused) => refused,
+            },
             Err(refused) => refuse(limits, None, Stop::Decided(self.asks.label(limits.made(), refused))),
         }
     }
 
-    fn wait(&self, limits: &Limits, turn: Turn, delay: Duration, place: &mut Place) -> Then {
+    /// The turn of a request that has a place in the queue, or its refusal.
+    fn wait(&self, limits: &Limits, turn: Turn, delay: Duration, place: &mut Place) -> Result<Turn, Then> {
         if limits.waits().queue.enter(place) {
-            return Then::Turn(turn);
+            return Ok(turn);
         }
         // A turn that is dropped is given back.
         drop(turn);
-        refuse(limits, self.first(), Stop::Plain(RefusalReason::QueueFull(delay)))
+        Err(refuse(limits, self.first(), Stop::Plain(RefusalReason::QueueFull(delay))))
     }
 
     /// Lets the request through, at once or when its turn has come. Shadow policies are asked only now: a client that hangs up
@@ -142,10 +152,19 @@ impl Asking {
     /// The marks for the response, if any. Limits that show nothing do not keep the decision.
     fn mark(&mut self, limits: &Limits, decision: Option<Decision>) -> Option<Box<Marked>> {
         let made = &limits.0.made;
+        if !made.marks {
+            let fields = decision.and_then(|decision| self.trace(limits, &decision));
+            return traced(None, limits, fields);
+        }
         let (asks, trials) = (mem::take(&mut self.asks), mem::take(&mut self.trials));
         let holds = self.holds.take();
-        let marked = || Marked::new(made, asks, decision, |asks| asks.policies(made), trials);
-        made.marks.then(|| marked().holding(holds))
+        let marked = Marked::new(made, asks, decision, |asks| asks.policies(made), trials);
+        Some(marked.holding(holds))
+    }
+
+    /// The decision for the span of the request, if that may want it.
+    fn trace(&self, limits: &Limits, decision: &Decision) -> Option<TraceFields> {
+        trace::is_wanted().then(|| TraceFields::new(self.asks.deciding(limits.plan(), decision), decision))
     }
 
     /// The marks of a request that no limit has counted, if its bodies are held or if it has a meter.
@@ -165,6 +184,14 @@ impl Asking {
             self.trials.push(trial);
         }
     }
+}
+
+/// These marks, with the fields for the span of the request.
+fn traced(marked: Option<Box<Marked>>, limits: &Limits, fields: Option<TraceFields>) -> Option<Box<Marked>> {
+    let Some(fields) = fields else { return marked };
+    let mut marked = marked.unwrap_or_else(|| Box::new(Marked::of_nothing(&limits.0.made)));
+    marked.trace = RequestTrace::Fields(Box::new(fields));
+    Some(marked)
 }
 
 /// Refuses the request, because of `limit` if a limit is the reason.

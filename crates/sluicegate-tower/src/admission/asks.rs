@@ -75,6 +75,12 @@ impl Asks {
         made.known.policies(self.limiters(&made.plan))
     }
 
+    /// The current policy that decided.
+    pub(crate) fn deciding(&self, plan: &Plan, decision: &Decision) -> Option<Arc<Policy>> {
+        let asked = self.0.get(decision.deciding().policy_index())?;
+        Some(asked.limiter(plan).policy())
+    }
+
     /// The decision with its policies.
     pub(crate) fn label(&self, made: &Made, decision: Decision) -> Decided {
         Decided::new(decision, self.policies(made))

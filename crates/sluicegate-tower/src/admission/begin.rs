@@ -25,6 +25,7 @@ use crate::limits::door::Entry;
 use crate::limits::finding::{Asked, Finding, Found};
 use crate::limits::pick::Which;
 use crate::limits::walk::{Next, Walk};
+use crate::trace;
 
 /// The limits of a layer, to inspect them and to swap them as a whole. Clones refer to the same layer.
 ///
@@ -128,11 +129,10 @@ impl Limits {
     /// Decides by these limits: the result if the request need not wait, or the wait.
     #[inline]
     pub(super) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
-        let begun = self.begin_untold(request, place);
-        if self.0.made.settings.routes
-            && let Ok(end) = &begun
-        {
-            self.tell_route(request, end);
+        let mut begun = self.begin_untold(request, place);
+        match &mut begun {
+            Ok(end) => self.report(request, end),
+            Err(waiting) => waiting.report(request),
         }
         begun
     }
@@ -200,7 +200,7 @@ impl Limits {
         let marks = self.0.made.marks;
         let deciding = limiter.check(&asked.key).cost(asked.cost).start();
         let is_enough = matches!(deciding.known(), Some(Ok(decision)) if !marks && goes_on(decision));
-        (!is_enough).then_some(deciding)
+        (!is_enough || trace::is_wanted()).then_some(deciding)
     }
 
     /// Goes on with the answer of the only limiter that is asked.
@@ -216,7 +216,7 @@ impl Limits {
         let mut asks = Asks::default();
         asks.push(asked);
         match deciding.now() {
-            Ok(Ok(decision)) if goes_on(&decision) && decision.is_counted() => {
+            Ok(Ok(decision)) if self.0.made.marks && goes_on(&decision) && decision.is_counted() => {
                 Ok(Ok(Some(Marked::new(&self.0.made, asks, Some(decision), policies, Vec::new()))))
             }
             answer => way::behind(self, asks, answer, place),

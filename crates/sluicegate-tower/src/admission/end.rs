@@ -8,6 +8,7 @@ use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::key::RequestView;
 use crate::respond::stop::Stop;
+use crate::trace;
 
 /// `Ok` lets the request through, with the marks for its response if there are any; `Err` refuses it. Both are boxed, because they
 /// are large and moved often.
@@ -28,14 +29,25 @@ pub(super) fn refused(limits: &Limits, limit: Option<usize>, stop: Stop) -> Box<
     if let Some(why) = stop.undecided() {
         limits.notice(limit, Some(why));
     }
-    Box::new(Refused::new(limits, stop))
+    Box::new(Refused::new(limits, limit, stop))
 }
 
 impl Limits {
+    /// Tells others of a decision: the store, if routes are counted, and the span of the request.
+    #[inline]
+    pub(crate) fn report(&self, request: RequestView<'_>, end: &mut End) {
+        if self.settings().routes {
+            self.tell_route(request, end);
+        }
+        if trace::is_on() {
+            trace(request, end);
+        }
+    }
+
     /// Tells the store of the first limit the decision and the route of a request, if routes are counted. Requests without a decision
     /// are reported elsewhere, with the reason.
     #[cold]
-    pub(crate) fn tell_route(&self, request: RequestView<'_>, end: &End) {
+    fn tell_route(&self, request: RequestView<'_>, end: &End) {
         let outcome = match end {
             Ok(marked) => {
                 marked.as_ref().and_then(|marked| marked.decided.as_ref()).map(|_| Outcome::Allowed)
@@ -46,5 +58,16 @@ impl Limits {
         if let (Some(outcome), Some(store)) = (outcome, store) {
             store.notice(&Event::Routed { route: request.route(), outcome });
         }
+    }
+}
+
+/// Keeps the decision for the span of the request, until it is answered.
+#[cold]
+fn trace(request: RequestView<'_>, end: &mut End) {
+    let extensions = request.extensions;
+    match end {
+        Ok(None) => {}
+        Ok(Some(marked)) => marked.trace_in(extensions),
+        Err(refused) => refused.trace_in(extensions),
     }
 }

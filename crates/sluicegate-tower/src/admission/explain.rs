@@ -266,7 +266,7 @@ impl<'a> Explaining<'a> {
 
     fn refused(&self, stop: Stop, request: RequestView<'_>) -> WouldBe {
         let why = stop.to_string();
-        let refused = Refused::new(self.limits, stop);
+        let refused = Refused::new(self.limits, None, stop);
         let refusal = refused.refusal(request);
         let retry_after = refusal.retry_after_seconds().map(Duration::from_secs);
         WouldBe::Refused { status: refusal.status(), retry_after, why }

@@ -16,7 +16,6 @@ use crate::limits::door::Entry;
 use crate::limits::finding::{Asked, Finding, Found};
 use crate::limits::walk::{Next, Walk};
 use crate::respond::decided::Decided;
-use crate::respond::stop::Stop;
 
 impl Refused {
     /// This refusal, with the waits of these limits added: a client that waits as long as it is told passes all of them.
@@ -25,11 +24,9 @@ impl Refused {
         further_in: &[LimitsHandle],
         request: RequestView<'_>,
     ) -> Box<Self> {
-        if let Stop::Decided(decided) = self.stop_mut()
-            && waits(decided)
-        {
+        if self.decided().is_some_and(waits) {
             for inner in further_in.iter().filter_map(|inner| inner.current().would_refuse(request)) {
-                *decided = decided.merge(&inner);
+                self.merge(&inner);
             }
         }
         self

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::task::{Context, Poll, ready};
 
-use http::Response;
+use http::{Extensions, Response};
+use sluicegate_core::RateLimiter;
 
 use crate::admission::set::{Limits, Settings};
 use crate::guard::Place;
@@ -15,6 +16,7 @@ use crate::respond::headers::write::{repeat_wait, write};
 use crate::respond::refusal::{Later, Refusal, Respond};
 use crate::respond::spread;
 use crate::respond::stop::Stop;
+use crate::trace::{RequestTrace, TraceFields};
 
 /// [`Limits`] have decided that a request is not let through.
 ///
@@ -23,12 +25,16 @@ use crate::respond::stop::Stop;
 #[derive(Debug)]
 pub struct Refused {
     limits: Limits,
+    /// The limit that is the reason, if it has refused without a decision.
+    limit: Option<usize>,
     stop: Stop,
+    /// The reason for the span of the request.
+    trace: RequestTrace,
 }
 
 impl Refused {
-    pub(crate) fn new(limits: &Limits, stop: Stop) -> Self {
-        Self { limits: limits.clone(), stop }
+    pub(crate) fn new(limits: &Limits, limit: Option<usize>, stop: Stop) -> Self {
+        Self { limits: limits.clone(), limit, stop, trace: RequestTrace::None }
     }
 
     /// The reason, with the request that was refused.
@@ -36,8 +42,12 @@ impl Refused {
         Refusal::new(self.stop.reason(), request.into()).in_form(self.limits.settings().style.form)
     }
 
-    pub(super) fn stop_mut(&mut self) -> &mut Stop {
-        &mut self.stop
+    /// Joins the decision with one of a layer further in.
+    pub(super) fn merge(&mut self, inner: &Decided) {
+        if let Stop::Decided(decided) = &mut self.stop {
+            *decided = decided.merge(inner);
+            self.trace.replace(|| TraceFields::of(decided));
+        }
     }
 
     /// The decision, if it is refused because of that.
@@ -46,6 +56,20 @@ impl Refused {
             Stop::Decided(decided) => Some(decided),
             _ => None,
         }
+    }
+
+    /// Keeps the reason for the span of the request with these extensions.
+    pub(super) fn trace_in(&mut self, extensions: &Extensions) {
+        self.trace = RequestTrace::begin(|| Some(self.trace()), extensions);
+    }
+
+    fn trace(&self) -> TraceFields {
+        if let Stop::Decided(decided) = &self.stop {
+            return TraceFields::of(decided);
+        }
+        let limit = self.limit.map(|limit| &self.limits.plan().limits[limit]);
+        let policy = limit.and_then(|limit| limit.source.known().first()).map(RateLimiter::policy);
+        TraceFields::refused(policy, self.stop.as_str(), self.stop.wait())
     }
 
     /// The response, with the fields that every such response has.

@@ -32,6 +32,7 @@ use crate::limits::finding::Asked;
 use crate::limits::walk::{Next, Walk};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
+use crate::trace::{RequestTrace, WaitSpan};
 
 /// The progress of a request that has to wait.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ enum Step {
     Exemption(Lookup<Answer>),
     /// Boxed apart from the turn, because it is large, and waits for a turn take longer.
     Decision(Box<DecisionFuture>),
-    Turn(Turn),
+    Turn(Turn, WaitSpan),
 }
 
 /// A request and the limits that decide on it.
@@ -85,10 +86,11 @@ impl Way {
                     let then = self.asking.decided(limits, result, place);
                     self.then(then)
                 }
-                Step::Turn(turn) => {
+                Step::Turn(turn, wait) => {
                     let decision = ready!(Pin::new(turn).poll(cx));
+                    let trace = wait.turn_came();
                     self.step = Step::Limit;
-                    Some(self.asking.goes_on(limits, decision))
+                    Some(waited(self.asking.goes_on(limits, decision), trace))
                 }
             };
             if let Some(end) = end {
@@ -150,7 +152,7 @@ impl Way {
         self.step = match then {
             Then::End(end) => return Some(end),
             Then::Decision(deciding) => Step::Decision(deciding),
-            Then::Turn(turn) => Step::Turn(turn),
+            Then::Turn(turn, wait) => Step::Turn(turn, wait),
         };
         None
     }
@@ -160,6 +162,18 @@ impl Way {
     fn comes_to(self, end: Option<End>, limits: &Limits) -> Result<End, Box<Waiting>> {
         end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self }))
     }
+}
+
+/// The end of a request that has waited for its turn, which its span knows.
+fn waited(end: End, trace: RequestTrace) -> End {
+    end.map(|marked| {
+        marked.map(|mut marked| {
+            if let RequestTrace::Span(_) = trace {
+                marked.trace = trace;
+            }
+            marked
+        })
+    })
 }
 
 /// Continues at the door. Cold and separate, as the two below, so that the code of the fast path stays together.
@@ -221,17 +235,26 @@ impl Waiting {
         request: RequestView<'_>,
         place: &mut Place,
     ) -> Poll<End> {
-        let end = ready!(self.way.poll(cx, (&self.limits, request), place));
-        if self.limits.settings().routes {
-            self.limits.tell_route(request, &end);
-        }
+        let Poll::Ready(mut end) = self.way.poll(cx, (&self.limits, request), place) else {
+            self.report(request);
+            return Poll::Pending;
+        };
+        self.limits.report(request, &mut end);
         Poll::Ready(end)
+    }
+
+    /// Tells the span of the request that it waits for its turn.
+    #[inline]
+    pub(super) fn report(&mut self, request: RequestView<'_>) {
+        if let Step::Turn(_, wait) = &mut self.way.step {
+            wait.report(request.extensions);
+        }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Step::Turn(_) = self.way.step {
+        if let Step::Turn(..) = self.way.step {
             self.limits.notice(self.way.asking.first(), None);
         }
     }

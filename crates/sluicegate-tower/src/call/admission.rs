@@ -19,6 +19,7 @@ use sluicegate_core::{Decision, Key, RateLimiter, StoreError};
 use crate::call::CallError;
 use crate::guard::queue::Queue;
 use crate::guard::{Place, Step};
+use crate::trace::WaitSpan;
 
 /// A call whose decision or turn has not come.
 #[derive(Debug)]
@@ -34,6 +35,7 @@ pub struct Waiting {
     turn: Turn,
     /// The limiter and the key of the turn, until it has come.
     of: Option<(RateLimiter, Key)>,
+    wait: WaitSpan,
 }
 
 /// A call's ask of a limiter.
@@ -87,6 +89,7 @@ impl Under<'_> {
             Admission::Turn(waiting) => {
                 let decision = ready!(Pin::new(&mut waiting.turn).poll(cx));
                 waiting.of = None;
+                drop(waiting.wait.turn_came());
                 Poll::Ready(Step::Go(Some(decision)))
             }
         }
@@ -122,7 +125,8 @@ impl Under<'_> {
         };
         if self.queue.enter(place) {
             let of = Some((self.limiter.clone(), ask.key.clone()));
-            return Step::Wait(Admission::Turn(Waiting { turn, of }));
+            let wait = WaitSpan::begin(Some(&policy), delay, None);
+            return Step::Wait(Admission::Turn(Waiting { turn, of, wait }));
         }
         // Dropping a turn gives it back.
         drop(turn);

@@ -36,6 +36,38 @@
 //! # }
 //! ```
 //!
+//! # Traces
+//! The `tracing` span that is current when a layer decides gets the decision, once its request is answered or dropped, if the span declares
+//! `rate_limit.outcome`. It gets those of these fields that it declares; a request that no limit in force applies to leaves them empty.
+//!
+//! | field | value |
+//! |---|---|
+//! | `rate_limit.outcome` | [`allowed`, `rejected`, `impossible`, `suspended`](sluicegate_core::Outcome::as_str); `delayed` of a request that waits for its turn; of one that is refused without a decision [the reason](sluicegate_core::store::Undecided::as_str), `outage`, `lookup_timeout` or `error` |
+//! | `rate_limit.policy` | the policy that refused, or else the tightest one; with layers around each other, of all of them |
+//! | `rate_limit.remaining` | the units that its quota has left |
+//! | `rate_limit.decided_by` | [`store`, `lease`, `cache`, `fallback`, `outage`](sluicegate_core::store::DecidedBy::as_str) |
+//! | `rate_limit.wait_ms` | the wait for its turn, or the wait that a refused client is told, in milliseconds |
+//!
+//! ```
+//! use tracing::field::Empty;
+//!
+//! // For `TraceLayer::new_for_http().make_span_with(..)`, in front of the limits.
+//! fn span(request: &http::Request<()>) -> tracing::Span {
+//!     tracing::info_span!(
+//!         "request",
+//!         method = %request.method(),
+//!         rate_limit.outcome = Empty,
+//!         rate_limit.policy = Empty,
+//!         rate_limit.wait_ms = Empty,
+//!     )
+//! }
+//! # span(&http::Request::new(()));
+//! ```
+//!
+//! A wait for a turn is a span of its own, `rate_limit.wait` at level `INFO` with the target `sluicegate::wait`. It has the policy, the wait
+//! as it was decided, and `rate_limit.ended_by`: `turn`, or `given_up` where the request was dropped before. [Calls](crate::call) and
+//! `outgoing` ones have this span, too; the span around them, which may be that of a request, gets no fields.
+//!
 //! # When not to use it
 //! - Without a service to put it around: [`Limits::decide`](crate::limits::Limits::decide) takes any request.
 //! - For calls that are not HTTP ([`call`](crate::call)), and to bound how much runs at once ([`in_flight`](crate::in_flight)).

@@ -1,6 +1,7 @@
 //! The reason why a request is not let through, with all that the answer needs: [`Stop`].
 
 use std::fmt;
+use std::time::Duration;
 
 use http::StatusCode;
 use sluicegate_core::error::ConfigErrorKind;
@@ -47,6 +48,25 @@ impl Stop {
             }
             Self::Mistake(error) => RefusalReason::Mistake(error),
             Self::Plain(reason) => *reason,
+        }
+    }
+
+    /// The word for the reason, in traces.
+    pub(crate) fn as_str(&self) -> &'static str {
+        match (self, self.undecided()) {
+            (_, Some(why)) => why.as_str(),
+            (Self::Decided(decided), _) => decided.outcome().as_str(),
+            (Self::Plain(RefusalReason::Outage), _) => "outage",
+            (Self::Plain(RefusalReason::LookupTimeout(_)), _) => "lookup_timeout",
+            _ => "error",
+        }
+    }
+
+    /// The wait that a full queue tells.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::Plain(RefusalReason::QueueFull(wait)) => Some(*wait),
+            _ => None,
         }
     }
 

@@ -20,4 +20,5 @@ mod shadow;
 mod stacked;
 mod stacked_waits;
 mod stores;
+mod traces;
 pub(crate) mod waiting;

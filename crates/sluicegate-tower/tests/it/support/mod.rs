@@ -1,6 +1,7 @@
 //! What all tests need: a store on a clock that stands still, a handler that remembers, and readers of what came back.
 
 mod server;
+pub(crate) mod spans;
 mod stores;
 pub(crate) mod strict;
 
