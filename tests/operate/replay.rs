@@ -55,7 +55,7 @@ async fn the_report_is_read_in_a_browser_wide_and_narrow_light_and_dark() {
     fs::write(&picture, outcome.to_svg()).unwrap();
 
     let mut page = Page::new("replay").await;
-    for (width, colours) in [(1440, "light"), (390, "dark")] {
+    for (width, colours) in [(1200, "light"), (390, "dark")] {
         page.looks(width, colours).await;
         page.open(&format!("file://{}", report.display())).await;
         let text = page.text().await;

@@ -32,7 +32,7 @@ impl ReplayOutcome {
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta http-equiv="Content-Security-Policy" content=(POLICY);
                     title { (title) }
-                    style { (PreEscaped(STYLE)) }
+                    style { (PreEscaped(STYLE)) (PreEscaped(sluicegate_plots::STYLE)) }
                 }
                 body {
                     header { h1 { (title) } }
@@ -93,7 +93,6 @@ impl ReplayOutcome {
         html! {
             section id=(format!("rule-{number}")) {
                 h2 { (rule.name) " " small { (rule.policy.name()) ": " (quota(rule)) ", " (rule.policy.algorithm()) } }
-                p.legend { span.allowed { "■ allowed" } " " span.rejected { "■ rejected" } }
                 (chart::over_time(&rule.minutes, "Requests over time"))
                 @if let Some(worst) = rule.worst {
                     details {

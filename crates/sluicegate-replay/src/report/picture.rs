@@ -5,7 +5,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::chart::{Bars, WIDTH};
+use super::chart::OverTime;
 use crate::judge::{Compared, RuleFigures};
 use crate::outcome::ReplayOutcome;
 use crate::read::time::shown;
@@ -18,6 +18,8 @@ const STYLE: &str = "text{font:13px system-ui,'Segoe UI','DejaVu Sans',sans-seri
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.quiet{fill:#a5b1bd}.allowed{fill:#8cbfff}.rejected{fill:#ff9d94}\
 .ground{fill:#0f1419}.line{stroke:#6b7683}}";
 
+/// The width of the drawings, in units of the picture.
+const WIDTH: u64 = 720;
 const MARGIN: u64 = 16;
 /// The height of the bars of a rule.
 const TALL: u64 = 64;
@@ -56,7 +58,8 @@ impl ReplayOutcome {
     }
 
     fn drawn(&self, rule: &RuleFigures) -> Markup {
-        let Some(bars) = Bars::of(&rule.minutes, TALL) else { return html! {} };
+        let Some(bars) = OverTime::of(&rule.minutes) else { return html! {} };
+        let [allowed, rejected] = &bars.outlines((WIDTH, TALL))[..] else { return html! {} };
         let after = TALL + 2 * LINE;
         html! {
             text y="12" { (rule.name) ": " (rule.policy.algorithm()) ", " (quota(rule)) }
@@ -64,8 +67,8 @@ impl ReplayOutcome {
                 (rule.rejected) " of " (counted(rule.asked, "request")) " and " (rule.rejected_keys) " of " (counted(rule.keys, "key")) " rejected"
             }
             g transform=(format!("translate(0 {LINE})")) {
-                path.allowed d=(bars.allowed) {}
-                path.rejected d=(bars.rejected) {}
+                path.allowed d=(allowed) {}
+                path.rejected d=(rejected) {}
                 path.line d=(format!("M0 {TALL}H{WIDTH}")) {}
             }
             @if !rule.compared.is_empty() {

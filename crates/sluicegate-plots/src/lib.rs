@@ -1,0 +1,35 @@
+//! The plots of Sluicegate's pages: [`Bars`] over time, and the [`part`] of a whole.
+//!
+//! This crate serves the pages of `sluicegate-status`, `sluicegate-replay` and `sluicegate-overflow`, so that all of them draw alike.
+//! It is no part of the promise of `sluicegate`: its names may change with any release.
+//!
+//! A plot is HTML and SVG without a script and without a style of its own: a page with `default-src 'none'` shows it. It has a scale, times,
+//! the value under the pointer, and a table for readers who do not see it. All text is escaped.
+//!
+//! ```
+//! use sluicegate_plots::Bars;
+//!
+//! let drawn = Bars::new("Requests")
+//!     .at(["14:00", "14:02", "14:04"])
+//!     .layer("allowed", "allowed", [12, 7, 0].map(Some))
+//!     .layer("refused", "rejected", [0, 1, 0].map(Some))
+//!     .draw();
+//! assert!(drawn.contains("<td class=\"number\" data-label=\"refused\">1</td>"));
+//! assert!(drawn.contains("14:02: 7 allowed, 1 refused"));
+//! ```
+//!
+//! # Its style
+//! [`STYLE`] goes into the style sheet of the page, which sets the colors `--allowed`, `--rejected`, `--line`, `--quiet`, `--ground` and
+//! `--text`.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod bars;
+mod outline;
+mod part;
+
+pub use self::bars::Bars;
+pub use self::outline::outlines;
+pub use self::part::part;
+
+/// The style of all plots, for the style sheet of a page.
+pub const STYLE: &str = include_str!("style.css");
