@@ -31,11 +31,12 @@
 //! # Reading it
 //! | question | where it stands |
 //! |---|---|
-//! | Is the store the cause? | The head: its state, its breaker, its p99. "In fallback" means that policies decide as they say for an [outage](sluicegate_core::OnOutage). |
-//! | Which policy refuses? | The table: rejected a second, and the red bars of the last hour. Numbers in brackets belong to a policy that is only tried out. |
-//! | Whom does it refuse? | "Most rejected": the keys of the last 5 to 10 minutes, each with its share of the refusals. |
+//! | All of it, in a sentence? | Above everything: what is refused, of which key and since when, what is unusual, and how the store answers; with the first steps as buttons. |
+//! | Is the store the cause? | The head: its state, its breaker if it is not closed, and the time within which 99 of 100 answers come. "In fallback" means that policies decide as they say for an [outage](sluicegate_core::OnOutage). |
+//! | Which policy refuses? | The table: refused per second, and the red bars of the last hour. "If it were enforced" stands at a policy that is only tried out. |
+//! | Whom does it refuse? | "Most refused keys": the keys of the last 5 to 10 minutes, each with its share of the refusals. |
 //! | Whose budget runs out, and when? | "Budgets": the keys that have used most of a quota of the calendar, with a bar, and when it is used up at the pace of the period so far. |
-//! | Who comes close without being refused? | "Asks most" below it, with the part that each key has left, and the column "near". |
+//! | Who comes close without being refused? | "Keys that ask most" below it, with the part that each key has left, and the column "close to the limit". |
 //! | Why was this one refused? | "Look up a key": as the request that it sent, or by the key itself. |
 //! | Who changed something? | "Events", with the name of the operator. |
 //!

@@ -30,12 +30,13 @@ use crate::handler::PageHandler;
 /// | part | content |
 /// |---|---|
 /// | head | the instance and its uptime; each store: its state, its breaker, the 99th percentile of its answers, its table; the operator's name; light or dark |
+/// | in short | one sentence about all of it, and buttons for the first steps: to look up the key that is refused most, to end a change |
 /// | notices | alarms that last, as an observed store has noticed them, and the [notices](Self::notice) of the application |
 /// | stores | their events: breakers that opened, errors, decisions without them, keys not settled, evictions |
-/// | policies | a row each: quotas, mode and algorithm, an operator's override and its end; allowed and rejected a second, waiting; the last hour in bars of five minutes; "near", the part of the allowed requests that left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
+/// | policies | a row each: quotas, mode and algorithm, an operator's override and its end; allowed and refused per second, waiting; the last hour in bars of two minutes; "close to the limit", the part of the allowed requests that left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
 /// | limits that adapt | a row each, if there are any: the numbers of requests at once, under way and waiting, the latency by which it adapts, the numbers shed; number and latency over the last hour |
 /// | waiting rooms | a row each, if there are any: rate and mode, the number of waiting visitors and their wait, the numbers of visitors inside, let in and passed over; forms to set the rate, to pause and to open to all |
-/// | most rejected | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most. In a flood of many keys, keys whose count is within its error are not shown, on the page and in `status.json` |
+/// | most refused keys | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most. In a flood of many keys, keys whose count is within its error are not shown, on the page and in `status.json` |
 /// | look up a key | as a request, by the extractors of the limits; or as a key, by policy and text |
 /// | looked up | what the request would meet, and its status in each quota: units left, wait, strikes; buttons to reset, suspend and release |
 /// | events | changes of policies and rooms, suspensions and releases, with their operators; outages and their ends |

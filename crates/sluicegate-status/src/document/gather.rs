@@ -56,7 +56,10 @@ pub(crate) fn gather(
         at: rfc3339(at),
         instance: instance.to_owned(),
         uptime_seconds: uptime.as_secs(),
-        notices: alarms.chain(notices.all()).map(|it| notice(it, keys)).collect(),
+        notices: alarms
+            .map(|it| NoticeShown { is_alarm: true, ..notice(it, keys) })
+            .chain(notices.all().into_iter().map(|it| notice(it, keys)))
+            .collect(),
         stores: snapshots.iter().flat_map(|(_, known)| &known.stores).map(store).collect(),
         policies,
         adaptive: snapshots
@@ -103,7 +106,7 @@ fn store(store: &StoreSnapshot) -> ShownStore {
 /// A notice; only operators see its text.
 fn notice(Notice { about, since_us, text }: Notice, keys: ShownKeys<'_>) -> NoticeShown {
     let since = rfc3339(UNIX_EPOCH + Duration::from_micros(since_us));
-    NoticeShown { about, since, text: matches!(keys, ShownKeys::Shown(_)).then_some(text) }
+    NoticeShown { about, since, text: matches!(keys, ShownKeys::Shown(_)).then_some(text), is_alarm: false }
 }
 
 fn happened(event: &PastEvent, keys: ShownKeys<'_>) -> Happened {

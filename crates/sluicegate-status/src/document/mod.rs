@@ -11,9 +11,11 @@ mod gather;
 mod html;
 mod look_up;
 mod notices;
+mod number;
 mod policy;
 mod room;
 mod shape;
+mod summary;
 
 pub(crate) use self::gather::{gather, room_shown};
 pub(crate) use self::html::{Look, STYLE, Theme, page};
@@ -26,3 +28,4 @@ use self::shape::{
     AdaptiveShown, AskerShown, BudgetShown, ByClass, Happened, MinuteShown, NoticeShown, OffenderShown,
     OverrideShown, PolicyStatus, RoomShown, ShownStore,
 };
+use self::summary::{Step, sentence, steps};

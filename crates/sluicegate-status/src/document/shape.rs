@@ -31,6 +31,9 @@ pub(super) struct NoticeShown {
     pub(super) since: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
+    /// Whether it is an alarm about the policy of this name.
+    #[serde(skip)]
+    pub(super) is_alarm: bool,
 }
 
 /// The state of a store.
@@ -105,6 +108,33 @@ pub(crate) struct PolicyStatus {
     pub(super) askers: Vec<AskerShown>,
     /// The keys that are nearest to the end of their budgets.
     pub(super) budgets: Vec<BudgetShown>,
+}
+
+impl PolicyStatus {
+    /// The last hour, the oldest minute first, with the minute that is under way.
+    pub(super) fn hour(&self) -> impl DoubleEndedIterator<Item = &MinuteShown> {
+        self.minutes.iter().skip(1).chain([&self.minute])
+    }
+
+    /// Whether it is only tried out.
+    pub(super) fn is_shadow(&self) -> bool {
+        self.mode == "shadow"
+    }
+
+    /// Requests that were refused in the last hour.
+    pub(super) fn refused_in_hour(&self) -> u64 {
+        self.hour().map(|minute| minute.rejected).sum()
+    }
+
+    /// Requests that are let in a second, at once or after a wait.
+    pub(super) fn allowed(&self) -> f64 {
+        self.per_second.allowed + self.per_second.delayed
+    }
+
+    /// Requests that are refused a second, suspended keys among them.
+    pub(super) fn refused(&self) -> f64 {
+        self.per_second.rejected + self.per_second.suspended
+    }
 }
 
 /// A number at once that follows what the service can bear.

@@ -37,8 +37,8 @@ pub(super) fn html(status: StatusCode, body: String) -> Response<String> {
     answer(status, "text/html; charset=utf-8", body)
 }
 
-pub(super) fn css(body: &str) -> Response<String> {
-    answer(StatusCode::OK, "text/css; charset=utf-8", body.to_owned())
+pub(super) fn css(body: String) -> Response<String> {
+    answer(StatusCode::OK, "text/css; charset=utf-8", body)
 }
 
 /// Redirects to another address, by a GET.

@@ -87,7 +87,7 @@ impl PageHandler {
         };
         match (head.method.clone(), place) {
             (Method::GET | Method::HEAD, Destination::Page) if asks_for_style(&head.uri) => {
-                answer::css(STYLE)
+                answer::css([STYLE, sluicegate_plots::STYLE].concat())
             }
             (Method::GET | Method::HEAD, Destination::Page) => {
                 let said = self.result(&head.uri, &visitor).await;

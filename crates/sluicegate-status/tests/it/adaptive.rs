@@ -41,9 +41,14 @@ async fn limits_that_adapt_are_listed_with_their_last_hour_and_all_others_are_no
     assert_eq!((&minutes[56], &minutes[59]), (&json!({"limit": 2, "latency_ms": 200.704}), &Value::Null));
     assert_eq!(limits[1]["would_shed"]["critical"], 1);
     let body = get(&page, "/").await.into_body();
-    for shown in
-        ["Limits that adapt", ">1 of 2<", ">201 ms<", ">0 (1)<", "(shadow)", "latency in the last hour"]
-    {
+    for shown in [
+        "Limits that adapt",
+        ">1 of 2<",
+        ">201 ms<",
+        ">0 <small>1 if it were enforced<",
+        "(shadow)",
+        "latency of api as a table",
+    ] {
         assert!(body.contains(shown), "{shown}: {body}");
     }
     drop(held);

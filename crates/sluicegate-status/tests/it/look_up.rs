@@ -72,7 +72,7 @@ async fn a_key_with_own_quotas_is_looked_up_by_these_as_a_request_and_by_the_pol
     assert_eq!(stands(&found), ("5/h".to_owned(), 0, true), "{found}");
     let body = submit(&page, "do=look-up&policy=plans&key=acme").await.into_body();
     assert!(
-        body.contains("a look-up as a request shows these") && body.contains("1 quotas of keys"),
+        body.contains("a look-up as a request shows these") && body.contains("1 other quota of keys in use"),
         "{body}"
     );
     let (_, reset) = post(&page, "/keys/reset", &request).await;

@@ -85,7 +85,7 @@ async fn in_a_flood_of_many_keys_no_number_of_the_flood_stands_beside_a_key() {
     let page = world.guarded();
     assert_eq!(offenders(&page, "flood").await, [Value::Null; 0]);
     let body = get(&page, "/").await.into_body();
-    let (_, listed) = body.split_once("Most rejected").unwrap();
+    let (_, listed) = body.split_once("Most refused keys").unwrap();
     let (listed, _) = listed.split_once("</section>").unwrap();
     assert!(listed.contains("none stands out") && !listed.contains("about"), "{listed}");
     assert!(!listed.contains("0.0."), "no key is named: {listed}");

@@ -1,12 +1,12 @@
 //! The limits that adapt, a row each. Without any the section is not there.
 //!
 //! The last hour is thirty bars of two minutes, of the number at once and of the latency by which it goes, each with a scale of its own. What
-//! a limit in shadow would have shed stands in brackets, because nobody was refused.
+//! a limit in shadow would have shed is said to be so, because nobody was refused.
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
+use sluicegate_plots::Bars;
 
-use super::number;
-use crate::document::{AdaptiveShown, ByClass};
+use crate::document::{AdaptiveShown, ByClass, number};
 
 /// How many minutes a bar has.
 const STEP: usize = 2;
@@ -20,11 +20,11 @@ pub(super) fn section(limits: &[AdaptiveShown]) -> Markup {
                     thead {
                         tr {
                             th scope="col" { "limit" }
-                            th.number scope="col" { "at once" }
-                            th.number scope="col" { "latency" }
-                            th.number scope="col" { "waiting" }
-                            th.number scope="col" { "shed: critical" }
-                            th.number scope="col" { "shed: sheddable" }
+                            th.number scope="col" { "requests under way" }
+                            th.number scope="col" { "median latency" }
+                            th.number scope="col" { "requests waiting" }
+                            th.number scope="col" { "critical refused" }
+                            th.number scope="col" { "sheddable refused" }
                             th scope="col" { "last hour" }
                         }
                     }
@@ -47,12 +47,12 @@ fn row(limit: &AdaptiveShown) -> Markup {
                 " " small { (algorithm) ", " (number::count(at_least)) " to " (number::count(at_most)) }
                 @if mode != "enforce" { " " span.mode { "(" (mode) ")" } }
             }
-            td.number data-label="at once" { (number::count(limit.in_flight)) " of " (number::count(limit.limit)) }
-            td.number data-label="latency" { (number::millis(limit.latency_ms)) }
-            td.number data-label="waiting" { (number::count(all)) }
-            td.number data-label="shed: critical" { (shed(limit, |by| by.critical_plus + by.critical)) }
-            td.number data-label="shed: sheddable" { (shed(limit, |by| by.sheddable_plus + by.sheddable)) }
-            td data-label="last hour" { span { (bars(limit)) } }
+            td.number data-label="requests under way" { (number::count(limit.in_flight)) " of " (number::count(limit.limit)) }
+            td.number data-label="median latency" { (number::millis(limit.latency_ms)) }
+            td.number data-label="requests waiting" { (number::count(all)) }
+            td.number data-label="critical refused" { (shed(limit, |by| by.critical_plus + by.critical)) }
+            td.number data-label="sheddable refused" { (shed(limit, |by| by.sheddable_plus + by.sheddable)) }
+            td.plots data-label="last hour" { (bars(limit)) }
         }
     }
 }
@@ -61,23 +61,32 @@ fn shed(limit: &AdaptiveShown, of: fn(&ByClass) -> u64) -> Markup {
     let (shed, would) = (of(&limit.shed), of(&limit.would_shed));
     html! {
         (number::count(shed))
-        @if would > 0 { " (" (number::count(would)) ")" }
+        @if would > 0 { " " small { (number::count(would)) " if it were enforced" } }
     }
 }
 
 /// The number at once and the latency, over the hour.
 fn bars(limit: &AdaptiveShown) -> Markup {
+    let minutes = limit.minutes.len();
     let steps = || limit.minutes.chunks(STEP).map(|part| part.iter().flatten().next_back());
-    let at_once: Vec<u64> = steps().map(|standing| standing.map_or(0, |standing| standing.limit)).collect();
-    let latency: Vec<u64> =
-        steps().map(|standing| standing.map_or(0, |standing| whole(standing.latency_ms))).collect();
-    html! {
-        @for (what, unit, steps) in [("at once", "", &at_once), ("latency", " ms", &latency)] {
-            @let highest = steps.iter().copied().max().unwrap_or_default();
-            @let label = format!("{what} in the last hour, the oldest first, up to {highest}{unit}: {}", number::row(steps));
-            span.bars role="img" aria-label=(label) title=(label) { (number::bars(steps, highest)) }
-        }
-    }
+    let ago = |place: usize| format!("{} min ago", minutes - place * STEP);
+    let plot = |what: &str, caption: &str| {
+        Bars::new(format!("{what} of {}", limit.name))
+            .caption(caption)
+            .at((0..steps().count()).map(ago))
+            .marks([format!("{minutes} min ago"), "now".to_owned()])
+    };
+    let at_once = plot("requests at once", "at the end of two minutes").layer(
+        "at once",
+        "allowed",
+        steps().map(|standing| standing.map(|standing| standing.limit)),
+    );
+    let latency = plot("latency", "at the end of two minutes").unit(" ms").layer(
+        "median",
+        "allowed",
+        steps().map(|standing| standing.map(|standing| whole(standing.latency_ms))),
+    );
+    PreEscaped(at_once.draw() + &latency.draw())
 }
 
 /// Whole milliseconds, at least one where there are some.

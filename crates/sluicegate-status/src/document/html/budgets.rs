@@ -4,8 +4,8 @@
 
 use maud::{Markup, html};
 
-use super::{forms, number};
-use crate::document::{BudgetShown, PolicyStatus};
+use super::forms;
+use crate::document::{BudgetShown, PolicyStatus, number};
 
 /// The number of keys that are shown of each policy; the JSON has all of them.
 const MOST: usize = 10;

@@ -2,8 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::number;
-use crate::document::Happened;
+use crate::document::{Happened, number};
 
 pub(super) fn section(events: &[Happened]) -> Markup {
     html! {

@@ -5,9 +5,8 @@
 use maud::{Markup, html};
 
 use super::forms::{by_reference, field, hidden};
-use super::number;
-use crate::document::PolicyStatus;
 use crate::document::look_up::{KeyStatus, LookedUp, QuotaStanding, StrikesStanding};
+use crate::document::{PolicyStatus, number};
 
 pub(super) fn section(policies: &[PolicyStatus], limits: &[&str], token: &str) -> Markup {
     html! {

@@ -13,11 +13,11 @@ mod budgets;
 mod events;
 mod forms;
 mod look_up;
-mod number;
 mod offenders;
 mod page;
 mod policies;
 mod rooms;
 mod stores;
+mod summary;
 
 pub(crate) use self::page::{Look, STYLE, Theme, page};

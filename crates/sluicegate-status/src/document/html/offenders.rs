@@ -4,8 +4,8 @@
 
 use maud::{Markup, html};
 
-use super::{forms, number};
-use crate::document::{AskerShown, OffenderShown, PolicyStatus};
+use super::forms;
+use crate::document::{AskerShown, OffenderShown, PolicyStatus, number};
 
 /// The number of keys that are shown of each kind; the JSON has all of them.
 const MOST: usize = 10;
@@ -15,7 +15,7 @@ pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup 
         |policy: &&PolicyStatus| !policy.offenders.is_empty() || policy.crowd || !policy.askers.is_empty();
     html! {
         section aria-labelledby="offenders" {
-            h2 #offenders { "Most rejected, 10 minutes" }
+            h2 #offenders { "Most refused keys, last 10 minutes" }
             @if !policies.iter().any(|policy| is_listed(&policy)) { p { "No key was refused." } }
             @for policy in policies.iter().filter(is_listed) {
                 h3 { (policy.name) }
@@ -39,9 +39,9 @@ fn item(policy: &PolicyStatus, offender: &OffenderShown, token: Option<&str>) ->
     html! {
         li {
             (key(offender.kind, &offender.key))
-            " " span.number { (number::count(offender.rejected)) }
-            @if offender.error > 0 { " ±" (number::count(offender.error)) }
-            " · " (number::percent(offender.share))
+            " refused " span.number { (number::count(offender.rejected)) }
+            @if offender.error > 0 { " (at most " (number::count(offender.error)) " too high)" }
+            " " (if offender.rejected == 1 { "time" } else { "times" }) ", " (number::percent(offender.share)) " of all refusals"
             @if let Some(until) = &offender.suspended_until {
                 " · suspended until " time datetime=(until) { (number::clock(until)) " UTC" }
             }
@@ -56,11 +56,11 @@ fn item(policy: &PolicyStatus, offender: &OffenderShown, token: Option<&str>) ->
 fn asking(askers: &[AskerShown]) -> Markup {
     html! {
         p.note {
-            "Asks most: "
+            "Keys that ask most: "
             @for (index, asker) in askers.iter().take(MOST).enumerate() {
                 @if index > 0 { "; " }
-                (key(asker.kind, &asker.key)) " about " (number::count(asker.asked)) ", "
-                (number::percent(asker.remaining)) " left"
+                (key(asker.kind, &asker.key)) " asked about " (number::counted(asker.asked, "time", "times")) ", "
+                (number::percent(asker.remaining)) " of its quota left"
             }
         }
     }

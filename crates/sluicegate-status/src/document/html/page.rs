@@ -1,13 +1,13 @@
 //! The frame of the page: [`page`].
 //!
-//! From top to bottom it follows the order of a call at night: is the store the cause, which policy refuses, whom, what to do. The result
-//! of a form stands above all of it, where the browser begins to read.
+//! From top to bottom it follows the order of a call at night: all of it in a sentence, with the first steps; is the store the cause, which
+//! policy refuses, whom, what to do. The result of a form stands above all of it, where the browser begins to read.
 
 use http::Uri;
 use maud::{DOCTYPE, Markup, html};
 
-use super::{adaptive, budgets, events, look_up, number, offenders, policies, rooms, stores};
-use crate::document::{Document, LookedUp, NoticeShown};
+use super::{adaptive, budgets, events, look_up, offenders, policies, rooms, stores, summary};
+use crate::document::{Document, LookedUp, NoticeShown, number};
 
 /// The style sheet of the page, which it links to.
 pub(crate) const STYLE: &str = include_str!("style.css");
@@ -73,9 +73,10 @@ pub(crate) fn page(look: &Look<'_>) -> String {
                 a.skip href="#policies" { "Skip to the policies" }
                 (header(look))
                 main {
-                    @for notice in &look.document.notices { (put(notice)) }
                     @if let Some(notice) = look.notice { (said(notice)) }
                     @if let Some(found) = look.found { (look_up::found(found, look.token)) }
+                    (summary::section(look.document, look.token))
+                    @for notice in &look.document.notices { (put(notice)) }
                     (stores::section(&look.document.stores))
                     (policies::section(policies, look.token))
                     (budgets::section(policies, look.token))
@@ -97,10 +98,10 @@ fn header(look: &Look<'_>) -> Markup {
         header {
             h1 { "Sluicegate" }
             p {
-                strong { (instance) } " · up " (number::span(*uptime_seconds)) " · " time datetime=(at) { (number::clock(at)) " UTC" }
+                strong { (instance) } " · up for " (number::span(*uptime_seconds)) " · now " time datetime=(at) { (number::clock(at)) " UTC" }
                 " · " @match look.operator {
-                    Some(name) => { "you are " (name) },
-                    None => { "read-only: keys are digests" },
+                    Some(name) => { "signed in as " (name) },
+                    None => { "read-only: nobody is signed in, so keys are shown as digests" },
                 }
             }
             @for store in stores { p { (stores::in_short(store)) } }
@@ -109,13 +110,13 @@ fn header(look: &Look<'_>) -> Markup {
                     a href={ "?theme=" (word) } aria-current=[(look.theme == theme).then_some("true")] { (word) }
                 }
             }
-            p.note { "Numbers are those of this instance; look-ups are answered by the store." }
+            p.note { "Numbers are those of this instance, and times are UTC. Look-ups are answered by the store." }
         }
     }
 }
 
 /// Notices of the application.
-fn put(NoticeShown { about, since, text }: &NoticeShown) -> Markup {
+fn put(NoticeShown { about, since, text, .. }: &NoticeShown) -> Markup {
     html! {
         div.notice.problem role="note" {
             strong { (about) } " since " time datetime=(since) { (number::clock(since)) " UTC" }

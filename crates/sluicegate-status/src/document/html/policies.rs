@@ -1,16 +1,23 @@
 //! The policies, a row each.
 //!
-//! A refusal of a policy in shadow mode stands in brackets, because nobody was refused. The last hour is twelve bars of five minutes; the
-//! last bar includes the current minute. Allowed and rejected have one scale, and each policy has its own.
+//! A refusal of a policy in shadow mode is said to be one if it were enforced, because nobody was refused. The last hour
+//! is thirty bars of two minutes, refused on top of allowed; the last bar includes the current minute, and each policy has its own scale.
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
+use sluicegate_plots::Bars;
 
 use super::forms::{field, hidden};
-use super::number;
-use crate::document::{MinuteShown, OverrideShown, PolicyStatus};
+use crate::document::{MinuteShown, OverrideShown, PolicyStatus, number};
 
-/// The number of bars of an hour.
-const BARS: usize = 12;
+const ALLOWED: &str = "allowed per second";
+const REFUSED: &str = "refused per second";
+const WAITING: &str = "waiting for a turn";
+const HOUR: &str = "last hour";
+const NEAR: &str = "close to the limit";
+const SUSPENDED: &str = "suspended keys";
+
+/// The number of minutes that a bar of the hour covers.
+const STEP: usize = 2;
 
 pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
     html! {
@@ -24,20 +31,44 @@ pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup 
                         tr {
                             th scope="col" { "policy" }
                             th scope="col" { "quota" }
-                            th.number scope="col" { "allowed a second" }
-                            th.number scope="col" { "rejected a second" }
-                            th.number scope="col" { "waiting" }
-                            th scope="col" { "last hour: allowed, rejected" }
-                            th.number scope="col" { "near" }
-                            th.number scope="col" { "suspended" }
-                            @if token.is_some() { th scope="col" { "change" } }
+                            th.number scope="col" { (ALLOWED) }
+                            th.number scope="col" { (REFUSED) }
+                            th.number scope="col" { (WAITING) }
+                            th scope="col" { (HOUR) }
+                            th.number scope="col" { (NEAR) }
+                            th.number scope="col" { (SUSPENDED) }
+                            @if token.is_some() { th scope="col" { "change for a time" } }
                         }
                     }
                     tbody {
                         @for policy in policies { (row(policy, token)) }
                     }
                 }
+                (explained())
                 @if let Some(token) = token { (all_to_shadow(token)) }
+            }
+        }
+    }
+}
+
+/// The columns in sentences. It opens by keyboard and by touch, which no text under a pointer does.
+fn explained() -> Markup {
+    html! {
+        details {
+            summary { "the columns explained" }
+            dl {
+                @for (column, meaning) in [
+                    ("quota", "The limit per period for each key, and the algorithm that counts it. In shadow, a policy counts and refuses nothing."),
+                    (ALLOWED, "Requests that were let in, as the mean of the last ten seconds."),
+                    (REFUSED, "Requests that were refused, as the mean of the last ten seconds."),
+                    (WAITING, "Requests that are held back now until their turn comes."),
+                    (HOUR, "Requests of each two minutes, refused on top of allowed. The scale is that of the policy, and the last bar has the current minute."),
+                    (NEAR, "The part of the allowed requests of the last hour that left their key less than a fifth of its quota."),
+                    (SUSPENDED, "Keys that were refused in the last minute because they are suspended: after too many refusals, or by an operator."),
+                ] {
+                    dt { (column) }
+                    dd { (meaning) }
+                }
             }
         }
     }
@@ -45,7 +76,6 @@ pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup 
 
 fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
     let quotas: Vec<&str> = policy.quotas.iter().map(|quota| &*quota.text).collect();
-    let rejected = number::rate(policy.per_second.rejected);
     html! {
         tr {
             th scope="row" { (policy.name) }
@@ -53,26 +83,24 @@ fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
                 span {
                     (quotas.join(", "))
                     @if policy.mode != "enforce" { " " span.mode { "(" (policy.mode) ")" } }
-                    @if policy.hidden { " " span.mode { "(hidden)" } }
+                    @if policy.hidden { " " span.mode { "(hidden from clients)" } }
                     " " small { (policy.algorithm) }
                     @if let Some(over) = &policy.over { (overridden(over)) }
-                    @if policy.key_quotas > 0 { " " small { (number::count(policy.key_quotas)) " quotas of keys" } }
+                    @if policy.key_quotas > 0 { " " small { (number::counted(policy.key_quotas as u64, "other quota", "other quotas")) " of keys in use" } }
                     @if policy.key_quotas_refused > 0 {
                         " " span.over { (number::count(policy.key_quotas_refused)) " times another quota of a key was refused: 65,535 are in use" }
                     }
                 }
             }
-            td.number data-label="allowed a second" { (number::rate(policy.per_second.allowed + policy.per_second.delayed)) }
-            td.number data-label="rejected a second" {
+            td.number data-label=(ALLOWED) { (number::rate(policy.allowed())) }
+            td.number data-label=(REFUSED) {
                 // Nobody was refused by a policy in shadow.
-                @if policy.mode == "shadow" { "(" (rejected) ")" } @else { (rejected) }
+                span { (number::rate(policy.refused())) @if policy.mode == "shadow" { " " small { "if it were enforced" } } }
             }
-            td.number data-label="waiting" { (number::count(policy.waiting)) }
-            td data-label="last hour" {
-                span { (bars(policy)) }
-            }
-            td.number data-label="near" { (number::percent(policy.near_share)) }
-            td.number data-label="suspended" { (number::count(policy.suspended_seen)) }
+            td.number data-label=(WAITING) { (number::count(policy.waiting)) }
+            td.plots data-label=(HOUR) { (bars(policy)) }
+            td.number data-label=(NEAR) { (number::percent(policy.near_share)) " of allowed" }
+            td.number data-label=(SUSPENDED) { (number::count(policy.suspended_seen)) }
             @if let Some(token) = token { td.change { (change(policy, token)) } }
         }
     }
@@ -140,19 +168,27 @@ fn all_to_shadow(token: &str) -> Markup {
     }
 }
 
-/// The hour in steps of five minutes.
+/// The hour in steps of two minutes.
 fn bars(policy: &PolicyStatus) -> Markup {
-    let hour: Vec<&MinuteShown> = policy.minutes.iter().skip(1).chain([&policy.minute]).collect();
-    let step = hour.len().div_ceil(BARS);
-    let sums = |count: fn(&MinuteShown) -> u64| -> Vec<u64> {
-        hour.chunks(step).map(|part| part.iter().map(|minute| count(minute)).sum()).collect()
-    };
-    let rows = [("allowed", sums(|minute| minute.allowed)), ("rejected", sums(|minute| minute.rejected))];
-    let highest = rows.iter().flat_map(|(_, sums)| sums).copied().max().unwrap_or_default();
-    html! {
-        @for (what, sums) in &rows {
-            @let label = format!("{what} in the last hour, the oldest first: {}", number::row(sums));
-            span class={ "bars " (what) } role="img" aria-label=(label) title=(label) { (number::bars(sums, highest)) }
-        }
+    let hour: Vec<&MinuteShown> = policy.hour().collect();
+    if hour.iter().all(|minute| minute.allowed + minute.rejected == 0) {
+        return html! { span { "no requests" } };
     }
+    let steps = || hour.chunks(STEP);
+    let sums = |count: fn(&MinuteShown) -> u64| {
+        steps().map(move |step| Some(step.iter().map(|minute| count(minute)).sum()))
+    };
+    let plot = Bars::new(format!("requests of {}", policy.name))
+        .caption("per two minutes")
+        .at(steps().filter_map(|step| step.first()).map(|minute| number::clock_minute(&minute.at)))
+        .marks(
+            hour.first()
+                .into_iter()
+                .chain(hour.get(hour.len() / 2))
+                .map(|minute| number::clock_minute(&minute.at))
+                .chain(["now"]),
+        )
+        .layer("allowed", "allowed", sums(|minute| minute.allowed))
+        .layer("refused", "rejected", sums(|minute| minute.rejected));
+    PreEscaped(plot.draw())
 }

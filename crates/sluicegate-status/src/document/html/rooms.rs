@@ -3,8 +3,7 @@
 use maud::{Markup, html};
 
 use super::forms::{field, hidden};
-use super::number;
-use crate::document::RoomShown;
+use crate::document::{RoomShown, number};
 
 pub(super) fn section(rooms: &[RoomShown], token: Option<&str>) -> Markup {
     html! {
@@ -16,11 +15,11 @@ pub(super) fn section(rooms: &[RoomShown], token: Option<&str>) -> Markup {
                         tr {
                             th scope="col" { "room" }
                             th scope="col" { "rate" }
-                            th.number scope="col" { "waiting" }
-                            th.number scope="col" { "longest wait" }
-                            th.number scope="col" { "inside" }
-                            th.number scope="col" { "let in" }
-                            th.number scope="col" { "passed over" }
+                            th.number scope="col" { "visitors waiting" }
+                            th.number scope="col" { "wait of the last" }
+                            th.number scope="col" { "visitors inside" }
+                            th.number scope="col" { "let in so far" }
+                            th.number scope="col" { "places passed over" }
                             @if token.is_some() { th scope="col" { "change" } }
                         }
                     }
@@ -46,16 +45,16 @@ fn row(room: &RoomShown, token: Option<&str>) -> Markup {
                     }
                 }
             }
-            td.number data-label="waiting" { (number::count(room.waiting)) }
-            td.number data-label="longest wait" {
+            td.number data-label="visitors waiting" { (number::count(room.waiting)) }
+            td.number data-label="wait of the last" {
                 // The wait is unknown while the room is paused.
                 @match room.wait_seconds { Some(wait) => { (number::wait(wait)) }, None => { "not known" } }
             }
-            td.number data-label="inside" {
+            td.number data-label="visitors inside" {
                 @match room.active { Some(active) => { (number::count(active)) }, None => { "not counted" } }
             }
-            td.number data-label="let in" { (number::count(room.admitted)) }
-            td.number data-label="passed over" { (number::count(room.passed_over)) }
+            td.number data-label="let in so far" { (number::count(room.admitted)) }
+            td.number data-label="places passed over" { (number::count(room.passed_over)) }
             @if let Some(token) = token { td.change { (change(room, token)) } }
         }
     }

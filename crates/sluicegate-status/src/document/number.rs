@@ -1,6 +1,6 @@
 //! Numbers as the page shows them: rounded, for a quick look. The JSON has them exactly.
 
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 
 /// Writes `9,120`: a comma for each thousand, because the page is in English.
 pub(super) fn count(number: impl Display) -> String {
@@ -20,12 +20,18 @@ pub(super) fn rate(number: f64) -> String {
     if number >= 100.0 { format!("{number:.0}") } else { format!("{number:.1}") }
 }
 
-/// Writes `0.4 ms`, with two significant digits.
+/// Writes `1 request` or `1,200 requests`.
+pub(super) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// Writes `0.4 ms`, with two significant digits, and `5 µs` for less than a tenth of that.
 pub(super) fn millis(millis: f64) -> String {
     match millis {
         _ if millis >= 10.0 => format!("{millis:.0} ms"),
         _ if millis >= 0.1 => format!("{millis:.1} ms"),
-        _ => format!("{millis:.3} ms"),
+        _ if millis >= 0.001 => format!("{:.0} µs", millis * 1_000.0),
+        _ => format!("{:.1} µs", millis * 1_000.0),
     }
 }
 
@@ -64,28 +70,14 @@ pub(super) fn clock(at: &str) -> &str {
     at.get(11..19).unwrap_or(at)
 }
 
+/// The hour and the minute of a moment in RFC 3339: `15:00`.
+pub(super) fn clock_minute(at: &str) -> &str {
+    at.get(11..16).unwrap_or(at)
+}
+
 /// The day and the minute of a moment in RFC 3339: `2026-11-21 15:00`.
 pub(super) fn minute(at: &str) -> String {
     at.get(..16).unwrap_or(at).replace('T', " ")
-}
-
-/// Writes a row of bars, with heights relative to the highest of all rows of their scale: `▁▁▂█▁`.
-pub(super) fn bars(numbers: &[u64], highest: u64) -> String {
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let height = |number: u64| u128::from(number) * 7 / u128::from(highest.max(1));
-    let height = |number: u64| usize::try_from(height(number)).unwrap_or(7).min(7);
-    // A number above 0 is always visible.
-    let height = |number| height(number).max(usize::from(number > 0));
-    numbers.iter().map(|number| BARS[height(*number)]).collect()
-}
-
-/// Writes the row for screen readers: `0, 3, 12`.
-pub(super) fn row(numbers: &[u64]) -> String {
-    numbers.iter().enumerate().fold(String::new(), |mut row, (index, number)| {
-        // Writing to a string does not fail.
-        _ = write!(row, "{}{number}", if index == 0 { "" } else { ", " });
-        row
-    })
 }
 
 #[cfg(test)]
@@ -111,14 +103,6 @@ mod tests {
             (percent_down(0.999), percent_down(1.0), minute("2026-11-21T15:00:59.999Z")),
             ("99 %".to_owned(), "100 %".to_owned(), "2026-11-21 15:00".to_owned())
         );
-        assert_eq!([0.0004, 0.012, 0.42, 12.4].map(millis), ["0.000 ms", "0.012 ms", "0.4 ms", "12 ms"]);
-        assert_eq!(
-            (bars(&[0, 1, 50, 100], 100), bars(&[0, 1, 50, 100], 200)),
-            ("▁▂▄█".into(), "▁▂▂▄".into())
-        );
-        assert_eq!(
-            (bars(&[0, 0], 0), bars(&[u64::MAX, 1], u64::MAX), row(&[0, 3])),
-            ("▁▁".into(), "█▂".into(), "0, 3".into())
-        );
+        assert_eq!([0.0004, 0.012, 0.42, 12.4].map(millis), ["0.4 µs", "12 µs", "0.4 ms", "12 ms"]);
     }
 }

@@ -1,0 +1,43 @@
+//! The state in one sentence at the top of the page, with what can be done about it as the first buttons.
+
+use maud::{Markup, html};
+
+use super::forms::{by_reference, hidden};
+use crate::document::{Document, Step, sentence, steps};
+
+pub(super) fn section(document: &Document, token: Option<&str>) -> Markup {
+    html! {
+        section.summary aria-labelledby="summary" {
+            h2.unseen #summary { "In short" }
+            p.sentence { (sentence(document)) }
+            @if let Some(token) = token {
+                @let steps = steps(document);
+                @if !steps.is_empty() {
+                    div.buttons { @for step in &steps { (button(step, token)) } }
+                }
+            }
+        }
+    }
+}
+
+fn button(step: &Step<'_>, token: &str) -> Markup {
+    match step {
+        Step::LookUp(policy, offender) => by_reference(
+            token,
+            &offender.reference,
+            &[("look-up", format!("look up {}", offender.key))],
+            &format!("most refused by {}", policy.name),
+        ),
+        Step::Withdraw(policy) => {
+            let version = policy.over.as_ref().map(|over| over.version.to_string());
+            html! {
+                form.buttons method="post" {
+                    (hidden("token", token))
+                    (hidden("policy", &policy.name))
+                    @if let Some(version) = &version { (hidden("version", version)) }
+                    button name="do" value="withdraw" { "end the change of " (policy.name) }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+use super::*;
+use crate::document::shape::{Errors, OverrideShown, PerSecond};
+
+/// A policy that is open for an hour, and nothing was asked.
+fn policy(name: &str) -> PolicyStatus {
+    let minute = |number: u32| MinuteShown {
+        at: format!("2026-11-21T14:{number:02}:00.000Z"),
+        allowed: 0,
+        rejected: 0,
+        near: 0,
+    };
+    PolicyStatus {
+        name: name.to_owned(),
+        algorithm: "gcra".to_owned(),
+        quotas: Vec::new(),
+        mode: "enforce".to_owned(),
+        hidden: false,
+        over: None,
+        on_exceeded: "deny",
+        on_outage: "local".to_owned(),
+        per_second: PerSecond { allowed: 0.0, rejected: 0.0, delayed: 0.0, suspended: 0.0 },
+        minutes: (0..59).map(minute).collect(),
+        minute: minute(59),
+        waiting: 0,
+        near_share: 0.0,
+        suspended_seen: 0,
+        key_quotas: 0,
+        key_quotas_refused: 0,
+        suspends: false,
+        offenders: Vec::new(),
+        crowd: false,
+        askers: Vec::new(),
+        budgets: Vec::new(),
+    }
+}
+
+/// One that has refused this many a second since this minute.
+fn refusing(name: &str, rejected: f64, since: usize) -> PolicyStatus {
+    let mut policy = policy(name);
+    policy.per_second.rejected = rejected;
+    policy.minute.rejected = 1;
+    policy.minutes[since..].iter_mut().for_each(|minute| minute.rejected = 1);
+    policy
+}
+
+fn offender(key: &str, kind: &'static str, share: f64) -> OffenderShown {
+    OffenderShown {
+        key: key.to_owned(),
+        kind,
+        reference: String::new(),
+        rejected: 9,
+        error: 0,
+        share,
+        suspended_until: None,
+        is_known: true,
+    }
+}
+
+fn store(name: &str, state: &'static str, p99_ms: Option<f64>) -> ShownStore {
+    ShownStore {
+        name: name.to_owned(),
+        state,
+        breaker: if state == "fallback" { "half_open" } else { "closed" },
+        p99_ms,
+        opened: 0,
+        errors: Errors { timeout: 0, unavailable: 0, protocol: 0 },
+        fallback_decisions: 0,
+        fallback_seconds: 0,
+        unsettled_keys: 0,
+        keys: 0,
+        slots: 0,
+        evictions: 0,
+        policies_kept_open: 0,
+    }
+}
+
+fn notice(about: &str, text: Option<&str>, is_alarm: bool) -> NoticeShown {
+    NoticeShown {
+        about: about.to_owned(),
+        since: "2026-11-21T14:41:07.000Z".to_owned(),
+        text: text.map(str::to_owned),
+        is_alarm,
+    }
+}
+
+fn document(policies: Vec<PolicyStatus>) -> Document {
+    Document {
+        version: 1,
+        at: "2026-11-21T14:59:30.000Z".to_owned(),
+        instance: "web-3".to_owned(),
+        uptime_seconds: 9_000,
+        notices: Vec::new(),
+        stores: vec![store("memory", "ok", Some(0.005))],
+        policies,
+        adaptive: Vec::new(),
+        rooms: Vec::new(),
+        events: Vec::new(),
+    }
+}
+
+#[track_caller]
+fn assert_says(document: &Document, expected: &str) {
+    assert_eq!(sentence(document), expected);
+}
+
+#[test]
+fn nothing_is_asked_or_refused() {
+    let mut known = document(Vec::new());
+    assert_says(&known, "No policy is open yet; the store answers within 5 µs; nothing is unusual.");
+    known.stores = vec![store("memory", "ok", None)];
+    known.policies = vec![policy("login")];
+    assert_says(&known, "Nothing was asked in the last hour; the store answers; nothing is unusual.");
+    known.uptime_seconds = 60;
+    assert_says(&known, "Nothing has been asked yet; the store answers; nothing is unusual.");
+    known.policies[0].minutes[7].allowed = 1;
+    assert_says(
+        &known,
+        "Nothing is refused; 1 request was allowed in the last hour; the store answers; nothing is unusual.",
+    );
+    known.policies[0].minutes[7].allowed = 1_200;
+    assert_says(
+        &known,
+        "Nothing is refused; 1,200 requests were allowed in the last hour; the store answers; nothing is unusual.",
+    );
+    known.policies[0].per_second.allowed = 12.44;
+    assert_says(
+        &known,
+        "Nothing is refused; 1 policy allows 12.4 a second; the store answers; nothing is unusual.",
+    );
+    known.policies.push(policy("api"));
+    known.stores.push(store("redis", "ok", Some(2.0)));
+    assert_says(
+        &known,
+        "Nothing is refused; 2 policies allow 12.4 a second; all 2 stores answer within 2.0 ms; nothing is unusual.",
+    );
+}
+
+#[test]
+fn refusals_name_their_key_and_their_beginning() {
+    let mut known = document(vec![refusing("login", 0.7, 40), policy("api")]);
+    let end = "; the store answers within 5 µs; nothing else is unusual.";
+    let mut says = |of: Vec<OffenderShown>, crowd, whom: &str| {
+        known.policies[0].offenders = of;
+        known.policies[0].crowd = crowd;
+        assert_says(&known, &format!("login refuses 0.7 a second since 14:40 UTC{whom}{end}"));
+    };
+    let address = |share| offender("127.0.0.1", "address", share);
+    says(vec![], false, "");
+    says(vec![], true, ", of many keys, none of which stands out");
+    says(vec![address(1.0)], false, ", all of it one address, 127.0.0.1");
+    says(vec![address(0.614), address(0.2)], false, ", 61 % of it one address, 127.0.0.1");
+    says(vec![offender("\"acme\"", "name", 0.9)], false, ", 90 % of it one key, \"acme\"");
+    says(vec![offender("ff15b768", "digest", 1.0)], false, ", all of it one key, digest ff15b768");
+    says(vec![address(0.4), address(0.3), address(0.1)], false, ", 80 % of it 3 keys, first 127.0.0.1");
+    says(vec![address(0.12)], true, ", of many keys; most of one key, 12 % of it, 127.0.0.1");
+}
+
+#[test]
+fn a_row_of_refusals_begins_before_its_short_pauses_and_after_a_long_one() {
+    let began = |rejected: &[usize]| {
+        let mut policy = policy("login");
+        policy.per_second.rejected = 1.0;
+        policy.minute.rejected = 1;
+        rejected.iter().for_each(|minute| policy.minutes[*minute].rejected = 1);
+        sentence(&document(vec![policy])).split(';').next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(began(&[58]), "login refuses 1.0 a second since 14:58 UTC");
+    assert_eq!(began(&[50, 53, 56]), "login refuses 1.0 a second since 14:50 UTC");
+    assert_eq!(began(&[49, 53, 56]), "login refuses 1.0 a second since 14:53 UTC");
+    assert_eq!(began(&[]), "login refuses 1.0 a second since 14:59 UTC");
+    assert_eq!(began(&(0..59).collect::<Vec<_>>()), "login refuses 1.0 a second for an hour or longer");
+}
+
+#[test]
+fn other_policies_are_counted_and_those_in_shadow_refuse_nothing() {
+    let mut known = document(vec![refusing("login", 0.2, 58), refusing("api", 3.0, 58)]);
+    let end = "; the store answers within 5 µs; nothing else is unusual.";
+    assert_says(
+        &known,
+        &format!("api refuses 3.0 a second since 14:58 UTC; 1 other policy refuses 0.2 a second{end}"),
+    );
+    known.policies.push(refusing("search", 0.1, 58));
+    assert_says(
+        &known,
+        &format!("api refuses 3.0 a second since 14:58 UTC; 2 other policies refuse 0.3 a second{end}"),
+    );
+    for policy in &mut known.policies {
+        policy.mode = "shadow".to_owned();
+    }
+    assert_says(
+        &known,
+        &format!(
+            "Nothing was asked in the last hour; api would refuse 3.0 a second if it were enforced{end}"
+        ),
+    );
+    known.policies[1].minutes[3].allowed = 2;
+    assert_says(
+        &known,
+        &format!(
+            "Nothing is refused; 2 requests were allowed in the last hour; api would refuse 3.0 a second if it were enforced{end}"
+        ),
+    );
+}
+
+#[test]
+fn what_is_over_is_said_to_be_over() {
+    let mut known = document(vec![policy("login")]);
+    known.policies[0].minutes[31].rejected = 1;
+    let end = "; the store answers within 5 µs; nothing is unusual.";
+    assert_says(
+        &known,
+        &format!(
+            "Nothing is refused now; login refused 1 request in the last hour, the last at 14:31 UTC{end}"
+        ),
+    );
+    known.policies[0].minutes[12].rejected = 6;
+    let start = "Nothing is refused now; login refused 7 requests in the last hour, the last at 14:31 UTC";
+    assert_says(&known, &format!("{start}{end}"));
+    known.policies.push(policy("api"));
+    known.policies[1].minutes[40].rejected = 3;
+    assert_says(&known, &format!("{start}; 1 other policy refused 3{end}"));
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_named_with_who_decides_meanwhile() {
+    let mut known = document(vec![policy("login"), policy("api")]);
+    known.stores = vec![store("redis", "down", None), store("memory", "ok", None)];
+    let start = "Nothing was asked in the last hour; the store redis";
+    assert_says(
+        &known,
+        &format!("{start} does not answer, and this instance decides by its share of the quotas."),
+    );
+    known.stores[0] = store("redis", "fallback", Some(3.0));
+    known.policies[0].on_outage = "deny".to_owned();
+    assert_says(
+        &known,
+        &format!(
+            "{start} is not asked, since its breaker is half open, and each policy decides as it says for an outage."
+        ),
+    );
+    known.policies.pop();
+    known.stores[1].state = "down";
+    assert_says(
+        &known,
+        &format!(
+            "{start} is not asked, since its breaker is half open, the store memory does not answer, and every request is refused."
+        ),
+    );
+    known.policies[0].on_outage = "allow".to_owned();
+    assert!(sentence(&known).ends_with("and every request passes uncounted."));
+}
+
+#[test]
+fn alarms_notices_and_changes_are_told_and_then_not_everything_is_as_usual() {
+    let mut known = document(vec![refusing("login", 0.7, 40)]);
+    known.policies[0].crowd = true;
+    let text = "new keys of login a minute: 512, usually 14 to 31; they make 94 % of its requests";
+    known.notices = vec![notice("login", Some(text), true)];
+    let start = "login refuses 0.7 a second since 14:40 UTC, of many keys, none of which stands out";
+    let alarm = "; alarm since 14:41 UTC: new keys of login a minute: 512, usually 14 to 31";
+    let end = "; the store answers within 5 µs.";
+    assert_says(&known, &format!("{start}{alarm}{end}"));
+    known.notices.extend([notice("login", Some("x"), true), notice("rules.yaml", Some("y"), false)]);
+    assert_says(&known, &format!("{start}{alarm}; 1 more alarm lasts; 1 notice stands below{end}"));
+    known.notices = vec![notice("login", None, true)];
+    assert_says(&known, &format!("{start}; login has an alarm since 14:41 UTC{end}"));
+    known.notices.clear();
+    let over = OverrideShown {
+        by: "ada".to_owned(),
+        until: "2026-11-21T15:40:00.000Z".to_owned(),
+        version: 1,
+        shared: true,
+        own_quotas: Vec::new(),
+        own_mode: "enforce".to_owned(),
+    };
+    known.policies[0].over = Some(over.clone());
+    assert_says(&known, &format!("{start}; login is changed by ada until 15:40 UTC{end}"));
+    known.policies.extend([policy("api"), policy("mail")]);
+    known.policies[1].over = Some(over);
+    assert_says(
+        &known,
+        &format!("{start}; login is changed by ada until 15:40 UTC; 1 more policy is changed{end}"),
+    );
+}
+
+#[test]
+fn the_first_step_is_about_the_key_that_is_refused_most() {
+    let mut known = document(vec![refusing("login", 0.7, 40), refusing("api", 3.0, 40)]);
+    assert!(steps(&known).is_empty());
+    for policy in &mut known.policies {
+        policy.offenders = vec![offender("127.0.0.1", "address", 1.0)];
+    }
+    {
+        let steps = steps(&known);
+        let [Step::LookUp(policy, first)] = &steps[..] else { panic!("one step") };
+        assert_eq!((&*policy.name, &*first.key), ("api", "127.0.0.1"));
+    }
+    known.policies.iter_mut().for_each(|policy| policy.per_second.rejected = 0.0);
+    assert!(matches!(&*steps(&known), [Step::LookUp(..)]), "it was refused most in the last hour");
+    // A reader has no word for it.
+    known.policies.iter_mut().for_each(|policy| policy.offenders[0].is_known = false);
+    assert!(steps(&known).is_empty());
+}
