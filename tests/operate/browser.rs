@@ -189,6 +189,20 @@ impl Page {
         .await;
     }
 
+    /// Clicks on an element as a mouse does, in its middle.
+    pub(crate) async fn click(&mut self, element: &str) {
+        let middle = format!(
+            "(element => {{ element.scrollIntoView({{block: 'center'}}); const box = element.getBoundingClientRect(); \
+             return [box.x + box.width / 2, box.y + box.height / 2]; }})({element})"
+        );
+        let middle = self.value_of(&middle).await;
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event =
+                json!({"type": kind, "x": middle[0], "y": middle[1], "button": "left", "clickCount": 1});
+            self.call("Input.dispatchMouseEvent", event).await;
+        }
+    }
+
     pub(crate) async fn write(&mut self, text: &str) {
         for letter in text.chars() {
             self.press(&letter.to_string()).await;

@@ -6,6 +6,7 @@ mod alerts;
 mod browser;
 mod fleet;
 mod monitoring;
+mod operator;
 mod replay;
 mod scrape;
 mod status;

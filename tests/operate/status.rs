@@ -40,7 +40,7 @@ impl Service {
     }
 }
 
-async fn serve(app: Router) -> SocketAddr {
+pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("some port is free");
     let address = listener.local_addr().unwrap();
     tokio::spawn(async { axum::serve(listener, app).await.expect("the server runs") });
@@ -112,7 +112,7 @@ async fn service() -> Service {
 }
 
 /// The browser of an operator.
-async fn operator(name: &str) -> Page {
+pub(crate) async fn operator(name: &str) -> Page {
     let mut page = Page::new(name).await;
     page.always_send("x-operator", "ada").await;
     page
@@ -249,7 +249,7 @@ async fn the_page_is_readable_at_both_widths_in_both_colours_with_names_for_all_
 }
 
 /// Goes on from field to field until this holds of the one that has the focus.
-async fn tab_to(page: &mut Page, focused: &str) {
+pub(crate) async fn tab_to(page: &mut Page, focused: &str) {
     for _ in 0..80 {
         page.press("Tab").await;
         if page.value_of(&format!("(element => {focused})(document.activeElement)")).await == true {

@@ -30,8 +30,8 @@ use crate::handler::PageHandler;
 /// | part | content |
 /// |---|---|
 /// | head | the instance and its uptime; each store: its state, its breaker, the 99th percentile of its answers, its table; the operator's name; light or dark |
-/// | in short | one sentence about all of it, and buttons for the first steps: to look up the key that is refused most, to end a change |
-/// | notices | alarms that last, as an observed store has noticed them, and the [notices](Self::notice) of the application |
+/// | in short | one sentence about all of it, and buttons for the first steps: to look up the key that is refused most, to tighten the policy of an alarm, to end a change |
+/// | notices | alarms that last, as an observed store has noticed them, each with a form to tighten its policy or the button that ends that; the [notices](Self::notice) of the application |
 /// | stores | their events: breakers that opened, errors, decisions without them, keys not settled, evictions |
 /// | policies | a row each: quotas, mode and algorithm, an operator's override and its end; allowed and refused per second, waiting; the last hour in bars of two minutes; "close to the limit", the part of the allowed requests that left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
 /// | limits that adapt | a row each, if there are any: the numbers of requests at once, under way and waiting, the latency by which it adapts, the numbers shed; number and latency over the last hour |

@@ -26,6 +26,6 @@ pub(crate) use self::room::{RoomChanged, RoomEvents, seen};
 pub(crate) use self::shape::Document;
 use self::shape::{
     AdaptiveShown, AskerShown, BudgetShown, ByClass, Happened, MinuteShown, NoticeShown, OffenderShown,
-    OverrideShown, PolicyStatus, RoomShown, ShownStore,
+    OverrideShown, PolicyStatus, RoomShown, ShownStore, Tighter,
 };
 use self::summary::{Step, sentence, steps};

@@ -9,15 +9,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Number;
 use sluicegate_core::limiter::Overrides;
-use sluicegate_core::policy::Override;
-use sluicegate_core::{OnExceeded, Policy, RateLimiter, Store};
+use sluicegate_core::policy::{Override, TimeSpan};
+use sluicegate_core::{OnExceeded, Policy, Quota, RateLimiter, Store};
 use sluicegate_observed::{Asker, KeyBudget, Minute, Observed, Offender, OffenderKind, PolicySnapshot};
 
 use super::shape::{
     AskerShown, BudgetShown, MinuteShown, OffenderShown, OverrideShown, PerSecond, PolicyStatus, QuotaShown,
+    Tighter,
 };
 use crate::instant::rfc3339;
 use crate::secret::Secret;
+
+/// A policy is tightened for this long unless it says otherwise.
+const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 
 /// Says which keys a page may show.
 #[derive(Clone, Copy)]
@@ -68,6 +72,7 @@ pub(super) fn status(known: &PolicyView<'_>) -> PolicyStatus {
         suspended_seen: known.policy.suspended_seen,
         key_quotas: known.policy.key_quotas,
         key_quotas_refused: known.policy.key_quotas_refused,
+        tighter: tighter(policy),
         suspends: policy.suspension().is_some(),
         offenders: offenders.iter().filter(|it| it.stands_out()).map(|it| offender(known, it)).collect(),
         crowd: offenders.iter().any(|it| !it.stands_out()),
@@ -102,6 +107,21 @@ fn quotas(policy: &Policy) -> Vec<QuotaShown> {
         text: quota.to_string(),
     });
     shown.collect()
+}
+
+/// The numbers of the policy's own tightening, or half of its first quota for half an hour; the other quotas stay. `None` if that is no
+/// policy.
+fn tighter(policy: &Policy) -> Option<Tighter> {
+    let mut quotas: Vec<Quota> = policy.quotas().iter().map(|quota| quota.quota()).collect();
+    let first = quotas.first_mut()?;
+    let (quota, lasts) = match policy.tightening() {
+        Some(own) => (own.quota(), own.longest()),
+        None => (first.with_units(first.limit() / 2, (first.burst_size() / 2).max(1)), HALF_AN_HOUR),
+    };
+    *first = quota;
+    policy.with_quotas(&quotas).ok()?;
+    let quota = quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join(", ");
+    Some(Tighter { quota, lasts: TimeSpan::from(lasts).to_string() })
 }
 
 /// Seconds, whole where possible: `60`, and `0.5` for half a second.

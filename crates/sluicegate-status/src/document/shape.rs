@@ -97,6 +97,9 @@ pub(crate) struct PolicyStatus {
     /// Different quotas of keys in use in memory; `key_quotas_refused` counts how often one more was refused.
     pub(super) key_quotas: usize,
     pub(super) key_quotas_refused: u64,
+    /// The numbers to which it can be tightened.
+    #[serde(skip)]
+    pub(super) tighter: Option<Tighter>,
     /// Whether its keys can be suspended.
     #[serde(skip)]
     pub(super) suspends: bool,
@@ -108,6 +111,13 @@ pub(crate) struct PolicyStatus {
     pub(super) askers: Vec<AskerShown>,
     /// The keys that are nearest to the end of their budgets.
     pub(super) budgets: Vec<BudgetShown>,
+}
+
+/// Lower numbers for a policy, as an operator would write them: those of its own tightening, or half of its first quota.
+#[derive(Clone, Debug)]
+pub(super) struct Tighter {
+    pub(super) quota: String,
+    pub(super) lasts: String,
 }
 
 impl PolicyStatus {

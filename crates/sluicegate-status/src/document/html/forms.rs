@@ -29,3 +29,13 @@ pub(super) fn field(id: &str, name: &str, label: &str, hint: &str) -> Markup {
         }
     }
 }
+
+/// A field that has a text already, to be sent as it is or changed.
+pub(super) fn written(id: &str, name: &str, label: &str, text: &str) -> Markup {
+    html! {
+        div.field {
+            label for=(id) { (label) }
+            input #(id) name=(name) value=(text) required autocomplete="off" spellcheck="false";
+        }
+    }
+}

@@ -19,5 +19,6 @@ mod policies;
 mod rooms;
 mod stores;
 mod summary;
+mod tighten;
 
 pub(crate) use self::page::{Look, STYLE, Theme, page};

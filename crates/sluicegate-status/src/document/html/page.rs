@@ -6,7 +6,7 @@
 use http::Uri;
 use maud::{DOCTYPE, Markup, html};
 
-use super::{adaptive, budgets, events, look_up, offenders, policies, rooms, stores, summary};
+use super::{adaptive, budgets, events, look_up, offenders, policies, rooms, stores, summary, tighten};
 use crate::document::{Document, LookedUp, NoticeShown, number};
 
 /// The style sheet of the page, which it links to.
@@ -76,7 +76,9 @@ pub(crate) fn page(look: &Look<'_>) -> String {
                     @if let Some(notice) = look.notice { (said(notice)) }
                     @if let Some(found) = look.found { (look_up::found(found, look.token)) }
                     (summary::section(look.document, look.token))
-                    @for notice in &look.document.notices { (put(notice)) }
+                    @for (place, notice) in look.document.notices.iter().enumerate() {
+                        (put(notice, at_alarm(look, place)))
+                    }
                     (stores::section(&look.document.stores))
                     (policies::section(policies, look.token))
                     (budgets::section(policies, look.token))
@@ -115,15 +117,25 @@ fn header(look: &Look<'_>) -> Markup {
     }
 }
 
-/// Notices of the application.
-fn put(NoticeShown { about, since, text, .. }: &NoticeShown) -> Markup {
+/// The form at an alarm, once for each policy.
+fn at_alarm(look: &Look<'_>, place: usize) -> Markup {
+    let notices = &look.document.notices;
+    let is_alarm_of = |notice: &NoticeShown| notice.is_alarm && notice.about == notices[place].about;
+    let is_first = notices.iter().position(is_alarm_of) == Some(place);
+    let policy = look.document.policies.iter().find(|policy| is_first && policy.name == notices[place].about);
+    html! { @if let (Some(policy), Some(token)) = (policy, look.token) { (tighten::at_alarm(policy, token)) } }
+}
+
+/// An alarm or a notice of the application, with the form to act on it.
+fn put(NoticeShown { about, since, text, is_alarm }: &NoticeShown, form: Markup) -> Markup {
     html! {
         div.notice.problem role="note" {
-            strong { (about) } " since " time datetime=(since) { (number::clock(since)) " UTC" }
+            strong { @if *is_alarm { "Alarm of " } (about) } " since " time datetime=(since) { (number::clock(since)) " UTC" }
             @match text {
                 Some(text) => { pre { (text) } },
                 None => { ": operators see more" },
             }
+            (form)
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use maud::{Markup, html};
 
-use super::forms::{by_reference, hidden};
+use super::forms::by_reference;
+use super::tighten;
 use crate::document::{Document, Step, sentence, steps};
 
 pub(super) fn section(document: &Document, token: Option<&str>) -> Markup {
@@ -28,16 +29,7 @@ fn button(step: &Step<'_>, token: &str) -> Markup {
             &[("look-up", format!("look up {}", offender.key))],
             &format!("most refused by {}", policy.name),
         ),
-        Step::Withdraw(policy) => {
-            let version = policy.over.as_ref().map(|over| over.version.to_string());
-            html! {
-                form.buttons method="post" {
-                    (hidden("token", token))
-                    (hidden("policy", &policy.name))
-                    @if let Some(version) = &version { (hidden("version", version)) }
-                    button name="do" value="withdraw" { "end the change of " (policy.name) }
-                }
-            }
-        }
+        Step::Tighten(policy, tighter) => tighten::at_once(policy, tighter, token),
+        Step::Withdraw(policy) => tighten::end(policy, token),
     }
 }

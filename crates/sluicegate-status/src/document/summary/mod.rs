@@ -7,7 +7,7 @@
 mod tests;
 
 use super::number::{self, counted};
-use super::shape::{Document, MinuteShown, NoticeShown, OffenderShown, PolicyStatus, ShownStore};
+use super::shape::{Document, MinuteShown, NoticeShown, OffenderShown, PolicyStatus, ShownStore, Tighter};
 
 /// The part of the refusals from which they are those of one key.
 const MOST: f64 = 0.5;
@@ -20,6 +20,8 @@ const GAP: usize = 2;
 pub(super) enum Step<'a> {
     /// Look up the key that is refused most.
     LookUp(&'a PolicyStatus, &'a OffenderShown),
+    /// Tighten the policy of an alarm.
+    Tighten(&'a PolicyStatus, &'a Tighter),
     /// End the change of a policy.
     Withdraw(&'a PolicyStatus),
 }
@@ -47,8 +49,16 @@ pub(super) fn steps(document: &Document) -> Vec<Step<'_>> {
         let first = policy.offenders.first().filter(|offender| offender.is_known);
         first.map(|offender| Step::LookUp(policy, offender))
     });
+    let has_alarm =
+        |policy: &&PolicyStatus| document.notices.iter().any(|it| it.is_alarm && it.about == policy.name);
+    let alarmed = document.policies.iter().filter(|policy| policy.over.is_none()).filter(has_alarm);
+    let tighten = alarmed.filter_map(|policy| Some(Step::Tighten(policy, policy.tighter.as_ref()?)));
     let changed = document.policies.iter().filter(|policy| policy.over.is_some()).map(Step::Withdraw);
-    key.into_iter().chain(changed).collect()
+    // Where no key stands out, a look at one does not help.
+    let (first, last) = key
+        .into_iter()
+        .partition::<Vec<_>, _>(|step| matches!(step, Step::LookUp(_, key) if key.share >= MOST));
+    first.into_iter().chain(tighten).chain(changed).chain(last).collect()
 }
 
 /// The policies that refuse, or may.

@@ -26,6 +26,7 @@ fn policy(name: &str) -> PolicyStatus {
         suspended_seen: 0,
         key_quotas: 0,
         key_quotas_refused: 0,
+        tighter: None,
         suspends: false,
         offenders: Vec::new(),
         crowd: false,
@@ -80,6 +81,17 @@ fn notice(about: &str, text: Option<&str>, is_alarm: bool) -> NoticeShown {
         since: "2026-11-21T14:41:07.000Z".to_owned(),
         text: text.map(str::to_owned),
         is_alarm,
+    }
+}
+
+fn over() -> OverrideShown {
+    OverrideShown {
+        by: "ada".to_owned(),
+        until: "2026-11-21T15:40:00.000Z".to_owned(),
+        version: 1,
+        shared: true,
+        own_quotas: Vec::new(),
+        own_mode: "enforce".to_owned(),
     }
 }
 
@@ -265,18 +277,10 @@ fn alarms_notices_and_changes_are_told_and_then_not_everything_is_as_usual() {
     known.notices = vec![notice("login", None, true)];
     assert_says(&known, &format!("{start}; login has an alarm since 14:41 UTC{end}"));
     known.notices.clear();
-    let over = OverrideShown {
-        by: "ada".to_owned(),
-        until: "2026-11-21T15:40:00.000Z".to_owned(),
-        version: 1,
-        shared: true,
-        own_quotas: Vec::new(),
-        own_mode: "enforce".to_owned(),
-    };
-    known.policies[0].over = Some(over.clone());
+    known.policies[0].over = Some(over());
     assert_says(&known, &format!("{start}; login is changed by ada until 15:40 UTC{end}"));
     known.policies.extend([policy("api"), policy("mail")]);
-    known.policies[1].over = Some(over);
+    known.policies[1].over = Some(over());
     assert_says(
         &known,
         &format!("{start}; login is changed by ada until 15:40 UTC; 1 more policy is changed{end}"),
@@ -300,4 +304,21 @@ fn the_first_step_is_about_the_key_that_is_refused_most() {
     // A reader has no word for it.
     known.policies.iter_mut().for_each(|policy| policy.offenders[0].is_known = false);
     assert!(steps(&known).is_empty());
+}
+
+#[test]
+fn a_policy_with_an_alarm_is_tightened_first_unless_one_key_is_the_cause_and_is_loosened_again() {
+    let mut known = document(vec![refusing("login", 0.7, 40)]);
+    known.notices = vec![notice("login", Some("x"), true)];
+    known.policies[0].tighter = Some(Tighter { quota: "2/min".to_owned(), lasts: "30min".to_owned() });
+    known.policies[0].offenders = vec![offender("127.0.0.1", "address", 0.1)];
+    assert!(matches!(&steps(&known)[..], [Step::Tighten(..), Step::LookUp(..)]));
+    known.policies[0].offenders[0].share = 0.9;
+    assert!(matches!(&steps(&known)[..], [Step::LookUp(..), Step::Tighten(..)]));
+    known.policies[0].over = Some(over());
+    assert!(matches!(&steps(&known)[..], [Step::LookUp(..), Step::Withdraw(..)]));
+    // An alarm of another policy, and a notice of the application.
+    known.policies[0].over = None;
+    known.notices = vec![notice("api", Some("x"), true), notice("login", Some("x"), false)];
+    assert!(matches!(&steps(&known)[..], [Step::LookUp(..)]));
 }
