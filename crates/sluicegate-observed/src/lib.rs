@@ -39,6 +39,7 @@ mod rates;
 mod refresh;
 mod routes;
 mod seen;
+mod short;
 mod snapshot;
 mod state;
 mod store;

@@ -15,7 +15,8 @@ use sluicegate_core::error::{ConfigError, StoreError};
 use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Listener, Mode, Place, QuotaStatus, Store, StoreStatus, Subject,
+    Ask, DecisionFuture, Event, Listener, Mode, Place, PreparedPolicy, QuotaStatus, ShortWay, Store,
+    StoreStatus, Subject,
 };
 use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
@@ -25,6 +26,7 @@ use super::budgets::{self, BudgetAsk, BudgetWarning, PERCENTS};
 use super::counts::PolicyCounts;
 use super::exported::Gauges;
 use super::meter::{MeteredRefusal, PolicyMeter};
+use super::short::ObservedShortWay;
 use super::state::ObservedState;
 use super::thread;
 use super::tighten::Tighteners;
@@ -45,26 +47,26 @@ pub(super) struct ObservedStore {
 pub(super) struct OpenPolicy {
     policy: Arc<Policy>,
     /// `None` for the bucket of a suspension, which is not a limit of its own.
-    meter: Option<Arc<PolicyMeter>>,
-    mode: PolicyMode,
+    pub(super) meter: Option<Arc<PolicyMeter>>,
+    pub(super) mode: PolicyMode,
     has_budget: bool,
     /// The buckets that say which of its keys are suspended.
     suspended_by: SmallVec<[String; 0]>,
 }
 
 /// The ask of one policy.
-struct ObservedAsk<'a> {
-    watched: &'a OpenPolicy,
-    place: usize,
-    key: KeyRef<'a>,
-    cost: u64,
-    mode: Mode,
+pub(super) struct ObservedAsk<'a> {
+    pub(super) watched: &'a OpenPolicy,
+    pub(super) place: usize,
+    pub(super) key: KeyRef<'a>,
+    pub(super) cost: u64,
+    pub(super) mode: Mode,
     /// The places of the asks that say whether the key is suspended, a bit each.
-    peeks: u64,
+    pub(super) peeks: u64,
     /// The policy with the numbers that decide, if one of its quotas is a budget.
-    budget: Option<&'a Arc<Policy>>,
+    pub(super) budget: Option<&'a Arc<Policy>>,
     /// Whether this is one of the few calls that are looked at more closely.
-    is_looked_at: bool,
+    pub(super) is_looked_at: bool,
 }
 
 /// An [`ObservedAsk`] that owns its parts, kept until the answer comes.
@@ -106,15 +108,15 @@ impl Wrap for ObservedStore {
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let is_looked_at = thread::one_in_64();
-        if let ([ask], false, false) = (asks, self.is_far, is_looked_at)
-            && let Some((inner, watched)) = Within::<OpenPolicy>::opened(ask.policy())
-        {
-            // Almost every call is one ask that is allowed, and only needs a count.
-            let answer = self.within.store().decide(&[ask.on(inner)]);
-            let is_noted = self.state.events.listeners.is_empty() && watched.has_counted(ask, &answer);
-            return if is_noted { answer } else { self.noted(asks, answer, None, false) };
-        }
-        self.ask_generally(asks, is_looked_at)
+        // Two readings of the clock take nearly as long as a decision in memory.
+        let begun = (self.is_far || is_looked_at).then(Instant::now);
+        self.noted(asks, self.within.decide(asks), begun, is_looked_at)
+    }
+
+    fn short_way(&self, policy: &PreparedPolicy, within: Arc<dyn ShortWay>) -> Option<Arc<dyn ShortWay>> {
+        let watched = self.within.own(policy).ok()?.clone();
+        let budget = budgets::has_budget(policy.numbers()).then(|| Arc::clone(policy.numbers()));
+        Some(Arc::new(ObservedShortWay { within, state: Arc::clone(&self.state), watched, budget }))
     }
 
     fn observe(&self, event: &Event<'_>) {
@@ -181,37 +183,10 @@ impl OpenPolicy {
     fn is_of_budget(&self, ask: &Ask<'_>) -> bool {
         ask.own().map_or(self.has_budget, |own| budgets::has_budget(own.policy()))
     }
-
-    /// Counts an answer at once if it is known and lets the only ask of a call go on now.
-    #[inline]
-    fn has_counted(&self, ask: &Ask<'_>, answer: &DecisionFuture) -> bool {
-        match (&self.meter, answer.known()) {
-            (Some(meter), Some(Ok(decision)))
-                if ask.mode() == Mode::Spend && decision.is_allowed() && !self.is_of_budget(ask) =>
-            {
-                meter.request(
-                    &Judgement::allowed(decision),
-                    self.mode == PolicyMode::Shadow,
-                    decision.at_us(),
-                );
-                meter.see(ask.key());
-                true
-            }
-            _ => false,
-        }
-    }
 }
 
 impl ObservedStore {
-    #[inline(never)]
-    fn ask_generally(&self, asks: &[Ask<'_>], is_looked_at: bool) -> DecisionFuture {
-        // Two readings of the clock take nearly as long as a decision in memory.
-        let begun = (self.is_far || is_looked_at).then(Instant::now);
-        self.noted(asks, self.within.decide(asks), begun, is_looked_at)
-    }
-
     /// Notes an answer, now or when it comes.
-    #[inline(never)]
     fn noted(
         &self,
         asks: &[Ask<'_>],
@@ -294,7 +269,7 @@ impl ObservedAsk<'_> {
 
     /// Counts the result.
     #[inline]
-    fn note(
+    pub(super) fn note(
         &self,
         state: &ObservedState,
         result: &Result<Decision, StoreError>,

@@ -17,8 +17,4 @@ pub trait ShortWay: Send + Sync {
     /// # Cancel safety
     /// As [`Store::decide`](super::Store::decide).
     fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture;
-
-    /// Spends `cost` units of the key if they fit now, and says so. Otherwise it has spent nothing, which does not mean that they
-    /// are refused.
-    fn spend_at_once(&self, key: &KeyRef<'_>, cost: u64) -> bool;
 }

@@ -76,7 +76,8 @@ use crate::key::KeyRef;
 use crate::limiter::Limiters;
 use crate::policy::Policy;
 use crate::store::{
-    Ask, DecisionFuture, Event, Inherit, Listener, Place, PreparedPolicy, Shared, Store, StoreStatus,
+    Ask, DecisionFuture, Event, Inherit, Listener, Place, PreparedPolicy, Shared, ShortWay, Store,
+    StoreStatus,
 };
 
 /// A store around a store. Each type that implements this is a [`Store`].
@@ -85,6 +86,7 @@ use crate::store::{
 /// |---|---|
 /// | [`within`](Self::within), [`prepare`](Self::prepare) | always |
 /// | [`ask`](Self::ask) | to decide, count or refuse |
+/// | [`short_way`](Self::short_way) | to do so without an ask, where one look at the key decides |
 /// | [`hand_over`](Self::hand_over) | what is kept of a policy goes on under the next one |
 /// | [`observe`](Self::observe) | to be told of events of layers |
 /// | [`tell`](Self::tell) | events arise here |
@@ -125,6 +127,13 @@ pub trait Wrap: Send + Sync + 'static {
     /// As [`Store::decide`].
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.within().decide(asks)
+    }
+
+    /// Goes around the short way that the store within has for a policy, as it is prepared for this store. By default there is none around
+    /// it, so that this store sees all asks.
+    fn short_way(&self, policy: &PreparedPolicy, within: Arc<dyn ShortWay>) -> Option<Arc<dyn ShortWay>> {
+        _ = (policy, within);
+        None
     }
 
     /// Whether it is certain that this key is at rest under this policy, as [`Store::is_at_rest`] says: by default if it is certain
@@ -193,6 +202,19 @@ impl<W: Wrap> Store for W {
     #[inline]
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.ask(asks)
+    }
+
+    fn short_way(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
+        // A suspension belongs to the outer policy: the short way within would not look at it.
+        if policy.suspension().is_some() {
+            return None;
+        }
+        let inner = self.within().inner(policy).ok()?;
+        let within = match policy.own() {
+            Some(own) => self.within().store().short_way(&inner.under(Arc::clone(own)))?,
+            None => self.within().store().short_way(inner)?,
+        };
+        Wrap::short_way(self, policy, within)
     }
 
     fn place(&self) -> Option<Place> {

@@ -2,8 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 
+use foldhash::quality::RandomState;
 use ipnet::IpNet;
 use sluicegate_core::key::KeyRef;
 
@@ -26,7 +28,9 @@ const FEWEST: usize = 3;
 /// "On adaptive sampling", Computing 34, 1990). Up to 448 keys it is all of them, and every number is exact. When a key finds no room, each
 /// second one leaves.
 pub(super) struct KeySample {
-    keys: HashMap<u64, SampledKey>,
+    /// Seeded at random, so that no client can choose whether its keys are in the sample.
+    digests: RandomState,
+    keys: HashMap<u64, SampledKey, foldhash::fast::RandomState>,
     /// Keys are kept whose digest ends with this many zero bits.
     kept: u32,
     /// Keys count whose digest ends with this many zero bits. It exceeds `kept` while more keys are being learned.
@@ -62,29 +66,35 @@ pub(super) struct KeyFigures {
 
 impl KeySample {
     pub(super) fn new() -> Self {
-        Self { keys: HashMap::with_capacity(ROOM), kept: 0, used: 0, learning: 0 }
+        let keys = HashMap::with_capacity_and_hasher(ROOM, Default::default());
+        Self { digests: RandomState::default(), keys, kept: 0, used: 0, learning: 0 }
     }
 
     /// A request of this key comes.
     pub(super) fn see(&mut self, key: KeyRef<'_>, slot: u32) {
-        let digest = key.digest();
+        let digest = self.digests.hash_one(key);
         if digest.trailing_zeros() < self.kept {
             return;
         }
-        if !self.keys.contains_key(&digest) {
-            if self.keys.len() >= ROOM {
-                self.make_room(slot);
-                if digest.trailing_zeros() < self.kept {
-                    return;
-                }
+        match self.keys.get_mut(&digest) {
+            Some(key) => key.see(slot),
+            None => self.add(digest, key, slot),
+        }
+    }
+
+    /// Adds a key, if it is of those that are kept once there is room.
+    #[cold]
+    fn add(&mut self, digest: u64, key: KeyRef<'_>, slot: u32) {
+        if self.keys.len() >= ROOM {
+            self.make_room(slot);
+            if digest.trailing_zeros() < self.kept {
+                return;
             }
-            let network = key.address().map(network_of);
-            let fresh = SampledKey { first: slot, last: slot, network, lately: [0; MINUTE as usize] };
-            self.keys.insert(digest, fresh);
         }
-        if let Some(key) = self.keys.get_mut(&digest) {
-            key.see(slot);
-        }
+        let network = key.address().map(network_of);
+        let mut fresh = SampledKey { first: slot, last: slot, network, lately: [0; MINUTE as usize] };
+        fresh.see(slot);
+        self.keys.insert(digest, fresh);
     }
 
     /// The keys of the minute that ends with this slot.

@@ -6,6 +6,7 @@ use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::limiter::check_all;
+use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{Key, OnOutage, Policy};
 use sluicegate_observed::{Observed, PolicySnapshot, StoreState};
 use sluicegate_tests::memory::answer;
@@ -44,6 +45,40 @@ fn each_policy_of_a_request_counts_its_own_answer_once() {
     assert_eq!((wide.totals.allowed, wide.totals.rejected, wide.units.spent), (3, 0, 2));
     assert_eq!(wide.totals.impossible, 1);
     assert_eq!((tight.near, wide.near), (1, 0), "the second request left none of two");
+}
+
+/// A check of one key is decided without an ask where one look at the key is enough.
+#[test]
+fn a_check_of_one_key_and_an_ask_are_counted_alike() {
+    let policies = [
+        (|| Policy::gcra("p", "3/min")) as fn() -> PolicyBuilder,
+        || Policy::sliding_log("p", "3/min"),
+        || Policy::fixed_window("p", "3/min").shadow(),
+        || Policy::gcra("p", "3/min").suspend(2, "10min", "1min"),
+        || Policy::gcra("p", "3/min").count_rejected(),
+        || Policy::gcra("p", "3/min").refunds(),
+        || Policy::fixed_window("p", "9/month"),
+    ];
+    for (number, policy) in policies.into_iter().enumerate() {
+        for own in [None, Some("5/min")] {
+            let counted = ["checked", "asked"].map(|how| {
+                let (store, clock) = observed(&format!("{how}-{number}-{}", own.is_some()));
+                let opened = policy().on(&store).expect("the policy fits the store");
+                let limiter =
+                    own.map_or_else(|| opened.clone(), |own| opened.with_quotas(own).expect("it fits"));
+                for step in 0..60_u64 {
+                    let check = limiter.check(step % 3).cost(1 + step % 2);
+                    let _ = if how == "checked" { answer(check) } else { answer(check_all([check])) };
+                    clock.advance(Duration::from_secs(step % 4));
+                }
+                let seen = self::policy(&store, "p");
+                let offenders: Vec<_> =
+                    seen.offenders.iter().map(|of| (of.key.clone(), of.rejected)).collect();
+                (seen.totals, seen.units, seen.near, seen.new_keys, offenders, seen.budgets.len())
+            });
+            assert_eq!(counted[0], counted[1], "policy {number} with {own:?}");
+        }
+    }
 }
 
 #[test]

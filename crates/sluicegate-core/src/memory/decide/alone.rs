@@ -131,20 +131,4 @@ impl ShortWay for Alone {
             Home::Logs(_) | Home::NarrowKept(_) | Home::KeptOwn(_) => otherwise(),
         }
     }
-
-    fn spend_at_once(&self, key: &KeyRef<'_>, cost: u64) -> bool {
-        if self.is_beside(key) {
-            return false;
-        }
-        let asked = (key, cost);
-        let spent = match self.bucket.home() {
-            Home::Narrow(table) => self.spend_in(table, asked),
-            Home::Wide(table) => self.spend_in(table, asked),
-            Home::NarrowOwn(table) => self.spend_in(table, asked),
-            Home::WideOwn(table) => self.spend_in(table, asked),
-            // Looking at a log is most of its decision.
-            Home::Logs(_) | Home::NarrowKept(_) | Home::KeptOwn(_) => None,
-        };
-        spent.is_some_and(|(_, spent)| spent.passed)
-    }
 }
