@@ -1,12 +1,13 @@
 //! Whether the path of a request is one of a list: [`path_in`], [`path_not_in`], [`PathReading`].
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use sluicegate_core::ConfigError;
 
 use super::pattern::PathPattern;
 use super::reading::{Fold, Sense};
-use super::spelling::{has_dots, spellings};
+use super::spelling::{has_dots, is_plain, spellings};
 use crate::key::RequestView;
 use crate::key::extraction::Purpose;
 
@@ -206,13 +207,17 @@ impl List {
         let fold = self.reading.fold(purpose, self.sense);
         let is_doubtful = fold != self.reading.fold(Purpose::Limit, self.sense);
         let patterns = &self.patterns[usize::from(is_doubtful)];
-        let is_met = |spelling| {
+        let is_met = |spelling: Cow<'_, str>| {
             let path = fold.apply(spelling);
             patterns.iter().any(|pattern| pattern.matches(&path)) == (self.sense == Sense::In)
         };
-        let mut all = spellings(request.path(), purpose).into_iter();
+        let path = request.path();
+        if is_plain(path) {
+            return is_met(Cow::Borrowed(path));
+        }
+        let mut all = spellings(path, purpose).into_iter();
         match purpose {
-            Purpose::Exempt => !has_dots(request.path()) && all.all(is_met),
+            Purpose::Exempt => !has_dots(path) && all.all(is_met),
             Purpose::Limit | Purpose::Deny => all.any(is_met),
         }
     }

@@ -44,7 +44,7 @@ pub fn has_dots(path: &str) -> bool {
 }
 
 /// Whether there is clearly one way to read a path, as for most. It may be false for some other such paths.
-fn is_plain(path: &str) -> bool {
+pub(super) fn is_plain(path: &str) -> bool {
     // This looks at all bytes: a loop without an early exit handles several bytes at a time.
     let bytes = path.as_bytes();
     let is_special = bytes.iter().fold(false, |any, byte| {
