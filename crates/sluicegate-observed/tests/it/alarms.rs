@@ -232,8 +232,8 @@ fn a_flood_of_keys_makes_estimates_that_tell_their_error() {
     });
     let alarm = noticed(&told, AlarmCause::NewKeys, BEGIN + 3 * HOUR);
     let (number, error) = (alarm.a_minute as f64, alarm.error as f64);
-    // 5,000 a minute; the alarm comes after twenty to thirty seconds.
-    assert!(error > 0.0 && (number - 5_000.0 / 3.0).abs() < 3.0 * error, "{number} ± {error}");
+    // 5,000 a minute; the alarm comes after twenty to thirty seconds. Beyond five errors is one estimate in a million.
+    assert!(error > 0.0 && (number - 5_000.0 / 3.0).abs() < 5.0 * error, "{number} ± {error}");
     let snapshot = scene.store.snapshot().policies.remove(0);
     assert!(snapshot.alarms.iter().any(|alarm| alarm.to_string().contains("(± ")), "{snapshot:?}");
 }
