@@ -69,7 +69,7 @@ impl Events {
                 }
                 At::Data | At::Other => {
                     let (line, rest) = bytes.split_at(memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len()));
-                    if matches!(self.at, At::Data) {
+                    if matches!(self.at, At::Data) && !self.is_skipped(line, rest) {
                         self.read(line);
                     }
                     rest
@@ -86,6 +86,12 @@ impl Events {
             _ => {}
         }
         self.at = At::Name(0);
+    }
+
+    /// Whether this line is a whole event that has none of the fields, as most of a stream are.
+    fn is_skipped(&self, line: &[u8], rest: &[u8]) -> bool {
+        let behind = rest.strip_prefix(b"\r\n").or_else(|| rest.get(1..)).unwrap_or_default();
+        self.event.is_before() && behind.first().is_some_and(is_end) && self.event.lacks_all(line)
     }
 
     fn read(&mut self, data: &[u8]) {

@@ -1,6 +1,7 @@
 //! Fields of JSON that comes in pieces, of which nothing is collected: one object, or server-sent events.
 
 mod events;
+mod pass;
 mod path;
 mod scanner;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use memchr::memmem::Finder;
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 
@@ -10,8 +11,14 @@ use sluicegate_core::error::ConfigErrorKind;
 const LONGEST: usize = 256;
 
 /// The names of objects within each other and at last of a field, as in `usage.total_tokens`. Cheap to clone.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct FieldPath(Arc<[Box<str>]>);
+#[derive(Clone)]
+pub(crate) struct FieldPath(Arc<Names>);
+
+struct Names {
+    names: Box<[Box<str>]>,
+    /// Searches for the last of them.
+    last: Finder<'static>,
+}
 
 impl FieldPath {
     /// The path with these names, which dots separate.
@@ -29,23 +36,32 @@ impl FieldPath {
             Some(problem) => {
                 Err(ConfigError::new(ConfigErrorKind::Layer, format!("the field {path:?} {problem}")))
             }
-            None => Ok(Self(path.split('.').map(Box::from).collect())),
+            None => {
+                let last = path.rsplit('.').next().unwrap_or(path);
+                let last = Finder::new(last).into_owned();
+                Ok(Self(Arc::new(Names { names: path.split('.').map(Box::from).collect(), last })))
+            }
         }
     }
 
     /// Whether it is written so.
     pub(crate) fn is(&self, path: &str) -> bool {
-        self.0.iter().map(|name| &**name).eq(path.split('.'))
+        self.names().iter().map(|name| &**name).eq(path.split('.'))
     }
 
     pub(crate) fn names(&self) -> &[Box<str>] {
-        &self.0
+        &self.0.names
+    }
+
+    /// Whether a text without escapes may have the field.
+    pub(crate) fn may_be_in(&self, text: &[u8]) -> bool {
+        self.0.last.find(text).is_some()
     }
 }
 
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("."))
+        f.write_str(&self.names().join("."))
     }
 }
 

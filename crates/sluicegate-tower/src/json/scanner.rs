@@ -6,10 +6,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 use smallvec::SmallVec;
 
 use crate::json::FieldPath;
+use crate::json::pass::Passed;
 
 /// The bytes that one byte of a name may take: `\u0061` is `a`.
 const LONGEST_ESCAPE: usize = 6;
@@ -62,24 +63,12 @@ enum At {
     Value,
     /// In the number of a field; `None` if that is not a whole one.
     Number(Option<u64>),
-    /// In a word, or in a number that is of no field.
-    Word,
-    /// In a value that is passed over, with this number of open brackets.
-    Within {
-        open: u64,
-        text: Text,
-    },
+    /// In a value that is passed over, or before it.
+    Within(Passed),
     /// Behind the object, or behind something that is none.
     End {
         is_complete: bool,
     },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Text {
-    Outside,
-    Inside,
-    Escaped,
 }
 
 impl Scanner {
@@ -114,6 +103,16 @@ impl Scanner {
         matches!(self.at, At::End { .. })
     }
 
+    /// Whether nothing of the object has come.
+    pub(crate) fn is_before(&self) -> bool {
+        matches!(self.at, At::Start)
+    }
+
+    /// Whether none of the fields can be in this text.
+    pub(crate) fn lacks_all(&self, text: &[u8]) -> bool {
+        memchr(b'\\', text).is_none() && !self.fields.iter().any(|field| field.path.may_be_in(text))
+    }
+
     /// The number of fields.
     pub(crate) fn len(&self) -> usize {
         self.fields.len()
@@ -142,13 +141,10 @@ impl Scanner {
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while let Some((&byte, rest)) = bytes.split_first() {
             bytes = match self.at {
-                At::Within { open, text } => self.pass(open, text, bytes),
+                At::Within(value) => self.pass(value, bytes),
                 At::Quoted { is_name, escaped } => self.read_quoted(is_name, escaped, bytes),
                 At::End { .. } => return,
-                At::Number(_) | At::Word => match self.read_word(byte) {
-                    true => rest,
-                    false => bytes,
-                },
+                At::Number(number) => self.read_number(number, bytes),
                 _ if byte.is_ascii_whitespace() => rest,
                 At::Start => {
                     self.at = if byte == b'{' { At::Object } else { At::End { is_complete: false } };
@@ -162,10 +158,7 @@ impl Scanner {
                     self.at = if byte == b':' { At::Value } else { At::End { is_complete: false } };
                     rest
                 }
-                At::Value => {
-                    self.begin_value(byte);
-                    rest
-                }
+                At::Value => self.begin_value(byte, bytes),
             };
         }
     }
@@ -190,14 +183,20 @@ impl Scanner {
         let longest = if is_name { self.longest } else { LONGEST_TEXT };
         let length = if escaped { 1 } else { memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len()) };
         let (read, rest) = bytes.split_at(length);
+        if is_name && self.name.is_empty() && rest.first() == Some(&b'"') {
+            // Nearly every name: whole, and without escapes.
+            self.match_name(read);
+            return &rest[1..];
+        }
         self.keep(read, longest);
         let Some((&end, behind)) = rest.split_first().filter(|_| !escaped) else {
             self.at = At::Quoted { is_name, escaped: false };
             return rest;
         };
         if end == b'"' && is_name {
-            self.match_name();
-            self.at = At::Colon;
+            let read = std::mem::take(&mut self.name);
+            // A name that cannot be read leads nowhere, as the empty one, which no path has.
+            self.match_name(plain(&read, longest).as_deref().unwrap_or_default());
         } else if end == b'"' {
             let text = plain(&self.name, longest).and_then(|text| String::from_utf8(text.into_owned()).ok());
             self.set(text.map(Found::Text));
@@ -216,21 +215,20 @@ impl Scanner {
     }
 
     /// Finds the fields on whose way the name is.
-    fn match_name(&mut self) {
-        let read = std::mem::take(&mut self.name);
-        let name = plain(&read, self.longest);
+    fn match_name(&mut self, name: &[u8]) {
         let depth = self.depth;
+        self.at = At::Within(Passed::default());
         for field in self.fields.iter_mut().filter(|field| field.matched == depth) {
-            let own = field.path.names().get(depth).map(|own| own.as_bytes());
-            if own.is_some() && own == name.as_deref() {
+            if field.path.names().get(depth).is_some_and(|own| own.as_bytes() == name) {
                 field.matched = depth + 1;
+                self.at = At::Colon;
                 // The same name may have come before.
                 field.found = None;
             }
         }
     }
 
-    fn begin_value(&mut self, byte: u8) {
+    fn begin_value<'a>(&mut self, byte: u8, bytes: &'a [u8]) -> &'a [u8] {
         let here = self.depth + 1;
         let mut wanted = self.fields.iter().filter(|field| field.matched == here);
         self.at = match byte {
@@ -238,18 +236,17 @@ impl Scanner {
                 self.depth = here;
                 At::Object
             }
-            b'{' | b'[' => At::Within { open: 1, text: Text::Outside },
             b'"' if self.wants_texts && wanted.any(|field| field.path.names().len() == here) => {
                 self.name.clear();
                 At::Quoted { is_name: false, escaped: false }
             }
-            b'"' => At::Within { open: 0, text: Text::Inside },
             b'-' | b'0'..=b'9' if wanted.any(|field| field.path.names().len() == here) => {
                 At::Number(byte.checked_sub(b'0').map(u64::from))
             }
             b',' | b'}' | b']' | b':' => At::End { is_complete: false },
-            _ => At::Word,
+            _ => return self.pass(Passed::default(), bytes),
         };
+        &bytes[1..]
     }
 
     /// Sets the value of the fields that are here.
@@ -259,52 +256,30 @@ impl Scanner {
         self.fields.iter_mut().filter(whole).for_each(|field| field.found.clone_from(&found));
     }
 
-    /// Reads a byte of a number or word; false if it does not belong to that.
-    fn read_word(&mut self, byte: u8) -> bool {
-        let is_end = byte.is_ascii_whitespace() || matches!(byte, b',' | b'}');
-        if let At::Number(number) = &mut self.at {
-            if is_end {
-                let number = number.map(Found::Number);
-                self.set(number);
-            } else {
-                let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10).map(u64::from);
-                *number =
-                    number.zip(digit).and_then(|(number, digit)| number.checked_mul(10)?.checked_add(digit));
-            }
+    fn read_number<'a>(&mut self, mut number: Option<u64>, bytes: &'a [u8]) -> &'a [u8] {
+        let (digits, rest) = split_word(bytes);
+        for byte in digits {
+            let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10).map(u64::from);
+            number = number.zip(digit).and_then(|(number, digit)| number.checked_mul(10)?.checked_add(digit));
         }
-        if is_end {
+        self.at = At::Number(number);
+        if !rest.is_empty() {
+            self.set(number.map(Found::Number));
             self.end_value();
         }
-        !is_end
+        rest
     }
 
     /// Passes over a value that no field is in.
-    fn pass<'a>(&mut self, mut open: u64, mut text: Text, mut bytes: &'a [u8]) -> &'a [u8] {
-        loop {
-            let next = match text {
-                Text::Outside => {
-                    bytes.iter().position(|byte| matches!(byte, b'"' | b'{' | b'[' | b'}' | b']'))
-                }
-                Text::Inside => memchr2(b'"', b'\\', bytes),
-                Text::Escaped if bytes.is_empty() => None,
-                Text::Escaped => Some(0),
-            };
-            let Some(next) = next else {
-                self.at = At::Within { open, text };
-                return &[];
-            };
-            (open, text) = match (text, bytes[next]) {
-                (Text::Escaped, _) => (open, Text::Inside),
-                (Text::Inside, b'\\') => (open, Text::Escaped),
-                (Text::Inside, _) => (open, Text::Outside),
-                (Text::Outside, b'"') => (open, Text::Inside),
-                (Text::Outside, b'{' | b'[') => (open.saturating_add(1), text),
-                (Text::Outside, _) => (open.saturating_sub(1), text),
-            };
-            bytes = &bytes[next + 1..];
-            if open == 0 && text == Text::Outside {
+    fn pass<'a>(&mut self, mut value: Passed, bytes: &'a [u8]) -> &'a [u8] {
+        match value.pass(bytes) {
+            Some(rest) => {
                 self.end_value();
-                return bytes;
+                rest
+            }
+            None => {
+                self.at = At::Within(value);
+                &[]
             }
         }
     }
@@ -315,6 +290,12 @@ impl Scanner {
         }
         self.at = At::Object;
     }
+}
+
+/// The bytes of a number that is at the beginning, and those behind it.
+fn split_word(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let is_end = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b'}');
+    bytes.split_at(bytes.iter().position(is_end).unwrap_or(bytes.len()))
 }
 
 /// The bytes without escapes, if these are right and there are not too many.
