@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod asking_proxies;
+mod budgets;
 mod crowd;
 mod files;
 mod hostile;

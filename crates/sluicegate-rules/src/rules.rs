@@ -364,6 +364,13 @@ impl Rules {
         &self.0.store
     }
 
+    /// Warns in the log of rules that need the response or the connection of a request, now and after each change: a server that decides for
+    /// other processes has neither.
+    #[doc(hidden)]
+    pub fn decide_apart(&self) {
+        self.0.unread.decide_apart();
+    }
+
     /// A layer with these rules, which follows each change. All layers of the same rules share buckets and permits, and are swapped
     /// together.
     pub fn layer(&self) -> RulesLayer {

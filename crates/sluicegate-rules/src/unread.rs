@@ -1,10 +1,11 @@
-//! Tells that a file looks at bodies of requests, and that a layer does not: [`Unread`].
+//! Tells that a file needs more of requests and responses than its rules get to see: [`Unread`].
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::compile::Compiled;
 
-/// Whether the file in force looks at bodies of requests, and whether a layer serves that neither reads nor holds them. The log says so once.
+/// Whether the file in force looks at bodies of requests, and whether a layer serves that neither reads nor holds them: the log says so
+/// once. Whether it needs responses, and whether a server decides that has none: the log says so for each such file.
 #[derive(Debug, Default)]
 pub(crate) struct Unread(Mutex<State>);
 
@@ -15,6 +16,10 @@ struct State {
     /// Whether a layer without bodies serves.
     serves: bool,
     is_said: bool,
+    /// The rules that need responses.
+    of_responses: Vec<String>,
+    /// Whether a server decides for others.
+    decides_apart: bool,
 }
 
 impl Unread {
@@ -26,7 +31,15 @@ impl Unread {
         });
         let uploads = file.holds_requests().then(|| "the bandwidth of requests' bodies".to_owned());
         let needs: Vec<String> = fields.into_iter().chain(uploads).collect();
-        self.change(|state| state.needs = (!needs.is_empty()).then(|| needs.join(" and ")));
+        self.change(|state| {
+            state.needs = (!needs.is_empty()).then(|| needs.join(" and "));
+            state.of_responses = file.needs_of_responses();
+        });
+    }
+
+    /// A server decides by the rules, and has neither responses nor connections of the requests.
+    pub(crate) fn decide_apart(&self) {
+        self.change(|state| state.decides_apart = true);
     }
 
     /// A layer that neither reads nor holds bodies of requests is in front of a service.
@@ -37,12 +50,19 @@ impl Unread {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
-        if let State { needs: Some(needs), serves: true, is_said: false } = &*state {
+        if let State { needs: Some(needs), serves: true, is_said: false, .. } = &*state {
             tracing::warn!(
                 "the rules look at {needs}, and the layer in front of the service does not: for it no request has such a field, and no \
                  upload is held; make the layer by `rules.layer().reading_requests()`; this is said once"
             );
             state.is_said = true;
+        }
+        if state.decides_apart && !state.of_responses.is_empty() {
+            let rules = std::mem::take(&mut state.of_responses).join("; ");
+            tracing::warn!(
+                "{rules}: without effect, because this server decides before a request goes on, and has neither its response nor its \
+                 connection; put the rules into a layer, or let the caller settle by /v1/reserve and /v1/settle"
+            );
         }
     }
 }

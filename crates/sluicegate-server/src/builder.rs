@@ -186,6 +186,7 @@ impl ServerBuilder {
                 )));
             }
         }
+        self.rules.decide_apart();
         let mut access = Access::default();
         self.secrets.iter().for_each(|secret| access.add(secret));
         let signing = self

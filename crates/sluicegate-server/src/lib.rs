@@ -59,6 +59,7 @@
 //!
 //! A check by name never waits; `/v1/reserve` waits for as long as the call says. A described request waits where its policy waits.
 //! `refund_if`, `settle`, `bandwidth`, `in_flight` and waiting rooms have no effect here: they need the response or the connection of the request.
+//! The log warns of rules that have them. A caller that learns the cost later asks at `/v1/reserve`, and states it at `/v1/settle`.
 //!
 //! # Proxies
 //! A proxy asks before it forwards a request, and forwards it if the answer is 200. The server reads what the proxy says about the request

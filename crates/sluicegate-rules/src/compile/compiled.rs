@@ -82,6 +82,23 @@ impl Compiled {
         self.rules.iter().any(|rule| rule.bandwidth.is_some_and(|direction| direction != Direction::Down))
     }
 
+    /// The rules that need the response of a request, or its connection, each with the words of the file that do.
+    pub(crate) fn needs_of_responses(&self) -> Vec<String> {
+        let needs = |rule: &Rule| {
+            let words = [
+                ("refund_if", !rule.refund_if.is_empty()),
+                ("settle", rule.settle.is_some()),
+                ("bandwidth", rule.bandwidth.is_some()),
+                ("in_flight", rule.in_flight.is_some()),
+                ("waiting_room", !rule.rooms.is_empty()),
+            ];
+            let words: Vec<_> =
+                words.iter().filter(|(_, is_there)| *is_there).map(|(word, _)| *word).collect();
+            (!words.is_empty()).then(|| format!("rule {:?} has {}", rule.name, words.join(", ")))
+        };
+        self.rules.iter().filter_map(needs).collect()
+    }
+
     fn reads_host(&self) -> bool {
         [&self.deny, &self.exempt, &self.choice].iter().any(|choice| choice.reads_host())
     }

@@ -14,3 +14,4 @@ mod proxy;
 mod receipts;
 mod support;
 mod tls;
+mod warnings;
