@@ -9,6 +9,7 @@ use std::future::ready;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body::Body;
 use sluicegate_core::RateLimiter;
 use sluicegate_tests::frames::{Frames, next};
 use sluicegate_tower::bandwidth::Direction;
@@ -50,7 +51,7 @@ async fn sent(
 }
 
 /// Reads a body for this long, and returns the bytes that have come.
-async fn read_for(mut body: SettlingBody<Frames>, span: Duration) -> usize {
+async fn read_for(mut body: impl Body<Data = Bytes> + Unpin, span: Duration) -> usize {
     let (until, mut read) = (Instant::now() + span, 0);
     while let Ok(Some(Ok(frame))) = tokio::time::timeout_at(until, next(&mut body)).await {
         read += frame.data_ref().map_or(0, Bytes::len);

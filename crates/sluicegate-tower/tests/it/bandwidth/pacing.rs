@@ -1,16 +1,23 @@
 //! The pace of downloads: exact, fair, without copies, given back.
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use http::HeaderMap;
+use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::Incoming;
+use hyper::{client, server};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::service::TowerToHyperService;
 use sluicegate_core::{Policy, Quota};
 use sluicegate_tests::frames::{Frames, data, next};
 use sluicegate_tower::RateLimitLayer;
 use tokio::time::{Duration, Instant};
+use tower::{Layer, service_fn};
 
 use crate::bandwidth::{bytes, down, download, read_for, sent};
 use crate::support::{answer, limiter};
@@ -38,6 +45,37 @@ async fn ten_downloads_of_a_key_have_a_megabyte_a_second_in_all_and_each_has_its
         let (least, most) = (read.iter().min().unwrap(), read.iter().max().unwrap());
         assert!(most - least <= burst + 2 * 64 * 1024, "{quota}: {read:?}");
     }
+}
+
+/// The bytes that count are those that pass: here compressed ones.
+#[tokio::test(start_paused = true)]
+async fn ten_compressed_downloads_over_one_connection_of_http_2_have_the_bandwidth_of_their_key() {
+    let limiter = limiter(Policy::gcra("downloads", "1MB/s burst 100kB"));
+    let file = bytes(10 * MEGABYTE);
+    let answers = service_fn(move |_: Request<Incoming>| {
+        let response = Response::builder().header("content-encoding", "gzip");
+        ready(Ok::<_, Infallible>(response.body(Full::new(file.clone())).unwrap()))
+    });
+    let service = RateLimitLayer::new(down(&limiter)).settling().layer(answers);
+    let (client, server) = tokio::io::duplex(64 * 1024);
+    let serving = server::conn::http2::Builder::new(TokioExecutor::new());
+    tokio::spawn(serving.serve_connection(TokioIo::new(server), TowerToHyperService::new(service)));
+    let (client, connection) =
+        client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
+    tokio::spawn(connection);
+    let read = join_all((0..10).map(|_| {
+        let mut client = client.clone();
+        async move {
+            let request = Request::get("http://files/").header("x-key", "ada").body(Empty::<Bytes>::new());
+            let response = client.send_request(request.unwrap()).await.unwrap();
+            read_for(response.into_body(), Duration::from_secs(20)).await
+        }
+    }));
+    let read = read.await;
+    let all = read.iter().sum::<usize>() - 100_000;
+    assert!(all.abs_diff(20 * MEGABYTE) <= 20 * MEGABYTE / 50, "{all}");
+    let (least, most) = (read.iter().min().unwrap(), read.iter().max().unwrap());
+    assert!(most - least <= 100_000 + 2 * 64 * 1024, "{read:?}");
 }
 
 #[tokio::test(start_paused = true)]

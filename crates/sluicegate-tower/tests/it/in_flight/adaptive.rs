@@ -174,17 +174,6 @@ async fn a_service_that_fails_is_a_fault_and_one_whose_client_has_gone_is_none()
     assert_eq!((api.permits(), api.in_use_in_all()), (9, 0));
 }
 
-#[tokio::test]
-async fn a_handler_that_panics_gives_its_permit_back() {
-    let api = fixed(1).build().unwrap();
-    let panics =
-        service_fn(|_: Request<()>| async { if true { panic!("a mistake") } else { hello(ask("/")).await } });
-    let service = InFlightLayer::new(api.clone()).layer(panics);
-    let task = tokio::spawn(service.oneshot(ask("/")));
-    assert!(task.await.unwrap_err().is_panic());
-    assert_eq!(api.in_use_in_all(), 0);
-}
-
 #[tokio::test(start_paused = true)]
 async fn time_in_the_queue_and_in_the_body_is_no_part_of_a_sample() {
     let api = fixed(1).samples(1).clock(Paused::now()).wait_up_to(Duration::from_secs(1)).build().unwrap();

@@ -200,6 +200,19 @@ async fn a_dropped_request_and_a_failed_one_give_their_permits_back() {
 }
 
 #[tokio::test]
+async fn a_handler_that_panics_gives_its_permit_back() {
+    for uploads in kinds("uploads", 1) {
+        let panics = service_fn(|_: Request<()>| async {
+            if true { panic!("a mistake") } else { hello(from("ada")).await }
+        });
+        let service = InFlightLayer::new(uploads.clone()).key(by_header()).layer(panics);
+        let task = tokio::spawn(service.oneshot(from("ada")));
+        assert!(task.await.unwrap_err().is_panic());
+        assert_eq!((uploads.in_use("ada"), uploads.keys()), (0, 0));
+    }
+}
+
+#[tokio::test]
 async fn what_other_layers_said_stays() {
     let uploads = InFlightLayer::new(InFlight::new("uploads", 9).unwrap()).key(by_header());
     let api = Limit::new(limiter(Policy::gcra("api", "1/min"))).key(by_header());
