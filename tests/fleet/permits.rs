@@ -74,7 +74,7 @@ struct Piece {
 }
 
 /// Four processes that share permits.
-struct Fleet {
+pub(crate) struct Fleet {
     children: Vec<Child>,
     readers: Vec<JoinHandle<()>>,
     pieces: Arc<Mutex<Vec<Piece>>>,
@@ -83,7 +83,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn start(url: &str) -> Self {
+    pub(crate) fn start(url: &str) -> Self {
         let (children, readers, stopped) = (Vec::new(), Vec::new(), Vec::new());
         let mut fleet = Self { children, readers, pieces: Arc::default(), stopped };
         (0..4).for_each(|instance| fleet.join(url, instance));
@@ -139,7 +139,7 @@ impl Fleet {
         now_us()
     }
 
-    fn has_begun_since(&self, instance: usize, since_us: u64) -> bool {
+    pub(crate) fn has_begun_since(&self, instance: usize, since_us: u64) -> bool {
         let pieces = self.pieces.lock().unwrap();
         pieces.iter().any(|piece| piece.instance == instance && piece.from_us > since_us)
     }
@@ -147,6 +147,22 @@ impl Fleet {
     /// Waits until all permits are at work at one time after this one.
     fn uses_all_since(&self, since_us: u64) {
         eventually("all permits are out", || self.most(since_us, u64::MAX) >= PERMITS);
+    }
+
+    /// Checks that never more were out than there are, with as many again after each of these moments in which the server has forgotten all.
+    pub(crate) fn check(&self, forgotten: &[(u64, u64)]) {
+        let mut from_us = 0;
+        let mut moments = forgotten.iter().peekable();
+        while let Some(&(begin_us, end_us)) = moments.next() {
+            let (mut renewed_us, mut times) = (renewed_by(end_us), 1);
+            while let Some((_, end_us)) = moments.next_if(|(begin_us, _)| *begin_us < renewed_us) {
+                (renewed_us, times) = (renewed_by(*end_us), times + 1);
+            }
+            assert!(self.most(from_us, begin_us) <= PERMITS);
+            assert!(self.most(begin_us, renewed_us) <= (times + 1) * PERMITS);
+            from_us = renewed_us;
+        }
+        assert!(self.most(from_us, u64::MAX) <= PERMITS);
     }
 
     fn lost(&self, instance: usize) -> usize {
@@ -187,6 +203,12 @@ impl Drop for Fleet {
             reader.join().unwrap();
         }
     }
+}
+
+/// When permits that are out are claimed again, after the server has forgotten them: a third of the lease, and a second for machines that
+/// are busy.
+fn renewed_by(forgotten_us: u64) -> u64 {
+    forgotten_us + u64::try_from(LEASE.as_micros()).unwrap() / 3 + 1_000_000
 }
 
 /// Notes what an instance says: the first may stand behind what the test binary says of itself.
@@ -268,17 +290,16 @@ fn while_the_server_hangs_for_longer_than_the_lease_all_permits_are_lost_and_non
 fn f20_a_server_that_is_flushed_gives_each_permit_out_once_more_until_the_next_renewal() {
     let server = Server::start();
     let fleet = Fleet::start(&server.url());
+    let mut forgotten = Vec::new();
     for _ in 0..3 {
         fleet.uses_all_since(now_us());
         let before_us = now_us();
         server.run::<()>("FLUSHALL");
         let flushed_us = now_us();
         pass(2 * LEASE.as_secs());
-        // A third of the lease, and a second for machines that are busy.
-        let renewed_us = flushed_us + u64::try_from(LEASE.as_micros()).unwrap() / 3 + 1_000_000;
-        assert!(fleet.most(before_us, renewed_us) <= 2 * PERMITS);
-        assert!(fleet.most(renewed_us, u64::MAX) <= PERMITS);
-        fleet.uses_all_since(renewed_us);
+        fleet.uses_all_since(renewed_by(flushed_us));
+        forgotten.push((before_us, flushed_us));
+        fleet.check(&forgotten);
     }
 }
 
@@ -297,7 +318,7 @@ fn f34_a_clock_that_steps_back_keeps_the_number_and_one_that_steps_ahead_ends_le
     let before_us = now_us();
     skewed.shift(HOUR_US);
     pass(2 * LEASE.as_secs());
-    let renewed_us = before_us + u64::try_from(LEASE.as_micros()).unwrap() / 3 + 1_000_000;
+    let renewed_us = renewed_by(before_us);
     assert!(fleet.most(before_us, renewed_us) <= 2 * PERMITS);
     assert!(fleet.most(renewed_us, u64::MAX) <= PERMITS);
     fleet.uses_all_since(renewed_us);

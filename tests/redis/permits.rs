@@ -274,3 +274,36 @@ async fn a_body_holds_its_permit_for_all_instances_and_a_handler_sees_it() {
     let unavailable = async { while send(&one).await.status() != StatusCode::SERVICE_UNAVAILABLE {} };
     timeout(LONG, unavailable).await.expect("the limit refuses without its store");
 }
+
+/// As an upgraded connection does, whose task outlives the response, and which may end by a panic.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_outlives_its_response_holds_its_permit_for_all_instances_until_it_ends_or_panics() {
+    let url = standalone().url();
+    let (one, other) = (instance(&url, "tasks", 1).await, instance(&url, "tasks", 1).await);
+    for panics in [false, true] {
+        let (end, ends) = tokio::sync::oneshot::channel::<()>();
+        let ends = Arc::new(std::sync::Mutex::new(Some(ends)));
+        let (tell, mut told) = tokio::sync::mpsc::channel(1);
+        let upgrades = service_fn(move |mut request: Request<()>| {
+            let held = request.extensions_mut().remove::<HeldPermit>().expect("it is there");
+            let ends = ends.lock().unwrap().take().expect("one request comes");
+            let task = tokio::spawn(async move {
+                ends.await.unwrap();
+                assert!(!panics, "the connection breaks");
+                drop(held);
+            });
+            tell.try_send(task).unwrap();
+            std::future::ready(Ok::<_, Infallible>(http::Response::new(Full::<Bytes>::default())))
+        });
+        let limit = InFlightLimit::new(one.clone()).key(sluicegate::Key::from("all"));
+        let request = Request::get("/").header("upgrade", "websocket").body(()).unwrap();
+        let response = InFlightLayer::new(limit).layer(upgrades).oneshot(request).await.unwrap();
+        drop(response.into_body().collect().await);
+        assert_eq!(one.in_use("all"), 1, "the response is over");
+        assert!(attempt(&other, "all").await.is_none());
+        end.send(()).unwrap();
+        assert_eq!(told.recv().await.unwrap().await.is_err(), panics);
+        drop(soon(&other, "all").await);
+        assert_eq!(one.in_use("all"), 0);
+    }
+}
