@@ -11,7 +11,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use sluicegate_core::limiter::{OverrideErrorKind, Overrides};
-use sluicegate_core::policy::{Override, Policy, Tightening};
+use sluicegate_core::policy::{Override, OverrideBuilder, Policy, PolicyQuota, Tightening};
 use sluicegate_core::store::{Alarm, AlarmCause, DecidedBy, Store};
 
 use super::Observed;
@@ -75,7 +75,10 @@ async fn tighten(store: &Arc<ObservedStore>, policy: &str, tightening: Tightenin
         tracing::info!(policy, needed, "is not tightened yet: too few instances have noticed the alarm");
         return;
     }
+    let own = store.limiters().get(policy).map(|limiter| limiter.own_policy());
+    let others = own.iter().flat_map(|own| own.quotas()).skip(1).map(PolicyQuota::quota);
     let over = Override::builder(policy, ALARM).quota(quota).lasting(tightening.longest());
+    let over = others.fold(over, OverrideBuilder::quota);
     match Overrides::of(Observed(Arc::clone(store))).put(over).await {
         Ok(over) => {
             store.tighteners.has_put(policy, over.version());

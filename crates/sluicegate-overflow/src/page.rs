@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sluicegate_plots::part;
 
 use crate::reply::{Reason, Reply};
 
@@ -71,8 +72,18 @@ fn standing(reply: &Reply<'_>) -> Markup {
             }
             @if let Some(wait) = reply.wait() {
                 p.number { span.what { "Your turn in about" } strong { (span(wait)) } }
+                @if let Some(waited) = reply.waited.filter(|waited| !waited.is_zero()) { (progress(waited, wait)) }
             }
         }
+    }
+}
+
+/// The part of the whole wait that is over.
+fn progress(waited: Duration, wait: Duration) -> Markup {
+    let seconds = |span: Duration| span.as_secs();
+    html! {
+        p.what { "You have waited for " (span(waited)) "." }
+        (PreEscaped(part(seconds(waited), seconds(waited.saturating_add(wait)), "allowed")))
     }
 }
 
@@ -106,6 +117,7 @@ fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::line::{LinePlace, LineStanding};
 
     #[test]
     fn numbers_read_as_people_write_them() {
@@ -114,6 +126,20 @@ mod tests {
         let spans =
             [0, 1_000, 90_000, 91_000, 3_599_000, 7_260_000].map(|ms| span(Duration::from_millis(ms)));
         assert_eq!(spans, ["1 second", "1 second", "90 seconds", "2 minutes", "60 minutes", "2 h 1 min"]);
+    }
+
+    #[test]
+    fn a_visitor_sees_the_part_of_its_wait_that_is_over() {
+        let mut standing = LineStanding::new(LinePlace::new(4, 0), Duration::from_secs(5));
+        (standing.position, standing.wait) = (Some(4), Some(Duration::from_secs(90)));
+        let reply = Reply::waiting("sale", standing, None);
+        assert!(!page(&reply).contains("<svg"), "it has just come");
+        let text = page(&reply.after(Some(Duration::from_secs(30))));
+        assert!(
+            text.contains("You have waited for 30 seconds.")
+                && text.contains("class=\"allowed\" width=\"25\""),
+            "{text}"
+        );
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Reply<'a> {
     pub(crate) room: &'a str,
     pub(crate) reason: Reason,
     pub(crate) standing: Option<LineStanding>,
+    /// The time since the visitor's ticket for its place was issued, if it has shown one.
+    pub(crate) waited: Option<Duration>,
     /// The reason why the ticket that the visitor has shown is worth nothing.
     pub(crate) fault: Option<LostPlace>,
 }
@@ -109,7 +111,7 @@ impl From<NoPlace> for Reason {
 
 impl<'a> Reply<'a> {
     pub(crate) fn new(room: &'a str, reason: Reason) -> Self {
-        Self { room, reason, standing: None, fault: None }
+        Self { room, reason, standing: None, waited: None, fault: None }
     }
 
     /// The reply to a visitor that has to wait.
@@ -119,7 +121,12 @@ impl<'a> Reply<'a> {
             LineStanding { opens_after: Some(_), .. } => Reason::NotOpen,
             _ => Reason::Waiting,
         };
-        Self { room, reason, standing: Some(standing), fault }
+        Self { room, reason, standing: Some(standing), waited: None, fault }
+    }
+
+    /// The reply to a visitor whose ticket was issued this long ago.
+    pub(crate) fn after(self, waited: Option<Duration>) -> Self {
+        Self { waited, ..self }
     }
 
     /// The name of the room.

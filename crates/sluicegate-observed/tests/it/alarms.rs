@@ -280,6 +280,14 @@ fn it_is_tightened_for_no_longer_than_was_said() {
     assert!(!scene.store.snapshot().policies[0].alarms.is_empty(), "the alarm goes on");
 }
 
+/// The other quotas of a policy were once gone while it was tightened.
+#[test]
+fn the_first_quota_is_tightened_and_the_others_stay() {
+    let (scene, _) =
+        tightened("tight-two", |policy| policy.and("100000/h").tighten("3/min burst 10", "30min"));
+    assert_eq!(scene.limiter.policy().to_string(), "tight: 3/min burst 10, 100000/h (gcra)");
+}
+
 #[test]
 fn in_shadow_nothing_is_tightened() {
     let (scene, [people, attackers, ..]) =

@@ -140,8 +140,9 @@ impl WaitingRoomLayer {
                     (None, Some(_), _) => Some(LostPlace::Place),
                     (None, None, Some(fault)) => Some(LostPlace::Ticket(fault)),
                 };
-                let reply = Reply::waiting(name, standing, lost);
                 let now_us = self.room.0.clock.now_us();
+                let waited = has.map(|ticket| Duration::from_micros(now_us.saturating_sub(ticket.issued_us)));
+                let reply = Reply::waiting(name, standing, lost).after(waited);
                 let is_long = |ticket: Ticket| ticket.expires_us > now_us.saturating_add(TICKET_LASTS_US / 2);
                 if has.is_some_and(is_long) && !shown.is_of_former {
                     return self.refuse(shown, reply);
