@@ -70,8 +70,7 @@ async fn first_button(page: &mut Page) -> Value {
 }
 
 #[tokio::test]
-async fn the_first_sentence_names_the_key_the_policy_the_beginning_and_the_store_and_the_first_click_shows_the_key()
- {
+async fn the_first_sentence_answers_a_stranger_and_the_key_has_twice_its_quota_after_two_clicks() {
     let scene = Scene::new(["6/min", "200/h"]).await;
     scene.ask(1, Duration::ZERO, |_| Ipv4Addr::new(198, 51, 100, 7));
     scene.clock.advance(Duration::from_secs(1_200));
@@ -92,6 +91,27 @@ async fn the_first_sentence_names_the_key_the_policy_the_beginning_and_the_store
     let text = page.text().await;
     assert!(text.contains("It is refused with 429") && text.contains("of 6 left, back in"), "{text}");
     page.picture("operator-found-1200").await;
+    // The form says twice the quotas, and an hour.
+    let field = page.value_of("document.getElementById('give-login').value").await;
+    assert_eq!(field, "12/min, 400/h");
+    page.click("document.querySelector('form.give button')").await;
+    assert_eq!(page.loaded().await, 200);
+    let capacity =
+        async |last: u8| scene.login.peek(Ipv4Addr::new(203, 0, 113, last)).await.unwrap().capacity();
+    assert_eq!((capacity(9).await, capacity(8).await), (12, 6));
+    let text = page.text().await;
+    for said in [
+        "login for 203.0.113.9: 12/min, 400/h, by ada, on this instance only",
+        "This key alone has 12/min, 400/h by ada until 23:27:00 UTC",
+        "of 12 left",
+        "1 key has quotas from an operator",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    page.picture("operator-given-1200").await;
+    page.click("document.querySelector('.found form button[value=withdraw]')").await;
+    assert_eq!(page.loaded().await, 200);
+    assert_eq!((capacity(9).await, scene.quotas().as_str()), (6, "login: 6/min, 200/h (gcra)"));
 }
 
 #[tokio::test]

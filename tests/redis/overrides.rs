@@ -124,6 +124,24 @@ fn an_override_reaches_four_instances_within_five_seconds_and_is_gone_after_its_
 }
 
 #[test]
+fn a_key_has_the_quotas_that_an_operator_has_given_it_on_four_instances_and_others_have_those_of_the_code() {
+    let (server, clock) = (Server::start(), on_the_hour());
+    let instances = four(&server.url(), Some(&clock));
+    let standing = instances[0].put(nine().key("k"));
+    eventually("all instances know the override", || {
+        instances.iter().all(|instance| instance.overrides().list() == [standing.clone()])
+    });
+    let other = |instance: &Instance| {
+        instance.runtime.block_on(instance.limiter.peek("other").start()).unwrap().capacity()
+    };
+    let capacities =
+        || instances.iter().map(|instance| (instance.decides_by(), other(instance))).collect::<Vec<_>>();
+    assert_eq!(capacities(), [(9, 5), (9, 6), (9, 7), (9, 3)]);
+    clock.advance(HOUR);
+    assert_eq!(capacities(), [(5, 5), (6, 6), (7, 7), (3, 3)]);
+}
+
+#[test]
 fn an_override_stands_through_a_kill_to_its_end_and_is_written_again() {
     let (mut server, clock) = (Server::start(), on_the_hour());
     let instances = four(&server.url(), Some(&clock));

@@ -40,7 +40,7 @@
 //! | Why was this one refused? | "Look up a key": as the request that it sent, or by the key itself. |
 //! | Who changed something? | "Events", with the name of the operator. |
 //!
-//! Then act: reset the key, suspend it for a time, change a quota or a mode for an hour, or put all policies into shadow mode. A change
+//! Then act: reset the key, suspend it or give it other quotas for a time, change a quota or a mode for an hour, or put all policies into shadow mode. A change
 //! ends by itself, so nobody has to remember it. A [waiting room](StatusPageBuilder::room) is paused, opened or set to another rate until
 //! the next change.
 //!

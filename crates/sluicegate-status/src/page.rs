@@ -19,7 +19,7 @@ use crate::handler::PageHandler;
 /// | `/` | GET | the page; `?theme=light` and `?theme=dark` choose its colours |
 /// | `/status.json` | GET | the numbers of the page as JSON |
 /// | `/` | POST, a form | the actions of the page's own forms |
-/// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/policies/{name}`, `/rooms/{name}` | POST, JSON | the actions for programs |
+/// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/keys/give`, `/policies/{name}`, `/rooms/{name}` | POST, JSON | the actions for programs |
 ///
 /// A router may cut off the path in front, or leave it: only its end counts. `HEAD` is answered as `GET`. A field that is left empty in a
 /// form is absent. A form that has done something is answered with 303: the browser is led to the page with the result on it, which is in
@@ -33,12 +33,12 @@ use crate::handler::PageHandler;
 /// | in short | one sentence about all of it, and buttons for the first steps: to look up the key that is refused most, to tighten the policy of an alarm, to end a change |
 /// | notices | alarms that last, as an observed store has noticed them, each with a form to tighten its policy or the button that ends that; the [notices](Self::notice) of the application |
 /// | stores | their events: breakers that opened, errors, decisions without them, keys not settled, evictions |
-/// | policies | a row each: quotas, mode and algorithm, an operator's override and its end; allowed and refused per second, waiting; the last hour in bars of two minutes; "close to the limit", the part of the allowed requests that left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
+/// | policies | a row each: quotas, mode and algorithm, an operator's override and its end, and those of single keys; allowed and refused per second, waiting; the last hour in bars of two minutes; "close to the limit", the part of the allowed requests that left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
 /// | limits that adapt | a row each, if there are any: the numbers of requests at once, under way and waiting, the latency by which it adapts, the numbers shed; number and latency over the last hour |
 /// | waiting rooms | a row each, if there are any: rate and mode, the number of waiting visitors and their wait, the numbers of visitors inside, let in and passed over; forms to set the rate, to pause and to open to all |
 /// | most refused keys | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most. In a flood of many keys, keys whose count is within its error are not shown, on the page and in `status.json` |
 /// | look up a key | as a request, by the extractors of the limits; or as a key, by policy and text |
-/// | looked up | what the request would meet, and its status in each quota: units left, wait, strikes; buttons to reset, suspend and release |
+/// | looked up | what the request would meet, and its status in each quota: units left, wait, strikes; buttons to reset, suspend and release, and a form to give the key alone other quotas for a time |
 /// | events | changes of policies and rooms, suspensions and releases, with their operators; outages and their ends |
 ///
 /// Without a guard there are no forms and no buttons, keys are digests, and notices show only their subjects.
@@ -58,12 +58,12 @@ use crate::handler::PageHandler;
 /// | `issuer` | `keys/..` | with `subject`: the issuer of the token, empty if tokens name none. It may be left out if the extractor was given a single issuer |
 /// | `ref` | `keys/..` | a key by its word, in place of `policy` and `key` |
 /// | `request` | `keys/..` | a request that nobody has sent: `limits` (a name, if there are several), `method`, `path`, `peer`, and `headers` as an object, or as text with one in a line |
-/// | `for` | `keys/suspend`, `policies/..` | the length: `30min`, `1h 30min`. Default: for a key, the length that its policy says; for a change, an hour |
-/// | `until` | `policies/..` | the end, in place of the length: `2026-11-21T15:00:00Z` |
-/// | `quota` | `policies/..` | the new quotas of the policy: `10/min`, or several with commas between them |
+/// | `for` | `keys/suspend`, `keys/give`, `policies/..` | the length: `30min`, `1h 30min`. Default: for a key, the length that its policy says; for a change and for quotas of a key, an hour |
+/// | `until` | `keys/give`, `policies/..` | the end, in place of the length: `2026-11-21T15:00:00Z` |
+/// | `quota` | `keys/give`, `policies/..` | the quotas of the key alone, or the new quotas of the policy: `10/min`, or several with commas between them |
 /// | `mode` | `policies/..` | `enforce`, `shadow` or `off` |
-/// | `version` | `policies/..` | the version of the current override, which is replaced |
-/// | `do` | `policies/..` | `withdraw` ends the override of that `version` |
+/// | `version` | `keys/give`, `policies/..` | the version of the current override of the key or the policy, which is replaced |
+/// | `do` | `policies/..` | `withdraw` ends the override of that `version`, of the policy or of a key |
 /// | `rate` | `rooms/..` | the new rate of the room: `500/s` |
 /// | `mode` | `rooms/..` | `metered`: visitors enter at the rate; `paused`: no visitor enters; `open`: all visitors enter, for which `confirm` has to be `yes` |
 /// | `seen` | `rooms/..` | rate and mode as they were seen, `500/s metered`: nothing is done if they have changed |
@@ -128,6 +128,7 @@ use crate::handler::PageHandler;
 /// | `cost` | the units that the request asks for |
 /// | `quotas` | for each: `remaining` of `capacity`, `reset_seconds` until all units are back, `back_seconds` until the request passes if it does not pass now, and whether that is because the key is `suspended` |
 /// | `strikes` | the refusals of the key that are `counted`, the number `of` refusals that suspends it, and the remembered `suspensions` |
+/// | `given` | the quotas that an operator has given the key alone, by whom, until when and in which version |
 /// | `not_asked` | the reason why the limit does not ask its policy about this request |
 ///
 /// A change answers with the policy or the room as in `status.json`. An error is `{"error": ".."}`, a sentence that names the field and

@@ -33,7 +33,7 @@ pub enum KeyKind {
 impl KeyKind {
     /// From the first byte of a [`Key`](super::Key).
     #[inline]
-    pub(super) fn read(byte: u8) -> Self {
+    pub(crate) fn read(byte: u8) -> Self {
         match byte {
             0 => Self::Name,
             1 => Self::Address,

@@ -141,11 +141,13 @@ impl<K: AsKey> Change<'_, K> {
     /// The change is made, whether the future is polled or dropped.
     pub fn start(self) -> DecisionFuture {
         // A receipt gives its units back to the policy that has the keys now.
-        let opened = if self.receipt.is_some() { self.limiter.newest() } else { self.limiter.opened() };
         let answer = self.key.with_key(|key| {
+            let opened = match self.receipt {
+                Some(_) => self.limiter.newest_for(key),
+                None => self.limiter.opened_for(key),
+            };
             self.limiter.decide(&[self.ask(Ask::new(opened.as_opened(), key, self.cost, self.mode))])
         });
-        drop(opened);
         self.settle();
         answer
     }

@@ -198,10 +198,10 @@ impl<K> fmt::Debug for Check<'_, K> {
     }
 }
 
-/// Decides after the policy was replaced.
+/// Decides after the policy was replaced, or a key was given quotas.
 #[inline(never)]
 fn start_late(limiter: &RateLimiter, key: impl AsKey, asked: (u64, Option<Mode>)) -> DecisionFuture {
-    limiter.with_opened(|opened| key.with_key(|key| decide(limiter, opened, &key, asked)))
+    key.with_key(|key| decide(limiter, limiter.opened_for(key).as_opened(), &key, asked))
 }
 
 /// Decides by the short way of the policy, if it has one and nothing else is asked.

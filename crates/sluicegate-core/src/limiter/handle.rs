@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
+use super::given::Given;
 use super::opened_at::OpenedAt;
 use super::quotas::{OwnNumbers, Owned};
+use crate::key::KeyRef;
 use crate::policy::{Override, Policy};
 use crate::store::{PreparedPolicy, Store};
 
@@ -70,6 +72,8 @@ pub(super) struct Handle {
 pub(super) struct InForce {
     pub(super) prepared: PreparedPolicy,
     pub(super) over: Option<Arc<Override>>,
+    /// Keys to which operators have given quotas.
+    pub(super) given: Given,
     /// The number of times that policies were replaced [with](RateLimiter::replace_all_with) rules before.
     pub(super) epoch: u64,
 }
@@ -86,6 +90,8 @@ pub(super) struct Pinned {
     pub(super) replacements: u64,
     /// The quotas of its keys, if these have their own.
     pub(super) quotas: Option<OwnNumbers>,
+    /// Whether an operator has given these quotas.
+    pub(super) is_given: bool,
 }
 
 /// The policy as code has put it in force, without overrides.
@@ -106,7 +112,12 @@ impl Handle {
             opened_at,
             always_answers: store.always_answers(),
             store,
-            current: ArcSwap::from_pointee(InForce { prepared: first.clone(), over: None, epoch: 0 }),
+            current: ArcSwap::from_pointee(InForce {
+                prepared: first.clone(),
+                over: None,
+                given: Given::default(),
+                epoch: 0,
+            }),
             own: Mutex::new(Own { policy: own, refused: 0 }),
             first,
             replacements: AtomicU64::new(0),
@@ -209,6 +220,24 @@ impl RateLimiter {
     #[inline]
     pub(super) fn opened(&self) -> Current<'_> {
         self.kept().map_or_else(|| self.late(), Current::Kept)
+    }
+
+    /// The policy that decides about an ask of this key now.
+    #[inline]
+    pub(super) fn opened_for(&self, key: KeyRef<'_>) -> Current<'_> {
+        match self.given(key) {
+            Some(own) => Current::Own(Arc::new(own.opened().as_opened().clone())),
+            None => self.opened(),
+        }
+    }
+
+    /// The policy that has this key now, whatever this limiter decides by: for reports of what has happened.
+    #[inline]
+    pub(super) fn newest_for(&self, key: KeyRef<'_>) -> Current<'_> {
+        match self.given(key) {
+            Some(own) => Current::Own(Arc::new(own.newest().as_opened().clone())),
+            None => self.newest(),
+        }
     }
 
     /// The policy that decides, if it is the one that this limiter has had from its beginning.

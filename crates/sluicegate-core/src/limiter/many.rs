@@ -41,11 +41,28 @@ impl RateLimiter {
         requests: impl IntoIterator<Item = (&'a Key, u64)>,
         mut answer: impl FnMut(DecisionFuture),
     ) {
-        self.with_opened(|opened| {
-            let asks = requests.into_iter();
-            let asks: SmallVec<[Ask<'_>; 32]> =
-                few(asks.map(|(key, cost)| Ask::new(opened, key.as_ref(), cost, opened.spends())));
-            self.decide_each(&asks, &mut answer);
+        let Some(opened) = self.kept() else { return self.check_many_late(requests, answer) };
+        let asks = requests.into_iter();
+        let asks: SmallVec<[Ask<'_>; 32]> =
+            few(asks.map(|(key, cost)| Ask::new(opened, key.as_ref(), cost, opened.spends())));
+        self.decide_each(&asks, &mut answer);
+    }
+
+    /// Decides after the policy was replaced, or a key was given quotas.
+    fn check_many_late<'a>(
+        &self,
+        requests: impl IntoIterator<Item = (&'a Key, u64)>,
+        mut answer: impl FnMut(DecisionFuture),
+    ) {
+        let all: Vec<_> =
+            requests.into_iter().map(|(key, cost)| (key, cost, self.given(key.as_ref()))).collect();
+        let opened = self.opened();
+        let owned: Vec<_> = all.iter().map(|(.., own)| own.as_ref().map(Self::opened)).collect();
+        let asks = all.iter().zip(&owned).map(|((key, cost, _), own)| {
+            let opened = own.as_ref().unwrap_or(&opened).as_opened();
+            Ask::new(opened, key.as_ref(), *cost, opened.spends())
         });
+        let asks: SmallVec<[Ask<'_>; 32]> = few(asks);
+        self.decide_each(&asks, &mut answer);
     }
 }

@@ -56,6 +56,7 @@
 mod change;
 mod check;
 mod decide;
+mod given;
 mod handle;
 mod handles;
 mod many;

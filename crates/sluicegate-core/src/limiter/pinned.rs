@@ -35,14 +35,15 @@ impl RateLimiter {
     }
 
     pub(super) fn pinned_to(&self, in_force: &InForce, own: &Arc<Policy>, replacements: u64) -> Self {
-        let InForce { prepared, over, epoch } = in_force;
+        let InForce { prepared, over, given, epoch } = in_force;
         let pinned = Pinned {
             prepared: prepared.clone(),
             own: Arc::clone(own),
             epoch: Some(*epoch),
-            // An override ends by its time.
-            replacements: if over.is_some() { u64::MAX } else { replacements },
+            // An override ends by its time, and single keys have others.
+            replacements: if over.is_some() || !given.is_empty() { u64::MAX } else { replacements },
             quotas: None,
+            is_given: false,
         };
         Self(Arc::clone(&self.0), Some(Arc::new(pinned)))
     }

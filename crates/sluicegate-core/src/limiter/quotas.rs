@@ -80,7 +80,7 @@ impl RateLimiter {
         ConfigError: From<Q::Error>,
     {
         let quotas = quotas.try_into()?;
-        let base = Self(Arc::clone(&self.0), self.1.clone().filter(|pinned| pinned.epoch.is_some()));
+        let base = self.base();
         if let Some(pinned) = quotas.made::<Pinned>().filter(|made| base.keeps(made)) {
             return Ok(Self(base.0, Some(pinned)));
         }
@@ -89,10 +89,29 @@ impl RateLimiter {
         }
         let pinned = match self.0.owned.get(&quotas).filter(|known| base.keeps(known)) {
             Some(known) => known,
-            None => base.pin(&quotas)?,
+            None => {
+                let pinned = Arc::new(base.pin(&quotas, false)?);
+                self.0.owned.put(quotas.clone(), &pinned);
+                pinned
+            }
         };
         quotas.make(&pinned);
         Ok(Self(base.0, Some(pinned)))
+    }
+
+    /// This limiter under the quotas that an operator has given to its key.
+    pub(super) fn under_given(&self, quotas: &Quotas) -> Result<Self, ConfigError> {
+        if !self.with_opened(|opened| opened.policy().takes_quotas()) {
+            self.take_quotas()?;
+        }
+        let base = self.base();
+        let pinned = Arc::new(base.pin(quotas, true)?);
+        Ok(Self(base.0, Some(pinned)))
+    }
+
+    /// This limiter without quotas of its keys.
+    fn base(&self) -> Self {
+        Self(Arc::clone(&self.0), self.1.clone().filter(|pinned| pinned.epoch.is_some()))
     }
 
     /// Whether this was made of the policy in force.
@@ -101,24 +120,24 @@ impl RateLimiter {
     }
 
     /// Makes a limiter's policy of these quotas.
-    fn pin(&self, quotas: &Quotas) -> Result<Arc<Pinned>, ConfigError> {
+    fn pin(&self, quotas: &Quotas, is_given: bool) -> Result<Pinned, ConfigError> {
         // Before the policy that is in force is read, so that a replacement meanwhile is noticed.
         let replacements = self.replacements();
         let opened = self.opened();
         let opened = opened.as_opened();
         let prepared = self.prepare(opened, quotas)?;
         // An override ends by its time, which the base looks at.
-        let is_overridden = self.0.current.load().over.is_some();
+        let in_force = self.0.current.load();
+        let is_overridden = in_force.over.is_some() || !in_force.given.is_empty();
         let again = is_overridden.then(|| Arc::new((opened.clone(), Arc::new(prepared.clone()))));
-        let pinned = Arc::new(Pinned {
+        Ok(Pinned {
             own: self.own_policy(),
             epoch: self.1.as_ref().and_then(|pinned| pinned.epoch),
             replacements: if is_overridden { u64::MAX } else { replacements },
             quotas: Some(OwnNumbers { quotas: quotas.clone(), again: ArcSwapOption::new(again) }),
+            is_given,
             prepared,
-        });
-        self.0.owned.put(quotas.clone(), &pinned);
-        Ok(pinned)
+        })
     }
 
     /// The policy in force, with the quotas of this limiter's keys if they have their own.

@@ -11,6 +11,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
+use super::given::Given;
 use super::handle::{InForce, Own, RateLimiter};
 use crate::error::ConfigError;
 use crate::policy::{Override, Policy};
@@ -49,7 +50,7 @@ impl<'a> Replacement<'a> {
         inherit: Inherit,
     ) -> Result<Option<Self>, ConfigError> {
         let old = limiter.0.current.load_full();
-        let epoch = old.epoch;
+        let (epoch, given) = (old.epoch, limiter.standing_given());
         let is_new = policy != *own.policy;
         let over = limiter.standing_override().filter(|over| is_new || over.version() != own.refused);
         if over.is_some() && is_new {
@@ -58,16 +59,26 @@ impl<'a> Replacement<'a> {
         }
         let changed = over.as_ref().map(|over| limiter.open_under(over, &policy, &old, inherit));
         let new = match (over, changed) {
-            (Some(over), Some(Ok(prepared))) => InForce { prepared, over: Some(over), epoch },
+            (Some(over), Some(Ok(prepared))) => InForce { prepared, over: Some(over), given, epoch },
             (Some(over), Some(Err(error))) => {
                 // The policy of code applies unchanged. The override is reported once.
                 own.refused = over.version();
                 warn(&over, &error);
-                InForce { prepared: limiter.open_for(policy.clone(), &old, inherit)?, over: None, epoch }
+                InForce {
+                    prepared: limiter.open_for(policy.clone(), &old, inherit)?,
+                    over: None,
+                    given,
+                    epoch,
+                }
             }
-            _ => InForce { prepared: limiter.open_for(policy.clone(), &old, inherit)?, over: None, epoch },
+            _ => InForce {
+                prepared: limiter.open_for(policy.clone(), &old, inherit)?,
+                over: None,
+                given,
+                epoch,
+            },
         };
-        let is_in_force = new.prepared.is(&old.prepared) && new.over == old.over;
+        let is_in_force = new.prepared.is(&old.prepared) && new.over == old.over && new.given == old.given;
         if is_in_force && !is_new {
             return Ok(None);
         }
@@ -173,13 +184,21 @@ impl RateLimiter {
 
     /// Checks that this override can be kept here.
     pub(super) fn would_keep(&self, over: &Override) -> Result<(), ConfigError> {
+        if over.key().is_some() {
+            return self.under_given(&over.quotas().to_vec().into()).map(drop);
+        }
         let own = self.own_policy();
         self.open_under(over, &own, &self.0.current.load(), Inherit::Spent).map(drop)
     }
 
     fn standing_override(&self) -> Option<Arc<Override>> {
-        let last = self.0.store.limiters().overrides().last(self.0.first.policy().name()).cloned()?;
+        let last = self.0.store.limiters().overrides().last(self.0.first.policy().name(), None).cloned()?;
         last.stands_at(self.0.store.now_us()).then_some(last)
+    }
+
+    fn standing_given(&self) -> Given {
+        let board = self.0.store.limiters().overrides();
+        Given::of(&board, self.0.first.policy().name(), self.0.store.now_us())
     }
 
     /// The override or withdrawal that makes the difference, if it is one.
@@ -187,7 +206,7 @@ impl RateLimiter {
         if new.over == old.over {
             return None;
         }
-        let last = || self.0.store.limiters().overrides().last(self.0.first.policy().name()).cloned();
+        let last = || self.0.store.limiters().overrides().last(self.0.first.policy().name(), None).cloned();
         new.over.clone().or_else(|| last().filter(|last| last.is_withdrawal()))
     }
 

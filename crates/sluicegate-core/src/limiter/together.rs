@@ -71,8 +71,10 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
         });
     }
     let checks = [first, second].into_iter().chain(third).chain(checks);
-    let checks: SmallVec<[_; 4]> =
-        few(checks.map(|check| (check.limiter.opened(), check.key.with_key(|key| key.to_key()), check)));
+    let checks: SmallVec<[_; 4]> = few(checks.map(|check| {
+        let (opened, key) = check.key.with_key(|key| (check.limiter.opened_for(key), key.to_key()));
+        (opened, key, check)
+    }));
     on_one_store(checks.iter().map(|(.., check)| check.limiter), |first| {
         let asks = checks.iter().map(|(opened, key, check)| check.ask(opened.as_opened(), key.as_ref()));
         first.decide(&few::<[_; 4]>(asks))
@@ -91,8 +93,10 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
 /// The store is told when this is called, whether the future is polled or not.
 pub fn change_all<'a, K: AsKey + 'a>(changes: impl IntoIterator<Item = Change<'a, K>>) -> DecisionFuture {
     let changes = changes.into_iter();
-    let changes: SmallVec<[_; 4]> =
-        few(changes.map(|change| (change.limiter.newest(), change.key.with_key(|key| key.to_key()), change)));
+    let changes: SmallVec<[_; 4]> = few(changes.map(|change| {
+        let (newest, key) = change.key.with_key(|key| (change.limiter.newest_for(key), key.to_key()));
+        (newest, key, change)
+    }));
     let answer = on_one_store(changes.iter().map(|(.., change)| change.limiter), |first| {
         let asks = changes.iter().map(|(opened, key, change)| {
             change.ask(Ask::new(opened.as_opened(), key.as_ref(), change.cost, change.mode))
@@ -111,7 +115,7 @@ pub(super) fn report<'a>(
 ) -> DecisionFuture {
     let turns = turns.into_iter();
     let turns: SmallVec<[_; 2]> =
-        few(turns.map(|(limiter, key, receipt)| (limiter.newest(), limiter, key, receipt)));
+        few(turns.map(|(limiter, key, receipt)| (limiter.newest_for(key.as_ref()), limiter, key, receipt)));
     on_one_store(turns.iter().map(|(_, limiter, ..)| *limiter), |first| {
         let asks = turns.iter().map(|(opened, _, key, receipt)| {
             Ask::new(opened.as_opened(), key.as_ref(), receipt.cost(), mode).of(receipt)

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use super::check_name;
 use super::overrides::{Override, check_operator};
+use crate::key::{Key, KeyKind};
 use crate::quota::Quota;
 
 /// The last override of each policy, also if it was withdrawn. Boards of instances are merged in any order: the later override of
 /// each policy wins.
 ///
-/// Its entries are in the order of their policies. It is written as a line for each policy, so that it can be looked at in Redis: version, policy, operator, until when it
-/// stands and is remembered, its mode and its quotas, with tabs between them.
+/// Its entries are in the order of their policies, and of the keys of each. It is written as a line for each, so that it can be looked at in
+/// Redis: version, policy, operator, until when it stands and is remembered, its mode, its quotas, and its key in hexadecimal digits if it is
+/// for one, with tabs between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Board(Vec<Entry>);
 
@@ -30,12 +32,16 @@ impl Entry {
     }
 
     fn line(&self) -> String {
-        let Override { policy, quotas, mode, by, until_us, version } = &*self.last;
+        let Override { policy, key, quotas, mode, by, until_us, version } = &*self.last;
         let mode = mode.map(|mode| mode.to_string()).unwrap_or_default();
         let mut line = format!("{version}\t{policy}\t{by}\t{until_us}\t{}\t{mode}\t", self.kept_us);
         for (index, quota) in quotas.iter().enumerate() {
             // Writing to a string cannot fail.
             let _ = write!(line, "{}{quota}", if index == 0 { "" } else { "," });
+        }
+        if let Some(key) = key {
+            let _ = write!(line, "\t{:02x}", key.kind() as u8);
+            key.as_bytes().iter().for_each(|byte| _ = write!(line, "{byte:02x}"));
         }
         line
     }
@@ -50,9 +56,14 @@ impl Entry {
         let mode = Some(next()?).filter(|mode| !mode.is_empty()).map(str::parse).transpose().ok()?;
         let quotas = next()?.split(',').filter(|quota| !quota.is_empty()).map(str::parse::<Quota>);
         let quotas = quotas.collect::<Result<_, _>>().ok()?;
+        let key = next().map(read_key);
+        if key.as_ref().is_some_and(Option::is_none) {
+            return None;
+        }
         check_name("policy name", &policy).ok()?;
         check_operator(&by).ok()?;
-        Some(Self { last: Arc::new(Override { policy, quotas, mode, by, until_us, version }), kept_us })
+        let key = key.flatten();
+        Some(Self { last: Arc::new(Override { policy, key, quotas, mode, by, until_us, version }), kept_us })
     }
 }
 
@@ -73,16 +84,16 @@ impl Board {
         self.0.iter().flat_map(|entry| (entry.line() + "\n").into_bytes()).collect()
     }
 
-    fn find(&self, policy: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|entry| (*entry.last.policy).cmp(policy))
+    fn find(&self, (policy, key): (&str, Option<&Key>)) -> Result<usize, usize> {
+        self.0.binary_search_by(|entry| entry.last.subject().cmp(&(policy, key)))
     }
 
-    fn get(&self, policy: &str) -> Option<&Entry> {
-        self.find(policy).ok().and_then(|at| self.0.get(at))
+    fn get(&self, subject: (&str, Option<&Key>)) -> Option<&Entry> {
+        self.find(subject).ok().and_then(|at| self.0.get(at))
     }
 
     fn set(&mut self, entry: Entry) {
-        match self.find(&entry.last.policy) {
+        match self.find(entry.last.subject()) {
             Ok(at) => self.0[at] = entry,
             Err(at) => self.0.insert(at, entry),
         }
@@ -91,7 +102,7 @@ impl Board {
     /// Takes over the entries that are newer on the other board.
     pub(crate) fn learn(&mut self, other: &Self) {
         for theirs in &other.0 {
-            let ours = self.get(&theirs.last.policy).unwrap_or(theirs);
+            let ours = self.get(theirs.last.subject()).unwrap_or(theirs);
             let later = if theirs.is_after(ours) { theirs } else { ours };
             let kept_us = ours.kept_us.max(theirs.kept_us);
             self.set(Entry { last: Arc::clone(&later.last), kept_us });
@@ -100,7 +111,7 @@ impl Board {
 
     /// Whether the other board has anything to learn from this one.
     pub(crate) fn is_news_to(&self, other: &Self) -> bool {
-        self.0.iter().any(|ours| other.get(&ours.last.policy).is_none_or(|theirs| ours.is_after(theirs)))
+        self.0.iter().any(|ours| other.get(ours.last.subject()).is_none_or(|theirs| ours.is_after(theirs)))
     }
 
     /// Forgets overrides that can no longer be in force on any instance.
@@ -108,10 +119,12 @@ impl Board {
         self.0.retain(|entry| now_us < entry.kept_us);
     }
 
-    /// Puts an override in the place of the last one of its policy, with a version above that one's.
+    /// Puts an override in the place of the last one of its policy or key, with a version above those of all of its policy: a version names
+    /// one of them.
     pub(crate) fn put(&mut self, mut over: Override) -> Arc<Override> {
-        let before = self.get(&over.policy);
-        let (version, kept_us) = before.map_or((0, 0), |entry| (entry.last.version, entry.kept_us));
+        let of_policy = self.0.iter().filter(|entry| entry.last.policy == over.policy);
+        let version = of_policy.map(|entry| entry.last.version).max().unwrap_or(0);
+        let kept_us = self.get(over.subject()).map_or(0, |entry| entry.kept_us);
         over.version = over.version.max(version.saturating_add(1));
         let kept_us = kept_us.max(over.until_us);
         let last = Arc::new(over);
@@ -119,14 +132,20 @@ impl Board {
         last
     }
 
-    /// The last override of a policy, whether it stands or not.
-    pub(crate) fn last(&self, policy: &str) -> Option<&Arc<Override>> {
-        self.get(policy).map(|entry| &entry.last)
+    /// The last override of a policy, or of one of its keys, whether it stands or not.
+    pub(crate) fn last(&self, policy: &str, key: Option<&Key>) -> Option<&Arc<Override>> {
+        self.get((policy, key)).map(|entry| &entry.last)
     }
 
     /// The override of a policy that is in force at this moment.
     pub(crate) fn standing(&self, policy: &str, now_us: u64) -> Option<&Arc<Override>> {
-        self.last(policy).filter(|over| over.stands_at(now_us))
+        self.last(policy, None).filter(|over| over.stands_at(now_us))
+    }
+
+    /// The overrides of single keys of a policy that are in force at this moment, by their keys.
+    pub(crate) fn all_given(&self, policy: &str, now_us: u64) -> impl Iterator<Item = &Arc<Override>> {
+        let of_policy = self.all_standing(now_us).filter(move |over| over.policy == policy);
+        of_policy.filter(|over| over.key.is_some())
     }
 
     /// All overrides that are in force at this moment, by the names of their policies.
@@ -142,6 +161,14 @@ impl Board {
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
+}
+
+/// Reads a key of its kind and its parts in hexadecimal digits.
+fn read_key(text: &str) -> Option<Key> {
+    let pairs = text.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
+    let bytes = pairs.collect::<Option<Vec<u8>>>().filter(|_| text.len().is_multiple_of(2))?;
+    let (kind, parts) = bytes.split_first()?;
+    Some(Key::encoded(KeyKind::read(*kind), parts))
 }
 
 #[cfg(test)]
@@ -164,7 +191,10 @@ mod tests {
     #[test]
     fn a_board_reads_back_as_it_was_written_and_nothing_else_is_read() {
         let mut full = board([over("login", "5/min burst 3", "ada l.", 1), over("search", "7/s", "bob", 2)]);
-        full.put(Override::withdrawal("search", "eve", 3).unwrap());
+        full.put(Override::withdrawal("search", None, "eve", 3).unwrap());
+        for key in [Key::from("acme"), Key::from(("a\tb\n", 7))] {
+            full.put(Override::builder("login", "ada").quota("9/min").key(key).build(1).unwrap());
+        }
         for mode in [PolicyMode::Enforce, PolicyMode::Shadow, PolicyMode::Off] {
             full.put(Override::builder(mode.to_string(), "ada").mode(mode).build(1).unwrap());
         }
@@ -175,6 +205,9 @@ mod tests {
             b"1\tlogin\tada",
             b"1\tLogin!\tada\t9\t9\t\t5/min",
             b"1\tlogin\tada\t9\t9\tloud\t5/min",
+            b"1\tlogin\tada\t9\t9\t\t5/min\t020",
+            b"1\tlogin\tada\t9\t9\t\t5/min\tzz",
+            b"1\tlogin\tada\t9\t9\t\t5/min\t",
         ] {
             assert_eq!(Board::read(garbage), Board::default(), "{garbage:?}");
         }
@@ -184,7 +217,7 @@ mod tests {
     fn boards_that_went_different_ways_agree_whoever_learns_first() {
         let common = board([over("login", "5/min", "ada", 1)]);
         let (mut one, mut other) = (common.clone(), common);
-        one.put(Override::withdrawal("login", "bob", 5).unwrap());
+        one.put(Override::withdrawal("login", None, "bob", 5).unwrap());
         other.put(over("login", "9/min", "eve", 7));
         other.put(over("search", "7/s", "eve", 8));
         assert!(one.is_news_to(&Board::default()) && other.is_news_to(&one));
@@ -201,7 +234,7 @@ mod tests {
     fn what_ended_an_override_is_remembered_as_long_as_that_would_have_stood() {
         let mut board = board([over("login", "5/min", "ada", 1)]);
         let stale = board.clone();
-        board.put(Override::withdrawal("login", "bob", 5).unwrap());
+        board.put(Override::withdrawal("login", None, "bob", 5).unwrap());
         board.forget(100);
         board.learn(&stale);
         assert_eq!(board.standing("login", 100), None);

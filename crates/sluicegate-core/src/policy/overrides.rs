@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{LONGEST_CHANGE, Policy, PolicyMode};
 use crate::clock::micros;
 use crate::error::{ConfigError, ConfigErrorKind};
+use crate::key::Key;
 use crate::quota::{IntoQuota, Quota};
 use crate::time_span::TimeSpan;
 
@@ -22,6 +23,7 @@ const LONGEST_NAME: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     pub(super) policy: String,
+    pub(super) key: Option<Key>,
     pub(super) quotas: Vec<Quota>,
     pub(super) mode: Option<PolicyMode>,
     pub(super) by: String,
@@ -34,6 +36,7 @@ impl Override {
     pub fn builder(policy: impl Into<String>, by: impl Into<String>) -> OverrideBuilder {
         OverrideBuilder {
             policy: policy.into(),
+            key: None,
             by: by.into(),
             quotas: Vec::new(),
             mode: None,
@@ -45,6 +48,11 @@ impl Override {
     /// The name of the policy.
     pub fn policy(&self) -> &str {
         &self.policy
+    }
+
+    /// The key whose quotas it changes, if it is not for all keys of the policy.
+    pub fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
     }
 
     /// The quotas that take the place of the policy's own; none if those stay.
@@ -73,6 +81,11 @@ impl Override {
         self.version
     }
 
+    /// Its policy, and its key if it is for one alone.
+    pub(super) fn subject(&self) -> (&str, Option<&Key>) {
+        (&self.policy, self.key.as_ref())
+    }
+
     /// Whether it is in force at this moment.
     pub(crate) fn stands_at(&self, now_us: u64) -> bool {
         !self.is_withdrawal() && now_us < self.until_us
@@ -84,10 +97,15 @@ impl Override {
     }
 
     /// The trace of an override that an operator has withdrawn.
-    pub(crate) fn withdrawal(policy: &str, by: &str, now_us: u64) -> Result<Self, ConfigError> {
+    pub(crate) fn withdrawal(
+        policy: &str,
+        key: Option<Key>,
+        by: &str,
+        now_us: u64,
+    ) -> Result<Self, ConfigError> {
         check_operator(by).map_err(|error| error.in_policy(policy))?;
         let (policy, by) = (policy.to_owned(), by.to_owned());
-        Ok(Self { policy, quotas: Vec::new(), mode: None, by, until_us: now_us, version: now_us })
+        Ok(Self { policy, key, quotas: Vec::new(), mode: None, by, until_us: now_us, version: now_us })
     }
 
     /// The policy with this change.
@@ -100,10 +118,14 @@ impl Override {
     }
 }
 
-/// `login: 10/min, shadow, by ada`
+/// `login: 10/min, shadow, by ada`, and for one key `login for 203.0.113.9: 10/min, by ada`
 impl fmt::Display for Override {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.policy)?;
+        f.write_str(&self.policy)?;
+        if let Some(key) = &self.key {
+            write!(f, " for {}", key.shown())?;
+        }
+        f.write_str(": ")?;
         for quota in &self.quotas {
             write!(f, "{quota}, ")?;
         }
@@ -122,6 +144,7 @@ impl fmt::Display for Override {
 #[must_use = "an override does nothing until it is put"]
 pub struct OverrideBuilder {
     policy: String,
+    key: Option<Key>,
     by: String,
     quotas: Vec<Result<Quota, ConfigError>>,
     mode: Option<PolicyMode>,
@@ -139,6 +162,14 @@ impl OverrideBuilder {
     /// Adds a quota. All of them together take the place of the policy's own. Default: the policy's own stay.
     pub fn quota(mut self, quota: impl IntoQuota) -> Self {
         self.quotas.push(quota.into_quota());
+        self
+    }
+
+    /// Makes it an override of one key alone, whose quotas then come before those that its requests bring. Default: of all keys.
+    ///
+    /// A key is written to the store that instances share, so that all of them know it: whoever reads that store can read the key.
+    pub fn key(mut self, key: impl Into<Key>) -> Self {
+        self.key = Some(key.into());
         self
     }
 
@@ -171,6 +202,11 @@ impl OverrideBuilder {
         &self.policy
     }
 
+    /// The key that it is for, if it is for one.
+    pub(crate) fn for_key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
     /// The version of the override that it is to replace, if there is to be one.
     pub(crate) fn replaces(&self) -> Option<u64> {
         self.replaces
@@ -187,6 +223,12 @@ impl OverrideBuilder {
         let quotas: Vec<Quota> = self.quotas.iter().enumerate().map(here).collect::<Result<_, _>>()?;
         if quotas.is_empty() && self.mode.is_none() {
             return refused("an override that changes nothing: give it a quota or a mode".to_owned());
+        }
+        if self.key.is_some() && (quotas.is_empty() || self.mode.is_some()) {
+            return refused(
+                "an override of one key changes its quotas: give it quotas, and leave the mode to all keys"
+                    .to_owned(),
+            );
         }
         check_operator(&self.by).map_err(|error| error.in_policy(&self.policy))?;
         let until_us = match self.ends {
@@ -205,8 +247,8 @@ impl OverrideBuilder {
                 "an override for {span}: use at most {longest}, and change the policy itself for longer"
             ));
         }
-        let (policy, by) = (self.policy.clone(), self.by.clone());
-        Ok(Override { policy, quotas, mode: self.mode, by, until_us, version: now_us })
+        let (policy, key, by) = (self.policy.clone(), self.key.clone(), self.by.clone());
+        Ok(Override { policy, key, quotas, mode: self.mode, by, until_us, version: now_us })
     }
 }
 

@@ -51,7 +51,11 @@ pub(super) async fn act_on_key(
 }
 
 /// The key of the named policy, among those that a request would meet.
-fn one(target: LookupTarget, policy: Option<&str>, scope: &Scope) -> Result<(RateLimiter, Key), ActionFault> {
+pub(super) fn one(
+    target: LookupTarget,
+    policy: Option<&str>,
+    scope: &Scope,
+) -> Result<(RateLimiter, Key), ActionFault> {
     let explained = match target {
         LookupTarget::Key(limiter, key, _) => return Ok((limiter, key)),
         LookupTarget::Request(explained) => explained,

@@ -4,6 +4,7 @@
 //! `sluicegate::audit`, with the name of the operator; a key is in it as it may be shown.
 
 mod fault;
+mod give;
 mod input;
 mod key;
 mod policy;

@@ -70,7 +70,8 @@ pub(super) async fn all_to_shadow(
         let changes: Vec<OverrideBuilder> = enforced
             .map(|policy| {
                 policies.push(policy.name().to_owned());
-                let over = standing.iter().find(|over| over.policy() == policy.name());
+                let over =
+                    standing.iter().find(|over| over.policy() == policy.name() && over.key().is_none());
                 let wanted = Override::builder(policy.name(), operator).mode(PolicyMode::Shadow);
                 instead_of(over.map(|over| &**over), wanted, span)
             })
@@ -122,11 +123,11 @@ fn instead_of(
     }
 }
 
-fn whose(overrides: &Overrides) -> &'static str {
+pub(super) fn whose(overrides: &Overrides) -> &'static str {
     if overrides.are_shared() { "on all instances" } else { "on this instance only" }
 }
 
-fn until_us(text: &str) -> Result<u64, ActionFault> {
+pub(super) fn until_us(text: &str) -> Result<u64, ActionFault> {
     let since_epoch = instant::read(text).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let micros = since_epoch.and_then(|span| u64::try_from(span.as_micros()).ok());
     micros

@@ -3,6 +3,7 @@
 use http::StatusCode;
 
 use super::fault::ActionFault;
+use super::give::give;
 use super::input::Input;
 use super::key::{KeyAction, act_on_key};
 use super::policy::{Changed, all_to_shadow, change, withdraw};
@@ -38,6 +39,10 @@ pub(crate) async fn act(
             let found = act_on_key(scope, secret, (action, operator), input).await?;
             Ok(Done::Acted(action.to_string(), found))
         }
+        OperatorAction::Give => {
+            let (done, found) = give(scope, secret, operator, input).await?;
+            Ok(Done::Acted(done, found))
+        }
         OperatorAction::Change => change(scope, operator, input).await.map(Done::Changed),
         OperatorAction::Withdraw => withdraw(scope, operator, input).await.map(Done::Changed),
         OperatorAction::AllToShadow => all_to_shadow(scope, operator, input).await.map(Done::Changed),
@@ -61,6 +66,8 @@ pub(crate) async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Re
 enum OperatorAction {
     LookUp,
     Key(KeyAction),
+    /// Gives quotas to a key.
+    Give,
     Change,
     Withdraw,
     AllToShadow,
@@ -75,6 +82,7 @@ impl OperatorAction {
             "reset" => Self::Key(KeyAction::Reset),
             "suspend" => Self::Key(KeyAction::Suspend),
             "release" => Self::Key(KeyAction::Release),
+            "give" => Self::Give,
             "change" => Self::Change,
             "withdraw" => Self::Withdraw,
             "all-to-shadow" => Self::AllToShadow,

@@ -3,17 +3,17 @@
 //! A look-up by a request shows what the whole request would meet, limit by limit; the extractors, conditions and tiers of the live limits
 //! decide. A look-up by a key shows one unit of one policy. Neither spends anything, and neither counts.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use http::StatusCode;
 use serde::Serialize;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use sluicegate_core::suspension::Strikes;
-use sluicegate_core::{Decision, Key, Outcome, Policy, RateLimiter, StoreError};
+use sluicegate_core::{Decision, Key, Outcome, Policy, Quota, RateLimiter, StoreError};
 use sluicegate_observed::ShownKey;
 use sluicegate_tower::limits::{AskExplained, Explanation, LimitExplained, WouldBe};
 
-use crate::instant::seconds_up;
+use crate::instant::{rfc3339, seconds_up};
 use crate::scope::Scope;
 use crate::secret::Secret;
 
@@ -63,6 +63,12 @@ pub(super) struct KeyStatus {
     /// Its refusals on the way to the next suspension, if its policy counts refusals and the store knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) strikes: Option<StrikesStanding>,
+    /// The quotas that an operator has given to this key alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) given: Option<KeyGiven>,
+    /// Twice the quotas of the policy, if the key can have them.
+    #[serde(skip)]
+    pub(super) twice: Option<String>,
     /// The seconds of a suspension by hand, if keys of the policy can be suspended.
     #[serde(skip)]
     pub(super) suspends_for: Option<u64>,
@@ -103,6 +109,37 @@ pub(super) struct StrikesStanding {
     pub(super) suspensions: u64,
 }
 
+/// The quotas of a key alone, for a time.
+#[derive(Debug, Serialize)]
+pub(super) struct KeyGiven {
+    pub(super) quotas: Vec<String>,
+    pub(super) by: String,
+    pub(super) until: String,
+    pub(super) version: u64,
+}
+
+impl KeyGiven {
+    fn of(limiter: &RateLimiter, key: &Key) -> Option<Self> {
+        let over = limiter.given_by(key)?;
+        Some(Self {
+            quotas: over.quotas().iter().map(ToString::to_string).collect(),
+            by: over.by().to_owned(),
+            until: rfc3339(UNIX_EPOCH + Duration::from_micros(over.until_us())),
+            version: over.version(),
+        })
+    }
+}
+
+/// Twice the quotas of the policy, as an operator would write them.
+fn twice(policy: &Policy) -> Option<String> {
+    let double = |quota: Quota| {
+        quota.with_units(quota.limit().saturating_mul(2), quota.burst_size().saturating_mul(2))
+    };
+    let quotas: Vec<Quota> = policy.quotas().iter().map(|quota| double(quota.quota())).collect();
+    policy.under(&quotas.clone().into()).ok()?;
+    Some(quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join(", "))
+}
+
 impl StrikesStanding {
     /// `None` in an outage.
     async fn of(limiter: &RateLimiter, key: &Key) -> Option<Self> {
@@ -118,16 +155,19 @@ pub(crate) async fn by_key(
     key: &Key,
 ) -> Result<LookedUp, StoreError> {
     let decision = limiter.peek(key).await?;
-    let policy = limiter.policy();
+    let policy = limiter.given(key.as_ref()).as_ref().unwrap_or(limiter).policy();
     let of_policy = limiter.store().limiters().get(policy.name());
+    let given = KeyGiven::of(limiter, key);
     let is_of_policy = of_policy.is_some_and(|of_policy| of_policy.decides_like(limiter));
     let standing = KeyStatus {
         limit: policy.name().to_owned(),
         policy: Some(policy.name().to_owned()),
         reference: Some(secret.seal(policy.name(), key)),
         strikes: StrikesStanding::of(limiter, key).await,
+        twice: twice(&limiter.policy()),
         suspends_for: suspends_for(&policy),
-        note: (policy.takes_quotas() && is_of_policy).then_some(OWN_QUOTAS),
+        note: (policy.takes_quotas() && is_of_policy && given.is_none()).then_some(OWN_QUOTAS),
+        given,
         ..KeyStatus::default()
     };
     let (would_be, standing) = match decision.decided_by() {
@@ -166,11 +206,17 @@ pub(crate) async fn by_request(scope: &Scope, secret: &Secret, explained: Explan
         // Limits of a request may be on a store that is not on the page.
         let asked = limit.asks.as_ref().ok();
         let asked = asked.and_then(|asked| Some((scope.limiter(asked.policy.name())?, asked.key.clone())));
-        let strikes = match asked {
-            Some((limiter, key)) => StrikesStanding::of(&limiter, &key).await,
-            None => None,
+        let known = match asked {
+            Some((limiter, key)) => KeyStatus {
+                strikes: StrikesStanding::of(&limiter, &key).await,
+                given: KeyGiven::of(&limiter, &key),
+                twice: twice(&limiter.policy()),
+                ..KeyStatus::default()
+            },
+            None => KeyStatus::default(),
         };
-        limits.push(KeyStatus { strikes, ..standing(secret, limit) });
+        let KeyStatus { strikes, given, twice, .. } = known;
+        limits.push(KeyStatus { strikes, given, twice, ..standing(secret, limit) });
     }
     LookedUp { would_be: explained.outcome.to_string(), limits }
 }

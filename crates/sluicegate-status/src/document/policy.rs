@@ -11,11 +11,13 @@ use serde_json::Number;
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::policy::{Override, TimeSpan};
 use sluicegate_core::{OnExceeded, Policy, Quota, RateLimiter, Store};
-use sluicegate_observed::{Asker, KeyBudget, Minute, Observed, Offender, OffenderKind, PolicySnapshot};
+use sluicegate_observed::{
+    Asker, KeyBudget, Minute, Observed, Offender, OffenderKind, PolicySnapshot, ShownKey,
+};
 
 use super::shape::{
-    AskerShown, BudgetShown, MinuteShown, OffenderShown, OverrideShown, PerSecond, PolicyStatus, QuotaShown,
-    Tighter,
+    AskerShown, BudgetShown, GivenShown, MinuteShown, OffenderShown, OverrideShown, PerSecond, PolicyStatus,
+    QuotaShown, Tighter,
 };
 use crate::instant::rfc3339;
 use crate::secret::Secret;
@@ -54,6 +56,7 @@ pub(super) fn status(known: &PolicyView<'_>) -> PolicyStatus {
         mode: policy.mode().to_string(),
         hidden: policy.is_hidden(),
         over: over(known),
+        given: given(known),
         on_exceeded: match policy.on_exceeded() {
             OnExceeded::Wait { .. } => "wait",
             _ => "deny",
@@ -84,7 +87,7 @@ pub(super) fn status(known: &PolicyView<'_>) -> PolicyStatus {
 /// The override that an operator has put on it, if there is one.
 fn over(known: &PolicyView<'_>) -> Option<OverrideShown> {
     let name = known.policy.policy.name();
-    let over = known.standing.iter().find(|over| over.policy() == name)?;
+    let over = known.standing.iter().find(|over| over.policy() == name && over.key().is_none())?;
     let limiter: RateLimiter = Arc::<dyn Store>::from(known.observed).limiters().get(name)?;
     let own = limiter.own_policy();
     Some(OverrideShown {
@@ -95,6 +98,26 @@ fn over(known: &PolicyView<'_>) -> Option<OverrideShown> {
         own_quotas: own.quotas().iter().map(|quota| quota.quota().to_string()).collect(),
         own_mode: own.mode().to_string(),
     })
+}
+
+/// The keys that operators have given quotas, as far as they may be seen here.
+fn given(known: &PolicyView<'_>) -> Vec<GivenShown> {
+    let name = known.policy.policy.name();
+    let of_keys = known.standing.iter().filter(|over| over.policy() == name);
+    let shown = of_keys.filter_map(|over| {
+        let key = ShownKey::of(over.key()?);
+        Some(GivenShown {
+            key: match known.keys {
+                ShownKeys::Shown(_) => key.to_string(),
+                ShownKeys::Digests => format!("digest {}", key.digest),
+            },
+            quotas: over.quotas().iter().map(ToString::to_string).collect(),
+            by: over.by().to_owned(),
+            until: rfc3339(UNIX_EPOCH + Duration::from_micros(over.until_us())),
+            version: over.version(),
+        })
+    });
+    shown.collect()
 }
 
 fn quotas(policy: &Policy) -> Vec<QuotaShown> {

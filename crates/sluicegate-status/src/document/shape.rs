@@ -82,6 +82,9 @@ pub(crate) struct PolicyStatus {
     pub(super) hidden: bool,
     #[serde(rename = "override")]
     pub(super) over: Option<OverrideShown>,
+    /// Keys that operators have given quotas for a time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) given: Vec<GivenShown>,
     pub(super) on_exceeded: &'static str,
     pub(super) on_outage: String,
     pub(super) per_second: PerSecond,
@@ -217,6 +220,19 @@ pub(super) struct OverrideShown {
     pub(super) own_quotas: Vec<String>,
     /// The mode that is back when it ends.
     pub(super) own_mode: String,
+}
+
+/// The quotas of one key alone, for a time.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct GivenShown {
+    pub(super) key: String,
+    pub(super) quotas: Vec<String>,
+    /// The operator.
+    pub(super) by: String,
+    /// The moment when it ends by itself.
+    pub(super) until: String,
+    /// Identifies it when it is replaced or withdrawn.
+    pub(super) version: u64,
 }
 
 /// The rates per second, as the mean of ten seconds.

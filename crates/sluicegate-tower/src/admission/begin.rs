@@ -154,6 +154,12 @@ impl Limits {
         match limit.key.extract(request).now() {
             Ok(Ok(mut key)) => {
                 key.set_kind(limit.kind);
+                if let Some(given) = plain.limiter.given(key.as_ref()) {
+                    return self.begin_given(
+                        Asked { limit: 0, which: Which::Chosen(given), key, cost: plain.cost },
+                        place,
+                    );
+                }
                 let asked = Asked { limit: 0, which: Which::Known(0), key, cost: plain.cost };
                 let asking = self.ask(&plain.limiter, &asked);
                 self.answered(asked, asking, place, |asks| match known.only.get() {
@@ -168,6 +174,13 @@ impl Limits {
                 way::along((self, request), None, (walk, next), place)
             }
         }
+    }
+
+    /// Decides about a key to which an operator has given quotas.
+    #[cold]
+    fn begin_given(&self, asked: Asked, place: &mut Place) -> Result<End, Box<Waiting>> {
+        let asking = self.ask(asked.limiter(self.plan()), &asked);
+        self.answered(asked, asking, place, |asks| asks.policies(&self.0.made))
     }
 
     /// Goes through all limits. A request for which a single limit asks, with its key at hand, is decided as by one limit.

@@ -86,6 +86,10 @@ impl Finding {
                 }
             },
         };
+        let which = match limit.source.limiter(&which).given(key.as_ref()) {
+            Some(given) => Which::Chosen(given),
+            None => which,
+        };
         match limit.bandwidth {
             Some(_) => Self::Holds { which, key },
             None => Self::Asks { which, key, cost, is_enforced: mode == PolicyMode::Enforce },

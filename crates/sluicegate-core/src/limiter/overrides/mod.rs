@@ -12,6 +12,7 @@ pub use self::error::{OverrideError, OverrideErrorKind};
 pub(super) use self::follow::follow;
 use self::follow::{exchange, follow_all, learn};
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
+use crate::key::Key;
 use crate::policy::{Board, Override, OverrideBuilder};
 use crate::store::{IntoStore, Store};
 
@@ -81,7 +82,7 @@ impl Overrides {
         self.0.shared().is_some()
     }
 
-    /// The overrides in force, as far as this instance knows, by the names of their policies.
+    /// The overrides in force, as far as this instance knows, by the names of their policies, and of each those of single keys by their keys.
     pub fn list(&self) -> Vec<Arc<Override>> {
         let now_us = self.0.now_us();
         self.0.limiters().overrides().all_standing(now_us).cloned().collect()
@@ -130,19 +131,26 @@ impl Overrides {
         let changes: Vec<_> = changes.into_iter().collect();
         for (index, change) in changes.iter().enumerate() {
             self.check(change)?;
-            if changes[..index].iter().any(|other| other.policy() == change.policy()) {
+            let is_same = |other: &OverrideBuilder| {
+                other.policy() == change.policy() && other.for_key() == change.for_key()
+            };
+            if changes[..index].iter().any(is_same) {
                 return Err(refused(change.policy(), "two overrides of one policy: put one of them").into());
             }
         }
         self.write(|board, now_us| {
             let put = |change: &OverrideBuilder| {
                 let over = change.build(now_us)?;
-                expect(board, change.policy(), change.replaces(), now_us, || over.to_string())?;
+                let subject = (change.policy(), change.for_key());
+                expect(board, subject, change.replaces(), now_us, || over.to_string())?;
                 Ok(board.put(over))
             };
             changes.iter().map(put).collect()
         })
         .await
+        .inspect(|all: &Vec<Arc<Override>>| {
+            all.iter().for_each(|over| audit(over, "a key is given quotas for a time"));
+        })
     }
 
     /// Ends the override of this version, by this operator; the policy of the code is back here when this returns.
@@ -155,12 +163,15 @@ impl Overrides {
     /// If the future is dropped, the override may be withdrawn or not.
     pub async fn withdraw(&self, policy: &str, version: u64, by: &str) -> Result<(), OverrideError> {
         self.write(|board, now_us| {
-            let withdrawal = Override::withdrawal(policy, by, now_us)?;
-            expect(board, policy, Some(version), now_us, || withdrawal.to_string())?;
-            board.put(withdrawal);
-            Ok(())
+            // The override of a key, if it is that one's version.
+            let given = board.all_given(policy, now_us).find(|over| over.version() == version);
+            let key = given.and_then(|over| over.key().cloned());
+            let withdrawal = Override::withdrawal(policy, key.clone(), by, now_us)?;
+            expect(board, (policy, key.as_ref()), Some(version), now_us, || withdrawal.to_string())?;
+            Ok(board.put(withdrawal))
         })
         .await
+        .map(|withdrawal| audit(&withdrawal, "a key no longer has the quotas that it was given"))
     }
 
     /// Changes the value that is shared, and tries again if another operator has written in between.
@@ -211,6 +222,18 @@ impl Overrides {
     }
 }
 
+/// Writes down the override of a key. That of a policy is written down where it replaces the policy.
+#[cfg(feature = "tracing")]
+fn audit(over: &Override, what: &'static str) {
+    if let Some(key) = over.key() {
+        let (policy, key, by, until_us) = (over.policy(), key.shown(), over.by(), over.until_us());
+        tracing::info!(target: "sluicegate::audit", policy, key, to = %over, by, until_us, "{what}");
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+fn audit(_: &Override, _: &'static str) {}
+
 fn refused(policy: &str, problem: impl Into<Cow<'static, str>>) -> ConfigError {
     ConfigError::new(ConfigErrorKind::Override, problem).in_policy(policy)
 }
@@ -218,15 +241,16 @@ fn refused(policy: &str, problem: impl Into<Cow<'static, str>>) -> ConfigError {
 /// Checks that the override of a policy that stands is the one that an operator has seen.
 fn expect(
     board: &Board,
-    policy: &str,
+    (policy, key): (&str, Option<&Key>),
     version: Option<u64>,
     now_us: u64,
     wanted: impl FnOnce() -> String,
 ) -> Result<(), OverrideError> {
-    if board.standing(policy, now_us).map(|over| over.version()) == version {
+    let last = board.last(policy, key);
+    if last.filter(|over| over.stands_at(now_us)).map(|over| over.version()) == version {
         return Ok(());
     }
-    let last = board.last(policy).filter(|last| last.is_withdrawal() || last.stands_at(now_us)).cloned();
+    let last = last.filter(|last| last.is_withdrawal() || last.stands_at(now_us)).cloned();
     Err(Problem::OutOfDate { wanted: wanted(), last }.into())
 }
 

@@ -39,3 +39,15 @@ pub(super) fn written(id: &str, name: &str, label: &str, text: &str) -> Markup {
         }
     }
 }
+
+/// The button that ends the override of this version.
+pub(super) fn withdraw(token: &str, (policy, version): (&str, u64), text: &str) -> Markup {
+    html! {
+        form.buttons method="post" {
+            (hidden("token", token))
+            (hidden("policy", policy))
+            (hidden("version", &version.to_string()))
+            button name="do" value="withdraw" { (text) }
+        }
+    }
+}

@@ -4,8 +4,8 @@
 
 use maud::{Markup, html};
 
-use super::forms::{by_reference, field, hidden};
-use crate::document::look_up::{KeyStatus, LookedUp, QuotaStanding, StrikesStanding};
+use super::forms::{by_reference, field, hidden, withdraw, written};
+use crate::document::look_up::{KeyGiven, KeyStatus, LookedUp, QuotaStanding, StrikesStanding};
 use crate::document::{PolicyStatus, number};
 
 pub(super) fn section(policies: &[PolicyStatus], limits: &[&str], token: &str) -> Markup {
@@ -111,6 +111,29 @@ fn stands(standing: &KeyStatus, token: Option<&str>) -> Markup {
             @if let Some(note) = standing.note { " (" (note) ")" }
             @if let (Some(token), Some(reference), Some(policy)) = (token, &standing.reference, &standing.policy) {
                 (by_reference(token, reference, &buttons(standing.suspends_for), policy))
+                (give(standing, policy, (token, reference)))
+            }
+        }
+    }
+}
+
+/// The form that gives the key quotas of its own for a time, or the button that ends that.
+fn give(standing: &KeyStatus, policy: &str, (token, reference): (&str, &str)) -> Markup {
+    html! {
+        @if let Some(KeyGiven { quotas, by, until, version }) = &standing.given {
+            p {
+                "This key alone has " (quotas.join(", ")) " by " (by) " until " time datetime=(until) { (number::clock(until)) " UTC" } ". "
+                (withdraw(token, (policy, *version), "end its quotas"))
+            }
+        } @else if let Some(twice) = &standing.twice {
+            form.give method="post" {
+                (hidden("token", token))
+                (hidden("ref", reference))
+                div.fields {
+                    (written(&format!("give-{policy}"), "quota", "give this key alone this quota", twice))
+                    (written(&format!("give-for-{policy}"), "for", "for how long", "1h"))
+                }
+                button name="do" value="give" { "give it now" }
             }
         }
     }

@@ -6,8 +6,8 @@
 use maud::{Markup, PreEscaped, html};
 use sluicegate_plots::Bars;
 
-use super::forms::{field, hidden};
-use crate::document::{MinuteShown, OverrideShown, PolicyStatus, number};
+use super::forms::{self, field, hidden};
+use crate::document::{GivenShown, MinuteShown, OverrideShown, PolicyStatus, number};
 
 const ALLOWED: &str = "allowed per second";
 const REFUSED: &str = "refused per second";
@@ -86,6 +86,7 @@ fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
                     @if policy.hidden { " " span.mode { "(hidden from clients)" } }
                     " " small { (policy.algorithm) }
                     @if let Some(over) = &policy.over { (overridden(over)) }
+                    @for given in &policy.given { (given_to(policy, given, token)) }
                     @if policy.key_quotas > 0 { " " small { (number::counted(policy.key_quotas as u64, "other quota", "other quotas")) " of keys in use" } }
                     @if policy.key_quotas_refused > 0 {
                         " " span.over { (number::count(policy.key_quotas_refused)) " times another quota of a key was refused: 65,535 are in use" }
@@ -113,6 +114,18 @@ fn overridden(over: &OverrideShown) -> Markup {
             "by " (over.by) " until " time datetime=(over.until) { (number::clock(&over.until)) " UTC" }
             ", then " (over.own_quotas.join(", ")) " (" (over.own_mode) ")"
             @if !over.shared { "; this instance only" }
+        }
+    }
+}
+
+/// The quotas that an operator has given to one key.
+fn given_to(policy: &PolicyStatus, given: &GivenShown, token: Option<&str>) -> Markup {
+    let GivenShown { key, quotas, by, until, version } = given;
+    html! {
+        " " span.over {
+            span.key { (key) } " alone has " (quotas.join(", ")) " by " (by) " until "
+            time datetime=(until) { (number::clock(until)) " UTC" }
+            @if let Some(token) = token { (forms::withdraw(token, (&policy.name, *version), &format!("end the quotas of {key}"))) }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::forms::{hidden, written};
+use super::forms::{hidden, withdraw, written};
 use crate::document::{PolicyStatus, Tighter};
 
 /// The form at an alarm: to a number, for a time. Where the policy is changed already, the button that ends it.
@@ -40,15 +40,8 @@ pub(super) fn at_once(policy: &PolicyStatus, Tighter { quota, lasts }: &Tighter,
     }
 }
 
-/// The button that ends the change of a policy.
+/// The button that ends the change of a policy, if there is one.
 pub(super) fn end(policy: &PolicyStatus, token: &str) -> Markup {
-    let version = policy.over.as_ref().map(|over| over.version.to_string());
-    html! {
-        form.buttons method="post" {
-            (hidden("token", token))
-            (hidden("policy", &policy.name))
-            @if let Some(version) = &version { (hidden("version", version)) }
-            button name="do" value="withdraw" { "end the change of " (policy.name) }
-        }
-    }
+    let name = &policy.name;
+    html! { @if let Some(over) = &policy.over { (withdraw(token, (name, over.version), &format!("end the change of {name}"))) } }
 }

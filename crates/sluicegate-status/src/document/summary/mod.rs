@@ -225,7 +225,7 @@ fn notices(all: &[NoticeShown]) -> Vec<String> {
     first.into_iter().chain(more).chain(others).collect()
 }
 
-/// The policies that an operator has changed for a time.
+/// The policies that an operator has changed for a time, and the number of keys with quotas of their own from one.
 fn changes(policies: &[PolicyStatus]) -> Vec<String> {
     let changed = policies.iter().filter_map(|policy| Some((&policy.name, policy.over.as_ref()?)));
     let mut told = changed
@@ -238,6 +238,11 @@ fn changes(policies: &[PolicyStatus]) -> Vec<String> {
         .collect::<Vec<_>>();
     let more = changed.count().saturating_sub(1) as u64;
     told.extend((more > 0).then(|| counted(more, "more policy is changed", "more policies are changed")));
+    let given: u64 = policies.iter().map(|policy| policy.given.len() as u64).sum();
+    told.extend(
+        (given > 0)
+            .then(|| counted(given, "key has quotas from an operator", "keys have quotas from an operator")),
+    );
     told
 }
 

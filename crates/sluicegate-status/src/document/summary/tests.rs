@@ -1,5 +1,5 @@
 use super::*;
-use crate::document::shape::{Errors, OverrideShown, PerSecond};
+use crate::document::shape::{Errors, GivenShown, OverrideShown, PerSecond};
 
 /// A policy that is open for an hour, and nothing was asked.
 fn policy(name: &str) -> PolicyStatus {
@@ -16,6 +16,7 @@ fn policy(name: &str) -> PolicyStatus {
         mode: "enforce".to_owned(),
         hidden: false,
         over: None,
+        given: Vec::new(),
         on_exceeded: "deny",
         on_outage: "local".to_owned(),
         per_second: PerSecond { allowed: 0.0, rejected: 0.0, delayed: 0.0, suspended: 0.0 },
@@ -285,6 +286,19 @@ fn alarms_notices_and_changes_are_told_and_then_not_everything_is_as_usual() {
         &known,
         &format!("{start}; login is changed by ada until 15:40 UTC; 1 more policy is changed{end}"),
     );
+    known.policies[0].over = None;
+    known.policies[1].over = None;
+    let acme = || GivenShown {
+        key: "\"acme\"".to_owned(),
+        quotas: vec!["10/min".to_owned()],
+        by: "ada".to_owned(),
+        until: "2026-11-21T15:40:00.000Z".to_owned(),
+        version: 2,
+    };
+    known.policies[2].given = vec![acme()];
+    assert_says(&known, &format!("{start}; 1 key has quotas from an operator{end}"));
+    known.policies[1].given = vec![acme()];
+    assert_says(&known, &format!("{start}; 2 keys have quotas from an operator{end}"));
 }
 
 #[test]

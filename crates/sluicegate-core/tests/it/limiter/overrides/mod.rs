@@ -4,6 +4,7 @@
 mod alone;
 mod crossings;
 mod fleet;
+mod of_keys;
 mod shared;
 
 use sluicegate_core::policy::{Override, OverrideBuilder};
