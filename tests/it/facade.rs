@@ -24,7 +24,7 @@ const NAMES: [(&str, usize); 29] = [
     ("memory", 3),
     ("observed", 21),
     ("outgoing", 3),
-    ("overflow", 10),
+    ("overflow", 11),
     ("policy", 17),
     ("rate_limit", 8),
     ("redis", 6),

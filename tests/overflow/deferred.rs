@@ -1,524 +1,265 @@
-//! The example `deferred`, in one process, on real servers.
+//! Deferred jobs on a real Redis: the queue alone, and a service with its layer.
 
-use std::collections::HashSet;
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use serde_json::Value;
-use sluicegate::Key;
+use sluicegate::key::HeaderKey;
+use sluicegate::overflow::deferred::{
+    Deferral, Job, JobOutcome, JobQueue, Pushed, QueueSettings, QueuedJob, RedisJobs,
+};
+use sluicegate::{Key, Limit, MemoryStore, OnOutage, Policy, RedisStore};
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::persistent::Persistent;
-use tokio::sync::watch;
-use tower::ServiceExt;
+use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::deferred_example::job::Job;
-use crate::deferred_example::queue::{Acceptance, Cursor, Queue, Settings, Standing, Taken};
-use crate::deferred_example::seal::Seal;
-use crate::deferred_example::worker::{Outcome, work};
-use crate::deferred_example::{service, turns};
-use crate::support::{SECRET, order, queue, store};
+use crate::support::store;
 
-/// Settings under which a job that was let go of is soon handed out again.
-fn quick() -> Settings {
-    Settings { lease: Duration::from_millis(200), attempts: 2, ..Settings::default() }
+pub(crate) const SECRET: &str = "a secret of sixteen bytes, or more";
+
+/// Settings under which jobs that were let go of are soon handed out again.
+pub(crate) fn quick() -> QueueSettings {
+    QueueSettings::default().lease(Duration::from_secs(1)).attempts(2)
 }
 
-async fn id_of(queue: &Queue, owner: &Key, body: &str) -> String {
-    match queue.accept(owner, None, &order(body)).await.unwrap() {
-        Acceptance::Accepted(id) => id,
-        other => panic!("{other:?}"),
-    }
+pub(crate) fn deferral(url: &str, settings: QueueSettings) -> Deferral {
+    let queue = RedisJobs::connect(url, "orders", settings).unwrap();
+    Deferral::builder(queue, HeaderKey::new("x-user").unwrap(), SECRET).build().unwrap()
 }
 
-async fn taken(queue: &Queue, cursor: &mut Cursor) -> Taken {
-    let wait = async {
-        loop {
-            if let Some(taken) = queue.take(cursor).await.unwrap() {
-                return taken;
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), wait).await.expect("there is a job")
+pub(crate) fn limit(quota: &str, store: &RedisStore) -> Limit {
+    let policy = Policy::gcra("orders", quota).on_outage(OnOutage::Deny).on(store).unwrap();
+    Limit::new(policy).key(Key::from("all"))
 }
 
-/// The answer of the service, with its body as JSON.
-async fn send(app: &Router, request: Request<Body>) -> Response<Value> {
-    let (head, body) = app.clone().oneshot(request).await.unwrap().into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    Response::from_parts(head, serde_json::from_slice(&body).unwrap())
+pub(crate) async fn echo(request: Request<Full<Bytes>>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(request.into_body()))
 }
 
-fn post(api_key: &str, fields: &[(&str, &str)], body: impl Into<Body>) -> Request<Body> {
-    let request = Request::post("/orders").header("x-api-key", api_key);
+pub(crate) fn order(fields: &[(&str, &str)], body: &str) -> Request<Full<Bytes>> {
+    let request = Request::post("/orders?q=MARK-query").header("x-user", "ada");
     let request = fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-    request.body(body.into()).unwrap()
+    request.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap()
 }
 
-fn get(api_key: &str, path: &str) -> Request<Body> {
-    Request::get(path).header("x-api-key", api_key).body(Body::empty()).unwrap()
-}
-
-/// Works with `carry_out` until each of these jobs stands like this.
-async fn work_until<W, F>(
-    queue: &Arc<Queue>,
-    server: &Server,
-    carry_out: W,
-    owner: &Key,
-    ends: &[(impl AsRef<str>, Standing)],
-) where
-    W: Fn(Job) -> F,
-    F: Future<Output = Outcome> + Send + 'static,
+/// The status, and the id of the job if the request was kept.
+pub(crate) async fn send<S>(service: &S, request: Request<Full<Bytes>>) -> (StatusCode, String)
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<Full<Bytes>>, Error = Infallible> + Clone,
 {
-    let turns = turns(&store(&server.url()).await, "1000/s").unwrap();
-    let (stop, stopped) = watch::channel(false);
+    let response = service.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    (status, body["id"].as_str().unwrap_or_default().to_owned())
+}
+
+pub(crate) async fn ask(deferral: &Deferral, id: &str) -> Value {
+    let request = Request::get(format!("/jobs/{id}")).header("x-user", "ada").body(()).unwrap();
+    serde_json::from_slice(deferral.answer(&request).await.body()).unwrap()
+}
+
+/// Works until each of these jobs is in this state.
+async fn work_until<F>(
+    deferral: &Deferral,
+    store: &RedisStore,
+    ids: &[String],
+    state: &str,
+    work: impl Fn(Job) -> F + Send + Sync + 'static,
+) where
+    F: Future<Output = JobOutcome> + Send + 'static,
+{
+    let (stop, stopped) = tokio::sync::oneshot::channel();
     let ended = async {
-        for (id, end) in ends {
-            while queue.ask(owner, id.as_ref()).await.unwrap().as_ref() != Some(end) {
-                tokio::task::yield_now().await;
+        for id in ids {
+            while ask(deferral, id).await["state"] != state {
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
-        stop.send_replace(true);
+        stop.send(()).unwrap();
     };
-    let both = async { tokio::join!(work(queue, &turns, stopped, carry_out), ended) };
-    tokio::time::timeout(Duration::from_secs(30), both).await.expect("the jobs come to their ends");
+    let works = deferral.work(store, async { _ = stopped.await }, work);
+    let both = async { tokio::join!(works, ended) };
+    tokio::time::timeout(Duration::from_secs(60), both).await.expect("the jobs come to their ends");
+}
+
+async fn done(job: Job) -> JobOutcome {
+    Ok(job.request.into_body().to_vec())
 }
 
 #[tokio::test]
-async fn a_request_is_accepted_with_a_place_where_its_owner_asks_and_nobody_else() {
+async fn two_instances_on_one_queue_carry_out_each_job_once_at_the_pace_of_both() {
     let server = Server::start();
-    let queue = queue(&server, quick()).await;
-    let app = service::app(Arc::clone(&queue));
-    let accepted = send(&app, post("ada", &[("content-type", "text/plain")], "tea")).await;
-    assert_eq!(accepted.status(), StatusCode::ACCEPTED);
-    assert_eq!(accepted.headers()["cache-control"], "no-store");
-    let place = accepted.headers()["location"].to_str().unwrap();
-    let id = place.strip_prefix("/jobs/").unwrap();
-    assert_eq!((id.len(), accepted.body()["id"].as_str()), (32, Some(id)));
-
-    let asked = send(&app, get("ada", place)).await;
-    assert_eq!((asked.status(), &asked.body()["state"]), (StatusCode::OK, &Value::from("waiting")));
-    let carry_out = async |job: Job| -> Outcome {
-        assert_eq!(job.request.headers()["content-type"], "text/plain");
-        Ok(job.request.into_body().to_vec())
-    };
-    let done = Standing::Done(b"tea".to_vec());
-    let boxed = move |job| Box::pin(carry_out(job)) as Pin<Box<dyn Future<Output = Outcome> + Send>>;
-    work_until(&queue, &server, boxed, &Key::from("ada"), &[(id, done)]).await;
-    let asked = send(&app, get("ada", place)).await;
-    assert_eq!(
-        (&asked.body()["state"], &asked.body()["result"]),
-        (&Value::from("done"), &Value::from("tea"))
-    );
-
-    let nowhere = format!("/jobs/{}", "0".repeat(32));
-    for (who, path) in [("bob", place), ("ada", &nowhere), ("ada", "/jobs/x"), ("ada", "/jobs/*")] {
-        let refused = send(&app, get(who, path)).await;
-        assert_eq!(refused.status(), StatusCode::NOT_FOUND, "{who} {path}");
-        assert_eq!(refused.body()["detail"], "there is no such job");
-    }
-    let nobody = Request::get(place).body(Body::empty()).unwrap();
-    assert_eq!(send(&app, nobody).await.status(), StatusCode::UNAUTHORIZED);
-    let twice = post("ada", &[("x-api-key", "bob")], "");
-    assert_eq!(send(&app, twice).await.status(), StatusCode::BAD_REQUEST);
-    let long = post(&"a".repeat(256), &[], "");
-    assert_eq!(send(&app, long).await.status(), StatusCode::BAD_REQUEST);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn one_idempotency_key_is_one_job_for_its_owner_and_its_request() {
-    let server = Server::start();
-    let queue = queue(&server, Settings { most: 3, ..quick() }).await;
-    let app = service::app(Arc::clone(&queue));
-    let once = [("idempotency-key", "\"8e03978e\"")];
-    let many = (0..16).map(|_| {
-        let app = app.clone();
-        tokio::spawn(async move { send(&app, post("ada", &once, "tea")).await })
-    });
-    let mut places = HashSet::new();
-    for answer in many.collect::<Vec<_>>() {
-        let answer = answer.await.unwrap();
-        assert_eq!(answer.status(), StatusCode::ACCEPTED);
-        places.insert(answer.headers()["location"].clone());
-    }
-    assert_eq!(places.len(), 1);
-
-    let other = send(&app, post("ada", &once, "coffee")).await;
-    assert_eq!(other.status(), StatusCode::UNPROCESSABLE_ENTITY);
-    // It is another's key, although it has the same name.
-    let bobs = send(&app, post("bob", &once, "tea")).await;
-    assert!(bobs.status() == StatusCode::ACCEPTED && !places.contains(&bobs.headers()["location"]));
-    assert_eq!(send(&app, post("ada", &[], "tea")).await.status(), StatusCode::ACCEPTED);
-    // Full, but what was accepted is accepted, with and without the quotes.
-    assert_eq!(send(&app, post("ada", &[], "tea")).await.status(), StatusCode::SERVICE_UNAVAILABLE);
-    let again = send(&app, post("ada", &[("idempotency-key", "8e03978e")], "tea")).await;
-    assert!(places.contains(&again.headers()["location"]), "{again:?}");
-    for bad in ["", &"k".repeat(256)] {
-        let refused = send(&app, post("ada", &[("idempotency-key", bad)], "tea")).await;
-        assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "{bad:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_full_stream_refuses_and_trims_nothing() {
-    let server = Server::start();
-    let queue = queue(&server, Settings { most: 5, attempts: 1, ..quick() }).await;
-    let ada = Key::from("ada");
+    let (url, settings) = (server.url(), QueueSettings::default());
+    let store = store(&url).await;
+    let [one, two] = [0, 1].map(|_| deferral(&url, settings));
+    let shop = one.layer(limit("20/s burst 1", &store)).layer(service_fn(echo));
+    assert_eq!(send(&shop, order(&[], "")).await.0, StatusCode::OK);
     let mut ids = Vec::new();
-    for number in 0..5 {
-        ids.push(id_of(&queue, &ada, &number.to_string()).await);
+    while ids.len() < 30 {
+        let (status, id) = send(&shop, order(&[], "tea")).await;
+        ids.extend((status == StatusCode::ACCEPTED).then_some(id));
     }
-    let app = service::app(Arc::clone(&queue));
-    let refused = send(&app, post("ada", &[], "one more")).await;
-    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(refused.headers().contains_key("retry-after"));
-    // A job in hand and one that is parked take room as before, one that is done takes none.
-    let mut cursor = Cursor::default();
-    let first = taken(&queue, &mut cursor).await;
-    assert!(queue.fail(&first).await.unwrap());
-    assert_eq!(queue.ask(&ada, &ids[0]).await.unwrap(), Some(Standing::Parked));
-    let second = taken(&queue, &mut cursor).await;
-    assert_eq!(queue.accept(&ada, None, &order("x")).await.unwrap(), Acceptance::Full);
-    assert!(queue.finish(&second, b"").await.unwrap());
-    ids[1] = id_of(&queue, &ada, "1 again").await;
-    assert_eq!(queue.accept(&ada, None, &order("x")).await.unwrap(), Acceptance::Full);
-    // All of them come, and the one that was parked last, once it is put back.
-    assert_eq!(queue.unpark(10).await.unwrap(), 1);
-    let mut bodies = Vec::new();
-    for _ in 0..5 {
-        let taken = taken(&queue, &mut cursor).await;
-        bodies.push(queue.open(&taken).unwrap().request.into_body());
-        assert!(queue.finish(&taken, b"").await.unwrap());
-    }
-    assert_eq!(bodies, ["2", "3", "4", "1 again", "0"]);
-}
-
-#[tokio::test]
-async fn a_job_that_fails_or_panics_each_time_is_parked_and_holds_up_no_other() {
-    let server = Server::start();
-    let queue = queue(&server, quick()).await;
-    let ada = Key::from("ada");
-    let failing = id_of(&queue, &ada, "fails").await;
-    let panicking = id_of(&queue, &ada, "panics").await;
-    let mut ends = Vec::new();
-    for number in 0..20 {
-        ends.push((id_of(&queue, &ada, &number.to_string()).await, Standing::Done(b"well".to_vec())));
-    }
-    ends.extend([(failing.clone(), Standing::Parked), (panicking.clone(), Standing::Parked)]);
-    let attempts = Arc::new(Mutex::new(Vec::new()));
-    let tried = Arc::clone(&attempts);
-    let carry_out = move |job: Job| {
-        tried.lock().unwrap().push((job.id.clone(), job.attempt));
-        async move {
-            match &job.request.body()[..] {
-                b"fails" => Err("it fails".into()),
-                b"panics" => panic!("it panics"),
-                _ => Ok(b"well".to_vec()),
-            }
+    let begun = Arc::new(Mutex::new(Vec::new()));
+    let work = |begun: &Arc<Mutex<Vec<String>>>| {
+        let begun = Arc::clone(begun);
+        move |job: Job| {
+            begun.lock().unwrap().push(job.id.clone());
+            done(job)
         }
     };
-    work_until(&queue, &server, carry_out, &ada, &ends).await;
-    let attempts = attempts.lock().unwrap();
-    for id in [failing, panicking] {
-        let at = |attempt| attempts.iter().position(|tried| *tried == (id.clone(), attempt)).unwrap();
-        assert!(at(1) < 2 && at(2) >= 2, "{attempts:?}");
-    }
-    assert_eq!(attempts.len(), 24);
-}
-
-#[tokio::test]
-async fn a_worker_that_was_silent_for_a_lease_has_lost_its_job_and_its_result_is_dropped() {
-    let server = Server::start();
-    let queue = queue(&server, quick()).await;
-    let ada = Key::from("ada");
-    let id = id_of(&queue, &ada, "tea").await;
-    let (mut one, mut other) = (Cursor::default(), Cursor::default());
-    let first = taken(&queue, &mut one).await;
-    assert!(queue.hold(&first).await.unwrap());
-    let second = taken(&queue, &mut other).await;
-    assert_eq!(queue.open(&second).unwrap().attempt, 2);
-    assert!(!queue.hold(&first).await.unwrap() && !queue.fail(&first).await.unwrap());
-    assert!(!queue.finish(&first, b"late").await.unwrap());
-    assert!(queue.finish(&second, b"well").await.unwrap());
-    assert!(!queue.finish(&second, b"twice").await.unwrap());
-    assert_eq!(queue.ask(&ada, &id).await.unwrap(), Some(Standing::Done(b"well".to_vec())));
-}
-
-/// A job whose worker dies with it, each time.
-#[tokio::test]
-async fn a_job_that_no_worker_survives_is_parked() {
-    let server = Server::start();
-    let queue = queue(&server, quick()).await;
-    let ada = Key::from("ada");
-    let id = id_of(&queue, &ada, "deadly").await;
-    let mut cursor = Cursor::default();
-    drop(taken(&queue, &mut cursor).await);
-    drop(taken(&queue, &mut cursor).await);
-    let parked = async {
-        while queue.ask(&ada, &id).await.unwrap() != Some(Standing::Parked) {
-            assert!(queue.take(&mut cursor).await.unwrap().is_none());
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), parked).await.expect("its lease is over soon");
-}
-
-/// A body that says whether anybody has read it.
-struct Watched(Arc<AtomicBool>, Option<Bytes>);
-
-impl http_body::Body for Watched {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
-        self.0.store(true, Ordering::Relaxed);
-        Poll::Ready(self.1.take().map(|bytes| Ok(http_body::Frame::data(bytes))))
-    }
-}
-
-#[tokio::test]
-async fn a_body_above_the_bound_is_refused_before_it_is_read_or_as_soon_as_it_is_too_long() {
-    let server = Server::start();
-    let app = service::app(queue(&server, Settings { most_body: 100, ..quick() }).await);
-    for (length, said, status, is_read) in [
-        (100, true, StatusCode::ACCEPTED, true),
-        (100, false, StatusCode::ACCEPTED, true),
-        (101, true, StatusCode::PAYLOAD_TOO_LARGE, false),
-        (101, false, StatusCode::PAYLOAD_TOO_LARGE, true),
-    ] {
-        let read = Arc::new(AtomicBool::new(false));
-        let body = Body::new(Watched(Arc::clone(&read), Some(vec![b'x'; length].into())));
-        let said = said.then(|| length.to_string());
-        let fields: Vec<_> = said.iter().map(|length| ("content-length", length.as_str())).collect();
-        let answer = send(&app, post("ada", &fields, body)).await;
-        assert_eq!((answer.status(), read.load(Ordering::Relaxed)), (status, is_read), "{length} {fields:?}");
-    }
-    let long = Request::post(format!("/orders?{}", "x".repeat(8_200))).header("x-api-key", "ada");
-    let refused = send(&app, long.body(Body::empty()).unwrap()).await;
-    assert_eq!(refused.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
-}
-
-/// A whole life of a job in which everything that a client sends and gets has a mark.
-async fn marked(server: &Server, seal: Seal) {
-    let settings = Settings { kept: vec![http::HeaderName::from_static("x-note")], ..quick() };
-    let queue = Arc::new(Queue::new(&store(&server.url()).await, "orders", seal, settings).unwrap());
-    let app = service::app(Arc::clone(&queue));
-    let fields = [("idempotency-key", "MARK-once"), ("x-note", "MARK-note"), ("cookie", "MARK-cookie")];
-    let request = |body: &'static str| {
-        let mut request = post("MARK-owner", &fields, body);
-        *request.uri_mut() = "/orders?q=MARK-query".parse().unwrap();
-        request
-    };
-    assert_eq!(send(&app, request("MARK-body")).await.status(), StatusCode::ACCEPTED);
-    assert_eq!(send(&app, request("MARK-other")).await.status(), StatusCode::UNPROCESSABLE_ENTITY);
-    let taken = taken(&queue, &mut Cursor::default()).await;
-    let job = queue.open(&taken).unwrap();
-    assert_eq!(
-        (job.request.uri().to_string().as_str(), &job.request.headers()["x-note"]),
-        ("/orders?q=MARK-query", &http::HeaderValue::from_static("MARK-note"))
+    let (first, second) = (work(&begun), work(&begun));
+    tokio::join!(
+        work_until(&one, &store, &ids, "done", first),
+        work_until(&two, &store, &ids, "done", second)
     );
-    assert!(!job.request.headers().contains_key("cookie"));
-    queue.finish(&taken, b"MARK-result").await.unwrap();
+    let mut begun = std::mem::take(&mut *begun.lock().unwrap());
+    begun.sort_unstable();
+    ids.sort_unstable();
+    assert_eq!(begun, ids);
+    assert_eq!(ask(&two, &ids[0]).await["result"], "tea");
 }
 
 #[tokio::test]
-async fn nothing_that_a_client_sent_is_readable_in_redis_unless_that_was_chosen_by_name() {
-    let marks = |redis: &Persistent| redis.written().windows(5).filter(|bytes| bytes == b"MARK-").count();
-    let redis = Persistent::start("always");
-    marked(&redis.server, Seal::with_secret(SECRET).unwrap()).await;
-    assert!(redis.written().len() > 500);
-    assert_eq!(marks(&redis), 0);
-    let redis = Persistent::start("always");
-    marked(&redis.server, Seal::in_clear()).await;
-    // Query, note and body, and the result; owners and keys are digests all the same, and a cookie was not on the list.
-    assert!(marks(&redis) >= 4, "{}", marks(&redis));
-    let error = Seal::with_secret("fifteen bytes!!").unwrap_err().to_string();
-    assert_eq!(error, "a secret of 15 bytes: use at least 16");
-}
-
-#[tokio::test]
-async fn a_job_of_another_secret_cannot_be_read_or_swapped_and_is_not_lost() {
+async fn one_idempotency_key_at_two_instances_at_once_is_one_job_before_and_after_it_is_done() {
     let server = Server::start();
-    let queue = queue(&server, quick()).await;
-    let ada = Key::from("ada");
-    let id = id_of(&queue, &ada, "tea").await;
-    let seal = Seal::with_secret("another secret of the application").unwrap();
-    let strange = Queue::new(&store(&server.url()).await, "orders", seal, quick()).unwrap();
-    assert_eq!(strange.ask(&ada, &id).await.unwrap(), None);
-    let mut cursor = Cursor::default();
-    for _ in 0..2 {
-        let taken = taken(&strange, &mut cursor).await;
-        assert!(strange.open(&taken).is_none());
-        strange.fail(&taken).await.unwrap();
+    let url = server.url();
+    let store = store(&url).await;
+    let [one, two] = [0, 1].map(|_| deferral(&url, quick()));
+    let shop = |deferral: &Deferral| deferral.layer(limit("1/h", &store)).layer(service_fn(echo));
+    let (one_shop, two_shop) = (shop(&one), shop(&two));
+    send(&one_shop, order(&[], "")).await;
+    for key in ["1", "2", "3"] {
+        let once = [("idempotency-key", key)];
+        let (first, second) =
+            tokio::join!(send(&one_shop, order(&once, "tea")), send(&two_shop, order(&once, "tea")));
+        assert_eq!((first.0, &first), (StatusCode::ACCEPTED, &second));
     }
-    assert_eq!(queue.ask(&ada, &id).await.unwrap(), Some(Standing::Parked));
-    assert_eq!(queue.unpark(1).await.unwrap(), 1);
-    let taken = taken(&queue, &mut cursor).await;
-    assert_eq!(queue.open(&taken).unwrap().id, id);
-    // What is sealed for one job opens as no other, nor as a result.
-    let seal = Seal::with_secret(SECRET).unwrap();
-    let sealed = seal.seal("job 1", b"tea");
-    assert_eq!(seal.open("job 1", &sealed).as_deref(), Some(&b"tea"[..]));
-    for purpose in ["job 2", "result 1"] {
-        assert_eq!(seal.open(purpose, &sealed), None);
-    }
-    assert_eq!(seal.open("job 1", b"short"), None);
+    let once = [("idempotency-key", "1")];
+    let (_, id) = send(&one_shop, order(&once, "tea")).await;
+    drop((one_shop, two_shop));
+    // No handle to the policy is left, so the jobs need no turn.
+    work_until(&two, &store, std::slice::from_ref(&id), "done", done).await;
+    assert_eq!(send(&shop(&two), order(&once, "tea")).await, (StatusCode::ACCEPTED, id));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn secrets_change_in_steps_over_two_instances_and_every_job_owner_and_idempotency_key_goes_on() {
-    let (server, ada, new) = (Server::start(), Key::from("ada"), "the secret of next year, which is long");
-    let seal = |own: &str, other: Option<&str>| {
-        let seal = Seal::with_secret(own).unwrap();
-        other.into_iter().fold(seal, |seal, other| seal.and_opens(other).unwrap())
-    };
-    let store = store(&server.url()).await;
-    let queue = |seal| Queue::new(&store, "orders", seal, quick()).unwrap();
-    let before = queue(seal(SECRET, None));
-    let Acceptance::Accepted(first) = before.accept(&ada, Some("1"), &order("tea")).await.unwrap() else {
-        panic!()
-    };
-
-    // One of two instances is a step ahead: each opens what the other seals, and sees what the other has accepted.
-    let steps = [
-        [seal(SECRET, None), seal(SECRET, Some(new))],
-        [seal(SECRET, Some(new)), seal(new, Some(SECRET))],
-        [seal(new, Some(SECRET)), seal(new, Some(SECRET))],
-    ];
-    for (step, seals) in steps.into_iter().enumerate() {
-        let [behind, ahead] = seals.map(queue);
-        for (one, other) in [(&behind, &ahead), (&ahead, &behind)] {
-            let known = one.accept(&ada, Some("1"), &order("tea")).await.unwrap();
-            assert_eq!(known, Acceptance::Repeated(first.clone()), "step {step}");
-            let differs = one.accept(&ada, Some("1"), &order("coffee")).await.unwrap();
-            assert_eq!(differs, Acceptance::Other, "step {step}");
-            let once = format!("{step} {:p}", one);
-            let Acceptance::Accepted(id) = one.accept(&ada, Some(&once), &order(&once)).await.unwrap() else {
-                panic!()
-            };
-            let again = other.accept(&ada, Some(&once), &order(&once)).await.unwrap();
-            assert_eq!(again, Acceptance::Repeated(id.clone()), "step {step}");
-            // Jobs come in their order: the first one is still there in the first round.
-            let mut cursor = Cursor::default();
-            while other.ask(&ada, &id).await.unwrap() == Some(Standing::Waiting) {
-                let taken = taken(other, &mut cursor).await;
-                let job = other.open(&taken).expect("it opens what the other has sealed");
-                assert!(other.finish(&taken, job.request.body()).await.unwrap());
-            }
-            assert_eq!(
-                one.ask(&ada, &id).await.unwrap(),
-                Some(Standing::Done(once.into_bytes())),
-                "step {step}"
-            );
-            assert_eq!(one.ask(&Key::from("bob"), &id).await.unwrap(), None);
+#[tokio::test]
+async fn a_job_that_fails_is_parked_and_once_put_back_it_is_tried_once_more() {
+    let server = Server::start();
+    let url = server.url();
+    let store = store(&url).await;
+    let deferral = deferral(&url, quick());
+    let shop = deferral.layer(limit("100/s burst 1", &store)).layer(service_fn(echo));
+    let mut id = String::new();
+    while id.is_empty() {
+        id = send(&shop, order(&[], "tea")).await.1;
+    }
+    let attempts = Arc::new(Mutex::new(Vec::new()));
+    let fails = |attempts: &Arc<Mutex<Vec<u32>>>| {
+        let attempts = Arc::clone(attempts);
+        move |job: Job| {
+            attempts.lock().unwrap().push(job.attempt);
+            async { Err("it cannot be done".into()) }
         }
-    }
-    let error = Seal::with_secret(SECRET).unwrap().and_opens("fifteen bytes!!").unwrap_err().to_string();
-    assert!(error.contains("a secret of 15 bytes"), "{error}");
+    };
+    let ids = std::slice::from_ref(&id);
+    work_until(&deferral, &store, ids, "parked", fails(&attempts)).await;
+    assert_eq!(deferral.unpark().await.unwrap(), 1);
+    assert_eq!(ask(&deferral, &id).await["state"], "waiting");
+    work_until(&deferral, &store, ids, "parked", fails(&attempts)).await;
+    assert_eq!(*attempts.lock().unwrap(), [1, 2, 2]);
+    assert_eq!(deferral.unpark().await.unwrap(), 1);
+    work_until(&deferral, &store, ids, "done", done).await;
+    assert_eq!(ask(&deferral, &id).await["result"], "tea");
 }
 
 #[tokio::test]
-async fn a_record_stays_while_its_job_waits_and_for_its_time_once_it_is_done() {
+async fn a_queue_that_is_full_takes_no_job_and_knows_those_that_it_has() {
     let server = Server::start();
-    let stays = Duration::from_secs(1);
-    let queue = queue(&server, Settings { stays, ..quick() }).await;
-    let ada = Key::from("ada");
-    let accepted = queue.accept(&ada, Some("once"), &order("tea")).await.unwrap();
-    let Acceptance::Accepted(id) = accepted else { panic!("{accepted:?}") };
-    let lives = || {
-        let keys: Vec<String> = server.run("KEYS *");
-        let lives = keys.iter().filter(|key| key.contains(":job:") || key.contains(":once:"));
-        lives.map(|key| server.run::<i64>(&format!("PTTL {key}"))).collect::<Vec<_>>()
-    };
-    assert_eq!(lives(), [-1, -1]);
-    let taken = taken(&queue, &mut Cursor::default()).await;
-    queue.finish(&taken, b"well").await.unwrap();
-    assert!(lives().iter().all(|left| (1..=1_000).contains(left)), "{:?}", lives());
-    let gone = async { while queue.ask(&ada, &id).await.unwrap().is_some() {} };
-    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("it expires");
-    // Known no longer, so it is another job.
-    let again = queue.accept(&ada, Some("once"), &order("tea")).await.unwrap();
-    assert!(matches!(again, Acceptance::Accepted(other) if other != id));
+    let queue = RedisJobs::connect(&server.url(), "orders", QueueSettings::default().most_jobs(1)).unwrap();
+    let job = |id: &str| QueuedJob::new(id, vec![1], vec![2]).that_may_be_known();
+    assert_eq!(queue.push(job("a")).await.unwrap(), Pushed::Kept);
+    assert_eq!(queue.push(job("b")).await.unwrap(), Pushed::Full);
+    assert!(matches!(queue.push(job("a")).await.unwrap(), Pushed::Known(record) if record.label == [1]));
+    assert_eq!(queue.look_up("b").await.unwrap(), None);
+    let lives: Vec<String> = server.run("KEYS *");
+    assert!(lives.iter().all(|key| key.starts_with("sluicegate-deferred:orders:")), "{lives:?}");
+}
+
+#[tokio::test]
+async fn a_result_is_kept_for_its_time() {
+    let server = Server::start();
+    let url = server.url();
+    let store = store(&url).await;
+    let deferral = deferral(&url, quick().results_last(Duration::from_secs(1)));
+    let shop = deferral.layer(limit("1/h", &store)).layer(service_fn(echo));
+    send(&shop, order(&[], "")).await;
+    let (_, id) = send(&shop, order(&[], "tea")).await;
+    drop(shop);
+    work_until(&deferral, &store, std::slice::from_ref(&id), "done", done).await;
+    while ask(&deferral, &id).await["status"] != 404 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let left: Vec<String> = server.run("KEYS *:record:*");
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn nothing_that_a_client_sent_is_readable_in_redis() {
+    let redis = Persistent::start("always");
+    let url = redis.server.url();
+    let store = store(&url).await;
+    let deferral = deferral(&url, quick());
+    let shop = deferral.layer(limit("1/h", &store)).layer(service_fn(echo));
+    let fields = [("content-type", "MARK-type"), ("idempotency-key", "MARK-key"), ("cookie", "MARK-cookie")];
+    send(&shop, order(&[], "")).await;
+    let (status, id) = send(&shop, order(&fields, "MARK-body")).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    drop(shop);
+    work_until(&deferral, &store, std::slice::from_ref(&id), "done", done).await;
+    assert_eq!(ask(&deferral, &id).await["result"], "MARK-body");
+    let written = redis.written();
+    let marks = written.windows(5).filter(|bytes| bytes == b"MARK-").count();
+    assert_eq!((marks, written.len() > 1_000), (0, true));
 }
 
 #[tokio::test]
 async fn without_redis_a_request_is_refused_with_503_and_work_goes_on_when_it_is_back() {
     let mut redis = Persistent::start("always");
-    let queue = queue(&redis.server, quick()).await;
-    let app = service::app(Arc::clone(&queue));
-    let ada = Key::from("ada");
-    let id = id_of(&queue, &ada, "tea").await;
-    redis.server.stop();
-    let refused = send(&app, post("ada", &[], "tea")).await;
-    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(refused.headers().contains_key("retry-after"), "{refused:?}");
-    redis.server.restart();
-    let back = store(&redis.server.url()).await;
-    back.connected(Duration::from_secs(20)).await.unwrap();
-    let reconnected = async {
-        while queue.ask(&ada, &id).await.is_err() {
-            tokio::task::yield_now().await
-        }
+    let url = redis.server.url();
+    let store = store(&url).await;
+    let deferral = deferral(&url, quick());
+    let shop = deferral.layer(limit("1/s", &store)).layer(service_fn(echo));
+    let mut id = String::new();
+    while id.is_empty() {
+        id = send(&shop, order(&[], "tea")).await.1;
+    }
+    let outage = async {
+        redis.server.stop();
+        // By the limit, and, where that is in memory, by the queue.
+        assert_eq!(send(&shop, order(&[], "tea")).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        let limit = Limit::new(Policy::gcra("orders", "1/h").on(MemoryStore::new()).unwrap());
+        let memory = deferral.layer(limit.key(Key::from("all"))).layer(service_fn(echo));
+        assert_eq!(send(&memory, order(&[], "")).await.0, StatusCode::OK);
+        assert_eq!(send(&memory, order(&[], "")).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        let once = [("idempotency-key", "k")];
+        assert_eq!(send(&memory, order(&once, "")).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(ask(&deferral, &id).await["status"], 503);
+        redis.server.restart();
     };
-    tokio::time::timeout(Duration::from_secs(20), reconnected).await.expect("the store connects again");
-    let carry_out = |job: Job| async move { Ok(job.request.into_body().to_vec()) };
-    work_until(&queue, &redis.server, carry_out, &ada, &[(&id, Standing::Done(b"tea".to_vec()))]).await;
+    tokio::join!(work_until(&deferral, &store, std::slice::from_ref(&id), "done", done), outage);
 }
 
-/// The list in the example's documentation.
-#[tokio::test]
-async fn the_documented_rights_are_enough() {
-    let server = Server::start();
-    let limits = "+eval +evalsha +time +get +set +del";
-    let source = include_str!("../../examples/deferred/queue.rs");
-    let words = source.split([' ', '\n', '`']).filter(|word| word.starts_with('+'));
-    let rights: Vec<_> = words.map(|word| word.trim_end_matches('.')).collect();
-    assert_eq!(rights.len(), 11, "{rights:?}");
-    server.run::<()>(&format!("ACL SETUSER app on >secret ~rl:* {limits} {}", rights.join(" ")));
-    let store = store(&server.url().replace("://", "://app:secret@")).await;
-    let queue = Queue::new(&store, "orders", Seal::with_secret(SECRET).unwrap(), quick()).unwrap();
-    let ada = Key::from("ada");
-    let id = queue.accept(&ada, Some("once"), &order("tea")).await.unwrap();
-    let mut cursor = Cursor::default();
-    for _ in 0..2 {
-        let taken = taken(&queue, &mut cursor).await;
-        assert!(queue.hold(&taken).await.unwrap() && queue.fail(&taken).await.unwrap());
-    }
-    assert_eq!(queue.unpark(9).await.unwrap(), 1);
-    let taken = taken(&queue, &mut cursor).await;
-    assert!(queue.finish(&taken, b"well").await.unwrap());
-    let Acceptance::Accepted(id) = id else { panic!("{id:?}") };
-    assert!(matches!(queue.ask(&ada, &id).await.unwrap(), Some(Standing::Done(_))));
-    turns(&store, "1000/s").unwrap().check("workers").acquire(Duration::from_secs(1)).await.unwrap();
-    let refused: Vec<redis::Value> = server.run("ACL LOG");
-    assert!(refused.is_empty(), "{refused:?}");
-}
-
-#[tokio::test]
-async fn settings_that_cannot_work_are_refused_with_the_value() {
-    let server = Server::start();
-    let store = store(&server.url()).await;
-    let base = Settings::default();
-    for (settings, problem) in [
-        (Settings { most: 0, ..base.clone() }, "a queue of at most 0 jobs: use 1 or more"),
-        (Settings { attempts: 0, ..base.clone() }, "0 attempts: use 1 or more"),
-        (
-            Settings { lease: Duration::from_millis(99), ..base.clone() },
-            "a lease of 99ms: use 100 ms or more",
-        ),
-        (Settings { stays: Duration::ZERO, ..base }, "a result that stays for 0ns: use 1 s or more"),
-    ] {
-        let error = Queue::new(&store, "orders", Seal::in_clear(), settings).unwrap_err().to_string();
-        assert_eq!(error, problem);
-    }
+#[test]
+fn what_cannot_be_a_queue_is_refused_with_the_value_and_without_the_url() {
+    let settings = QueueSettings::default();
+    let error = RedisJobs::connect("redis://127.0.0.1", "a b", settings).unwrap_err().to_string();
+    assert_eq!(error, "\"a b\" is no name of a queue: use 1 to 64 letters, digits, \".\", \"_\" and \"-\"");
+    let error = RedisJobs::connect("postgres://u:pass@h", "a", settings).unwrap_err().to_string();
+    assert!(error.starts_with("the URL of the Redis for deferred jobs cannot be read"), "{error}");
+    assert!(!error.contains("pass"), "{error}");
 }

@@ -5,9 +5,6 @@
 #[expect(dead_code, reason = "what other tests need, too")]
 mod browser;
 mod deferred;
-#[path = "../../examples/deferred/main.rs"]
-#[expect(dead_code, reason = "its `main` is for those who run it")]
-mod deferred_example;
 mod four;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "what other tests need, too")]

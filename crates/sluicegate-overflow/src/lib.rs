@@ -64,6 +64,10 @@
 //! # _ = page;
 //! ```
 //!
+//! # Work that may be done later
+//! With the feature `deferred`, a `deferred::Deferral` keeps requests that exceed a limit, answers 202, and carries them out when the limit has room; with
+//! `deferred-redis` it keeps them in a Redis that instances share.
+//!
 //! # How good an estimate is
 //! Position and wait assume that the share of visitors that come at their turn stays what it was for those before them. No visitor of a
 //! crowd that comes at once has been called yet: its first estimates are too long by the share that will leave, unless the room has seen a
@@ -89,6 +93,9 @@
 //!   more, and visitors that come back together ask together.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "deferred")]
+#[cfg_attr(docsrs, doc(cfg(feature = "deferred")))]
+pub mod deferred;
 mod layer;
 pub mod line;
 mod page;

@@ -83,6 +83,7 @@
 mod admission;
 pub mod bandwidth;
 pub mod call;
+pub mod defer;
 mod frames;
 pub mod guard;
 pub mod in_flight;

@@ -40,7 +40,7 @@
 //! | [`guard`] | the service, the future and the gate of all layers, to name their types |
 //! | [`call`] | limits for services that are not HTTP |
 //! | [`outgoing`] | calls to other servers, at the pace that they and we allow |
-//! | [`overflow`] | a waiting room: a fair place in line instead of a refusal |
+//! | [`overflow`] | a waiting room: a fair place in line instead of a refusal; work for later |
 //! | [`memory`] | the store in this process: size, clock, numbers |
 //! | [`redis`] | the store that all instances share |
 //! | [`resilient`] | a breaker and a local fallback around a store |
@@ -65,6 +65,8 @@
 //! | `grpc` | [`GrpcOr`](respond::GrpcOr): refusals that gRPC clients understand |
 //! | `outgoing` | [`OutgoingLayer`](outgoing::OutgoingLayer): calls to other servers |
 //! | `overflow` | [`WaitingRoom`](overflow::WaitingRoom): a fair place in line instead of a refusal |
+//! | `deferred` | [`Deferral`](overflow::deferred::Deferral): requests that exceed a limit are kept, answered with 202, and carried out later; `overflow` with it |
+//! | `deferred-redis` | [`RedisJobs`](overflow::deferred::RedisJobs): such jobs on a Redis that instances share |
 //! | `metrics` | [`Observed`](observed::Observed): a store that counts every decision of the one it is around; `resilient` with it |
 //! | `resilient` | [`Resilient`]: a breaker and a local fallback around a store that may be out of reach |
 //! | `redis` | [`RedisStore`]: limits that all instances of a service share; `resilient` with it |
@@ -73,7 +75,7 @@
 //! | `redis-tls` | `rediss://` URLs; the application installs a rustls crypto provider |
 //! | `redis-deadpool` | Redis stores on a pool of deadpool-redis that the application has already |
 //! | `status` | [`StatusPage`](status::StatusPage): the page for the person on call |
-//! | `full` | all but `redis-tls` and `redis-deadpool` |
+//! | `full` | all but `deferred`, `deferred-redis`, `redis-tls` and `redis-deadpool` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 /// Pages to read: no code.
@@ -354,6 +356,9 @@ pub mod store {
 #[cfg(feature = "overflow")]
 #[cfg_attr(docsrs, doc(cfg(feature = "overflow")))]
 pub mod overflow {
+    #[cfg(feature = "deferred")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "deferred")))]
+    pub use sluicegate_overflow::deferred;
     pub use sluicegate_overflow::{
         NamedRoom, Pass, Reason, Reply, RoomError, Rooms, WaitingRoom, WaitingRoomBuilder, WaitingRoomLayer,
         line,

@@ -3,6 +3,8 @@
 
 mod across;
 mod bounds;
+#[cfg(feature = "deferred")]
+mod deferred;
 mod layer;
 mod memory;
 mod support;

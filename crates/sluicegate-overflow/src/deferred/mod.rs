@@ -1,0 +1,111 @@
+//! Work that may be done later: a request that exceeds a limit is kept, answered with 202, and carried out when its limit has room.
+//!
+//! A [`Deferral`] keeps such requests in a [`JobQueue`]. Its [layer](Deferral::layer) goes in front of a service; its [workers](Deferral::work) carry the
+//! jobs out, at the pace of the limit that the requests exceeded.
+//!
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use bytes::Bytes;
+//! use http::{Request, Response, StatusCode};
+//! use http_body_util::Full;
+//! use sluicegate_core::{Key, MemoryStore, Policy};
+//! use sluicegate_overflow::deferred::{Deferral, Job, MemoryJobs, QueueSettings};
+//! use sluicegate_tower::Limit;
+//! use sluicegate_tower::key::HeaderKey;
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new();
+//! let queue = MemoryJobs::new(QueueSettings::default())?;
+//! let deferral = Deferral::builder(queue, HeaderKey::new("x-user")?, "sixteen bytes or more").build()?;
+//!
+//! // One order a minute, of all users together.
+//! let orders = Limit::new(Policy::gcra("orders", "1/min").on(&store)?).key(Key::from("all"));
+//! let shop = service_fn(|_: Request<Full<Bytes>>| async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("done")))) });
+//! let shop = deferral.layer(orders).layer(shop);
+//!
+//! let order = || Request::post("/orders").header("x-user", "ada").body(Full::new(Bytes::from("tea")));
+//! assert_eq!(shop.clone().oneshot(order()?).await?.status(), StatusCode::OK);
+//! let kept = shop.oneshot(order()?).await?;
+//! assert_eq!(kept.status(), StatusCode::ACCEPTED);
+//!
+//! // Where Ada asks for it; nobody else can.
+//! let place = kept.headers()["location"].to_str()?;
+//! let standing = deferral.answer(&Request::get(place).header("x-user", "ada").body(())?).await;
+//! assert!(standing.body().ends_with(br#""state":"waiting"}"#), "{standing:?}");
+//!
+//! // On each instance that is to work:
+//! # let stop = std::future::ready(());
+//! deferral.work(&store, stop, |job: Job| async move { Ok(job.request.into_body().to_vec()) }).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a client sees
+//! | request | answer |
+//! |---|---|
+//! | within the limit | the service's |
+//! | exceeds the limit, and is kept | 202, with `Location`, the id of its job, and no promise of a time |
+//! | the same, with an `Idempotency-Key` that is known | 202 with the same id, whether the limit has room or not |
+//! | another request with this `Idempotency-Key` | 422, if it is to be kept; bodies are compared only then |
+//! | an `Idempotency-Key` of more than 255 bytes, or two | 400 |
+//! | exceeds the limit, and the queue is full, it has no owner, or its body or head is too long | the refusal of the limit: 429 |
+//! | a GET of its job | `waiting`, `parked`, or `done` with the result, which is kept for [a while](QueueSettings::results_last) |
+//! | a GET of another's job, of none, or of one that is forgotten | 404 |
+//! | the queue gives no answer | 503 |
+//!
+//! # What is kept
+//! Method, path and query, `Content-Type` and `Idempotency-Key`, or the [header fields of your choice](DeferralBuilder::keep_headers), and a body up to 64 KiB or
+//! [your bound](DeferralBuilder::longest_body). Cookies and credentials are not on the list. All of it is encrypted by your secret before a queue
+//! gets it, and so are results: a queue holds digests of owners and keys, and lengths and times, but nothing that a client sent.
+//!
+//! # How a job is carried out
+//! At least once: `work` is called again with the same id if its process dies, or the queue cannot be told. It waits for the turn of its
+//! request, under the policy's current quotas, so that it spends what the request did not. With one
+//! [key](sluicegate_tower::Limit::key) for all, no more jobs and requests together are served than the limit allows, and requests that come while
+//! workers wait for turns line up behind them. A job that failed is tried again after a pause that doubles from a second on, and parked after
+//! its last attempt; [`unpark`](Deferral::unpark) puts it back.
+//!
+//! # Which queue
+//! | queue | for | a job survives |
+//! |---|---|---|
+//! | [`MemoryJobs`] | tests, and one process | nothing |
+//! | `RedisJobs`, feature `deferred-redis` | instances that share a Redis | the death of a worker, and what the server's `appendfsync` survives |
+//!
+//! `RedisJobs` is a queue of [oxana](https://docs.rs/oxana): a job moves from list to list by scripts that move it whole, a worker
+//! reports that it lives, and another takes the jobs of one that does not. A queue of your own implements [`JobQueue`].
+//!
+//! # When not to use it
+//! - Where the client waits for the answer: let the policy [wait](sluicegate_core::OnExceeded) for seconds, or refuse.
+//! - Where many keys have limits of their own, and one may send far more than its limit: a job waits for its turn in the
+//!   hands of a worker, and [a few](QueueSettings::at_once) such jobs hold up those of others.
+//! - As a replacement for a queue: work that is always done later need not exceed a limit first.
+
+mod answer;
+mod builder;
+mod deferral;
+mod job;
+mod memory;
+mod queue;
+#[cfg(feature = "deferred-redis")]
+mod redis;
+mod seal;
+mod work;
+
+#[doc(inline)]
+pub use sluicegate_tower::defer::DeferLayer;
+
+pub use self::builder::DeferralBuilder;
+pub use self::deferral::Deferral;
+pub use self::job::Job;
+pub use self::memory::MemoryJobs;
+pub use self::queue::{
+    JobFailed, JobQueue, JobRecord, JobState, JobWorker, Pushed, QueueFuture, QueueSettings, QueuedJob,
+    StopFuture,
+};
+#[cfg(feature = "deferred-redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "deferred-redis")))]
+pub use self::redis::RedisJobs;
+pub use self::work::JobOutcome;

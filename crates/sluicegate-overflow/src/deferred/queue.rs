@@ -1,0 +1,249 @@
+//! The interface of queues: [`JobQueue`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::{ConfigError, StoreError};
+
+/// A queue that keeps jobs until a worker has carried them out.
+///
+/// [`MemoryJobs`](crate::deferred::MemoryJobs) is one for a process, and `RedisJobs` (feature `deferred-redis`) one on a Redis that instances share. A
+/// job is encrypted before a queue gets it.
+///
+/// # Contract
+/// - A pushed job is handed out until it is done or parked, at least once, also when the worker that had it has died.
+/// - It is in the hands of one worker at a time. A job that a dead worker had is handed out again.
+/// - A job that failed is handed out again after a pause, until it is parked after [`attempts`](QueueSettings::attempts) of them.
+/// - No job is dropped to make room for another: a queue that is full takes none.
+pub trait JobQueue: Send + Sync + 'static {
+    /// Keeps a job, unless one of this id is known or the queue is full.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before it is ready, the job may have been kept or not; pushed again with the same id it is kept once.
+    fn push(&self, job: QueuedJob) -> QueueFuture<'_, Pushed>;
+
+    /// Looks for a job: `None` if there is none of this id, or none any longer.
+    fn look_up<'a>(&'a self, id: &'a str) -> QueueFuture<'a, Option<JobRecord>>;
+
+    /// Hands jobs to this worker, [`at_once`](QueueSettings::at_once) of them at a time, until `stop` is ready; jobs in hand are finished then.
+    /// It goes on through outages.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, jobs in hand are dropped, too, and handed out again later.
+    fn run(&self, worker: JobWorker, stop: StopFuture) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+
+    /// Puts all parked jobs back, each for one more attempt, and returns their number.
+    fn unpark(&self) -> QueueFuture<'_, u64>;
+}
+
+/// The answer of a queue.
+pub type QueueFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// The end of a [`run`](JobQueue::run).
+pub type StopFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A job, as a queue keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueuedJob {
+    /// 32 hexadecimal digits, which stand for this job alone.
+    pub id: String,
+    /// Whether a job of this id may be known. If not, a queue need not look for one.
+    pub may_be_known: bool,
+    /// Digests of the owner and of the request, for comparison.
+    pub label: Vec<u8>,
+    /// The request and its turns, encrypted.
+    pub sealed: Vec<u8>,
+}
+
+impl QueuedJob {
+    /// A job with these parts, whose id is not known so far.
+    pub fn new(id: impl Into<String>, label: Vec<u8>, sealed: Vec<u8>) -> Self {
+        Self { id: id.into(), may_be_known: false, label, sealed }
+    }
+
+    /// The same, of an id that may be known.
+    #[must_use]
+    pub fn that_may_be_known(self) -> Self {
+        Self { may_be_known: true, ..self }
+    }
+}
+
+/// The answer to a push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pushed {
+    /// The job is kept.
+    Kept,
+    /// A job of this id was known; this is what is known of it.
+    Known(JobRecord),
+    /// As many jobs are kept as may be.
+    Full,
+}
+
+/// The knowledge of a queue about a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobRecord {
+    /// Where it stands.
+    pub state: JobState,
+    /// The label that it was pushed with.
+    pub label: Vec<u8>,
+}
+
+impl JobRecord {
+    /// A job with this label, which stands here.
+    pub const fn new(state: JobState, label: Vec<u8>) -> Self {
+        Self { state, label }
+    }
+}
+
+/// The state of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobState {
+    /// It waits, or is in hand.
+    Waiting,
+    /// It failed too often, and is set aside until it is [put back](JobQueue::unpark).
+    Parked,
+    /// It is done, with this result, encrypted.
+    Done(Vec<u8>),
+}
+
+/// Carries out the jobs that a queue hands out. Clones are the same worker.
+#[derive(Clone)]
+pub struct JobWorker(Arc<CarryOut>);
+
+/// The result of an attempt, sealed.
+type Outcome = Pin<Box<dyn Future<Output = Result<Vec<u8>, JobFailed>> + Send>>;
+
+type CarryOut = dyn Fn(QueuedJob, u32) -> Outcome + Send + Sync;
+
+impl JobWorker {
+    pub(super) fn new(carry_out: impl Fn(QueuedJob, u32) -> Outcome + Send + Sync + 'static) -> Self {
+        Self(Arc::new(carry_out))
+    }
+
+    /// Carries out a job, in this attempt, counted from 1. The result is encrypted. A panic of the work is an error.
+    ///
+    /// # Errors
+    /// When the work has failed.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the work is dropped; it may have been begun.
+    pub fn carry_out(&self, job: QueuedJob, attempt: u32) -> Outcome {
+        (self.0)(job, attempt)
+    }
+}
+
+impl fmt::Debug for JobWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JobWorker(..)")
+    }
+}
+
+/// An attempt at a job has failed. The log has the cause, and a queue stores none: it may hold what a client sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JobFailed;
+
+impl fmt::Display for JobFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the attempt at a deferred job has failed")
+    }
+}
+
+impl std::error::Error for JobFailed {}
+
+/// The settings of a queue, the same on each instance.
+///
+/// ```
+/// use sluicegate_overflow::deferred::{MemoryJobs, QueueSettings};
+///
+/// let problem = MemoryJobs::new(QueueSettings::default().attempts(0)).unwrap_err().to_string();
+/// assert_eq!(problem, "a queue with 0 attempts would carry out no job: use 1 or more");
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct QueueSettings {
+    pub(super) most_jobs: u64,
+    pub(super) at_once: usize,
+    pub(super) attempts: u32,
+    pub(super) results_last: Duration,
+    pub(super) lease: Duration,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self {
+            most_jobs: 10_000,
+            at_once: 4,
+            attempts: 5,
+            results_last: Duration::from_secs(3_600),
+            lease: Duration::from_secs(30),
+        }
+    }
+}
+
+impl QueueSettings {
+    /// Sets the most jobs that are kept and not done, parked ones among them. Default: 10,000.
+    pub fn most_jobs(mut self, jobs: u64) -> Self {
+        self.most_jobs = jobs;
+        self
+    }
+
+    /// Sets the most jobs that each instance has in hand at a time, those that wait for their turns among them. Default: 4.
+    pub fn at_once(mut self, jobs: usize) -> Self {
+        self.at_once = jobs;
+        self
+    }
+
+    /// Sets the number of attempts after which a job is parked. Default: 5.
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// Sets how long the result of a job is kept, and with it its idempotency key, in whole seconds. Default: an hour.
+    pub fn results_last(mut self, lasts: Duration) -> Self {
+        self.results_last = lasts;
+        self
+    }
+
+    /// Sets how long a process may be silent before its jobs are handed out again, on a queue that instances share; also the longest pause after a
+    /// failed attempt. Default: 30 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    pub(super) fn checked(self) -> Result<Self, ConfigError> {
+        let problem = if self.most_jobs == 0 {
+            "a queue of at most 0 jobs would keep none: use 1 or more".to_owned()
+        } else if self.at_once == 0 {
+            "a queue with 0 jobs at once would carry out no job: use 1 or more".to_owned()
+        } else if self.attempts == 0 {
+            "a queue with 0 attempts would carry out no job: use 1 or more".to_owned()
+        } else if self.results_last < Duration::from_secs(1) {
+            format!("a result that lasts {:?} could not be asked for: use 1 s or more", self.results_last)
+        } else if self.lease < Duration::from_secs(1) {
+            format!(
+                "a lease of {:?} would take jobs from workers that are alive: use 1 s or more",
+                self.lease
+            )
+        } else {
+            return Ok(self);
+        };
+        Err(ConfigError::new(ConfigErrorKind::Store, problem))
+    }
+
+    /// The pause after this attempt has failed: it doubles from one to the next.
+    pub(super) fn pause_after(&self, attempt: u32) -> Duration {
+        let doublings = attempt.saturating_sub(1).min(16);
+        self.lease.min(Duration::from_secs(1 << doublings))
+    }
+}

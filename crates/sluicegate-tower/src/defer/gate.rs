@@ -1,0 +1,219 @@
+//! The steps of a request through a [`DeferLayer`].
+//!
+//! ```text
+//! begin -> kept before? -> the limits -> the service
+//!                                     -> exceeded: the body is read -> it is kept -> the answer
+//!                                                                   -> it cannot be kept: the refusal
+//! ```
+
+use std::fmt;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{Request, Response};
+use http_body::Body;
+use sluicegate_core::Outcome;
+
+use crate::RateLimitLayer;
+use crate::admission::admitted::Admitted;
+use crate::defer::{DeferFuture, DeferLayer, DeferredTurn};
+use crate::guard::{Gate, Next, Place, Step, sealed};
+use crate::key::RequestView;
+use crate::rate_limit::Decided;
+use crate::respond::ProblemJson;
+use crate::respond::refusal::Respond;
+
+impl sealed::Sealed for DeferLayer {}
+
+/// The wait of a request.
+#[expect(unnameable_types, reason = "only the guard has one")]
+pub struct Wait<W, B>(Progress<W, B>);
+
+enum Progress<W, B> {
+    /// Whether the request was kept before.
+    Before(DeferFuture),
+    Limits(W),
+    /// The limits have refused it, and its body is read.
+    Reading(Reading<B>),
+    Deferring(DeferFuture, Box<Response<B>>),
+}
+
+struct Reading<B> {
+    turns: Vec<DeferredTurn>,
+    read: BytesMut,
+    refusal: Box<Response<B>>,
+}
+
+type LimitsWait<B, ResB, E> = <RateLimitLayer as Gate<Request<B>, Response<ResB>, E>>::Wait;
+
+/// The next step of a request through the limits.
+type Limited<B, ResB, E> = Next<RateLimitLayer, Request<B>, Response<ResB>, E>;
+
+impl<B, ResB, E> Gate<Request<B>, Response<ResB>, E> for DeferLayer
+where
+    B: Body + Unpin,
+    ResB: From<Bytes>,
+    ProblemJson: Respond<ResB>,
+{
+    type Response = Response<ResB>;
+    type Error = E;
+    type Wait = Box<Wait<LimitsWait<B, ResB, E>, ResB>>;
+    type Pass = Admitted;
+
+    fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
+        if let Some(before) = self.deferral.before(request.into())
+            && !self.turns(request.into()).is_empty()
+        {
+            return waiting(Progress::Before(before));
+        }
+        let limited = self.limits.begin(request, place);
+        self.limited(limited, request, place)
+    }
+
+    fn poll(
+        &self,
+        wait: &mut Self::Wait,
+        request: &mut Request<B>,
+        place: &mut Place,
+        cx: &mut Context<'_>,
+    ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
+        Poll::Ready(match &mut wait.0 {
+            Progress::Before(before) => match ready!(before.as_mut().poll(cx)) {
+                Some(answer) => Step::Refuse(Ok(answer.map(ResB::from))),
+                None => {
+                    let limited = self.limits.begin(request, place);
+                    self.limited(limited, request, place)
+                }
+            },
+            Progress::Limits(limits) => {
+                let limited = ready!(self.limits.poll(limits, request, place, cx));
+                self.limited(limited, request, place)
+            }
+            Progress::Reading(reading) => {
+                let longest = self.deferral.longest_body();
+                match ready!(poll_body(Pin::new(request.body_mut()), &mut reading.read, longest, cx)) {
+                    Ok(()) => {
+                        let (turns, read) = (mem::take(&mut reading.turns), mem::take(&mut reading.read));
+                        let refusal = mem::replace(&mut *reading.refusal, Response::new(Bytes::new().into()));
+                        let kept = self.deferral.defer(head(request).map(|()| read.freeze()), turns);
+                        waiting(Progress::Deferring(kept, Box::new(refusal)))
+                    }
+                    Err(()) => Step::Refuse(Ok(taken(&mut reading.refusal))),
+                }
+            }
+            Progress::Deferring(kept, refusal) => {
+                let answer = ready!(kept.as_mut().poll(cx)).map(|answer| answer.map(ResB::from));
+                Step::Refuse(Ok(answer.unwrap_or_else(|| taken(refusal))))
+            }
+        })
+    }
+
+    fn enter(&self, pass: &mut Admitted, request: &mut Request<B>) {
+        Gate::<Request<B>, Response<ResB>, E>::enter(&self.limits, pass, request);
+    }
+
+    fn after(pass: Admitted, response: Response<ResB>) -> Response<ResB> {
+        pass.leave(response)
+    }
+
+    fn failed(error: E) -> E {
+        error
+    }
+}
+
+impl DeferLayer {
+    /// Goes on from the limits: a request that exceeds one of them is read, to be kept.
+    fn limited<B, ResB, E>(
+        &self,
+        limited: Limited<B, ResB, E>,
+        request: &Request<B>,
+        place: &mut Place,
+    ) -> Next<Self, Request<B>, Response<ResB>, E>
+    where
+        B: Body + Unpin,
+        ResB: From<Bytes>,
+        ProblemJson: Respond<ResB>,
+    {
+        match limited {
+            Step::Go(pass) => Step::Go(pass),
+            Step::Wait(limits) => waiting(Progress::Limits(limits)),
+            Step::Refuse(Ok(refusal)) if is_exceeded(&refusal) => {
+                let turns = self.turns(RequestView::from(request));
+                let longest = u64::try_from(self.deferral.longest_body()).unwrap_or(u64::MAX);
+                if turns.is_empty() || request.body().size_hint().lower() > longest {
+                    return Step::Refuse(Ok(refusal));
+                }
+                // It waits for no turn any longer.
+                *place = Place::default();
+                let read = BytesMut::new();
+                waiting(Progress::Reading(Reading { turns, read, refusal: Box::new(refusal) }))
+            }
+            Step::Refuse(answer) => Step::Refuse(answer),
+        }
+    }
+}
+
+/// Whether a refusal says that a quota is exceeded: not that the key is suspended, or that the cost never fits.
+fn is_exceeded<B>(refusal: &Response<B>) -> bool {
+    refusal.extensions().get::<Decided>().is_some_and(|decided| decided.outcome() == Outcome::Denied)
+}
+
+fn waiting<P, W, B, A>(progress: Progress<W, B>) -> Step<P, Box<Wait<W, B>>, A> {
+    Step::Wait(Box::new(Wait(progress)))
+}
+
+fn taken<B: From<Bytes>>(refusal: &mut Response<B>) -> Response<B> {
+    mem::replace(refusal, Response::new(Bytes::new().into()))
+}
+
+/// Takes the head out of a request that the service will not get.
+fn head<B>(request: &mut Request<B>) -> Request<()> {
+    let mut taken = Request::new(());
+    *taken.method_mut() = mem::take(request.method_mut());
+    *taken.uri_mut() = mem::take(request.uri_mut());
+    *taken.version_mut() = request.version();
+    *taken.headers_mut() = mem::take(request.headers_mut());
+    *taken.extensions_mut() = mem::take(request.extensions_mut());
+    taken
+}
+
+/// Reads a body to its end. An error if it is longer than this, or ends early.
+fn poll_body<B: Body>(
+    mut body: Pin<&mut B>,
+    read: &mut BytesMut,
+    longest: usize,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), ()>> {
+    loop {
+        match ready!(body.as_mut().poll_frame(cx)) {
+            None => return Poll::Ready(Ok(())),
+            Some(Err(_)) => return Poll::Ready(Err(())),
+            Some(Ok(frame)) => {
+                // Trailers are not kept.
+                let Ok(mut data) = frame.into_data() else { continue };
+                if data.remaining() > longest.saturating_sub(read.len()) {
+                    return Poll::Ready(Err(()));
+                }
+                while data.has_remaining() {
+                    let chunk = data.chunk();
+                    read.extend_from_slice(chunk);
+                    let length = chunk.len();
+                    data.advance(length);
+                }
+            }
+        }
+    }
+}
+
+impl<W, B> fmt::Debug for Wait<W, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Progress::Before(_) => "Wait(before)",
+            Progress::Limits(_) => "Wait(limits)",
+            Progress::Reading(_) => "Wait(reading)",
+            Progress::Deferring(..) => "Wait(deferring)",
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Work for later in place of a refusal: [`DeferLayer`], and the interface of what keeps the requests, [`Defer`].
+//!
+//! A [`DeferLayer`] has limits as a [`RateLimitLayer`] has them. A request that exceeds one of them is not refused: its head and its
+//! body go to a [`Defer`], which answers in the place of the service. `Deferral` of `sluicegate-overflow` is one: it answers 202, keeps the request
+//! in a queue, and hands it to a worker when its limits have room.
+
+mod gate;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use sluicegate_core::{Key, RateLimiter};
+use tower_layer::Layer;
+
+use crate::RateLimitLayer;
+use crate::guard::Guarded;
+use crate::key::RequestView;
+use crate::limits::{Limits, LimitsHandle, Meeting};
+
+/// Keeps requests for later, and answers them in the place of the service.
+pub trait Defer: Send + Sync + 'static {
+    /// The answer to a request that was kept before, such as one with a known `Idempotency-Key`: it is asked before the limits are, so that
+    /// no request is both kept and served. `None`, at once, for a request that cannot have been kept.
+    fn before(&self, request: RequestView<'_>) -> Option<DeferFuture>;
+
+    /// The most bytes of a body. A request with a longer one is not read to its end, and refused as the limit refuses it.
+    fn longest_body(&self) -> usize;
+
+    /// Keeps a request, and takes these turns before it is carried out. `None` if it cannot be kept: then it is refused as the limit refuses it.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it is ready, the request may have been kept or not.
+    fn defer(&self, request: Request<Bytes>, turns: Vec<DeferredTurn>) -> DeferFuture;
+}
+
+/// The answer of a [`Defer`], which has to be waited for.
+pub type DeferFuture = Pin<Box<dyn Future<Output = Option<Response<Bytes>>> + Send>>;
+
+/// The turn that a request would have taken, and that its job takes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeferredTurn {
+    /// The limiter of the policy, which follows when the policy is replaced.
+    pub limiter: RateLimiter,
+    /// The key of the bucket.
+    pub key: Key,
+    /// The units.
+    pub cost: u64,
+}
+
+/// Puts limits in front of a service that defer a request in place of refusing it.
+///
+/// A request that exceeds a limit is kept by the [`Defer`], with its body. A request that may not pass for another reason is refused as by a
+/// [`RateLimitLayer`]: in an outage by the policy's [`OnOutage`](sluicegate_core::OnOutage), when its cost never fits, when its key is suspended, and
+/// when its key has to be waited for. A policy in shadow defers nothing.
+///
+/// # Beside other limits
+/// Put limits that refuse around this layer: a request that they refuse is refused, whatever this layer would do, and one that they let through has
+/// spent there, whether it is served or kept.
+#[derive(Clone)]
+pub struct DeferLayer {
+    limits: RateLimitLayer,
+    deferral: Arc<dyn Defer>,
+}
+
+impl DeferLayer {
+    /// A layer with these limits, which gives requests that exceed them to `deferral`.
+    pub fn new(limits: LimitsHandle, deferral: Arc<dyn Defer>) -> Self {
+        Self { limits: limits.into(), deferral }
+    }
+
+    /// The turns of a request: none if it meets no limit, or if that is not known at once.
+    fn turns(&self, request: RequestView<'_>) -> Vec<DeferredTurn> {
+        turns(&self.limits.limits_handle().current(), request)
+    }
+}
+
+fn turns(limits: &Limits, request: RequestView<'_>) -> Vec<DeferredTurn> {
+    let mut turns = Vec::new();
+    let meeting = limits.meet(request, |met| {
+        if let Ok(asks) = met.asks
+            && asks.is_enforced
+        {
+            turns.push(DeferredTurn {
+                limiter: asks.limiter.clone(),
+                key: asks.key.clone(),
+                cost: asks.cost,
+            });
+        }
+    });
+    if meeting == Meeting::Limits { turns } else { Vec::new() }
+}
+
+impl<S> Layer<S> for DeferLayer {
+    type Service = Guarded<S, Self>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Guarded::new(inner, Self { limits: self.limits.apart(), deferral: Arc::clone(&self.deferral) })
+    }
+}
+
+impl fmt::Debug for DeferLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeferLayer").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

@@ -1,2 +1,0 @@
--- The record of a job. KEYS: job
-return redis.call("GET", KEYS[1])
