@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "what other tests need, too")]
 mod browser;
 mod deferred;
+mod deferred_rules;
 mod four;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "what other tests need, too")]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sluicegate_core::Store;
 use sluicegate_core::store::IntoStore;
+use sluicegate_tower::defer::Defer;
 use sluicegate_tower::room::RoomMaker;
 
 use crate::error::RulesError;
@@ -24,10 +25,12 @@ use crate::variables::Variables;
 pub struct RulesBuilder {
     pub(crate) open_all: bool,
     pub(crate) rooms: Option<Arc<dyn RoomMaker>>,
+    pub(crate) deferral: Option<Arc<dyn Defer>>,
 }
 
 impl Rules {
-    /// Starts rules with [waiting rooms](crate#waiting-rooms-on_exceeded-room), or with
+    /// Starts rules with [waiting rooms](crate#waiting-rooms-on_exceeded-room), with
+    /// [requests that are kept for later](crate#work-for-later-on_exceeded-defer), or with
     /// [policies that no rule uses](RulesBuilder::open_all_policies).
     pub fn builder() -> RulesBuilder {
         RulesBuilder::default()
@@ -39,6 +42,13 @@ impl RulesBuilder {
     /// `on_exceeded: room` is refused.
     pub fn rooms(mut self, rooms: impl RoomMaker) -> Self {
         self.rooms = Some(Arc::new(rooms));
+        self
+    }
+
+    /// The keeper of requests that are carried out later: `sluicegate::overflow::deferred::Deferral`. Default: none, and a file with
+    /// `on_exceeded: defer` is refused. Make the layer by [`RulesLayer::deferring`](crate::RulesLayer::deferring), or such requests are refused.
+    pub fn deferral(mut self, deferral: impl Defer) -> Self {
+        self.deferral = Some(Arc::new(deferral));
         self
     }
 
@@ -118,6 +128,7 @@ impl fmt::Debug for RulesBuilder {
         f.debug_struct("RulesBuilder")
             .field("open_all", &self.open_all)
             .field("has_rooms", &self.rooms.is_some())
+            .field("has_deferral", &self.deferral.is_some())
             .finish()
     }
 }

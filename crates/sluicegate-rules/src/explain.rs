@@ -57,6 +57,7 @@ use crate::explain_room::RoomExplained;
 /// | `tried: would ask ...` | the policy is only tried out (`mode: shadow`), and refuses nobody |
 /// | `rest: not asked: of group endpoint, rule login applies` | a rule that does not apply, and why |
 /// | `shop: waiting room sale, 50/s, 120 wait, a newcomer for about 3s` | a request without a pass waits there, before all else; [`outcome`](Explained::outcome) does not tell of it |
+/// | `order: defers what exceeds orders` | a request that exceeds this policy is kept and carried out later, where the [outcome](WouldBe) says that it is refused |
 /// | `report: takes a permit of at-once` | the request is counted by a number under `in_flight`, which is asked before the limits |
 ///
 /// Keys that may be secrets are digests, as `Key(d415ad2e)`: the same key has the same digest within a process. Values of header fields
@@ -91,6 +92,8 @@ pub struct RuleExplained {
     pub in_flight: Option<InFlightExplained>,
     /// The waiting rooms that it comes to, in their order, before the permit and the limits.
     pub rooms: Vec<RoomExplained>,
+    /// The policies of its limits that defer: a request that exceeds one of them is kept and carried out later, unless another limit refuses it.
+    pub deferring: Vec<String>,
 }
 
 /// A section of a file with rules.
@@ -120,6 +123,8 @@ pub(crate) struct Explainer {
     in_flight: Vec<Option<InFlightLimit>>,
     /// The waiting rooms of each rule, without doors for a tool.
     rooms: Vec<Vec<RoomOfRule>>,
+    /// The policies of each rule that defer.
+    deferring: Vec<Vec<String>>,
     /// The quotas of single keys.
     pub(crate) with_keys: Arc<WithKeys>,
 }
@@ -139,7 +144,8 @@ impl Explainer {
         let with_keys = Arc::clone(with_keys);
         let (deny, exempt, choice) = (Arc::clone(deny), Arc::clone(exempt), Arc::clone(choice));
         let (sizes, rooms) = (compiled.sizes().collect(), rooms.collect());
-        Self { deny, exempt, choice, unclear, sizes, in_flight, rooms, with_keys }
+        let deferring = compiled.deferring().collect();
+        Self { deny, exempt, choice, unclear, sizes, in_flight, rooms, deferring, with_keys }
     }
 
     /// Explains a request by these limits, which must come from the same file.
@@ -175,9 +181,11 @@ impl Explainer {
                 rate: *rate,
                 numbers: door.as_ref().map(|door| door.numbers()),
             });
+            let deferring =
+                self.deferring.get(place).filter(|_| why_not.is_none()).cloned().unwrap_or_default();
             let (name, group, rooms) = (name.to_owned(), group.map(str::to_owned), rooms.collect());
             let section = Section::Rules;
-            rules.push(RuleExplained { section, name, group, why_not, limits, in_flight, rooms });
+            rules.push(RuleExplained { section, name, group, why_not, limits, in_flight, rooms, deferring });
         }
         Explained { outcome: explanation.outcome, rules }
     }
@@ -197,6 +205,7 @@ fn doors(
         limits: Vec::new(),
         in_flight: None,
         rooms: Vec::new(),
+        deferring: Vec::new(),
     });
     all.collect()
 }
@@ -210,14 +219,18 @@ impl fmt::Display for Explained {
 
 impl fmt::Display for RuleExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { section, name, why_not, limits, in_flight, rooms, .. } = self;
+        let Self { section, name, why_not, limits, in_flight, rooms, deferring, .. } = self;
         match (section, why_not) {
             (Section::Rules, Some(why)) => write!(f, "  {name}: not asked: {why}"),
             (Section::Rules, None) => {
                 let rooms = rooms.iter().map(|room| format!("  {name}: {room}"));
                 let limits = limits.iter().map(|limit| format!("  {limit}"));
                 let permit = in_flight.iter().map(|permit| format!("  {name}: {permit}"));
-                f.write_str(&rooms.chain(limits).chain(permit).collect::<Vec<_>>().join("\n"))
+                let deferring =
+                    deferring.iter().map(|policy| format!("  {name}: defers what exceeds {policy}"));
+                f.write_str(
+                    &rooms.chain(limits).chain(deferring).chain(permit).collect::<Vec<_>>().join("\n"),
+                )
             }
             (section, Some(why)) => write!(f, "  {section} {name}: does not apply: {why}"),
             (section, None) => write!(f, "  {section} {name}: applies"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluicegate_core::{MemoryStore, RateLimiter, Store};
 
 use crate::changes::Changes;
-use crate::compile::{Compiled, NamedStore, compile};
+use crate::compile::{Compiled, NamedStore, Part, compile};
 use crate::error::{Problem, Problems, RulesError};
 use crate::leases::Leases;
 use crate::read;
@@ -47,7 +47,7 @@ use crate::variables::Variables;
 /// |---|---|---|
 /// | quota | `5/min`, `10/s burst 20`, `1.5k/12h`, `60/min burst 100 start 10`, `2M/month in Asia/Seoul carry over 20%`: units, a period, the units that pass at once from rest, and those of a key that is not known | up to 10^6 units in 1 ms to 30 days in any case; an error says what more is exact |
 /// | time | a whole number with `ns`, `us`, `ms`, `s`, `min`, `h`, `d` or `w`: `500ms`, `30 days` | no months, no fractions |
-/// | wait | `deny`, or `wait` with a time: `wait 5s`; of a policy also `room` | |
+/// | wait | `deny`, or `wait` with a time: `wait 5s`; of a policy also `room` and `defer` | |
 /// | moment (`opens_at`) | `2026-11-27T12:00:00Z`, `2026-11-27T13:00:00+01:00` | from 1970 on |
 /// | number of visitors, of places (`room`) | `500` | 1 to 2^32 |
 /// | number of units (`cost`) | `10`, `1_000` | 1 to 2^32, and at most the burst of each limit |
@@ -247,8 +247,8 @@ impl RulesFile {
         self
     }
 
-    /// Lets everybody through the waiting rooms of the file at once: for tools, which have no line and no secrets. An explanation still
-    /// mentions the rooms.
+    /// Lets everybody through the waiting rooms of the file at once, and refuses what the file defers: for tools, which have no line, no queue and
+    /// no secrets. An explanation still mentions the rooms.
     #[must_use]
     pub fn without_rooms(mut self) -> Self {
         self.compiled.is_without_rooms = true;
@@ -337,7 +337,7 @@ fn check(compiled: &Compiled, problems: &mut Problems<'_>) {
         let policies: Vec<_> = compiled.policies.iter().map(|policy| policy.with_table_size(1)).collect();
         let open = RateLimiter::open_all(Arc::clone(&store), policies)?;
         compiled.check(&open, problems);
-        if problems.count() == before { compiled.limits(&open).map(drop) } else { Ok(()) }
+        if problems.count() == before { compiled.limits(&open, Part::All).map(drop) } else { Ok(()) }
     });
     if let Err(error) = tried {
         problems.error(None, error.to_string());

@@ -12,7 +12,7 @@ use sluicegate_tower::in_flight::InFlightLimits;
 use sluicegate_tower::limits::Limits;
 use sluicegate_tower::room::{Door, RoomMaker};
 
-use crate::compile::{FileRoom, NamedStore};
+use crate::compile::{FileRoom, NamedStore, Part};
 use crate::error::{Problems, RulesError};
 use crate::explain::Explainer;
 use crate::file::RulesFile;
@@ -46,9 +46,21 @@ pub(crate) struct InForce {
 /// The parts of a file that requests meet.
 pub(crate) struct Put {
     pub limits: Limits,
+    /// The same in parts, in a program that keeps requests.
+    pub split: Option<Split>,
     pub at_once: InFlightLimits,
     pub doors: Doors,
     pub explainer: Explainer,
+}
+
+/// The limits in parts.
+pub(crate) struct Split {
+    /// Those that refuse.
+    pub refusing: Limits,
+    /// The numbers at once, before these.
+    pub at_once: InFlightLimits,
+    /// Those that defer.
+    pub deferring: Limits,
 }
 
 impl InForce {
@@ -74,10 +86,11 @@ impl InForce {
     pub(crate) fn put(
         &mut self,
         store: &Arc<dyn Store>,
-        rooms: Option<&Arc<dyn RoomMaker>>,
+        (rooms, keeps): (Option<&Arc<dyn RoomMaker>>, bool),
         file: &RulesFile,
     ) -> Result<Put, RulesError> {
         let doors = doors(rooms, file)?;
+        refuse_to_defer(keeps, file)?;
         let unused = file.compiled.unused.iter().filter(|_| self.open_all);
         let policies: Vec<Policy> = file.compiled.policies.iter().chain(unused).cloned().collect();
         let names =
@@ -91,9 +104,16 @@ impl InForce {
         let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
         let limits = RateLimiter::replace_all_with(Arc::clone(store), all, Inherit::Spent, |limiters| {
             let (used, unused) = limiters[..policies.len()].split_at(file.compiled.policies.len());
-            Ok((file.compiled.limits(used)?, unused.to_vec()))
+            let all = file.compiled.limits(used, Part::All)?;
+            let part = |part| file.compiled.limits(used, part);
+            let split = match keeps {
+                true => Some((part(Part::Refusing)?, part(Part::Deferring)?)),
+                false => None,
+            };
+            Ok((all, split, unused.to_vec()))
         });
-        let (limits, unused) = limits.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
+        let (limits, split, unused) =
+            limits.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
         for policy in back {
             self.code.remove(policy.name());
         }
@@ -106,10 +126,12 @@ impl InForce {
         self.policies = policies;
         self.unused = unused;
         let unclear = file.compiled.unclear(&open);
-        let at_once = file.compiled.at_once(&in_flight, Arc::clone(&unclear));
+        let at_once = || file.compiled.at_once(&in_flight, Arc::clone(&unclear));
+        let split = split.map(|(refusing, deferring)| Split { refusing, at_once: at_once(), deferring });
+        let at_once = at_once();
         self.put_doors(&doors, &file.compiled.rooms);
         let explainer = Explainer::of(&file.compiled, (in_flight, &doors), Arc::clone(&unclear));
-        Ok(Put { limits, at_once, doors: file.compiled.doors(doors, unclear), explainer })
+        Ok(Put { limits, split, at_once, doors: file.compiled.doors(doors, unclear), explainer })
     }
 
     /// Puts the terms of all rooms in force. A rate changes only where the file's rate changed: an operator may have set another one.
@@ -125,6 +147,30 @@ impl InForce {
             door.put_in_force(before.as_ref().is_some_and(|before| !said(before)));
         }
     }
+}
+
+/// Refuses a file that names a store which nobody opens, because it would be taken for one that is in force.
+pub(crate) fn refuse_two_stores(is_own_store: bool, file: &RulesFile) -> Result<(), RulesError> {
+    if is_own_store || file.compiled.store.is_none() {
+        return Ok(());
+    }
+    Err(RulesError::of_file(
+        &file.name,
+        "it names a store, and the program gives another one: leave the section \"store\" out, or open the file by `Rules::from_file`",
+    ))
+}
+
+/// Refuses a file that defers in a program that keeps no requests.
+fn refuse_to_defer(keeps: bool, file: &RulesFile) -> Result<(), RulesError> {
+    let deferring = file.compiled.first_that_defers().filter(|_| !keeps && !file.compiled.is_without_rooms);
+    let Some((rule, place, policy)) = deferring else { return Ok(()) };
+    let text = format!(
+        "rule {rule:?} has the policy {:?}, which defers, and the program keeps no requests: open the file by `Rules::builder().deferral(..)`, with a `Deferral` of the feature \"deferred\"",
+        policy.name()
+    );
+    let mut problems = Problems::of(&file.name, "");
+    problems.error(place, text);
+    Err(problems.into_errors())
 }
 
 /// A door for each room of the file. No request comes to it yet.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sluicegate_tower::bandwidth::{UploadLayer, Uploads};
+use sluicegate_tower::defer::DeferLayer;
 use sluicegate_tower::guard::Guarded;
 use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::request_fields::{ReadFields, RequestFieldsLayer};
@@ -61,6 +62,7 @@ use crate::unread::Unread;
 /// | as `on_missing_key` says | the request has no such key |
 /// | 400 | its path has dots, and its readings meet other rules that may spend from one policy |
 /// | 500 | two rules that both apply spend from one policy, or the server does not tell the address of the peer |
+/// | 202 | it exceeds a policy that defers, and is carried out later, behind [`deferring`](Self::deferring) |
 /// | 503, with a page or JSON | it waits in a waiting room; see `sluicegate::overflow::WaitingRoomLayer` |
 /// | 503 | the store is away and a policy says `on_outage: deny`, as many requests wait as may wait, or a key came too late |
 ///
@@ -73,9 +75,33 @@ pub struct RulesLayer {
     pub(crate) limits: SettlingLayer,
     pub(crate) fields: RequestFieldsLayer,
     pub(crate) unread: Arc<Unread>,
+    /// `None` in a program that keeps no requests.
+    pub(crate) deferring: Option<DeferringParts>,
+}
+
+/// The layers of a program that keeps requests, outer ones first.
+#[derive(Clone, Debug)]
+pub(crate) struct DeferringParts {
+    pub in_flight: InFlightLayer,
+    pub refusing: SettlingLayer,
+    pub deferring: DeferLayer,
 }
 
 impl RulesLayer {
+    /// This layer, which keeps the requests that exceed a policy with `on_exceeded: defer`, by the
+    /// [deferral](crate::RulesBuilder::deferral) of the program: limits that refuse come first, and those that defer last. The bodies of
+    /// requests have to be of a type that implements `http_body::Body`, because they are read.
+    ///
+    /// Without this, such requests are refused with 429.
+    ///
+    /// # Panics
+    /// When the rules were made without a deferral.
+    pub fn deferring(self) -> DeferringRulesLayer {
+        let parts = self.deferring.clone();
+        let parts = parts.expect("the rules have a deferral: `Rules::builder().deferral(..)` gives them one");
+        DeferringRulesLayer { layer: self, parts }
+    }
+
     /// This layer, around which the fields of requests' bodies are read that the file looks at, as `{ body: { model: large } }`, and which holds
     /// these bodies where a rule says `bandwidth: up`. The service behind gets bodies of another type,
     /// [`PacedBody`](sluicegate_tower::bandwidth::PacedBody) of [`ReadBody`](sluicegate_tower::request_fields::ReadBody).
@@ -93,6 +119,23 @@ impl RulesLayer {
 /// A [`RulesLayer`] that reads fields of requests' bodies, and holds them: made by [`RulesLayer::reading_requests`].
 #[derive(Clone, Debug)]
 pub struct ReadingRulesLayer(RulesLayer);
+
+/// A [`RulesLayer`] that keeps requests for later: made by [`RulesLayer::deferring`].
+#[derive(Clone, Debug)]
+pub struct DeferringRulesLayer {
+    layer: RulesLayer,
+    parts: DeferringParts,
+}
+
+impl<S> Layer<S> for DeferringRulesLayer {
+    type Service = RulesService<Guarded<S, DeferLayer>>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        self.layer.unread.serve();
+        let DeferringParts { in_flight, refusing, deferring } = &self.parts;
+        self.layer.rooms.layer(in_flight.layer(refusing.layer(deferring.layer(inner))))
+    }
+}
 
 /// A service behind a [`RulesLayer`].
 pub type RulesService<S> = Guarded<Guarded<Guarded<S, SettlingLayer>, InFlightLayer>, RoomsLayer>;

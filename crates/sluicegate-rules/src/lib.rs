@@ -448,6 +448,35 @@
 //! # }
 //! ```
 //!
+//! # Work for later: `on_exceeded: defer`
+//! A request that exceeds a policy with `on_exceeded: defer` is kept, answered with 202, and carried out when the policy has room. Limits that
+//! refuse come first, and a refused request is not kept; a request that they let through has spent there, and is then served or kept. A job spends of
+//! the policies that deferred it, by their current quotas. A policy in shadow defers nothing.
+//!
+//! Code, and never a file, has the queue and the secret: [`Rules::builder`] takes both as [`deferral`](RulesBuilder::deferral), for
+//! example `sluicegate::overflow::deferred::Deferral`, and the layer is made by [`deferring`](RulesLayer::deferring). A file that defers is refused in a
+//! program without one:
+//!
+//! ```
+//! use sluicegate_core::MemoryStore;
+//! use sluicegate_rules::{Rules, RulesFile, Variables};
+//!
+//! let file = RulesFile::parse("rules.yaml", "
+//! version: 1
+//! policies:
+//!   orders: { quota: 2/s, on_exceeded: defer }
+//!   per-user: { quota: 100/min }
+//! rules:
+//!   - { name: order, only_if: { path: /orders, method: POST }, limit: orders, key: everybody }
+//!   - { name: all, limit: per-user, key: client }
+//! ", &Variables::none())?;
+//! let error = Rules::new(&MemoryStore::new(), file).unwrap_err().to_string();
+//! assert!(error.contains("rule \"order\" has the policy \"orders\", which defers, and the program keeps no requests"), "{error}");
+//! # Ok::<(), sluicegate_rules::RulesError>(())
+//! ```
+//!
+//! Such a policy has no quotas of keys, and is no tier; its rule has no `settle`, `refund_if` or `bandwidth`.
+//!
 //! # How many at once: `in_flight`
 //! A number under `in_flight` says how many requests of a key may be under way in each instance, and a rule names it beside its limits.
 //! One more is refused, or waits as `on_exceeded: wait 10s` says; a request that waits has spent nothing, and keeps the limits that it
@@ -511,6 +540,7 @@ mod at;
 mod builder;
 mod changes;
 mod compile;
+mod deferring;
 mod descriptor;
 mod error;
 mod explain;
@@ -542,7 +572,7 @@ pub use self::error::{Problem, RulesError};
 pub use self::explain::{Explained, RuleExplained, Section};
 pub use self::explain_room::RoomExplained;
 pub use self::file::RulesFile;
-pub use self::layer::{ReadingRulesLayer, RulesLayer, RulesService};
+pub use self::layer::{DeferringRulesLayer, ReadingRulesLayer, RulesLayer, RulesService};
 pub use self::rules::Rules;
 pub use self::schema::json_schema;
 pub use self::variables::Variables;

@@ -17,10 +17,11 @@ use sluicegate_tower::room::RoomMaker;
 
 use crate::builder::RulesBuilder;
 use crate::changes::Changes;
+use crate::deferring::Deferring;
 use crate::error::RulesError;
 use crate::explain::{Explained, Explainer};
 use crate::file::RulesFile;
-use crate::in_force::{InForce, Put};
+use crate::in_force::{InForce, Put, refuse_two_stores};
 use crate::layer::RulesLayer;
 use crate::leases::Leases;
 #[cfg(feature = "metrics")]
@@ -82,6 +83,7 @@ use crate::variables::Variables;
 /// | a waiting room that left | visitors that wait are let in when they ask next |
 /// | a waiting room that is new | requests without a pass wait from then on; a request that is under way goes on |
 /// | a rule that left | its policy is removed if no other rule names it |
+/// | another `quota` of a policy that defers | jobs that wait are carried out at that pace; without the policy, at once |
 ///
 /// ```
 /// use http::Request;
@@ -118,6 +120,7 @@ pub struct Rules(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub store: Arc<dyn Store>,
     rooms: Option<Arc<dyn RoomMaker>>,
+    deferring: Option<Deferring>,
     doors: RoomsLayer,
     limits: LimitsHandle,
     in_flight: InFlightHandle,
@@ -199,12 +202,14 @@ impl Rules {
         (store, leases): (Arc<dyn Store>, Option<Leases>),
         file: &RulesFile,
         (text, source): (Option<String>, Option<Source>),
-        RulesBuilder { open_all, rooms }: RulesBuilder,
+        RulesBuilder { open_all, rooms, deferral }: RulesBuilder,
     ) -> Result<Self, RulesError> {
         refuse_two_stores(leases.is_some(), file)?;
         let mut in_force = InForce::of(file.compiled.store.clone(), open_all);
-        let Put { limits, at_once, doors, explainer } = in_force.put(&store, rooms.as_ref(), file)?;
+        let Put { limits, split, at_once, doors, explainer } =
+            in_force.put(&store, (rooms.as_ref(), deferral.is_some()), file)?;
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
+        let deferring = deferral.zip(split).map(|(deferral, split)| Deferring::new(deferral, split));
         in_flight.swap_with(at_once.before(&limits));
         let fields = RequestFieldsLayer::new(&file.compiled.body_fields)
             .map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
@@ -213,6 +218,7 @@ impl Rules {
         in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
         Ok(Self(Arc::new(Inner {
             rooms,
+            deferring,
             doors: RoomsLayer::new(doors),
             limits,
             in_flight,
@@ -246,13 +252,17 @@ impl Rules {
         refuse_two_stores(self.0.leases.is_some(), file)?;
         let (before, rooms) = (in_force.policies.clone(), in_force.rooms.clone().unwrap_or_default());
         let keys_before = in_force.single_keys.clone();
-        let Put { limits, at_once, doors, explainer } =
-            in_force.put(&self.0.store, self.0.rooms.as_ref(), file)?;
+        let keeps = self.0.deferring.is_some();
+        let Put { limits, split, at_once, doors, explainer } =
+            in_force.put(&self.0.store, (self.0.rooms.as_ref(), keeps), file)?;
         // Requests that have begun are decided by the policies that their limits are pinned to.
         {
             let mut current = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
             self.0.limits.swap(limits);
             *current = Arc::new(explainer);
+        }
+        if let Some((deferring, split)) = self.0.deferring.as_ref().zip(split) {
+            deferring.swap(split);
         }
         // And a request that waits for a permit goes on to the limits that it began with.
         self.0.in_flight.swap_with(at_once.before(&self.0.limits));
@@ -381,19 +391,9 @@ impl Rules {
             limits: RateLimitLayer::from(limits.clone()).settling(),
             fields: fields.clone(),
             unread: Arc::clone(unread),
+            deferring: self.0.deferring.as_ref().map(Deferring::parts),
         }
     }
-}
-
-/// Refuses a file that names a store which nobody opens, because it would be taken for one that is in force.
-fn refuse_two_stores(is_own_store: bool, file: &RulesFile) -> Result<(), RulesError> {
-    if is_own_store || file.compiled.store.is_none() {
-        return Ok(());
-    }
-    Err(RulesError::of_file(
-        &file.name,
-        "it names a store, and the program gives another one: leave the section \"store\" out, or open the file by `Rules::from_file`",
-    ))
 }
 
 impl fmt::Debug for Rules {

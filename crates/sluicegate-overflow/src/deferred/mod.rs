@@ -82,6 +82,10 @@
 //! - Where many keys have limits of their own, and one may send far more than its limit: a job waits for its turn in the
 //!   hands of a worker, and [a few](QueueSettings::at_once) such jobs hold up those of others.
 //! - As a replacement for a queue: work that is always done later need not exceed a limit first.
+//!
+//! # In a rules file
+//! A policy with `on_exceeded: defer` defers; the program gives the [`Deferral`] to `Rules::builder().deferral(..)`, and puts
+//! `rules.layer().deferring()` in front of the service.
 
 mod answer;
 mod builder;

@@ -19,6 +19,7 @@ use super::own::WithKeys;
 use super::rooms::FileRoom;
 use super::rule::{Budget, Rule};
 use super::store::NamedStore;
+use crate::at::Place;
 use crate::error::Problems;
 
 /// The contents of a file, understood: policies to be opened, and rules that are limits once they are.
@@ -49,13 +50,34 @@ pub(crate) struct Compiled {
     pub is_without_rooms: bool,
 }
 
+/// A part of the limits of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of them; those that defer refuse.
+    All,
+    /// Those that refuse.
+    Refusing,
+    /// Those that defer.
+    Deferring,
+}
+
+impl Part {
+    fn has(self, budget: &Budget) -> bool {
+        match self {
+            Self::All => true,
+            Self::Refusing => !budget.defers(),
+            Self::Deferring => budget.defers(),
+        }
+    }
+}
+
 impl Compiled {
-    /// The limits, now that all policies are open on this store.
-    pub(crate) fn limits(&self, open: &[RateLimiter]) -> Result<Limits, ConfigError> {
+    /// A part of the limits, now that all policies are open on this store.
+    pub(crate) fn limits(&self, open: &[RateLimiter], part: Part) -> Result<Limits, ConfigError> {
         let limiters = by_name(open);
         let mut all = Group::select(Arc::clone(&self.choice));
         for rule in &self.rules {
-            all = all.and(group_of(rule, &limiters)?);
+            all = all.and(group_of(rule, &limiters, part)?);
         }
         let mut builder = Limits::builder(all).headers(self.headers);
         let unclear = self.unclear(open);
@@ -99,6 +121,21 @@ impl Compiled {
         self.rules.iter().filter_map(needs).collect()
     }
 
+    /// The policies of each rule that defer, in order.
+    pub(crate) fn deferring(&self) -> impl Iterator<Item = Vec<String>> {
+        self.rules.iter().map(|rule| {
+            let deferring = rule.policies().filter(|keyed| keyed.defers);
+            deferring.map(|keyed| keyed.policy.name().to_owned()).collect()
+        })
+    }
+
+    /// The first rule with a policy that defers, its place, and that policy.
+    pub(crate) fn first_that_defers(&self) -> Option<(&str, Place, &Policy)> {
+        let found =
+            self.rules.iter().find_map(|rule| Some((rule, rule.policies().find(|keyed| keyed.defers)?)));
+        found.map(|(rule, keyed)| (&*rule.name, rule.place, &keyed.policy))
+    }
+
     fn reads_host(&self) -> bool {
         [&self.deny, &self.exempt, &self.choice].iter().any(|choice| choice.reads_host())
     }
@@ -127,7 +164,7 @@ impl Compiled {
     pub(crate) fn check(&self, open: &[RateLimiter], problems: &mut Problems<'_>) {
         let limiters = by_name(open);
         for rule in &self.rules {
-            if let Err(error) = group_of(rule, &limiters) {
+            if let Err(error) = group_of(rule, &limiters, Part::All) {
                 problems.error(rule.place, error.problem());
             }
             rule.check_cost(problems);
@@ -167,10 +204,10 @@ fn by_name(open: &[RateLimiter]) -> ByName<'_> {
 }
 
 /// The limits of one rule, which apply together.
-fn group_of(rule: &Rule, open: &ByName<'_>) -> Result<Group, ConfigError> {
+fn group_of(rule: &Rule, open: &ByName<'_>, part: Part) -> Result<Group, ConfigError> {
     let limiter = |name: &str| open.get(name).copied().cloned();
     let mut group = Group::new(Choose::All);
-    for budget in &rule.budgets {
+    for budget in rule.budgets.iter().filter(|budget| part.has(budget)) {
         let limit = match budget {
             Budget::Policy(keyed) => match limiter(keyed.policy.name()) {
                 Some(limiter) => keyed.limit(limiter),

@@ -6,6 +6,7 @@ mod choice;
 mod class;
 mod compiled;
 mod condition;
+mod deferred;
 mod descriptor;
 mod doors;
 mod in_flight;
@@ -31,7 +32,7 @@ use std::str::FromStr;
 use sluicegate_core::ConfigError;
 
 pub(crate) use self::choice::Choice;
-pub(crate) use self::compiled::{Compiled, Unclear};
+pub(crate) use self::compiled::{Compiled, Part, Unclear};
 use self::in_flight::Numbers;
 use self::keys::Keys;
 pub(crate) use self::own::WithKeys;

@@ -66,6 +66,8 @@ pub(super) struct KeyedPolicy {
     namer: Option<Namer>,
     /// If this is a share: the whole policy, the parts that this is, and the parts of the whole.
     part_of: Option<Arc<(Policy, u64, u64)>>,
+    /// Whether its requests are kept for later when they exceed it.
+    pub defers: bool,
 }
 
 /// The policies with `overrides`, by name.
@@ -105,8 +107,8 @@ impl KeyedPolicy {
         }
         let single = Arc::new(single_keys(&policy, overrides, problems));
         let takes = quota_by.is_some() || !single.is_empty();
-        let mut keyed =
-            Self { policy, single, of_tiers: Arc::default(), by: by.into(), namer: None, part_of: None };
+        let (of_tiers, by) = (Arc::default(), by.into());
+        let mut keyed = Self { policy, single, of_tiers, by, namer: None, part_of: None, defers: false };
         if takes {
             keyed.take_quotas();
         }
@@ -117,6 +119,11 @@ impl KeyedPolicy {
             problems.error(name.place, text);
         }
         keyed
+    }
+
+    /// The same policy, whose requests are kept for later when they exceed it.
+    pub(super) fn deferring(self) -> Self {
+        Self { defers: true, ..self }
     }
 
     /// Adds the quotas that keys have by their tier, unless they have their own.

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use sluicegate_core::policy::{PolicyBuilder, PolicyMode, TimeSpan};
 use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy, Quota};
 
+use super::deferred::{self, defers};
 use super::keys::{ApiKeys, Keys};
 use super::own::KeyedPolicy;
 use super::rooms::{self, Terms};
@@ -51,6 +52,10 @@ impl Policies {
                 let own = (name, &entry.overrides, entry.quota_by.as_ref());
                 policy = self::policy(name, entry, problems)
                     .map(|policy| KeyedPolicy::of(policy, own, keys, problems));
+                if defers(entry) {
+                    deferred::check(entry, problems);
+                    policy = policy.map(KeyedPolicy::deferring);
+                }
             }
             let known = Known { name: name.clone(), policy, room };
             all.insert(name.value.clone(), known);
@@ -168,7 +173,9 @@ fn policy(name: &At<String>, given: &PolicyEntry, problems: &mut Problems<'_>) -
 }
 
 fn options(mut builder: PolicyBuilder, given: &PolicyEntry, problems: &mut Problems<'_>) -> PolicyBuilder {
-    if let Some(on_exceeded) = option::<OnExceeded>(given.on_exceeded.as_ref(), problems) {
+    // Without what keeps the requests, such a policy refuses them.
+    let on_exceeded = given.on_exceeded.as_ref().filter(|_| !defers(given));
+    if let Some(on_exceeded) = option::<OnExceeded>(on_exceeded, problems) {
         builder = builder.on_exceeded(on_exceeded);
     }
     if let Some(on_outage) = option::<OnOutage>(given.on_outage.as_ref(), problems) {

@@ -10,6 +10,7 @@ use sluicegate_core::Policy;
 use super::choice::Conditional;
 use super::class::Classes;
 use super::condition::{Comparison, Matcher};
+use super::deferred;
 use super::in_flight::{AtOnce, Numbers};
 use super::keys::Keys;
 use super::option;
@@ -174,6 +175,9 @@ impl<'a> Reader<'a> {
         }
         if !spends && !limits.is_empty() {
             spends_nothing(given, problems);
+        }
+        if budgets.iter().any(Budget::defers) {
+            deferred::check_rule(given, is_about_descriptors, problems);
         }
         let in_flight = given.in_flight.as_ref().and_then(|name| self.in_flight.used(name, problems));
         let class = given.class.as_ref().map(|words| Classes::of(words, self.keys, problems));

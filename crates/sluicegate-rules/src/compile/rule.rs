@@ -63,6 +63,13 @@ pub(super) enum Budget {
     Tiers(Box<TierSet>),
 }
 
+impl Budget {
+    /// Whether requests that exceed it are kept for later.
+    pub(super) fn defers(&self) -> bool {
+        matches!(self, Self::Policy(keyed) if keyed.defers)
+    }
+}
+
 /// The cost of a request, in units of its policy.
 #[derive(Clone, Debug)]
 pub(super) enum Units {

@@ -162,7 +162,13 @@ fn named<'p>(
         problems.error(name.place, format!("there is no policy {:?}{instead}", short(&name.value)));
         return None;
     }
-    policies.used(&name.value)
+    let policy = policies.used(&name.value)?;
+    if policy.defers {
+        let text = format!("{:?} defers, which a tier cannot: name it as the limit of a rule", name.value);
+        problems.error(name.place, text);
+        return None;
+    }
+    Some(policy)
 }
 
 /// Warns of tiers in the file of API keys that the section does not know, because such a key is in the default tier.

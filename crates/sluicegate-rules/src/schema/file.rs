@@ -105,10 +105,10 @@ pub(crate) struct PolicyEntry {
     /// Whether refused requests spend of it too, up to its capacity, so that a client has to pause. Default: false.
     #[serde(default, deserialize_with = "said")]
     pub count_rejected: Option<At<bool>>,
-    /// `deny`, or the longest wait as `wait 5s`; or `room`: its requests go through a waiting room at this rate, instead of spending.
-    /// Default: `deny`.
+    /// `deny`, or the longest wait as `wait 5s`; `defer`: its requests are kept and carried out later, by a queue of the program; or `room`: its
+    /// requests go through a waiting room at this rate, instead of spending. Default: `deny`.
     #[serde(default, deserialize_with = "said")]
-    #[schemars(schema_with = "words::on_exceeded_or_room")]
+    #[schemars(schema_with = "words::on_exceeded_of_policy")]
     pub on_exceeded: Option<At<String>>,
     /// The settings of the waiting room, with `on_exceeded: room`.
     #[serde(default, deserialize_with = "said")]

@@ -49,9 +49,9 @@ pub(super) fn on_exceeded(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["deny"]), r"^wait *[0-9]|\$\{")
 }
 
-/// The values of `on_exceeded` in a policy, which may also be a waiting room.
-pub(super) fn on_exceeded_or_room(_: &mut SchemaGenerator) -> Schema {
-    one_of(json!(["deny", "room"]), r"^wait *[0-9]|\$\{")
+/// The values of `on_exceeded` in a policy, which may also be a waiting room, or defer its requests.
+pub(super) fn on_exceeded_of_policy(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["deny", "defer", "room"]), r"^wait *[0-9]|\$\{")
 }
 
 pub(super) fn on_missing_key(_: &mut SchemaGenerator) -> Schema {

@@ -62,6 +62,14 @@ fn each_mistake_in_a_value_names_it() {
         ("{ quota: 5/min, on_exceeded: wait }", "how long a request waits"),
         ("{ quota: 5/min, on_exceeded: queue }", "\"queue\""),
         (
+            "{ quota: 5/min, on_exceeded: defer, count_rejected: true }",
+            "a policy that defers has no \"count_rejected\"",
+        ),
+        (
+            "{ quota: 5/min, on_exceeded: defer, overrides: { ada: 9/min } }",
+            "a policy that defers has no \"overrides\"",
+        ),
+        (
             "{ quota: 5/min, on_outage: no }",
             "\"no\" does not say what happens while the store cannot be reached: use \"local\"",
         ),
