@@ -103,7 +103,8 @@ fn the_example_tells_a_webhook_of_a_suspension_and_its_metrics_have_buckets() {
                 assert!(metrics.contains(line), "{line}: {metrics}");
             }
             for le in ["0.00005", "0.005", "1", "+Inf"] {
-                let bucket = format!(r#"rate_limit_duration_seconds_bucket{{store="memory",le="{le}"}}"#);
+                let of = r#"store="memory",policy="login",decided_by="store""#;
+                let bucket = format!(r#"rate_limit_duration_seconds_bucket{{{of},le="{le}"}}"#);
                 assert!(metrics.contains(&bucket), "{bucket}: {metrics}");
             }
             assert_eq!(client.get("/status").await.status(), StatusCode::OK);

@@ -176,7 +176,11 @@ async fn a_redis_that_is_killed_in_between_changes_who_decides_and_loses_no_coun
     // It may be tried again by now.
     assert!(!told.contains("\nrate_limit_breaker_state{store=\"scraped-redis\"} 0\n"), "{told}");
     assert!(!told.contains("\nrate_limit_breaker_opened_total{store=\"scraped-redis\"} 0\n"), "{told}");
-    assert!(told.contains(r#"rate_limit_duration_seconds_count{store="scraped-redis"} 120"#), "{told}");
+    for (by, times) in [("store", 20), ("fallback", 100)] {
+        let of = format!(r#"store="scraped-redis",policy="s-redis",decided_by="{by}""#);
+        let timed = format!("\nrate_limit_duration_seconds_count{{{of}}} {times}\n");
+        assert!(told.contains(&timed), "{timed}: {told}");
+    }
     promtool(&["check", "metrics"], &told);
 }
 

@@ -24,7 +24,7 @@ const REQUEST: usize = 5;
 const MODES: usize = 2;
 const ANSWERS: usize = Answer::ALL.len();
 /// In the order of [`of_whom`].
-const ALL_WHO_DECIDE: [DecidedBy; 5] =
+pub(super) const ALL_WHO_DECIDE: [DecidedBy; 5] =
     [DecidedBy::Store, DecidedBy::Fallback, DecidedBy::Lease, DecidedBy::Cache, DecidedBy::Outage];
 /// The last counters, because they are the rarest.
 const REFUSED_QUOTAS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
@@ -164,7 +164,7 @@ fn place(is_shadow: bool, answer: Answer, by: DecidedBy) -> usize {
 }
 
 #[inline]
-fn of_whom(by: DecidedBy) -> usize {
+pub(super) fn of_whom(by: DecidedBy) -> usize {
     match by {
         DecidedBy::Store => 0,
         DecidedBy::Fallback => 1,

@@ -10,14 +10,14 @@ use std::time::{Duration, UNIX_EPOCH};
 use sluicegate_core::clock::Clock;
 use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::limiter::RateLimiter;
-use sluicegate_core::store::{Alarm, QuotaStatus};
+use sluicegate_core::store::{Alarm, DecidedBy, QuotaStatus};
 
 use super::answer::{Answer, Judgement};
 use super::budgets::Budgets;
-use super::counts::{COUNTERS, PolicyCounts, Sums, is_shown, series_of};
+use super::counts::{ALL_WHO_DECIDE, COUNTERS, PolicyCounts, Sums, is_shown, of_whom, series_of};
 use super::exported::{ExportedTotals, series};
 use super::log::Minutely;
-use super::metrics::WAIT;
+use super::metrics::{DURATION, WAIT};
 use super::offenders::Offenders;
 use super::rates::{Rates, Recent, Tally};
 use super::seen::SeenLately;
@@ -37,6 +37,8 @@ pub(super) struct PolicyMeter {
     /// Made when a policy with a budget opens.
     budgets: OnceLock<Budgets>,
     waits: Timing,
+    /// In the order of [`of_whom`].
+    durations: [Timing; ALL_WHO_DECIDE.len()],
     told: Mutex<ExportedTotals<COUNTERS>>,
     /// Keys that were refused as suspended in the last minute.
     suspended: SeenLately,
@@ -54,8 +56,11 @@ pub(super) struct MeteredRefusal<'a> {
 }
 
 impl PolicyMeter {
-    pub(super) fn new(policy: &str, clock: Arc<dyn Clock>, events: Arc<Told>) -> Self {
+    pub(super) fn new(store: &str, policy: &str, clock: Arc<dyn Clock>, events: Arc<Told>) -> Self {
         let now_us = clock.now_us();
+        let duration = |by: DecidedBy| {
+            Timing::of(series(DURATION, [("store", store), ("policy", policy), ("decided_by", by.as_str())]))
+        };
         Self {
             name: policy.to_owned(),
             clock,
@@ -65,6 +70,7 @@ impl PolicyMeter {
             offenders: Offenders::new(),
             budgets: OnceLock::new(),
             waits: Timing::of(series(WAIT, [("policy", policy)])),
+            durations: ALL_WHO_DECIDE.map(duration),
             told: Mutex::new(ExportedTotals::nobody()),
             suspended: SeenLately::default(),
             log: Minutely::new(now_us),
@@ -134,6 +140,11 @@ impl PolicyMeter {
     /// Records a request that waits for its turn.
     pub(super) fn waits(&self, delay: Duration) {
         self.waits.record(delay, 1);
+    }
+
+    /// Counts the duration of a decision, which stands for `weight` decisions.
+    pub(super) fn took(&self, by: DecidedBy, lasted: Duration, weight: usize) {
+        self.durations[of_whom(by)].record(lasted, weight);
     }
 
     /// Counts a permit for a request in flight.

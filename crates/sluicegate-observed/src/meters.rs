@@ -16,6 +16,7 @@ const OTHER: &str = "other";
 
 /// The counts of all policies of a store. They stay when a policy is closed, because a count never decreases.
 pub(super) struct Meters {
+    store: String,
     clock: Arc<dyn Clock>,
     events: Arc<Told>,
     other: Arc<PolicyMeter>,
@@ -23,9 +24,9 @@ pub(super) struct Meters {
 }
 
 impl Meters {
-    pub(super) fn new(clock: Arc<dyn Clock>, events: Arc<Told>) -> Self {
-        let other = Arc::new(PolicyMeter::new(OTHER, Arc::clone(&clock), Arc::clone(&events)));
-        Self { clock, events, other, by_name: Mutex::default() }
+    pub(super) fn new(store: &str, clock: Arc<dyn Clock>, events: Arc<Told>) -> Self {
+        let other = Arc::new(PolicyMeter::new(store, OTHER, Arc::clone(&clock), Arc::clone(&events)));
+        Self { store: store.to_owned(), clock, events, other, by_name: Mutex::default() }
     }
 
     /// The counts of the policy of this name; its own, if there is room.
@@ -37,7 +38,8 @@ impl Meters {
         if all.len() >= MOST {
             return Arc::clone(&self.other);
         }
-        let meter = Arc::new(PolicyMeter::new(policy, Arc::clone(&self.clock), Arc::clone(&self.events)));
+        let (clock, events) = (Arc::clone(&self.clock), Arc::clone(&self.events));
+        let meter = Arc::new(PolicyMeter::new(&self.store, policy, clock, events));
         all.insert(policy.to_owned(), Arc::clone(&meter));
         meter
     }

@@ -28,6 +28,7 @@ pub enum MetricKind {
 
 pub(super) const REQUESTS: &str = "rate_limit_requests_total";
 pub(super) const ROUTE_REQUESTS: &str = "rate_limit_route_requests_total";
+pub(super) const ROUTE_DURATION: &str = "rate_limit_route_duration_seconds";
 pub(super) const UNITS: &str = "rate_limit_units_total";
 pub(super) const NEAR: &str = "rate_limit_near_total";
 pub(super) const BUDGET_WARNINGS: &str = "rate_limit_budget_warnings_total";
@@ -73,11 +74,12 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// |---|---|---|
 /// | `rate_limit_requests_total` | counter | `policy`, `result` ([`Answer`](super::Answer)), `decided_by` (`store`, `fallback`, `lease`, `cache`, `outage`), `mode` (`enforce`, `shadow`) |
 /// | `rate_limit_route_requests_total` | counter | `route` (the pattern that a request has matched), `result`; told by layers that count routes |
+/// | `rate_limit_route_duration_seconds` | histogram | `route`; told by layers that count routes, with keys and tiers that are looked up, without the wait for a turn |
 /// | `rate_limit_units_total` | counter | `policy`, `kind` (`spent`, `refunded`, `charged`) |
 /// | `rate_limit_near_total` | counter | `policy` |
 /// | `rate_limit_budget_warnings_total` | counter | `policy`, `percent` (`50`, `80`, `100`); see [`Event::BudgetUsed`](sluicegate_core::store::Event::BudgetUsed) |
 /// | `rate_limit_undecided_total` | counter | `reason` ([`Undecided`](sluicegate_core::store::Undecided)) |
-/// | `rate_limit_duration_seconds` | histogram | `store` |
+/// | `rate_limit_duration_seconds` | histogram | `store`, `policy`, `decided_by`; one for each policy that a request asked |
 /// | `rate_limit_wait_seconds` | histogram | `policy` |
 /// | `rate_limit_waiting`, `rate_limit_in_flight`, `rate_limit_suspended_seen` | gauge | `policy` |
 /// | `rate_limit_adaptive_limit`, `rate_limit_adaptive_latency_seconds` | gauge | `policy`; of limits that [adapt](sluicegate_core::in_flight::InFlight::adaptive) |
@@ -102,7 +104,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
-pub const METRICS: [Metric; 42] = {
+pub const METRICS: [Metric; 43] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -117,6 +119,12 @@ pub const METRICS: [Metric; 42] = {
             &["route", "result"],
             "Requests that limits decided on, by the route that they have matched.",
         ),
+        metric(
+            ROUTE_DURATION,
+            Histogram,
+            &["route"],
+            "How long limits took to decide on a request, by the route that it has matched.",
+        ),
         metric(UNITS, Counter, &["policy", "kind"], "UnitTotals that were spent, refunded and charged."),
         metric(NEAR, Counter, &["policy"], "Requests that were allowed when less than a fifth was left."),
         metric(
@@ -126,7 +134,12 @@ pub const METRICS: [Metric; 42] = {
             "Keys that have used this part of a budget of the calendar, once each in a period.",
         ),
         metric(UNDECIDED, Counter, &["reason"], "Requests that no store was asked about."),
-        metric(DURATION, Histogram, &["store"], "How long the store took to decide."),
+        metric(
+            DURATION,
+            Histogram,
+            &["store", "policy", "decided_by"],
+            "How long decisions took, one for each policy that a request asked.",
+        ),
         metric(WAIT, Histogram, &["policy"], "How long requests were told to wait for their turn."),
         metric(WAITING, Gauge, &["policy"], "Requests that wait for their turn."),
         metric(IN_FLIGHT, Gauge, &["policy"], "Permits that are out."),

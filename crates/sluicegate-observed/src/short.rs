@@ -11,7 +11,7 @@ use sluicegate_core::store::{DecisionFuture, Mode, ShortWay};
 
 use super::answer::Judgement;
 use super::state::ObservedState;
-use super::store::{ObservedAsk, OpenPolicy};
+use super::store::{ObservedAsk, OpenPolicy, Took};
 use super::thread;
 
 /// The short way of a policy, around that of the store within.
@@ -62,12 +62,10 @@ impl ObservedShortWay {
     fn note(&self, (key, cost): (KeyRef<'_>, u64), answer: &DecisionFuture, begun: Option<Instant>) {
         let Some(result) = answer.known() else { return };
         let is_looked_at = begun.is_some();
-        if let Some(begun) = begun {
-            self.state.took(begun.elapsed(), thread::ONE_IN);
-        }
+        let took = begun.map(|begun| Took::since(begun, thread::ONE_IN, &self.state));
         let (watched, budget) = (&self.watched, self.budget.as_ref());
         let asked =
             ObservedAsk { watched, place: 0, key, cost, mode: Mode::Spend, peeks: 0, budget, is_looked_at };
-        asked.note(&self.state, result, Decision::at_us);
+        asked.note(&self.state, result, took, Decision::at_us);
     }
 }

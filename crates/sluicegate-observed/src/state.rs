@@ -19,14 +19,13 @@ use super::durations::Durations;
 use super::exported::{ExportedTotals, series};
 use super::meters::Meters;
 use super::metrics::{
-    BREAKER_OPENED, DISAGREEMENTS, DURATION, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS,
-    PERMITS_LOST, POLICIES_KEPT_OPEN, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
+    BREAKER_OPENED, DISAGREEMENTS, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS, PERMITS_LOST,
+    POLICIES_KEPT_OPEN, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
 };
 use super::names::Name;
 use super::past::RecentEvents;
 use super::routes::Routes;
 use super::snapshot::{StoreErrors, StoreState};
-use super::timing::Timing;
 use super::told::Told;
 use super::watched::WatchedKeys;
 
@@ -37,7 +36,6 @@ pub(super) struct ObservedState {
     pub(super) since_us: u64,
     pub(super) meters: Meters,
     pub(super) events: Arc<Told>,
-    timing: Timing,
     lately: Durations,
     pub(super) watched: WatchedKeys,
     routes: Routes,
@@ -107,14 +105,12 @@ const TOTALS: usize = DISAGREED + 1;
 impl ObservedState {
     pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<RecentEvents>) -> Self {
         let events = Arc::new(Told::new(past));
-        let timing = Timing::of(series(DURATION, [("store", name.as_str())]));
         Self {
-            name,
             since_us: clock.now_us(),
-            meters: Meters::new(Arc::clone(&clock), Arc::clone(&events)),
+            meters: Meters::new(name.as_str(), Arc::clone(&clock), Arc::clone(&events)),
+            name,
             clock,
             events,
-            timing,
             lately: Durations::new(),
             watched: WatchedKeys::default(),
             routes: Routes::default(),
@@ -129,9 +125,8 @@ impl ObservedState {
         }
     }
 
-    /// Counts the duration of an answer, which stands for `weight` answers.
-    pub(super) fn took(&self, lasted: Duration, weight: usize) {
-        self.timing.record(lasted, weight);
+    /// Counts the duration of an answer.
+    pub(super) fn took(&self, lasted: Duration) {
         // All recorded answers have the same weight.
         self.lately.record(lasted, self.clock.now_us());
     }
@@ -254,7 +249,7 @@ impl Listener for ObservedState {
             Event::PolicyKeptOpen { .. } => {
                 self.kept_open.fetch_add(1, Ordering::Relaxed);
             }
-            Event::Routed { route, outcome } => self.routes.count(*route, *outcome),
+            Event::Routed { route, outcome, took } => self.routes.count(*route, *outcome, *took),
             Event::ForwardedFault(fault) => {
                 self.faults[*fault as usize].fetch_add(1, Ordering::Relaxed);
             }

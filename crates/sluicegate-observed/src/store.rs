@@ -2,7 +2,7 @@
 //!
 //! Memory answers at once, and its answer is counted before it is handed on: nothing is allocated, and no key is copied. A later
 //! answer is counted by the future that waits for it, which needs a copy of the keys; if that future is dropped, the answer is
-//! not counted. A call of several asks is one request for each of its policies, and one duration for the store.
+//! not counted. A call of several asks is one request, and one duration, for each of its policies.
 //!
 //! No lock is held while the store within is called or a listener is told.
 
@@ -15,8 +15,8 @@ use sluicegate_core::error::{ConfigError, StoreError};
 use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Listener, Mode, Place, PreparedPolicy, QuotaStatus, ShortWay, Store,
-    StoreStatus, Subject,
+    Ask, DecidedBy, DecisionFuture, Event, Listener, Mode, Place, PreparedPolicy, QuotaStatus, ShortWay,
+    Store, StoreStatus, Subject,
 };
 use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
@@ -54,6 +54,13 @@ pub(super) struct OpenPolicy {
     suspended_by: SmallVec<[String; 0]>,
 }
 
+/// The duration of an answer, and the number of answers that it stands for.
+#[derive(Clone, Copy)]
+pub(super) struct Took {
+    lasted: Duration,
+    weight: usize,
+}
+
 /// The ask of one policy.
 pub(super) struct ObservedAsk<'a> {
     pub(super) watched: &'a OpenPolicy,
@@ -79,6 +86,15 @@ struct Awaited {
     peeks: u64,
     budget: Option<Arc<Policy>>,
     is_looked_at: bool,
+}
+
+impl Took {
+    /// The duration of an answer that has just come, which the state counts as well.
+    pub(super) fn since(begun: Instant, weight: usize, state: &ObservedState) -> Self {
+        let lasted = begun.elapsed();
+        state.took(lasted);
+        Self { lasted, weight }
+    }
 }
 
 impl Wrap for ObservedStore {
@@ -195,15 +211,15 @@ impl ObservedStore {
         is_looked_at: bool,
     ) -> DecisionFuture {
         let Some(result) = answer.known() else { return self.later(asks, answer, begun, is_looked_at) };
-        if let Some(begun) = begun {
-            self.state.took(begun.elapsed(), if self.is_far { 1 } else { thread::ONE_IN });
-        }
+        let took =
+            begun.map(|begun| Took::since(begun, if self.is_far { 1 } else { thread::ONE_IN }, &self.state));
         if self.is_far || result.is_err() {
             self.state.answered(result.as_ref().err());
         }
         let answer = or_by_policy(answer, asks);
         if let Some(result) = answer.known() {
-            self.asked(asks, is_looked_at).for_each(|asked| asked.note(&self.state, result, Decision::at_us));
+            self.asked(asks, is_looked_at)
+                .for_each(|asked| asked.note(&self.state, result, took, Decision::at_us));
         }
         answer
     }
@@ -220,14 +236,12 @@ impl ObservedStore {
             self.asked(asks, is_looked_at).map(|asked| asked.awaited()).collect();
         let (state, fallback) = (Arc::clone(&self.state), OutageAnswer::of(asks));
         answer.map(move |result| {
-            if let Some(begun) = begun {
-                state.took(begun.elapsed(), 1);
-            }
+            let took = begun.map(|begun| Took::since(begun, 1, &state));
             state.answered(result.as_ref().err());
             let result = result.or_else(|error| fallback.unanswered(error));
             // A remote store has another clock.
             let now_us = state.clock.now_us();
-            awaited.iter().for_each(|awaited| awaited.asked().note(&state, &result, |_| now_us));
+            awaited.iter().for_each(|awaited| awaited.asked().note(&state, &result, took, |_| now_us));
             result
         })
     }
@@ -273,9 +287,14 @@ impl ObservedAsk<'_> {
         &self,
         state: &ObservedState,
         result: &Result<Decision, StoreError>,
+        took: Option<Took>,
         at_us: impl Fn(&Decision) -> u64,
     ) {
         let OpenPolicy { meter: Some(meter), mode, .. } = self.watched else { return };
+        if let Some(Took { lasted, weight }) = took {
+            let by = result.as_ref().map_or(DecidedBy::Outage, Decision::decided_by);
+            meter.took(by, lasted, weight);
+        }
         if let (Some(numbers), Ok(decision)) = (self.budget, result) {
             self.note_budget(state, meter, numbers, decision);
         }

@@ -34,6 +34,8 @@ pub enum Event<'a> {
         route: Option<&'a str>,
         /// The outcome by all policies together.
         outcome: Outcome,
+        /// The time that the decision took, with the look-up of keys and tiers, without the wait for a turn.
+        took: Duration,
     },
     /// A request that waited for its turn has left.
     TurnGivenUp(Subject<'a>),

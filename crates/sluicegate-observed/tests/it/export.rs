@@ -6,10 +6,13 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::in_flight::{Class, InFlight};
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::Event;
-use sluicegate_core::{Key, MemoryStore, Outcome, Policy, RateLimiter, Store};
+use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
 use sluicegate_observed::{METRICS, Observed};
+use sluicegate_resilient::Resilient;
+use sluicegate_tests::around;
 use sluicegate_tests::memory::answer;
 use sluicegate_tests::memory::store;
 
@@ -188,12 +191,15 @@ async fn policies_that_are_made_per_customer_are_one_series_under_the_name_that_
 async fn routes_beyond_the_first_256_count_together() {
     let (store, _) = observed("routes");
     let as_store: Arc<dyn Store> = (&store).into();
+    let recorder = recorder();
+    let _local = metrics::set_default_local_recorder(&recorder);
+    let took = Duration::from_millis(3);
     for number in 0..1_000 {
         let route = format!("/route-{number}");
-        as_store.notice(&Event::Routed { route: Some(&route), outcome: Outcome::Denied });
+        as_store.notice(&Event::Routed { route: Some(&route), outcome: Outcome::Denied, took });
     }
-    as_store.notice(&Event::Routed { route: Some("/route-0"), outcome: Outcome::Suspended });
-    let told = scrape(&recorder(), &[&store]).await;
+    as_store.notice(&Event::Routed { route: Some("/route-0"), outcome: Outcome::Suspended, took });
+    let told = scrape(&recorder, &[&store]).await;
     let requests = |route, result| {
         value(&told, &format!(r#"rate_limit_route_requests_total{{route="{route}",result="{result}"}}"#))
     };
@@ -201,6 +207,11 @@ async fn routes_beyond_the_first_256_count_together() {
     assert_eq!(first, [Some(0.0), Some(1.0), Some(1.0)], "{told}");
     assert_eq!((requests("/route-255", "rejected"), requests("/route-256", "rejected")), (Some(1.0), None));
     assert_eq!(requests("other", "rejected"), Some(744.0));
+    let durations = |part, route| {
+        value(&told, &format!(r#"rate_limit_route_duration_seconds_{part}{{route="{route}"}}"#))
+    };
+    assert_eq!((durations("count", "/route-0"), durations("sum", "/route-0")), (Some(2.0), Some(0.006)));
+    assert_eq!((durations("count", "other"), durations("count", "/route-256")), (Some(744.0), None));
 }
 
 #[tokio::test]
@@ -232,6 +243,35 @@ async fn what_a_limit_that_adapts_sheds_is_told_by_class_and_apart_what_it_would
     assert_eq!(value(&told, r#"rate_limit_adaptive_limit{policy="api"}"#), Some(1.0));
     assert_eq!(value(&told, r#"rate_limit_in_flight{policy="tried"}"#), Some(1.0));
     drop(held);
+}
+
+/// A store that is not in memory: each of its answers is timed.
+#[tokio::test]
+async fn a_decision_is_timed_for_each_of_its_policies_by_who_has_made_it() {
+    let recorder = recorder();
+    let told = {
+        let _local = metrics::set_default_local_recorder(&recorder);
+        let far = Observed::named("far", around::late(&store().0)).expect("a free name");
+        let away = Observed::named("away", Resilient::new(around::broken(true))).expect("a free name");
+        let [ip, user] = ["ip", "user"].map(|name| limiter(&far, name, "1/h"));
+        for _ in 0..3 {
+            _ = check_all([ip.check("::1"), user.check("ada")]).await.expect("an answer");
+        }
+        for on_outage in [OnOutage::Local, OnOutage::Allow] {
+            let name = format!("{on_outage:?}").to_lowercase();
+            let policy = Policy::gcra(name, "9/h").on_outage(on_outage).on(&away).expect("it fits");
+            _ = policy.check("ada").await.expect("an answer");
+        }
+        scrape(&recorder, &[&far, &away]).await
+    };
+    let timed = |store, policy, by| {
+        let of = format!(r#"store="{store}",policy="{policy}",decided_by="{by}""#);
+        value(&told, &format!("rate_limit_duration_seconds_count{{{of}}}"))
+    };
+    assert_eq!(["ip", "user"].map(|policy| timed("far", policy, "store")), [Some(3.0); 2], "{told}");
+    assert_eq!(timed("away", "local", "fallback"), Some(1.0), "{told}");
+    assert_eq!(timed("away", "allow", "outage"), Some(1.0), "{told}");
+    assert_eq!(timed("away", "allow", "store"), None, "a decider that has decided nothing has no series");
 }
 
 /// The list is what dashboards and alerts are checked against.
@@ -284,6 +324,7 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
     let expected = [
         // Of layers that count routes.
         "rate_limit_route_requests_total",
+        "rate_limit_route_duration_seconds",
         "rate_limit_undecided_total",
         "rate_limit_suspensions_total",
         "rate_limit_breaker_state",
@@ -309,8 +350,10 @@ async fn what_is_told_is_what_is_listed_with_these_labels() {
     };
     assert_eq!([50, 80, 100].map(warnings), [Some(2.0), Some(1.0), None], "{told}");
     assert_eq!(value(&told, r#"rate_limit_wait_seconds_count{policy="login"}"#), Some(2.0), "{told}");
-    let durations =
-        value(&told, r#"rate_limit_duration_seconds_count{store="listed"}"#).expect("some of 1,000");
+    let durations = |policy| {
+        format!(r#"rate_limit_duration_seconds_count{{store="listed",policy="{policy}",decided_by="store"}}"#)
+    };
+    let durations = value(&told, &durations("login")).expect("some of 1,000");
     assert!((64.0..3_200.0).contains(&durations), "each of 64 that is timed counts for 64: {durations}");
 }
 

@@ -16,7 +16,7 @@ use sluicegate_core::{Decision, Policy, RateLimiter};
 
 use crate::admission::admitted::Marked;
 use crate::admission::asks::Asks;
-use crate::admission::end::End;
+use crate::admission::end::{End, Timed};
 use crate::admission::set::{Limits, Made};
 use crate::admission::way::{self, Waiting};
 use crate::guard::Place;
@@ -129,10 +129,11 @@ impl Limits {
     /// Decides by these limits: the result if the request need not wait, or the wait.
     #[inline]
     pub(super) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
+        let timed = self.0.made.settings.routes.then(Timed::new);
         let mut begun = self.begin_untold(request, place);
         match &mut begun {
-            Ok(end) => self.report(request, end),
-            Err(waiting) => waiting.report(request),
+            Ok(end) => self.report(request, end, timed.as_ref()),
+            Err(waiting) => waiting.begin(request, timed),
         }
         begun
     }

@@ -305,7 +305,8 @@ impl<R> LimitsBuilder<R> {
 
     /// Tells the store the route of an axum router for each request that the layer decides on: an
     /// [`Observed`](https://docs.rs/sluicegate/latest/sluicegate/observed/struct.Observed.html) one counts them as
-    /// `rate_limit_route_requests_total{route, result}`. The route is the pattern, such as `/users/{id}`, and never the path;
+    /// `rate_limit_route_requests_total{route, result}`, and how long their decisions took as `rate_limit_route_duration_seconds{route}`,
+    /// for which the clock is read twice. The route is the pattern, such as `/users/{id}`, and never the path;
     /// requests without a route count as `none`. The layer has to be on the router or on a route, not around the router.
     /// Default: routes are not counted.
     #[cfg(feature = "axum")]

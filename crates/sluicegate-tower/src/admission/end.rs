@@ -1,5 +1,7 @@
 //! The result of the decision on a request: it goes on to the service, or it is refused.
 
+use std::time::{Duration, Instant};
+
 use sluicegate_core::Outcome;
 use sluicegate_core::store::Event;
 
@@ -13,6 +15,30 @@ use crate::trace;
 /// `Ok` lets the request through, with the marks for its response if there are any; `Err` refuses it. Both are boxed, because they
 /// are large and moved often.
 pub(crate) type End = Result<Option<Box<Marked>>, Box<Refused>>;
+
+/// The time that the decision on a request takes, where routes are counted.
+#[derive(Debug)]
+pub(super) struct Timed {
+    began: Instant,
+    /// Set when the request begins to wait for its turn, which is not part of the decision.
+    took: Option<Duration>,
+}
+
+impl Timed {
+    #[inline]
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), took: None }
+    }
+
+    /// The decision has been made, and the request waits for its turn.
+    pub(super) fn waits(&mut self) {
+        self.took = Some(self.took());
+    }
+
+    fn took(&self) -> Duration {
+        self.took.unwrap_or_else(|| self.began.elapsed())
+    }
+}
 
 /// Lets a request through that no limit has counted.
 #[inline]
@@ -35,9 +61,9 @@ pub(super) fn refused(limits: &Limits, limit: Option<usize>, stop: Stop) -> Box<
 impl Limits {
     /// Tells others of a decision: the store, if routes are counted, and the span of the request.
     #[inline]
-    pub(crate) fn report(&self, request: RequestView<'_>, end: &mut End) {
-        if self.settings().routes {
-            self.tell_route(request, end);
+    pub(super) fn report(&self, request: RequestView<'_>, end: &mut End, timed: Option<&Timed>) {
+        if let Some(timed) = timed {
+            self.tell_route(request, end, timed);
         }
         if trace::is_on() {
             trace(request, end);
@@ -47,7 +73,7 @@ impl Limits {
     /// Tells the store of the first limit the decision and the route of a request, if routes are counted. Requests without a decision
     /// are reported elsewhere, with the reason.
     #[cold]
-    fn tell_route(&self, request: RequestView<'_>, end: &End) {
+    fn tell_route(&self, request: RequestView<'_>, end: &End, timed: &Timed) {
         let outcome = match end {
             Ok(marked) => {
                 marked.as_ref().and_then(|marked| marked.decided.as_ref()).map(|_| Outcome::Allowed)
@@ -56,7 +82,7 @@ impl Limits {
         };
         let store = self.plan().limits.iter().find_map(|limit| limit.source.store());
         if let (Some(outcome), Some(store)) = (outcome, store) {
-            store.notice(&Event::Routed { route: request.route(), outcome });
+            store.notice(&Event::Routed { route: request.route(), outcome, took: timed.took() });
         }
     }
 }

@@ -22,7 +22,7 @@ use sluicegate_core::{Decision, StoreError};
 
 use crate::admission::asking::{Asking, Then};
 use crate::admission::asks::Asks;
-use crate::admission::end::{End, refused, uncounted};
+use crate::admission::end::{End, Timed, refused, uncounted};
 use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::guard::lookup::Lookup;
@@ -160,7 +160,7 @@ impl Way {
     /// The result if there is one, or else the wait.
     #[inline]
     fn comes_to(self, end: Option<End>, limits: &Limits) -> Result<End, Box<Waiting>> {
-        end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self }))
+        end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self, timed: None }))
     }
 }
 
@@ -226,6 +226,8 @@ pub(super) fn behind(
 pub struct Waiting {
     limits: Limits,
     way: Way,
+    /// Where routes are counted. Boxed, because they seldom are, and many requests may wait.
+    timed: Option<Box<Timed>>,
 }
 
 impl Waiting {
@@ -239,14 +241,22 @@ impl Waiting {
             self.report(request);
             return Poll::Pending;
         };
-        self.limits.report(request, &mut end);
+        self.limits.report(request, &mut end, self.timed.as_deref());
         Poll::Ready(end)
     }
 
-    /// Tells the span of the request that it waits for its turn.
-    #[inline]
-    pub(super) fn report(&mut self, request: RequestView<'_>) {
+    /// Begins the wait of a request, whose decision is timed by this where routes are counted.
+    pub(super) fn begin(&mut self, request: RequestView<'_>, timed: Option<Timed>) {
+        self.timed = timed.map(Box::new);
+        self.report(request);
+    }
+
+    /// Notes that the request waits for its turn, if it does, and tells its span.
+    fn report(&mut self, request: RequestView<'_>) {
         if let Step::Turn(_, wait) = &mut self.way.step {
+            if let Some(timed) = &mut self.timed {
+                timed.waits();
+            }
             wait.report(request.extensions);
         }
     }
