@@ -14,3 +14,4 @@ mod subjects;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "what other tests need, too")]
 mod support;
+mod traces;
