@@ -11,9 +11,9 @@ use crate::quota::Quota;
 /// The last override of each policy, also if it was withdrawn. Boards of instances are merged in any order: the later override of
 /// each policy wins.
 ///
-/// Its entries are in the order of their policies, and of the keys of each. It is written as a line for each, so that it can be looked at in
-/// Redis: version, policy, operator, until when it stands and is remembered, its mode, its quotas, and its key in hexadecimal digits if it is
-/// for one, with tabs between them.
+/// Its entries are in the order of their policies, and of the keys of each. It is written as a line for each: version, policy, operator,
+/// until when it stands and is remembered, its mode, its quotas, and its key in hexadecimal digits if it is for one, with tabs between
+/// them. A store that others can read seals the lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Board(Vec<Entry>);
 

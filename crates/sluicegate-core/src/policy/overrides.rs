@@ -166,8 +166,6 @@ impl OverrideBuilder {
     }
 
     /// Makes it an override of one key alone, whose quotas then come before those that its requests bring. Default: of all keys.
-    ///
-    /// A key is written to the store that instances share, so that all of them know it: whoever reads that store can read the key.
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.key = Some(key.into());
         self

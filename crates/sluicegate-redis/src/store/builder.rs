@@ -93,7 +93,7 @@ impl RedisStoreBuilder {
 
     /// Sets a secret that only the instances of the service share. With it, a reader of
     /// Redis cannot test guesses at the keys (addresses, user names) in it. With another
-    /// secret, all counters start anew. Default: none.
+    /// secret, all counters start anew, and overrides of operators are forgotten. Default: none.
     ///
     /// Keys are hashed with or without a secret. Without one the hash protects little: there are only four
     /// billion IPv4 addresses, so a reader of Redis can try them all.
@@ -241,7 +241,7 @@ impl RedisStoreBuilder {
         if is_durable {
             durable::check(&mut probe);
         }
-        let known = SharedKey::read_by(&mut probe, &prefix);
+        let known = SharedKey::read_by(&mut probe, &prefix, &secret);
         let connection = Supervised::start(target.clone(), probe, Instant::now() + first_connection);
         let shared = SharedKey::start(&prefix, known, Arc::clone(connection.state()), runtime.clone());
         let client = Arc::new(RedisClient { connection, clock, deadline, runtime });

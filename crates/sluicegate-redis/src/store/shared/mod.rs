@@ -1,6 +1,7 @@
 //! The bytes that instances share, for overrides of operators: one key, read every few seconds, and whenever a connection is new.
 
 mod command;
+mod seal;
 mod value;
 
 use std::sync::Arc;
@@ -56,8 +57,8 @@ impl SharedKey {
     }
 
     /// Adds a step to the probe: every new connection reads the shared bytes before it is used.
-    pub(super) fn read_by(probe: &mut Probe, prefix: &str) -> Arc<SharedValue> {
-        let value = Arc::new(SharedValue::new());
+    pub(super) fn read_by(probe: &mut Probe, prefix: &str, secret: &[u8]) -> Arc<SharedValue> {
+        let value = Arc::new(SharedValue::new(secret));
         value.read_by(probe, prefix);
         value
     }
@@ -82,8 +83,8 @@ impl Drop for SharedKey {
 impl Shared for SharedKey {
     fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture {
         let write = write.map(|write| Writing {
-            over: write.over.to_vec(),
-            bytes: write.bytes.to_vec(),
+            over: self.client.value.sealed(write.over),
+            bytes: self.client.value.sealed(write.bytes),
             keep: write.keep,
         });
         let client = self.client.clone();

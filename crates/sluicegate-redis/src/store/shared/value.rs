@@ -8,21 +8,31 @@ use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::store::{Event, Listener, Listeners};
 
 use super::command::{command, name, read};
+use super::seal::Seal;
 use crate::connection::{Probe, ScriptName};
 
 /// The value of the latest reply to any call.
 pub(in crate::store) struct SharedValue {
-    there: Mutex<Arc<[u8]>>,
+    seal: Seal,
+    there: Mutex<SealedBytes>,
     listeners: Listeners,
     machine: SystemClock,
     /// Microseconds by which the server's clock is ahead of the machine's.
     ahead_us: AtomicI64,
 }
 
+/// Shared bytes, and the form in which Redis has them.
+#[derive(Clone, Default)]
+struct SealedBytes {
+    bytes: Arc<[u8]>,
+    sealed: Vec<u8>,
+}
+
 impl SharedValue {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(secret: &[u8]) -> Self {
         Self {
-            there: Mutex::new(Arc::from([])),
+            seal: Seal::new(secret),
+            there: Mutex::default(),
             listeners: Listeners::default(),
             machine: SystemClock::new(),
             ahead_us: AtomicI64::new(0),
@@ -35,23 +45,34 @@ impl SharedValue {
         self.machine.now_us().saturating_add_signed(self.ahead_us.load(Ordering::Relaxed))
     }
 
+    /// The form in which Redis has these bytes, if it has them.
+    pub(super) fn sealed(&self, bytes: &[u8]) -> Vec<u8> {
+        let there = self.there();
+        // Bytes of others cannot be opened, and count as none.
+        if *there.bytes == *bytes { there.sealed } else { self.seal.seal(bytes) }
+    }
+
     /// Stores a reply's bytes and tells them to the listeners; `None` if it is not a valid reply.
     pub(super) fn note(&self, reply: &Value) -> Option<Arc<[u8]>> {
-        let (server_us, there) = read(reply)?;
+        let (server_us, sealed) = read(reply)?;
         let ahead_us = i128::from(server_us) - i128::from(self.machine.now_us());
         self.ahead_us.store(i64::try_from(ahead_us).unwrap_or(0), Ordering::Relaxed);
-        let there: Arc<[u8]> = Arc::from(there);
-        *self.there.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&there);
-        self.listeners.tell(&Event::Shared(&there));
-        Some(there)
+        let bytes: Arc<[u8]> = Arc::from(self.seal.open(sealed));
+        let there = SealedBytes { bytes: Arc::clone(&bytes), sealed: sealed.to_vec() };
+        *self.there.lock().unwrap_or_else(PoisonError::into_inner) = there;
+        self.listeners.tell(&Event::Shared(&bytes));
+        Some(bytes)
+    }
+
+    fn there(&self) -> SealedBytes {
+        self.there.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells a listener the current value, and adds it for later values.
     pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
         // Added first, so that a value that is read meanwhile is told as well.
         self.listeners.add(Arc::clone(&listener));
-        let there = Arc::clone(&self.there.lock().unwrap_or_else(PoisonError::into_inner));
-        listener.event(&Event::Shared(&there));
+        listener.event(&Event::Shared(&self.there().bytes));
     }
 
     /// Lets every new connection read the shared bytes before it is used, so that an instance that starts or was cut off has them at once.
