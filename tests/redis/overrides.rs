@@ -132,7 +132,10 @@ fn a_key_has_the_quotas_that_an_operator_has_given_it_on_four_instances_and_othe
         instances.iter().all(|instance| instance.overrides().list() == [standing.clone()])
     });
     let stored: Vec<u8> = server.admin().get(KEY).unwrap();
-    assert!(!String::from_utf8_lossy(&stored).contains("9/h"), "an override is readable in Redis: {stored:?}");
+    assert!(
+        !String::from_utf8_lossy(&stored).contains("9/h"),
+        "an override is readable in Redis: {stored:?}"
+    );
     let other = |instance: &Instance| {
         instance.runtime.block_on(instance.limiter.peek("other").start()).unwrap().capacity()
     };
