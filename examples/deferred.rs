@@ -57,7 +57,7 @@ Sluicegate deferred work on http://{address}: two orders a second, over all inst
 The last, sent again while it waits, is the same order. One that begins with \"poison\" is tried three times and set aside; with UNPARK=1 all of
 these are tried once more. A second instance:
 
-  PORT=3001 SECRET={secret} cargo run --example deferred --features deferred
+  PORT=3001 SECRET='{secret}' cargo run --example deferred --features deferred
 
 Kill one of them, or Redis: what was accepted is done. Ctrl-C ends this one, and what it has in hand is finished first."
     )
