@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use sluicegate_plots::part;
+use sluicegate_plots::{grouped, part};
 
 use crate::reply::{Reason, Reply};
 
@@ -101,19 +101,6 @@ fn seconds(all: u64) -> String {
     format!("{all} second{}", if all == 1 { "" } else { "s" })
 }
 
-/// Writes `12,345`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.char_indices() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,8 +108,6 @@ mod tests {
 
     #[test]
     fn numbers_read_as_people_write_them() {
-        let read = [1, 999, 1_000, 1_234_567].map(grouped);
-        assert_eq!(read, ["1", "999", "1,000", "1,234,567"]);
         let spans =
             [0, 1_000, 90_000, 91_000, 3_599_000, 7_260_000].map(|ms| span(Duration::from_millis(ms)));
         assert_eq!(spans, ["1 second", "1 second", "90 seconds", "2 minutes", "60 minutes", "2 h 1 min"]);

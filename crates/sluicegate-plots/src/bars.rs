@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use crate::number::grouped;
 use crate::outline::{HEIGHT, WIDTH, highest, outlines};
 
 /// Bars over time, in layers that stand on top of each other, with a scale, times, the value under the pointer and a table.
@@ -167,19 +168,6 @@ impl Bars {
 #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
 fn ratio(place: usize, of: usize) -> f64 {
     place as f64 * 100.0 / of.max(1) as f64
-}
-
-/// Writes `12,345`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.char_indices() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

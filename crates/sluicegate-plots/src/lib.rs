@@ -24,10 +24,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod bars;
+mod number;
 mod outline;
 mod part;
 
 pub use self::bars::Bars;
+pub use self::number::grouped;
 pub use self::outline::outlines;
 pub use self::part::part;
 
