@@ -11,6 +11,7 @@ use crate::outcome::ReplayOutcome;
 use crate::read::time::shown;
 use crate::report::json::{quota, quotas};
 use crate::report::table::{counted, not_learned, unusual, wait};
+use crate::settings::WithinSecond;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -70,7 +71,7 @@ impl ReplayOutcome {
                             tr {
                                 th { a href=(format!("#rule-{number}")) { (rule.name) } small { (rule.policy.name()) ": " (quota(rule)) } }
                                 td.number data-label="Asked" { (rule.asked) }
-                                td.number data-label="Rejected" { (self.rejected(rule)) }
+                                td.number data-label="Rejected" { (rule.rejected) small { (self.otherwise(rule)) } }
                                 td.number data-label="Keys" { (rule.keys) }
                                 td.number data-label="Rejected keys" { (rule.rejected_keys) }
                                 td data-label="Worst minute" { (worst(rule)) }
@@ -109,6 +110,16 @@ impl ReplayOutcome {
                 @if !rule.top.is_empty() { (offenders(rule)) }
             }
         }
+    }
+
+    /// The number of rejections with whole seconds taken the other way, if the log has such.
+    fn otherwise(&self, rule: &RuleFigures) -> String {
+        let came = match self.within_second {
+            WithinSecond::Spread => "at once",
+            WithinSecond::Together => "evenly",
+        };
+        let told = |rejected| format!("{rejected} if the requests of a second came {came}");
+        rule.rejected_otherwise.map(told).unwrap_or_default()
     }
 
     /// The outcome in one sentence.
@@ -263,7 +274,7 @@ fn offenders(rule: &RuleFigures) -> Markup {
     html! {
         h3 { "Keys with the most rejections" }
         table {
-            thead { tr { th { "Key" } th.number { "Asked" } th.number { "Rejected" } th { } } }
+            thead { tr { th { "Key" } th.number { "Asked" } th.number { "Rejected" } th { "Rejected part of its requests" } } }
             tbody {
                 @for key in &rule.top {
                     tr {

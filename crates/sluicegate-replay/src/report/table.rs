@@ -126,7 +126,7 @@ impl ReplayOutcome {
     }
 
     /// The number of rejections, and their number with whole seconds taken the other way.
-    pub(super) fn rejected(&self, rule: &RuleFigures) -> String {
+    fn rejected(&self, rule: &RuleFigures) -> String {
         let other = self.within_second.other().as_str();
         match rule.rejected_otherwise {
             Some(otherwise) => format!("{} ({other} {otherwise})", rule.rejected),
