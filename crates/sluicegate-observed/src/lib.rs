@@ -51,7 +51,7 @@ mod told;
 mod unusual;
 mod watched;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
@@ -64,6 +64,7 @@ use sluicegate_core::wrap::Within;
 pub use self::answer::Answer;
 pub use self::budgets::KeyBudget;
 pub use self::events::Events;
+use self::lock::lock;
 pub use self::metrics::{METRICS, Metric, MetricKind};
 use self::names::Name;
 pub use self::offenders::{Asker, Offender, OffenderKind, ShownKey};
@@ -172,7 +173,7 @@ impl Observed {
 
     /// Counts permits for requests in flight, under the name of their limit, and exports the number of permits in use.
     pub fn in_flight(&self, in_flight: &InFlight) {
-        let mut all = self.0.state.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0.state.in_flight);
         all.push(ObservedPermits::of(in_flight.clone()));
         drop(all);
         // Weak, because a strong reference would be a cycle.

@@ -4,7 +4,7 @@
 //! updates the rates. A refused request is also noted with its key, behind a lock of the policy. The
 //! meter has a fixed size, whatever keys clients make up.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use sluicegate_core::clock::Clock;
@@ -16,6 +16,7 @@ use super::answer::{Answer, Judgement};
 use super::budgets::Budgets;
 use super::counts::{ALL_WHO_DECIDE, COUNTERS, PolicyCounts, Sums, is_shown, of_whom, series_of};
 use super::exported::{ExportedTotals, series};
+use super::lock::lock;
 use super::log::Minutely;
 use super::metrics::{DURATION, WAIT};
 use super::offenders::Offenders;
@@ -155,7 +156,7 @@ impl PolicyMeter {
     /// Tells the recorder the counts that have grown, and logs a minute that has ended.
     pub(super) fn tell(&self) {
         self.turn_log_and_alarms(self.clock.now_us());
-        self.tell_to(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        self.tell_to(&mut lock(&self.told));
     }
 
     fn tell_to(&self, told: &mut ExportedTotals<COUNTERS>) {

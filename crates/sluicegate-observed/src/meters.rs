@@ -1,10 +1,11 @@
 //! The meters of all policies, by name: [`Meters`].
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sluicegate_core::clock::Clock;
 
+use super::lock::lock;
 use super::meter::PolicyMeter;
 use super::told::Told;
 
@@ -31,7 +32,7 @@ impl Meters {
 
     /// The counts of the policy of this name; its own, if there is room.
     pub(super) fn open(&self, policy: &str) -> Arc<PolicyMeter> {
-        let mut all = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.by_name);
         if let Some(meter) = all.get(policy) {
             return Arc::clone(meter);
         }
@@ -46,7 +47,7 @@ impl Meters {
 
     /// All meters.
     pub(super) fn all(&self) -> Vec<Arc<PolicyMeter>> {
-        let all = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.by_name);
         all.values().chain([&self.other]).cloned().collect()
     }
 
@@ -57,6 +58,6 @@ impl Meters {
 
     /// The counts of the policy of this name, if they are its own.
     pub(super) fn get(&self, policy: &str) -> Option<Arc<PolicyMeter>> {
-        self.by_name.lock().unwrap_or_else(PoisonError::into_inner).get(policy).cloned()
+        lock(&self.by_name).get(policy).cloned()
     }
 }

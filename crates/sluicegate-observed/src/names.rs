@@ -1,10 +1,12 @@
 //! The names of observed stores, unique in this process: [`Name`].
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::policy::check_name;
+
+use super::lock::lock;
 
 /// A name that no other observed store of this process has, until it is dropped.
 #[derive(Debug)]
@@ -15,7 +17,7 @@ static TAKEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 impl Name {
     pub(super) fn take(name: String) -> Result<Self, ConfigError> {
         check_name("name for an observed store", &name)?;
-        let is_free = TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
+        let is_free = lock(&TAKEN).insert(name.clone());
         if is_free {
             return Ok(Self(name));
         }
@@ -31,6 +33,6 @@ impl Name {
 
 impl Drop for Name {
     fn drop(&mut self) {
-        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        lock(&TAKEN).remove(&self.0);
     }
 }

@@ -1,13 +1,14 @@
 //! The latest events, as a page shows them: [`PastEvent`].
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::clock::Clock;
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{Alarm, Event, Listener};
 
+use super::lock::lock;
 use super::offenders::ShownKey;
 
 /// The most events that are kept.
@@ -47,11 +48,11 @@ impl RecentEvents {
 
     /// The youngest last.
     pub(super) fn events(&self) -> Vec<PastEvent> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        lock(&self.events).iter().cloned().collect()
     }
 
     fn add(&self, event: PastEvent) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = lock(&self.events);
         if events.len() == MOST {
             events.pop_front();
         }

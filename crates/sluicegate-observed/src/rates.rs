@@ -5,10 +5,11 @@
 //! counts since then belong to the second that was current.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::counts::Sums;
+use super::lock::lock;
 use super::snapshot::Totals;
 
 const SECOND_US: u64 = 1_000_000;
@@ -83,7 +84,7 @@ impl Rates {
 
     /// The recent counts, given the current totals.
     pub(super) fn recent(&self, now_us: u64, tally: Tally) -> Recent {
-        let mut past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut past = lock(&self.past);
         past.turn(now_us, || tally);
         self.ends_us.store((past.second + 1).saturating_mul(SECOND_US), Ordering::Relaxed);
         past.recent(&tally)

@@ -1,7 +1,5 @@
 //! Gauges that move without a decision, told on demand: [`Observed::refresh`].
 
-use std::sync::PoisonError;
-
 use metrics::Key;
 use sluicegate_core::in_flight::{Class, InFlight};
 use sluicegate_core::policy::Policy;
@@ -10,6 +8,7 @@ use sluicegate_core::store::{Store, StoreStatus};
 
 use super::Observed;
 use super::exported::series;
+use super::lock::lock;
 use super::metrics::{
     ADAPTIVE_LATENCY, ADAPTIVE_LIMIT, ADAPTIVE_WAITING, ALARM, BREAKER_STATE, IN_FLIGHT, LEASED_KEYS,
     LEASED_UNITS, NEW_KEYS, POLICY_INFO, QUOTA, QUOTA_PERIOD, QUOTAS_IN_USE, REFUSALS_KEPT, REMAINING_RATIO,
@@ -27,7 +26,7 @@ impl Observed {
         self.rebind();
         let left = self.0.state.watched.look(self.0.limiters()).await;
         let status = Store::status(&*self.0);
-        let mut gauges = self.0.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gauges = lock(&self.0.gauges);
         gauges.tell(self.of_store(&status).chain(self.of_policies(&status)).chain(left.iter().map(of_key)));
     }
 
@@ -78,7 +77,7 @@ impl Observed {
             let few = [waiting, suspended, new_keys];
             Some(about(&policy).into_iter().chain(few).chain(quotas).chain(alarms))
         });
-        let permits = state.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let permits = lock(&state.in_flight);
         let permits: Vec<_> = permits.iter().flat_map(|permits| of_permits(&permits.of)).collect();
         policies.flatten().chain(permits)
     }

@@ -1,12 +1,13 @@
 //! Counts of requests by route: [`Routes`].
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use sluicegate_core::Outcome;
 
 use super::exported::{ExportedTotals, series};
+use super::lock::lock;
 use super::metrics::{ROUTE_DURATION, ROUTE_REQUESTS};
 use super::timing::Timing;
 
@@ -31,7 +32,7 @@ struct RouteCounts {
 
 impl Routes {
     pub(super) fn count(&self, route: Option<&str>, outcome: Outcome, took: Duration) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         let route = route.unwrap_or(NONE);
         let route = if all.len() < MOST || all.contains_key(route) { route } else { OTHER };
         if !all.contains_key(route) {
@@ -45,7 +46,7 @@ impl Routes {
 
     /// Tells the recorder the counts that have grown.
     pub(super) fn tell(&self) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         for (route, RouteCounts { counts, told, .. }) in &mut *all {
             let of = |outcome: usize| {
                 series(ROUTE_REQUESTS, [("route", &**route), ("result", OUTCOMES[outcome].as_str())])

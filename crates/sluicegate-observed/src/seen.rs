@@ -1,9 +1,11 @@
 //! Counts different keys of the last minute: [`SeenLately`].
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use sluicegate_core::key::KeyRef;
+
+use super::lock::lock;
 
 const MINUTE_US: u64 = 60_000_000;
 /// The most keys that are remembered: a page or an alert only needs to know whether there are many.
@@ -15,7 +17,7 @@ pub(super) struct SeenLately(Mutex<HashMap<u64, u64>>);
 
 impl SeenLately {
     pub(super) fn see(&self, key: KeyRef<'_>, now_us: u64) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.0);
         let key = key.digest();
         if seen.len() >= MOST && !seen.contains_key(&key) {
             forget(&mut seen, now_us);
@@ -27,7 +29,7 @@ impl SeenLately {
 
     /// The number of keys that came in the last minute, at most 1,024.
     pub(super) fn count(&self, now_us: u64) -> usize {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.0);
         forget(&mut seen, now_us);
         seen.len()
     }

@@ -5,7 +5,7 @@
 //! decision, happens once for each series.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metrics::Key;
@@ -17,6 +17,7 @@ use sluicegate_core::store::{Event, ForwardedFault, Listener, StoreStatus, Undec
 
 use super::durations::Durations;
 use super::exported::{ExportedTotals, series};
+use super::lock::lock;
 use super::meters::Meters;
 use super::metrics::{
     BREAKER_OPENED, DISAGREEMENTS, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS, PERMITS_LOST,
@@ -203,21 +204,17 @@ impl ObservedState {
         totals[DROPPED] = self.events_dropped();
         totals[KEPT_OPEN] = self.kept_open();
         totals[DISAGREED] = status.disagreements;
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = lock(&self.told);
         told.tell(&totals, |total| total >= ERROR, |total| self.series(total));
         drop(told);
         self.meters.all().iter().for_each(|meter| meter.tell());
         self.routes.tell();
-        self.in_flight
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter_mut()
-            .for_each(ObservedPermits::tell);
+        lock(&self.in_flight).iter_mut().for_each(ObservedPermits::tell);
     }
 
     /// The state of the limits that adapt.
     pub(super) fn adaptive(&self) -> Vec<(String, AdaptiveStatus)> {
-        let all = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.in_flight);
         all.iter().filter_map(|permits| Some((permits.of.name().to_owned(), permits.of.status()?))).collect()
     }
 

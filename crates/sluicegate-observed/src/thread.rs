@@ -5,7 +5,9 @@
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use super::lock::lock;
 
 /// Threads that have a lane of their own; all others share one.
 pub(super) const LANES: usize = 16;
@@ -54,7 +56,7 @@ pub(super) fn lane() -> Option<usize> {
 fn draw() -> Option<usize> {
     // A thread that is about to end would not give it back.
     let own = TICKET.try_with(|_| {
-        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&TAKEN);
         let own = (0..LANES).find(|lane| *taken >> lane & 1 == 0);
         if let Some(lane) = own {
             *taken |= 1 << lane;
@@ -70,7 +72,7 @@ impl Drop for LaneGuard {
     fn drop(&mut self) {
         // Before another thread may take it.
         if let ThreadLane::Own(lane) = LANE.replace(ThreadLane::Shared) {
-            *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) &= !(1 << lane);
+            *lock(&TAKEN) &= !(1 << lane);
         }
     }
 }

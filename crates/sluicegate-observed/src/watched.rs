@@ -1,12 +1,14 @@
 //! Keys whose state is reported from time to time, under names: [`WatchedKeys`].
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use sluicegate_core::Decision;
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::key::Key;
 use sluicegate_core::limiter::Limiters;
 use sluicegate_core::policy::check_name;
+
+use super::lock::lock;
 
 /// The most keys that are watched.
 const MOST: usize = 100;
@@ -34,7 +36,7 @@ pub(super) struct RemainingRatio {
 impl WatchedKeys {
     pub(super) fn add(&self, name: String, policy: String, key: Key) -> Result<(), ConfigError> {
         check_name("name for a watched key", &name)?;
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         let wrong = |kind, problem| Err(ConfigError::new(kind, problem).in_policy(&policy));
         if all.iter().any(|watched| watched.name == name) {
             let problem = format!("another watched key is named {name:?}: give each a name of its own");
@@ -50,7 +52,7 @@ impl WatchedKeys {
 
     /// Looks at the watched keys whose policies are open, as far as the store answers.
     pub(super) async fn look(&self, limiters: &Limiters) -> Vec<RemainingRatio> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let all = lock(&self.0).clone();
         // All questions start before the first answer is awaited.
         let asked = all.into_iter().filter_map(|watched| {
             let answer = limiters.get(&watched.policy)?.peek(&watched.key).start();

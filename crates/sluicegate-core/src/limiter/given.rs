@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::handle::{Pinned, RateLimiter};
+use super::handle::{InForce, Pinned, RateLimiter};
 use crate::error::ConfigError;
 use crate::key::{Key, KeyRef};
 use crate::policy::{Board, Override, Quotas};
@@ -77,13 +77,12 @@ impl RateLimiter {
     pub fn given(&self, key: KeyRef<'_>) -> Option<Self> {
         match self.kept() {
             Some(_) => None,
-            None => self.given_late(key),
+            None => self.given_in(&self.in_force(), key),
         }
     }
 
-    /// As [`given`](Self::given), after a replacement.
-    fn given_late(&self, key: KeyRef<'_>) -> Option<Self> {
-        let in_force = self.in_force();
+    /// As [`given`](Self::given), after a replacement by this policy.
+    pub(super) fn given_in(&self, in_force: &InForce, key: KeyRef<'_>) -> Option<Self> {
         let is_given = self.1.as_ref().is_some_and(|pinned| pinned.is_given);
         // A request that began under other rules is decided by these.
         let epoch = self.1.as_ref().and_then(|pinned| pinned.epoch);
@@ -105,9 +104,7 @@ impl RateLimiter {
 
     /// The override of this key alone that is in force, as far as this instance knows.
     pub fn given_by(&self, key: &Key) -> Option<Arc<Override>> {
-        let overrides = self.0.store.limiters().overrides();
-        let mut all = overrides.all_given(self.0.first.policy().name(), self.0.store.now_us());
-        all.find(|over| over.key() == Some(key)).cloned()
+        self.standing_override(Some(key))
     }
 }
 

@@ -212,32 +212,40 @@ impl RateLimiter {
     pub(super) fn with_opened<T>(&self, use_it: impl FnOnce(&PreparedPolicy) -> T) -> T {
         match self.kept() {
             Some(kept) => use_it(kept),
-            None => use_it(self.late().as_opened()),
+            None => use_it(self.late(self.in_force()).as_opened()),
         }
     }
 
     /// The policy that decides about an ask now.
     #[inline]
     pub(super) fn opened(&self) -> Current<'_> {
-        self.kept().map_or_else(|| self.late(), Current::Kept)
+        self.kept().map_or_else(|| self.late(self.in_force()), Current::Kept)
     }
 
     /// The policy that decides about an ask of this key now.
     #[inline]
     pub(super) fn opened_for(&self, key: KeyRef<'_>) -> Current<'_> {
-        match self.given(key) {
-            Some(own) => Current::Own(Arc::new(own.opened().as_opened().clone())),
-            None => self.opened(),
-        }
+        let Some(kept) = self.kept() else {
+            let in_force = self.in_force();
+            return match self.given_in(&in_force, key) {
+                Some(own) => Current::Own(Arc::new(own.opened().as_opened().clone())),
+                None => self.late(in_force),
+            };
+        };
+        Current::Kept(kept)
     }
 
     /// The policy that has this key now, whatever this limiter decides by: for reports of what has happened.
     #[inline]
     pub(super) fn newest_for(&self, key: KeyRef<'_>) -> Current<'_> {
-        match self.given(key) {
-            Some(own) => Current::Own(Arc::new(own.newest().as_opened().clone())),
-            None => self.newest(),
-        }
+        let Some(kept) = self.kept() else {
+            let in_force = self.in_force();
+            return match self.given_in(&in_force, key) {
+                Some(own) => Current::Own(Arc::new(own.newest().as_opened().clone())),
+                None => self.of_keys(in_force),
+            };
+        };
+        Current::Kept(kept)
     }
 
     /// The policy that decides, if it is the one that this limiter has had from its beginning.
@@ -250,9 +258,8 @@ impl RateLimiter {
         }
     }
 
-    /// The policy that decides, after a replacement.
-    fn late(&self) -> Current<'_> {
-        let in_force = self.in_force();
+    /// The policy that decides, after a replacement by this one.
+    fn late(&self, in_force: arc_swap::Guard<Arc<InForce>>) -> Current<'_> {
         match &self.1 {
             Some(pinned) if pinned.epoch.is_some_and(|epoch| epoch != in_force.epoch) => {
                 Current::Kept(&pinned.prepared)

@@ -397,7 +397,7 @@ fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, opened_at: OpenedAt) -
 fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), Refused> {
     let open = |policy: Policy| suspension::open(&**store, policy, None);
     let overridden = || {
-        let over = store.limiters().overrides().standing(policy.name(), store.now_us()).cloned()?;
+        let over = store.limiters().overrides().standing(policy.name(), None, store.now_us()).cloned()?;
         open(over.changed(&policy).ok()?).ok()
     };
     match open(policy.clone()) {

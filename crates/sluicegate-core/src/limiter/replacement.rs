@@ -14,6 +14,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use super::given::Given;
 use super::handle::{InForce, Own, RateLimiter};
 use crate::error::ConfigError;
+use crate::key::Key;
 use crate::policy::{Override, Policy};
 use crate::store::{Event, Inherit, PreparedPolicy, Store};
 use crate::suspension;
@@ -52,32 +53,24 @@ impl<'a> Replacement<'a> {
         let old = limiter.0.current.load_full();
         let (epoch, given) = (old.epoch, limiter.standing_given());
         let is_new = policy != *own.policy;
-        let over = limiter.standing_override().filter(|over| is_new || over.version() != own.refused);
+        let over = limiter.standing_override(None).filter(|over| is_new || over.version() != own.refused);
         if over.is_some() && is_new {
             // The store must be able to keep the policy when the override is over.
             limiter.open_for(policy.clone(), &old, inherit)?;
         }
         let changed = over.as_ref().map(|over| limiter.open_under(over, &policy, &old, inherit));
-        let new = match (over, changed) {
-            (Some(over), Some(Ok(prepared))) => InForce { prepared, over: Some(over), given, epoch },
-            (Some(over), Some(Err(error))) => {
-                // The policy of code applies unchanged. The override is reported once.
-                own.refused = over.version();
-                warn(&over, &error);
-                InForce {
-                    prepared: limiter.open_for(policy.clone(), &old, inherit)?,
-                    over: None,
-                    given,
-                    epoch,
+        let (prepared, over) = match (over, changed) {
+            (Some(over), Some(Ok(prepared))) => (prepared, Some(over)),
+            (over, changed) => {
+                if let (Some(over), Some(Err(error))) = (over, changed) {
+                    // The policy of code applies unchanged. The override is reported once.
+                    own.refused = over.version();
+                    warn(&over, &error);
                 }
+                (limiter.open_for(policy.clone(), &old, inherit)?, None)
             }
-            _ => InForce {
-                prepared: limiter.open_for(policy.clone(), &old, inherit)?,
-                over: None,
-                given,
-                epoch,
-            },
         };
+        let new = InForce { prepared, over, given, epoch };
         let is_in_force = new.prepared.is(&old.prepared) && new.over == old.over && new.given == old.given;
         if is_in_force && !is_new {
             return Ok(None);
@@ -191,9 +184,10 @@ impl RateLimiter {
         self.open_under(over, &own, &self.0.current.load(), Inherit::Spent).map(drop)
     }
 
-    fn standing_override(&self) -> Option<Arc<Override>> {
-        let last = self.0.store.limiters().overrides().last(self.0.first.policy().name(), None).cloned()?;
-        last.stands_at(self.0.store.now_us()).then_some(last)
+    /// The override that stands, of the policy or of one of its keys.
+    pub(super) fn standing_override(&self, key: Option<&Key>) -> Option<Arc<Override>> {
+        let overrides = self.0.store.limiters().overrides();
+        overrides.standing(self.0.first.policy().name(), key, self.0.store.now_us()).cloned()
     }
 
     fn standing_given(&self) -> Given {

@@ -138,8 +138,8 @@ impl Board {
     }
 
     /// The override of a policy that is in force at this moment.
-    pub(crate) fn standing(&self, policy: &str, now_us: u64) -> Option<&Arc<Override>> {
-        self.last(policy, None).filter(|over| over.stands_at(now_us))
+    pub(crate) fn standing(&self, policy: &str, key: Option<&Key>, now_us: u64) -> Option<&Arc<Override>> {
+        self.last(policy, key).filter(|over| over.stands_at(now_us))
     }
 
     /// The overrides of single keys of a policy that are in force at this moment, by their keys.
@@ -226,7 +226,7 @@ mod tests {
         other.learn(&one_before);
         assert_eq!(one, other);
         assert!(!one.is_news_to(&other));
-        assert_eq!(one.standing("login", 10).map(|over| over.by()), Some("eve"));
+        assert_eq!(one.standing("login", None, 10).map(|over| over.by()), Some("eve"));
     }
 
     /// An instance that has missed a withdrawal would tell of the override again as long as that would have stood.
@@ -237,9 +237,9 @@ mod tests {
         board.put(Override::withdrawal("login", None, "bob", 5).unwrap());
         board.forget(100);
         board.learn(&stale);
-        assert_eq!(board.standing("login", 100), None);
+        assert_eq!(board.standing("login", None, 100), None);
         board.forget(101);
-        assert_eq!((board.len(), stale.standing("login", 101)), (0, None));
+        assert_eq!((board.len(), stale.standing("login", None, 101)), (0, None));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A queue in this process: [`MemoryJobs`].
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -34,7 +34,7 @@ struct State {
     /// The ids of jobs that may be taken.
     ready: VecDeque<String>,
     /// The ids of jobs that have failed, by the end of their pause.
-    paused: BTreeMap<(Instant, String), ()>,
+    paused: BTreeSet<(Instant, String)>,
     /// The ids of jobs that are done, the oldest first, and the times at which they are forgotten.
     done: VecDeque<(Instant, String)>,
 }
@@ -80,15 +80,13 @@ impl MemoryJobs {
     fn take(&self) -> Result<Held, Option<Instant>> {
         let mut state = self.state();
         let now = Instant::now();
-        while let Some(((until, id), ())) = state.paused.pop_first() {
-            if until > now {
-                state.paused.insert((until, id), ());
-                break;
-            }
+        while state.paused.first().is_some_and(|(until, _)| *until <= now)
+            && let Some((_, id)) = state.paused.pop_first()
+        {
             state.ready.push_back(id);
         }
         let Some(id) = state.ready.pop_front() else {
-            return Err(state.paused.first_key_value().map(|((until, _), ())| *until));
+            return Err(state.paused.first().map(|(until, _)| *until));
         };
         let entry = state.jobs.get_mut(&id).expect("a job that is not done is kept");
         entry.attempts += 1;
@@ -148,7 +146,7 @@ impl Held {
             None if self.attempt >= attempts => entry.state = JobState::Parked,
             None => {
                 let until = now + self.queue.0.settings.pause_after(self.attempt);
-                state.paused.insert((until, id), ());
+                state.paused.insert((until, id));
             }
         }
     }

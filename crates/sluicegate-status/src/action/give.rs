@@ -7,7 +7,7 @@ use sluicegate_core::policy::Override;
 use super::fault::ActionFault;
 use super::input::Input;
 use super::key::one;
-use super::policy::{until_us, whose};
+use super::policy::{as_written, whose};
 use super::target::LookupTarget;
 use crate::document::{LookedUp, by_key};
 use crate::scope::Scope;
@@ -27,18 +27,10 @@ pub(super) async fn give(
         .limiter(&policy)
         .zip(scope.overrides_of(&policy))
         .ok_or_else(|| ActionFault::unknown(&policy))?;
-    let quotas =
-        input.quota.as_deref().ok_or_else(|| ActionFault::bad("say which quotas the key is to have"))?;
-    let mut wanted = Override::builder(policy, operator).key(key.clone());
-    for quota in quotas.split(',') {
-        wanted = wanted.quota(quota.trim());
+    if input.quota.is_none() {
+        return Err(ActionFault::bad("say which quotas the key is to have"));
     }
-    if let Some(span) = input.span()? {
-        wanted = wanted.lasting(span);
-    }
-    if let Some(until) = &input.until {
-        wanted = wanted.until_us(until_us(until)?);
-    }
+    let mut wanted = as_written(Override::builder(policy, operator).key(key.clone()), input)?;
     if let Some(version) = input.version()? {
         wanted = wanted.replacing(version);
     }

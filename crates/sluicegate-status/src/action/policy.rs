@@ -29,18 +29,10 @@ pub(crate) struct Changed {
 pub(super) async fn change(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, ActionFault> {
     let (policy, overrides) = policy_of(scope, input)?;
     let mut wanted = Override::builder(policy, operator);
-    for quota in input.quota.iter().flat_map(|quotas| quotas.split(',')) {
-        wanted = wanted.quota(quota.trim());
-    }
     if let Some(mode) = &input.mode {
         wanted = wanted.mode(mode.parse().map_err(|error: ConfigError| ActionFault::bad(error.to_string()))?);
     }
-    if let Some(span) = input.span()? {
-        wanted = wanted.lasting(span);
-    }
-    if let Some(until) = &input.until {
-        wanted = wanted.until_us(until_us(until)?);
-    }
+    wanted = as_written(wanted, input)?;
     if let Some(version) = input.version()? {
         wanted = as_it_is(wanted.replacing(version), input, overrides, (policy, version)).await?;
     }
@@ -87,6 +79,20 @@ pub(super) async fn all_to_shadow(
     Ok(Changed { policies, notice })
 }
 
+/// Adds the quotas and the time that an operator has written.
+pub(super) fn as_written(mut wanted: OverrideBuilder, input: &Input) -> Result<OverrideBuilder, ActionFault> {
+    for quota in input.quota.iter().flat_map(|quotas| quotas.split(',')) {
+        wanted = wanted.quota(quota.trim());
+    }
+    if let Some(span) = input.span()? {
+        wanted = wanted.lasting(span);
+    }
+    match &input.until {
+        Some(until) => Ok(wanted.until_us(until_us(until)?)),
+        None => Ok(wanted),
+    }
+}
+
 /// Adds the quotas or the mode of the override that it replaces, if the operator has left them unchanged.
 async fn as_it_is(
     mut wanted: OverrideBuilder,
@@ -127,7 +133,7 @@ pub(super) fn whose(overrides: &Overrides) -> &'static str {
     if overrides.are_shared() { "on all instances" } else { "on this instance only" }
 }
 
-pub(super) fn until_us(text: &str) -> Result<u64, ActionFault> {
+fn until_us(text: &str) -> Result<u64, ActionFault> {
     let since_epoch = instant::read(text).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let micros = since_epoch.and_then(|span| u64::try_from(span.as_micros()).ok());
     micros

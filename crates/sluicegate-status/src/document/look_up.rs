@@ -3,7 +3,7 @@
 //! A look-up by a request shows what the whole request would meet, limit by limit; the extractors, conditions and tiers of the live limits
 //! decide. A look-up by a key shows one unit of one policy. Neither spends anything, and neither counts.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use http::StatusCode;
 use serde::Serialize;
@@ -13,7 +13,8 @@ use sluicegate_core::{Decision, Key, Outcome, Policy, Quota, RateLimiter, StoreE
 use sluicegate_observed::ShownKey;
 use sluicegate_tower::limits::{AskExplained, Explanation, LimitExplained, WouldBe};
 
-use crate::instant::{rfc3339, seconds_up};
+use super::shape::GivenQuotas;
+use crate::instant::seconds_up;
 use crate::scope::Scope;
 use crate::secret::Secret;
 
@@ -65,7 +66,7 @@ pub(super) struct KeyStatus {
     pub(super) strikes: Option<StrikesStanding>,
     /// The quotas that an operator has given to this key alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) given: Option<KeyGiven>,
+    pub(super) given: Option<GivenQuotas>,
     /// Twice the quotas of the policy, if the key can have them.
     #[serde(skip)]
     pub(super) twice: Option<String>,
@@ -109,27 +110,6 @@ pub(super) struct StrikesStanding {
     pub(super) suspensions: u64,
 }
 
-/// The quotas of a key alone, for a time.
-#[derive(Debug, Serialize)]
-pub(super) struct KeyGiven {
-    pub(super) quotas: Vec<String>,
-    pub(super) by: String,
-    pub(super) until: String,
-    pub(super) version: u64,
-}
-
-impl KeyGiven {
-    fn of(limiter: &RateLimiter, key: &Key) -> Option<Self> {
-        let over = limiter.given_by(key)?;
-        Some(Self {
-            quotas: over.quotas().iter().map(ToString::to_string).collect(),
-            by: over.by().to_owned(),
-            until: rfc3339(UNIX_EPOCH + Duration::from_micros(over.until_us())),
-            version: over.version(),
-        })
-    }
-}
-
 /// Twice the quotas of the policy, as an operator would write them.
 fn twice(policy: &Policy) -> Option<String> {
     let double = |quota: Quota| {
@@ -157,7 +137,7 @@ pub(crate) async fn by_key(
     let decision = limiter.peek(key).await?;
     let policy = limiter.given(key.as_ref()).as_ref().unwrap_or(limiter).policy();
     let of_policy = limiter.store().limiters().get(policy.name());
-    let given = KeyGiven::of(limiter, key);
+    let given = limiter.given_by(key).map(|over| GivenQuotas::of(&over));
     let is_of_policy = of_policy.is_some_and(|of_policy| of_policy.decides_like(limiter));
     let standing = KeyStatus {
         limit: policy.name().to_owned(),
@@ -209,7 +189,7 @@ pub(crate) async fn by_request(scope: &Scope, secret: &Secret, explained: Explan
         let known = match asked {
             Some((limiter, key)) => KeyStatus {
                 strikes: StrikesStanding::of(&limiter, &key).await,
-                given: KeyGiven::of(&limiter, &key),
+                given: limiter.given_by(&key).map(|over| GivenQuotas::of(&over)),
                 twice: twice(&limiter.policy()),
                 ..KeyStatus::default()
             },

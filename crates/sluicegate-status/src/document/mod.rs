@@ -25,7 +25,7 @@ pub(crate) use self::policy::ShownKeys;
 pub(crate) use self::room::{RoomChanged, RoomEvents, seen};
 pub(crate) use self::shape::Document;
 use self::shape::{
-    AdaptiveShown, AskerShown, BudgetShown, ByClass, GivenShown, Happened, MinuteShown, NoticeShown,
-    OffenderShown, OverrideShown, PolicyStatus, RoomShown, ShownStore, Tighter,
+    AdaptiveShown, AskerShown, BudgetShown, ByClass, GivenQuotas, GivenShown, Happened, MinuteShown,
+    NoticeShown, OffenderShown, OverrideShown, PolicyStatus, RoomShown, ShownStore, Tighter,
 };
 use self::summary::{Step, sentence, steps};

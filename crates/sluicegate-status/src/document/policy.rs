@@ -16,8 +16,8 @@ use sluicegate_observed::{
 };
 
 use super::shape::{
-    AskerShown, BudgetShown, GivenShown, MinuteShown, OffenderShown, OverrideShown, PerSecond, PolicyStatus,
-    QuotaShown, Tighter,
+    AskerShown, BudgetShown, GivenQuotas, GivenShown, MinuteShown, OffenderShown, OverrideShown, PerSecond,
+    PolicyStatus, QuotaShown, Tighter,
 };
 use crate::instant::rfc3339;
 use crate::secret::Secret;
@@ -111,10 +111,7 @@ fn given(known: &PolicyView<'_>) -> Vec<GivenShown> {
                 ShownKeys::Shown(_) => key.to_string(),
                 ShownKeys::Digests => format!("digest {}", key.digest),
             },
-            quotas: over.quotas().iter().map(ToString::to_string).collect(),
-            by: over.by().to_owned(),
-            until: rfc3339(UNIX_EPOCH + Duration::from_micros(over.until_us())),
-            version: over.version(),
+            given: GivenQuotas::of(over),
         })
     });
     shown.collect()

@@ -1,7 +1,12 @@
 //! The shape of `status.json`: [`Document`].
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use serde::Serialize;
 use serde_json::Number;
+use sluicegate_core::policy::Override;
+
+use crate::instant::rfc3339;
 
 /// The state of one instance, in the shape of `status.json`.
 #[derive(Clone, Debug, Serialize)]
@@ -222,10 +227,17 @@ pub(super) struct OverrideShown {
     pub(super) own_mode: String,
 }
 
-/// The quotas of one key alone, for a time.
+/// A key that has quotas of its own for a time.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct GivenShown {
     pub(super) key: String,
+    #[serde(flatten)]
+    pub(super) given: GivenQuotas,
+}
+
+/// The quotas of one key alone, for a time.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct GivenQuotas {
     pub(super) quotas: Vec<String>,
     /// The operator.
     pub(super) by: String,
@@ -233,6 +245,18 @@ pub(super) struct GivenShown {
     pub(super) until: String,
     /// Identifies it when it is replaced or withdrawn.
     pub(super) version: u64,
+}
+
+impl GivenQuotas {
+    /// The quotas of this override, which is of one key.
+    pub(super) fn of(over: &Override) -> Self {
+        Self {
+            quotas: over.quotas().iter().map(ToString::to_string).collect(),
+            by: over.by().to_owned(),
+            until: rfc3339(UNIX_EPOCH + Duration::from_micros(over.until_us())),
+            version: over.version(),
+        }
+    }
 }
 
 /// The rates per second, as the mean of ten seconds.

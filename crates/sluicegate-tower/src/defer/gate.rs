@@ -11,7 +11,7 @@ use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{Request, Response};
 use http_body::Body;
 use sluicegate_core::Outcome;
@@ -96,9 +96,9 @@ where
                 match ready!(poll_body(Pin::new(request.body_mut()), &mut reading.read, longest, cx)) {
                     Ok(()) => {
                         let (turns, read) = (mem::take(&mut reading.turns), mem::take(&mut reading.read));
-                        let refusal = mem::replace(&mut *reading.refusal, Response::new(Bytes::new().into()));
+                        let refusal = Box::new(taken(&mut reading.refusal));
                         let kept = self.deferral.defer(head(request).map(|()| read.freeze()), turns);
-                        waiting(Progress::Deferring(kept, Box::new(refusal)))
+                        waiting(Progress::Deferring(kept, refusal))
                     }
                     Err(()) => Step::Refuse(Ok(taken(&mut reading.refusal))),
                 }
@@ -192,16 +192,11 @@ fn poll_body<B: Body>(
             Some(Err(_)) => return Poll::Ready(Err(())),
             Some(Ok(frame)) => {
                 // Trailers are not kept.
-                let Ok(mut data) = frame.into_data() else { continue };
+                let Ok(data) = frame.into_data() else { continue };
                 if data.remaining() > longest.saturating_sub(read.len()) {
                     return Poll::Ready(Err(()));
                 }
-                while data.has_remaining() {
-                    let chunk = data.chunk();
-                    read.extend_from_slice(chunk);
-                    let length = chunk.len();
-                    data.advance(length);
-                }
+                read.put(data);
             }
         }
     }

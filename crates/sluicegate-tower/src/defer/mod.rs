@@ -19,7 +19,7 @@ use tower_layer::Layer;
 use crate::RateLimitLayer;
 use crate::guard::Guarded;
 use crate::key::RequestView;
-use crate::limits::{Limits, LimitsHandle, Meeting};
+use crate::limits::{LimitsHandle, Meeting};
 
 /// Keeps requests for later, and answers them in the place of the service.
 pub trait Defer: Send + Sync + 'static {
@@ -75,24 +75,17 @@ impl DeferLayer {
 
     /// The turns of a request: none if it meets no limit, or if that is not known at once.
     fn turns(&self, request: RequestView<'_>) -> Vec<DeferredTurn> {
-        turns(&self.limits.limits_handle().current(), request)
+        let mut turns = Vec::new();
+        let meeting = self.limits.limits_handle().current().meet(request, |met| {
+            if let Ok(asks) = met.asks
+                && asks.is_enforced
+            {
+                let (limiter, key) = (asks.limiter.clone(), asks.key.clone());
+                turns.push(DeferredTurn { limiter, key, cost: asks.cost });
+            }
+        });
+        if meeting == Meeting::Limits { turns } else { Vec::new() }
     }
-}
-
-fn turns(limits: &Limits, request: RequestView<'_>) -> Vec<DeferredTurn> {
-    let mut turns = Vec::new();
-    let meeting = limits.meet(request, |met| {
-        if let Ok(asks) = met.asks
-            && asks.is_enforced
-        {
-            turns.push(DeferredTurn {
-                limiter: asks.limiter.clone(),
-                key: asks.key.clone(),
-                cost: asks.cost,
-            });
-        }
-    });
-    if meeting == Meeting::Limits { turns } else { Vec::new() }
 }
 
 impl<S> Layer<S> for DeferLayer {

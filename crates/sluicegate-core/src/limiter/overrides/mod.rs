@@ -246,11 +246,10 @@ fn expect(
     now_us: u64,
     wanted: impl FnOnce() -> String,
 ) -> Result<(), OverrideError> {
-    let last = board.last(policy, key);
-    if last.filter(|over| over.stands_at(now_us)).map(|over| over.version()) == version {
+    if board.standing(policy, key, now_us).map(|over| over.version()) == version {
         return Ok(());
     }
-    let last = last.filter(|last| last.is_withdrawal() || last.stands_at(now_us)).cloned();
+    let last = board.last(policy, key).filter(|last| last.is_withdrawal() || last.stands_at(now_us)).cloned();
     Err(Problem::OutOfDate { wanted: wanted(), last }.into())
 }
 

@@ -5,8 +5,8 @@
 use maud::{Markup, html};
 
 use super::forms::{by_reference, field, hidden, withdraw, written};
-use crate::document::look_up::{KeyGiven, KeyStatus, LookedUp, QuotaStanding, StrikesStanding};
-use crate::document::{PolicyStatus, number};
+use crate::document::look_up::{KeyStatus, LookedUp, QuotaStanding, StrikesStanding};
+use crate::document::{GivenQuotas, PolicyStatus, number};
 
 pub(super) fn section(policies: &[PolicyStatus], limits: &[&str], token: &str) -> Markup {
     html! {
@@ -120,7 +120,7 @@ fn stands(standing: &KeyStatus, token: Option<&str>) -> Markup {
 /// The form that gives the key quotas of its own for a time, or the button that ends that.
 fn give(standing: &KeyStatus, policy: &str, (token, reference): (&str, &str)) -> Markup {
     html! {
-        @if let Some(KeyGiven { quotas, by, until, version }) = &standing.given {
+        @if let Some(GivenQuotas { quotas, by, until, version }) = &standing.given {
             p {
                 "This key alone has " (quotas.join(", ")) " by " (by) " until " time datetime=(until) { (number::clock(until)) " UTC" } ". "
                 (withdraw(token, (policy, *version), "end its quotas"))

@@ -7,7 +7,7 @@ use maud::{Markup, PreEscaped, html};
 use sluicegate_plots::Bars;
 
 use super::forms::{self, field, hidden};
-use crate::document::{GivenShown, MinuteShown, OverrideShown, PolicyStatus, number};
+use crate::document::{GivenQuotas, GivenShown, MinuteShown, OverrideShown, PolicyStatus, number};
 
 const ALLOWED: &str = "allowed per second";
 const REFUSED: &str = "refused per second";
@@ -120,7 +120,7 @@ fn overridden(over: &OverrideShown) -> Markup {
 
 /// The quotas that an operator has given to one key.
 fn given_to(policy: &PolicyStatus, given: &GivenShown, token: Option<&str>) -> Markup {
-    let GivenShown { key, quotas, by, until, version } = given;
+    let GivenShown { key, given: GivenQuotas { quotas, by, until, version } } = given;
     html! {
         " " span.over {
             span.key { (key) } " alone has " (quotas.join(", ")) " by " (by) " until "

@@ -1,5 +1,5 @@
 use super::*;
-use crate::document::shape::{Errors, GivenShown, OverrideShown, PerSecond};
+use crate::document::shape::{Errors, GivenQuotas, GivenShown, OverrideShown, PerSecond};
 
 /// A policy that is open for an hour, and nothing was asked.
 fn policy(name: &str) -> PolicyStatus {
@@ -290,10 +290,12 @@ fn alarms_notices_and_changes_are_told_and_then_not_everything_is_as_usual() {
     known.policies[1].over = None;
     let acme = || GivenShown {
         key: "\"acme\"".to_owned(),
-        quotas: vec!["10/min".to_owned()],
-        by: "ada".to_owned(),
-        until: "2026-11-21T15:40:00.000Z".to_owned(),
-        version: 2,
+        given: GivenQuotas {
+            quotas: vec!["10/min".to_owned()],
+            by: "ada".to_owned(),
+            until: "2026-11-21T15:40:00.000Z".to_owned(),
+            version: 2,
+        },
     };
     known.policies[2].given = vec![acme()];
     assert_says(&known, &format!("{start}; 1 key has quotas from an operator{end}"));
