@@ -1,6 +1,6 @@
 //! Windows of a calendar, whose lengths differ.
 
-use super::shape::{Left, Looked, Numbers, Settle, Shape};
+use super::shape::{Left, Looked, Numbers, Shape, SpendState};
 use super::{FixedWindow, NEVER, Slot, Spent, State};
 use crate::calendar::CalendarPeriod;
 
@@ -98,7 +98,7 @@ impl CalendarWindow {
 /// Passes on a state by the calendar.
 struct Real<S>(CalendarWindow, S);
 
-impl<S: Settle> Settle for Real<S> {
+impl<S: SpendState> SpendState for Real<S> {
     fn settle(self, after: Option<State>) {
         self.1.settle(after.map(|state| self.0.real_state(state)));
     }
@@ -149,7 +149,7 @@ impl Shape for CalendarWindow {
         self.real_state(self.window.spend(self.equal_state(state), now_us, at_us, cost))
     }
 
-    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
+    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl SpendState) -> Option<Looked> {
         let now_us = self.equal(now_us);
         let looked = self.window.look(self.equal_state(state), now_us, cost, Real(*self, settle))?;
         let left = Left {

@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use super::shape::{Left, Looked, Numbers, Settle, Shape, quotient};
+use super::shape::{Left, Looked, Numbers, Shape, SpendState, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -57,7 +57,7 @@ pub struct FixedWindow {
 }
 
 /// The window that a moment falls into.
-struct Window {
+struct WindowBounds {
     start_us: u64,
     used: u64,
     closed: bool,
@@ -105,9 +105,9 @@ impl FixedWindow {
     /// window's start is not stored: it follows from the last border and from how many borders the
     /// count needs.
     #[inline]
-    fn window(&self, state: State, now_us: u64) -> Window {
+    fn window(&self, state: State, now_us: u64) -> WindowBounds {
         if state.until_us <= now_us {
-            return Window { start_us: self.start_us(now_us), used: 0, closed: false };
+            return WindowBounds { start_us: self.start_us(now_us), used: 0, closed: false };
         }
         let used = state.count();
         let span = self.borders(used).saturating_mul(self.period_us.get());
@@ -115,10 +115,10 @@ impl FixedWindow {
         let closed = state.is_closed();
         let elapsed_us = now_us.saturating_sub(start_us);
         if elapsed_us < self.period_us.get() {
-            return Window { start_us, used, closed };
+            return WindowBounds { start_us, used, closed };
         }
         let passed = elapsed_us / self.period_us;
-        Window {
+        WindowBounds {
             start_us: self.after_borders(start_us, passed),
             used: used.saturating_sub(passed.saturating_mul(self.limit.get())),
             closed,
@@ -126,7 +126,7 @@ impl FixedWindow {
     }
 
     #[inline]
-    fn state(&self, window: Window) -> State {
+    fn state(&self, window: WindowBounds) -> State {
         match window.used {
             // A turn in this window was given back; the window before it, whose count is gone, stays closed.
             0 if window.closed => State { until_us: window.start_us, aux: State::CLOSED },
@@ -139,7 +139,7 @@ impl FixedWindow {
     }
 
     /// Whether a turn in a later window is reserved, so that this window is over.
-    fn is_over(window: &Window, now_us: u64) -> bool {
+    fn is_over(window: &WindowBounds, now_us: u64) -> bool {
         window.closed && now_us < window.start_us
     }
 }
@@ -215,7 +215,7 @@ impl Shape for FixedWindow {
 
     // Inlined always, because it is most of a decision.
     #[inline(always)]
-    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
+    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl SpendState) -> Option<Looked> {
         let window = self.window(state, now_us);
         if cost > self.burst || Self::is_over(&window, now_us) {
             return None;
@@ -225,7 +225,8 @@ impl Shape for FixedWindow {
         let passed = excess == 0;
         let (state, used, opens_us) = if passed {
             let spends = cost > 0;
-            let state = if spends { self.state(Window { used, closed: false, ..window }) } else { state };
+            let state =
+                if spends { self.state(WindowBounds { used, closed: false, ..window }) } else { state };
             settle.settle(spends.then_some(state));
             // One unit more than what remains is one too many.
             (state, used, self.after_borders(window.start_us, 1))
@@ -282,7 +283,7 @@ impl Shape for FixedWindow {
     /// The higher count of the two, in the later window of the two.
     fn heavier(&self, one: State, other: State, now_us: u64) -> State {
         let (one, other) = (self.window(one, now_us), self.window(other, now_us));
-        self.state(Window {
+        self.state(WindowBounds {
             start_us: one.start_us.max(other.start_us),
             used: one.used.max(other.used),
             closed: one.closed || other.closed,

@@ -14,7 +14,7 @@
 use std::num::NonZeroU64;
 
 use super::checked::gcd;
-use super::shape::{Left, Looked, Numbers, Settle, Shape, quotient};
+use super::shape::{Left, Looked, Numbers, Shape, SpendState, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
@@ -176,7 +176,7 @@ impl Gcra {
         state: State,
         now_us: u64,
         cost: u64,
-        settle: impl Settle,
+        settle: impl SpendState,
     ) -> Option<Looked> {
         let level = state.until_us.saturating_sub(now_us);
         if cost > self.burst || level >= LEVEL_MAX {
@@ -344,7 +344,7 @@ impl Shape for Gcra {
 
     // Inlined always, because it is most of a decision.
     #[inline(always)]
-    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
+    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl SpendState) -> Option<Looked> {
         if self.is_plain {
             return self.look_plainly(state, now_us, cost, settle);
         }

@@ -56,7 +56,7 @@ pub use self::gcra::Gcra;
 pub use self::inherit::{Inherit, Units};
 pub use self::rule::Rule;
 pub use self::shape::Numbers;
-pub(crate) use self::shape::{Left, Looked, Settle};
+pub(crate) use self::shape::{Left, Looked, SpendState};
 pub use self::sliding_counter::SlidingCounter;
 pub use self::sliding_log::SlidingLog;
 pub use self::starting::{Starting, StartingCalendar, StartingGcra, StartingWindow};

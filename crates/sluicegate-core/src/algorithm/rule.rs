@@ -1,6 +1,6 @@
 //! One quota under one algorithm: [`Rule`], which sends each question to its [`Shape`].
 
-use super::shape::{Looked, Numbers, Settle, Shape};
+use super::shape::{Looked, Numbers, Shape, SpendState};
 use super::{
     Algorithm, Anchor, CalendarWindow, Checked, Drain, FixedWindow, Gcra, Refill, SlidingCounter, SlidingLog,
     Slot, Spent, Starting, StartingCalendar, StartingGcra, StartingWindow, State,
@@ -248,7 +248,7 @@ impl Rule {
         state: State,
         now_us: u64,
         cost: u64,
-        settle: impl Settle,
+        settle: impl SpendState,
     ) -> Option<Looked> {
         ask!(self, shape => shape.look(state, now_us, cost, settle))
     }
@@ -260,7 +260,7 @@ impl Rule {
         state: State,
         now_us: u64,
         cost: u64,
-        settle: impl Settle,
+        settle: impl SpendState,
     ) -> Option<Looked> {
         let Self::Gcra(level) = self else { return None };
         level.look(state, now_us, cost, settle)

@@ -55,7 +55,7 @@ pub(super) trait Shape: Copy {
 
     /// See [`Rule::spend_now`](super::Rule::spend_now).
     #[inline]
-    fn look(&self, _state: State, _now_us: u64, _cost: u64, _settle: impl Settle) -> Option<Looked> {
+    fn look(&self, _state: State, _now_us: u64, _cost: u64, _settle: impl SpendState) -> Option<Looked> {
         None
     }
 
@@ -209,11 +209,11 @@ pub(crate) struct Looked {
 /// Receives the new state as soon as it is known, or `None` if the state stays. The numbers come later, so that no other request
 /// waits for them behind a lock.
 // A trait instead of a closure: closures are not always inlined.
-pub(crate) trait Settle {
+pub(crate) trait SpendState {
     fn settle(self, after: Option<State>);
 }
 
-impl Settle for () {
+impl SpendState for () {
     #[inline]
     fn settle(self, _after: Option<State>) {}
 }

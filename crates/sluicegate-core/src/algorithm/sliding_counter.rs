@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use super::shape::{Left, Looked, Numbers, Settle, Shape};
+use super::shape::{Left, Looked, Numbers, Shape, SpendState};
 use super::{Checked, NEVER, Slot, Spent, State};
 use crate::error::ConfigError;
 
@@ -77,7 +77,7 @@ const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 const CLOSED_WORD: u64 = 1 << 32;
 
 /// The window that a moment falls into.
-struct Window {
+struct CounterWindow {
     start_us: u64,
     previous: u64,
     current: u64,
@@ -102,24 +102,29 @@ impl SlidingCounter {
     }
 
     #[inline]
-    fn window(&self, state: State, now_us: u64) -> Window {
+    fn window(&self, state: State, now_us: u64) -> CounterWindow {
         if state.until_us <= now_us {
             let start_us = now_us.saturating_sub(now_us % self.period_us);
-            return Window { start_us, previous: 0, current: 0, closed: false };
+            return CounterWindow { start_us, previous: 0, current: 0, closed: false };
         }
         let (previous, current) = ((state.count() >> COUNT_BITS) & COUNT_MAX, state.count() & COUNT_MAX);
         let closed = state.is_closed();
         // A state is at rest two whole periods after its window began.
         let next_us = state.until_us.saturating_sub(self.period_us.get());
         if now_us >= next_us {
-            Window { start_us: next_us, previous: current, current: 0, closed }
+            CounterWindow { start_us: next_us, previous: current, current: 0, closed }
         } else {
-            Window { start_us: next_us.saturating_sub(self.period_us.get()), previous, current, closed }
+            CounterWindow {
+                start_us: next_us.saturating_sub(self.period_us.get()),
+                previous,
+                current,
+                closed,
+            }
         }
     }
 
     #[inline]
-    fn state(&self, window: &Window) -> State {
+    fn state(&self, window: &CounterWindow) -> State {
         // While a turn in a later window is reserved, the windows before it, whose counts are gone, stay closed.
         if window.previous | window.current == 0 && !window.closed {
             return State::REST;
@@ -131,7 +136,7 @@ impl SlidingCounter {
         }
     }
 
-    fn is_over(window: &Window, now_us: u64) -> bool {
+    fn is_over(window: &CounterWindow, now_us: u64) -> bool {
         window.closed && now_us < window.start_us
     }
 
@@ -160,7 +165,7 @@ impl SlidingCounter {
     }
 
     #[inline]
-    fn elapsed(&self, window: &Window, now_us: u64) -> u64 {
+    fn elapsed(&self, window: &CounterWindow, now_us: u64) -> u64 {
         let us = now_us.saturating_sub(window.start_us);
         // Almost every quota counts in microseconds; a branch is cheaper than a division.
         if self.unit_us.get() == 1 { us } else { us / self.unit_us }
@@ -177,7 +182,7 @@ impl SlidingCounter {
 
     /// When the weighted count has fallen to `target` if nothing else arrives.
     #[inline]
-    fn sinks_to(&self, window: &Window, now_us: u64, target: u64) -> u64 {
+    fn sinks_to(&self, window: &CounterWindow, now_us: u64, target: u64) -> u64 {
         if let Some(room) = target.checked_sub(window.current) {
             let elapsed = self.falls_to(window.previous, room);
             if elapsed <= self.elapsed(window, now_us) {
@@ -196,7 +201,7 @@ impl SlidingCounter {
     }
 
     /// Takes units from the count of the window that began at `start_us`; says how many were there.
-    fn take(window: &mut Window, start_us: u64, period_us: NonZeroU64, units: u64) -> Option<u64> {
+    fn take(window: &mut CounterWindow, start_us: u64, period_us: NonZeroU64, units: u64) -> Option<u64> {
         let count = if window.start_us == start_us {
             &mut window.current
         } else if window.start_us == start_us.saturating_add(period_us.get()) {
@@ -211,7 +216,7 @@ impl SlidingCounter {
 
     /// The weighted count that the limit is compared with.
     #[inline]
-    fn counted(&self, window: &Window, now_us: u64) -> u64 {
+    fn counted(&self, window: &CounterWindow, now_us: u64) -> u64 {
         self.share(window.previous, self.elapsed(window, now_us)).saturating_add(window.current)
     }
 }
@@ -273,7 +278,7 @@ impl Shape for SlidingCounter {
 
     // Inlined always, because it is most of a decision.
     #[inline(always)]
-    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl Settle) -> Option<Looked> {
+    fn look(&self, state: State, now_us: u64, cost: u64, settle: impl SpendState) -> Option<Looked> {
         let mut window = self.window(state, now_us);
         let room = self.limit.checked_sub(cost)?;
         if Self::is_over(&window, now_us) {
@@ -342,7 +347,7 @@ impl Shape for SlidingCounter {
         let start_us = [one, other].map(|state| self.window(state, now_us).start_us);
         let last_us = start_us[0].max(start_us[1]);
         let (one, other) = (self.window(one, last_us), self.window(other, last_us));
-        self.state(&Window {
+        self.state(&CounterWindow {
             start_us: last_us,
             previous: one.previous.max(other.previous),
             current: one.current.max(other.current),

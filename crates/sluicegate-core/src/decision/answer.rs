@@ -56,11 +56,11 @@ pub struct Decision {
     pub(super) details: Option<Arc<Details>>,
     pub(super) at_us: u64,
     pub(super) delay_us: u64,
-    pub(super) quotas: Quotas,
+    pub(super) quotas: QuotaStatuses,
 }
 
 /// Four quotas fit without an allocation; a request with more of them costs one.
-type Quotas = SmallVec<[QuotaStatus; 4]>;
+type QuotaStatuses = SmallVec<[QuotaStatus; 4]>;
 
 /// The data by which a decision is given back, beside the numbers.
 #[derive(Debug, Default)]

@@ -16,6 +16,6 @@ mod tests;
 pub use self::answer::Decision;
 pub use self::outcome::Outcome;
 #[cfg(feature = "tokio")]
-pub(crate) use self::parted::Asks;
+pub(crate) use self::parted::AskIndices;
 pub use self::status::QuotaStatus;
 pub use crate::receipt::DecidedBy;

@@ -9,7 +9,7 @@ use super::receipts::receipt_bit;
 use crate::receipt::DecidedBy;
 
 /// The places of asks.
-pub(crate) type Asks = SmallVec<[u8; 4]>;
+pub(crate) type AskIndices = SmallVec<[u8; 4]>;
 
 impl Decision {
     /// The decision about these asks, which are renumbered, and the one about the others, if it says anything about them.
@@ -67,7 +67,10 @@ impl Decision {
             // By another clock.
             false => (self.spent_us().saturating_sub(turn.delay_us), turn.delay_us),
         };
-        let parts = [(turn, Asks::from_slice(asks)), (self.told_at(at_us, delay_us), Asks::from_slice(own))];
+        let parts = [
+            (turn, AskIndices::from_slice(asks)),
+            (self.told_at(at_us, delay_us), AskIndices::from_slice(own)),
+        ];
         let mut whole = Self::joined(parts).expect("there are two");
         whole.receipts = receipts;
         whole

@@ -33,13 +33,13 @@ pub struct QuotaStatus {
     pub(super) spent: u32,
     pub(super) policy: u8,
     quota: u8,
-    room: Room,
+    room: QuotaRoom,
     is_provisional: bool,
 }
 
 /// Whether a quota has room for a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
+enum QuotaRoom {
     Now,
     Later,
     Never,
@@ -60,7 +60,7 @@ impl QuotaStatus {
             spent: 0,
             policy,
             quota,
-            room: Room::Now,
+            room: QuotaRoom::Now,
             is_provisional: false,
         }
     }
@@ -83,21 +83,21 @@ impl QuotaStatus {
     #[inline]
     #[must_use]
     pub fn with_more_after_us(self, available_after_us: u64) -> Self {
-        Self { available_after_us, room: Room::Now, ..self }
+        Self { available_after_us, room: QuotaRoom::Now, ..self }
     }
 
     /// The ask does not pass, and it takes this long, in microseconds, until the same cost could.
     #[inline]
     #[must_use]
     pub fn refused_for_us(self, available_after_us: u64) -> Self {
-        Self { available_after_us, room: Room::Later, ..self }
+        Self { available_after_us, room: QuotaRoom::Later, ..self }
     }
 
     /// The ask does not pass: its cost is above what the quota ever lets pass at once.
     #[inline]
     #[must_use]
     pub fn impossible(self) -> Self {
-        Self { available_after_us: 0, room: Room::Never, ..self }
+        Self { available_after_us: 0, room: QuotaRoom::Never, ..self }
     }
 
     /// The key is suspended for this long, in microseconds: nothing passes until then.
@@ -110,7 +110,7 @@ impl QuotaStatus {
             reset_after_us,
             available_after_us: wait_us,
             spent: 0,
-            room: Room::Suspended,
+            room: QuotaRoom::Suspended,
             ..self
         }
     }
@@ -190,17 +190,17 @@ impl QuotaStatus {
     /// Whether this quota had room for the cost.
     #[inline]
     pub fn passed(&self) -> bool {
-        self.room == Room::Now
+        self.room == QuotaRoom::Now
     }
 
     /// Whether the cost is above what this quota ever lets pass at once.
     pub fn is_impossible(&self) -> bool {
-        self.room == Room::Never
+        self.room == QuotaRoom::Never
     }
 
     /// Whether the key is suspended under the policy of this quota.
     pub fn is_suspended(&self) -> bool {
-        self.room == Room::Suspended
+        self.room == QuotaRoom::Suspended
     }
 
     /// Whether the wait is an estimate: others hold units for a moment and may give them back, or could have spent units since a

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::{InFlight, Inner, Permits, SharedPermits, Sharing, Table};
+use super::{InFlight, NamedPermits, PermitTable, Permits, SharedPermits, Sharing};
 use crate::clock::SystemClock;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::{OnOutage, check_name};
@@ -79,9 +79,9 @@ impl InFlightBuilder {
 
     /// Counts in this process.
     fn here(self, sharing: Option<Sharing>) -> InFlight {
-        let table = Table::new(self.queue, self.queue_in_all);
+        let table = PermitTable::new(self.queue, self.queue_in_all);
         let permits = Permits::Each { number: AtomicU64::new(self.permits), table };
-        InFlight(Arc::new(Inner { name: self.name, permits, sharing, listeners: Arc::default() }))
+        InFlight(Arc::new(NamedPermits { name: self.name, permits, sharing, listeners: Arc::default() }))
     }
 
     /// Checks the settings, and counts on a store: all instances of a service whose store is shared have this number of permits together,
@@ -129,7 +129,7 @@ impl InFlightBuilder {
         if !store.share(&shared)? {
             return Ok(self.here(sharing));
         }
-        Ok(InFlight(Arc::new(Inner {
+        Ok(InFlight(Arc::new(NamedPermits {
             name: self.name,
             permits: Permits::Shared(shared),
             sharing,

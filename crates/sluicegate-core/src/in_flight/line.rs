@@ -1,4 +1,4 @@
-//! Requests that compete for the permits of one service: [`Line`].
+//! Requests that compete for the permits of one service: [`PermitLine`].
 //!
 //! A request waits in the queue of its class and its tenant. A permit that is left goes to the most important class, within it to the
 //! tenant with the fewest permits by its weight, and in that tenant's queue to the oldest request, or the newest under overload.
@@ -11,32 +11,32 @@ use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 
 use crate::in_flight::Class;
-use crate::in_flight::place::Place;
+use crate::in_flight::place::QueuePlace;
 use crate::key::Key;
 
 /// Permits that are out, and the requests that wait for one.
-pub(super) struct Line {
+pub(super) struct PermitLine {
     in_use: u64,
     by_class: [u64; 4],
     /// Whether tenants are told apart; otherwise all requests are of one tenant.
     is_fair: bool,
     /// The permits of each tenant that has any.
     by_tenant: HashMap<Key, u64, RandomState>,
-    queues: [HashMap<Key, Queue, RandomState>; 4],
+    queues: [HashMap<Key, ClassQueue, RandomState>; 4],
     waiting: usize,
     next: u64,
 }
 
 /// The requests of a class and a tenant that wait. There is none without requests.
-struct Queue {
+struct ClassQueue {
     /// The requests by their number, which is the order of their arrival.
-    places: BTreeMap<u64, (Arc<Place>, u64)>,
+    places: BTreeMap<u64, (Arc<QueuePlace>, u64)>,
     /// The time at which the queue was last empty.
     since_us: u64,
 }
 
 /// A request that competes for a permit.
-pub(super) struct Asks<'a> {
+pub(super) struct Contender<'a> {
     pub(super) class: Class,
     pub(super) tenant: &'a Key,
     /// The weight of its tenant: the fair part of the permits, in proportion to those of others.
@@ -46,7 +46,7 @@ pub(super) struct Asks<'a> {
 
 /// Bounds of a queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waits {
+pub(super) struct QueueBounds {
     /// The most requests that wait.
     pub(super) queue: usize,
     /// The longest wait.
@@ -65,9 +65,9 @@ pub(super) struct Seat {
 }
 
 /// Tasks to be woken, outside of the lock.
-pub(super) type Woken = SmallVec<[Waker; 1]>;
+pub(super) type Wakers = SmallVec<[Waker; 1]>;
 
-impl Line {
+impl PermitLine {
     pub(super) fn new(is_fair: bool) -> Self {
         let (by_tenant, queues) = (HashMap::default(), [(); 4].map(|()| HashMap::default()));
         Self { in_use: 0, by_class: [0; 4], is_fair, by_tenant, queues, waiting: 0, next: 0 }
@@ -133,7 +133,11 @@ impl Line {
 
     /// Adds a request to its queue. If there is no room, it takes the place of a less important request, which is told so; `None` if there
     /// is none.
-    pub(super) fn wait(&mut self, asks: &Asks<'_>, waits: &Waits) -> Option<(Arc<Place>, Seat, Lost)> {
+    pub(super) fn wait(
+        &mut self,
+        asks: &Contender<'_>,
+        waits: &QueueBounds,
+    ) -> Option<(Arc<QueuePlace>, Seat, Displaced)> {
         if waits.longest_us == 0 || waits.queue == 0 {
             return None;
         }
@@ -142,11 +146,11 @@ impl Line {
             let (place, _) = self.remove(class, &tenant, number)?;
             Some((class, tenant, place.lose()))
         });
-        let place = Arc::<Place>::default();
+        let place = Arc::<QueuePlace>::default();
         let number = self.next;
         self.next += 1;
         self.waiting += 1;
-        let begun = Queue { places: BTreeMap::new(), since_us: asks.now_us };
+        let begun = ClassQueue { places: BTreeMap::new(), since_us: asks.now_us };
         let queue = self.queues[asks.class.place()].entry(asks.tenant.clone()).or_insert(begun);
         queue.places.insert(number, (Arc::clone(&place), asks.weight.max(1)));
         let is_standing = queue.is_standing(asks.now_us, waits.longest_us);
@@ -160,8 +164,8 @@ impl Line {
     }
 
     /// Gives permits that are left to requests that wait; returns the wakers to call.
-    pub(super) fn serve(&mut self, limit: u64, waits: &Waits, now_us: u64) -> Woken {
-        let mut woken = Woken::new();
+    pub(super) fn serve(&mut self, limit: u64, waits: &QueueBounds, now_us: u64) -> Wakers {
+        let mut woken = Wakers::new();
         while self.in_use < limit
             && let Some((class, tenant, number)) = self.first(limit, waits, now_us)
             && let Some((place, _)) = self.remove(class, &tenant, number)
@@ -173,7 +177,7 @@ impl Line {
     }
 
     /// The request that the next permit goes to.
-    fn first(&self, limit: u64, waits: &Waits, now_us: u64) -> Option<(Class, Key, u64)> {
+    fn first(&self, limit: u64, waits: &QueueBounds, now_us: u64) -> Option<(Class, Key, u64)> {
         let waits_in = |class: &Class| !self.queues[class.place()].is_empty();
         let is_below = |class: &Class| {
             self.by_class[class.place()] * 100 < waits.guaranteed[class.place()].saturating_mul(limit)
@@ -181,7 +185,8 @@ impl Line {
         let mut classes = Class::ALL.into_iter().filter(waits_in);
         let class = classes.clone().find(is_below).or_else(|| classes.next())?;
         // Compared by cross products, so that nothing is rounded; of equal ones, the one with the oldest request.
-        let share = |tenant: &Key, queue: &Queue| (self.in_use_of(tenant), queue.weight(), queue.oldest());
+        let share =
+            |tenant: &Key, queue: &ClassQueue| (self.in_use_of(tenant), queue.weight(), queue.oldest());
         let (tenant, queue) = self.queues[class.place()].iter().min_by(|one, other| {
             let (one, other) = (share(one.0, one.1), share(other.0, other.1));
             let fewer =
@@ -195,10 +200,10 @@ impl Line {
 
     /// The waiting request that loses its place to this one: of the least important class, and there of the tenant that has and wants
     /// the most by its weight. It is the oldest, which would leave first anyway. `None` if no request is less important.
-    fn least(&self, asks: &Asks<'_>) -> Option<(Class, Key, u64)> {
+    fn least(&self, asks: &Contender<'_>) -> Option<(Class, Key, u64)> {
         let class = Class::ALL.into_iter().rev().find(|class| !self.queues[class.place()].is_empty())?;
         let queues = &self.queues[class.place()];
-        let wants = |tenant: &Key, queue: &Queue| self.in_use_of(tenant) + queue.places.len() as u64;
+        let wants = |tenant: &Key, queue: &ClassQueue| self.in_use_of(tenant) + queue.places.len() as u64;
         let (tenant, queue) = queues.iter().max_by(|one, other| {
             let [of_one, of_other] = [one, other].map(|(tenant, queue)| u128::from(wants(tenant, queue)));
             let more = (of_one * u128::from(other.1.weight())).cmp(&(of_other * u128::from(one.1.weight())));
@@ -216,7 +221,7 @@ impl Line {
         loses.then(|| (class, tenant.clone(), queue.oldest()))
     }
 
-    fn remove(&mut self, class: Class, tenant: &Key, number: u64) -> Option<(Arc<Place>, u64)> {
+    fn remove(&mut self, class: Class, tenant: &Key, number: u64) -> Option<(Arc<QueuePlace>, u64)> {
         let queues = &mut self.queues[class.place()];
         let queue = queues.get_mut(tenant)?;
         let removed = queue.places.remove(&number)?;
@@ -229,13 +234,13 @@ impl Line {
 }
 
 /// The class and the tenant of a request that has lost its place to another one, and the waker to call.
-pub(super) type Lost = Option<(Class, Key, Option<Waker>)>;
+pub(super) type Displaced = Option<(Class, Key, Option<Waker>)>;
 
 /// A queue stands when it was not empty for as long as a request may wait: the wait is then this many times shorter. 5 ms of
 /// 100 ms in the source.
 const SHORTER: u64 = 20;
 
-impl Queue {
+impl ClassQueue {
     /// Whether the queue was not empty for as long as a request may wait.
     fn is_standing(&self, now_us: u64, longest_us: u64) -> bool {
         now_us.saturating_sub(self.since_us) > longest_us

@@ -44,17 +44,17 @@ pub use self::builder::InFlightBuilder;
 use self::builder::check_permits;
 pub use self::busy::{NoPermit, NoPermitKind};
 pub use self::class::Class;
-use self::line::Lost;
+use self::line::Displaced;
 pub use self::permit::{Acquire, Permit};
 use self::permit::{PermitOf, SeatOf};
-use self::place::Place;
+use self::place::QueuePlace;
 pub use self::request::PermitRequest;
-use self::service::{Asked, Begun, Move, Service};
+use self::service::{Move, PermitReply, ServicePermit, ServicePermits};
 pub use self::settings::AdaptiveBuilder;
 pub use self::shared::{DemandsOf, PermitDemand, PermitGrant, SharedPermits, Sharing};
-use self::shared::{SharedAsk, Ticket};
+use self::shared::{PermitTicket, SharedAsk};
 pub use self::status::{AdaptiveMoment, AdaptiveStatus};
-use self::table::{Entered, Table};
+use self::table::{EnterResult, PermitTable};
 use crate::clock::Clock;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::{AsKey, Key, KeyRef};
@@ -87,9 +87,9 @@ use crate::store::{Event, Listener, Listeners, Subject};
 /// Only keys with permits out take room, about 150 bytes each, and waiting takes room only within
 /// the bounds of [`InFlightBuilder::queue`].
 #[derive(Clone)]
-pub struct InFlight(Arc<Inner>);
+pub struct InFlight(Arc<NamedPermits>);
 
-struct Inner {
+struct NamedPermits {
     name: String,
     permits: Permits,
     /// `Some` if it was put on a store.
@@ -100,14 +100,14 @@ struct Inner {
 /// The kinds of limits.
 enum Permits {
     /// A fixed number, equal for each key.
-    Each { number: AtomicU64, table: Table },
+    Each { number: AtomicU64, table: PermitTable },
     /// The number that a service can bear, for all keys together.
-    Service(Box<Service>),
+    Service(Box<ServicePermits>),
     /// A fixed number, equal for each key, that instances share by a store.
     Shared(Arc<SharedPermits>),
 }
 
-impl Drop for Inner {
+impl Drop for NamedPermits {
     fn drop(&mut self) {
         if let Permits::Shared(shared) = &self.permits {
             shared.close();
@@ -160,8 +160,8 @@ impl InFlight {
     }
 
     fn adapting(builder: AdaptiveBuilder, clock: Arc<dyn Clock>) -> Self {
-        let permits = Permits::Service(Box::new(Service::new(&builder, clock)));
-        Self(Arc::new(Inner { name: builder.name, permits, sharing: None, listeners: Arc::default() }))
+        let permits = Permits::Service(Box::new(ServicePermits::new(&builder, clock)));
+        Self(Arc::new(NamedPermits { name: builder.name, permits, sharing: None, listeners: Arc::default() }))
     }
 
     /// Begins a request for a permit, with more settings than its key.
@@ -368,20 +368,20 @@ impl InFlight {
     fn enter(self, key: Key, class: Class, weight: u64, waits: bool) -> Acquire {
         let (kind, class) = match &self.0.permits {
             Permits::Each { number, table } => match table.enter(key.as_ref(), number, waits) {
-                Entered::Taken => return Acquire::ready(Ok(self.given(key, PermitOf::Each))),
-                Entered::Waiting(place) => return Acquire::waiting(self, key, place, SeatOf::Each),
-                Entered::Full(kind) => (kind, None),
+                EnterResult::Taken => return Acquire::ready(Ok(self.given(key, PermitOf::Each))),
+                EnterResult::Waiting(place) => return Acquire::waiting(self, key, place, SeatOf::Each),
+                EnterResult::Full(kind) => (kind, None),
             },
             Permits::Service(service) => match service.ask(&key, class, weight, waits) {
-                Asked::Taken(begun) => {
+                PermitReply::Taken(begun) => {
                     return Acquire::ready(Ok(self.given(key, PermitOf::Service(begun))));
                 }
-                Asked::Spared(begun) => return Acquire::ready(Ok(self.spared(key, begun))),
-                Asked::Waiting(place, seat, lost) => {
+                PermitReply::Spared(begun) => return Acquire::ready(Ok(self.spared(key, begun))),
+                PermitReply::Waiting(place, seat, lost) => {
                     self.tell_lost(lost);
                     return Acquire::waiting(self, key, place, SeatOf::Service(seat));
                 }
-                Asked::Full(kind) => (kind, Some(class)),
+                PermitReply::Full(kind) => (kind, Some(class)),
             },
             Permits::Shared(shared) => match shared.ask(&key, waits) {
                 SharedAsk::Taken(ticket) => {
@@ -415,7 +415,7 @@ impl InFlight {
     }
 
     /// A permit that the request would not get if the limit were enforced.
-    fn spared(&self, key: Key, begun: Begun) -> Permit {
+    fn spared(&self, key: Key, begun: ServicePermit) -> Permit {
         let class = begun.class;
         self.tell(|| {
             let subject = Subject::of(&self.0.name).with_key(key.as_ref());
@@ -424,7 +424,7 @@ impl InFlight {
         self.given(key, PermitOf::Service(begun))
     }
 
-    fn tell_lost(&self, lost: Lost) {
+    fn tell_lost(&self, lost: Displaced) {
         let Some((class, key, waker)) = lost else { return };
         self.refused(key.as_ref(), Some(class));
         waker.into_iter().for_each(Waker::wake);
@@ -451,7 +451,7 @@ impl InFlight {
         NoPermit::new(kind, self.0.name.clone(), self.permits(), self.drains_in())
     }
 
-    fn answered(&self, begun: &Begun, is_fault: bool) {
+    fn answered(&self, begun: &ServicePermit, is_fault: bool) {
         if let Permits::Service(service) = &self.0.permits {
             self.moved(service.answered(begun, is_fault));
         }
@@ -464,7 +464,7 @@ impl InFlight {
         }
     }
 
-    fn is_lost(&self, key: &Key, ticket: &Ticket) -> bool {
+    fn is_lost(&self, key: &Key, ticket: &PermitTicket) -> bool {
         matches!(&self.0.permits, Permits::Shared(shared) if shared.is_lost(key, ticket))
     }
 
@@ -480,7 +480,7 @@ impl InFlight {
         }
     }
 
-    fn give_up(&self, key: &Key, place: &Arc<Place>, seat: &SeatOf, is_shed: bool) {
+    fn give_up(&self, key: &Key, place: &Arc<QueuePlace>, seat: &SeatOf, is_shed: bool) {
         match (&self.0.permits, seat) {
             (Permits::Each { number, table }, _) => table.give_up(key.as_ref(), place, number),
             (Permits::Service(service), SeatOf::Service(seat)) => service.give_up(key, place, seat, is_shed),

@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::in_flight::line::Seat;
-use crate::in_flight::place::{Ended, Place};
-use crate::in_flight::service::Begun;
-use crate::in_flight::shared::Ticket;
+use crate::in_flight::place::{Ended, QueuePlace};
+use crate::in_flight::service::ServicePermit;
+use crate::in_flight::shared::PermitTicket;
 use crate::in_flight::{InFlight, NoPermit, NoPermitKind};
 use crate::key::Key;
 
@@ -30,15 +30,15 @@ pub struct Permit {
 /// The record of a permit, by the kind of its limit.
 pub(super) enum PermitOf {
     Each,
-    Service(Begun),
-    Shared(Arc<Ticket>),
+    Service(ServicePermit),
+    Shared(Arc<PermitTicket>),
 }
 
 /// The record of a request that waits, by the kind of its limit.
 pub(super) enum SeatOf {
     Each,
     Service(Seat),
-    Shared(Arc<Ticket>),
+    Shared(Arc<PermitTicket>),
 }
 
 impl Permit {
@@ -124,30 +124,30 @@ impl fmt::Debug for Permit {
 /// The request is in the queue from the call on, not from the first poll. Dropping it leaves the queue, and
 /// a permit that it was given meanwhile goes to the next.
 #[must_use = "dropping it leaves the queue"]
-pub struct Acquire(State);
+pub struct Acquire(AcquireState);
 
-enum State {
+enum AcquireState {
     Ready(Result<Permit, NoPermit>),
-    Waiting(Waiting),
+    Waiting(PendingPermit),
     Done,
 }
 
 /// A place in the queue, which becomes a permit when its turn comes.
-struct Waiting {
+struct PendingPermit {
     in_flight: InFlight,
     key: Key,
-    place: Arc<Place>,
+    place: Arc<QueuePlace>,
     seat: SeatOf,
     is_shed: bool,
 }
 
 impl Acquire {
     pub(super) fn ready(result: Result<Permit, NoPermit>) -> Self {
-        Self(State::Ready(result))
+        Self(AcquireState::Ready(result))
     }
 
-    pub(super) fn waiting(in_flight: InFlight, key: Key, place: Arc<Place>, seat: SeatOf) -> Self {
-        Self(State::Waiting(Waiting { in_flight, key, place, seat, is_shed: false }))
+    pub(super) fn waiting(in_flight: InFlight, key: Key, place: Arc<QueuePlace>, seat: SeatOf) -> Self {
+        Self(AcquireState::Waiting(PendingPermit { in_flight, key, place, seat, is_shed: false }))
     }
 
     /// The result, if it is known without waiting; otherwise the wait again.
@@ -159,9 +159,9 @@ impl Acquire {
     /// When it was polled until it was ready.
     pub fn now(self) -> Result<Result<Permit, NoPermit>, Self> {
         match self.0 {
-            State::Ready(result) => Ok(result),
-            State::Done => panic!("a permit is waited for once"),
-            State::Waiting(_) => Err(self),
+            AcquireState::Ready(result) => Ok(result),
+            AcquireState::Done => panic!("a permit is waited for once"),
+            AcquireState::Waiting(_) => Err(self),
         }
     }
 
@@ -169,7 +169,7 @@ impl Acquire {
     /// caller has the timer, and calls [`give_up`](Self::give_up) then.
     pub fn longest(&self) -> Option<Duration> {
         match &self.0 {
-            State::Waiting(Waiting { seat: SeatOf::Service(seat), .. }) => {
+            AcquireState::Waiting(PendingPermit { seat: SeatOf::Service(seat), .. }) => {
                 Some(Duration::from_micros(seat.longest_us))
             }
             _ => None,
@@ -179,7 +179,7 @@ impl Acquire {
     /// Leaves the queue, because the request has waited for as long as it may. It counts as refused, and listeners are told of it; a
     /// wait that is just dropped was given up by its client. `None` if it does not wait.
     pub fn give_up(self) -> Option<NoPermit> {
-        if let State::Waiting(mut waiting) = self.0 {
+        if let AcquireState::Waiting(mut waiting) = self.0 {
             waiting.is_shed = true;
             let class = match &waiting.seat {
                 SeatOf::Service(seat) => Some(seat.class),
@@ -199,20 +199,20 @@ impl Future for Acquire {
     /// When polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut ended = Ended::Given;
-        if let State::Waiting(waiting) = &self.0 {
+        if let AcquireState::Waiting(waiting) = &self.0 {
             let Some(how) = waiting.place.poll(cx) else { return Poll::Pending };
             ended = how;
         }
-        Poll::Ready(match std::mem::replace(&mut self.0, State::Done) {
-            State::Ready(result) => result,
-            State::Waiting(waiting) if ended == Ended::Given => Ok(waiting.take()),
-            State::Waiting(waiting) => Err(waiting.lose()),
-            State::Done => panic!("a permit is waited for once"),
+        Poll::Ready(match std::mem::replace(&mut self.0, AcquireState::Done) {
+            AcquireState::Ready(result) => result,
+            AcquireState::Waiting(waiting) if ended == Ended::Given => Ok(waiting.take()),
+            AcquireState::Waiting(waiting) => Err(waiting.lose()),
+            AcquireState::Done => panic!("a permit is waited for once"),
         })
     }
 }
 
-impl Waiting {
+impl PendingPermit {
     /// The permit that this place was given.
     fn take(self) -> Permit {
         self.place.take();
@@ -232,7 +232,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingPermit {
     fn drop(&mut self) {
         self.in_flight.give_up(&self.key, &self.place, &self.seat, self.is_shed);
     }
@@ -241,9 +241,9 @@ impl Drop for Waiting {
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            State::Ready(_) => "Acquire(ready)",
-            State::Waiting(_) => "Acquire(waiting)",
-            State::Done => "Acquire(done)",
+            AcquireState::Ready(_) => "Acquire(ready)",
+            AcquireState::Waiting(_) => "Acquire(waiting)",
+            AcquireState::Done => "Acquire(done)",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! A place in a queue for permits: [`Place`].
+//! A place in a queue for permits: [`QueuePlace`].
 
 use std::sync::PoisonError;
 #[cfg(not(loom))]
@@ -10,10 +10,10 @@ use loom::sync::{Mutex, MutexGuard};
 
 /// A place in a queue.
 #[derive(Default)]
-pub(super) struct Place(Mutex<Turn>);
+pub(super) struct QueuePlace(Mutex<SeatTurn>);
 
 #[derive(Default)]
-enum Turn {
+enum SeatTurn {
     #[default]
     Unasked,
     Waits(Waker),
@@ -34,49 +34,49 @@ pub(super) enum Ended {
     Lost,
 }
 
-impl Place {
+impl QueuePlace {
     /// The end of the wait, if it has come; otherwise the task is woken when it does.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Option<Ended> {
         let mut turn = self.lock();
         match &mut *turn {
-            Turn::Given => return Some(Ended::Given),
-            Turn::Lost => return Some(Ended::Lost),
-            Turn::Waits(waker) if waker.will_wake(cx.waker()) => {}
-            Turn::Unasked | Turn::Waits(_) => *turn = Turn::Waits(cx.waker().clone()),
-            Turn::Over => {}
+            SeatTurn::Given => return Some(Ended::Given),
+            SeatTurn::Lost => return Some(Ended::Lost),
+            SeatTurn::Waits(waker) if waker.will_wake(cx.waker()) => {}
+            SeatTurn::Unasked | SeatTurn::Waits(_) => *turn = SeatTurn::Waits(cx.waker().clone()),
+            SeatTurn::Over => {}
         }
         None
     }
 
     /// Notes that the permit belongs to another request from now on.
     pub(super) fn take(&self) {
-        *self.lock() = Turn::Over;
+        *self.lock() = SeatTurn::Over;
     }
 
     /// Holds a permit for this place; returns the waker to call.
     pub(super) fn give(&self) -> Option<Waker> {
-        self.turn_to(Turn::Given)
+        self.turn_to(SeatTurn::Given)
     }
 
     /// Takes the place away; returns the waker to call.
     pub(super) fn lose(&self) -> Option<Waker> {
-        self.turn_to(Turn::Lost)
+        self.turn_to(SeatTurn::Lost)
     }
 
     /// Ends the wait; says whether a permit was given and not taken.
     pub(super) fn end(&self) -> bool {
-        matches!(std::mem::replace(&mut *self.lock(), Turn::Over), Turn::Given)
+        matches!(std::mem::replace(&mut *self.lock(), SeatTurn::Over), SeatTurn::Given)
     }
 
-    fn turn_to(&self, turn: Turn) -> Option<Waker> {
+    fn turn_to(&self, turn: SeatTurn) -> Option<Waker> {
         match std::mem::replace(&mut *self.lock(), turn) {
-            Turn::Waits(waker) => Some(waker),
-            Turn::Unasked | Turn::Given | Turn::Lost | Turn::Over => None,
+            SeatTurn::Waits(waker) => Some(waker),
+            SeatTurn::Unasked | SeatTurn::Given | SeatTurn::Lost | SeatTurn::Over => None,
         }
     }
 
     /// Nothing panics while it holds the lock, so what it protects is whole.
-    fn lock(&self) -> MutexGuard<'_, Turn> {
+    fn lock(&self) -> MutexGuard<'_, SeatTurn> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

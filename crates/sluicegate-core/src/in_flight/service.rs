@@ -1,4 +1,4 @@
-//! The permits of a service, as many as it can bear: [`Service`].
+//! The permits of a service, as many as it can bear: [`ServicePermits`].
 //!
 //! One lock for all requests, held for some tens of nanoseconds: when a request asks, when it is answered, and when its permit comes
 //! back. Wakers are called after it is released.
@@ -15,25 +15,25 @@ use loom::sync::{Mutex, MutexGuard};
 use crate::clock::Clock;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::in_flight::adaptive::{Estimate, Sample, Samples};
-use crate::in_flight::line::{Asks, Line, Lost, Seat, Woken};
-use crate::in_flight::place::Place;
-use crate::in_flight::settings::{AdaptiveBuilder, Settings};
-use crate::in_flight::status::{AdaptiveStatus, Drain, History};
+use crate::in_flight::line::{Contender, Displaced, PermitLine, Seat, Wakers};
+use crate::in_flight::place::QueuePlace;
+use crate::in_flight::settings::{AdaptiveBuilder, InFlightSettings};
+use crate::in_flight::status::{AdaptiveStatus, DrainRate, History};
 use crate::in_flight::{Class, NoPermitKind};
 use crate::key::Key;
 use crate::policy::PolicyMode;
 
-pub(super) struct Service {
+pub(super) struct ServicePermits {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<LockedPermits>,
 }
 
-struct State {
-    settings: Settings,
+struct LockedPermits {
+    settings: InFlightSettings,
     estimate: Estimate,
     samples: Samples,
-    line: Line,
-    drain: Drain,
+    line: PermitLine,
+    drain: DrainRate,
     history: History,
     /// Requests that were refused, by class, and those that would have been while the limit was in shadow.
     shed: [u64; 4],
@@ -42,7 +42,7 @@ struct State {
 
 /// A permit of a service.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begun {
+pub(super) struct ServicePermit {
     pub(super) class: Class,
     at_us: u64,
 }
@@ -55,24 +55,24 @@ pub(super) struct Move {
 }
 
 /// The result of a request for a permit.
-pub(super) enum Asked {
-    Taken(Begun),
+pub(super) enum PermitReply {
+    Taken(ServicePermit),
     /// The request has a permit, and would have none if the limit were enforced.
-    Spared(Begun),
-    Waiting(Arc<Place>, Seat, Lost),
+    Spared(ServicePermit),
+    Waiting(Arc<QueuePlace>, Seat, Displaced),
     Full(NoPermitKind),
 }
 
-impl Service {
+impl ServicePermits {
     pub(super) fn new(builder: &AdaptiveBuilder, clock: Arc<dyn Clock>) -> Self {
         let settings = builder.settings;
         let now_us = clock.now_us();
-        let state = State {
+        let state = LockedPermits {
             settings,
             estimate: Estimate::new(settings.algorithm, settings.bounds),
             samples: Samples::new(settings.samples),
-            line: Line::new(builder.is_fair),
-            drain: Drain::since(now_us),
+            line: PermitLine::new(builder.is_fair),
+            drain: DrainRate::since(now_us),
             history: History::default(),
             shed: [0; 4],
             would_shed: [0; 4],
@@ -81,45 +81,49 @@ impl Service {
     }
 
     /// A permit, or a place in the queue if it `waits`.
-    pub(super) fn ask(&self, tenant: &Key, class: Class, weight: u64, waits: bool) -> Asked {
+    pub(super) fn ask(&self, tenant: &Key, class: Class, weight: u64, waits: bool) -> PermitReply {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
-        let State { settings, estimate, line, shed, would_shed, .. } = &mut *state;
-        let begun = Begun { class, at_us: now_us };
+        let LockedPermits { settings, estimate, line, shed, would_shed, .. } = &mut *state;
+        let begun = ServicePermit { class, at_us: now_us };
         if line.take(class, tenant, estimate.limit()) {
-            return Asked::Taken(begun);
+            return PermitReply::Taken(begun);
         }
         match settings.mode {
             PolicyMode::Off => {
                 line.give(class, tenant);
-                return Asked::Taken(begun);
+                return PermitReply::Taken(begun);
             }
             PolicyMode::Shadow => {
                 line.give(class, tenant);
                 would_shed[class.place()] += 1;
-                return Asked::Spared(begun);
+                return PermitReply::Spared(begun);
             }
             PolicyMode::Enforce => {}
         }
         let kind = if waits { NoPermitKind::Queue } else { NoPermitKind::Permits };
-        let asks = Asks { class, tenant, weight, now_us };
+        let asks = Contender { class, tenant, weight, now_us };
         let Some((place, seat, lost)) = waits.then(|| line.wait(&asks, &settings.waits)).flatten() else {
             shed[class.place()] += 1;
-            return Asked::Full(if settings.waits.longest_us == 0 { NoPermitKind::Permits } else { kind });
+            return PermitReply::Full(if settings.waits.longest_us == 0 {
+                NoPermitKind::Permits
+            } else {
+                kind
+            });
         };
         if let Some((class, ..)) = &lost {
             shed[class.place()] += 1;
         }
-        Asked::Waiting(place, seat, lost)
+        PermitReply::Waiting(place, seat, lost)
     }
 
     /// The permit of a request that has waited, from now on.
-    pub(super) fn begin(&self, class: Class) -> Begun {
-        Begun { class, at_us: self.clock.now_us() }
+    pub(super) fn begin(&self, class: Class) -> ServicePermit {
+        ServicePermit { class, at_us: self.clock.now_us() }
     }
 
     /// Takes the latency of a request that is answered as a sample.
-    pub(super) fn answered(&self, begun: &Begun, is_fault: bool) -> Move {
+    pub(super) fn answered(&self, begun: &ServicePermit, is_fault: bool) -> Move {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
         let from = state.estimate.limit();
@@ -131,13 +135,13 @@ impl Service {
     }
 
     /// Puts a permit back; its request `is_answered`, or was dropped before.
-    pub(super) fn put_back(&self, tenant: &Key, begun: &Begun, is_answered: bool) -> Move {
+    pub(super) fn put_back(&self, tenant: &Key, begun: &ServicePermit, is_answered: bool) -> Move {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
         let from = state.estimate.limit();
         let is_late =
             state.settings.timeout_us.is_some_and(|longest| now_us.saturating_sub(begun.at_us) > longest);
-        let mut woken = Woken::new();
+        let mut woken = Wakers::new();
         if !is_answered && is_late {
             woken = state.sample(begun, now_us, true);
         }
@@ -152,12 +156,12 @@ impl Service {
     }
 
     /// Leaves the queue, or passes on the permit that was given in the meantime.
-    pub(super) fn give_up(&self, tenant: &Key, place: &Arc<Place>, seat: &Seat, is_shed: bool) {
+    pub(super) fn give_up(&self, tenant: &Key, place: &Arc<QueuePlace>, seat: &Seat, is_shed: bool) {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
         state.shed[seat.class.place()] += u64::from(is_shed);
         // Under the lock, so that it is not given a permit after this.
-        let mut woken = Woken::new();
+        let mut woken = Wakers::new();
         if place.end() {
             state.line.put_back(seat.class, tenant);
             woken = state.serve(now_us);
@@ -237,28 +241,28 @@ impl Service {
     }
 
     /// Nothing panics while it holds the lock, so what it protects is whole.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LockedPermits> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn sample(&mut self, begun: &Begun, now_us: u64, is_fault: bool) -> Woken {
+impl LockedPermits {
+    fn sample(&mut self, begun: &ServicePermit, now_us: u64, is_fault: bool) -> Wakers {
         let latency_us = now_us.saturating_sub(begun.at_us);
         let is_fault = is_fault || self.settings.timeout_us.is_some_and(|longest| latency_us > longest);
         let latency = Duration::from_micros(latency_us);
         let sample = Sample { latency, in_flight: self.line.in_use(), is_fault };
         let Some(window) = self.samples.add(Duration::from_micros(now_us), sample) else {
-            return Woken::new();
+            return Wakers::new();
         };
         self.estimate.update(&window);
         self.history.add(now_us, self.estimate.limit(), window.latency);
         self.serve(now_us)
     }
 
-    fn serve(&mut self, now_us: u64) -> Woken {
+    fn serve(&mut self, now_us: u64) -> Wakers {
         if self.line.waiting_in_all() == 0 {
-            return Woken::new();
+            return Wakers::new();
         }
         // A limit that is no longer enforced holds no request back.
         let limit = if self.settings.mode == PolicyMode::Enforce { self.estimate.limit() } else { u64::MAX };

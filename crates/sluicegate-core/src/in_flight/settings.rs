@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::{Clock, SystemClock, micros};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::in_flight::adaptive::{LimitAlgorithm, LimitBounds};
-use crate::in_flight::line::Waits;
+use crate::in_flight::line::QueueBounds;
 use crate::in_flight::{Class, InFlight};
 use crate::policy::{PolicyMode, check_name};
 
@@ -16,30 +16,30 @@ use crate::policy::{PolicyMode, check_name};
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct AdaptiveBuilder {
     pub(super) name: String,
-    pub(super) settings: Settings,
+    pub(super) settings: InFlightSettings,
     pub(super) is_fair: bool,
     clock: Option<Arc<dyn Clock>>,
 }
 
 /// Settings that may change while the limit is in use.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct InFlightSettings {
     pub(super) algorithm: LimitAlgorithm,
     pub(super) bounds: LimitBounds,
     pub(super) samples: u64,
     pub(super) timeout_us: Option<u64>,
-    pub(super) waits: Waits,
+    pub(super) waits: QueueBounds,
     pub(super) mode: PolicyMode,
 }
 
 impl AdaptiveBuilder {
     pub(super) fn new(name: String) -> Self {
-        let settings = Settings {
+        let settings = InFlightSettings {
             algorithm: LimitAlgorithm::default(),
             bounds: LimitBounds::default(),
             samples: 10,
             timeout_us: None,
-            waits: Waits { queue: 1_000, longest_us: 100_000, guaranteed: [0; 4] },
+            waits: QueueBounds { queue: 1_000, longest_us: 100_000, guaranteed: [0; 4] },
             mode: PolicyMode::Enforce,
         };
         Self { name, settings, is_fair: false, clock: None }

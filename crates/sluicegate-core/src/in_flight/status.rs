@@ -47,7 +47,7 @@ pub struct AdaptiveMoment {
 
 /// The rate at which permits come back.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drain {
+pub(super) struct DrainRate {
     since_us: u64,
     ended: u64,
     /// The time for each permit in the span before this one.
@@ -57,7 +57,7 @@ pub(super) struct Drain {
 /// Spans over which it is measured.
 const SPAN_US: u64 = 1_000_000;
 
-impl Drain {
+impl DrainRate {
     pub(super) fn since(now_us: u64) -> Self {
         Self { since_us: now_us, ended: 0, each_us: None }
     }
@@ -122,11 +122,11 @@ mod tests {
 
     #[test]
     fn what_is_ahead_drains_as_fast_as_permits_have_come_back() {
-        let mut drain = Drain::since(0);
+        let mut drain = DrainRate::since(0);
         (1..=100).for_each(|end| drain.end(end * 10_000));
         assert_eq!(drain.of(50, 1_000_000), 500_000, "100 a second have come back");
         assert_eq!(drain.of(50, 5_000_000), 60_000_000, "and then none for four seconds");
-        assert_eq!(Drain::since(0).of(50, 0), 0);
+        assert_eq!(DrainRate::since(0).of(50, 0), 0);
     }
 
     #[test]

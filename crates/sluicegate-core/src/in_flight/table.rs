@@ -2,7 +2,7 @@
 //!
 //! One lock for each of 64 parts. A key's permits, its queue and the change of their number are all
 //! decided under the lock of its part, and wakers are called after it is released: a waker may
-//! drop a permit, which takes the lock. A [`Place`] has a lock of its own, taken inside the part's.
+//! drop a permit, which takes the lock. A [`QueuePlace`] has a lock of its own, taken inside the part's.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -14,33 +14,33 @@ use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 
 use crate::in_flight::NoPermitKind;
-use crate::in_flight::place::Place;
+use crate::in_flight::place::QueuePlace;
 use crate::key::{Key, KeyRef};
 
 /// Keys with permits out, in parts that are locked apart. A key's part is chosen by a seeded hash.
-pub(super) struct Table {
-    parts: Box<[Mutex<Part>]>,
+pub(super) struct PermitTable {
+    parts: Box<[Mutex<TablePart>]>,
     seed: RandomState,
     queue: usize,
     queue_in_all: usize,
     waiting: AtomicUsize,
 }
 
-type Part = HashMap<Key, Held, RandomState>;
+type TablePart = HashMap<Key, KeyPermits, RandomState>;
 
 /// Permits held for one key, and the queue for them. Keys without permits out are removed. Requests
 /// wait only while all permits are taken, except for the moment in which a higher number is passed
 /// on.
 #[derive(Default)]
-struct Held {
+struct KeyPermits {
     in_use: u64,
-    queue: VecDeque<Arc<Place>>,
+    queue: VecDeque<Arc<QueuePlace>>,
 }
 
 /// The result of an attempt.
-pub(super) enum Entered {
+pub(super) enum EnterResult {
     Taken,
-    Waiting(Arc<Place>),
+    Waiting(Arc<QueuePlace>),
     Full(NoPermitKind),
 }
 
@@ -48,14 +48,14 @@ const PARTS: usize = 64;
 /// An empty part gives its room back when it has had more keys than this.
 const KEPT: usize = 16;
 
-impl Table {
+impl PermitTable {
     pub(super) fn new(queue: usize, queue_in_all: usize) -> Self {
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
         Self { parts, seed: RandomState::default(), queue, queue_in_all, waiting: AtomicUsize::new(0) }
     }
 
     /// Takes one of `permits`, or waits for one if `waits`.
-    pub(super) fn enter(&self, key: KeyRef<'_>, permits: &AtomicU64, waits: bool) -> Entered {
+    pub(super) fn enter(&self, key: KeyRef<'_>, permits: &AtomicU64, waits: bool) -> EnterResult {
         let key = key.to_key();
         let mut part = self.lock(&key);
         // Under the lock: a change of the number visits this part afterwards.
@@ -64,21 +64,21 @@ impl Table {
         // When the number was raised just now, requests that wait may not have their permits yet.
         if held.in_use < permits && held.queue.is_empty() {
             held.in_use += 1;
-            return Entered::Taken;
+            return EnterResult::Taken;
         }
         if !waits {
-            return Entered::Full(NoPermitKind::Permits);
+            return EnterResult::Full(NoPermitKind::Permits);
         }
         // Relaxed: only the number counts, and one operation both checks and changes it.
         let in_all = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
             (waiting < self.queue_in_all && held.queue.len() < self.queue).then_some(waiting + 1)
         });
         if in_all.is_err() {
-            return Entered::Full(NoPermitKind::Queue);
+            return EnterResult::Full(NoPermitKind::Queue);
         }
-        let place = Arc::<Place>::default();
+        let place = Arc::<QueuePlace>::default();
         held.queue.push_back(Arc::clone(&place));
-        Entered::Waiting(place)
+        EnterResult::Waiting(place)
     }
 
     /// Puts a permit back.
@@ -94,7 +94,7 @@ impl Table {
         if held.in_use == 0 {
             part.remove(&key);
             if part.is_empty() && part.capacity() > KEPT {
-                *part = Part::default();
+                *part = TablePart::default();
             }
         }
         drop(part);
@@ -114,7 +114,7 @@ impl Table {
     }
 
     /// Gives free permits to the first requests in the queue; returns the wakers to call.
-    fn serve(&self, held: &mut Held, permits: u64) -> SmallVec<[Waker; 1]> {
+    fn serve(&self, held: &mut KeyPermits, permits: u64) -> SmallVec<[Waker; 1]> {
         let mut woken = SmallVec::new();
         while held.in_use < permits
             && let Some(next) = held.queue.pop_front()
@@ -127,7 +127,7 @@ impl Table {
     }
 
     /// Leaves the queue, or passes on the permit that was given in the meantime.
-    pub(super) fn give_up(&self, key: KeyRef<'_>, place: &Arc<Place>, permits: &AtomicU64) {
+    pub(super) fn give_up(&self, key: KeyRef<'_>, place: &Arc<QueuePlace>, permits: &AtomicU64) {
         let key = key.to_key();
         let mut part = self.lock(&key);
         // Under the lock of the part, so that it is not given a permit after this.
@@ -161,7 +161,7 @@ impl Table {
         self.parts.iter().map(|part| lock(part).capacity()).filter(|room| *room > KEPT).sum()
     }
 
-    fn lock(&self, key: &Key) -> MutexGuard<'_, Part> {
+    fn lock(&self, key: &Key) -> MutexGuard<'_, TablePart> {
         // The map hashes with a seed of its own, so keys of one part do not share its places.
         let hash = self.seed.hash_one(key.as_bytes());
         lock(&self.parts[usize::try_from(hash % PARTS as u64).unwrap_or(0)])

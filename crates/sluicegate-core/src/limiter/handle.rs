@@ -59,7 +59,7 @@ pub(super) struct Handle {
     pub(super) current: ArcSwap<InForce>,
     pub(super) replacements: AtomicU64,
     /// Locked while the policy is replaced.
-    pub(super) own: Mutex<Own>,
+    pub(super) own: Mutex<PolicyOfCode>,
     /// Limiters of keys with quotas of their own, by these quotas.
     pub(super) owned: Owned,
     #[cfg(feature = "tokio")]
@@ -95,7 +95,7 @@ pub(super) struct Pinned {
 }
 
 /// The policy as code has put it in force, without overrides.
-pub(super) struct Own {
+pub(super) struct PolicyOfCode {
     pub(super) policy: Arc<Policy>,
     /// The version of the last override that could not be kept here.
     pub(super) refused: u64,
@@ -118,7 +118,7 @@ impl Handle {
                 given: Given::default(),
                 epoch: 0,
             }),
-            own: Mutex::new(Own { policy: own, refused: 0 }),
+            own: Mutex::new(PolicyOfCode { policy: own, refused: 0 }),
             first,
             replacements: AtomicU64::new(0),
             owned: Owned::default(),

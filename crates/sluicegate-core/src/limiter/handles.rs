@@ -24,18 +24,18 @@ impl Limiters {
 }
 
 /// The part of a limiter that its store holds.
-type Held = Weak<dyn Any + Send + Sync>;
+type WeakLimiter = Weak<dyn Any + Send + Sync>;
 
-fn limiter(held: &Held) -> Option<RateLimiter> {
+fn limiter(held: &WeakLimiter) -> Option<RateLimiter> {
     held.upgrade()?.downcast().ok().map(|handle| RateLimiter(handle, None))
 }
 
-pub(super) fn find(handles: &HashMap<String, Held>, name: &str) -> Option<RateLimiter> {
+pub(super) fn find(handles: &HashMap<String, WeakLimiter>, name: &str) -> Option<RateLimiter> {
     handles.get(name).and_then(limiter)
 }
 
 /// Registers a new handle, and now and then removes handles that are gone.
-pub(super) fn insert(handles: &mut HashMap<String, Held>, limiter: &RateLimiter) {
+pub(super) fn insert(handles: &mut HashMap<String, WeakLimiter>, limiter: &RateLimiter) {
     make_room(handles, |handle| handle.strong_count() > 0);
     let handle: Weak<Handle> = Arc::downgrade(&limiter.0);
     handles.insert(limiter.0.first.policy().name().to_owned(), handle);

@@ -45,7 +45,7 @@ impl RateLimiter {
     #[expect(clippy::missing_panics_doc, reason = "one policy is put, so one handle comes back")]
     #[track_caller]
     pub fn new(store: impl IntoStore, policy: Policy) -> Result<Self, ConfigError> {
-        let (all, ()) = put(&store.into(), vec![policy], How::Open(Location::caller()), |_| Ok(()))?;
+        let (all, ()) = put(&store.into(), vec![policy], Reopening::Open(Location::caller()), |_| Ok(()))?;
         Ok(all.into_iter().next().expect("each policy has a handle"))
     }
 
@@ -59,7 +59,7 @@ impl RateLimiter {
         store: impl IntoStore,
         policies: impl IntoIterator<Item = Policy>,
     ) -> Result<Vec<Self>, ConfigError> {
-        let how = How::Open(Location::caller());
+        let how = Reopening::Open(Location::caller());
         Ok(put(&store.into(), policies.into_iter().collect(), how, |_| Ok(()))?.0)
     }
 
@@ -93,7 +93,7 @@ impl RateLimiter {
         policies: impl IntoIterator<Item = Policy>,
         inherit: Inherit,
     ) -> Result<Vec<Self>, ConfigError> {
-        Ok(put(&store.into(), policies.into_iter().collect(), How::Replace(inherit), |_| Ok(()))?.0)
+        Ok(put(&store.into(), policies.into_iter().collect(), Reopening::Replace(inherit), |_| Ok(()))?.0)
     }
 
     /// As [`replace_all`](Self::replace_all), for rules that name the policies and are swapped as a whole.
@@ -136,7 +136,7 @@ impl RateLimiter {
         inherit: Inherit,
         build: impl FnOnce(&[Self]) -> Result<T, ConfigError>,
     ) -> Result<T, ConfigError> {
-        Ok(put(&store.into(), policies.into_iter().collect(), How::ReplaceWith(inherit), build)?.1)
+        Ok(put(&store.into(), policies.into_iter().collect(), Reopening::ReplaceWith(inherit), build)?.1)
     }
 
     /// Replaces the policy for every handle that names it on this store; `inherit` says how keys start under the new one. An
@@ -269,7 +269,7 @@ impl RateLimiter {
 
 /// The treatment of an open policy when its name is put on the store again.
 #[derive(Clone, Copy)]
-enum How {
+enum Reopening {
     /// It stays, and has to be the same policy. Put by this line of code.
     Open(&'static Location<'static>),
     Replace(Inherit),
@@ -278,13 +278,13 @@ enum How {
 }
 
 /// How one of several policies gets its handle.
-enum Step<'a> {
+enum OpenStep<'a> {
     /// A new handle, which is not listed yet.
     Open(RateLimiter),
     Join(&'a RateLimiter, Option<Replacement<'a>>),
 }
 
-impl Step<'_> {
+impl OpenStep<'_> {
     /// The limiter as it will be, pinned.
     fn pinned(&self) -> RateLimiter {
         match self {
@@ -300,7 +300,7 @@ impl Step<'_> {
 fn put<T>(
     store: &Arc<dyn Store>,
     policies: Vec<Policy>,
-    how: How,
+    how: Reopening,
     build: impl FnOnce(&[RateLimiter]) -> Result<T, ConfigError>,
 ) -> Result<(Vec<RateLimiter>, T), ConfigError> {
     let mut names = HashSet::new();
@@ -314,41 +314,41 @@ fn put<T>(
         let mut open = store.limiters().lock();
         let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
         let steps = policies.iter().cloned().zip(&found).map(|(policy, found)| match (found, how) {
-            (None, How::Open(place)) => open_first(store, policy, OpenedAt::code(place)),
+            (None, Reopening::Open(place)) => open_first(store, policy, OpenedAt::code(place)),
             (None, _) => open_first(store, policy, OpenedAt::rules()),
-            (Some(handle), How::Open(_)) => Ok(Step::Join(handle, handle.joined_by(policy)?)),
-            (Some(handle), How::Replace(inherit)) => {
-                Ok(Step::Join(handle, handle.replacement(|_| policy, inherit)?))
+            (Some(handle), Reopening::Open(_)) => Ok(OpenStep::Join(handle, handle.joined_by(policy)?)),
+            (Some(handle), Reopening::Replace(inherit)) => {
+                Ok(OpenStep::Join(handle, handle.replacement(|_| policy, inherit)?))
             }
-            (Some(handle), How::ReplaceWith(inherit)) => {
+            (Some(handle), Reopening::ReplaceWith(inherit)) => {
                 let replacement = handle.replacement(|_| policy, inherit)?;
-                Ok(Step::Join(handle, replacement.map(Replacement::with_epoch)))
+                Ok(OpenStep::Join(handle, replacement.map(Replacement::with_epoch)))
             }
         });
-        let steps = match steps.collect::<Result<Vec<Step<'_>>, Refused>>() {
+        let steps = match steps.collect::<Result<Vec<OpenStep<'_>>, NotPut>>() {
             Ok(steps) => steps,
-            Err(Refused::Held(_)) if tried < TRIES => {
+            Err(NotPut::Held(_)) if tried < TRIES => {
                 tried += 1;
                 // Others go on meanwhile, and one of them may open the name.
                 drop(open);
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
             }
-            Err(Refused::Held(error) | Refused::ForGood(error)) => return Err(error),
+            Err(NotPut::Held(error) | NotPut::ForGood(error)) => return Err(error),
         };
         let pinned: Vec<_> = match how {
-            How::ReplaceWith(_) => steps.iter().map(Step::pinned).collect(),
+            Reopening::ReplaceWith(_) => steps.iter().map(OpenStep::pinned).collect(),
             _ => Vec::new(),
         };
         let done = build(&pinned)?;
         let mut news = Vec::new();
         let limiters = steps.into_iter().map(|step| match step {
-            Step::Open(limiter) => {
+            OpenStep::Open(limiter) => {
                 news.extend(limiter.follow());
                 insert(&mut open, &limiter);
                 limiter
             }
-            Step::Join(limiter, replacement) => {
+            OpenStep::Join(limiter, replacement) => {
                 news.extend(replacement.map(Replacement::commit));
                 limiter.clone()
             }
@@ -356,7 +356,7 @@ fn put<T>(
         let limiters = limiters.collect();
         drop(open);
         news.iter().for_each(|replaced| replaced.tell(store));
-        if let How::Open(place) = how {
+        if let Reopening::Open(place) = how {
             for RateLimiter(handle, _) in found.iter().flatten() {
                 handle.opened_at.tell_of(place, handle.first.policy().name());
             }
@@ -366,13 +366,13 @@ fn put<T>(
 }
 
 /// Why a policy is not put.
-enum Refused {
+enum NotPut {
     /// The name has no handle and is held nevertheless: it may be free in a moment.
     Held(ConfigError),
     ForGood(ConfigError),
 }
 
-impl From<ConfigError> for Refused {
+impl From<ConfigError> for NotPut {
     fn from(error: ConfigError) -> Self {
         Self::ForGood(error)
     }
@@ -383,10 +383,14 @@ impl From<ConfigError> for Refused {
 const TRIES: usize = 1_000;
 
 /// Opens a policy whose name has no handle.
-fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, opened_at: OpenedAt) -> Result<Step<'a>, Refused> {
+fn open_first<'a>(
+    store: &Arc<dyn Store>,
+    policy: Policy,
+    opened_at: OpenedAt,
+) -> Result<OpenStep<'a>, NotPut> {
     let (first, own) = open_free(store, policy)?;
     let handle = Handle::new(Arc::clone(store), first, own, opened_at);
-    Ok(Step::Open(RateLimiter(Arc::new(handle), None)))
+    Ok(OpenStep::Open(RateLimiter(Arc::new(handle), None)))
 }
 
 /// The policy as the store has prepared it, and as code has it.
@@ -394,7 +398,7 @@ fn open_first<'a>(store: &Arc<dyn Store>, policy: Policy, opened_at: OpenedAt) -
 /// Another thread may be dropping the last handle of the name: it has let go of the handle, and lets go of the name when it
 /// has freed a table or two. Calls that are under way may hold the name for longer, because they hold the policy as an override has
 /// changed it while it had a handle: then it is opened as the override has it, which needs no wait.
-fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), Refused> {
+fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), NotPut> {
     let open = |policy: Policy| suspension::open(&**store, policy, None);
     let overridden = || {
         let over = store.limiters().overrides().standing(policy.name(), None, store.now_us()).cloned()?;
@@ -405,10 +409,10 @@ fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, 
             let own = Arc::clone(first.policy());
             Ok((first, own))
         }
-        Err(error) if error.kind() != ConfigErrorKind::NameTaken => Err(Refused::ForGood(error)),
+        Err(error) if error.kind() != ConfigErrorKind::NameTaken => Err(NotPut::ForGood(error)),
         Err(error) => match overridden() {
             Some(first) => Ok((first, Arc::new(policy))),
-            None => Err(Refused::Held(error)),
+            None => Err(NotPut::Held(error)),
         },
     }
 }

@@ -3,16 +3,16 @@
 use std::panic::Location;
 use std::sync::Once;
 
-type Place = &'static Location<'static>;
+type CallSite = &'static Location<'static>;
 
 /// The line of code that opened a name. A file of rules has each name once, and needs none.
 pub(super) struct OpenedAt {
-    place: Option<Place>,
+    place: Option<CallSite>,
     told: Once,
 }
 
 impl OpenedAt {
-    pub(super) fn code(place: Place) -> Self {
+    pub(super) fn code(place: CallSite) -> Self {
         Self { place: Some(place), told: Once::new() }
     }
 
@@ -25,7 +25,7 @@ impl OpenedAt {
     }
 
     /// Says once that another line of code opens the name, too. A line that runs several times is not reported.
-    pub(super) fn tell_of(&self, again: Place, policy: &str) {
+    pub(super) fn tell_of(&self, again: CallSite, policy: &str) {
         if let Some(first) = self.place.filter(|first| *first != again) {
             self.told.call_once(|| log(policy, first, again));
         }
@@ -33,7 +33,7 @@ impl OpenedAt {
 }
 
 #[cfg(feature = "tracing")]
-fn log(policy: &str, first: Place, again: Place) {
+fn log(policy: &str, first: CallSite, again: CallSite) {
     tracing::debug!(
         policy,
         %first,
@@ -44,4 +44,4 @@ fn log(policy: &str, first: Place, again: Place) {
 }
 
 #[cfg(not(feature = "tracing"))]
-fn log(_: &str, _: Place, _: Place) {}
+fn log(_: &str, _: CallSite, _: CallSite) {}

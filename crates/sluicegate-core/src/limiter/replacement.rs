@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
 use super::given::Given;
-use super::handle::{InForce, Own, RateLimiter};
+use super::handle::{InForce, PolicyOfCode, RateLimiter};
 use crate::error::ConfigError;
 use crate::key::Key;
 use crate::policy::{Override, Policy};
@@ -22,7 +22,7 @@ use crate::suspension;
 /// A policy that is prepared to replace that of a handle, while no other replacement can.
 pub(super) struct Replacement<'a> {
     limiter: &'a RateLimiter,
-    own: MutexGuard<'a, Own>,
+    own: MutexGuard<'a, PolicyOfCode>,
     /// The policy as code has it.
     policy: Arc<Policy>,
     old: Arc<InForce>,
@@ -46,7 +46,7 @@ impl<'a> Replacement<'a> {
     /// When the store cannot keep the policy. An override that it cannot keep is left out.
     pub(super) fn prepare(
         limiter: &'a RateLimiter,
-        mut own: MutexGuard<'a, Own>,
+        mut own: MutexGuard<'a, PolicyOfCode>,
         policy: Policy,
         inherit: Inherit,
     ) -> Result<Option<Self>, ConfigError> {
@@ -168,7 +168,7 @@ impl RateLimiter {
         }
     }
 
-    fn follow_by(&self, own: MutexGuard<'_, Own>) -> Option<Replaced> {
+    fn follow_by(&self, own: MutexGuard<'_, PolicyOfCode>) -> Option<Replaced> {
         let policy = Policy::clone(&own.policy);
         // The store keeps the policy as code has it already.
         let replacement = Replacement::prepare(self, own, policy, Inherit::Spent).ok()?;

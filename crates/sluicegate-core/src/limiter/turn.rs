@@ -15,12 +15,14 @@ use tokio::time::{Instant, Sleep};
 use super::check::Check;
 use super::handle::RateLimiter;
 use super::together::report;
-use crate::decision::{Asks, Decision, Outcome, QuotaStatus};
+use crate::decision::{AskIndices, Decision, Outcome, QuotaStatus};
 use crate::error::StoreError;
 use crate::key::{AsKey, Key};
 use crate::receipt::Receipt;
 use crate::store::{DecisionFuture, Mode, spawn};
-use crate::wait::{Beside, Costs, Held, Line, Place, Queues, Receipts, Under};
+use crate::wait::{
+    AskCosts, LimitersOfTurn, LineKeys, Queues, RequestParts, TurnPlace, TurnReceipts, UnitsHeld,
+};
 
 /// The pause between two looks for the store's answers about turns that were given up.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
@@ -43,7 +45,7 @@ const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
 pub struct Turn(Stage);
 
 enum Stage {
-    Waiting(Box<Waiting>, Pin<Box<Sleep>>),
+    Waiting(Box<PendingTurn>, Pin<Box<Sleep>>),
     Come(Box<Decision>),
     Over,
 }
@@ -55,7 +57,7 @@ impl Turn {
     /// When it has to wait outside of a tokio runtime that has its timer enabled.
     pub fn new(decision: Decision, limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Self {
         let (delay, decision) = (decision.delay(), Box::new(decision));
-        match Limits::new(limits) {
+        match AwaitedLimits::new(limits) {
             Some(limits) if !delay.is_zero() => Self::of(limits.enter(after(delay), decision)),
             _ => Self(Stage::Come(decision)),
         }
@@ -70,7 +72,7 @@ impl Turn {
         limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>,
         longest: Duration,
     ) -> Option<Self> {
-        Limits::new(limits)?.enter_left(after(longest)).map(Self::of)
+        AwaitedLimits::new(limits)?.enter_left(after(longest)).map(Self::of)
     }
 
     /// The turn of a request that these limiters have decided: the one that it has reserved, or one that another request has left
@@ -97,32 +99,32 @@ impl Turn {
         }
     }
 
-    fn of(waiting: Waiting) -> Self {
+    fn of(waiting: PendingTurn) -> Self {
         let sleep = Box::pin(tokio::time::sleep_until(waiting.place.at_latest()));
         Self(Stage::Waiting(Box::new(waiting), sleep))
     }
 }
 
 /// One request that waits, with its limits and its place.
-struct Waiting {
-    limits: Limits,
-    place: Place,
+struct PendingTurn {
+    limits: AwaitedLimits,
+    place: TurnPlace,
     /// Only where other limits have a part in it.
-    own: Option<Box<Own>>,
-    _counted: Counted,
+    own: Option<Box<OwnParts>>,
+    _counted: WaitCount,
 }
 
 /// The part of a request that is its own, at whichever turn it goes.
-struct Own {
+struct OwnParts {
     /// The decision of the limits that it does not wait for, if there are any.
     decision: Option<Decision>,
     /// The places of the limits among the asks, of those that it waits for and of the others.
-    asks: Asks,
-    others: Asks,
-    held: Option<Arc<HeldUnits>>,
+    asks: AskIndices,
+    others: AskIndices,
+    held: Option<Arc<UnitsOfTurn>>,
 }
 
-impl Own {
+impl OwnParts {
     /// The decision of the request that goes at this turn.
     fn at(&mut self, turn: Decision) -> Decision {
         match self.decision.take() {
@@ -133,9 +135,9 @@ impl Own {
 }
 
 /// Units that limits hold for a request, with their receipts.
-struct HeldUnits(SmallVec<[(RateLimiter, Key, Receipt); 1]>);
+struct UnitsOfTurn(SmallVec<[(RateLimiter, Key, Receipt); 1]>);
 
-impl HeldUnits {
+impl UnitsOfTurn {
     fn report(&self, mode: Mode) {
         let turns = self.0.iter().map(|(limiter, key, receipt)| (limiter, key, receipt));
         // The store begins with it at once; nobody has to wait for its answer.
@@ -143,16 +145,16 @@ impl HeldUnits {
     }
 }
 
-impl Held for HeldUnits {
+impl UnitsHeld for UnitsOfTurn {
     fn depart(&self) {
         self.report(Mode::Depart);
     }
 }
 
 /// One of those that wait under a limiter.
-struct Counted(RateLimiter);
+struct WaitCount(RateLimiter);
 
-impl Counted {
+impl WaitCount {
     fn under(limiter: &RateLimiter) -> Self {
         // Relaxed: a number to look at.
         limiter.0.waiting.fetch_add(1, Ordering::Relaxed);
@@ -160,15 +162,15 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for WaitCount {
     fn drop(&mut self) {
         self.0.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Waiting {
-    fn at(place: Place, limits: Limits, own: Option<Box<Own>>) -> Self {
-        Self { _counted: Counted::under(&limits.limiters[0]), limits, place, own }
+impl PendingTurn {
+    fn at(place: TurnPlace, limits: AwaitedLimits, own: Option<Box<OwnParts>>) -> Self {
+        Self { _counted: WaitCount::under(&limits.limiters[0]), limits, place, own }
     }
 
     fn poll(&mut self, waker: &Waker) -> Result<Box<Decision>, Instant> {
@@ -190,16 +192,16 @@ impl Waiting {
 
 /// The limiters whose turn is waited for, in the order of the asks.
 #[derive(Clone)]
-struct Limits {
+struct AwaitedLimits {
     limiters: SmallVec<[RateLimiter; 1]>,
-    line: Line,
-    costs: Costs,
+    line: LineKeys,
+    costs: AskCosts,
 }
 
-impl Limits {
+impl AwaitedLimits {
     /// These limits, if there are any.
     fn new(limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Option<Self> {
-        let (mut limiters, mut line, mut costs) = (SmallVec::new(), Vec::with_capacity(1), Costs::new());
+        let (mut limiters, mut line, mut costs) = (SmallVec::new(), Vec::with_capacity(1), AskCosts::new());
         for (limiter, key, cost) in limits {
             line.push((limiter.identity(), key));
             limiters.push(limiter);
@@ -213,21 +215,22 @@ impl Limits {
         self.limiters[0].queues()
     }
 
-    fn enter(self, at: Instant, decision: Box<Decision>) -> Waiting {
+    fn enter(self, at: Instant, decision: Box<Decision>) -> PendingTurn {
         let (mut limits, decision, own) = self.parted(decision);
         limits.line = limits.queues().shared(&limits.line);
         let beside = own.as_ref().and_then(|(own, free_before)| {
             let held = Arc::clone(own.held.as_ref()?);
-            Some(Beside { held, ready_at: at.checked_sub(*free_before).unwrap_or(at) })
+            Some(RequestParts { held, ready_at: at.checked_sub(*free_before).unwrap_or(at) })
         });
         let place = limits.queues().enter(&limits, at, decision, beside);
-        Waiting::at(place, limits, own.map(|(own, _)| Box::new(own)))
+        PendingTurn::at(place, limits, own.map(|(own, _)| Box::new(own)))
     }
 
     /// The limits that the request waits for, with what is decided of them, and the rest, with how long before the turn that would
     /// have let it go.
-    fn parted(self, decision: Box<Decision>) -> (Self, Box<Decision>, Option<(Own, Duration)>) {
-        let mut own = Own { decision: None, asks: Asks::new(), others: Asks::new(), held: None };
+    fn parted(self, decision: Box<Decision>) -> (Self, Box<Decision>, Option<(OwnParts, Duration)>) {
+        let mut own =
+            OwnParts { decision: None, asks: AskIndices::new(), others: AskIndices::new(), held: None };
         let (mut held, mut ready_us) = (SmallVec::new(), 0);
         for ask in 0..self.limiters.len() {
             let receipt = decision.receipt(ask);
@@ -243,7 +246,7 @@ impl Limits {
             return (self, decision, None);
         }
         let free_before = Duration::from_micros(decision.spent_us().saturating_sub(ready_us));
-        own.held = (!held.is_empty()).then(|| Arc::new(HeldUnits(held)));
+        own.held = (!held.is_empty()).then(|| Arc::new(UnitsOfTurn(held)));
         let (waited, others) = decision.parted(&own.asks, &own.others);
         own.decision = others;
         let of = |ask: &u8| usize::from(*ask);
@@ -255,22 +258,22 @@ impl Limits {
         (limits, Box::new(waited), Some((own, free_before)))
     }
 
-    fn enter_left(self, until: Instant) -> Option<Waiting> {
+    fn enter_left(self, until: Instant) -> Option<PendingTurn> {
         let place = self.queues().enter_left(&self, until)?;
-        Some(Waiting::at(place, self, None))
+        Some(PendingTurn::at(place, self, None))
     }
 }
 
-impl Under for Limits {
-    fn line(&self) -> &Line {
+impl LimitersOfTurn for AwaitedLimits {
+    fn line(&self) -> &LineKeys {
         &self.line
     }
 
-    fn costs(&self) -> &Costs {
+    fn costs(&self) -> &AskCosts {
         &self.costs
     }
 
-    fn give_up(&self, turns: &Receipts) -> DecisionFuture {
+    fn give_up(&self, turns: &TurnReceipts) -> DecisionFuture {
         let turns = turns.iter();
         report(turns.map(|(ask, receipt)| (&self.limiters[*ask], &self.line[*ask].1, receipt)), Mode::Return)
     }
@@ -285,7 +288,7 @@ impl Under for Limits {
 /// Waits for the store's answers about turns that were given up: each turn that is taken back may free the one before it, and
 /// no other request may come that would look.
 struct Returns {
-    limits: Limits,
+    limits: AwaitedLimits,
     number: u64,
 }
 

@@ -10,13 +10,13 @@
 /// A bucket is born when it leaves rest. When the sum would not fit any more, the bucket counts as born again: a receipt
 /// of the bucket before gives nothing back, rather than too much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Account(u64);
+pub(super) struct BucketAccount(u64);
 
 const GIVEN_BITS: u32 = 44;
 const GIVEN_MAX: u64 = (1 << GIVEN_BITS) - 1;
 const BIRTHS: u64 = u64::MAX >> GIVEN_BITS;
 
-impl Account {
+impl BucketAccount {
     /// The account of the bucket that is the `count`th to be born in its table, to which nothing was given back yet.
     pub(super) fn born(count: u64) -> Self {
         // 0 is that of a key at rest.
@@ -52,12 +52,12 @@ mod tests {
 
     #[test]
     fn an_account_that_is_full_is_never_taken_for_an_emptier_one() {
-        let account = Account::born(7);
+        let account = BucketAccount::born(7);
         assert_eq!((account.birth(), account.given()), (8, 0));
         let full = account.plus(GIVEN_MAX).unwrap();
         assert_eq!((full.birth(), full.given()), (8, GIVEN_MAX));
         assert_eq!(full.plus(1), None);
         assert_eq!(account.plus(u64::MAX), None);
-        assert_ne!(Account::born(BIRTHS - 1).birth(), 0);
+        assert_ne!(BucketAccount::born(BIRTHS - 1).birth(), 0);
     }
 }

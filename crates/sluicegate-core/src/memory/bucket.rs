@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
-use super::account::Account;
+use super::account::BucketAccount;
 use super::ahead::Ahead;
 use super::context::StoreContext;
 use super::floors::Floors;
-use super::holds::Holds;
-use super::home::{Home, Place, Shape};
-use super::plans::{MOST_PLANS, NumberedRule, Plan, Rules};
+use super::holds::BucketHolds;
+use super::home::{Home, LockedSet, TableKind};
+use super::plans::{KeyRule, MOST_PLANS, NumberedRule, QuotaRules};
 use super::table::SlotWords;
 use crate::algorithm::Rule;
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
@@ -36,13 +36,13 @@ pub(super) struct Buckets {
 
 /// One quota of one policy: its rules, and the states of its keys.
 pub(super) struct Bucket {
-    pub(super) rules: Rules,
+    pub(super) rules: QuotaRules,
     /// Units that pass at once from rest.
     pub(super) capacity: u64,
     /// The table, and its shape: made for the first request that asks.
     made: OnceLock<MadeTable>,
     /// The shape that the table is to have; `None` once it is made.
-    shape: Mutex<Option<Shape>>,
+    shape: Mutex<Option<TableKind>>,
     context: Arc<StoreContext>,
     /// The bucket's place in the order in which several are locked.
     pub(super) number: u64,
@@ -51,7 +51,7 @@ pub(super) struct Bucket {
     /// The number of keys that the table is made for.
     keys: usize,
     on_full: OnFull,
-    pub(super) holds: Holds,
+    pub(super) holds: BucketHolds,
     pub(super) floors: Floors,
     pub(super) ahead: Ahead,
     births: AtomicU64,
@@ -67,12 +67,12 @@ pub(super) struct Bucket {
 
 /// The table of a bucket.
 struct MadeTable {
-    shape: Shape,
+    shape: TableKind,
     home: Home,
 }
 
 /// The plans of a key's quotas, in the order of the policy's; none where it is the policy's own.
-pub(super) type KeyPlans = SmallVec<[Option<Arc<Plan>>; 2]>;
+pub(super) type KeyPlans = SmallVec<[Option<Arc<KeyRule>>; 2]>;
 
 /// A policy was replaced: which buckets start from which.
 pub(super) struct BucketReplacement {
@@ -352,17 +352,17 @@ impl Bucket {
             context.check_log(policy, log)?;
         }
         Ok(Self {
-            rules: Rules::new(rule),
+            rules: QuotaRules::new(rule),
             longest_us: AtomicU64::new(rule.longest_spend_us()),
             capacity: rule.capacity(),
             made: OnceLock::new(),
-            shape: Mutex::new(Some(Shape::of(policy))),
+            shape: Mutex::new(Some(TableKind::of(policy))),
             context: Arc::clone(context),
             number: context.fresh_bucket(),
             salt: context.fresh_salt(),
             keys,
             on_full: policy.on_full(),
-            holds: Holds::new(keys),
+            holds: BucketHolds::new(keys),
             floors: Floors::new(keys),
             ahead: Ahead::default(),
             births: AtomicU64::new(0),
@@ -377,13 +377,13 @@ impl Bucket {
         if (&self.rules.own, self.keys, self.on_full) != (rule, context.keys_of(policy), policy.on_full()) {
             return false;
         }
-        let Shape { accounts, quotas } = Shape::of(policy);
+        let TableKind { accounts, quotas } = TableKind::of(policy);
         match &mut *self.shape.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(shape) => {
-                *shape = Shape { accounts: shape.accounts || accounts, quotas: shape.quotas || quotas };
+                *shape = TableKind { accounts: shape.accounts || accounts, quotas: shape.quotas || quotas };
                 true
             }
-            None => self.made().shape == Shape { accounts, quotas },
+            None => self.made().shape == TableKind { accounts, quotas },
         }
     }
 
@@ -417,14 +417,14 @@ impl Bucket {
     fn make(&self) -> &MadeTable {
         self.made.get_or_init(|| {
             let shape = self.shape.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let shape = shape.unwrap_or(Shape { accounts: true, quotas: true });
+            let shape = shape.unwrap_or(TableKind { accounts: true, quotas: true });
             let home = Home::new(&self.context, (self.keys, self.on_full), shape, &self.rules.own);
             MadeTable { shape, home }
         })
     }
 
     /// The plan of a rule; none if it is the policy's own.
-    fn plan(&self, rule: &Rule, now_us: u64) -> Result<Option<Arc<Plan>>, StoreError> {
+    fn plan(&self, rule: &Rule, now_us: u64) -> Result<Option<Arc<KeyRule>>, StoreError> {
         if *rule == self.rules.own {
             return Ok(None);
         }
@@ -441,17 +441,17 @@ impl Bucket {
     }
 
     /// The account of a key's bucket that leaves rest.
-    pub(super) fn new_account(&self) -> Account {
+    pub(super) fn new_account(&self) -> BucketAccount {
         if !self.accounts() {
-            return Account::default();
+            return BucketAccount::default();
         }
         // Relaxed: it only has to be another number each time.
-        Account::born(self.births.fetch_add(1, Ordering::Relaxed))
+        BucketAccount::born(self.births.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The account of a key that spends at this moment: a new one if the key is at rest, or inherits its state. A key that is
     /// known and full is at rest, too: otherwise, after a step back of the clock, refunds of old units would take new ones back.
-    pub(super) fn account_of(&self, rule: &Rule, kept: &SlotWords, at_us: u64) -> Account {
+    pub(super) fn account_of(&self, rule: &Rule, kept: &SlotWords, at_us: u64) -> BucketAccount {
         let is_full = || rule.begins() && rule.reset_after_us(kept.state, at_us) == 0;
         let is_born = kept.state.until_us <= at_us || kept.account.birth() == 0 || is_full();
         if is_born { self.new_account() } else { kept.account }
@@ -494,7 +494,7 @@ impl Bucket {
     fn has_no_state(&self, key: KeyRef<'_>) -> bool {
         let (hash, home) = (self.context.hash(self.salt, key), self.home());
         match home.lock(home.index_of(hash)) {
-            Place::Log(_) => false,
+            LockedSet::Log(_) => false,
             place => place.entry(hash).state.until_us == 0,
         }
     }

@@ -5,9 +5,9 @@
 //! which goes into the receipt and says exactly what was found and left.
 
 use super::bucket::Bucket;
-use super::home::Place;
+use super::home::LockedSet;
 use super::logs::{EntryRef, Shard};
-use super::place::Cell;
+use super::place::BucketCell;
 use super::table::SlotWords;
 use crate::algorithm::{Rule, Spent, State};
 use crate::receipt::{Receipt, Trace};
@@ -20,12 +20,12 @@ pub(super) struct Effect {
     pub(super) trace: Trace,
 }
 
-impl Place<'_> {
+impl LockedSet<'_> {
     /// Whether the turn of the ask's receipt can be given up: it has not come, and no later one depends on it.
     ///
     /// A hold can always be given up, and an entry of a log that is found by its moment while another turn could take its place: turns come
     /// behind all others. Of a level only the last turn can: those behind it were reckoned with it.
-    pub(super) fn can_return(&mut self, cell: &Cell<'_>, now_us: u64) -> bool {
+    pub(super) fn can_return(&mut self, cell: &BucketCell<'_>, now_us: u64) -> bool {
         let Some((receipt, trace, cost)) = returned(cell) else { return false };
         if cost == 0 {
             return true;
@@ -34,7 +34,7 @@ impl Place<'_> {
             return cell.bucket.holds.of(cell.hash).iter().any(|hold| hold.id == trace.birth);
         }
         match self {
-            Place::Log(shard) => {
+            LockedSet::Log(shard) => {
                 let is_known = receipt.at_us() > now_us && is_of(cell.bucket, trace);
                 is_known
                     && shard.is_of_last_period(cell.in_log(), entered(trace), now_us)
@@ -45,8 +45,8 @@ impl Place<'_> {
     }
 
     /// Carries out the ask; units that it spends depart at `at_us`.
-    pub(super) fn change(&mut self, cell: &Cell<'_>, now_us: u64, at_us: u64) -> Effect {
-        let (Cell { bucket, hash, ask, .. }, cost) = (*cell, cell.ask.cost());
+    pub(super) fn change(&mut self, cell: &BucketCell<'_>, now_us: u64, at_us: u64) -> Effect {
+        let (BucketCell { bucket, hash, ask, .. }, cost) = (*cell, cell.ask.cost());
         match ask.mode() {
             Mode::Spend | Mode::Reserve { .. } | Mode::Take => self.spend(cell, now_us, at_us, cost),
             Mode::Charge => self.charge(cell, now_us),
@@ -74,10 +74,10 @@ impl Place<'_> {
         }
     }
 
-    fn spend(&mut self, cell: &Cell<'_>, now_us: u64, at_us: u64, cost: u64) -> Effect {
+    fn spend(&mut self, cell: &BucketCell<'_>, now_us: u64, at_us: u64, cost: u64) -> Effect {
         let (bucket, rule) = (cell.bucket, &cell.by.rule);
         match self {
-            Place::Log(shard) => entering(cell, shard, now_us, at_us, cost),
+            LockedSet::Log(shard) => entering(cell, shard, now_us, at_us, cost),
             place => {
                 let kept = place.kept(cell, now_us);
                 let after = rule.spend(kept.state, now_us, at_us, cost);
@@ -90,10 +90,10 @@ impl Place<'_> {
         }
     }
 
-    fn charge(&mut self, cell: &Cell<'_>, now_us: u64) -> Effect {
+    fn charge(&mut self, cell: &BucketCell<'_>, now_us: u64) -> Effect {
         let (bucket, rule, cost) = (cell.bucket, &cell.by.rule, cell.ask.cost());
         match self {
-            Place::Log(shard) => {
+            LockedSet::Log(shard) => {
                 let room = rule.debt_ceiling().saturating_sub(shard.used(cell.in_log(), now_us));
                 if cost > 0 {
                     shard.counts_by(cell.in_log(), now_us);
@@ -110,10 +110,10 @@ impl Place<'_> {
     }
 
     /// Spends a refused cost, up to the capacity. A log keeps the newest units.
-    pub(super) fn count_rejected(&mut self, cell: &Cell<'_>, now_us: u64) {
+    pub(super) fn count_rejected(&mut self, cell: &BucketCell<'_>, now_us: u64) {
         let (rule, cost) = (&cell.by.rule, cell.ask.cost());
         match self {
-            Place::Log(shard) => {
+            LockedSet::Log(shard) => {
                 let most = shard.used(cell.in_log(), now_us).max(rule.capacity());
                 entering(cell, shard, now_us, now_us, cost.min(rule.capacity()));
                 shard.keep_newest(cell.hash, now_us, most);
@@ -129,13 +129,13 @@ impl Place<'_> {
     /// Stores the state after a spend, and returns its trace.
     pub(super) fn spent(
         &mut self,
-        cell: &Cell<'_>,
+        cell: &BucketCell<'_>,
         before: SlotWords,
         after: State,
         now_us: u64,
         at_us: u64,
     ) -> Trace {
-        let Cell { bucket, hash, by, .. } = *cell;
+        let BucketCell { bucket, hash, by, .. } = *cell;
         // A cost of 0 changes nothing. Another cost also changes the quotas that the key is counted by.
         let is_other = self.entry(hash).plan != by.plan;
         let changes = if is_other { cell.ask.cost() > 0 } else { after != before.state };
@@ -151,8 +151,8 @@ impl Place<'_> {
     }
 
     /// Gives back what was spent, as far as it still counts.
-    fn refund(&mut self, cell: &Cell<'_>, now_us: u64) {
-        let (Cell { bucket, hash, ask, at, .. }, cost) = (*cell, cell.ask.cost());
+    fn refund(&mut self, cell: &BucketCell<'_>, now_us: u64) {
+        let (BucketCell { bucket, hash, ask, at, .. }, cost) = (*cell, cell.ask.cost());
         let Some(receipt) = ask.receipt() else { return self.give(cell, now_us, None, cost) };
         let cost = cost.min(receipt.cost_of(at.1));
         let trace = receipt.trace(at.1);
@@ -167,7 +167,9 @@ impl Place<'_> {
             (Some(trace), place) if is_turn => place.leave(cell, trace, cost, now_us),
             // The turn is no longer known here.
             (None, _) if is_turn || trace.is_some_and(|trace| !trace.held) => {}
-            (Some(trace), Place::Log(shard)) => shard.give_back(cell.in_log(), entered(trace), cost, now_us),
+            (Some(trace), LockedSet::Log(shard)) => {
+                shard.give_back(cell.in_log(), entered(trace), cost, now_us)
+            }
             (Some(trace), place) if trace.floor.is_some() => {
                 place.end_lease(cell, (receipt, trace), cost, now_us);
             }
@@ -182,10 +184,10 @@ impl Place<'_> {
     }
 
     /// Gives back without an account: as if nothing but this had drained since.
-    fn give(&mut self, cell: &Cell<'_>, now_us: u64, ago_us: Option<u64>, cost: u64) {
+    fn give(&mut self, cell: &BucketCell<'_>, now_us: u64, ago_us: Option<u64>, cost: u64) {
         let rule = &cell.by.rule;
         match self {
-            Place::Log(shard) => shard.refund(cell.in_log(), now_us, ago_us, cost),
+            LockedSet::Log(shard) => shard.refund(cell.in_log(), now_us, ago_us, cost),
             place => {
                 let kept = place.kept(cell, now_us);
                 let after = rule.refund(kept.state, now_us, ago_us.unwrap_or(0), cost);
@@ -196,7 +198,7 @@ impl Place<'_> {
     }
 
     /// Gives back by the account: units drain in the order in which they came.
-    fn give_back(&mut self, cell: &Cell<'_>, receipt: &Receipt, trace: &Trace, give: u64, now_us: u64) {
+    fn give_back(&mut self, cell: &BucketCell<'_>, receipt: &Receipt, trace: &Trace, give: u64, now_us: u64) {
         let kept = self.kept(cell, now_us);
         if trace.birth != named(cell.bucket, self.birth(cell.hash)) || kept.state.until_us <= now_us {
             return;
@@ -207,7 +209,7 @@ impl Place<'_> {
         self.gives(cell, kept, state, given, now_us);
     }
 
-    pub(super) fn given(&mut self, cell: &Cell<'_>, mut kept: SlotWords, given: u64, now_us: u64) {
+    pub(super) fn given(&mut self, cell: &BucketCell<'_>, mut kept: SlotWords, given: u64, now_us: u64) {
         if cell.bucket.accounts() {
             let account = kept.account.plus(given).filter(|account| account.birth() != 0);
             kept.account = account.unwrap_or_else(|| cell.bucket.new_account());
@@ -216,7 +218,7 @@ impl Place<'_> {
     }
 
     /// Gives up the turn of the ask's receipt.
-    fn give_up(&mut self, cell: &Cell<'_>, now_us: u64) {
+    fn give_up(&mut self, cell: &BucketCell<'_>, now_us: u64) {
         let Some((_, trace, cost)) = returned(cell) else { return };
         if trace.held {
             _ = cell.bucket.holds.take(cell.hash, trace.birth, cost);
@@ -226,10 +228,10 @@ impl Place<'_> {
     }
 
     /// Gives back `cost` units of a turn that has not come, if no later turn depends on it.
-    fn leave(&mut self, cell: &Cell<'_>, trace: &Trace, cost: u64, now_us: u64) {
+    fn leave(&mut self, cell: &BucketCell<'_>, trace: &Trace, cost: u64, now_us: u64) {
         let rule = &cell.by.rule;
         match self {
-            Place::Log(shard) => {
+            LockedSet::Log(shard) => {
                 if shard.is_of_last_period(cell.in_log(), entered(trace), now_us) {
                     shard.give_back(cell.in_log(), entered(trace), cost, now_us);
                 }
@@ -245,7 +247,7 @@ impl Place<'_> {
     }
 
     /// The state without `cost` units of a turn that has not come. Where a level drains, a turn is given up whole.
-    fn without_turn(&self, cell: &Cell<'_>, cost: u64, now_us: u64) -> Option<State> {
+    fn without_turn(&self, cell: &BucketCell<'_>, cost: u64, now_us: u64) -> Option<State> {
         let (receipt, trace, whole) = returned(cell)?;
         let is_whole = cost == whole || !cell.by.rule.is_level();
         // If the key is at rest, others have given the turn's units back before.
@@ -259,7 +261,7 @@ impl Place<'_> {
     }
 
     /// The turn of the ask's receipt has come: what was held for it is spent now.
-    fn depart_now(&mut self, cell: &Cell<'_>, now_us: u64) {
+    fn depart_now(&mut self, cell: &BucketCell<'_>, now_us: u64) {
         let Some((_, trace, cost)) = returned(cell) else { return };
         if trace.held
             && let Some(units) = cell.bucket.holds.take(cell.hash, trace.birth, cost)
@@ -300,18 +302,18 @@ fn is_of(bucket: &Bucket, trace: &Trace) -> bool {
 }
 
 /// The ask's receipt, its trace of the turn in this bucket, and the turn's units.
-fn returned<'a>(cell: &Cell<'a>) -> Option<(&'a Receipt, &'a Trace, u64)> {
+fn returned<'a>(cell: &BucketCell<'a>) -> Option<(&'a Receipt, &'a Trace, u64)> {
     let receipt = cell.ask.receipt()?;
     Some((receipt, receipt.trace(cell.at.1)?, receipt.cost_of(cell.at.1)))
 }
 
-pub(super) fn told(cell: &Cell<'_>, receipt: &Receipt, trace: &Trace) -> Spent {
+pub(super) fn told(cell: &BucketCell<'_>, receipt: &Receipt, trace: &Trace) -> Spent {
     let Trace { found, before, after, .. } = *trace;
     Spent { at_us: receipt.at_us(), cost: receipt.cost_of(cell.at.1), found, given_since: 0, before, after }
 }
 
 /// Spends in a log; the trace says where the entry is.
-fn entering(cell: &Cell<'_>, shard: &mut Shard, now_us: u64, at_us: u64, cost: u64) -> Effect {
+fn entering(cell: &BucketCell<'_>, shard: &mut Shard, now_us: u64, at_us: u64, cost: u64) -> Effect {
     let (bucket, log) = (cell.bucket, cell.in_log());
     let EntryRef { at_us, birth } = shard.spend(log, now_us, at_us, cost);
     bucket.reaches(now_us.saturating_add(shard.reset_after_us(log, now_us)));

@@ -11,10 +11,10 @@ use smallvec::SmallVec;
 
 use super::bucket::{Bucket, BucketReplacement, Buckets, Heir};
 use super::holds::{KeyHolds, units};
-use super::home::Place;
-use super::place::{Cell, Places};
+use super::home::LockedSet;
+use super::place::{BucketCell, LockedSets};
 use super::plans::NumberedRule;
-use super::store::Inner;
+use super::store::PolicyBuckets;
 use super::table::SlotWords;
 use crate::algorithm::{Rule, State, Units};
 use crate::few::few;
@@ -24,14 +24,14 @@ use crate::store::{Ask, Inherit};
 pub(super) struct Handover<'a> {
     how: Inherit,
     /// Each bucket, and the buckets that it continues.
-    pub(super) heirs: Vec<(Cell<'a>, Vec<Cell<'a>>)>,
+    pub(super) heirs: Vec<(BucketCell<'a>, Vec<BucketCell<'a>>)>,
 }
 
 /// A replaced bucket's memory of a key.
 struct Estate {
     /// The rule by which it was counted.
     rule: Rule,
-    left: Left,
+    left: LeftBehind,
     held: KeyHolds,
     floor: State,
     /// Units that are counted, and held.
@@ -40,12 +40,12 @@ struct Estate {
     inherited: bool,
 }
 
-enum Left {
+enum LeftBehind {
     State(State),
     Entries(Vec<(u64, u64)>),
 }
 
-impl Inner {
+impl PolicyBuckets {
     /// The former policies of these asks that may still matter. Called once per decision, because the answer may change
     /// meanwhile.
     pub(super) fn older<'a>(&self, asks: &[Ask<'a>]) -> Older<'a> {
@@ -91,7 +91,7 @@ impl Inner {
 pub(super) type Older<'a> = SmallVec<[(Ask<'a>, Arc<Vec<Arc<BucketReplacement>>>); 1]>;
 
 impl Handover<'_> {
-    pub(super) fn carry_out(&self, places: &mut Places<'_>, now_us: u64) {
+    pub(super) fn carry_out(&self, places: &mut LockedSets<'_>, now_us: u64) {
         let estates: SmallVec<[_; 1]> = self
             .heirs
             .iter()
@@ -117,22 +117,22 @@ impl Handover<'_> {
     }
 }
 
-impl Place<'_> {
+impl LockedSet<'_> {
     /// The estate of a key here, if it is not at rest; where newcomers start with less than a burst, if it is known.
-    fn estate(&mut self, cell: &Cell<'_>, now_us: u64) -> Option<Estate> {
+    fn estate(&mut self, cell: &BucketCell<'_>, now_us: u64) -> Option<Estate> {
         let rule = cell.bucket.rules.numbered(self.entry(cell.hash).plan);
         let held = cell.bucket.holds.of(cell.hash);
         let (inherited, mut is_known) = (!self.knows(cell.hash, now_us), false);
         let (left, spent) = match self {
-            Place::Log(shard) => {
-                (Left::Entries(shard.entries(cell.hash, now_us)), shard.used(cell.in_log(), now_us))
+            LockedSet::Log(shard) => {
+                (LeftBehind::Entries(shard.entries(cell.hash, now_us)), shard.used(cell.in_log(), now_us))
             }
             place => {
                 let state = place.entry(cell.hash).state;
                 is_known = state.until_us > now_us;
                 let least = u64::from(!rule.begins());
                 let spent = if is_known { rule.outstanding(state, now_us).max(least) } else { 0 };
-                (Left::State(state), spent)
+                (LeftBehind::State(state), spent)
             }
         };
         let spent = spent.saturating_add(units(&held));
@@ -141,11 +141,11 @@ impl Place<'_> {
     }
 
     /// Forgets a key that was handed over.
-    fn forget(&mut self, cell: &Cell<'_>, now_us: u64) {
+    fn forget(&mut self, cell: &BucketCell<'_>, now_us: u64) {
         cell.bucket.holds.change(cell.hash, |held| held.clear());
         cell.bucket.has_no_floor(cell.hash);
         match self {
-            Place::Log(shard) => shard.reset(cell.hash),
+            LockedSet::Log(shard) => shard.reset(cell.hash),
             place => place.put(cell, SlotWords::default(), now_us),
         }
     }
@@ -158,19 +158,19 @@ impl Place<'_> {
     ///
     /// It runs under the locks of both buckets, so that a key is adopted once, however many
     /// requests come at the same time.
-    fn adopt(&mut self, cell: &Cell<'_>, estate: &Estate, how: Inherit, now_us: u64) {
-        let Cell { bucket, hash, by: NumberedRule { rule, plan }, .. } = *cell;
+    fn adopt(&mut self, cell: &BucketCell<'_>, estate: &Estate, how: Inherit, now_us: u64) {
+        let BucketCell { bucket, hash, by: NumberedRule { rule, plan }, .. } = *cell;
         let (rule, Estate { rule: from, left, held, .. }) = (&rule, estate);
         let spent = estate.spent.saturating_sub(units(held));
         let missing = |known: u64| if estate.inherited { spent.saturating_sub(known) } else { spent };
         match self {
-            Place::Log(shard) => {
+            LockedSet::Log(shard) => {
                 match left {
                     _ if shard.used(cell.in_log(), now_us) > 0 => {
                         let spent = missing(shard.used(cell.in_log(), now_us));
                         shard.spend(cell.in_log(), now_us, now_us, spent);
                     }
-                    Left::Entries(entries) if how == Inherit::Spent || from == rule => {
+                    LeftBehind::Entries(entries) if how == Inherit::Spent || from == rule => {
                         for &(at_us, cost) in entries {
                             shard.spend(cell.in_log(), now_us, at_us, cost);
                         }
@@ -199,8 +199,8 @@ impl Place<'_> {
                 } else {
                     let state = match (left, kept(left, from, rule, spent, how, now_us)) {
                         (_, Some(units)) => rule.state_with(units, now_us),
-                        (Left::State(state), None) => rule.converted(from, *state, now_us),
-                        (Left::Entries(_), None) => rule.holding(spent, now_us),
+                        (LeftBehind::State(state), None) => rule.converted(from, *state, now_us),
+                        (LeftBehind::Entries(_), None) => rule.holding(spent, now_us),
                     };
                     known = SlotWords { state, account: bucket.new_account(), plan };
                 }
@@ -219,13 +219,13 @@ impl Place<'_> {
 }
 
 /// The units that the strategy leaves a key; `None` if they follow from those that it has spent.
-fn kept(left: &Left, from: &Rule, to: &Rule, spent: u64, how: Inherit, now_us: u64) -> Option<Units> {
+fn kept(left: &LeftBehind, from: &Rule, to: &Rule, spent: u64, how: Inherit, now_us: u64) -> Option<Units> {
     if how == Inherit::Spent || from == to {
         return None;
     }
     let available = match left {
-        Left::State(state) => from.available(*state, now_us),
-        Left::Entries(_) => Units::whole(i128::from(from.capacity()) - i128::from(spent)),
+        LeftBehind::State(state) => from.available(*state, now_us),
+        LeftBehind::Entries(_) => Units::whole(i128::from(from.capacity()) - i128::from(spent)),
     };
     let all = Units::whole(to.capacity().into());
     Some(how.units(available, from.capacity(), to.capacity()).unwrap_or(all))

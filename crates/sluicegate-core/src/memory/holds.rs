@@ -22,9 +22,9 @@ pub(super) struct Hold {
 pub(super) type KeyHolds = SmallVec<[Hold; 2]>;
 
 /// The holds of the keys of one bucket, beside its table. Callers hold the lock of the key's set or shard.
-pub(super) struct Holds(Beside<KeyHolds>);
+pub(super) struct BucketHolds(Beside<KeyHolds>);
 
-impl Holds {
+impl BucketHolds {
     /// Holds of at most `most` keys.
     pub(super) fn new(most: usize) -> Self {
         Self(Beside::new(most))

@@ -8,7 +8,7 @@ use std::sync::MutexGuard;
 
 use super::context::StoreContext;
 use super::logs::{LogCopy, Logs, Shard};
-use super::plans::Rules;
+use super::plans::QuotaRules;
 use super::table::{self, Locked, SlotWords, Table};
 use crate::algorithm::Rule;
 use crate::policy::{OnFull, Policy};
@@ -32,7 +32,7 @@ pub(super) enum Home {
 
 /// The kinds of data that a table has room for beside states.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct TableKind {
     /// Accounts of units that are given back.
     pub(super) accounts: bool,
     /// Quotas that keys bring.
@@ -40,7 +40,7 @@ pub(super) struct Shape {
 }
 
 /// A set or shard of a home, locked.
-pub(super) enum Place<'a> {
+pub(super) enum LockedSet<'a> {
     Narrow(Locked<'a, 5, 1, false>),
     Wide(Locked<'a, 3, 2, false>),
     NarrowKept(Locked<'a, 3, 2, true>),
@@ -75,7 +75,7 @@ macro_rules! tables {
     };
 }
 
-impl Shape {
+impl TableKind {
     pub(super) fn of(policy: &Policy) -> Self {
         Self { accounts: policy.gives_back(), quotas: policy.takes_quotas() }
     }
@@ -96,12 +96,12 @@ impl Home {
     pub(super) fn new(
         context: &StoreContext,
         (keys, on_full): (usize, OnFull),
-        shape: Shape,
+        shape: TableKind,
         rule: &Rule,
     ) -> Self {
         let slots = shape.slots(rule, keys);
         let count = if on_full == OnFull::Inherit { &context.inherited } else { &context.evictions };
-        let Shape { accounts, quotas } = shape;
+        let TableKind { accounts, quotas } = shape;
         match (rule.log(), quotas, accounts, rule.fits_one_word()) {
             (Some(log), ..) => {
                 let entries = context.settings.log_entries;
@@ -123,15 +123,15 @@ impl Home {
     }
 
     #[inline]
-    pub(super) fn lock(&self, index: usize) -> Place<'_> {
+    pub(super) fn lock(&self, index: usize) -> LockedSet<'_> {
         match self {
-            Self::Narrow(table) => Place::Narrow(table.lock(index)),
-            Self::Wide(table) => Place::Wide(table.lock(index)),
-            Self::NarrowKept(table) => Place::NarrowKept(table.lock(index)),
-            Self::NarrowOwn(table) => Place::NarrowOwn(table.lock(index)),
-            Self::WideOwn(table) => Place::WideOwn(table.lock(index)),
-            Self::KeptOwn(table) => Place::KeptOwn(table.lock(index)),
-            Self::Logs(logs) => Place::Log(logs.lock(index)),
+            Self::Narrow(table) => LockedSet::Narrow(table.lock(index)),
+            Self::Wide(table) => LockedSet::Wide(table.lock(index)),
+            Self::NarrowKept(table) => LockedSet::NarrowKept(table.lock(index)),
+            Self::NarrowOwn(table) => LockedSet::NarrowOwn(table.lock(index)),
+            Self::WideOwn(table) => LockedSet::WideOwn(table.lock(index)),
+            Self::KeptOwn(table) => LockedSet::KeptOwn(table.lock(index)),
+            Self::Logs(logs) => LockedSet::Log(logs.lock(index)),
         }
     }
 
@@ -155,7 +155,7 @@ pub(super) enum Copied {
     Log(LogCopy),
 }
 
-impl Place<'_> {
+impl LockedSet<'_> {
     /// The table's entry of a key as it is there; that of a key at rest if this is a log.
     pub(super) fn entry(&self, hash: u64) -> SlotWords {
         self.look(hash).1
@@ -164,7 +164,7 @@ impl Place<'_> {
     /// The slot of a key and its entry; no slot, and the entry of a key at rest, if this is a log.
     #[inline]
     pub(super) fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
-        tables!(self, Place, set => set.look(hash), Place::Log(_) => (None, SlotWords::default()))
+        tables!(self, LockedSet, set => set.look(hash), LockedSet::Log(_) => (None, SlotWords::default()))
     }
 
     /// Stores the entry of a key in the slot that `look` found.
@@ -174,44 +174,44 @@ impl Place<'_> {
         slot: Option<usize>,
         hash: u64,
         kept: SlotWords,
-        rules: &Rules,
+        rules: &QuotaRules,
         now_us: u64,
     ) {
-        tables!(self, Place, set => set.put(slot, hash, kept, rules, now_us), Place::Log(_) => {});
+        tables!(self, LockedSet, set => set.put(slot, hash, kept, rules, now_us), LockedSet::Log(_) => {});
     }
 
     /// Whether the key itself is here, and not only a debt that it would inherit.
     pub(super) fn knows(&mut self, hash: u64, now_us: u64) -> bool {
-        tables!(self, Place, set => set.find(hash).is_some(), Place::Log(shard) => shard.knows(hash, now_us))
+        tables!(self, LockedSet, set => set.find(hash).is_some(), LockedSet::Log(shard) => shard.knows(hash, now_us))
     }
 
     /// Forgets a key.
     pub(super) fn reset(&mut self, hash: u64) {
-        tables!(self, Place, set => set.reset(hash), Place::Log(shard) => shard.reset(hash));
+        tables!(self, LockedSet, set => set.reset(hash), LockedSet::Log(shard) => shard.reset(hash));
     }
 
     /// The number of the key's present bucket. It changes after the key was forgotten or counted by another plan and, where there
     /// are accounts, after the key was at rest.
     pub(super) fn birth(&self, hash: u64) -> u64 {
         match self {
-            Place::Narrow(set) => set.forgotten(),
-            Place::Wide(set) => set.forgotten(),
-            Place::NarrowOwn(set) => set.forgotten(),
-            Place::WideOwn(set) => set.forgotten(),
-            Place::NarrowKept(_) | Place::KeptOwn(_) => self.entry(hash).account.birth(),
-            Place::Log(_) => 0,
+            LockedSet::Narrow(set) => set.forgotten(),
+            LockedSet::Wide(set) => set.forgotten(),
+            LockedSet::NarrowOwn(set) => set.forgotten(),
+            LockedSet::WideOwn(set) => set.forgotten(),
+            LockedSet::NarrowKept(_) | LockedSet::KeptOwn(_) => self.entry(hash).account.birth(),
+            LockedSet::Log(_) => 0,
         }
     }
 
     pub(super) fn copy(&mut self, hash: u64, now_us: u64) -> Copied {
-        tables!(self, Place, set => Copied::Set(set.copy()), Place::Log(shard) => Copied::Log(shard.copy(hash, now_us)))
+        tables!(self, LockedSet, set => Copied::Set(set.copy()), LockedSet::Log(shard) => Copied::Log(shard.copy(hash, now_us)))
     }
 
     pub(super) fn restore(&mut self, hash: u64, copied: &Copied, now_us: u64) {
         match copied {
-            Copied::Set(copy) => tables!(self, Place, set => set.restore(copy), Place::Log(_) => {}),
+            Copied::Set(copy) => tables!(self, LockedSet, set => set.restore(copy), LockedSet::Log(_) => {}),
             Copied::Log(copy) => {
-                if let Place::Log(shard) = self {
+                if let LockedSet::Log(shard) = self {
                     shard.restore(hash, copy, now_us);
                 }
             }

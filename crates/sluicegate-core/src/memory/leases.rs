@@ -10,24 +10,24 @@
 
 use super::bucket::Bucket;
 use super::change::{Effect, named, told};
-use super::home::Place;
-use super::place::Cell;
+use super::home::LockedSet;
+use super::place::BucketCell;
 use super::plans::NumberedRule;
 use super::table::SlotWords;
 use crate::algorithm::{Rule, Spent, State};
 use crate::receipt::{Receipt, Trace};
 
-impl Place<'_> {
+impl LockedSet<'_> {
     /// The number of units of a key that can be leased.
-    pub(super) fn leasable(&mut self, cell: &Cell<'_>, now_us: u64) -> u64 {
+    pub(super) fn leasable(&mut self, cell: &BucketCell<'_>, now_us: u64) -> u64 {
         let (bucket, rule) = (cell.bucket, &cell.by.rule);
         let has_room = || !rule.is_level() || bucket.floors.has_room(cell.hash, now_us);
         if rule.can_lease() && has_room() { self.balance(cell, now_us).remaining } else { 0 }
     }
 
     /// Leases units that the key has.
-    pub(super) fn lease(&mut self, cell: &Cell<'_>, now_us: u64, units: u64) -> Effect {
-        let (Cell { bucket, hash, by: NumberedRule { rule, .. }, .. }, kept) =
+    pub(super) fn lease(&mut self, cell: &BucketCell<'_>, now_us: u64, units: u64) -> Effect {
+        let (BucketCell { bucket, hash, by: NumberedRule { rule, .. }, .. }, kept) =
             (*cell, self.kept(cell, now_us));
         let after = rule.spend(kept.state, now_us, now_us, units);
         let trace = self.spent(cell, kept, after, now_us, now_us);
@@ -43,12 +43,12 @@ impl Place<'_> {
     /// as they have not drained.
     pub(super) fn end_lease(
         &mut self,
-        cell: &Cell<'_>,
+        cell: &BucketCell<'_>,
         (receipt, trace): (&Receipt, &Trace),
         cost: u64,
         now_us: u64,
     ) {
-        let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.by.rule);
+        let (BucketCell { bucket, hash, .. }, rule) = (*cell, &cell.by.rule);
         let kept = self.kept(cell, now_us);
         let Some(before) = trace.floor.filter(|_| trace.birth == named(bucket, self.birth(hash))) else {
             return;
@@ -68,8 +68,15 @@ impl Place<'_> {
     }
 
     /// Stores the state after units were given back, which does not sink below the floor.
-    pub(super) fn gives(&mut self, cell: &Cell<'_>, kept: SlotWords, after: State, given: u64, now_us: u64) {
-        let (Cell { bucket, hash, .. }, rule) = (*cell, &cell.by.rule);
+    pub(super) fn gives(
+        &mut self,
+        cell: &BucketCell<'_>,
+        kept: SlotWords,
+        after: State,
+        given: u64,
+        now_us: u64,
+    ) {
+        let (BucketCell { bucket, hash, .. }, rule) = (*cell, &cell.by.rule);
         let floor = bucket.floors.of(hash, now_us);
         if floor == State::REST {
             return self.given(cell, SlotWords { state: after, ..kept }, given, now_us);

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::bucket::Bucket;
 use super::holds::{Hold, units};
-use super::home::Place;
+use super::home::LockedSet;
 use super::plans::NumberedRule;
 use super::table::SlotWords;
 use crate::algorithm::{NEVER, Rule, SlidingLog, Slot, State};
@@ -18,7 +18,7 @@ pub(super) type Spot = (u64, usize);
 /// An ask about a policy of three quotas is three cells. Cells of one call that are about the same
 /// state are twins, and share a place.
 #[derive(Clone, Copy)]
-pub(super) struct Cell<'a> {
+pub(super) struct BucketCell<'a> {
     pub(super) bucket: &'a Bucket,
     pub(super) ask: Ask<'a>,
     pub(super) hash: u64,
@@ -31,7 +31,7 @@ pub(super) struct Cell<'a> {
     pub(super) place: usize,
 }
 
-impl Cell<'_> {
+impl BucketCell<'_> {
     /// The key in a log, and the rule by which the ask counts it; for a bucket of logs.
     pub(super) fn in_log(&self) -> (u64, &SlidingLog) {
         (self.hash, self.by.rule.log().expect("a bucket of logs has rules of logs"))
@@ -44,43 +44,43 @@ impl Cell<'_> {
 }
 
 /// The locked places of one decision.
-pub(super) type Places<'a> = SmallVec<[Place<'a>; 4]>;
+pub(super) type LockedSets<'a> = SmallVec<[LockedSet<'a>; 4]>;
 
-impl Place<'_> {
+impl LockedSet<'_> {
     /// The table's entry of the key, as the ask counts it; that of a key at rest if this is a log.
-    pub(super) fn kept(&self, cell: &Cell<'_>, now_us: u64) -> SlotWords {
+    pub(super) fn kept(&self, cell: &BucketCell<'_>, now_us: u64) -> SlotWords {
         cell.bucket.rules.counted(self.entry(cell.hash), (&cell.by.rule, cell.by.plan), now_us)
     }
 
-    pub(super) fn state(&self, cell: &Cell<'_>, now_us: u64) -> State {
+    pub(super) fn state(&self, cell: &BucketCell<'_>, now_us: u64) -> State {
         self.kept(cell, now_us).state
     }
 
     /// Stores an entry of the key, which is counted as the ask counts.
-    pub(super) fn put(&mut self, cell: &Cell<'_>, kept: SlotWords, now_us: u64) {
+    pub(super) fn put(&mut self, cell: &BucketCell<'_>, kept: SlotWords, now_us: u64) {
         let (kept, rules) = (SlotWords { plan: cell.by.plan, ..kept }, &cell.bucket.rules);
         rules.reaches(kept.plan, kept.state.until_us);
         self.put_at(self.look(cell.hash).0, cell.hash, kept, rules, now_us);
     }
 
     /// When `cost` would pass if nothing else arrived.
-    pub(super) fn slot(&mut self, cell: &Cell<'_>, now_us: u64, cost: u64) -> Slot {
+    pub(super) fn slot(&mut self, cell: &BucketCell<'_>, now_us: u64, cost: u64) -> Slot {
         let rule = &cell.by.rule;
-        if !cell.bucket.holds.any() && !matches!(self, Place::Log(_)) {
+        if !cell.bucket.holds.any() && !matches!(self, LockedSet::Log(_)) {
             return rule.slot(self.state(cell, now_us), now_us, cost);
         }
         let held = cell.bucket.holds.of(cell.hash);
         match self {
-            Place::Log(shard) => shard.slot(cell.in_log(), &held, now_us, cost),
+            LockedSet::Log(shard) => shard.slot(cell.in_log(), &held, now_us, cost),
             place => slot_beside(rule, place.state(cell, now_us), &held, now_us, cost),
         }
     }
 
     /// The units left in the key's bucket.
-    pub(super) fn balance(&mut self, cell: &Cell<'_>, now_us: u64) -> Balance {
+    pub(super) fn balance(&mut self, cell: &BucketCell<'_>, now_us: u64) -> Balance {
         let (held, rule) = (cell.bucket.holds.of(cell.hash), &cell.by.rule);
         let (remaining, reset_after_us) = match self {
-            Place::Log(shard) => {
+            LockedSet::Log(shard) => {
                 let period_us = rule.longest_spend_us();
                 let last = held.last().map_or(0, |hold| hold.until_us.saturating_add(period_us));
                 let used = shard.used(cell.in_log(), now_us);
@@ -101,8 +101,8 @@ impl Place<'_> {
 
     /// Makes a key known when an ask spends, where newcomers start with less than a burst, whether the ask passes or not: a key that
     /// was refused would otherwise be refused as a newcomer forever. Says whether the key was unknown.
-    pub(super) fn begin(&mut self, cell: &Cell<'_>, now_us: u64) -> bool {
-        let Cell { bucket, ask, by, .. } = *cell;
+    pub(super) fn begin(&mut self, cell: &BucketCell<'_>, now_us: u64) -> bool {
+        let BucketCell { bucket, ask, by, .. } = *cell;
         let spends = ask.mode().spends() || ask.mode() == Mode::Charge;
         let begins = by.rule.begins() && spends && self.state(cell, now_us).until_us <= now_us;
         if begins {
@@ -114,15 +114,15 @@ impl Place<'_> {
     }
 
     /// Spends the holds of requests that have departed by now, or are gone, each as of the moment of its departure.
-    pub(super) fn settle(&mut self, cell: &Cell<'_>, now_us: u64) {
-        let Cell { bucket, hash, by, .. } = *cell;
+    pub(super) fn settle(&mut self, cell: &BucketCell<'_>, now_us: u64) {
+        let BucketCell { bucket, hash, by, .. } = *cell;
         if !bucket.holds.any() {
             return;
         }
         let ended = bucket.holds.ended(hash, now_us);
         let Some(first) = ended.first() else { return };
         match self {
-            Place::Log(shard) => {
+            LockedSet::Log(shard) => {
                 for hold in &ended {
                     shard.spend(cell.in_log(), now_us, hold.until_us, hold.units);
                 }

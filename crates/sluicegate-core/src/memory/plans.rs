@@ -11,14 +11,14 @@ use super::table::SlotWords;
 use crate::algorithm::Rule;
 
 /// The rule of a quota, and the plans of keys.
-pub(super) struct Rules {
+pub(super) struct QuotaRules {
     /// The rule of the policy's own quota, whose number is 0.
     pub(super) own: Rule,
     plans: RwLock<Plans>,
 }
 
 /// Another rule, by which some keys are counted.
-pub(super) struct Plan {
+pub(super) struct KeyRule {
     pub(super) rule: Rule,
     pub(super) number: u16,
     /// All states that are counted by it are at rest then.
@@ -29,7 +29,7 @@ pub(super) struct Plan {
 struct Plans {
     numbers: HashMap<Rule, u16>,
     /// The plan of each number, from 1 on.
-    each: Vec<Arc<Plan>>,
+    each: Vec<Arc<KeyRule>>,
     /// Numbers that are free again.
     free: Vec<u16>,
     /// When all were last found in use.
@@ -45,7 +45,7 @@ const KEPT_AFTER_US: u64 = 60_000_000;
 /// The time for which plans that are all in use are not searched again.
 const FULL_FOR_US: u64 = 1_000_000;
 
-impl Rules {
+impl QuotaRules {
     pub(super) fn new(own: Rule) -> Self {
         Self { own, plans: RwLock::default() }
     }
@@ -62,7 +62,7 @@ impl Rules {
     }
 
     /// The plan of a rule that a key brings; `None` if all numbers are in use.
-    pub(super) fn plan(&self, rule: &Rule, now_us: u64) -> Option<Arc<Plan>> {
+    pub(super) fn plan(&self, rule: &Rule, now_us: u64) -> Option<Arc<KeyRule>> {
         let plans = self.plans();
         if let Some(number) = plans.numbers.get(rule) {
             return plans.each.get(usize::from(*number) - 1).cloned();
@@ -111,7 +111,7 @@ impl Rules {
     }
 }
 
-impl Plan {
+impl KeyRule {
     /// How an ask counts that brings this rule.
     pub(super) fn counted(&self) -> NumberedRule {
         NumberedRule { rule: self.rule, plan: self.number }
@@ -129,7 +129,7 @@ impl Plan {
 }
 
 impl Plans {
-    fn add(&mut self, rule: &Rule, now_us: u64) -> Option<Arc<Plan>> {
+    fn add(&mut self, rule: &Rule, now_us: u64) -> Option<Arc<KeyRule>> {
         if let Some(number) = self.numbers.get(rule) {
             return self.each.get(usize::from(*number) - 1).cloned();
         }
@@ -141,7 +141,7 @@ impl Plans {
             None if self.each.len() >= usize::from(MOST_PLANS) => return None,
             None => u16::try_from(self.each.len() + 1).ok()?,
         };
-        let plan = Arc::new(Plan { rule: *rule, number, until_us: AtomicU64::new(0) });
+        let plan = Arc::new(KeyRule { rule: *rule, number, until_us: AtomicU64::new(0) });
         match self.each.get_mut(usize::from(number) - 1) {
             Some(before) => *before = Arc::clone(&plan),
             None => self.each.push(Arc::clone(&plan)),
@@ -156,7 +156,7 @@ impl Plans {
             return;
         }
         self.full_us = now_us;
-        let is_over = |plan: &Arc<Plan>| {
+        let is_over = |plan: &Arc<KeyRule>| {
             let until_us = plan.until_us.load(Ordering::Relaxed).saturating_add(KEPT_AFTER_US);
             Arc::strong_count(plan) == 1 && until_us <= now_us
         };

@@ -67,9 +67,9 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct MemoryStore(pub(super) Arc<Inner>);
+pub struct MemoryStore(pub(super) Arc<PolicyBuckets>);
 
-pub(super) struct Inner {
+pub(super) struct PolicyBuckets {
     pub(super) context: Arc<StoreContext>,
     open: Registry<Buckets>,
     limiters: Limiters,
@@ -84,7 +84,7 @@ impl MemoryStore {
     }
 
     pub(super) fn with(settings: MemorySettings, clock: TimeSource) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(PolicyBuckets {
             context: Arc::new(StoreContext::new(settings, clock)),
             open: Registry::default(),
             limiters: Limiters::default(),
@@ -113,7 +113,7 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
-impl Inner {
+impl PolicyBuckets {
     fn stats(&self) -> MemoryStats {
         let now_us = self.context.clock.now_us();
         let open = self.open.prepared();
@@ -153,7 +153,7 @@ impl Inner {
     }
 }
 
-impl Store for Inner {
+impl Store for PolicyBuckets {
     fn open(
         &self,
         policy: Arc<Policy>,

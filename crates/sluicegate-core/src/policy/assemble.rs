@@ -2,7 +2,7 @@
 
 use super::builder::PolicyBuilder;
 use super::name::check_name;
-use super::settings::Settings;
+use super::settings::PolicySettings;
 use super::suspension::{Suspension, check_ending, is_of_suspension};
 use super::{MAX_QUOTAS, OnFull, OnOutage, Policy, PolicyQuota};
 use crate::algorithm::Rule;
@@ -120,7 +120,7 @@ impl PolicyBuilder {
 
     /// This policy with one quota only: the one by which a process decides in an outage.
     pub(super) fn alone(self, quota: Quota) -> Result<Policy, ConfigError> {
-        let settings = Settings { on_outage: OnOutage::Local, tightening: None, ..self.settings };
+        let settings = PolicySettings { on_outage: OnOutage::Local, tightening: None, ..self.settings };
         let alone = Self { quotas: vec![(None, Ok(quota))], settings, suspension: None, ..self };
         let name = alone.name.clone();
         alone.assembled().map_err(|error| {

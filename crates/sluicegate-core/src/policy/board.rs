@@ -15,17 +15,17 @@ use crate::quota::Quota;
 /// until when it stands and is remembered, its mode, its quotas, and its key in hexadecimal digits if it is for one, with tabs between
 /// them. A store that others can read seals the lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Board(Vec<Entry>);
+pub(crate) struct Board(Vec<BoardEntry>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct BoardEntry {
     last: Arc<Override>,
     /// The end of the longest override that this one has replaced: until then, an instance that has missed this one may still
     /// report the others.
     kept_us: u64,
 }
 
-impl Entry {
+impl BoardEntry {
     /// Whether this is the later one; among equals the order only has to be the same everywhere.
     fn is_after(&self, other: &Self) -> bool {
         (self.last.version, self.line()) > (other.last.version, other.line())
@@ -71,7 +71,7 @@ impl Board {
     /// Reads what [`bytes`](Self::bytes) has written. Bytes that cannot be read were not written by this crate, and count for nothing.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let text = str::from_utf8(bytes).unwrap_or_default();
-        let entries = text.lines().filter_map(Entry::read);
+        let entries = text.lines().filter_map(BoardEntry::read);
         let mut board = Self::default();
         for entry in entries {
             board.set(entry);
@@ -88,11 +88,11 @@ impl Board {
         self.0.binary_search_by(|entry| entry.last.subject().cmp(&(policy, key)))
     }
 
-    fn get(&self, subject: (&str, Option<&Key>)) -> Option<&Entry> {
+    fn get(&self, subject: (&str, Option<&Key>)) -> Option<&BoardEntry> {
         self.find(subject).ok().and_then(|at| self.0.get(at))
     }
 
-    fn set(&mut self, entry: Entry) {
+    fn set(&mut self, entry: BoardEntry) {
         match self.find(entry.last.subject()) {
             Ok(at) => self.0[at] = entry,
             Err(at) => self.0.insert(at, entry),
@@ -105,7 +105,7 @@ impl Board {
             let ours = self.get(theirs.last.subject()).unwrap_or(theirs);
             let later = if theirs.is_after(ours) { theirs } else { ours };
             let kept_us = ours.kept_us.max(theirs.kept_us);
-            self.set(Entry { last: Arc::clone(&later.last), kept_us });
+            self.set(BoardEntry { last: Arc::clone(&later.last), kept_us });
         }
     }
 
@@ -128,7 +128,7 @@ impl Board {
         over.version = over.version.max(version.saturating_add(1));
         let kept_us = kept_us.max(over.until_us);
         let last = Arc::new(over);
-        self.set(Entry { last: Arc::clone(&last), kept_us });
+        self.set(BoardEntry { last: Arc::clone(&last), kept_us });
         last
     }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Policy;
 use super::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
-use super::settings::Settings;
-use super::suspension::Draft;
+use super::settings::PolicySettings;
+use super::suspension::SuspensionDraft;
 use super::tightening::TighteningDraft;
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill};
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -36,9 +36,9 @@ pub struct PolicyBuilder {
     pub(super) name: String,
     pub(super) algorithm: Algorithm,
     pub(super) quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>,
-    pub(super) settings: Settings,
+    pub(super) settings: PolicySettings,
     pub(super) counted_as: Option<String>,
-    pub(super) suspension: Option<Draft>,
+    pub(super) suspension: Option<SuspensionDraft>,
     pub(super) tightening: Option<TighteningDraft>,
 }
 
@@ -112,7 +112,7 @@ impl PolicyBuilder {
             name,
             algorithm,
             quotas: vec![(None, quota)],
-            settings: Settings::default(),
+            settings: PolicySettings::default(),
             counted_as: None,
             suspension: None,
             tightening: None,

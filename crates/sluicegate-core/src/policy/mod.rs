@@ -73,7 +73,7 @@ pub use self::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 pub use self::overrides::{Override, OverrideBuilder};
 #[cfg(feature = "limiter")]
 pub use self::quotas::Quotas;
-use self::settings::Settings;
+use self::settings::PolicySettings;
 pub use self::suspension::Suspension;
 pub use self::tightening::Tightening;
 use crate::algorithm::{Algorithm, Rule};
@@ -122,7 +122,7 @@ pub struct Policy {
     name: String,
     algorithm: Algorithm,
     quotas: Vec<PolicyQuota>,
-    settings: Settings,
+    settings: PolicySettings,
     counted_as: Option<String>,
     suspension: Option<Suspension>,
     is_of_suspension: bool,
@@ -247,7 +247,7 @@ impl Policy {
     /// they are.
     #[must_use]
     pub fn in_mode(&self, mode: PolicyMode) -> Self {
-        Self { settings: Settings { mode, ..self.settings }, ..self.clone() }
+        Self { settings: PolicySettings { mode, ..self.settings }, ..self.clone() }
     }
 
     /// When a key is refused outright, if the policy says so.
@@ -278,7 +278,7 @@ impl Policy {
     /// This policy, keeping account of units that are given back; see [`refunds`](PolicyBuilder::refunds).
     #[must_use]
     pub fn with_refunds(&self) -> Self {
-        Self { settings: Settings { gives_back: true, ..self.settings }, ..self.clone() }
+        Self { settings: PolicySettings { gives_back: true, ..self.settings }, ..self.clone() }
     }
 
     /// This policy with room for another number of keys, on a store of fixed size; see
@@ -295,7 +295,7 @@ impl Policy {
     #[must_use]
     pub fn with_table_size(&self, keys: usize) -> Self {
         let keys = Some(keys.clamp(1, assemble::MOST_KEYS));
-        Self { settings: Settings { keys, ..self.settings }, ..self.clone() }
+        Self { settings: PolicySettings { keys, ..self.settings }, ..self.clone() }
     }
 
     /// Whether keys may bring [quotas of their own](crate::RateLimiter::with_quotas), for which a store keeps with each key
@@ -308,7 +308,7 @@ impl Policy {
     /// The policy with room for the quotas of keys; see [`takes_quotas`](Self::takes_quotas).
     #[must_use]
     pub fn taking_quotas(&self) -> Self {
-        Self { settings: Settings { takes_quotas: true, ..self.settings }, ..self.clone() }
+        Self { settings: PolicySettings { takes_quotas: true, ..self.settings }, ..self.clone() }
     }
 
     /// Whether both decide alike, whatever they remember for refunds and for the quotas of keys.
@@ -320,10 +320,10 @@ impl Policy {
     /// The policy with what an open one remembers beyond its numbers: for refunds, and for the quotas of keys.
     #[cfg(feature = "limiter")]
     pub(crate) fn remembering_as(self, open: &Self) -> Self {
-        let Settings { gives_back, takes_quotas, .. } = open.settings;
+        let PolicySettings { gives_back, takes_quotas, .. } = open.settings;
         let gives_back = gives_back || self.settings.gives_back;
         let takes_quotas = takes_quotas || self.settings.takes_quotas;
-        Self { settings: Settings { gives_back, takes_quotas, ..self.settings }, ..self }
+        Self { settings: PolicySettings { gives_back, takes_quotas, ..self.settings }, ..self }
     }
 }
 

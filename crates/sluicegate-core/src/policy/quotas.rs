@@ -34,9 +34,9 @@ use crate::quota::Quota;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 #[derive(Clone)]
-pub struct Quotas(Arc<Numbers>);
+pub struct Quotas(Arc<KeyNumbers>);
 
-struct Numbers {
+struct KeyNumbers {
     each: Vec<(Option<String>, Quota)>,
     /// The value that the first limiter under these quotas has made of them, while it is kept.
     made: ArcSwapOption<Weak<dyn Any + Send + Sync>>,
@@ -54,7 +54,7 @@ impl Quotas {
     }
 
     fn new(each: Vec<(Option<String>, Quota)>) -> Self {
-        Self(Arc::new(Numbers { each, made: ArcSwapOption::empty() }))
+        Self(Arc::new(KeyNumbers { each, made: ArcSwapOption::empty() }))
     }
 
     /// The value that a limiter has made of these quotas, if it is still kept.

@@ -1,4 +1,4 @@
-//! The settings of a policy beside its quotas: [`Settings`].
+//! The settings of a policy beside its quotas: [`PolicySettings`].
 
 use super::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 use super::tightening::Tightening;
@@ -6,7 +6,7 @@ use super::tightening::Tightening;
 /// The settings of a policy beside its name, its algorithm, its quotas and its suspension, for the builder as for the
 /// policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Settings {
+pub(super) struct PolicySettings {
     pub(super) on_exceeded: OnExceeded,
     pub(super) on_outage: OnOutage,
     pub(super) mode: PolicyMode,

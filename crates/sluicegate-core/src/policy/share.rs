@@ -3,7 +3,7 @@
 #[cfg(feature = "limiter")]
 use super::OnOutage;
 use super::builder::PolicyBuilder;
-use super::settings::Settings;
+use super::settings::PolicySettings;
 use super::{Policy, PolicyQuota};
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill};
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -137,7 +137,7 @@ impl Policy {
     /// Returns this policy without [`count_rejected`](crate::policy::PolicyBuilder::count_rejected). For authors of stores.
     #[must_use]
     pub fn without_count_rejected(self) -> Self {
-        Self { settings: Settings { counts_rejected: false, ..self.settings }, ..self }
+        Self { settings: PolicySettings { counts_rejected: false, ..self.settings }, ..self }
     }
 
     /// This policy under another name, with a part of each limit and burst, and of the units that a key starts with.
@@ -161,7 +161,7 @@ impl Policy {
         });
         let builder = self.with(quotas.collect());
         let is_renamed = name != self.name;
-        let settings = Settings { debt: self.settings.debt.map(part), is_part, ..builder.settings };
+        let settings = PolicySettings { debt: self.settings.debt.map(part), is_part, ..builder.settings };
         let share = PolicyBuilder { name, algorithm, settings, ..builder };
         if is_renamed { share.build() } else { share.assembled() }
     }

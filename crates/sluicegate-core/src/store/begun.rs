@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::runtime::Handle;
 
-use super::future::{Answer, DecisionFuture};
+use super::future::{DecideResult, DecisionFuture};
 
 impl DecisionFuture {
     /// Begins work on this runtime, at once. If the future is dropped before the answer is there, the runtime finishes the work. For
@@ -35,12 +35,15 @@ impl DecisionFuture {
     ///
     /// # Cancel safety
     /// The work is done, polled or not, unless the runtime ends.
-    pub fn begun(runtime: &Handle, work: impl Future<Output = Answer> + Send + 'static) -> Self {
+    pub fn begun(runtime: &Handle, work: impl Future<Output = DecideResult> + Send + 'static) -> Self {
         Self::begun_boxed(runtime, Box::pin(work))
     }
 
-    pub(crate) fn begun_boxed(runtime: &Handle, work: Pin<Box<dyn Future<Output = Answer> + Send>>) -> Self {
-        let mut begun = Begun { work: Some(work), runtime: runtime.clone() };
+    pub(crate) fn begun_boxed(
+        runtime: &Handle,
+        work: Pin<Box<dyn Future<Output = DecideResult> + Send>>,
+    ) -> Self {
+        let mut begun = BegunDecision { work: Some(work), runtime: runtime.clone() };
         // The timers are those of this runtime, whatever the caller's. A caller that awaits the answer polls again with a waker.
         let _entered = runtime.enter();
         match Pin::new(&mut begun).poll(&mut Context::from_waker(Waker::noop())) {
@@ -50,15 +53,15 @@ impl DecisionFuture {
     }
 }
 
-struct Begun {
-    work: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+struct BegunDecision {
+    work: Option<Pin<Box<dyn Future<Output = DecideResult> + Send>>>,
     runtime: Handle,
 }
 
-impl Future for Begun {
-    type Output = Answer;
+impl Future for BegunDecision {
+    type Output = DecideResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DecideResult> {
         let Some(work) = &mut self.work else { return Poll::Pending };
         let answer = ready!(work.as_mut().poll(cx));
         self.work = None;
@@ -66,7 +69,7 @@ impl Future for Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for BegunDecision {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
             spawn(&self.runtime, Box::pin(async { drop(work.await) }));

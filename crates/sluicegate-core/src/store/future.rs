@@ -28,26 +28,26 @@ use crate::error::StoreError;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a decision says whether the request may go on"]
-pub struct DecisionFuture(State);
+pub struct DecisionFuture(FutureState);
 
 /// A decision, or why there is none.
-pub(super) type Answer = Result<Decision, StoreError>;
+pub(crate) type DecideResult = Result<Decision, StoreError>;
 
-enum State {
-    Ready(Option<Answer>),
-    Pending(Pin<Box<dyn Future<Output = Answer> + Send>>),
+enum FutureState {
+    Ready(Option<DecideResult>),
+    Pending(Pin<Box<dyn Future<Output = DecideResult> + Send>>),
 }
 
 impl DecisionFuture {
     /// A decision that is known now.
     #[inline]
     pub fn ready(result: Result<Decision, StoreError>) -> Self {
-        Self(State::Ready(Some(result)))
+        Self(FutureState::Ready(Some(result)))
     }
 
     /// A decision that is still to come.
     pub fn pending(future: impl Future<Output = Result<Decision, StoreError>> + Send + 'static) -> Self {
-        Self(State::Pending(Box::pin(future)))
+        Self(FutureState::Pending(Box::pin(future)))
     }
 
     /// The answer in place, if it is known without waiting: cheaper than taking it out with
@@ -55,8 +55,8 @@ impl DecisionFuture {
     #[inline]
     pub fn known(&self) -> Option<&Result<Decision, StoreError>> {
         match &self.0 {
-            State::Ready(result) => result.as_ref(),
-            State::Pending(_) => None,
+            FutureState::Ready(result) => result.as_ref(),
+            FutureState::Pending(_) => None,
         }
     }
 
@@ -69,7 +69,7 @@ impl DecisionFuture {
     #[expect(clippy::result_large_err, reason = "the future is handed back, not reported")]
     pub fn now(self) -> Result<Result<Decision, StoreError>, Self> {
         match self.0 {
-            State::Ready(Some(result)) => Ok(result),
+            FutureState::Ready(Some(result)) => Ok(result),
             other => Err(Self(other)),
         }
     }
@@ -120,10 +120,10 @@ impl Future for DecisionFuture {
     /// When polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Ready(result) => {
+            FutureState::Ready(result) => {
                 Poll::Ready(result.take().expect("a decision is polled until it is ready, once"))
             }
-            State::Pending(future) => future.as_mut().poll(cx),
+            FutureState::Pending(future) => future.as_mut().poll(cx),
         }
     }
 }
@@ -131,8 +131,8 @@ impl Future for DecisionFuture {
 impl fmt::Debug for DecisionFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            State::Ready(result) => f.debug_tuple("DecisionFuture").field(result).finish(),
-            State::Pending(_) => f.write_str("DecisionFuture(..)"),
+            FutureState::Ready(result) => f.debug_tuple("DecisionFuture").field(result).finish(),
+            FutureState::Pending(_) => f.write_str("DecisionFuture(..)"),
         }
     }
 }

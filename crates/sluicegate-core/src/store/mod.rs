@@ -42,6 +42,7 @@ pub use self::ask::{Ask, Mode};
 #[cfg(feature = "tokio")]
 pub(crate) use self::begun::spawn;
 pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undecided};
+pub(crate) use self::future::DecideResult;
 pub use self::future::DecisionFuture;
 pub use self::handle::IntoStore;
 pub use self::judge::{Balance, Judged, judge};

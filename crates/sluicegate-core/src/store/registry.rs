@@ -33,10 +33,10 @@ use crate::policy::Policy;
 /// ```
 pub struct Registry<T> {
     /// The policies of each name that are still in use, the youngest last.
-    open: Mutex<HashMap<String, Vec<Open<T>>>>,
+    open: Mutex<HashMap<String, Vec<PutPolicy<T>>>>,
 }
 
-type Open<T> = (Arc<Policy>, Weak<T>);
+type PutPolicy<T> = (Arc<Policy>, Weak<T>);
 
 impl<T: Send + Sync + 'static> Registry<T> {
     /// Opens a policy: with the preparation of an equal one, or with the one that `prepare` makes. A replacement that is dropped
@@ -85,7 +85,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
     }
 }
 
-fn is_in_use<T>((_, prepared): &Open<T>) -> bool {
+fn is_in_use<T>((_, prepared): &PutPolicy<T>) -> bool {
     prepared.strong_count() > 0
 }
 

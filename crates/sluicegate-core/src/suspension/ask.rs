@@ -24,11 +24,11 @@ use crate::policy::PolicyMode;
 use crate::store::{Ask, DecidedBy, DecisionFuture, Mode, Store};
 
 /// The asks that have a suspension to look at.
-type Watched = SmallVec<[Watch; 2]>;
+type Watched = SmallVec<[StrikeWatch; 2]>;
 
 type Strikers = SmallVec<[Striker; 1]>;
 
-struct Watch {
+struct StrikeWatch {
     /// The ask.
     place: u8,
     /// The peeks at its suspension; empty if it is certain that its key is not suspended.
@@ -63,13 +63,13 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
         }
         let first = ask.numbers().quotas().first();
         let capacity = first.map_or(0, |quota| quota.rule().capacity());
-        watched.push(Watch { place, peeks, capacity });
+        watched.push(StrikeWatch { place, peeks, capacity });
     }
     let answer = ask_store(&**store, if all.is_empty() { asks } else { &all });
     if all.is_empty() && matches!(answer.known(), Some(Ok(decision)) if decision.is_allowed()) {
         return answer;
     }
-    let striker = |watch: &Watch| {
+    let striker = |watch: &StrikeWatch| {
         let ask = &asks[usize::from(watch.place)];
         Striker::new(watch.place, ask).filter(|_| ask.mode().spends())
     };
@@ -98,7 +98,7 @@ fn read(decision: Decision, count: usize, watched: &Watched) -> (Decision, bool)
     if decision.is_allowed() || decision.decided_by() == DecidedBy::Outage {
         return (decision.of_first(count), false);
     }
-    let peeks = |watch: &Watch| {
+    let peeks = |watch: &StrikeWatch| {
         let place = watch.place;
         watch.peeks.clone().map(move |peek| (peek, place))
     };

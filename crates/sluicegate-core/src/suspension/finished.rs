@@ -4,18 +4,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::decision::Decision;
-use crate::error::StoreError;
-use crate::store::DecisionFuture;
-
-type Answer = Result<Decision, StoreError>;
+use crate::store::{DecideResult, DecisionFuture};
 
 /// Begins work of several calls: at once if it is `here`, in memory, or if there is a tokio runtime, because elsewhere the timers
 /// of a store would find none. If the future is dropped, the tokio runtime on which it was begun finishes the work: a client that
 /// hangs up does not evade the consequences of its refusal.
 pub(crate) fn finished(
     is_here: bool,
-    mut work: Pin<Box<dyn Future<Output = Answer> + Send>>,
+    mut work: Pin<Box<dyn Future<Output = DecideResult> + Send>>,
 ) -> DecisionFuture {
     #[cfg(feature = "tokio")]
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {

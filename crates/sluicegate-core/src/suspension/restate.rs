@@ -11,14 +11,14 @@ use crate::store::{QuotaStatus, judge};
 
 /// A suspension that has just begun, or was found when a refusal was to be counted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begun {
+pub(super) struct NewSuspension {
     /// The moment that the wait is counted from, in microseconds of the store's clock.
     pub(super) at_us: u64,
     pub(super) wait: Duration,
 }
 
 /// The asks whose keys are suspended, and for how long. `watches` has each peek with the place of its ask.
-pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>) -> Waits {
+pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>) -> AskWaits {
     let refused = |peek: u8| {
         let mut own = decision.quotas().iter().filter(|status| status.policy_index() == usize::from(peek));
         own.find(|status| !status.passed())
@@ -26,7 +26,7 @@ pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>
     few(watches.filter_map(|(peek, place)| Some((place, refused(peek)?.available_after()))))
 }
 
-type Waits = SmallVec<[(u8, Duration); 2]>;
+type AskWaits = SmallVec<[(u8, Duration); 2]>;
 
 /// The decision for its first `count` asks, of which those at these places are suspended for these times. If the store has no statuses
 /// for such an ask, because it knows that the key is suspended and has looked no further, the first quota of the ask gets one;
@@ -41,7 +41,7 @@ pub(super) fn suspended(
 }
 
 /// This decision, in which the ask at this place was suspended since.
-pub(super) fn suspended_by(decision: &Decision, place: u8, suspension: &Begun) -> Decision {
+pub(super) fn suspended_by(decision: &Decision, place: u8, suspension: &NewSuspension) -> Decision {
     // The statuses are known, because a quota of this ask has refused.
     at(decision, suspension.at_us, usize::MAX, &[(place, suspension.wait)], |_| 0)
 }

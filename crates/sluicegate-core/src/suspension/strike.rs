@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::buckets::{AskStore, buckets_of, units};
-use super::restate::Begun;
+use super::restate::NewSuspension;
 use crate::decision::Decision;
 use crate::key::Key;
 use crate::store::{Ask, DecidedBy, Event, Mode, PreparedPolicy, QuotaStatus, Store, Subject};
@@ -38,7 +38,7 @@ impl Striker {
     /// In an outage a process that decides alone counts and suspends with its share. If keys are refused everywhere, it cannot
     /// know whether a suspension has begun: then it does neither, because it would begin one again and again, and charge each of them to
     /// the store in the end.
-    pub(super) async fn strike(&self, store: &Arc<dyn Store>, ask_store: AskStore) -> Option<Begun> {
+    pub(super) async fn strike(&self, store: &Arc<dyn Store>, ask_store: AskStore) -> Option<NewSuspension> {
         let buckets = self.policy.suspension()?;
         let ([strikes, suspensions], suspended) =
             (buckets.strikes.as_ref()?, buckets_of(&self.policy, self.key.as_ref()).next()?);
@@ -57,7 +57,7 @@ impl Striker {
         of(&counted, 1).next()?;
         if let Some(wait) = of(&counted, 1).find(|status| !status.passed()).map(QuotaStatus::available_after)
         {
-            return Some(Begun { at_us: counted.at_us(), wait });
+            return Some(NewSuspension { at_us: counted.at_us(), wait });
         }
         if !counted.is_allowed() || of(&counted, 0).any(|status| status.remaining() > 0) {
             return None;
@@ -77,7 +77,7 @@ impl Striker {
         let begun = begun.await.ok().filter(|begun| begun.decided_by() != DecidedBy::Outage)?;
         let wait = of(&begun, 0).map(QuotaStatus::reset_after).max()?;
         tell(store, &self.policy, &self.key, lasts, Cause::Refusals);
-        Some(Begun { at_us: begun.at_us(), wait })
+        Some(NewSuspension { at_us: begun.at_us(), wait })
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::slot::TurnSlot;
-use super::under::{Beside, Costs, Held};
+use super::under::{AskCosts, RequestParts, UnitsHeld};
 use crate::decision::{DecidedBy, Decision};
 
 /// Waiting requests of one line with the same costs, and as many slots.
@@ -44,7 +44,7 @@ pub(super) struct Waiter {
     /// The task to wake, once the request was polled.
     pub(super) waker: Option<Waker>,
     /// Units that other limits hold for it.
-    pub(super) held: Option<Arc<dyn Held>>,
+    pub(super) held: Option<Arc<dyn UnitsHeld>>,
 }
 
 /// A request that goes at no slot before this moment.
@@ -67,7 +67,7 @@ impl WaitClass {
         &mut self,
         number: u64,
         slot: TurnSlot,
-        beside: Option<Beside>,
+        beside: Option<RequestParts>,
         now: Instant,
     ) -> Rank {
         let slot = self.aligned(slot);
@@ -109,7 +109,7 @@ impl WaitClass {
     }
 
     /// Takes out a request that waits, and with it the last slot that is of use to nobody: those behind it move up.
-    pub(super) fn leave(&mut self, rank: Rank, costs: &Costs) -> Option<TurnSlot> {
+    pub(super) fn leave(&mut self, rank: Rank, costs: &AskCosts) -> Option<TurnSlot> {
         if let Some(bound) = self.bound.remove(&rank) {
             self.bound_until.remove(&(bound.until, rank));
             return Some(self.offer(bound.slot));
@@ -128,7 +128,7 @@ impl WaitClass {
         self.last_slot(&slot.costs).expect("one was put in")
     }
 
-    fn last_slot(&mut self, costs: &Costs) -> Option<TurnSlot> {
+    fn last_slot(&mut self, costs: &AskCosts) -> Option<TurnSlot> {
         self.slots.pop_last().map(|((at, of), decision)| TurnSlot::new(at, of, costs.clone(), decision))
     }
 
@@ -205,7 +205,7 @@ mod tests {
     fn slot(number: u64, at: Instant, spent_ms: u64) -> TurnSlot {
         let status = QuotaStatus::at_rest((0, 0), 1).with_remaining(0).spending(1);
         let decision = judge(0, spent_ms * 1_000, [status]);
-        TurnSlot::new(at, number, Costs::new(), Box::new(decision))
+        TurnSlot::new(at, number, AskCosts::new(), Box::new(decision))
     }
 
     #[test]
@@ -217,7 +217,8 @@ mod tests {
             let slot = slot(number, after(spent_ms.min(5_000) + late), spent_ms);
             ranks.push(class.enter(number, slot, None, start));
         }
-        let freed: Vec<_> = ranks.into_iter().filter_map(|rank| class.leave(rank, &Costs::new())).collect();
+        let freed: Vec<_> =
+            ranks.into_iter().filter_map(|rank| class.leave(rank, &AskCosts::new())).collect();
         let freed: Vec<_> = freed.iter().map(|slot| (slot.decision.spent_us() / 1_000, slot.at())).collect();
         assert_eq!(freed, [(90_000, after(5_000)), (12, after(17)), (11, after(16)), (10, after(15))]);
     }

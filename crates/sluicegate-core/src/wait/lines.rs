@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::class::{Rank, WaitClass};
 use super::slot::TurnSlot;
-use super::under::{Beside, Costs, Held, Line, Under};
+use super::under::{AskCosts, LimitersOfTurn, LineKeys, RequestParts, UnitsHeld};
 use crate::decision::{DecidedBy, Decision};
 use crate::error::StoreError;
 use crate::store::DecisionFuture;
@@ -26,20 +26,20 @@ const MOST_LOOKED_AT: usize = 16;
 /// Memory is bounded: callers bound the requests that wait, and [`MOST_SPARES`] the turns that were left.
 /// Each call does a bounded amount of work for others ([`MOST_LOOKED_AT`]).
 #[derive(Default)]
-pub(super) struct Lines {
+pub(super) struct WaitLines {
     next: u64,
-    by_key: HashMap<Line, LineGroup>,
+    by_key: HashMap<LineKeys, LineGroup>,
     /// Requests that may go, and were not polled since.
     pub(super) come: HashMap<u64, Box<Decision>>,
     /// The turns that were left, in order of time.
-    pub(super) left: BTreeMap<(Instant, u64), Line>,
+    pub(super) left: BTreeMap<(Instant, u64), LineKeys>,
 }
 
 /// The requests that wait for the same limiters and keys.
 #[derive(Default)]
 pub(super) struct LineGroup {
     /// Turns of a store and of its fallback are by different clocks.
-    classes: HashMap<(DecidedBy, Costs), WaitClass>,
+    classes: HashMap<(DecidedBy, AskCosts), WaitClass>,
     /// Turns that nobody waits for any more and that the store did not take back, in order of time.
     spares: BTreeMap<(Instant, u64), TurnSlot>,
     /// Turns that are on their way back to the store.
@@ -71,7 +71,7 @@ pub(super) struct Attendance {
 pub(super) struct PendingWakes {
     pub(super) wakers: SmallVec<[Waker; 2]>,
     /// The requests that go now.
-    departed: SmallVec<[Arc<dyn Held>; 1]>,
+    departed: SmallVec<[Arc<dyn UnitsHeld>; 1]>,
 }
 
 /// The outcome of a turn that was given up.
@@ -83,7 +83,7 @@ pub(super) struct Heard {
     pub(super) waker: Option<Waker>,
 }
 
-impl Lines {
+impl WaitLines {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
@@ -94,28 +94,33 @@ impl Lines {
         self.next
     }
 
-    pub(super) fn class(&mut self, line: &Line, by: DecidedBy, costs: &Costs) -> Option<&mut WaitClass> {
+    pub(super) fn class(
+        &mut self,
+        line: &LineKeys,
+        by: DecidedBy,
+        costs: &AskCosts,
+    ) -> Option<&mut WaitClass> {
         self.by_key.get_mut(line)?.classes.get_mut(&(by, costs.clone()))
     }
 
     /// The line that is shared by all requests that wait in it, or this one if there is none.
-    pub(super) fn shared(&self, line: &Line) -> Line {
+    pub(super) fn shared(&self, line: &LineKeys) -> LineKeys {
         Arc::clone(self.by_key.get_key_value(line).map_or(line, |(known, _)| known))
     }
 
-    pub(super) fn group(&mut self, line: &Line) -> &mut LineGroup {
+    pub(super) fn group(&mut self, line: &LineKeys) -> &mut LineGroup {
         self.by_key.entry(line.clone()).or_default()
     }
 
     /// Keeps a turn that was left for the next request, unless there are too many of those.
-    pub(super) fn keep(&mut self, line: &Line, slot: TurnSlot) {
+    pub(super) fn keep(&mut self, line: &LineKeys, slot: TurnSlot) {
         if slot.at() > Instant::now() && self.note_left(line, &slot) {
             self.group(line).spares.insert(slot.place(), slot);
         }
     }
 
     /// Whether there is room for one turn more that was left.
-    pub(super) fn note_left(&mut self, line: &Line, slot: &TurnSlot) -> bool {
+    pub(super) fn note_left(&mut self, line: &LineKeys, slot: &TurnSlot) -> bool {
         let has_room = self.left.len() < MOST_SPARES;
         if has_room {
             self.left.insert(slot.place(), line.clone());
@@ -125,9 +130,9 @@ impl Lines {
 
     pub(super) fn join(
         &mut self,
-        under: &dyn Under,
+        under: &dyn LimitersOfTurn,
         number: u64,
-        (slot, beside): (TurnSlot, Option<Beside>),
+        (slot, beside): (TurnSlot, Option<RequestParts>),
         now: Instant,
     ) -> (Rank, PendingWakes) {
         let by = slot.decision.decided_by();
@@ -139,7 +144,12 @@ impl Lines {
     }
 
     /// Lets all go whose slot has come, whether they are polled or not.
-    pub(super) fn advance(&mut self, under: &dyn Under, by: DecidedBy, now: Instant) -> PendingWakes {
+    pub(super) fn advance(
+        &mut self,
+        under: &dyn LimitersOfTurn,
+        by: DecidedBy,
+        now: Instant,
+    ) -> PendingWakes {
         let mut news = PendingWakes::default();
         // Not by `class`: the requests that have come are in another field.
         let group = self.by_key.get_mut(under.line());
@@ -159,7 +169,7 @@ impl Lines {
     /// in this time.
     pub(super) fn take_spare(
         &mut self,
-        under: &dyn Under,
+        under: &dyn LimitersOfTurn,
         by: Option<DecidedBy>,
         (from, until): (Instant, Instant),
     ) -> Option<TurnSlot> {
@@ -181,7 +191,7 @@ impl Lines {
 
     /// The turn to give up for one that nobody goes at: the latest that was left, if that is later. Only the store's last one can go
     /// back.
-    pub(super) fn given_up_for(&mut self, line: &Line, slot: TurnSlot) -> Freed {
+    pub(super) fn given_up_for(&mut self, line: &LineKeys, slot: TurnSlot) -> Freed {
         let spares = self.by_key.get(line).map(|group| &group.spares);
         let latest = spares.and_then(|spares| spares.last_key_value());
         if latest.is_none_or(|(place, _)| *place < slot.place()) {
@@ -192,7 +202,7 @@ impl Lines {
     }
 
     /// The latest of the turns that were left, the very latest first.
-    pub(super) fn take_latest_spares(&mut self, line: &Line, most: usize) -> Freed {
+    pub(super) fn take_latest_spares(&mut self, line: &LineKeys, most: usize) -> Freed {
         let Some(group) = self.by_key.get_mut(line) else { return Freed::new() };
         let mut latest = Freed::new();
         while let Some((place, spare)) = (latest.len() < most).then(|| group.spares.pop_last()).flatten() {
@@ -205,7 +215,7 @@ impl Lines {
     /// The store has answered about a turn that was given up. One that it keeps is for those who wait, and then for the next request.
     pub(super) fn heard(
         &mut self,
-        line: &Line,
+        line: &LineKeys,
         slot: TurnSlot,
         result: Result<Decision, StoreError>,
     ) -> Heard {
@@ -234,7 +244,7 @@ impl Lines {
 
     /// The number of further turns to give up after such an answer. However many were left, the store is asked at most three times
     /// for each turn that it takes back, and once for each request that leaves.
-    pub(super) fn tries(&mut self, line: &Line, is_taken: bool) -> usize {
+    pub(super) fn tries(&mut self, line: &LineKeys, is_taken: bool) -> usize {
         let group = self.group(line);
         group.has_freed |= is_taken;
         match (is_taken, group.returning.is_empty()) {
@@ -247,7 +257,7 @@ impl Lines {
     /// Notes that a turn is on its way back to the store.
     pub(super) fn is_returning(
         &mut self,
-        line: &Line,
+        line: &LineKeys,
         slot: TurnSlot,
         verdict: DecisionFuture,
     ) -> Attendance {
@@ -256,7 +266,7 @@ impl Lines {
     }
 
     /// Puts the first turn back, because the store has not answered about it yet.
-    pub(super) fn is_still_returning(&mut self, line: &Line, first: Returning) -> Attendance {
+    pub(super) fn is_still_returning(&mut self, line: &LineKeys, first: Returning) -> Attendance {
         if self.group(line).attended.is_some() {
             self.group(line).returning.push_front(first);
             return Attendance::default();
@@ -270,7 +280,7 @@ impl Lines {
         self.attendance(line)
     }
 
-    fn attendance(&mut self, line: &Line) -> Attendance {
+    fn attendance(&mut self, line: &LineKeys) -> Attendance {
         let number = self.next_number();
         match &mut self.group(line).attended {
             Some((_, waker)) => Attendance { wakes: Some(waker.clone()), starts: None },
@@ -282,7 +292,7 @@ impl Lines {
     }
 
     /// Notes that the task with this number waits for the store's answers, or no longer. Says whether it is the one that does.
-    pub(super) fn attended_by(&mut self, line: &Line, number: u64, waker: Option<&Waker>) -> bool {
+    pub(super) fn attended_by(&mut self, line: &LineKeys, number: u64, waker: Option<&Waker>) -> bool {
         let Some(group) = self.by_key.get_mut(line) else { return false };
         let is_it = group.attended.as_ref().is_some_and(|(of, _)| *of == number);
         if is_it {
@@ -291,7 +301,7 @@ impl Lines {
         is_it
     }
 
-    pub(super) fn has_returning(&self, line: &Line) -> bool {
+    pub(super) fn has_returning(&self, line: &LineKeys) -> bool {
         self.by_key.get(line).is_some_and(|group| !group.returning.is_empty())
     }
 
@@ -301,7 +311,7 @@ impl Lines {
 
     /// The turn that was given up first among those that the store has not answered about, with the waker of the task that waits for
     /// the answer.
-    pub(super) fn next_returning(&mut self, line: &Line) -> Option<(Returning, Waker)> {
+    pub(super) fn next_returning(&mut self, line: &LineKeys) -> Option<(Returning, Waker)> {
         let group = self.by_key.get_mut(line)?;
         let waker = group.attended.as_ref().map_or_else(|| Waker::noop().clone(), |(_, waker)| waker.clone());
         Some((group.returning.pop_front()?, waker))
@@ -324,7 +334,7 @@ impl Lines {
         }
     }
 
-    pub(super) fn tidy(&mut self, line: &Line, by: DecidedBy, costs: &Costs) {
+    pub(super) fn tidy(&mut self, line: &LineKeys, by: DecidedBy, costs: &AskCosts) {
         let Some(group) = self.by_key.get_mut(line) else { return };
         let which = (by, costs.clone());
         if group.classes.get(&which).is_some_and(WaitClass::is_empty) {
@@ -333,7 +343,7 @@ impl Lines {
         self.remove_if_empty(line);
     }
 
-    pub(super) fn remove_if_empty(&mut self, line: &Line) {
+    pub(super) fn remove_if_empty(&mut self, line: &LineKeys) {
         let is_empty = |group: &LineGroup| {
             group.classes.is_empty()
                 && group.spares.is_empty()

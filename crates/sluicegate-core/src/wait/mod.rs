@@ -5,8 +5,8 @@
 //!
 //! | word | is |
 //! |---|---|
-//! | [`Line`] | the limiters, with their keys, that make a request wait longest, mostly one: requests of one line can use each other's turns |
-//! | [`Held`] | units that the other limiters of a request hold until it goes; they stay its own |
+//! | [`LineKeys`] | the limiters, with their keys, that make a request wait longest, mostly one: requests of one line can use each other's turns |
+//! | [`UnitsHeld`] | units that the other limiters of a request hold until it goes; they stay its own |
 //! | class | the requests of a line with the same costs, in order of arrival |
 //! | slot | a turn that the store has given, and the decision by which it did |
 //! | spare | a slot that no request waits for and that the store did not take back |
@@ -32,5 +32,7 @@ mod queues;
 mod slot;
 mod under;
 
-pub(crate) use self::queues::{Place, Queues};
-pub(crate) use self::under::{Beside, Costs, Held, Identity, Line, Receipts, Under};
+pub(crate) use self::queues::{Queues, TurnPlace};
+pub(crate) use self::under::{
+    AskCosts, Identity, LimitersOfTurn, LineKeys, RequestParts, TurnReceipts, UnitsHeld,
+};

@@ -15,29 +15,29 @@ use loom::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::class::Rank;
-use super::lines::{Attendance, Freed, Heard, Lines, Returning};
+use super::lines::{Attendance, Freed, Heard, Returning, WaitLines};
 use super::slot::TurnSlot;
-use super::under::{Beside, Line, Under};
+use super::under::{LimitersOfTurn, LineKeys, RequestParts};
 use crate::decision::{DecidedBy, Decision};
 use crate::error::StoreError;
 
 /// The requests that wait under a limiter, which is the first of their limiters.
 #[derive(Default)]
 pub(crate) struct Queues {
-    lines: Mutex<Lines>,
+    lines: Mutex<WaitLines>,
     /// The number of turns that were left, as in `lines`: to see without the lock whether there are any.
     left: AtomicUsize,
 }
 
 /// The place of a request that waits.
-pub(crate) struct Place {
+pub(crate) struct TurnPlace {
     number: u64,
     rank: Rank,
     /// The clock that its turn is by.
     by: DecidedBy,
 }
 
-impl Place {
+impl TurnPlace {
     /// When it goes at the latest.
     pub(crate) fn at_latest(&self) -> Instant {
         self.rank.0
@@ -51,11 +51,11 @@ impl Queues {
     /// the store.
     pub(crate) fn enter(
         &self,
-        under: &dyn Under,
+        under: &dyn LimitersOfTurn,
         at: Instant,
         decision: Box<Decision>,
-        beside: Option<Beside>,
-    ) -> Place {
+        beside: Option<RequestParts>,
+    ) -> TurnPlace {
         self.settle(under);
         let (now, by) = (Instant::now(), decision.decided_by());
         let mut lines = self.lock();
@@ -73,11 +73,11 @@ impl Queues {
         if let Some(surplus) = surplus {
             self.free(under, surplus);
         }
-        Place { number, rank, by }
+        TurnPlace { number, rank, by }
     }
 
     /// Enters a request that has no slot, if a slot was left that comes early enough.
-    pub(crate) fn enter_left(&self, under: &dyn Under, until: Instant) -> Option<Place> {
+    pub(crate) fn enter_left(&self, under: &dyn LimitersOfTurn, until: Instant) -> Option<TurnPlace> {
         // Relaxed: a turn that is left at this moment may as well be missed.
         if self.left.load(Ordering::Relaxed) == 0 {
             return None;
@@ -90,7 +90,7 @@ impl Queues {
         let joined = spare.map(|spare| {
             let (number, by) = (lines.next_number(), spare.decision.decided_by());
             let (rank, news) = lines.join(under, number, (spare, None), now);
-            (Place { number, rank, by }, news)
+            (TurnPlace { number, rank, by }, news)
         });
         self.unlock(lines);
         let (place, news) = joined?;
@@ -99,15 +99,15 @@ impl Queues {
     }
 
     /// The line that is shared by all requests that wait in it, or this one if there is none.
-    pub(crate) fn shared(&self, line: &Line) -> Line {
+    pub(crate) fn shared(&self, line: &LineKeys) -> LineKeys {
         self.lock().shared(line)
     }
 
     /// The decision, if the turn has come; otherwise the time until which to wait.
     pub(crate) fn poll(
         &self,
-        under: &dyn Under,
-        place: &Place,
+        under: &dyn LimitersOfTurn,
+        place: &TurnPlace,
         waker: &Waker,
     ) -> Result<Box<Decision>, Instant> {
         let now = Instant::now();
@@ -128,7 +128,7 @@ impl Queues {
     }
 
     /// Leaves the queue; what it has waited for is the next one's, or the store's again. False if its turn has come.
-    pub(crate) fn leave(&self, under: &dyn Under, place: &Place) -> bool {
+    pub(crate) fn leave(&self, under: &dyn LimitersOfTurn, place: &TurnPlace) -> bool {
         self.settle(under);
         let now = Instant::now();
         let mut lines = self.lock();
@@ -151,7 +151,7 @@ impl Queues {
     }
 
     /// Gives a slot back to the store, or keeps it for the next request.
-    fn free(&self, under: &dyn Under, slot: TurnSlot) {
+    fn free(&self, under: &dyn LimitersOfTurn, slot: TurnSlot) {
         let mut lines = self.lock();
         let freed = lines.given_up_for(under.line(), slot);
         self.unlock(lines);
@@ -160,7 +160,7 @@ impl Queues {
 
     /// A loop, because a turn that was taken back makes the one before it the last, which may now
     /// be taken back as well.
-    fn free_all(&self, under: &dyn Under, mut slots: Freed) {
+    fn free_all(&self, under: &dyn LimitersOfTurn, mut slots: Freed) {
         let line = under.line();
         while !slots.is_empty() {
             let slot = slots.remove(0);
@@ -186,7 +186,7 @@ impl Queues {
     }
 
     /// Makes sure that a task waits for the answers of the store.
-    fn attend(&self, under: &dyn Under, attendance: Attendance) {
+    fn attend(&self, under: &dyn LimitersOfTurn, attendance: Attendance) {
         if let Some(waker) = attendance.wakes {
             waker.wake();
         }
@@ -198,7 +198,7 @@ impl Queues {
     }
 
     /// Notes that no task waits for the answers of the store any longer; the next request looks for them.
-    pub(crate) fn is_unattended(&self, line: &Line, number: u64) {
+    pub(crate) fn is_unattended(&self, line: &LineKeys, number: u64) {
         let mut lines = self.lock();
         lines.attended_by(line, number, None);
         lines.remove_if_empty(line);
@@ -207,7 +207,7 @@ impl Queues {
 
     /// Waits for the answers of the store about the turns of a line that were given up, as the task with this number: ready when
     /// no answer is still to come, or another task waits for them.
-    pub(crate) fn poll_returns(&self, under: &dyn Under, number: u64, waker: &Waker) -> Poll<()> {
+    pub(crate) fn poll_returns(&self, under: &dyn LimitersOfTurn, number: u64, waker: &Waker) -> Poll<()> {
         if !self.lock().attended_by(under.line(), number, Some(waker)) {
             return Poll::Ready(());
         }
@@ -223,14 +223,14 @@ impl Queues {
     }
 
     /// Looks whether the store has answered about turns that were given up.
-    fn settle(&self, under: &dyn Under) {
+    fn settle(&self, under: &dyn LimitersOfTurn) {
         // Relaxed: an answer that is looked at later is as good.
         if self.left.load(Ordering::Relaxed) > 0 {
             self.look(under);
         }
     }
 
-    fn look(&self, under: &dyn Under) {
+    fn look(&self, under: &dyn LimitersOfTurn) {
         let line = under.line();
         loop {
             let next = self.lock().next_returning(line);
@@ -261,7 +261,7 @@ impl Queues {
     /// its way any longer.
     fn answered(
         &self,
-        line: &Line,
+        line: &LineKeys,
         slot: TurnSlot,
         result: Result<Decision, StoreError>,
         is_late: bool,
@@ -279,11 +279,11 @@ impl Queues {
         freed
     }
 
-    fn lock(&self) -> MutexGuard<'_, Lines> {
+    fn lock(&self) -> MutexGuard<'_, WaitLines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unlock(&self, lines: MutexGuard<'_, Lines>) {
+    fn unlock(&self, lines: MutexGuard<'_, WaitLines>) {
         // Relaxed: a hint; the lock guards the list itself.
         self.left.store(lines.left.len(), Ordering::Relaxed);
     }

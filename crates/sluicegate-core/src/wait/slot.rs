@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::under::{Costs, Under};
+use super::under::{AskCosts, LimitersOfTurn};
 use crate::decision::Decision;
 use crate::store::DecisionFuture;
 
@@ -12,13 +12,13 @@ pub(super) struct TurnSlot {
     /// The number of the request that reserved it: two may come at one time.
     number: u64,
     /// The units that a request at it may spend.
-    pub(super) costs: Costs,
+    pub(super) costs: AskCosts,
     /// The decision by which it was reserved; it belongs to the request that goes at it.
     pub(super) decision: Box<Decision>,
 }
 
 impl TurnSlot {
-    pub(super) fn new(at: Instant, number: u64, costs: Costs, decision: Box<Decision>) -> Self {
+    pub(super) fn new(at: Instant, number: u64, costs: AskCosts, decision: Box<Decision>) -> Self {
         Self { at, number, costs, decision }
     }
 
@@ -39,12 +39,12 @@ impl TurnSlot {
     /// Whether the store can take anything back.
     ///
     /// A decision without receipts is a clone, or has spent nothing.
-    pub(super) fn can_be_returned(&self, under: &dyn Under) -> bool {
+    pub(super) fn can_be_returned(&self, under: &dyn LimitersOfTurn) -> bool {
         (0..under.costs().len()).any(|ask| self.decision.receipt(ask).is_some())
     }
 
     /// Gives the turn up; the store says whether it takes it back.
-    pub(super) fn give_up(&self, under: &dyn Under) -> DecisionFuture {
+    pub(super) fn give_up(&self, under: &dyn LimitersOfTurn) -> DecisionFuture {
         under.give_up(&under.receipts(&self.decision))
     }
 }

@@ -1,4 +1,4 @@
-//! The limiters that a turn is reserved under: [`Under`].
+//! The limiters that a turn is reserved under: [`LimitersOfTurn`].
 //!
 //! The queues know limiters by identity only, through this trait, so that they depend on no limiter
 //! and no store and can be driven by models.
@@ -17,48 +17,48 @@ use crate::receipt::Receipt;
 use crate::store::DecisionFuture;
 
 /// The limiters whose turn a request waits for, as far as the queues know them.
-pub(crate) trait Under {
+pub(crate) trait LimitersOfTurn {
     /// The limiters and keys, in the order of the asks.
-    fn line(&self) -> &Line;
+    fn line(&self) -> &LineKeys;
 
     /// The cost of each ask.
-    fn costs(&self) -> &Costs;
+    fn costs(&self) -> &AskCosts;
 
     /// Gives these turns up; the store says whether it takes them back.
-    fn give_up(&self, turns: &Receipts) -> DecisionFuture;
+    fn give_up(&self, turns: &TurnReceipts) -> DecisionFuture;
 
     /// Starts a task with this number that waits for the store's answers about turns of the line that were given up. Says
     /// whether there is a runtime for it.
     fn attend(&self, number: u64) -> bool;
 }
 
-impl dyn Under + '_ {
-    pub(super) fn receipts(&self, decision: &Decision) -> Receipts {
+impl dyn LimitersOfTurn + '_ {
+    pub(super) fn receipts(&self, decision: &Decision) -> TurnReceipts {
         few((0..self.costs().len()).filter_map(|ask| Some((ask, decision.receipt(ask)?))))
     }
 }
 
 /// Units that the other limits of a request hold until it goes. They are its own, at whichever turn it goes.
-pub(crate) trait Held: Send + Sync {
+pub(crate) trait UnitsHeld: Send + Sync {
     /// The request goes now.
     fn depart(&self);
 }
 
 /// The part of a request that does not depend on its turn.
-pub(crate) struct Beside {
-    pub(crate) held: Arc<dyn Held>,
+pub(crate) struct RequestParts {
+    pub(crate) held: Arc<dyn UnitsHeld>,
     /// When the limits that hold these units let the request go: no later than its own turn comes.
     pub(crate) ready_at: Instant,
 }
 
 /// Limiters and keys: requests that have to wait for the same ones share turns.
-pub(crate) type Line = Arc<[(Identity, Key)]>;
+pub(crate) type LineKeys = Arc<[(Identity, Key)]>;
 
 /// Units, by the place of the ask.
-pub(crate) type Costs = SmallVec<[u64; 2]>;
+pub(crate) type AskCosts = SmallVec<[u64; 2]>;
 
 /// The spends of a turn, by the place of the ask.
-pub(crate) type Receipts = SmallVec<[(usize, Receipt); 1]>;
+pub(crate) type TurnReceipts = SmallVec<[(usize, Receipt); 1]>;
 
 /// The identity of a limiter, without keeping it open. While there is one of these, no other limiter is taken for it.
 #[derive(Clone)]

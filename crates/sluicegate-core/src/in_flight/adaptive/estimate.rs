@@ -4,7 +4,7 @@ use super::aimd;
 use super::gradient::Gradient;
 use super::gradient2::Gradient2;
 use super::vegas::Vegas;
-use super::{LimitAlgorithm, Window};
+use super::{LimitAlgorithm, SampleWindow};
 
 /// The range in which a limit adapts, and the number that it starts with. Default: 1 to 1,000, starting with 20.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,14 +21,14 @@ pub struct LimitBounds {
 /// The number of requests that a service can bear, estimated by an algorithm from windows of samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
-    state: State,
+    state: Estimator,
     bounds: LimitBounds,
     /// In thousandths.
     limit: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum Estimator {
     Gradient(Gradient),
     Gradient2(Gradient2),
     Vegas(Vegas),
@@ -48,21 +48,21 @@ impl Estimate {
     /// The first estimate of an algorithm.
     pub fn new(algorithm: LimitAlgorithm, bounds: LimitBounds) -> Self {
         let state = match algorithm {
-            LimitAlgorithm::Gradient => State::Gradient(Gradient::default()),
-            LimitAlgorithm::Gradient2 => State::Gradient2(Gradient2::default()),
-            LimitAlgorithm::Vegas => State::Vegas(Vegas::default()),
-            LimitAlgorithm::Aimd => State::Aimd,
+            LimitAlgorithm::Gradient => Estimator::Gradient(Gradient::default()),
+            LimitAlgorithm::Gradient2 => Estimator::Gradient2(Gradient2::default()),
+            LimitAlgorithm::Vegas => Estimator::Vegas(Vegas::default()),
+            LimitAlgorithm::Aimd => Estimator::Aimd,
         };
         Self { state, bounds, limit: 0 }.at(bounds.first.saturating_mul(ONE))
     }
 
     /// Updates the estimate by a window.
-    pub fn update(&mut self, window: &Window) {
+    pub fn update(&mut self, window: &SampleWindow) {
         let limit = match &mut self.state {
-            State::Gradient(gradient) => gradient.next(self.limit, self.bounds.at_least * ONE, window),
-            State::Gradient2(gradient) => gradient.next(self.limit, window),
-            State::Vegas(vegas) => vegas.next(self.limit, window),
-            State::Aimd => aimd::next(self.limit, window),
+            Estimator::Gradient(gradient) => gradient.next(self.limit, self.bounds.at_least * ONE, window),
+            Estimator::Gradient2(gradient) => gradient.next(self.limit, window),
+            Estimator::Vegas(vegas) => vegas.next(self.limit, window),
+            Estimator::Aimd => aimd::next(self.limit, window),
         };
         *self = self.at(limit);
     }
@@ -94,8 +94,8 @@ mod tests {
 
     use super::*;
 
-    fn window(latency_us: u64, in_flight: u64, samples: u64, faults: u64) -> Window {
-        Window { latency: Duration::from_micros(latency_us), in_flight, samples, faults }
+    fn window(latency_us: u64, in_flight: u64, samples: u64, faults: u64) -> SampleWindow {
+        SampleWindow { latency: Duration::from_micros(latency_us), in_flight, samples, faults }
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! The gradient of Envoy, with a gentle measurement; see [`LimitAlgorithm::Gradient`](super::LimitAlgorithm::Gradient).
 
-use super::Window;
+use super::SampleWindow;
 use super::estimate::ONE;
 
 /// The limit grows until latency is this many percent of the unloaded latency, and by the headroom beyond.
@@ -46,7 +46,7 @@ struct Measurement {
 }
 
 impl Gradient {
-    pub(super) fn next(&mut self, limit: u64, lowest: u64, window: &Window) -> u64 {
+    pub(super) fn next(&mut self, limit: u64, lowest: u64, window: &SampleWindow) -> u64 {
         match self.measurement.take() {
             // The latency of faults says nothing: many requests fail immediately.
             measurement if window.is_faulty() => {
@@ -58,7 +58,7 @@ impl Gradient {
         }
     }
 
-    fn follow(&mut self, limit: u64, lowest: u64, window: &Window) -> u64 {
+    fn follow(&mut self, limit: u64, lowest: u64, window: &SampleWindow) -> u64 {
         let latency_us = window.latency_us();
         let weight = window.samples.min(FULL / 2);
         if self.unloaded_us == 0 {
@@ -87,7 +87,7 @@ impl Gradient {
     }
 
     /// Continues a measurement, or ends it: with the limit before it, or with less if latency was too long.
-    fn measure(&mut self, limit: u64, measurement: Measurement, window: &Window) -> u64 {
+    fn measure(&mut self, limit: u64, measurement: Measurement, window: &SampleWindow) -> u64 {
         if !measurement.is_drained {
             self.measurement = Some(Measurement { is_drained: true, ..measurement });
             return limit;
@@ -154,7 +154,7 @@ mod tests {
 
         /// The limits after this many windows in which as many requests come as the limit allows.
         fn run(&mut self, service: Service, windows: u32) -> Vec<u64> {
-            let window = |limit: u64| Window {
+            let window = |limit: u64| SampleWindow {
                 latency: Duration::from_micros(
                     service.takes_us * limit.max(service.workers) / service.workers,
                 ),
@@ -209,7 +209,7 @@ mod tests {
         let mut gradient = Gradient::default();
         let mut window = |latency_us, in_flight| {
             let latency = Duration::from_micros(latency_us);
-            gradient.next(100 * ONE, ONE, &Window { latency, in_flight, samples: 100, faults: 0 })
+            gradient.next(100 * ONE, ONE, &SampleWindow { latency, in_flight, samples: 100, faults: 0 })
         };
         assert_eq!(window(20_000, 99), 100 * ONE);
         (0..40).for_each(|_| assert_eq!(window(10_000, 10), 100 * ONE));
@@ -220,7 +220,7 @@ mod tests {
     fn a_tenth_goes_with_each_window_of_faults() {
         let mut gradient = Gradient::default();
         let latency = Duration::from_millis(1);
-        let window = Window { latency, in_flight: 100, samples: 100, faults: 6 };
+        let window = SampleWindow { latency, in_flight: 100, samples: 100, faults: 6 };
         assert_eq!(gradient.next(100 * ONE, ONE, &window), 90 * ONE);
         assert_eq!(gradient.next(90 * ONE, ONE, &window), 81 * ONE);
     }

@@ -1,6 +1,6 @@
 //! Netflix' second gradient; see [`LimitAlgorithm::Gradient2`](super::LimitAlgorithm::Gradient2).
 
-use super::Window;
+use super::SampleWindow;
 use super::estimate::ONE;
 
 /// The long average is over this many windows, the first ten of which count alike.
@@ -17,7 +17,7 @@ pub(super) struct Gradient2 {
 }
 
 impl Gradient2 {
-    pub(super) fn next(&mut self, limit: u64, window: &Window) -> u64 {
+    pub(super) fn next(&mut self, limit: u64, window: &SampleWindow) -> u64 {
         let latency = window.latency_us().min(u64::MAX / PARTS / 2) * PARTS;
         let average = self.averaged(latency);
         // When latency comes back to normal after a long time of overload, the average has to follow.
@@ -58,10 +58,10 @@ mod tests {
             first in 1_u64..500, windows in prop::collection::vec((100_u64..3_000_000, 0_u64..500), 1..300),
         ) {
             let (mut gradient, mut limit) = (Gradient2::default(), first * ONE);
-            let mut model = model::Gradient2::new(first);
+            let mut model = model::Gradient2Reference::new(first);
             for (latency_us, in_flight) in windows {
                 let latency = Duration::from_micros(latency_us);
-                limit = gradient.next(limit, &Window { latency, in_flight, samples: 10, faults: 0 });
+                limit = gradient.next(limit, &SampleWindow { latency, in_flight, samples: 10, faults: 0 });
                 let wanted = model.next(latency_us, in_flight);
                 prop_assert!((limit as f64 / 1e3 - wanted).abs() < 0.1, "{} is not {}", limit, wanted);
                 // Errors do not add up: a difference at a border of the rules is not this test's.
@@ -75,7 +75,8 @@ mod tests {
         let (mut gradient, mut limit) = (Gradient2::default(), 100 * ONE);
         let mut next = |latency_ms| {
             let latency = Duration::from_millis(latency_ms);
-            limit = gradient.next(limit, &Window { latency, in_flight: limit / ONE, samples: 10, faults: 0 });
+            limit = gradient
+                .next(limit, &SampleWindow { latency, in_flight: limit / ONE, samples: 10, faults: 0 });
             limit / ONE
         };
         (0..20).for_each(|_| _ = next(10));

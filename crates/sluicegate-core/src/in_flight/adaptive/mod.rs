@@ -1,6 +1,6 @@
 //! The number of requests that a service can bear, estimated from their latency: [`Estimate`].
 //!
-//! Pure functions of samples: no clock, no lock, no float. [`Samples`] sums up latencies and closes a [`Window`] now and then;
+//! Pure functions of samples: no clock, no lock, no float. [`Samples`] sums up latencies and closes a [`SampleWindow`] now and then;
 //! an [`Estimate`] turns each window into the number of requests that may be under way in the next one. `InFlight::adaptive`
 //! does both with each request; this module is for other uses of the number.
 //!
@@ -41,4 +41,4 @@ mod window;
 
 pub use self::algorithm::LimitAlgorithm;
 pub use self::estimate::{Estimate, LimitBounds};
-pub use self::window::{Sample, Samples, Window};
+pub use self::window::{Sample, SampleWindow, Samples};

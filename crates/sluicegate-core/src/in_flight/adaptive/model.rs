@@ -1,13 +1,13 @@
 //! The formulas of the sources, in floats, to compare with.
 
 /// `Gradient2Limit` of Netflix' concurrency-limits, with its defaults and without bounds.
-pub(super) struct Gradient2 {
+pub(super) struct Gradient2Reference {
     pub(super) limit: f64,
     long: f64,
     windows: u32,
 }
 
-impl Gradient2 {
+impl Gradient2Reference {
     pub(super) fn new(first: u64) -> Self {
         Self { limit: first as f64, long: 0.0, windows: 0 }
     }

@@ -1,6 +1,6 @@
 //! TCP Vegas for requests; see [`LimitAlgorithm::Vegas`](super::LimitAlgorithm::Vegas).
 
-use super::Window;
+use super::SampleWindow;
 use super::estimate::ONE;
 
 /// After this many windows the shortest latency is forgotten.
@@ -14,7 +14,7 @@ pub(super) struct Vegas {
 }
 
 impl Vegas {
-    pub(super) fn next(&mut self, limit: u64, window: &Window) -> u64 {
+    pub(super) fn next(&mut self, limit: u64, window: &SampleWindow) -> u64 {
         let latency_us = window.latency_us();
         self.windows += 1;
         let Some(shortest_us) = self.shortest_us.filter(|us| *us <= latency_us && self.windows < FORGET)
@@ -57,7 +57,7 @@ mod tests {
         let mut vegas = Vegas::default();
         windows.iter().fold(first * ONE, |limit, (latency_ms, in_flight)| {
             let latency = Duration::from_millis(*latency_ms);
-            vegas.next(limit, &Window { latency, in_flight: *in_flight, samples: 1, faults: 0 })
+            vegas.next(limit, &SampleWindow { latency, in_flight: *in_flight, samples: 1, faults: 0 })
         }) / ONE
     }
 
@@ -76,7 +76,7 @@ mod tests {
         let mut vegas = Vegas::default();
         let mut next = |latency_ms| {
             let latency = Duration::from_millis(latency_ms);
-            vegas.next(100 * ONE, &Window { latency, in_flight: 100, samples: 1, faults: 0 }) / ONE
+            vegas.next(100 * ONE, &SampleWindow { latency, in_flight: 100, samples: 1, faults: 0 }) / ONE
         };
         assert_eq!(next(10), 100);
         assert!((2..30).all(|_| next(40) == 98), "75 wait");

@@ -1,4 +1,4 @@
-//! Latencies of requests, summed up: [`Samples`] and [`Window`].
+//! Latencies of requests, summed up: [`Samples`] and [`SampleWindow`].
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct Sample {
 /// Samples of a span of time, summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "what an algorithm learns of a span is this")]
-pub struct Window {
+pub struct SampleWindow {
     /// The median latency of the samples.
     pub latency: Duration,
     /// The most requests that were under way at once.
@@ -36,7 +36,7 @@ pub struct Window {
     pub faults: u64,
 }
 
-/// Collects samples until there are enough of them for a [`Window`].
+/// Collects samples until there are enough of them for a [`SampleWindow`].
 ///
 /// A sample closes the window when the window is a tenth of a second long, as long as its samples took on average (up to ten
 /// seconds), and has the [least number](Self::new) of samples. So a window after a change is about requests that have met the
@@ -64,7 +64,7 @@ impl Samples {
     }
 
     /// Adds a sample that ended at `now`, a time since any fixed moment, and returns the window that it closes, if any.
-    pub fn add(&mut self, now: Duration, sample: Sample) -> Option<Window> {
+    pub fn add(&mut self, now: Duration, sample: Sample) -> Option<SampleWindow> {
         let (now_us, latency_us) = (micros(now), micros(sample.latency));
         // The first window begins with its first request.
         let since_us = *self.since_us.get_or_insert_with(|| now_us.saturating_sub(latency_us));
@@ -80,17 +80,21 @@ impl Samples {
         })
     }
 
-    fn close(&mut self) -> Window {
+    fn close(&mut self) -> SampleWindow {
         let Self { in_flight, samples, faults, .. } = *self;
-        let window =
-            Window { latency: Duration::from_micros(self.times.median_us()), in_flight, samples, faults };
+        let window = SampleWindow {
+            latency: Duration::from_micros(self.times.median_us()),
+            in_flight,
+            samples,
+            faults,
+        };
         self.times.clear();
         (self.sum_us, self.in_flight, self.samples, self.faults) = (0, 0, 0, 0);
         window
     }
 }
 
-impl Window {
+impl SampleWindow {
     /// Whether more than one sample in twenty is a fault.
     pub fn is_faulty(&self) -> bool {
         self.faults * 20 > self.samples
@@ -110,7 +114,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn add(samples: &mut Samples, now_ms: u64, latency_ms: u64, is_fault: bool) -> Option<Window> {
+    fn add(samples: &mut Samples, now_ms: u64, latency_ms: u64, is_fault: bool) -> Option<SampleWindow> {
         let latency = Duration::from_millis(latency_ms);
         samples.add(Duration::from_millis(now_ms), Sample { latency, in_flight: now_ms, is_fault })
     }

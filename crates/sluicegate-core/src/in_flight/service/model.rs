@@ -7,26 +7,26 @@ use crate::in_flight::InFlight;
 use crate::in_flight::place::Ended;
 
 /// A permit for all, and its one key.
-fn one_permit(queue: usize) -> (Arc<Service>, Key) {
+fn one_permit(queue: usize) -> (Arc<ServicePermits>, Key) {
     let builder = InFlight::adaptive("api").at_least(1).at_most(1).queue(queue);
-    (Arc::new(Service::new(&builder, std::sync::Arc::new(ManualClock::new()))), Key::from("ada"))
+    (Arc::new(ServicePermits::new(&builder, std::sync::Arc::new(ManualClock::new()))), Key::from("ada"))
 }
 
-fn take(service: &Service, key: &Key) -> Begun {
+fn take(service: &ServicePermits, key: &Key) -> ServicePermit {
     match service.ask(key, Class::Critical, 1, false) {
-        Asked::Taken(begun) => begun,
+        PermitReply::Taken(begun) => begun,
         _ => unreachable!("nobody has it"),
     }
 }
 
-fn wait(service: &Service, key: &Key, class: Class) -> (std::sync::Arc<Place>, Seat) {
+fn wait(service: &ServicePermits, key: &Key, class: Class) -> (std::sync::Arc<QueuePlace>, Seat) {
     match service.ask(key, class, 1, true) {
-        Asked::Waiting(place, seat, _) => (place, seat),
+        PermitReply::Waiting(place, seat, _) => (place, seat),
         _ => unreachable!("another has it, and there is room to wait"),
     }
 }
 
-fn ended(place: &Place) -> Option<Ended> {
+fn ended(place: &QueuePlace) -> Option<Ended> {
     place.poll(&std::task::Context::from_waker(Waker::noop()))
 }
 
@@ -71,7 +71,7 @@ fn a_request_that_loses_its_place_while_a_permit_comes_back_has_one_end() {
         thread.join().unwrap();
         match ended(&low) {
             Some(Ended::Given) => assert_eq!(ended(&high), None),
-            Some(Ended::Lost) => assert_eq!(ended(&high), Some(Ended::Given)),
+            Some(Ended::Displaced) => assert_eq!(ended(&high), Some(Ended::Given)),
             None => unreachable!("there is one place"),
         }
         service.give_up(&key, &low, &seat, false);

@@ -21,14 +21,14 @@ use std::task::Waker;
 use foldhash::quality::RandomState;
 
 pub use self::demand::{DemandsOf, PermitDemand, PermitGrant};
-use self::held::{Ask, Held};
+use self::held::{HeldPermits, PermitAsk};
 pub use self::sharing::Sharing;
 use self::ticket::Fate;
-pub(super) use self::ticket::Ticket;
+pub(super) use self::ticket::PermitTicket;
 use crate::clock::Clock;
 use crate::in_flight::NoPermitKind;
-use crate::in_flight::line::Woken;
-use crate::in_flight::place::Place;
+use crate::in_flight::line::Wakers;
+use crate::in_flight::place::QueuePlace;
 use crate::key::{Key, KeyRef};
 use crate::policy::OnOutage;
 use crate::store::{Event, Listeners, Subject};
@@ -52,12 +52,12 @@ pub struct SharedPermits {
     clock: Arc<dyn Clock>,
     listeners: Arc<Listeners>,
     lost: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<SharedState>,
 }
 
 #[derive(Default)]
-struct State {
-    keys: HashMap<Key, Held, RandomState>,
+struct SharedState {
+    keys: HashMap<Key, HeldPermits, RandomState>,
     /// The keys that the store has to be told of.
     changed: Vec<Key>,
     /// The number of requests that wait for permits that come back.
@@ -71,13 +71,13 @@ struct State {
 
 /// The result of a request for a permit.
 pub(super) enum SharedAsk {
-    Taken(Arc<Ticket>),
-    Waiting(Arc<Place>, Arc<Ticket>),
+    Taken(Arc<PermitTicket>),
+    Waiting(Arc<QueuePlace>, Arc<PermitTicket>),
     Full(NoPermitKind),
 }
 
 /// The permits of a key that were lost, to be told outside of the lock.
-type Lost = Vec<(Key, u64)>;
+type LostPermits = Vec<(Key, u64)>;
 
 impl SharedPermits {
     pub(super) fn new(
@@ -111,9 +111,9 @@ impl SharedPermits {
     pub(super) fn ask(&self, key: &Key, waits: bool) -> SharedAsk {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
-        let State { keys, changed, waiting, is_down, .. } = &mut *state;
+        let SharedState { keys, changed, waiting, is_down, .. } = &mut *state;
         let held = keys.entry(key.clone()).or_default();
-        let ticket = Arc::<Ticket>::default();
+        let ticket = Arc::<PermitTicket>::default();
         let full = if held.asks.is_empty() && self.room(held, *is_down, now_us) > 0 {
             held.put(Arc::clone(&ticket), if *is_down { Fate::Alone } else { Fate::InStore });
             return SharedAsk::Taken(ticket);
@@ -132,24 +132,25 @@ impl SharedPermits {
             }
             return SharedAsk::Full(kind);
         }
-        let place = Arc::<Place>::default();
+        let place = Arc::<QueuePlace>::default();
         let (held_place, held_ticket) = (Arc::clone(&place), Arc::clone(&ticket));
-        let ask = Ask { place: held_place, ticket: held_ticket, since_us: now_us, waits, is_sent: false };
+        let ask =
+            PermitAsk { place: held_place, ticket: held_ticket, since_us: now_us, waits, is_sent: false };
         held.asks.push_back(ask);
         *waiting += usize::from(waits);
         change(key, held, changed);
-        self.release(state, Woken::new(), Lost::new());
+        self.release(state, Wakers::new(), LostPermits::new());
         SharedAsk::Waiting(place, ticket)
     }
 
     /// Puts a permit back.
-    pub(super) fn leave(&self, key: &Key, ticket: &Arc<Ticket>) {
+    pub(super) fn leave(&self, key: &Key, ticket: &Arc<PermitTicket>) {
         self.put_back(self.lock(), key, ticket);
     }
 
-    fn put_back(&self, mut state: MutexGuard<'_, State>, key: &Key, ticket: &Arc<Ticket>) {
-        let mut woken = Woken::new();
-        let State { keys, changed, waiting, is_down, .. } = &mut *state;
+    fn put_back(&self, mut state: MutexGuard<'_, SharedState>, key: &Key, ticket: &Arc<PermitTicket>) {
+        let mut woken = Wakers::new();
+        let SharedState { keys, changed, waiting, is_down, .. } = &mut *state;
         let Some(held) = keys.get_mut(key) else { return };
         let is_owed = held.put_back(ticket);
         self.serve(held, *is_down, waiting, self.clock.now_us(), &mut woken);
@@ -158,29 +159,29 @@ impl SharedPermits {
         } else if held.is_idle() {
             keys.remove(key);
         }
-        self.release(state, woken, Lost::new());
+        self.release(state, woken, LostPermits::new());
     }
 
     /// Leaves the queue, or passes on the permit that was given in the meantime.
-    pub(super) fn give_up(&self, key: &Key, place: &Arc<Place>, ticket: &Arc<Ticket>) {
+    pub(super) fn give_up(&self, key: &Key, place: &Arc<QueuePlace>, ticket: &Arc<PermitTicket>) {
         let mut state = self.lock();
         // Under the lock, so that it is not given a permit after this.
         if place.end() {
             return self.put_back(state, key, ticket);
         }
-        let State { keys, changed, waiting, .. } = &mut *state;
+        let SharedState { keys, changed, waiting, .. } = &mut *state;
         let Some(held) = keys.get_mut(key) else { return };
         if let Some(position) = held.asks.iter().position(|ask| Arc::ptr_eq(&ask.place, place)) {
             let ask = held.asks.remove(position);
             *waiting -= usize::from(ask.is_some_and(|ask| ask.waits));
             // Otherwise others wait behind a request that has gone.
             change(key, held, changed);
-            self.release(state, Woken::new(), Lost::new());
+            self.release(state, Wakers::new(), LostPermits::new());
         }
     }
 
     /// Whether the permit is lost, also if its holder was not told yet.
-    pub(super) fn is_lost(&self, key: &Key, ticket: &Ticket) -> bool {
+    pub(super) fn is_lost(&self, key: &Key, ticket: &PermitTicket) -> bool {
         match ticket.fate() {
             Fate::Lost => true,
             Fate::InStore => {
@@ -195,9 +196,9 @@ impl SharedPermits {
     pub(super) fn set_permits(&self, permits: u64) {
         self.number.store(permits, Ordering::Relaxed);
         let mut state = self.lock();
-        let State { keys, changed, .. } = &mut *state;
+        let SharedState { keys, changed, .. } = &mut *state;
         keys.iter_mut().for_each(|(key, held)| change(key, held, changed));
-        self.release(state, Woken::new(), Lost::new());
+        self.release(state, Wakers::new(), LostPermits::new());
     }
 
     /// Closes the table: no request comes after this.
@@ -233,7 +234,7 @@ impl SharedPermits {
     }
 
     /// The number of permits that may be given out now.
-    fn room(&self, held: &Held, is_down: bool, now_us: u64) -> u64 {
+    fn room(&self, held: &HeldPermits, is_down: bool, now_us: u64) -> u64 {
         let granted = if now_us < held.until_us { held.granted.min(self.permits()) } else { 0 };
         match self.sharing.on_outage {
             _ if !is_down => granted.saturating_sub(held.in_use()),
@@ -247,7 +248,14 @@ impl SharedPermits {
     }
 
     /// Gives permits to the first requests in the queue, and adds the wakers to call.
-    fn serve(&self, held: &mut Held, is_down: bool, waiting: &mut usize, now_us: u64, woken: &mut Woken) {
+    fn serve(
+        &self,
+        held: &mut HeldPermits,
+        is_down: bool,
+        waiting: &mut usize,
+        now_us: u64,
+        woken: &mut Wakers,
+    ) {
         while self.room(held, is_down, now_us) > 0
             && let Some(ask) = held.asks.pop_front()
         {
@@ -258,7 +266,7 @@ impl SharedPermits {
     }
 
     /// Releases the lock, and then wakes tasks, that of the store among them if it has to be told something, and tells listeners.
-    fn release(&self, mut state: MutexGuard<'_, State>, woken: Woken, lost: Lost) {
+    fn release(&self, mut state: MutexGuard<'_, SharedState>, woken: Wakers, lost: LostPermits) {
         let task = if state.changed.is_empty() { None } else { state.task.take() };
         drop(state);
         woken.into_iter().chain(task).for_each(Waker::wake);
@@ -271,13 +279,13 @@ impl SharedPermits {
     }
 
     /// Nothing panics while it holds the lock, so what it protects is whole.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SharedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Notes that the store has to be told of a key.
-fn change(key: &Key, held: &mut Held, changed: &mut Vec<Key>) {
+fn change(key: &Key, held: &mut HeldPermits, changed: &mut Vec<Key>) {
     if !held.is_changed {
         held.is_changed = true;
         changed.push(key.clone());

@@ -5,12 +5,12 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::demand::{DemandsOf, PermitDemand, PermitGrant};
-use super::held::{Ask, Held};
+use super::held::{HeldPermits, PermitAsk};
 use super::ticket::Fate;
-use super::{Lost, SharedPermits, State, change};
+use super::{LostPermits, SharedPermits, SharedState, change};
 use crate::clock::micros;
 use crate::in_flight::NoPermitKind;
-use crate::in_flight::line::Woken;
+use crate::in_flight::line::Wakers;
 use crate::key::Key;
 use crate::policy::OnOutage;
 
@@ -43,12 +43,12 @@ impl SharedPermits {
     /// The demands to tell the store now. Permits whose lease is over are lost, and no part of them.
     pub fn demands(&self, of: DemandsOf) -> Vec<PermitDemand> {
         let now_us = self.clock.now_us();
-        let (mut woken, mut lost) = (Woken::new(), Lost::new());
+        let (mut woken, mut lost) = (Wakers::new(), LostPermits::new());
         let mut state = self.lock();
-        let State { keys, changed, .. } = &mut *state;
+        let SharedState { keys, changed, .. } = &mut *state;
         let mut told = std::mem::take(changed);
         if of != DemandsOf::Changed {
-            let is_of = |held: &Held| of == DemandsOf::All || !held.asks.is_empty();
+            let is_of = |held: &HeldPermits| of == DemandsOf::All || !held.asks.is_empty();
             told.extend(
                 keys.iter().filter(|(_, held)| !held.is_changed && is_of(held)).map(|(key, _)| key.clone()),
             );
@@ -81,10 +81,10 @@ impl SharedPermits {
     /// Takes the answer to a demand.
     pub fn answer(&self, demand: &PermitDemand, grant: PermitGrant) {
         let now_us = self.clock.now_us();
-        let mut woken = Woken::new();
+        let mut woken = Wakers::new();
         let mut state = self.lock();
         state.is_down = false;
-        let State { keys, changed, waiting, .. } = &mut *state;
+        let SharedState { keys, changed, waiting, .. } = &mut *state;
         let Some(held) = keys.get_mut(&demand.key) else { return };
         held.until_us = demand.asked_at_us.saturating_add(micros(self.sharing.lease));
         held.left = grant.left;
@@ -113,10 +113,10 @@ impl SharedPermits {
     /// [`InFlightBuilder::on_outage`](crate::in_flight::InFlightBuilder::on_outage) says.
     pub fn unanswered(&self, demands: &[PermitDemand]) {
         let now_us = self.clock.now_us();
-        let mut woken = Woken::new();
+        let mut woken = Wakers::new();
         let mut state = self.lock();
         state.is_down = true;
-        let State { keys, changed, waiting, .. } = &mut *state;
+        let SharedState { keys, changed, waiting, .. } = &mut *state;
         for demand in demands {
             if let Some(held) = keys.get_mut(&demand.key) {
                 // The store may have granted what this instance does not know.
@@ -136,7 +136,7 @@ impl SharedPermits {
                 stays
             });
         }
-        self.release(state, woken, Lost::new());
+        self.release(state, woken, LostPermits::new());
     }
 
     /// Lets the next request ask the store again, although the last call had no answer: for when there is nothing to tell it.
@@ -147,7 +147,7 @@ impl SharedPermits {
     /// Gives up the permits whose lease is over, and tells their holders. The time until the next lease is over, if there is one.
     pub fn expire(&self) -> Option<Duration> {
         let now_us = self.clock.now_us();
-        let (mut woken, mut lost, mut next_us) = (Woken::new(), Lost::new(), None::<u64>);
+        let (mut woken, mut lost, mut next_us) = (Wakers::new(), LostPermits::new(), None::<u64>);
         let mut state = self.lock();
         for (key, held) in state.keys.iter_mut().filter(|(_, held)| held.is_in_store()) {
             match held.until_us.checked_sub(now_us).filter(|rest| *rest > 0) {
@@ -161,7 +161,7 @@ impl SharedPermits {
 }
 
 /// Refuses a request; returns the waker to call.
-fn refuse(ask: &Ask, kind: NoPermitKind) -> Option<Waker> {
+fn refuse(ask: &PermitAsk, kind: NoPermitKind) -> Option<Waker> {
     ask.ticket.turn_to(Fate::Refused(kind));
     ask.place.lose()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::in_flight::{Acquire, InFlight, Inner, NoPermit, Permit, Permits};
+use crate::in_flight::{Acquire, InFlight, NamedPermits, NoPermit, Permit, Permits};
 
 struct Instance {
     jobs: InFlight,
@@ -23,7 +23,7 @@ fn instance(on_outage: OnOutage) -> Instance {
     let shared = SharedPermits::new("jobs".into(), (8, sharing), (3, 5), own, Arc::clone(&listeners));
     let shared = Arc::new(shared);
     let permits = Permits::Shared(Arc::clone(&shared));
-    let inner = Inner { name: "jobs".into(), permits, sharing: Some(sharing), listeners };
+    let inner = NamedPermits { name: "jobs".into(), permits, sharing: Some(sharing), listeners };
     Instance { jobs: InFlight(Arc::new(inner)), shared, clock }
 }
 

@@ -1,20 +1,20 @@
-//! The fate of a permit that instances share: [`Ticket`].
+//! The fate of a permit that instances share: [`PermitTicket`].
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::in_flight::NoPermitKind;
-use crate::in_flight::line::Woken;
+use crate::in_flight::line::Wakers;
 
 /// A permit that instances share, or the request for one.
 #[derive(Default)]
-pub(in crate::in_flight) struct Ticket(Mutex<State>);
+pub(in crate::in_flight) struct PermitTicket(Mutex<TicketState>);
 
 #[derive(Default)]
-struct State {
+struct TicketState {
     fate: Fate,
     /// The tasks that wait for the loss of the permit.
-    wakers: Woken,
+    wakers: Wakers,
 }
 
 /// The fate of a request for a permit.
@@ -31,7 +31,7 @@ pub(super) enum Fate {
     Lost,
 }
 
-impl Ticket {
+impl PermitTicket {
     pub(super) fn fate(&self) -> Fate {
         self.lock().fate
     }
@@ -41,7 +41,7 @@ impl Ticket {
     }
 
     /// Notes that the permit is lost; returns the wakers to call.
-    pub(super) fn lose(&self) -> Woken {
+    pub(super) fn lose(&self) -> Wakers {
         let mut state = self.lock();
         state.fate = Fate::Lost;
         std::mem::take(&mut state.wakers)
@@ -68,7 +68,7 @@ impl Ticket {
     }
 
     /// Nothing panics while it holds the lock, so what it protects is whole.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TicketState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

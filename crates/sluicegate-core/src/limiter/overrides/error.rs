@@ -9,7 +9,7 @@ use crate::policy::Override;
 
 /// An override that was not put or withdrawn. Nothing has changed, unless the [kind](Self::kind) says that this is not known.
 #[derive(Debug)]
-pub struct OverrideError(Problem);
+pub struct OverrideError(OverrideProblem);
 
 /// The kind of problem that an [`OverrideError`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum OverrideErrorKind {
 }
 
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum OverrideProblem {
     Invalid(ConfigError),
     OutOfDate { wanted: String, last: Option<Arc<Override>> },
     Store(StoreError),
@@ -34,16 +34,16 @@ impl OverrideError {
     /// The kind of problem.
     pub fn kind(&self) -> OverrideErrorKind {
         match self.0 {
-            Problem::Invalid(_) => OverrideErrorKind::Invalid,
-            Problem::OutOfDate { .. } => OverrideErrorKind::OutOfDate,
-            Problem::Store(_) => OverrideErrorKind::Store,
+            OverrideProblem::Invalid(_) => OverrideErrorKind::Invalid,
+            OverrideProblem::OutOfDate { .. } => OverrideErrorKind::OutOfDate,
+            OverrideProblem::Store(_) => OverrideErrorKind::Store,
         }
     }
 
     /// The problem, as data.
     pub fn config(&self) -> Option<&ConfigError> {
         match &self.0 {
-            Problem::Invalid(error) => Some(error),
+            OverrideProblem::Invalid(error) => Some(error),
             _ => None,
         }
     }
@@ -51,7 +51,7 @@ impl OverrideError {
     /// The override that another operator has put in the meantime; none if that one has withdrawn it.
     pub fn standing(&self) -> Option<&Override> {
         match &self.0 {
-            Problem::OutOfDate { last, .. } => last.as_deref().filter(|last| !last.is_withdrawal()),
+            OverrideProblem::OutOfDate { last, .. } => last.as_deref().filter(|last| !last.is_withdrawal()),
             _ => None,
         }
     }
@@ -60,22 +60,22 @@ impl OverrideError {
 impl fmt::Display for OverrideError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Problem::Invalid(error) => error.fmt(f),
-            Problem::OutOfDate { wanted, last: Some(last) } if last.is_withdrawal() => {
+            OverrideProblem::Invalid(error) => error.fmt(f),
+            OverrideProblem::OutOfDate { wanted, last: Some(last) } if last.is_withdrawal() => {
                 write!(
                     f,
                     "not done: {wanted}. The last override is {last}: put another one without `replacing`"
                 )
             }
-            Problem::OutOfDate { wanted, last: Some(last) } => {
+            OverrideProblem::OutOfDate { wanted, last: Some(last) } => {
                 let version = last.version();
                 write!(f, "not done: {wanted}. Another override stands: {last}, with version {version}. ")?;
                 f.write_str("Name that version to replace or withdraw it")
             }
-            Problem::OutOfDate { wanted, last: None } => {
+            OverrideProblem::OutOfDate { wanted, last: None } => {
                 write!(f, "not done: {wanted}. No override stands: put one without `replacing`")
             }
-            Problem::Store(_) => {
+            OverrideProblem::Store(_) => {
                 f.write_str("the store did not take the override, or did not say so: look again")
             }
         }
@@ -85,27 +85,27 @@ impl fmt::Display for OverrideError {
 impl Error for OverrideError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
-            Problem::Invalid(error) => error.source(),
-            Problem::OutOfDate { .. } => None,
-            Problem::Store(error) => Some(error),
+            OverrideProblem::Invalid(error) => error.source(),
+            OverrideProblem::OutOfDate { .. } => None,
+            OverrideProblem::Store(error) => Some(error),
         }
     }
 }
 
-impl From<Problem> for OverrideError {
-    fn from(problem: Problem) -> Self {
+impl From<OverrideProblem> for OverrideError {
+    fn from(problem: OverrideProblem) -> Self {
         Self(problem)
     }
 }
 
 impl From<ConfigError> for OverrideError {
     fn from(error: ConfigError) -> Self {
-        Self(Problem::Invalid(error))
+        Self(OverrideProblem::Invalid(error))
     }
 }
 
 impl From<StoreError> for OverrideError {
     fn from(error: StoreError) -> Self {
-        Self(Problem::Store(error))
+        Self(OverrideProblem::Store(error))
     }
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use self::error::Problem;
+use self::error::OverrideProblem;
 pub use self::error::{OverrideError, OverrideErrorKind};
 pub(super) use self::follow::follow;
 use self::follow::{exchange, follow_all, learn};
@@ -250,7 +250,7 @@ fn expect(
         return Ok(());
     }
     let last = board.last(policy, key).filter(|last| last.is_withdrawal() || last.stands_at(now_us)).cloned();
-    Err(Problem::OutOfDate { wanted: wanted(), last }.into())
+    Err(OverrideProblem::OutOfDate { wanted: wanted(), last }.into())
 }
 
 impl fmt::Debug for Overrides {

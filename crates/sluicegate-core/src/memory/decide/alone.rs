@@ -13,17 +13,17 @@ use crate::memory::bucket::{Bucket, Buckets};
 use crate::memory::context::StoreContext;
 use crate::memory::home::Home;
 use crate::memory::logs::Logs;
-use crate::memory::plans::Plan;
+use crate::memory::plans::KeyRule;
 use crate::memory::table::{Table, state_words};
 use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
 
 /// The one bucket of a policy.
-pub(in crate::memory) struct Alone {
+pub(in crate::memory) struct OnlyBucket {
     context: Arc<StoreContext>,
     bucket: Arc<Bucket>,
     /// The policy's rule, or that of the quota that the key brings.
     rule: Rule,
-    plan: Option<Arc<Plan>>,
+    plan: Option<Arc<KeyRule>>,
     buckets: Arc<Buckets>,
     /// The buckets that say which keys are suspended. About a key that has ever been suspended there, the other ways decide.
     suspensions: Box<[Arc<Buckets>]>,
@@ -31,7 +31,7 @@ pub(in crate::memory) struct Alone {
     counts_rejected: bool,
 }
 
-impl Alone {
+impl OnlyBucket {
     /// The short way of a policy, if it has one.
     pub(in crate::memory) fn new(context: &Arc<StoreContext>, policy: &PreparedPolicy) -> Option<Self> {
         let buckets_of = |policy: &PreparedPolicy| policy.replaced::<Buckets>().ok();
@@ -114,7 +114,7 @@ impl Alone {
     }
 }
 
-impl ShortWay for Alone {
+impl ShortWay for OnlyBucket {
     fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture {
         if self.is_beside(key) {
             return otherwise();

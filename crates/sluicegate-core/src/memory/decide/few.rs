@@ -14,9 +14,9 @@ use crate::algorithm::{Left, Looked, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::few::sort_few;
 use crate::memory::bucket::Bucket;
-use crate::memory::home::{Home, Place};
-use crate::memory::plans::Rules;
-use crate::memory::store::Inner;
+use crate::memory::home::{Home, LockedSet};
+use crate::memory::plans::QuotaRules;
+use crate::memory::store::PolicyBuckets;
 use crate::memory::table::{Locked, SlotWords};
 use crate::store::{Ask, DecisionFuture, Mode};
 
@@ -36,7 +36,7 @@ struct BucketAsk<'a> {
     spent: Looked,
 }
 
-impl Inner {
+impl PolicyBuckets {
     /// Decides asks that spend or look, in different buckets.
     pub(super) fn decide_few(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let mut all = [const { None }; MOST];
@@ -108,8 +108,8 @@ impl Inner {
         let mut places = [const { None }; N];
         for (asked, place) in few.iter().zip(&mut places) {
             match asked.bucket.home() {
-                Home::Narrow(table) => *place = Some(Place::Narrow(table.lock(table.set_of(asked.hash)))),
-                Home::Wide(table) => *place = Some(Place::Wide(table.lock(table.set_of(asked.hash)))),
+                Home::Narrow(table) => *place = Some(LockedSet::Narrow(table.lock(table.set_of(asked.hash)))),
+                Home::Wide(table) => *place = Some(LockedSet::Wide(table.lock(table.set_of(asked.hash)))),
                 _ => return None,
             }
         }
@@ -132,38 +132,38 @@ impl Inner {
 }
 
 /// A locked set, of a table of one kind or of any.
-trait Spot {
+trait LockedSpot {
     fn look(&self, hash: u64) -> (Option<usize>, SlotWords);
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &Rules, now_us: u64);
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64);
 }
 
-impl Spot for Place<'_> {
+impl LockedSpot for LockedSet<'_> {
     #[inline]
     fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
         self.look(hash)
     }
 
     #[inline]
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &Rules, now_us: u64) {
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
         self.put_at(slot, hash, kept, rules, now_us);
     }
 }
 
-impl<const SLOTS: usize, const WORDS: usize> Spot for Locked<'_, SLOTS, WORDS, false> {
+impl<const SLOTS: usize, const WORDS: usize> LockedSpot for Locked<'_, SLOTS, WORDS, false> {
     #[inline]
     fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
         self.look(hash)
     }
 
     #[inline]
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &Rules, now_us: u64) {
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
         self.put(slot, hash, kept, rules, now_us);
     }
 }
 
 /// Spends in the sets of all keys, or in none.
 #[inline]
-fn spend<S: Spot, const N: usize>(
+fn spend<S: LockedSpot, const N: usize>(
     few: &mut [&mut BucketAsk<'_>; N],
     mut spots: [Option<S>; N],
     now_us: impl FnOnce() -> u64,

@@ -18,13 +18,13 @@ use crate::memory::change::Effect;
 use crate::memory::handover::Handover;
 use crate::memory::holds::KeyHolds;
 use crate::memory::home::{Copied, Home};
-use crate::memory::place::{Cell, Places, Spot};
+use crate::memory::place::{BucketCell, LockedSets, Spot};
 use crate::memory::plans::NumberedRule;
-use crate::memory::store::Inner;
+use crate::memory::store::PolicyBuckets;
 use crate::policy::MAX_QUOTAS;
 use crate::store::{Ask, Judged, Mode, judge};
 
-impl Inner {
+impl PolicyBuckets {
     /// Finds the buckets, locks their sets, judges, and spends from all or none.
     pub(super) fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
         let older = self.older(asks);
@@ -83,8 +83,8 @@ impl Inner {
         })
     }
 
-    fn cells<'a>(&self, asks: &[Ask<'a>]) -> Result<Cells<'a>, StoreError> {
-        let mut cells = Cells::new();
+    fn cells<'a>(&self, asks: &[Ask<'a>]) -> Result<BucketCells<'a>, StoreError> {
+        let mut cells = BucketCells::new();
         let now_us = if asks.iter().any(|ask| ask.own().is_some()) { self.context.clock.now_us() } else { 0 };
         for (policy, ask) in (0_u8..).zip(asks) {
             let buckets = buckets_of(ask)?;
@@ -104,17 +104,26 @@ impl Inner {
         (bucket, by): (&'a Bucket, NumberedRule),
         ask: Ask<'a>,
         at: (u8, u8),
-    ) -> Cell<'a> {
+    ) -> BucketCell<'a> {
         let hash = self.context.hash(bucket.salt, ask.key());
-        Cell { bucket, by, ask, hash, at, spot: (bucket.number, bucket.home().index_of(hash)), place: 0 }
+        BucketCell {
+            bucket,
+            by,
+            ask,
+            hash,
+            at,
+            spot: (bucket.number, bucket.home().index_of(hash)),
+            place: 0,
+        }
     }
 }
 
 /// Lets keys that are not known begin with less than a burst. Their states are written whether the ask passes or not, and so are the
 /// key's other quotas, as the ask counts them.
-fn begin_all(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) {
+fn begin_all(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) {
     for asked in cells.chunk_by(|one, other| one.at.0 == other.at.0) {
-        let begins = |count, cell: &Cell<'_>| count + usize::from(places[cell.place].begin(cell, now_us));
+        let begins =
+            |count, cell: &BucketCell<'_>| count + usize::from(places[cell.place].begin(cell, now_us));
         if asked.iter().fold(0, begins) > 0 && asked[0].bucket.takes_quotas() {
             for cell in asked {
                 let place = &mut places[cell.place];
@@ -127,13 +136,13 @@ fn begin_all(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) {
 
 /// Counts reports about units (refunds, returns, departures) by the quotas that their keys were counted by last, if the keys owe
 /// anything. A log counts by all rules.
-fn count_reports(cells: &mut Cells<'_>, places: &Places<'_>, now_us: u64) {
+fn count_reports(cells: &mut BucketCells<'_>, places: &LockedSets<'_>, now_us: u64) {
     for asked in cells.chunk_by_mut(|one, other| one.at.0 == other.at.0) {
         let mode = asked[0].ask.mode();
         if !asked[0].bucket.takes_quotas() || !(mode.gives_back() || mode == Mode::Depart) {
             continue;
         }
-        let entry = |cell: &Cell<'_>| places[cell.place].entry(cell.hash);
+        let entry = |cell: &BucketCell<'_>| places[cell.place].entry(cell.hash);
         if asked.iter().any(|cell| entry(cell).state.until_us > now_us) {
             for cell in asked.iter_mut().filter(|cell| !matches!(cell.bucket.home(), Home::Logs(_))) {
                 let plan = entry(cell).plan;
@@ -144,14 +153,14 @@ fn count_reports(cells: &mut Cells<'_>, places: &Places<'_>, now_us: u64) {
 }
 
 /// Locks every set and shard that is needed, each once, in one order.
-fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Places<'a> {
+fn lock_all<'a>(cells: &mut [BucketCell<'a>], handovers: &mut [Handover<'a>]) -> LockedSets<'a> {
     let heirs = handovers.iter().flat_map(|handover| &handover.heirs);
     let theirs = heirs.flat_map(|(heir, follows)| std::iter::once(heir).chain(follows));
     let mut spots: SmallVec<[(Spot, &'a Home); 4]> =
         few(cells.iter().chain(theirs).map(|cell| (cell.spot, cell.bucket.home())));
     sort_few(&mut spots, |(spot, _)| *spot);
     spots.dedup_by_key(|(spot, _)| *spot);
-    let place = |cell: &mut Cell<'_>| {
+    let place = |cell: &mut BucketCell<'_>| {
         cell.place = spots.iter().position(|(spot, _)| *spot == cell.spot).unwrap_or_default();
     };
     cells.iter_mut().for_each(place);
@@ -164,13 +173,13 @@ fn lock_all<'a>(cells: &mut [Cell<'a>], handovers: &mut [Handover<'a>]) -> Place
 
 /// Resolves each `Take` to a `Spend` of the units that all quotas of its policy have left after the spends
 /// before it.
-fn grant(cells: &mut [Cell<'_>], places: &mut Places<'_>, now_us: u64) {
+fn grant(cells: &mut [BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) {
     for index in 0..cells.len() {
-        let Cell { ask, at, .. } = cells[index];
+        let BucketCell { ask, at, .. } = cells[index];
         if ask.mode() != Mode::Take {
             continue;
         }
-        let own = |cell: &&Cell<'_>| cell.at.0 == at.0;
+        let own = |cell: &&BucketCell<'_>| cell.at.0 == at.0;
         let left = cells.iter().filter(own).map(|cell| {
             let before =
                 cells[..index].iter().filter(|twin| twin.is_twin_of(cell) && twin.ask.mode().spends());
@@ -186,7 +195,7 @@ fn grant(cells: &mut [Cell<'_>], places: &mut Places<'_>, now_us: u64) {
 }
 
 /// Leases the units that all other asks have left, one ask after the other: each gets the least that a quota of its policy has.
-fn lease(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64, effects: &mut [Effect]) {
+fn lease(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64, effects: &mut [Effect]) {
     for asked in cells.chunk_by(|one, other| one.at.0 == other.at.0) {
         if asked[0].ask.mode() != Mode::Lease {
             continue;
@@ -200,7 +209,7 @@ fn lease(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64, effects: &mut
 }
 
 /// Spends refused costs under the policies that count them, and judges the refused asks again, because their waits have changed.
-fn count_rejected(cells: &[Cell<'_>], places: &mut Places<'_>, judged: &mut [Judged], now_us: u64) {
+fn count_rejected(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, judged: &mut [Judged], now_us: u64) {
     let mut counted = cells.iter().filter(|cell| counts_rejected(&cell.ask)).peekable();
     if counted.peek().is_none() {
         return;
@@ -217,10 +226,10 @@ fn count_rejected(cells: &[Cell<'_>], places: &mut Places<'_>, judged: &mut [Jud
 ///
 /// Spends of one bucket need no trial: the second is judged by the sum of both. Only where reports
 /// stand beside them is each carried out in turn, and all of it undone at the end.
-fn judge_each(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
-    let mut undo: SmallVec<[(&Cell<'_>, Copied, KeyHolds, State); 1]> = SmallVec::new();
+fn judge_each(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
+    let mut undo: SmallVec<[(&BucketCell<'_>, Copied, KeyHolds, State); 1]> = SmallVec::new();
     let judged = cells.iter().enumerate().map(|(index, cell)| {
-        let twins = |of: &'_ [Cell<'_>], is: fn(Mode) -> bool| {
+        let twins = |of: &'_ [BucketCell<'_>], is: fn(Mode) -> bool| {
             let found = of.iter().filter(|twin| twin.is_twin_of(cell) && is(twin.ask.mode()));
             found.fold(None, |sum: Option<u64>, twin| Some(sum.unwrap_or(0).saturating_add(twin.ask.cost())))
         };
@@ -251,4 +260,4 @@ fn judge_each(cells: &[Cell<'_>], places: &mut Places<'_>, now_us: u64) -> Small
     judged
 }
 
-type Cells<'a> = SmallVec<[Cell<'a>; 4]>;
+type BucketCells<'a> = SmallVec<[BucketCell<'a>; 4]>;

@@ -4,10 +4,10 @@ use super::counts_rejected;
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::logs::Logs;
-use crate::memory::store::Inner;
+use crate::memory::store::PolicyBuckets;
 use crate::store::{Ask, DecisionFuture, Mode};
 
-impl Inner {
+impl PolicyBuckets {
     /// Decides one key in one bucket of logs. An ask that does not spend now, or is told where its entry is, is left to the
     /// general case.
     #[inline]

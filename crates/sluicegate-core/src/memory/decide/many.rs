@@ -7,7 +7,7 @@
 use super::alone;
 use crate::memory::bucket::Bucket;
 use crate::memory::home::Home;
-use crate::memory::store::Inner;
+use crate::memory::store::PolicyBuckets;
 use crate::memory::table::Table;
 use crate::store::{Ask, DecisionFuture};
 
@@ -15,15 +15,15 @@ use crate::store::{Ask, DecisionFuture};
 const AHEAD: usize = 16;
 
 /// A level in a table, and the hash of its key.
-type Level<'a> = (&'a Bucket, &'a Table<5, 1, false>, u64);
+type TableLevel<'a> = (&'a Bucket, &'a Table<5, 1, false>, u64);
 
-impl Inner {
+impl PolicyBuckets {
     /// Decides each ask on its own, in their order. States that are no levels need the moment under their lock, and are
     /// decided one after the other.
     pub(in crate::memory) fn decide_many(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
         let now_us = self.context.clock.now_us();
         for asks in asks.chunks(AHEAD) {
-            let mut levels: [Option<Level<'_>>; AHEAD] = [None; AHEAD];
+            let mut levels: [Option<TableLevel<'_>>; AHEAD] = [None; AHEAD];
             for (ask, level) in asks.iter().zip(&mut levels) {
                 *level = self.level(ask);
                 if let Some((_, table, hash)) = level {
@@ -42,7 +42,7 @@ impl Inner {
     }
 
     #[inline]
-    fn level<'a>(&self, ask: &Ask<'a>) -> Option<Level<'a>> {
+    fn level<'a>(&self, ask: &Ask<'a>) -> Option<TableLevel<'a>> {
         let bucket = alone(ask)?;
         match bucket.home() {
             Home::Narrow(table) => Some((bucket, table, self.context.hash(bucket.salt, ask.key()))),

@@ -24,17 +24,17 @@ mod waits;
 
 use std::sync::Arc;
 
-use self::alone::Alone;
+use self::alone::OnlyBucket;
 use super::bucket::{Bucket, Buckets};
 use super::home::Home;
-use super::store::Inner;
+use super::store::PolicyBuckets;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, ShortWay};
 
-impl Inner {
+impl PolicyBuckets {
     /// The short way of a policy, if it has one.
     pub(super) fn way_of(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
-        Some(Arc::new(Alone::new(&self.context, policy)?))
+        Some(Arc::new(OnlyBucket::new(&self.context, policy)?))
     }
 
     // Never inline: it has a copy of the shortest way for each kind of table.

@@ -9,16 +9,16 @@
 //! everything else takes the longer way below it, with the same result.
 
 use super::counts_rejected;
-use crate::algorithm::{Looked, Rule, Settle, State};
+use crate::algorithm::{Looked, Rule, SpendState, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::memory::bucket::Bucket;
 use crate::memory::change::trace;
-use crate::memory::plans::Plan;
-use crate::memory::store::Inner;
+use crate::memory::plans::KeyRule;
+use crate::memory::store::PolicyBuckets;
 use crate::memory::table::{Locked, SlotWords, Table, state_words};
 use crate::store::{Ask, Balance, DecisionFuture, Judged, Mode};
 
-impl Inner {
+impl PolicyBuckets {
     /// Decides one key in one bucket. Where units are held or a turn is given out, it is left to the general case.
     #[inline]
     pub(super) fn decide_single<const SLOTS: usize, const WORDS: usize>(
@@ -123,10 +123,12 @@ pub(super) struct FoundKey<'a, const SLOTS: usize, const WORDS: usize, const OWN
     pub(super) bucket: &'a Bucket,
     pub(super) now_us: u64,
     /// The quota that the key brings, if it has its own.
-    pub(super) plan: Option<&'a Plan>,
+    pub(super) plan: Option<&'a KeyRule>,
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Settle for FoundKey<'_, SLOTS, WORDS, OWN> {
+impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> SpendState
+    for FoundKey<'_, SLOTS, WORDS, OWN>
+{
     /// Keeps the state, and unlocks the set.
     #[inline(always)]
     fn settle(self, after: Option<State>) {
@@ -153,7 +155,7 @@ pub(super) fn spend_now<const WORDS: usize>(
     state: State,
     now_us: u64,
     cost: u64,
-    settle: impl Settle,
+    settle: impl SpendState,
 ) -> Option<Looked> {
     match const { state_words::<WORDS, false>() } {
         1 => rule.spend_level_now(state, now_us, cost, settle),

@@ -12,14 +12,19 @@ use crate::few::few;
 use crate::memory::bucket::Bucket;
 use crate::memory::change::Effect;
 use crate::memory::holds::Hold;
-use crate::memory::place::Cell;
-use crate::memory::store::Inner;
+use crate::memory::place::BucketCell;
+use crate::memory::store::PolicyBuckets;
 use crate::receipt::Trace;
 use crate::store::{Judged, Mode};
 
-impl Inner {
+impl PolicyBuckets {
     /// Holds what the ask spends until the request departs, although the quota would let it go at `ready_us`.
-    pub(super) fn hold(&self, cell: &Cell<'_>, now_us: u64, (ready_us, departs_us): (u64, u64)) -> Effect {
+    pub(super) fn hold(
+        &self,
+        cell: &BucketCell<'_>,
+        now_us: u64,
+        (ready_us, departs_us): (u64, u64),
+    ) -> Effect {
         let (bucket, units) = (cell.bucket, cell.ask.cost());
         let longest_us = cell.by.rule.longest_spend_us();
         // Relaxed: it only has to be another number each time.
@@ -46,8 +51,13 @@ pub(super) fn delay(mode: Mode, judged: &Judged, now_us: u64) -> u64 {
 /// Whether an ask holds its units until the request departs, instead of spending them for that moment now: it does if all quotas
 /// of its policy could go sooner. Otherwise one waiting request would lock a bucket that others share. A queue holds
 /// nothing: it releases requests in the order of arrival, at exact intervals.
-pub(super) fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, departs_us: u64) -> bool {
-    let waits = |cell: &Cell<'_>| matches!(cell.ask.mode(), Mode::Reserve { .. });
+pub(super) fn holds(
+    cells: &[BucketCell<'_>],
+    judged: &[Judged],
+    cell: &BucketCell<'_>,
+    departs_us: u64,
+) -> bool {
+    let waits = |cell: &BucketCell<'_>| matches!(cell.ask.mode(), Mode::Reserve { .. });
     let of_same_ask = cells.iter().zip(judged).filter(|(other, _)| other.at.0 == cell.at.0);
     let is_sooner = || of_same_ask.clone().all(|(_, judged)| judged.departs_us() < departs_us);
     let may_hold = cell.ask.mode().spends() && cell.ask.cost() > 0 && !cell.by.rule.is_queue();
@@ -55,8 +65,13 @@ pub(super) fn holds(cells: &[Cell<'_>], judged: &[Judged], cell: &Cell<'_>, depa
 }
 
 /// Whether the other limits can hold the units of a waiting request: a key holds at most half of the burst, or one unit.
-pub(super) fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], now_us: u64, departs_us: u64) -> bool {
-    let holding: SmallVec<[&Cell<'_>; 4]> =
+pub(super) fn has_room_to_hold(
+    cells: &[BucketCell<'_>],
+    judged: &[Judged],
+    now_us: u64,
+    departs_us: u64,
+) -> bool {
+    let holding: SmallVec<[&BucketCell<'_>; 4]> =
         few(cells.iter().filter(|cell| holds(cells, judged, cell, departs_us)));
     holding.iter().enumerate().all(|(index, cell)| {
         let twins = holding[..index].iter().filter(|twin| twin.is_twin_of(cell));
@@ -69,7 +84,7 @@ pub(super) fn has_room_to_hold(cells: &[Cell<'_>], judged: &[Judged], now_us: u6
 }
 
 /// Refuses asks that would have to wait, because their units cannot be held. They pass once they need not wait.
-pub(super) fn refuse_waits(cells: &[Cell<'_>], judged: &mut [Judged], now_us: u64) {
+pub(super) fn refuse_waits(cells: &[BucketCell<'_>], judged: &mut [Judged], now_us: u64) {
     for (cell, judged) in cells.iter().zip(judged) {
         let departs_us = judged.departs_us();
         if cell.ask.mode().spends() && departs_us > now_us {

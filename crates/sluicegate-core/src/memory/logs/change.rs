@@ -3,7 +3,7 @@
 //! Every change keeps the chain sorted and the sum right. Units of one moment are one entry, so a burst
 //! in a microsecond takes one, whatever its size; under a resolution, units of one part of the period.
 
-use super::shard::{Entry, EntryRef, Log, LogCopy, NIL, Shard, narrow};
+use super::shard::{EntryRef, Log, LogCopy, LogUnits, NIL, Shard, narrow};
 use crate::algorithm::{Left, SlidingLog};
 
 impl Shard {
@@ -167,7 +167,7 @@ impl Shard {
         let mut over = self.logs[log].sum.saturating_sub(most);
         while over > 0 {
             let head = self.logs[log].head;
-            let Some(&Entry { cost, next, .. }) = self.entries.get(head as usize) else { return };
+            let Some(&LogUnits { cost, next, .. }) = self.entries.get(head as usize) else { return };
             let gone = narrow(over).min(cost);
             over -= u64::from(gone);
             self.logs[log].sum -= u64::from(gone);
@@ -182,7 +182,7 @@ impl Shard {
     /// Keeps as many units of each entry, from the oldest on, as `keep` says.
     fn thin(&mut self, log: usize, mut keep: impl FnMut(u64, u64) -> u64) {
         let (mut at, mut tail) = (self.logs[log].head, NIL);
-        while let Some(&Entry { at_us, cost, next }) = self.entries.get(at as usize) {
+        while let Some(&LogUnits { at_us, cost, next }) = self.entries.get(at as usize) {
             let stays = narrow(keep(at_us, cost.into())).min(cost);
             self.logs[log].sum -= u64::from(cost - stays);
             self.entries[at as usize].cost = stays;
@@ -229,7 +229,7 @@ impl Shard {
     /// for longer than they had to.
     pub(super) fn drop_oldest(&mut self, log: usize) {
         let head = self.logs[log].head;
-        let Some(&Entry { cost, next, .. }) = self.entries.get(head as usize) else { return };
+        let Some(&LogUnits { cost, next, .. }) = self.entries.get(head as usize) else { return };
         let log = &mut self.logs[log];
         match self.entries.get_mut(next as usize).filter(|_| !self.left.is_empty()) {
             // Where nothing is forgotten, it counts as long as the next one.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::shard::{Entry, Log, LogSpan, NIL, Shard, link};
+use super::shard::{Log, LogSpan, LogUnits, NIL, Shard, link};
 
 /// Logs that a spend looks at beside its own, to find those that are over.
 const TIDIED_PER_SPEND: usize = 2;
@@ -86,7 +86,7 @@ impl Shard {
             // Another log that made room may have moved it.
             log = self.index.get(&hash).map_or(log, |log| *log as usize);
         }
-        let entry = Entry { at_us, cost, next: NIL };
+        let entry = LogUnits { at_us, cost, next: NIL };
         let place = match self.entries.get_mut(self.free_entry as usize) {
             Some(free) => {
                 let place = self.free_entry;
@@ -118,7 +118,7 @@ impl Shard {
     /// survive this call.
     pub(super) fn close(&mut self, log: usize) {
         let Log { hash, mut head, .. } = self.logs[log];
-        while let Some(&Entry { next, .. }) = self.entries.get(head as usize) {
+        while let Some(&LogUnits { next, .. }) = self.entries.get(head as usize) {
             self.free_entry(head);
             head = next;
         }

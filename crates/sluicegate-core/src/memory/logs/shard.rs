@@ -31,7 +31,7 @@ pub(in crate::memory) struct Shard {
     /// The times for which the entries of each log are kept; empty if keys bring no quotas of their own.
     pub(super) spans: Vec<LogSpan>,
     pub(super) most_logs: usize,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<LogUnits>,
     pub(super) most_entries: usize,
     pub(super) free_entry: u32,
     pub(super) hand: usize,
@@ -87,7 +87,7 @@ impl LogSpan {
 
 /// Units that were admitted at one moment, or in the part of the period that ends with it. A free entry links to the next free one.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct LogUnits {
     pub(super) at_us: u64,
     pub(super) cost: u32,
     pub(super) next: u32,
@@ -264,7 +264,7 @@ impl Shard {
     pub(super) fn drop_over(&mut self, log: usize, now_us: u64) -> bool {
         let Log { mut head, mut sum, .. } = self.logs[log];
         let period_us = self.period_us(log, now_us);
-        while let Some(&Entry { at_us, cost, next }) = self.entries.get(head as usize) {
+        while let Some(&LogUnits { at_us, cost, next }) = self.entries.get(head as usize) {
             if at_us.saturating_add(period_us) > now_us {
                 break;
             }

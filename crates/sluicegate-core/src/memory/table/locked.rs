@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::words::{AUX_BITS, SlotWords, load, state_words, store};
 use super::{Set, Table};
-use crate::memory::plans::Rules;
+use crate::memory::plans::QuotaRules;
 
 /// All that a set knows: a row for each slot, its tag and its words, and one for what was left to the set.
 pub(in crate::memory) type Copy = [[u64; 4]; 6];
@@ -19,13 +19,19 @@ pub(in crate::memory) struct Locked<
     const WORDS: usize,
     const ACCOUNTS: bool,
     const OWN: usize = 0,
->(pub(super) At<'a, SLOTS, WORDS, ACCOUNTS, OWN>);
+>(pub(super) SetOfTable<'a, SLOTS, WORDS, ACCOUNTS, OWN>);
 
 /// A set of a table.
 ///
 /// Rare paths take a copy: passing the guard by reference would make every decision write it to memory.
 #[derive(Clone, Copy)]
-pub(super) struct At<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize> {
+pub(super) struct SetOfTable<
+    'a,
+    const SLOTS: usize,
+    const WORDS: usize,
+    const ACCOUNTS: bool,
+    const OWN: usize,
+> {
     pub(super) set: &'a Set<SLOTS, WORDS, OWN>,
     pub(super) table: &'a Table<SLOTS, WORDS, ACCOUNTS, OWN>,
     pub(super) index: usize,
@@ -64,7 +70,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         slot: Option<usize>,
         hash: u64,
         kept: SlotWords,
-        rules: &Rules,
+        rules: &QuotaRules,
         now_us: u64,
     ) {
         match slot {
@@ -123,7 +129,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
 }
 
 impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize>
-    At<'a, SLOTS, WORDS, ACCOUNTS, OWN>
+    SetOfTable<'a, SLOTS, WORDS, ACCOUNTS, OWN>
 {
     /// The debt that keys that made room have left to this set.
     #[inline]
@@ -165,7 +171,7 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
     }
 
     #[cold]
-    fn insert(self, hash: u64, kept: SlotWords, rules: &Rules, now_us: u64) {
+    fn insert(self, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
         // The longest at rest goes first (a clock that is set back a little finds the others again), then the least debt.
         let debt_of = |slot: &usize| {
             let kept = self.load(*slot);
@@ -189,7 +195,7 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
     ///
     /// The heavier of two debts stays. A newcomer never makes it lighter, and it drains as any
     /// state does.
-    fn leave(self, kept: SlotWords, rules: &Rules, now_us: u64) {
+    fn leave(self, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
         let Some(left) = self.left() else { return };
         let (rule, before) = (&rules.own, load::<WORDS, ACCOUNTS>(left).state);
         // Counted by the policy's own quota, because any key may inherit it.

@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicU64 as Count;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use self::locked::At;
+use self::locked::SetOfTable;
 pub(super) use self::locked::{Copy, Locked};
 use self::words::until_of;
 pub(super) use self::words::{SlotWords, state_words};
@@ -101,7 +101,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         if !set.try_lock() {
             set.wait_for_lock();
         }
-        Locked(At { set, table: self, index })
+        Locked(SetOfTable { set, table: self, index })
     }
 
     /// The number of slots that hold a state that is not at rest. Reads the whole table, without a lock.

@@ -3,13 +3,13 @@ use loom::thread;
 
 use super::*;
 use crate::algorithm::{Anchor, Rule, State};
-use crate::memory::plans::Rules;
+use crate::memory::plans::QuotaRules;
 use crate::{Algorithm, Quota};
 
 /// Adds one to what the table knows of a key, as a decision does.
 fn add_one(table: &Table<3, 2, false>, key: u64) {
     let rule = Rule::new(Algorithm::FixedWindow(Anchor::Epoch), Quota::per_second(9));
-    let rule = Rules::new(rule.expect("the quota is good"));
+    let rule = QuotaRules::new(rule.expect("the quota is good"));
     let mut set = table.lock(0);
     let slot = set.find(key << 32);
     let mut kept = set.get(slot);

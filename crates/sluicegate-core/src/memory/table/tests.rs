@@ -1,12 +1,12 @@
 use super::*;
 use crate::algorithm::{Anchor, Rule, State};
-use crate::memory::account::Account;
-use crate::memory::plans::Rules;
+use crate::memory::account::BucketAccount;
+use crate::memory::plans::QuotaRules;
 use crate::{Algorithm, Quota};
 
-fn rule(algorithm: Algorithm) -> Rules {
+fn rule(algorithm: Algorithm) -> QuotaRules {
     let quota = Quota::new(1_000, std::time::Duration::from_millis(1));
-    Rules::new(Rule::new(algorithm, quota).expect("the quota is good"))
+    QuotaRules::new(Rule::new(algorithm, quota).expect("the quota is good"))
 }
 
 fn table<const S: usize, const W: usize, const A: bool>() -> Table<S, W, A> {
@@ -14,14 +14,14 @@ fn table<const S: usize, const W: usize, const A: bool>() -> Table<S, W, A> {
 }
 
 fn put<const S: usize, const W: usize, const A: bool>(
-    (table, rule): (&Table<S, W, A>, &Rules),
+    (table, rule): (&Table<S, W, A>, &QuotaRules),
     key: u64,
     state: State,
     now_us: u64,
 ) {
     let mut set = table.lock(0);
     let slot = set.find(key << 32);
-    set.put(slot, key << 32, SlotWords { state, account: Account::born(key), plan: 0 }, rule, now_us);
+    set.put(slot, key << 32, SlotWords { state, account: BucketAccount::born(key), plan: 0 }, rule, now_us);
 }
 
 fn get<const S: usize, const W: usize, const A: bool>(table: &Table<S, W, A>, key: u64) -> SlotWords {
@@ -90,17 +90,17 @@ fn what_is_kept_survives_the_way_through_the_table() {
     put((&wide, &window), 9, State::new(far, u64::MAX), 0);
     assert_eq!(
         get(&narrow, 4_095),
-        SlotWords { state: State::new(far, 4_095), account: Account::born(4_095), plan: 0 }
+        SlotWords { state: State::new(far, 4_095), account: BucketAccount::born(4_095), plan: 0 }
     );
     assert_eq!(
         get(&wide, 9),
-        SlotWords { state: State::new(far, u64::MAX), account: Account::born(9), plan: 0 }
+        SlotWords { state: State::new(far, u64::MAX), account: BucketAccount::born(9), plan: 0 }
     );
     let copy = wide.lock(0).copy();
     wide.lock(0).reset(9 << 32);
     assert_eq!(get(&wide, 9), SlotWords::default());
     wide.lock(0).restore(&copy);
-    assert_eq!(get(&wide, 9).account, Account::born(9));
+    assert_eq!(get(&wide, 9).account, BucketAccount::born(9));
 }
 
 #[test]

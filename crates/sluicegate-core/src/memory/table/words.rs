@@ -17,14 +17,14 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::algorithm::State;
-use crate::memory::account::Account;
+use crate::memory::account::BucketAccount;
 
 /// A table's entry of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::memory) struct SlotWords {
     pub(in crate::memory) state: State,
     /// Only in tables with accounts.
-    pub(in crate::memory) account: Account,
+    pub(in crate::memory) account: BucketAccount,
     /// The number of the plan that the state is counted by: 0 for the policy's own quota.
     pub(in crate::memory) plan: u16,
 }
@@ -54,8 +54,11 @@ pub(super) fn load<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64;
         1 => first & LOW_MAX,
         _ => words[1].load(Ordering::Relaxed),
     };
-    let account =
-        if ACCOUNTS { Account::of(words[WORDS - 1].load(Ordering::Relaxed)) } else { Account::default() };
+    let account = if ACCOUNTS {
+        BucketAccount::of(words[WORDS - 1].load(Ordering::Relaxed))
+    } else {
+        BucketAccount::default()
+    };
     SlotWords { state: State::new(first >> LOW_BITS, aux), account, plan: 0 }
 }
 

@@ -1,7 +1,7 @@
 //! The buckets of a suspension, as policies of the same store.
 
 use super::names::{ENDINGS, LONGEST, SHORTEST};
-use super::terms::{Suspension, Terms};
+use super::terms::{Suspension, SuspensionTerms};
 use crate::algorithm::Algorithm;
 use crate::error::ConfigError;
 use crate::policy::{OnOutage, Policy, PolicyBuilder};
@@ -16,7 +16,7 @@ impl Policy {
         let Some(terms) = self.suspension().and_then(|suspension| suspension.terms) else {
             return Ok(None);
         };
-        let Terms { after, within, remembers, .. } = terms;
+        let SuspensionTerms { after, within, remembers, .. } = terms;
         let strikes =
             PolicyBuilder::new(self.beside(ENDINGS[0]), Algorithm::SlidingLog, Ok(Quota::new(after, within)));
         let most = terms.most_suspensions();

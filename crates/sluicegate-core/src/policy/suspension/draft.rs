@@ -1,9 +1,9 @@
-//! The settings of a suspension as written, right or wrong: [`Draft`].
+//! The settings of a suspension as written, right or wrong: [`SuspensionDraft`].
 
 use std::time::Duration;
 
 use super::names::{ENDINGS, LONGEST, SHORTEST};
-use super::terms::{Reach, Suspension, Terms};
+use super::terms::{Reach, Suspension, SuspensionTerms};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::check_name;
 use crate::time_span::TimeSpan;
@@ -16,7 +16,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// The settings of a suspension as written, right or wrong.
 #[derive(Clone, Debug, Default)]
-pub(in crate::policy) struct Draft {
+pub(in crate::policy) struct SuspensionDraft {
     pub(super) terms: Option<(u64, Span, Span)>,
     pub(super) up_to: Option<Span>,
     pub(super) remembers: Option<Span>,
@@ -26,7 +26,7 @@ pub(in crate::policy) struct Draft {
 
 type Span = Result<TimeSpan, ConfigError>;
 
-impl Draft {
+impl SuspensionDraft {
     /// The suspension of a policy of this name, or the mistake.
     pub(in crate::policy) fn build(self, policy: &str) -> Result<Suspension, ConfigError> {
         let Self { terms, up_to, remembers, reach, name } = self;
@@ -76,7 +76,7 @@ impl Draft {
             )));
         }
         let within = spanned("count refusals within", within?)?;
-        let terms = Terms { after, within, lasts, up_to, remembers };
+        let terms = SuspensionTerms { after, within, lasts, up_to, remembers };
         if terms.most_suspensions() > MOST_STRIKES {
             let (up_to, remembers) = (TimeSpan::from(up_to), TimeSpan::from(remembers));
             return Err(wrong(format!(
@@ -88,7 +88,7 @@ impl Draft {
 }
 
 /// The settings as written.
-impl From<&Suspension> for Draft {
+impl From<&Suspension> for SuspensionDraft {
     fn from(Suspension { terms, reach, name }: &Suspension) -> Self {
         let span = |span: Duration| Ok(TimeSpan::from(span));
         Self {

@@ -6,6 +6,6 @@ mod names;
 mod said;
 mod terms;
 
-pub(super) use self::draft::Draft;
+pub(super) use self::draft::SuspensionDraft;
 pub(super) use self::names::{check_ending, is_of_suspension};
 pub use self::terms::Suspension;

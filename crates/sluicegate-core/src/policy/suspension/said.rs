@@ -1,6 +1,6 @@
 //! Settings of suspensions on a policy.
 
-use super::draft::Draft;
+use super::draft::SuspensionDraft;
 use super::terms::Reach;
 use crate::policy::PolicyBuilder;
 use crate::time_span::IntoTimeSpan;
@@ -80,7 +80,7 @@ impl PolicyBuilder {
         self
     }
 
-    fn suspension_draft(&mut self) -> &mut Draft {
+    fn suspension_draft(&mut self) -> &mut SuspensionDraft {
         self.suspension.get_or_insert_default()
     }
 }

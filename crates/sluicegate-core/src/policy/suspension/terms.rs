@@ -9,14 +9,14 @@ use crate::policy::PolicyBuilder;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Suspension {
     /// None if the policy suspends no key by itself.
-    pub(super) terms: Option<Terms>,
+    pub(super) terms: Option<SuspensionTerms>,
     pub(super) reach: Reach,
     /// The name for suspensions, if it is not that of the policy.
     pub(super) name: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Terms {
+pub(super) struct SuspensionTerms {
     pub(super) after: u64,
     pub(super) within: Duration,
     pub(super) lasts: Duration,
@@ -24,7 +24,7 @@ pub(super) struct Terms {
     pub(super) remembers: Duration,
 }
 
-impl Terms {
+impl SuspensionTerms {
     fn lasts(&self, before: u64) -> Duration {
         let times = u32::try_from(before).ok().and_then(|before| 1_u32.checked_shl(before));
         let longer = times.and_then(|times| self.lasts.checked_mul(times));

@@ -4,25 +4,25 @@ use std::time::Duration;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::super::under::{Costs, Identity, Receipts};
+use super::super::under::{AskCosts, Identity, TurnReceipts};
 use super::*;
 use crate::Key;
 use crate::store::{DecisionFuture, QuotaStatus, judge};
 
 /// A queue of requests of one key, and the store that has reserved their turns: it takes back the last one only.
-struct Desk {
+struct ReservingStore {
     queues: Queues,
     start: Instant,
-    line: Line,
-    costs: Costs,
+    line: LineKeys,
+    costs: AskCosts,
     /// The turns that are out, by their second.
     out: Mutex<Vec<u64>>,
 }
 
-impl Desk {
+impl ReservingStore {
     fn new() -> Arc<Self> {
-        let line = Line::from([(Identity::of(&std::sync::Arc::new(())), Key::from("ada"))]);
-        let (queues, start, costs) = (Queues::default(), Instant::now(), Costs::from_slice(&[1]));
+        let line = LineKeys::from([(Identity::of(&std::sync::Arc::new(())), Key::from("ada"))]);
+        let (queues, start, costs) = (Queues::default(), Instant::now(), AskCosts::from_slice(&[1]));
         Arc::new(Self { queues, start, line, costs, out: Mutex::default() })
     }
 
@@ -31,13 +31,13 @@ impl Desk {
     }
 
     /// Reserves a turn at that second, and waits for it.
-    fn enter(&self, second: u64) -> Place {
+    fn enter(&self, second: u64) -> TurnPlace {
         self.out.lock().unwrap().push(second);
         let status = QuotaStatus::at_rest((0, 0), 1).spending(1);
         self.queues.enter(self, self.at(second), Box::new(judge(0, second * 1_000_000, [status])), None)
     }
 
-    fn leave(&self, place: &Place) {
+    fn leave(&self, place: &TurnPlace) {
         self.queues.leave(self, place);
     }
 
@@ -47,16 +47,16 @@ impl Desk {
     }
 }
 
-impl Under for Desk {
-    fn line(&self) -> &Line {
+impl LimitersOfTurn for ReservingStore {
+    fn line(&self) -> &LineKeys {
         &self.line
     }
 
-    fn costs(&self) -> &Costs {
+    fn costs(&self) -> &AskCosts {
         &self.costs
     }
 
-    fn give_up(&self, turns: &Receipts) -> DecisionFuture {
+    fn give_up(&self, turns: &TurnReceipts) -> DecisionFuture {
         let mut out = self.out.lock().unwrap();
         let is_last = out.pop_if(|second| turns[0].1.at_us() == *second * 1_000_000).is_some();
         let status = QuotaStatus::at_rest((0, 0), 1);
@@ -71,7 +71,7 @@ impl Under for Desk {
 #[test]
 fn of_two_that_leave_at_once_each_turn_goes_back_or_is_kept() {
     loom::model(|| {
-        let desk = Desk::new();
+        let desk = ReservingStore::new();
         let (first, second) = (desk.enter(60), desk.enter(61));
         let other = Arc::clone(&desk);
         let thread = thread::spawn(move || other.leave(&first));
@@ -84,7 +84,7 @@ fn of_two_that_leave_at_once_each_turn_goes_back_or_is_kept() {
 #[test]
 fn whoever_comes_while_another_leaves_takes_a_turn_that_nobody_else_has() {
     loom::model(|| {
-        let desk = Desk::new();
+        let desk = ReservingStore::new();
         let (first, _second) = (desk.enter(60), desk.enter(61));
         // A turn of another request, which keeps the store from taking back the turns before it.
         desk.out.lock().unwrap().push(62);
@@ -110,7 +110,7 @@ impl Wake for Woken {
 #[test]
 fn the_next_one_hears_that_it_moved_up_whenever_it_is_polled() {
     loom::model(|| {
-        let desk = Desk::new();
+        let desk = ReservingStore::new();
         let (first, second) = (desk.enter(60), desk.enter(61));
         let other = Arc::clone(&desk);
         let thread = thread::spawn(move || other.leave(&first));
