@@ -15,7 +15,7 @@ use sluicegate_core::store::{Ask, DecisionFuture, Mode};
 use sluicegate_core::{Algorithm, Decision, Key, MemoryStore, Policy, Quota, RateLimiter};
 
 use super::Conformance;
-use super::steps::{Step, is_small, random_policy};
+use super::steps::{TraceStep, is_small, random_policy};
 use crate::random::Random;
 
 impl Conformance {
@@ -47,7 +47,7 @@ impl Conformance {
             pair.trace.push_str(&beside.trace);
             let mut behind = Behind::up_to(back);
             for _ in 0..40 {
-                let step = Step::random(&mut random, &policy, &self.clock, &mut pair.trace);
+                let step = TraceStep::random(&mut random, &policy, &self.clock, &mut pair.trace);
                 behind.step(&mut random, &self.clock, &mut pair.trace);
                 let found = if random.below(4) == 0 {
                     pair.trace.push_str(", and as much beside");
@@ -94,7 +94,7 @@ impl Conformance {
             let mut pair = self.pair(&memory, &policy, title);
             let mut spent: Vec<(Key, [Receipt; 2])> = Vec::new();
             for _ in 0..60 {
-                let mut step = Step::random(&mut random, &policy, &self.clock, &mut pair.trace);
+                let mut step = TraceStep::random(&mut random, &policy, &self.clock, &mut pair.trace);
                 if all_give_back {
                     // The memory store counts outstanding turns across all keys, and a reset does not clear them.
                     step.key = Key::from(0_u64);
@@ -167,7 +167,7 @@ impl Conformance {
                 }
                 let policy = if count < 12 { &before } else { &after };
                 let now_us = self.clock.now_us();
-                let step = Step::random(&mut random, policy, &self.clock, &mut pair.trace);
+                let step = TraceStep::random(&mut random, policy, &self.clock, &mut pair.trace);
                 // A key that was at rest when it was handed over may not have been at rest a moment before.
                 self.clock.set(Duration::from_micros(now_us.max(self.clock.now_us())));
                 let found = pair.ask(&step).await;
@@ -236,7 +236,7 @@ impl Conformance {
                     .map_or_else(|| policy.clone(), |quotas| policy.under(quotas).expect("it is possible"));
                 // Writing to a string cannot fail.
                 let _ = write!(pair.trace, "\n  {asked}:");
-                let step = Step::random(&mut random, &asked, &self.clock, &mut pair.trace);
+                let step = TraceStep::random(&mut random, &asked, &self.clock, &mut pair.trace);
                 behind.step(&mut random, &self.clock, &mut pair.trace);
                 let found = pair.ask(&step).await;
                 if is_debt_of_years(&found) {
@@ -252,9 +252,9 @@ impl Conformance {
         memory.expect("the settings are possible")
     }
 
-    pub(super) fn pair(&self, memory: &MemoryStore, policy: &Policy, trace: String) -> Pair {
+    pub(super) fn pair(&self, memory: &MemoryStore, policy: &Policy, trace: String) -> ComparedLimiters {
         let reference = RateLimiter::new(memory, policy.clone()).expect("the store can keep it");
-        Pair { limiters: [self.open(policy), reference], trace }
+        ComparedLimiters { limiters: [self.open(policy), reference], trace }
     }
 }
 
@@ -307,13 +307,13 @@ fn other_quotas(policy: &Policy, random: &mut Random) -> Quotas {
 }
 
 /// A policy on the store under test and in memory, with the asks to both.
-pub(super) struct Pair {
+pub(super) struct ComparedLimiters {
     pub(super) limiters: [RateLimiter; 2],
     pub(super) trace: String,
 }
 
-impl Pair {
-    pub(super) async fn ask(&self, step: &Step) -> [Decision; 2] {
+impl ComparedLimiters {
+    pub(super) async fn ask(&self, step: &TraceStep) -> [Decision; 2] {
         self.both(|limiter| step.ask(limiter)).await
     }
 

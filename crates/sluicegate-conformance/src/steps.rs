@@ -76,14 +76,14 @@ fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {
 }
 
 /// The next ask.
-pub(super) struct Step {
+pub(super) struct TraceStep {
     pub(super) key: Key,
     pub(super) cost: u64,
     longest: Duration,
     pub(super) kind: u64,
 }
 
-impl Step {
+impl TraceStep {
     pub(super) fn random(
         random: &mut Random,
         policy: &Policy,
@@ -154,7 +154,7 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for TraceStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, cost, longest, kind } = self;
         match kind {

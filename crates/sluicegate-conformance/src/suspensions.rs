@@ -10,7 +10,7 @@ use sluicegate_core::{Policy, RateLimiter};
 
 use super::Conformance;
 use super::against_memory::summary;
-use super::steps::{Step, random_builder};
+use super::steps::{TraceStep, random_builder};
 use crate::random::Random;
 
 impl Conformance {
@@ -35,7 +35,7 @@ impl Conformance {
                     }
                 }
                 let now_us = self.clock.now_us();
-                let step = Step::random(&mut random, &before, &self.clock, &mut pair.trace);
+                let step = TraceStep::random(&mut random, &before, &self.clock, &mut pair.trace);
                 // When the clock is set back, a store may have forgotten a refusal that has lapsed, or not.
                 self.clock.set(Duration::from_micros(now_us.max(self.clock.now_us())));
                 match random.below(20) {

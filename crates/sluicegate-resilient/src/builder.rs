@@ -12,7 +12,7 @@ use sluicegate_core::wrap::Within;
 
 use super::counts::OutageCounts;
 use super::deadline::Deadline;
-use super::fallback::Fallback;
+use super::fallback::LocalFallback;
 use super::parts::Parts;
 use super::settings::BreakerSettings;
 use super::settle::DebtSettlement;
@@ -129,7 +129,7 @@ impl ResilientBuilder {
             within: Within::new(store),
             deadline,
             parts: Arc::new(Parts::new(settings, Arc::clone(&clock))),
-            fallback: Fallback::new(fallback.into(), replicas),
+            fallback: LocalFallback::new(fallback.into(), replicas),
             settlement: DebtSettlement::default(),
             counts: OutageCounts::default(),
             clock,

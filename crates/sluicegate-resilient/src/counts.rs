@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_core::error::{StoreError, StoreErrorKind};
 use sluicegate_core::store::ResilientStatus;
 
-use super::parts::PartsStatus;
+use super::parts::BreakersStatus;
 
 /// The counters.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl OutageCounts {
         self.alone.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn status(&self, parts: &PartsStatus, debts: usize) -> ResilientStatus {
+    pub(super) fn status(&self, parts: &BreakersStatus, debts: usize) -> ResilientStatus {
         let mut status = ResilientStatus::default();
         status.breaker = parts.worst;
         status.opened = parts.opened;

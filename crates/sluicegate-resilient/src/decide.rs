@@ -27,7 +27,7 @@ use super::parts::CallPermits;
 use super::reports::{AskPlaces, by_part, in_places, is_own_turn, joined};
 use super::settle::Report;
 use super::share::FallbackShare;
-use super::split::Split;
+use super::split::SplitCall;
 use super::{ResilientState, ResilientStore};
 
 impl Wrap for ResilientStore {
@@ -230,7 +230,7 @@ impl ResilientState {
                 (permits, 0) => {
                     self.counts.decided_alone();
                     let is_local = |place: usize| each[place] & away != 0;
-                    return Split::new(self, asks, is_local).decide(permits, reason);
+                    return SplitCall::new(self, asks, is_local).decide(permits, reason);
                 }
                 (_, more) => away |= more,
             }

@@ -26,13 +26,13 @@ use super::debts::Debts;
 use super::share::FallbackShare;
 
 /// A store of this process that decides with its share of each quota, and the debts of the requests that it let pass.
-pub(super) struct Fallback {
+pub(super) struct LocalFallback {
     store: Arc<dyn Store>,
     replicas: u64,
     pub(super) debts: Debts,
 }
 
-impl Fallback {
+impl LocalFallback {
     pub(super) fn new(store: Arc<dyn Store>, replicas: u64) -> Self {
         Self { store, replicas, debts: Debts::default() }
     }

@@ -65,7 +65,7 @@ pub use self::builder::ResilientBuilder;
 pub use self::close::Unsettled;
 use self::counts::OutageCounts;
 use self::deadline::Deadline;
-use self::fallback::Fallback;
+use self::fallback::LocalFallback;
 use self::parts::Parts;
 pub use self::settings::BreakerSettings;
 use self::settle::DebtSettlement;
@@ -184,7 +184,7 @@ struct ResilientState {
     within: Within<FallbackShare>,
     deadline: Deadline,
     parts: Arc<Parts>,
-    fallback: Fallback,
+    fallback: LocalFallback,
     settlement: DebtSettlement,
     counts: OutageCounts,
     clock: Arc<dyn Clock>,

@@ -49,7 +49,7 @@ pub(super) struct CallPermits {
 }
 
 /// The visible state of all breakers.
-pub(super) struct PartsStatus {
+pub(super) struct BreakersStatus {
     /// The state of the worst part.
     pub(super) worst: BreakerState,
     pub(super) opened: u64,
@@ -98,10 +98,10 @@ impl Parts {
         self.breakers.iter().map(|breaker| breaker.pause(now_us)).max().unwrap_or_default()
     }
 
-    pub(super) fn status(&self) -> PartsStatus {
+    pub(super) fn status(&self) -> BreakersStatus {
         let (outage, now_us) = (*self.outage(), self.clock.now_us());
         let current = if outage.parts == 0 { 0 } else { now_us.saturating_sub(outage.since_us) };
-        PartsStatus {
+        BreakersStatus {
             worst: self.breakers.iter().map(Breaker::state).max().unwrap_or(BreakerState::Closed),
             // Relaxed: a number to look at.
             opened: self.opened.load(Ordering::Relaxed),

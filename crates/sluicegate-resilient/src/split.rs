@@ -26,7 +26,7 @@ use super::reports::AskPlaces;
 /// - The store is asked to spend only if the fallback lets the request pass; otherwise it only gets a
 ///   peek.
 /// - Reports are made only for a request that goes on.
-pub(super) struct Split {
+pub(super) struct SplitCall {
     state: Arc<ResilientState>,
     /// Asks of parts that are away, with their places.
     local: Side,
@@ -55,7 +55,7 @@ impl Side {
     }
 }
 
-impl Split {
+impl SplitCall {
     pub(super) fn new(
         state: &Arc<ResilientState>,
         asks: &[Ask<'_>],
@@ -203,7 +203,7 @@ impl Split {
     }
 }
 
-impl Drop for Split {
+impl Drop for SplitCall {
     fn drop(&mut self) {
         if self.is_open {
             // The caller has gone, and the fallback's spends stay spent.

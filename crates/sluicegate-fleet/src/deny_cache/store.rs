@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 
 use super::question::{Id, Question, micros};
 use super::refusal::{CachedRefusal, Keep, Times};
-use super::table::{KeyProbe, Lookup, RefusalTable};
+use super::table::{KeyProbe, RefusalLookup, RefusalTable};
 use crate::latch::Latch;
 
 /// The part that limiters hold. Calls that have to wait take a share of the state along.
@@ -144,13 +144,13 @@ impl CacheState {
             judge(refusal.at_us(now_us), 0, statuses).by(DecidedBy::Cache)
         };
         let probes = match self.table.look(&question, now_us, refused) {
-            Lookup::Refused(decision) => {
+            RefusalLookup::Refused(decision) => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 return DecisionFuture::ready(Ok(decision));
             }
-            Lookup::Nothing => Probes::new(),
-            Lookup::Due => self.table.probe(id).into_iter().collect(),
-            Lookup::Probed(latch) => match Handle::try_current() {
+            RefusalLookup::Nothing => Probes::new(),
+            RefusalLookup::Due => self.table.probe(id).into_iter().collect(),
+            RefusalLookup::Probed(latch) => match Handle::try_current() {
                 Ok(runtime) if may_wait => return self.wait(asks, latch, &runtime),
                 _ => Probes::new(),
             },
@@ -169,10 +169,10 @@ impl CacheState {
         let mut probed = None;
         for (index, question) in questions.iter().enumerate() {
             match self.table.look(question, now_us, CachedRefusal::clone) {
-                Lookup::Nothing => {}
-                Lookup::Refused(refusal) => refusals.push((index, refusal)),
-                Lookup::Due => due.push(question.id),
-                Lookup::Probed(latch) => probed = Some(latch),
+                RefusalLookup::Nothing => {}
+                RefusalLookup::Refused(refusal) => refusals.push((index, refusal)),
+                RefusalLookup::Due => due.push(question.id),
+                RefusalLookup::Probed(latch) => probed = Some(latch),
             }
         }
         if !refusals.is_empty() {

@@ -28,7 +28,7 @@ use crate::latch::Latch;
 
 /// The cache's knowledge about a question.
 #[derive(Debug)]
-pub(super) enum Lookup<R> {
+pub(super) enum RefusalLookup<R> {
     /// Nothing is known: the store has to be asked.
     Nothing,
     /// It is refused.
@@ -114,27 +114,27 @@ impl RefusalTable {
         question: &Question,
         now_us: u64,
         refused: impl FnOnce(&CachedRefusal) -> R,
-    ) -> Lookup<R> {
+    ) -> RefusalLookup<R> {
         if self.keys() == 0 {
-            return Lookup::Nothing;
+            return RefusalLookup::Nothing;
         }
         let id = question.id;
         let mut shard = self.shard(id);
-        let Some(refusal) = shard.refusals.get(&id) else { return Lookup::Nothing };
+        let Some(refusal) = shard.refusals.get(&id) else { return RefusalLookup::Nothing };
         if refusal.refuses(question, now_us) {
-            return Lookup::Refused(refused(refusal));
+            return RefusalLookup::Refused(refused(refusal));
         }
         if now_us < refusal.ends_us() {
             // Nothing is known about a lower cost, or about one that would wait.
-            return Lookup::Nothing;
+            return RefusalLookup::Nothing;
         }
         match shard.probes.get(&id) {
-            Some(probe) => Lookup::Probed(probe.clone()),
+            Some(probe) => RefusalLookup::Probed(probe.clone()),
             None if now_us >= refusal.ends_us().saturating_add(self.linger_us) => {
                 self.remove(&mut shard, id);
-                Lookup::Nothing
+                RefusalLookup::Nothing
             }
-            None => Lookup::Due,
+            None => RefusalLookup::Due,
         }
     }
 

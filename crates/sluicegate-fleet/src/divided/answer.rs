@@ -10,9 +10,9 @@ use sluicegate_core::Decision;
 use sluicegate_core::clock::micros;
 use sluicegate_core::store::{self, Mode, QuotaStatus, judge};
 
-use super::parts_status::PartsStatus;
 use super::piece::{PartStatuses, PartialAsk, PieceOutcome};
 use super::request::DividedAsk;
+use super::table::StatusTable;
 
 /// The moment when a quota that has refused a cost would let it pass.
 ///
@@ -35,7 +35,7 @@ pub(super) fn merged(
     asks: &[DividedAsk<'_>],
     pieces: &[PartialAsk<'_>],
     mut came: PieceOutcome,
-    table: Option<&PartsStatus>,
+    table: Option<&StatusTable>,
     waits: &[(usize, usize, PassesAt)],
 ) -> Decision {
     let mut statuses = PartStatuses::new();
@@ -64,7 +64,7 @@ fn of_quota(
     quota: usize,
     pieces: &[PartialAsk<'_>],
     came: &PieceOutcome,
-    table: Option<&PartsStatus>,
+    table: Option<&StatusTable>,
     wait: Option<PassesAt>,
 ) -> QuotaStatus {
     let own = pieces.iter().zip(&came.each).filter(|(piece, _)| piece.ask == asked.place);

@@ -22,11 +22,11 @@ use tokio::runtime::Handle;
 use super::answer::{PassesAt, merged};
 use super::call;
 use super::divide::Divide;
-use super::parts_status::PartsStatus;
 use super::piece::{PartialAsk, PieceOutcome, QuotaCosts};
 use super::plan::RequestPlan;
 use super::request::DividedAsk;
 use super::spread::spread;
+use super::table::StatusTable;
 
 /// The number of looks after which a request that others outran is refused.
 ///
@@ -98,10 +98,10 @@ fn may_fit_elsewhere(asks: &[DividedAsk<'_>], pieces: &[PartialAsk<'_>], came: &
 ///
 /// # Errors
 /// When one of their stores gives no answer, because an unknown part cannot be planned with.
-async fn look(divide: &dyn Divide, asks: &[DividedAsk<'_>]) -> Result<PartsStatus, StoreError> {
+async fn look(divide: &dyn Divide, asks: &[DividedAsk<'_>]) -> Result<StatusTable, StoreError> {
     let pieces: Vec<PartialAsk<'_>> = asks.iter().flat_map(|asked| asked.looks(divide)).collect();
     let came = call::look(divide.stores(), &pieces).await?;
-    Ok(PartsStatus::new(asks, &pieces, came))
+    Ok(StatusTable::new(asks, &pieces, came))
 }
 
 /// The waits of the refused asks, by quota.
@@ -112,7 +112,7 @@ async fn waits(
     divide: &dyn Divide,
     asks: &[DividedAsk<'_>],
     refused: &[usize],
-    table: &PartsStatus,
+    table: &StatusTable,
 ) -> Result<Vec<(usize, usize, PassesAt)>, StoreError> {
     let (mut waits, mut pieces) = (Vec::new(), Vec::new());
     for asked in refused.iter().map(|place| &asks[*place]) {
@@ -178,7 +178,7 @@ async fn waits(
 /// Shortens the wait of a reservation by the time that it may wait in one part.
 fn shortened(
     asks: &[DividedAsk<'_>],
-    table: &PartsStatus,
+    table: &StatusTable,
     mut waits: Vec<(usize, usize, PassesAt)>,
 ) -> Vec<(usize, usize, PassesAt)> {
     for (ask, _, wait) in &mut waits {

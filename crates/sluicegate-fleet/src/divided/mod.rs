@@ -9,11 +9,11 @@ mod call;
 mod decide;
 mod divide;
 mod opened;
-mod parts_status;
 mod piece;
 mod plan;
 mod request;
 mod spread;
+mod table;
 
 use std::fmt;
 use std::sync::Arc;

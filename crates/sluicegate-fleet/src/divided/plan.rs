@@ -10,10 +10,10 @@ use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::Mode;
 
 use super::divide::Divide;
-use super::parts_status::PartsStatus;
 use super::piece::{PartialAsk, QuotaCosts};
 use super::request::{DividedAsk, now};
 use super::spread::{fill, spread};
+use super::table::StatusTable;
 
 /// The pieces of a request, planned by what its parts have left.
 #[derive(Default)]
@@ -28,7 +28,7 @@ type UnitsLeft = Vec<Vec<u64>>;
 
 impl<'a> RequestPlan<'a> {
     /// Plans each ask in one part that has room for all of it, or in several that have room together.
-    pub(super) fn new(divide: &dyn Divide, asks: &'a [DividedAsk<'_>], table: &PartsStatus) -> Self {
+    pub(super) fn new(divide: &dyn Divide, asks: &'a [DividedAsk<'_>], table: &StatusTable) -> Self {
         let mut plan = Self::default();
         let mut left: Vec<UnitsLeft> = asks.iter().map(|asked| left(asked, table)).collect();
         for asked in asks {
@@ -66,7 +66,7 @@ impl<'a> RequestPlan<'a> {
 }
 
 /// The units that each part has left, as the table says.
-fn left(asked: &DividedAsk<'_>, table: &PartsStatus) -> UnitsLeft {
+fn left(asked: &DividedAsk<'_>, table: &StatusTable) -> UnitsLeft {
     let quotas = (0..asked.opened.quotas()).map(|quota| table.remaining(asked.place, quota));
     let quotas: Vec<Vec<u64>> = quotas.collect();
     (0..asked.opened.parts.len()).map(|part| quotas.iter().map(|each| each[part]).collect()).collect()
@@ -86,7 +86,7 @@ fn fit<'a>(
     divide: &dyn Divide,
     asked: &'a DividedAsk<'_>,
     left: &mut UnitsLeft,
-    table: &PartsStatus,
+    table: &StatusTable,
 ) -> Option<Vec<PartialAsk<'a>>> {
     let mode = asked.ask.mode();
     let mut costs = asked.costs();

@@ -8,7 +8,7 @@ use super::batch::{Batch, Stock};
 use super::measure::Measure;
 use super::rate::SpendRate;
 use super::time::at_least;
-use super::units::{HeldUnits, PerQuota};
+use super::units::{LeasedUnits, PerQuota};
 use crate::latch::Latch;
 
 /// The time for which no lease is asked for ahead of need after the store has granted few units, as a part of [`Batch::ahead`].
@@ -20,7 +20,7 @@ const LOW_PART: u64 = 4;
 /// The units that are held of a key, its rate, and the refill that is under way.
 #[derive(Debug)]
 pub(super) struct KeyAccount {
-    pub(super) units: HeldUnits,
+    pub(super) units: LeasedUnits,
     rate: SpendRate,
     /// The status of each quota at the store's last answer; empty before that, and after a call that brought no answer of the store.
     standing: PerQuota<LastStatus>,
@@ -79,7 +79,7 @@ impl KeyAccount {
     /// An account of an unknown key: its first request goes to the store, and leases nothing.
     pub(super) fn new(now_us: u64) -> Self {
         Self {
-            units: HeldUnits::default(),
+            units: LeasedUnits::default(),
             rate: SpendRate::new(now_us),
             standing: PerQuota::new(),
             heard_us: (0, 0),

@@ -1,4 +1,4 @@
-//! The units of one lease, and of all leases of a key: [`Grant`], [`HeldUnits`].
+//! The units of one lease, and of all leases of a key: [`Grant`], [`LeasedUnits`].
 
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::store::QuotaStatus;
@@ -96,9 +96,9 @@ fn holds(measures: &[Measure], receipt: &Receipt) -> Option<PerQuota<HeldPart>> 
 
 /// All units that this instance holds of one key, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct HeldUnits(SmallVec<[Grant; 1]>);
+pub(super) struct LeasedUnits(SmallVec<[Grant; 1]>);
 
-impl HeldUnits {
+impl LeasedUnits {
     /// Forgets the units that may no longer be spent. Returns their number.
     #[inline]
     pub(super) fn expire(&mut self, measures: &[Measure], now_us: u64) -> u64 {

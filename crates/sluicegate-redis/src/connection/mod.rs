@@ -38,6 +38,6 @@ pub(crate) use self::probe::Probe;
 pub(crate) use self::send::ScriptName;
 #[cfg(feature = "deadpool")]
 pub use self::server::DeadPool;
-pub(crate) use self::server::{ServerConnection, Target, Tls};
+pub(crate) use self::server::{ServerConnection, Target, TrustedCa};
 pub(crate) use self::state::{ConnectionState, part_of};
 pub(crate) use self::supervised::Supervised;

@@ -18,10 +18,10 @@ use super::RedisStore;
 use super::client::RedisClient;
 use super::decide::Decider;
 use super::durable;
-use super::inner::Inner;
 use super::key::{self, Tags};
 use super::shared::SharedKey;
-use crate::connection::{Supervised, Target, Tls};
+use super::state::RedisState;
+use crate::connection::{Supervised, Target, TrustedCa};
 
 /// Collects the settings of a [`RedisStore`].
 ///
@@ -66,7 +66,7 @@ pub struct RedisStoreBuilder {
     clock: Option<Box<dyn Clock>>,
     is_onlooker: bool,
     is_durable: bool,
-    tls: Tls,
+    tls: TrustedCa,
 }
 
 impl RedisStoreBuilder {
@@ -79,7 +79,7 @@ impl RedisStoreBuilder {
             clock: None,
             is_onlooker: false,
             is_durable: false,
-            tls: Tls::default(),
+            tls: TrustedCa::default(),
         }
     }
 
@@ -167,7 +167,7 @@ impl RedisStoreBuilder {
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls_ca(mut self, pem: impl AsRef<[u8]>) -> Self {
-        self.tls = Tls::with_ca(pem.as_ref());
+        self.tls = TrustedCa::with_ca(pem.as_ref());
         self
     }
 
@@ -245,7 +245,7 @@ impl RedisStoreBuilder {
         let connection = Supervised::start(target.clone(), probe, Instant::now() + first_connection);
         let shared = SharedKey::start(&prefix, known, Arc::clone(connection.state()), runtime.clone());
         let client = Arc::new(RedisClient { connection, clock, deadline, runtime });
-        Ok(RedisStore(Arc::new(Inner {
+        Ok(RedisStore(Arc::new(RedisState {
             decider: Decider::start(Arc::clone(&client)),
             client,
             target,

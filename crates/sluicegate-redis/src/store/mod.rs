@@ -5,13 +5,13 @@ mod client;
 mod decide;
 mod durable;
 mod encode;
-mod inner;
 mod inspect;
 mod key;
 mod permits;
 mod prepared;
 mod shared;
 mod slot;
+mod state;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use sluicegate_core::key::AsKey;
 use sluicegate_core::{ConfigError, Policy, StoreError};
 
 pub use self::builder::RedisStoreBuilder;
-use self::inner::Inner;
 pub use self::inspect::PolicyKeys;
 pub use self::slot::{HashSlot, Script};
+use self::state::RedisState;
 use crate::connection::Target;
 
 /// Keeps the state of its policies in Redis, where all instances of a service share it.
@@ -67,7 +67,7 @@ use crate::connection::Target;
 /// A call begins when the store is asked, and goes on whether or not its future is polled or
 /// dropped.
 #[derive(Clone)]
-pub struct RedisStore(Arc<Inner>);
+pub struct RedisStore(Arc<RedisState>);
 
 impl RedisStore {
     /// A store on the Redis at `url`:

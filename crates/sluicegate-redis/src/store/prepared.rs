@@ -32,7 +32,7 @@ pub(super) struct Prepared {
     pub(super) is_onlooker: bool,
     /// Whether keys may bring quotas of their own.
     pub(super) takes_quotas: bool,
-    calendar: Option<Calendar>,
+    calendar: Option<CalendarRules>,
 }
 
 /// A policy with periods of a calendar, of which Redis knows the current ones only: to the script it is another policy when a period of
@@ -41,13 +41,13 @@ pub(super) struct Prepared {
 /// The script takes any windows of which one border is that of the calendar. So it does not matter at which side of the border its clock
 /// is, nor that of another instance: what is spent before it counts until it, and what is spent behind it counts behind it.
 #[derive(Debug)]
-struct Calendar {
+struct CalendarRules {
     policy: Policy,
     /// The policy as the script has it at these moments, in microseconds.
     current: Mutex<Option<(Range<u64>, Arc<Prepared>)>>,
 }
 
-impl Calendar {
+impl CalendarRules {
     fn of(policy: &Policy) -> Option<Self> {
         let has_periods = policy.quotas().iter().any(|quota| quota.quota().calendar().is_some());
         has_periods.then(|| Self { policy: policy.clone(), current: Mutex::default() })
@@ -70,7 +70,7 @@ impl Prepared {
         since_us: u64,
     ) -> Result<Self, ConfigError> {
         encode::check(policy)?;
-        let (rules, calendar) = (rules(policy, 0), Calendar::of(policy));
+        let (rules, calendar) = (rules(policy, 0), CalendarRules::of(policy));
         Ok(Self {
             stem: key::stem(prefix, policy.name()),
             text: encode::rules(policy, &rules),
@@ -99,7 +99,7 @@ impl Prepared {
     pub(super) fn under(&self, policy: &PreparedPolicy, own: &OwnQuotas) -> Result<Arc<Self>, ConfigError> {
         own.prepared(policy, || {
             encode::check(own.policy())?;
-            Ok(self.with_rules(own.policy(), 0, Calendar::of(own.policy())))
+            Ok(self.with_rules(own.policy(), 0, CalendarRules::of(own.policy())))
         })
     }
 
@@ -118,7 +118,7 @@ impl Prepared {
         }
     }
 
-    fn with_rules(&self, policy: &Policy, now_us: u64, calendar: Option<Calendar>) -> Self {
+    fn with_rules(&self, policy: &Policy, now_us: u64, calendar: Option<CalendarRules>) -> Self {
         let rules = rules(policy, now_us);
         Self { stem: self.stem.clone(), text: encode::rules(policy, &rules), rules, calendar, ..*self }
     }

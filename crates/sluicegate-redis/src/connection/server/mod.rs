@@ -31,7 +31,7 @@ use redis::{
 pub use self::pool::DeadPool;
 pub(crate) use self::primaries::ServerConnection;
 use self::sentinel::sentinel;
-pub(crate) use self::tls::Tls;
+pub(crate) use self::tls::TrustedCa;
 
 /// A live connection; clones share it.
 pub(super) trait Connection: Send + Sync + 'static {
@@ -49,17 +49,17 @@ pub(crate) struct Target(Deployment);
 enum Deployment {
     Standalone {
         info: Box<ConnectionInfo>,
-        tls: Tls,
+        tls: TrustedCa,
     },
     Sentinel {
         sentinels: Vec<ConnectionAddr>,
         master: String,
         info: Box<ConnectionInfo>,
-        tls: Tls,
+        tls: TrustedCa,
     },
     Cluster {
         nodes: Vec<ConnectionInfo>,
-        tls: Tls,
+        tls: TrustedCa,
     },
     /// Connections that the application makes, each time anew.
     Given(Arc<dyn Fn() -> Connecting + Send + Sync>),

@@ -13,12 +13,12 @@ use sluicegate_core::error::ConfigErrorKind;
 
 /// The trusted certificates; the system's if none were given.
 #[derive(Clone, Default)]
-pub(crate) struct Tls {
+pub(crate) struct TrustedCa {
     #[cfg(feature = "tls")]
     ca: Option<redis::TlsCertificates>,
 }
 
-impl Tls {
+impl TrustedCa {
     #[cfg(feature = "tls")]
     pub(crate) fn with_ca(pem: &[u8]) -> Self {
         Self { ca: Some(redis::TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) }) }

@@ -13,7 +13,7 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 
-use super::tls::Tls;
+use super::tls::TrustedCa;
 use super::{Deployment, Target, tcp};
 
 impl Target {
@@ -22,7 +22,7 @@ impl Target {
     /// # Errors
     /// [`ConfigErrorKind::Store`], with the URL without its secrets, and the valid
     /// forms.
-    pub(crate) fn parse(url: &str, tls: Tls) -> Result<Self, ConfigError> {
+    pub(crate) fn parse(url: &str, tls: TrustedCa) -> Result<Self, ConfigError> {
         if url.starts_with("rediss") && url.contains("://") {
             info("rediss://localhost").map_err(|_| {
                 refused(url, "TLS needs the feature `redis-tls` of sluicegate, or `tls` of sluicegate-redis")
@@ -39,7 +39,7 @@ impl Target {
     pub(crate) fn check(url: &str) -> Result<(), ConfigError> {
         // The URL may be valid even if this program is built without TLS.
         let plain = url.strip_prefix("rediss").map_or_else(|| url.to_owned(), |rest| format!("redis{rest}"));
-        match Deployment::read(&plain, Tls::default()) {
+        match Deployment::read(&plain, TrustedCa::default()) {
             Ok(_) => Ok(()),
             Err(problem) => Err(ConfigError::new(
                 ConfigErrorKind::Store,
@@ -50,7 +50,7 @@ impl Target {
 }
 
 impl Deployment {
-    fn read(url: &str, tls: Tls) -> Result<Self, String> {
+    fn read(url: &str, tls: TrustedCa) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("there is no \"://\" in it")?;
         match scheme {
             "redis" | "rediss" => Ok(Self::Standalone { info: Box::new(info(url)?), tls }),
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn message(url: &str) -> String {
-        match Target::parse(url, Tls::default()) {
+        match Target::parse(url, TrustedCa::default()) {
             Ok(target) => panic!("{url} is taken for {target}"),
             Err(error) => error.to_string(),
         }
@@ -174,7 +174,7 @@ mod tests {
             ("redis+cluster://a:7000", "cluster of 1 known nodes"),
             ("redis+cluster://ada:secret@a:7000,b:7001", "cluster of 2 known nodes"),
         ] {
-            let target = Target::parse(url, Tls::default()).unwrap_or_else(|error| panic!("{error}"));
+            let target = Target::parse(url, TrustedCa::default()).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(target.to_string(), shown);
         }
     }
@@ -182,13 +182,13 @@ mod tests {
     #[test]
     fn sentinels_are_asked_at_their_own_port_and_the_master_gets_the_login() {
         let Ok(Target(Deployment::Sentinel { sentinels, info, .. })) =
-            Target::parse("redis+sentinel://ada:secret@a,b:7000/main/2", Tls::default())
+            Target::parse("redis+sentinel://ada:secret@a,b:7000/main/2", TrustedCa::default())
         else {
             panic!("it is a Sentinel URL");
         };
         assert_eq!(sentinels.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a:26379", "b:7000"]);
         let Ok(Target(Deployment::Sentinel { sentinels: of_v6, .. })) =
-            Target::parse("redis+sentinel://[::1],[::1]:7000/main", Tls::default())
+            Target::parse("redis+sentinel://[::1],[::1]:7000/main", TrustedCa::default())
         else {
             panic!("it is a Sentinel URL");
         };

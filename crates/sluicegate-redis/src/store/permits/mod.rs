@@ -31,18 +31,18 @@ const KEYS: usize = 256;
 /// Shares the permits of a limit from now on, until nobody can ask for one any more.
 pub(super) fn share(permits: &Arc<SharedPermits>, slot: HashSlot, tags: &Tags) {
     let runtime = slot.runtime().clone();
-    let desk = Desk {
+    let reporter = PermitReporter {
         instance: format!("{:016x}", RandomState::new().hash_one(std::process::id())),
         permits: Arc::clone(permits),
         slot,
         tags: tags.clone(),
         calls: 0,
     };
-    runtime.spawn(desk.serve());
+    runtime.spawn(reporter.serve());
 }
 
 /// The task that tells Redis what this instance holds of the permits of a limit.
-struct Desk {
+struct PermitReporter {
     permits: Arc<SharedPermits>,
     slot: HashSlot,
     tags: Tags,
@@ -51,7 +51,7 @@ struct Desk {
     calls: u64,
 }
 
-impl Desk {
+impl PermitReporter {
     async fn serve(mut self) {
         let renews_each = self.permits.sharing().lease / 3;
         let (mut renewed, mut asked) = (Instant::now(), Instant::now());

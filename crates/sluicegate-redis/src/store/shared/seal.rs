@@ -1,4 +1,4 @@
-//! Seals the shared bytes, because keys that clients chose may be among them: [`Seal`].
+//! Seals the shared bytes, because keys that clients chose may be among them: [`SharedSeal`].
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ const NONCE: usize = 24;
 /// XChaCha20-Poly1305, keyed with the fleet's secret.
 ///
 /// The nonce is a keyed hash of the bytes, as in RFC 5297: equal bytes are sealed alike, so that the script can compare them.
-pub(super) struct Seal {
+pub(super) struct SharedSeal {
     cipher: XChaCha20Poly1305,
     nonces: [u8; 32],
 }
 
-impl Seal {
+impl SharedSeal {
     pub(super) fn new(secret: &[u8]) -> Self {
         let key = blake3::derive_key("sluicegate 2026-11-26 shared bytes: encryption", secret);
         let nonces = blake3::derive_key("sluicegate 2026-11-26 shared bytes: nonces", secret);
@@ -44,9 +44,9 @@ impl Seal {
     }
 }
 
-impl fmt::Debug for Seal {
+impl fmt::Debug for SharedSeal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seal(..)")
+        f.write_str("SharedSeal(..)")
     }
 }
 
@@ -56,9 +56,9 @@ mod tests {
 
     #[test]
     fn bytes_are_sealed_alike_and_opened_with_their_secret_only() {
-        let (seal, other) = (Seal::new(b"of the fleet"), Seal::new(b""));
+        let (seal, other) = (SharedSeal::new(b"of the fleet"), SharedSeal::new(b""));
         let sealed = seal.seal(b"1\tlogin\tada");
-        assert_eq!(sealed, Seal::new(b"of the fleet").seal(b"1\tlogin\tada"));
+        assert_eq!(sealed, SharedSeal::new(b"of the fleet").seal(b"1\tlogin\tada"));
         assert!(!sealed.windows(5).any(|part| part == b"login"));
         assert_eq!((seal.open(&sealed), other.open(&sealed)), (b"1\tlogin\tada".to_vec(), Vec::new()));
         assert_eq!((seal.seal(b""), seal.open(b""), seal.open(b"garbage")), (vec![], vec![], vec![]));

@@ -8,12 +8,12 @@ use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::store::{Event, Listener, Listeners};
 
 use super::command::{command, name, read};
-use super::seal::Seal;
+use super::seal::SharedSeal;
 use crate::connection::{Probe, ScriptName};
 
 /// The value of the latest reply to any call.
 pub(in crate::store) struct SharedValue {
-    seal: Seal,
+    seal: SharedSeal,
     there: Mutex<SealedBytes>,
     listeners: Listeners,
     machine: SystemClock,
@@ -31,7 +31,7 @@ struct SealedBytes {
 impl SharedValue {
     pub(super) fn new(secret: &[u8]) -> Self {
         Self {
-            seal: Seal::new(secret),
+            seal: SharedSeal::new(secret),
             there: Mutex::default(),
             listeners: Listeners::default(),
             machine: SystemClock::new(),

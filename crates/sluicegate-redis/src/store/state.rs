@@ -1,4 +1,4 @@
-//! The part of a store that limiters hold: [`Inner`].
+//! The part of a store that limiters hold: [`RedisState`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use super::slot::HashSlot;
 use crate::connection::{Target, part_of};
 
 /// The part that limiters hold. The connection ends with the last limiter.
-pub(super) struct Inner {
+pub(super) struct RedisState {
     pub(super) client: Arc<RedisClient>,
     pub(super) decider: Decider,
     pub(super) target: Target,
@@ -33,7 +33,7 @@ pub(super) struct Inner {
     pub(super) limiters: Limiters,
 }
 
-impl Inner {
+impl RedisState {
     /// The keys of a name and a key in one hash slot.
     pub(super) fn slot(&self, name: &str, key: KeyRef<'_>) -> HashSlot {
         let tag = self.tags.tag(key);
@@ -41,7 +41,7 @@ impl Inner {
     }
 }
 
-impl Store for Inner {
+impl Store for RedisState {
     fn limiters(&self) -> &Limiters {
         &self.limiters
     }

@@ -1,4 +1,4 @@
-//! The status of all parts of some asks: [`PartsStatus`].
+//! The status of all parts of some asks: [`StatusTable`].
 
 use sluicegate_core::clock::micros;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
@@ -9,14 +9,14 @@ use super::request::DividedAsk;
 /// The status of all parts of each ask, as they were looked at.
 ///
 /// Everything that one call looks at is of one moment. Rows of several calls may be apart by the length of a call.
-pub(super) struct PartsStatus {
+pub(super) struct StatusTable {
     /// Statuses by ask, then by part.
     rows: Vec<Vec<PartStatuses>>,
     pub(super) at_us: u64,
     pub(super) by: DecidedBy,
 }
 
-impl PartsStatus {
+impl StatusTable {
     /// The result of a look at these pieces.
     pub(super) fn new(asks: &[DividedAsk<'_>], pieces: &[PartialAsk<'_>], came: PieceOutcome) -> Self {
         let rows = asks.iter().map(|asked| vec![PartStatuses::new(); asked.opened.parts.len()]);
