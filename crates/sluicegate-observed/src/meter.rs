@@ -24,14 +24,14 @@ use super::rates::{Rates, Recent, Tally};
 use super::seen::SeenLately;
 use super::snapshot::{Minute, PolicySnapshot, Rate, Totals};
 use super::timing::Timing;
-use super::told::Told;
-use super::unusual::{Counted, Unusual};
+use super::told::EventReaders;
+use super::unusual::{AnomalyDetector, CountsSoFar};
 
 /// The counters of a policy. They belong to the name: a replacing policy continues the counts.
 pub(super) struct PolicyMeter {
     name: String,
     clock: Arc<dyn Clock>,
-    events: Arc<Told>,
+    events: Arc<EventReaders>,
     counts: PolicyCounts,
     rates: Rates,
     offenders: Offenders,
@@ -45,7 +45,7 @@ pub(super) struct PolicyMeter {
     suspended: SeenLately,
     /// The refusals of this minute, for one line in the log when it is over.
     log: Minutely,
-    unusual: Unusual,
+    unusual: AnomalyDetector,
 }
 
 /// A refusal, for the list of the most refused keys.
@@ -57,7 +57,7 @@ pub(super) struct MeteredRefusal<'a> {
 }
 
 impl PolicyMeter {
-    pub(super) fn new(store: &str, policy: &str, clock: Arc<dyn Clock>, events: Arc<Told>) -> Self {
+    pub(super) fn new(store: &str, policy: &str, clock: Arc<dyn Clock>, events: Arc<EventReaders>) -> Self {
         let now_us = clock.now_us();
         let duration = |by: DecidedBy| {
             Timing::of(series(DURATION, [("store", store), ("policy", policy), ("decided_by", by.as_str())]))
@@ -75,7 +75,7 @@ impl PolicyMeter {
             told: Mutex::new(ExportedTotals::nobody()),
             suspended: SeenLately::default(),
             log: Minutely::new(now_us),
-            unusual: Unusual::new(now_us),
+            unusual: AnomalyDetector::new(now_us),
         }
     }
 
@@ -115,7 +115,7 @@ impl PolicyMeter {
             let sums = self.counts.sums();
             let totals = sums.totals();
             let refusals = totals.rejected + totals.impossible + totals.suspended;
-            Counted { requests: sums.requests(), refusals }
+            CountsSoFar { requests: sums.requests(), refusals }
         };
         for alarm in self.unusual.turn(&self.name, now_us, counted) {
             self.events.alarm(&self.expected(alarm, now_us));

@@ -7,7 +7,7 @@ use sluicegate_core::clock::Clock;
 
 use super::lock::lock;
 use super::meter::PolicyMeter;
-use super::told::Told;
+use super::told::EventReaders;
 
 /// The most policies with counts of their own. Policies that are opened later count together, under [`OTHER`].
 const MOST: usize = 256;
@@ -19,13 +19,13 @@ const OTHER: &str = "other";
 pub(super) struct Meters {
     store: String,
     clock: Arc<dyn Clock>,
-    events: Arc<Told>,
+    events: Arc<EventReaders>,
     other: Arc<PolicyMeter>,
     by_name: Mutex<HashMap<String, Arc<PolicyMeter>>>,
 }
 
 impl Meters {
-    pub(super) fn new(store: &str, clock: Arc<dyn Clock>, events: Arc<Told>) -> Self {
+    pub(super) fn new(store: &str, clock: Arc<dyn Clock>, events: Arc<EventReaders>) -> Self {
         let other = Arc::new(PolicyMeter::new(store, OTHER, Arc::clone(&clock), Arc::clone(&events)));
         Self { store: store.to_owned(), clock, events, other, by_name: Mutex::default() }
     }

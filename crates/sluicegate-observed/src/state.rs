@@ -27,7 +27,7 @@ use super::names::Name;
 use super::past::RecentEvents;
 use super::routes::Routes;
 use super::snapshot::{StoreErrors, StoreState};
-use super::told::Told;
+use super::told::EventReaders;
 use super::watched::WatchedKeys;
 
 /// The state of an observed store, which its handles share.
@@ -36,7 +36,7 @@ pub(super) struct ObservedState {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) since_us: u64,
     pub(super) meters: Meters,
-    pub(super) events: Arc<Told>,
+    pub(super) events: Arc<EventReaders>,
     lately: Durations,
     pub(super) watched: WatchedKeys,
     routes: Routes,
@@ -105,7 +105,7 @@ const TOTALS: usize = DISAGREED + 1;
 
 impl ObservedState {
     pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<RecentEvents>) -> Self {
-        let events = Arc::new(Told::new(past));
+        let events = Arc::new(EventReaders::new(past));
         Self {
             since_us: clock.now_us(),
             meters: Meters::new(name.as_str(), Arc::clone(&clock), Arc::clone(&events)),

@@ -1,4 +1,4 @@
-//! The readers of events, and the log of alarms: [`Told`].
+//! The readers of events, and the log of alarms: [`EventReaders`].
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use super::store::ObservedStore;
 use super::tighten;
 
 /// The list of recent events and the listeners of a store, and the alarms that are expected.
-pub(super) struct Told {
+pub(super) struct EventReaders {
     pub(super) past: Arc<RecentEvents>,
     pub(super) listeners: Listeners,
     expected: Mutex<Option<Expected>>,
@@ -25,7 +25,7 @@ struct Expected {
     why: String,
 }
 
-impl Told {
+impl EventReaders {
     pub(super) fn new(past: Arc<RecentEvents>) -> Self {
         Self { past, listeners: Listeners::default(), expected: Mutex::default(), store: OnceLock::new() }
     }
@@ -63,7 +63,7 @@ impl Told {
     }
 }
 
-impl Listener for Told {
+impl Listener for EventReaders {
     fn event(&self, event: &Event<'_>) {
         self.past.event(event);
         self.listeners.tell(event);

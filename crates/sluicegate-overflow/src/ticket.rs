@@ -1,4 +1,4 @@
-//! Signed tickets: [`Ticket`], the [`Secrets`] that sign them, and the [`TicketFault`]s of bad ones.
+//! Signed tickets: [`RoomTicket`], the [`Secrets`] that sign them, and the [`TicketFault`]s of bad ones.
 //!
 //! # The form of a ticket
 //! | bytes | hold |
@@ -25,7 +25,7 @@ use crate::line::LinePlace;
 
 /// A place in line or a pass, as the visitor keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub(crate) struct RoomTicket {
     pub(crate) is: TicketUse,
     pub(crate) place: LinePlace,
     /// Microseconds of the room's clock, as all moments here.
@@ -119,7 +119,7 @@ impl Secrets {
     }
 
     /// The ticket as text, of letters, digits, `-` and `_`.
-    pub(crate) fn sign(&self, ticket: &Ticket) -> String {
+    pub(crate) fn sign(&self, ticket: &RoomTicket) -> String {
         let mut bytes = Vec::with_capacity(LENGTH + blake3::OUT_LEN);
         bytes.push(match ticket.is {
             TicketUse::Place => 0,
@@ -140,7 +140,7 @@ impl Secrets {
     ///
     /// # Errors
     /// When the ticket is worth nothing here and now.
-    pub(crate) fn read(&self, text: &[u8], now_us: u64) -> Result<(Ticket, bool), TicketFault> {
+    pub(crate) fn read(&self, text: &[u8], now_us: u64) -> Result<(RoomTicket, bool), TicketFault> {
         if text.len() != TEXT {
             return Err(TicketFault::Malformed);
         }
@@ -156,7 +156,7 @@ impl Secrets {
         }
         let is = if is == 1 { TicketUse::Pass } else { TicketUse::Place };
         let (issued_us, expires_us, client) = (number(signed, 21), number(signed, 29), number(signed, 37));
-        let ticket = Ticket { is, place, issued_us, expires_us, client };
+        let ticket = RoomTicket { is, place, issued_us, expires_us, client };
         if ticket.expires_us <= now_us {
             return Err(TicketFault::Expired);
         }
@@ -177,7 +177,7 @@ fn lot(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    const TICKET: Ticket = Ticket {
+    const TICKET: RoomTicket = RoomTicket {
         is: TicketUse::Pass,
         place: LinePlace { number: 7, lot: 9 },
         issued_us: 5,

@@ -28,12 +28,12 @@ const IV: usize = 16;
 /// Signs forms, so that no foreign page can send one, and seals keys, so that a page can name a key without showing it.
 pub(crate) struct Secret {
     forms: [u8; 32],
-    keys: Seal,
-    results: Seal,
+    keys: TextSeal,
+    results: TextSeal,
 }
 
 /// Hides texts: SIV, a stream that begins with a hash of the hidden text.
-struct Seal {
+struct TextSeal {
     ivs: [u8; 32],
     streams: [u8; 32],
 }
@@ -50,11 +50,11 @@ impl Secret {
         }
         Ok(Self {
             forms: blake3::derive_key("sluicegate-status 2026-11-22 tokens of forms", secret),
-            keys: Seal {
+            keys: TextSeal {
                 ivs: blake3::derive_key("sluicegate-status 2026-11-22 sealed keys, synthetic iv", secret),
                 streams: blake3::derive_key("sluicegate-status 2026-11-22 sealed keys, stream", secret),
             },
-            results: Seal {
+            results: TextSeal {
                 ivs: blake3::derive_key(
                     "sluicegate-status 2026-11-24 results of forms, synthetic iv",
                     secret,
@@ -118,7 +118,7 @@ impl Secret {
     }
 }
 
-impl Seal {
+impl TextSeal {
     /// Seals a text as hexadecimal digits.
     fn seal(&self, mut text: Vec<u8>) -> String {
         let iv = blake3::keyed_hash(&self.ivs, &text);

@@ -8,11 +8,11 @@ const SECOND_US: u64 = 1_000_000;
 /// The number of warnings that were given of each budget of a key in its period.
 ///
 /// A place is free again when its period has ended. While all four places of a set are taken, further keys of it are not remembered.
-pub(super) struct GivenWarnings(Box<[Place]>);
+pub(super) struct GivenWarnings(Box<[GivenWarning]>);
 
 /// A budget of which warnings were given.
 #[derive(Clone, Copy)]
-struct Place {
+struct GivenWarning {
     digest: u64,
     /// The end of the period, in whole seconds since the epoch, as borders of a calendar are.
     until_s: u32,
@@ -21,7 +21,7 @@ struct Place {
 
 impl GivenWarnings {
     pub(super) fn new() -> Self {
-        Self(vec![Place { digest: 0, until_s: 0, parts: 0 }; SETS * WAYS].into())
+        Self(vec![GivenWarning { digest: 0, until_s: 0, parts: 0 }; SETS * WAYS].into())
     }
 
     /// Notes the number of parts of which warnings are given, and returns the number of those given before; `None` if that is not known, because there
@@ -31,14 +31,14 @@ impl GivenWarnings {
         let parts = u8::try_from(parts).unwrap_or(u8::MAX);
         let set = usize::try_from(digest % SETS as u64).unwrap_or(0) * WAYS;
         let set = self.0.get_mut(set..set + WAYS)?;
-        let is_of = |place: &Place| place.until_s > 0 && place.digest == digest;
+        let is_of = |place: &GivenWarning| place.until_s > 0 && place.digest == digest;
         if let Some(place) = set.iter_mut().find(|place| is_of(place)) {
             let before = place.parts;
             place.parts = before.max(parts);
             return Some(before.into());
         }
         let place = set.iter_mut().find(|place| place.until_s <= seconds(now_us))?;
-        *place = Place { digest, until_s: seconds(until_us), parts };
+        *place = GivenWarning { digest, until_s: seconds(until_us), parts };
         Some(0)
     }
 

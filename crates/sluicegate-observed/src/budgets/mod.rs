@@ -52,12 +52,12 @@ pub(super) struct BudgetWarning {
     pub(super) part: usize,
     /// The place of the quota in its policy.
     pub(super) quota: usize,
-    pub(super) standing: Standing,
+    pub(super) standing: BudgetStanding,
 }
 
 /// A key's use of a budget, in the period of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct BudgetStanding {
     pub(super) used: u64,
     pub(super) limit: u64,
     pub(super) from_us: u64,
@@ -87,7 +87,7 @@ impl Budgets {
         let own = decision.quotas().iter().filter(|status| status.policy_index() == ask.place);
         for status in own.filter(|status| !status.is_suspended()) {
             let quota = status.quota_index();
-            let Some(standing) = Standing::of(ask.numbers, status, decision.at_us()) else { continue };
+            let Some(standing) = BudgetStanding::of(ask.numbers, status, decision.at_us()) else { continue };
             let digest = self.hashes.hash_one((ask.numbers.name(), quota, ask.key.digest()));
             lock(&self.nearest).note(digest, ask.key, quota, standing, decision.at_us());
             if ask.warns {
@@ -98,15 +98,15 @@ impl Budgets {
     }
 
     /// The parts of which a warning is due.
-    fn due(&self, digest: u64, standing: Standing, spent: u64, now_us: u64) -> Range<usize> {
+    fn due(&self, digest: u64, standing: BudgetStanding, spent: u64, now_us: u64) -> Range<usize> {
         let reached = standing.parts_used();
         if reached == 0 {
             return 0..0;
         }
         // Other numbers are another budget.
-        let Standing { limit, from_us, until_us, .. } = standing;
+        let BudgetStanding { limit, from_us, until_us, .. } = standing;
         let digest = self.hashes.hash_one((digest, limit, from_us, until_us));
-        let before = Standing { used: standing.used.saturating_sub(spent), ..standing }.parts_used();
+        let before = BudgetStanding { used: standing.used.saturating_sub(spent), ..standing }.parts_used();
         let given = lock(&self.given).give(digest, until_us, now_us, reached);
         given.unwrap_or(before)..reached
     }
@@ -122,7 +122,7 @@ impl Budgets {
     }
 }
 
-impl Standing {
+impl BudgetStanding {
     /// `None` if the quota is not a budget.
     fn of(numbers: &Policy, status: &QuotaStatus, at_us: u64) -> Option<Self> {
         let quota = numbers.quotas().get(status.quota_index())?;

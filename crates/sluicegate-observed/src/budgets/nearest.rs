@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::key::{Key, KeyRef};
 
-use super::Standing;
+use super::BudgetStanding;
 use crate::offenders::{CutKey, OffenderKind, shown};
 
 /// The keys that are listed for each policy.
@@ -78,7 +78,7 @@ struct NearKey {
     key_digest: u64,
     key: CutKey,
     quota: usize,
-    standing: Standing,
+    standing: BudgetStanding,
 }
 
 impl Nearest {
@@ -88,7 +88,7 @@ impl Nearest {
         digest: u64,
         key: KeyRef<'_>,
         quota: usize,
-        standing: Standing,
+        standing: BudgetStanding,
         now_us: u64,
     ) {
         if let Some(known) = self.0.iter_mut().find(|near| near.digest == digest) {
@@ -134,14 +134,14 @@ impl Nearest {
 impl NearKey {
     fn shown(&self) -> KeyBudget {
         let (key, kind, digest, reference) = shown(self.key_digest, &self.key);
-        let Standing { used, limit, from_us, until_us } = self.standing;
+        let BudgetStanding { used, limit, from_us, until_us } = self.standing;
         let time = |us| UNIX_EPOCH + Duration::from_micros(us);
         let (from, until) = (time(from_us), time(until_us));
         KeyBudget { key, kind, digest, reference, quota: self.quota, used, limit, from, until }
     }
 }
 
-impl Standing {
+impl BudgetStanding {
     /// The part of the budget that is used, in 2^32ths; 0 after its period.
     fn part_used(&self, now_us: u64) -> u64 {
         if self.until_us <= now_us {

@@ -1,8 +1,8 @@
-//! Notices what is unusual about the requests of a policy: [`Unusual`].
+//! Notices what is unusual about the requests of a policy: [`AnomalyDetector`].
 //!
 //! An attack that is spread over many keys exceeds no limit of one key. It shows in numbers of the whole policy: new keys, requests,
 //! refusals, and the parts that the busiest keys and the busiest network make. Every ten seconds they are compared with what is
-//! [usual](usual::Usual). It takes 28 KiB for each policy, whatever keys come.
+//! [usual](usual::UsualRange). It takes 28 KiB for each policy, whatever keys come.
 
 mod sample;
 #[cfg(test)]
@@ -18,8 +18,8 @@ use sluicegate_core::key::KeyRef;
 use sluicegate_core::store::{Alarm, AlarmCause};
 
 use self::sample::{KeyFigures, KeySample, MINUTE, NEW};
-use self::usual::Usual;
-use self::watch::{Found, Watch};
+use self::usual::UsualRange;
+use self::watch::{AlarmWatch, SlotVerdict};
 use super::lock::lock;
 
 const SLOT_US: u64 = 10_000_000;
@@ -35,7 +35,7 @@ const LEAST_BY_NEW: f64 = 0.25;
 const LEAST_BY_NETWORK: f64 = 0.05;
 
 /// The numbers that are usual for a policy, and the alarms about others.
-pub(super) struct Unusual {
+pub(super) struct AnomalyDetector {
     /// The looks that are left in this second.
     looks: AtomicU32,
     state: Mutex<UnusualState>,
@@ -43,7 +43,7 @@ pub(super) struct Unusual {
 
 /// The requests of a policy, and how many of them were refused, since its name was first opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct CountsSoFar {
     pub(super) requests: u64,
     pub(super) refusals: u64,
 }
@@ -54,22 +54,22 @@ struct UnusualState {
     /// The slot that is under way.
     slot: u32,
     /// The counts at the beginnings of the last six slots, the oldest first.
-    counted: VecDeque<Counted>,
+    counted: VecDeque<CountsSoFar>,
     sample: KeySample,
-    usual: [Usual; CAUSES],
-    watches: [Watch; CAUSES],
+    usual: [UsualRange; CAUSES],
+    watches: [AlarmWatch; CAUSES],
     new_keys: f64,
 }
 
-impl Unusual {
+impl AnomalyDetector {
     pub(super) fn new(now_us: u64) -> Self {
         let state = UnusualState {
             begun: slot_at(now_us),
             slot: slot_at(now_us),
-            counted: std::iter::repeat_n(Counted::default(), MINUTE as usize).collect(),
+            counted: std::iter::repeat_n(CountsSoFar::default(), MINUTE as usize).collect(),
             sample: KeySample::new(),
-            usual: std::array::from_fn(|_| Usual::new()),
-            watches: std::array::from_fn(|_| Watch::default()),
+            usual: std::array::from_fn(|_| UsualRange::new()),
+            watches: std::array::from_fn(|_| AlarmWatch::default()),
             new_keys: 0.0,
         };
         Self { looks: AtomicU32::new(LOOKS), state: Mutex::new(state) }
@@ -95,7 +95,12 @@ impl Unusual {
     }
 
     /// A second has begun. Returns the alarms that begin and end.
-    pub(super) fn turn(&self, policy: &str, now_us: u64, counted: impl FnOnce() -> Counted) -> Vec<Alarm> {
+    pub(super) fn turn(
+        &self,
+        policy: &str,
+        now_us: u64,
+        counted: impl FnOnce() -> CountsSoFar,
+    ) -> Vec<Alarm> {
         self.looks.store(LOOKS, Ordering::Relaxed);
         let slot = slot_at(now_us);
         match self.state.try_lock() {
@@ -107,7 +112,7 @@ impl Unusual {
 
     /// The alarms that last.
     pub(super) fn alarms(&self) -> Vec<Alarm> {
-        lock(&self.state).watches.iter().filter_map(Watch::alarm).cloned().collect()
+        lock(&self.state).watches.iter().filter_map(AlarmWatch::alarm).cloned().collect()
     }
 
     /// Keys that came for the first time in the last whole minute.
@@ -117,9 +122,9 @@ impl Unusual {
 }
 
 impl UnusualState {
-    fn turn(&mut self, policy: &str, slot: u32, counted: Counted) -> Vec<Alarm> {
+    fn turn(&mut self, policy: &str, slot: u32, counted: CountsSoFar) -> Vec<Alarm> {
         // Without requests the counts stay, so that all since then belong to the slot in which they came.
-        let mut before = Counted::default();
+        let mut before = CountsSoFar::default();
         for _ in 0..(slot - self.slot).min(MINUTE + 1) {
             before = self.counted.pop_front().unwrap_or_default();
             self.counted.push_back(counted);
@@ -134,11 +139,11 @@ impl UnusualState {
             let (usual, number) = (&mut self.usual[place], numbers[place]);
             let is_told = cause != AlarmCause::NewKeys || figures.by_new >= LEAST_BY_NEW;
             let found = if number >= LEAST[place] && is_told && usual.is_exceeded_by(number, minute) {
-                Found::Unusual
+                SlotVerdict::Unusual
             } else if number < LEAST[place] || usual.is_far_above(number) {
-                Found::AsUsual
+                SlotVerdict::AsUsual
             } else {
-                Found::Between
+                SlotVerdict::Between
             };
             let alarm =
                 || alarm((policy, cause, u64::from(slot) * SLOT_US), &numbers, usual.range(), &figures);

@@ -101,7 +101,7 @@ impl KeySample {
     pub(super) fn figures(&mut self, slot: u32) -> KeyFigures {
         self.widen(slot);
         let (mut new, mut all, mut by_new) = (0, 0, 0);
-        let (mut counts, mut networks, mut of_new) = (Vec::new(), Networks::new(), Networks::new());
+        let (mut counts, mut networks, mut of_new) = (Vec::new(), NetworkCounts::new(), NetworkCounts::new());
         for (digest, key) in &self.keys {
             let count = key.count(slot);
             if count == 0 || digest.trailing_zeros() < self.used {
@@ -175,9 +175,9 @@ impl SampledKey {
 }
 
 /// The requests and the keys of networks.
-type Networks = HashMap<IpNet, (u64, usize)>;
+type NetworkCounts = HashMap<IpNet, (u64, usize)>;
 
-fn add(networks: &mut Networks, key: &SampledKey, count: u64) {
+fn add(networks: &mut NetworkCounts, key: &SampledKey, count: u64) {
     if let Some(network) = key.network {
         let (requests, keys) = networks.entry(network).or_default();
         (*requests, *keys) = (*requests + count, *keys + 1);
@@ -185,7 +185,7 @@ fn add(networks: &mut Networks, key: &SampledKey, count: u64) {
 }
 
 /// The networks with the most requests, with their parts of all requests.
-fn largest(networks: Networks, all: u64) -> Vec<(String, f64)> {
+fn largest(networks: NetworkCounts, all: u64) -> Vec<(String, f64)> {
     let mut largest: Vec<_> = networks.into_iter().filter(|(_, (_, keys))| *keys >= FEWEST).collect();
     largest.sort_unstable_by_key(|(network, (requests, _))| (Reverse(*requests), *network));
     largest.truncate(NAMED);

@@ -1,4 +1,4 @@
-//! The numbers that are usual for a policy: [`Usual`].
+//! The numbers that are usual for a policy: [`UsualRange`].
 
 /// The hours of a day.
 const HOURS: usize = 24;
@@ -20,24 +20,29 @@ const SLOWLY: f64 = 0.1;
 
 /// The numbers that are usual, lately and at each hour of the day: exponentially weighted means of their logarithms, and of the deviations
 /// from it. Traffic is compared by its ratios, so that a factor counts the same at night and by day.
-pub(super) struct Usual {
-    lately: Level,
-    hours: [Level; HOURS],
+pub(super) struct UsualRange {
+    lately: UsualLevel,
+    hours: [UsualLevel; HOURS],
     /// The hour that is under way, since the Unix epoch, and its level on former days.
     hour: u64,
-    former: Level,
+    former: UsualLevel,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Level {
+struct UsualLevel {
     mean: f64,
     deviation: f64,
     minutes: f64,
 }
 
-impl Usual {
+impl UsualRange {
     pub(super) fn new() -> Self {
-        Self { lately: Level::default(), hours: [Level::default(); HOURS], hour: 0, former: Level::default() }
+        Self {
+            lately: UsualLevel::default(),
+            hours: [UsualLevel::default(); HOURS],
+            hour: 0,
+            former: UsualLevel::default(),
+        }
     }
 
     /// Learns from a minute with requests.
@@ -61,13 +66,13 @@ impl Usual {
 
     /// The least and the most that is usual.
     pub(super) fn range(&self) -> (f64, f64) {
-        let Level { mean, deviation, .. } = *self.level();
+        let UsualLevel { mean, deviation, .. } = *self.level();
         let spread = 2.0 * deviation.max(LEAST);
         ((mean - spread).exp_m1().max(0.0), (mean + spread).exp_m1())
     }
 
     /// The level of this hour on former days, if that is known well enough; or else that of the last hours.
-    fn level(&self) -> &Level {
+    fn level(&self) -> &UsualLevel {
         if self.former.minutes >= KNOWN { &self.former } else { &self.lately }
     }
 
@@ -79,7 +84,7 @@ impl Usual {
     }
 }
 
-impl Level {
+impl UsualLevel {
     fn learn(&mut self, number: f64, memory: f64, part: f64) {
         let (number, deviation) = (number.ln_1p(), self.deviation.max(LEAST));
         let mut away = number - self.mean;

@@ -1,4 +1,4 @@
-//! When an alarm begins and ends: [`Watch`].
+//! When an alarm begins and ends: [`AlarmWatch`].
 
 use sluicegate_core::store::Alarm;
 
@@ -13,7 +13,7 @@ const APART: u32 = 10 * MINUTE;
 
 /// One cause of alarms.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct AlarmWatch {
     /// The alarm, while it lasts.
     alarm: Option<Alarm>,
     /// The slot in which it was told last.
@@ -26,25 +26,31 @@ pub(super) struct Watch {
 
 /// The verdict on a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum SlotVerdict {
     Unusual,
     /// Neither: an alarm goes on, and none begins.
     Between,
     AsUsual,
 }
 
-impl Watch {
+impl AlarmWatch {
     /// The alarm that lasts.
     pub(super) fn alarm(&self) -> Option<&Alarm> {
         self.alarm.as_ref()
     }
 
     /// A slot is over; returns what is to be told.
-    pub(super) fn turn(&mut self, slot: u32, found: Found, alarm: impl FnOnce() -> Alarm) -> Option<Alarm> {
+    pub(super) fn turn(
+        &mut self,
+        slot: u32,
+        found: SlotVerdict,
+        alarm: impl FnOnce() -> Alarm,
+    ) -> Option<Alarm> {
         let lasts = self.alarm.is_some();
-        let (against, enough) = if lasts { (Found::AsUsual, ENDS) } else { (Found::Unusual, BEGINS) };
+        let (against, enough) =
+            if lasts { (SlotVerdict::AsUsual, ENDS) } else { (SlotVerdict::Unusual, BEGINS) };
         self.slots = if found == against { self.slots + 1 } else { 0 };
-        if let Some(lasting) = self.alarm.as_mut().filter(|_| found == Found::Unusual) {
+        if let Some(lasting) = self.alarm.as_mut().filter(|_| found == SlotVerdict::Unusual) {
             let since_us = lasting.since_us;
             *lasting = alarm();
             lasting.since_us = since_us;

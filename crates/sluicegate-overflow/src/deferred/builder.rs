@@ -9,9 +9,9 @@ use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_tower::KeyExtractor;
 
-use crate::deferred::deferral::{Deferral, IDEMPOTENCY_KEY, Inner};
+use crate::deferred::deferral::{Deferral, DeferralParts, IDEMPOTENCY_KEY};
 use crate::deferred::queue::JobQueue;
-use crate::deferred::seal::Seals;
+use crate::deferred::seal::JobSeals;
 
 /// Makes a [`Deferral`].
 #[must_use = "a builder does nothing until it builds"]
@@ -79,8 +79,8 @@ impl DeferralBuilder {
             );
             return Err(ConfigError::new(ConfigErrorKind::Layer, problem));
         }
-        let seals = Seals::new(&secret, other.as_deref())?;
-        Ok(Deferral(Arc::new(Inner { queue, owner, seals, kept, longest_body, jobs_at })))
+        let seals = JobSeals::new(&secret, other.as_deref())?;
+        Ok(Deferral(Arc::new(DeferralParts { queue, owner, seals, kept, longest_body, jobs_at })))
     }
 }
 

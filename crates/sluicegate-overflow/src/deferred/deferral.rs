@@ -15,16 +15,16 @@ use crate::deferred::answer;
 use crate::deferred::builder::DeferralBuilder;
 use crate::deferred::job::Stored;
 use crate::deferred::queue::{JobQueue, JobRecord, JobState, Pushed, QueuedJob};
-use crate::deferred::seal::{Seal, Seals, hex, random};
+use crate::deferred::seal::{JobSeal, JobSeals, hex, random};
 
 /// Keeps requests that exceed a limit, and answers 202: see the [module](crate::deferred). Clones share the queue.
 #[derive(Clone)]
-pub struct Deferral(pub(super) Arc<Inner>);
+pub struct Deferral(pub(super) Arc<DeferralParts>);
 
-pub(super) struct Inner {
+pub(super) struct DeferralParts {
     pub(super) queue: Arc<dyn JobQueue>,
     pub(super) owner: Arc<dyn KeyExtractor>,
-    pub(super) seals: Seals,
+    pub(super) seals: JobSeals,
     pub(super) kept: Vec<HeaderName>,
     pub(super) longest_body: usize,
     pub(super) jobs_at: String,
@@ -122,7 +122,7 @@ impl Defer for Deferral {
     }
 }
 
-impl Inner {
+impl DeferralParts {
     /// The answer to a request whose idempotency key is known. Its body is not read, so it is not compared.
     async fn known(&self, owner: &Key, key: &str) -> Result<Option<Response<Bytes>>, StoreError> {
         for seal in self.seals.all() {
@@ -168,7 +168,7 @@ impl Inner {
     }
 
     fn is_of(&self, record: &JobRecord, owner: &Key) -> bool {
-        let digest = |seal: &Seal| seal.digest("owner", &[owner.as_bytes()]);
+        let digest = |seal: &JobSeal| seal.digest("owner", &[owner.as_bytes()]);
         self.seals.all().any(|seal| record.label.get(..16) == Some(&digest(seal)))
     }
 
@@ -178,7 +178,7 @@ impl Inner {
 }
 
 /// The id of the job with this idempotency key: nobody without the secret can tell it.
-fn id_of(seal: &Seal, owner: &Key, key: &str) -> String {
+fn id_of(seal: &JobSeal, owner: &Key, key: &str) -> String {
     hex(&seal.digest("once", &[owner.as_bytes(), key.as_bytes()]))
 }
 

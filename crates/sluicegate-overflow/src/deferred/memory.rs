@@ -19,18 +19,18 @@ use crate::deferred::queue::{
 ///
 /// Its results take room beside its jobs: as many as [`most_jobs`](QueueSettings::most_jobs), and the oldest gives way to a new one.
 #[derive(Clone)]
-pub struct MemoryJobs(Arc<Inner>);
+pub struct MemoryJobs(Arc<MemoryQueue>);
 
-struct Inner {
+struct MemoryQueue {
     settings: QueueSettings,
-    state: Mutex<State>,
+    state: Mutex<JobTable>,
     /// Wakes workers that have no job.
     pushed: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    jobs: HashMap<String, Entry>,
+struct JobTable {
+    jobs: HashMap<String, KeptJob>,
     /// The ids of jobs that may be taken.
     ready: VecDeque<String>,
     /// The ids of jobs that have failed, by the end of their pause.
@@ -39,7 +39,7 @@ struct State {
     done: VecDeque<(Instant, String)>,
 }
 
-struct Entry {
+struct KeptJob {
     job: QueuedJob,
     /// Attempts that were begun.
     attempts: u32,
@@ -53,10 +53,10 @@ impl MemoryJobs {
     /// When a setting cannot work; the error names the value.
     pub fn new(settings: QueueSettings) -> Result<Self, ConfigError> {
         let settings = settings.checked()?;
-        Ok(Self(Arc::new(Inner { settings, state: Mutex::default(), pushed: Notify::new() })))
+        Ok(Self(Arc::new(MemoryQueue { settings, state: Mutex::default(), pushed: Notify::new() })))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, JobTable> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.forget(Instant::now(), self.0.settings.most_jobs);
         state
@@ -71,13 +71,13 @@ impl MemoryJobs {
             return Pushed::Full;
         }
         state.ready.push_back(job.id.clone());
-        state.jobs.insert(job.id.clone(), Entry { job, attempts: 0, state: JobState::Waiting });
+        state.jobs.insert(job.id.clone(), KeptJob { job, attempts: 0, state: JobState::Waiting });
         self.0.pushed.notify_one();
         Pushed::Kept
     }
 
     /// Takes the next job, or tells when the next pause is over.
-    fn take(&self) -> Result<Held, Option<Instant>> {
+    fn take(&self) -> Result<HeldJob, Option<Instant>> {
         let mut state = self.state();
         let now = Instant::now();
         while state.paused.first().is_some_and(|(until, _)| *until <= now)
@@ -91,7 +91,7 @@ impl MemoryJobs {
         let entry = state.jobs.get_mut(&id).expect("a job that is not done is kept");
         entry.attempts += 1;
         let (job, attempt) = (entry.job.clone(), entry.attempts);
-        Ok(Held { queue: self.clone(), job, attempt, is_settled: false })
+        Ok(HeldJob { queue: self.clone(), job, attempt, is_settled: false })
     }
 
     async fn take_one_after_the_other(self, worker: JobWorker, mut stop: watch::Receiver<bool>) {
@@ -122,14 +122,14 @@ impl MemoryJobs {
 }
 
 /// A job in the hands of a worker: it is handed out again if this is dropped.
-struct Held {
+struct HeldJob {
     queue: MemoryJobs,
     job: QueuedJob,
     attempt: u32,
     is_settled: bool,
 }
 
-impl Held {
+impl HeldJob {
     /// Ends the attempt, with its result if it has one.
     fn settle(mut self, result: Option<Vec<u8>>) {
         self.is_settled = true;
@@ -152,7 +152,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldJob {
     fn drop(&mut self) {
         if !self.is_settled {
             self.queue.state().ready.push_front(self.job.id.clone());
@@ -161,13 +161,13 @@ impl Drop for Held {
     }
 }
 
-impl Entry {
+impl KeptJob {
     fn record(&self) -> JobRecord {
         JobRecord::new(self.state.clone(), self.job.label.clone())
     }
 }
 
-impl State {
+impl JobTable {
     /// Forgets results whose time is over, and the oldest of those that are too many.
     fn forget(&mut self, now: Instant, most: u64) {
         while self.done.front().is_some_and(|(until, _)| *until <= now) || count(self.done.len()) > most {
@@ -183,7 +183,7 @@ impl JobQueue for MemoryJobs {
     }
 
     fn look_up<'a>(&'a self, id: &'a str) -> QueueFuture<'a, Option<JobRecord>> {
-        Box::pin(async move { Ok(self.state().jobs.get(id).map(Entry::record)) })
+        Box::pin(async move { Ok(self.state().jobs.get(id).map(KeptJob::record)) })
     }
 
     fn run(&self, worker: JobWorker, stop: StopFuture) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -204,7 +204,7 @@ impl JobQueue for MemoryJobs {
         Box::pin(async move {
             let once_more = self.0.settings.attempts - 1;
             let mut state = self.state();
-            let State { jobs, ready, .. } = &mut *state;
+            let JobTable { jobs, ready, .. } = &mut *state;
             let parked = jobs.iter_mut().filter(|(_, entry)| entry.state == JobState::Parked);
             let mut unparked = 0;
             for (id, entry) in parked {

@@ -119,12 +119,12 @@ pub enum JobState {
 pub struct JobWorker(Arc<CarryOut>);
 
 /// The result of an attempt, sealed.
-type Outcome = Pin<Box<dyn Future<Output = Result<Vec<u8>, JobFailed>> + Send>>;
+type AttemptFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, JobFailed>> + Send>>;
 
-type CarryOut = dyn Fn(QueuedJob, u32) -> Outcome + Send + Sync;
+type CarryOut = dyn Fn(QueuedJob, u32) -> AttemptFuture + Send + Sync;
 
 impl JobWorker {
-    pub(super) fn new(carry_out: impl Fn(QueuedJob, u32) -> Outcome + Send + Sync + 'static) -> Self {
+    pub(super) fn new(carry_out: impl Fn(QueuedJob, u32) -> AttemptFuture + Send + Sync + 'static) -> Self {
         Self(Arc::new(carry_out))
     }
 
@@ -135,7 +135,7 @@ impl JobWorker {
     ///
     /// # Cancel safety
     /// If it is dropped, the work is dropped; it may have been begun.
-    pub fn carry_out(&self, job: QueuedJob, attempt: u32) -> Outcome {
+    pub fn carry_out(&self, job: QueuedJob, attempt: u32) -> AttemptFuture {
         (self.0)(job, attempt)
     }
 }

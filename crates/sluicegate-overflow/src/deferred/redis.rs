@@ -45,9 +45,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// by their number. The queue needs a single server, not a Cluster, and best one that keeps little else: in each third of a lease each instance
 /// scans its keys for the jobs of silent processes.
 #[derive(Clone)]
-pub struct RedisJobs(Arc<Inner>);
+pub struct RedisJobs(Arc<OxanaQueue>);
 
-struct Inner {
+struct OxanaQueue {
     storage: Storage,
     pool: Pool,
     /// The prefix of the keys of records.
@@ -84,11 +84,11 @@ impl RedisJobs {
         let namespace = format!("sluicegate-deferred:{name}");
         let storage = storage(&pool, &namespace).map_err(|error| unreadable(&error))?;
         let records = format!("{namespace}:record");
-        Ok(Self(Arc::new(Inner { storage, pool, records, settings })))
+        Ok(Self(Arc::new(OxanaQueue { storage, pool, records, settings })))
     }
 }
 
-impl Inner {
+impl OxanaQueue {
     async fn pushed(&self, job: QueuedJob) -> Result<Pushed, StoreError> {
         if job.may_be_known
             && let Some(record) = self.found(&job.id).await?
@@ -120,22 +120,22 @@ impl Inner {
         }
         match self.record(id).await? {
             None => Ok(None),
-            Some(Record { label, result: None }) => {
+            Some(JobEnd { label, result: None }) => {
                 Ok(Some(JobRecord::new(JobState::Parked, decoded(&label)?)))
             }
-            Some(Record { label, result: Some(result) }) => {
+            Some(JobEnd { label, result: Some(result) }) => {
                 Ok(Some(JobRecord::new(JobState::Done(decoded(&result)?), decoded(&label)?)))
             }
         }
     }
 
-    async fn record(&self, id: &str) -> Result<Option<Record>, StoreError> {
+    async fn record(&self, id: &str) -> Result<Option<JobEnd>, StoreError> {
         let mut redis = self.pool.get().await.map_err(|error| unsent(&error))?;
         let found: Option<Vec<u8>> = redis.get(self.key(id)).await.map_err(|error| unavailable(&error))?;
         found.map(|record| serde_json::from_slice(&record).map_err(unreadable)).transpose()
     }
 
-    async fn write(&self, id: &str, record: &Record) -> Result<(), StoreError> {
+    async fn write(&self, id: &str, record: &JobEnd) -> Result<(), StoreError> {
         let text = serde_json::to_vec(record).map_err(unreadable)?;
         let mut redis = self.pool.get().await.map_err(|error| unsent(&error))?;
         let written = match record.result {
@@ -230,7 +230,7 @@ struct Deferred {
 
 /// A job that oxana has let go of: parked, or done with this result.
 #[derive(Serialize, Deserialize)]
-struct Record {
+struct JobEnd {
     label: String,
     result: Option<String>,
 }
@@ -274,7 +274,7 @@ impl Queue for Jobs {
 /// Takes what oxana hands out.
 #[derive(Clone)]
 struct Hands {
-    queue: Arc<Inner>,
+    queue: Arc<OxanaQueue>,
     worker: JobWorker,
 }
 
@@ -318,7 +318,7 @@ impl Hands {
         let is_last = ctx.meta.retries >= attempts - 1;
         let was_put_back = match self.queue.record(&job.id).await? {
             // It was done, and oxana has not heard of it.
-            Some(Record { result: Some(_), .. }) => return Ok(Ok(())),
+            Some(JobEnd { result: Some(_), .. }) => return Ok(Ok(())),
             // A parked job has no attempts left but the one that it was put back for.
             found => found.is_some() && is_last,
         };
@@ -350,7 +350,7 @@ impl Hands {
 
     /// Writes what became of a job, until Redis has heard of it.
     async fn keep(&self, job: &Deferred, result: Option<String>) {
-        let record = Record { label: job.label.clone(), result };
+        let record = JobEnd { label: job.label.clone(), result };
         while let Err(error) = self.queue.write(&job.id, &record).await {
             tracing::warn!(%error, "what became of a deferred job cannot be written yet");
             tokio::time::sleep(PAUSE).await;

@@ -11,29 +11,29 @@ use sluicegate_core::error::ConfigErrorKind;
 const NONCE: usize = 24;
 
 /// The secrets of an application: jobs are sealed by the first, and opened by each.
-pub(super) struct Seals {
-    own: Seal,
-    other: Option<Seal>,
+pub(super) struct JobSeals {
+    own: JobSeal,
+    other: Option<JobSeal>,
 }
 
 /// The ciphers of one secret: XChaCha20-Poly1305 with a random nonce, bound to the job that it belongs to, and keyed digests. Lengths and times
 /// are not hidden.
-pub(super) struct Seal {
+pub(super) struct JobSeal {
     cipher: XChaCha20Poly1305,
     digests: [u8; 32],
 }
 
-impl Seals {
+impl JobSeals {
     pub(super) fn new(own: &[u8], other: Option<&[u8]>) -> Result<Self, ConfigError> {
-        Ok(Self { own: Seal::new(own)?, other: other.map(Seal::new).transpose()? })
+        Ok(Self { own: JobSeal::new(own)?, other: other.map(JobSeal::new).transpose()? })
     }
 
-    pub(super) fn own(&self) -> &Seal {
+    pub(super) fn own(&self) -> &JobSeal {
         &self.own
     }
 
     /// All of them, the own one first.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Seal> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &JobSeal> {
         [&self.own].into_iter().chain(&self.other)
     }
 
@@ -43,7 +43,7 @@ impl Seals {
     }
 }
 
-impl Seal {
+impl JobSeal {
     fn new(secret: &[u8]) -> Result<Self, ConfigError> {
         if secret.len() < 16 {
             let problem = format!("a secret of {} bytes for deferred jobs: use at least 16", secret.len());
@@ -80,9 +80,9 @@ impl Seal {
     }
 }
 
-impl fmt::Debug for Seals {
+impl fmt::Debug for JobSeals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seals").field("has_other", &self.other.is_some()).finish_non_exhaustive()
+        f.debug_struct("JobSeals").field("has_other", &self.other.is_some()).finish_non_exhaustive()
     }
 }
 

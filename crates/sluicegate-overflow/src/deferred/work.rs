@@ -9,7 +9,7 @@ use sluicegate_core::Store;
 use sluicegate_core::store::IntoStore;
 use tokio::task::JoinSet;
 
-use crate::deferred::deferral::{Deferral, Inner};
+use crate::deferred::deferral::{Deferral, DeferralParts};
 use crate::deferred::job::{Job, Stored, StoredTurn};
 use crate::deferred::queue::{JobFailed, JobWorker, QueuedJob};
 
@@ -53,7 +53,7 @@ impl Deferral {
     }
 }
 
-impl Inner {
+impl DeferralParts {
     async fn carry_out<W, F>(
         &self,
         store: &dyn Store,

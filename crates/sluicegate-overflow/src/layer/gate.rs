@@ -31,20 +31,20 @@ use crate::layer::shown::{ShownTickets, TICKET, cookie};
 use crate::line::{LineAnswer, LineAsk, LineFuture, LinePlace, LineTurn, NoPlace};
 use crate::reply::{LostPlace, Reason, Reply};
 use crate::room::Pass;
-use crate::ticket::{Ticket, TicketUse};
+use crate::ticket::{RoomTicket, TicketUse};
 
 /// The time for which the ticket of a place is good, beyond the opening of its room.
 const TICKET_LASTS_US: u64 = 86_400_000_000;
 
 /// The wait of a request, and the tickets that it has shown.
 #[derive(Debug)]
-pub struct Wait {
+pub struct EntryWait {
     shown: ShownTickets,
-    on: Progress,
+    on: EntryStage,
 }
 
 #[derive(Debug)]
-enum Progress {
+enum EntryStage {
     Key(Lookup<Extraction>),
     Line(Lookup<LineFuture<LineAnswer>>),
     Turn(LineTurn, Pin<Box<Sleep>>),
@@ -52,14 +52,14 @@ enum Progress {
 
 /// A request that may enter.
 #[derive(Debug)]
-pub struct Entered {
+pub struct AdmittedVisitor {
     pub(crate) pass: Pass,
     room: String,
     /// The pass in text, its length in seconds, and whether the client wants it in the header. `None` for a request that has shown it.
     issued: Option<(String, u64, bool)>,
 }
 
-type EntryStep<B, E> = Step<Entered, Box<Wait>, Result<Response<B>, E>>;
+type EntryStep<B, E> = Step<AdmittedVisitor, Box<EntryWait>, Result<Response<B>, E>>;
 
 impl WaitingRoomLayer {
     /// Goes on to the key, if anything depends on it.
@@ -70,7 +70,7 @@ impl WaitingRoomLayer {
             Some(client) if shown.ticket.is_some() || shown.may_enter => {
                 match client.extract(request).now() {
                     Ok(found) => self.keyed(shown, found),
-                    Err(pending) => waiting(shown, Progress::Key(Lookup::new(pending))),
+                    Err(pending) => waiting(shown, EntryStage::Key(Lookup::new(pending))),
                 }
             }
             _ => self.known(shown, None),
@@ -112,7 +112,7 @@ impl WaitingRoomLayer {
         let ask = client.map_or(ask, |client| ask.of_client(client));
         match self.room.0.line.ask(ask).now() {
             Ok(answer) => self.answered(shown, answer),
-            Err(pending) => waiting(shown, Progress::Line(Lookup::new(pending))),
+            Err(pending) => waiting(shown, EntryStage::Line(Lookup::new(pending))),
         }
     }
 
@@ -129,7 +129,7 @@ impl WaitingRoomLayer {
         match answer {
             Ok(LineAnswer::Turn(turn)) if turn.after.is_zero() => Step::Go(self.admitted(shown, turn)),
             Ok(LineAnswer::Turn(turn)) => {
-                waiting(shown, Progress::Turn(turn, Box::pin(tokio::time::sleep(turn.after))))
+                waiting(shown, EntryStage::Turn(turn, Box::pin(tokio::time::sleep(turn.after))))
             }
             Ok(LineAnswer::Waiting(standing)) => {
                 let has = shown
@@ -143,7 +143,8 @@ impl WaitingRoomLayer {
                 let now_us = self.room.0.clock.now_us();
                 let waited = has.map(|ticket| Duration::from_micros(now_us.saturating_sub(ticket.issued_us)));
                 let reply = Reply::waiting(name, standing, lost).after(waited);
-                let is_long = |ticket: Ticket| ticket.expires_us > now_us.saturating_add(TICKET_LASTS_US / 2);
+                let is_long =
+                    |ticket: RoomTicket| ticket.expires_us > now_us.saturating_add(TICKET_LASTS_US / 2);
                 if has.is_some_and(is_long) && !shown.is_of_former {
                     return self.refuse(shown, reply);
                 }
@@ -166,21 +167,21 @@ impl WaitingRoomLayer {
         }
     }
 
-    fn admitted(&self, shown: ShownTickets, turn: LineTurn) -> Entered {
+    fn admitted(&self, shown: ShownTickets, turn: LineTurn) -> AdmittedVisitor {
         let (text, seconds) = self.sign(shown, TicketUse::Pass, turn.place, turn.lasts);
         self.entered(turn.place, Some((text, seconds, shown.by_header)))
     }
 
     /// The pass, signed anew by the current secret, because the former one is to be forgotten some day.
-    fn renewed(&self, shown: ShownTickets, pass: Ticket) -> Option<(String, u64, bool)> {
+    fn renewed(&self, shown: ShownTickets, pass: RoomTicket) -> Option<(String, u64, bool)> {
         let lasts_us = pass.expires_us.saturating_sub(self.room.0.clock.now_us());
-        let text = || self.room.0.secrets.sign(&Ticket { client: shown.client, ..pass });
+        let text = || self.room.0.secrets.sign(&RoomTicket { client: shown.client, ..pass });
         shown.is_of_former.then(|| (text(), (lasts_us / 1_000_000).max(1), shown.by_header))
     }
 
-    fn entered(&self, place: LinePlace, issued: Option<(String, u64, bool)>) -> Entered {
+    fn entered(&self, place: LinePlace, issued: Option<(String, u64, bool)>) -> AdmittedVisitor {
         let room = &self.room.0;
-        Entered { pass: Pass::new(place, room.line.clone()), room: room.name.clone(), issued }
+        AdmittedVisitor { pass: Pass::new(place, room.line.clone()), room: room.name.clone(), issued }
     }
 
     /// A ticket in text, and the number of seconds for which it is good.
@@ -188,7 +189,7 @@ impl WaitingRoomLayer {
         let issued_us = self.room.0.clock.now_us();
         let lasts_us = u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX);
         let expires_us = issued_us.saturating_add(lasts_us);
-        let ticket = Ticket { is, place, issued_us, expires_us, client: shown.client };
+        let ticket = RoomTicket { is, place, issued_us, expires_us, client: shown.client };
         (self.room.0.secrets.sign(&ticket), lasts.as_secs())
     }
 
@@ -216,8 +217,8 @@ impl Sealed for WaitingRoomLayer {}
 impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoomLayer {
     type Response = Response<ResB>;
     type Error = E;
-    type Wait = Box<Wait>;
-    type Pass = Entered;
+    type Wait = Box<EntryWait>;
+    type Pass = AdmittedVisitor;
 
     fn begin(&self, request: &Request<B>, _: &mut Waiting) -> Next<Self, Request<B>, Response<ResB>, E> {
         self.begin_with(request.into())
@@ -225,7 +226,7 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoo
 
     fn poll(
         &self,
-        wait: &mut Box<Wait>,
+        wait: &mut Box<EntryWait>,
         _: &mut Request<B>,
         place: &mut Waiting,
         cx: &mut Context<'_>,
@@ -233,11 +234,11 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoo
         self.poll_with(wait, place, cx)
     }
 
-    fn enter(&self, entered: &mut Entered, request: &mut Request<B>) {
+    fn enter(&self, entered: &mut AdmittedVisitor, request: &mut Request<B>) {
         request.extensions_mut().insert(entered.pass.clone());
     }
 
-    fn after(entered: Entered, mut response: Response<ResB>) -> Self::Response {
+    fn after(entered: AdmittedVisitor, mut response: Response<ResB>) -> Self::Response {
         entered.told(response.headers_mut());
         response
     }
@@ -247,7 +248,7 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoo
     }
 }
 
-impl Entered {
+impl AdmittedVisitor {
     /// Writes the header fields by which the response reports the pass.
     pub(crate) fn told(self, fields: &mut HeaderMap) {
         if self.pass.is_ended() {
@@ -284,21 +285,21 @@ impl WaitingRoomLayer {
     /// Goes on with a request that waits.
     fn poll_with<B: From<Bytes>, E>(
         &self,
-        wait: &mut Box<Wait>,
+        wait: &mut Box<EntryWait>,
         place: &mut Waiting,
         cx: &mut Context<'_>,
     ) -> Poll<EntryStep<B, E>> {
-        let Wait { shown, on } = &mut **wait;
+        let EntryWait { shown, on } = &mut **wait;
         let step = match on {
-            Progress::Key(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
+            EntryStage::Key(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
                 Ok(found) => self.keyed(*shown, found),
                 Err(_) => self.away(*shown),
             },
-            Progress::Line(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
+            EntryStage::Line(lookup) => match ready!(lookup.poll(cx, &self.waits, place)) {
                 Ok(answer) => self.answered(*shown, answer),
                 Err(_) => self.away(*shown),
             },
-            Progress::Turn(turn, sleep) => {
+            EntryStage::Turn(turn, sleep) => {
                 ready!(sleep.as_mut().poll(cx));
                 Step::Go(self.admitted(*shown, *turn))
             }
@@ -313,12 +314,12 @@ impl WaitingRoomLayer {
 }
 
 /// Boxes the wait: few requests wait inside the server, so all others carry only a pointer for it.
-fn waiting<B, E>(shown: ShownTickets, on: Progress) -> EntryStep<B, E> {
-    Step::Wait(Box::new(Wait { shown, on }))
+fn waiting<B, E>(shown: ShownTickets, on: EntryStage) -> EntryStep<B, E> {
+    Step::Wait(Box::new(EntryWait { shown, on }))
 }
 
 /// The answer to a request, or its wait.
-fn admitted(step: EntryStep<Bytes, Infallible>) -> Result<Admitted, Box<Wait>> {
+fn admitted(step: EntryStep<Bytes, Infallible>) -> Result<Admitted, Box<EntryWait>> {
     match step {
         Step::Go(entered) => Ok(Ok(Box::new(entered))),
         Step::Wait(wait) => Err(wait),

@@ -9,7 +9,7 @@ use sluicegate_tower::guard::{Guarded, Waits};
 use sluicegate_tower::key::{OnMissingKey, WhenMissing};
 use tower_layer::Layer;
 
-pub(crate) use self::gate::Entered;
+pub(crate) use self::gate::AdmittedVisitor;
 use crate::room::WaitingRoom;
 
 /// Puts a [`WaitingRoom`] in front of a service: a request without a pass waits.

@@ -8,8 +8,8 @@ use http::{HeaderValue, Method};
 use sluicegate_core::Key;
 use sluicegate_tower::key::RequestView;
 
-use crate::room::Inner;
-use crate::ticket::{Ticket, TicketFault, TicketUse};
+use crate::room::RoomParts;
+use crate::ticket::{RoomTicket, TicketFault, TicketUse};
 
 /// Carries tickets of clients without cookies.
 pub(super) const TICKET: HeaderName = HeaderName::from_static("x-waiting-room-ticket");
@@ -23,10 +23,10 @@ const AHEAD_US: u64 = 60_000_000;
 /// The tickets that a request shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShownTickets {
-    pub(super) ticket: Option<Ticket>,
+    pub(super) ticket: Option<RoomTicket>,
     /// Whether the former secret has signed it.
     pub(super) is_of_former: bool,
-    /// The client to which its tickets are issued, as in [`Ticket::client`].
+    /// The client to which its tickets are issued, as in [`RoomTicket::client`].
     pub(super) client: u64,
     /// The fault of the ticket that it shows, if none is worth anything.
     pub(super) fault: Option<TicketFault>,
@@ -40,7 +40,7 @@ pub(super) struct ShownTickets {
 }
 
 impl ShownTickets {
-    pub(super) fn of(request: RequestView<'_>, room: &Inner) -> Self {
+    pub(super) fn of(request: RequestView<'_>, room: &RoomParts) -> Self {
         let by_header = request.headers.contains_key(TICKET);
         let is_get = *request.method == Method::GET;
         let wants_page = is_get && !by_header && is_navigation(request);
@@ -72,7 +72,7 @@ impl ShownTickets {
 
     /// Binds it to the client with this key: the ticket of another client is worth nothing. A ticket that was signed before the room knew
     /// clients is good for any client that shows it.
-    pub(super) fn of_client(self, key: &Key, room: &Inner) -> Self {
+    pub(super) fn of_client(self, key: &Key, room: &RoomParts) -> Self {
         let client = room.secrets.client(key.as_bytes());
         let own = [0, room.secrets.client_in(self.is_of_former, key.as_bytes())];
         match self.ticket {
@@ -88,8 +88,9 @@ impl ShownTickets {
     }
 
     /// The pass that it shows, if it is good.
-    pub(super) fn pass(&self, room: &Inner) -> Option<Ticket> {
-        let is_from_now = |ticket: &Ticket| ticket.issued_us <= room.clock.now_us().saturating_add(AHEAD_US);
+    pub(super) fn pass(&self, room: &RoomParts) -> Option<RoomTicket> {
+        let is_from_now =
+            |ticket: &RoomTicket| ticket.issued_us <= room.clock.now_us().saturating_add(AHEAD_US);
         let pass = self.ticket.filter(|ticket| ticket.is == TicketUse::Pass).filter(is_from_now)?;
         (!room.line.has_ended(pass.place)).then_some(pass)
     }

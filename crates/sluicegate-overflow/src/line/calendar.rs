@@ -1,4 +1,4 @@
-//! Appointments at which visitors ask before their turn: [`Calendar`].
+//! Appointments at which visitors ask before their turn: [`PollCalendar`].
 //!
 //! # How often a visitor asks
 //! A visitor is told to ask about half way to its turn, then half way of the rest, and at last at its turn: 2 + log2 of the wait in
@@ -10,14 +10,14 @@
 
 use std::collections::VecDeque;
 
-use crate::line::pace::{Pace, WHOLE};
+use crate::line::pace::{TurnPace, WHOLE};
 
 /// Appointments for polls before a turn, which keep the polls in a second below what the rate allows.
 ///
 /// These polls are a courtesy: they tell a visitor its current standing. An appointment without room is left out. With the polls at the
 /// turns, which the rate itself bounds, all polls together stay below three times the rate.
 #[derive(Clone, Debug)]
-pub(super) struct Calendar {
+pub(super) struct PollCalendar {
     /// The length of a page: a second, or the time of one turn if that is longer.
     page_us: u64,
     /// The appointments on a page: one and a half times the turns in its time.
@@ -33,9 +33,9 @@ const LOOKED_AT: u64 = 64;
 /// The number of pages that are kept. An appointment beyond them is not counted: it is half a day away.
 const PAGES: u64 = 43_200;
 
-impl Calendar {
+impl PollCalendar {
     /// An empty calendar for this pace. A changed rate needs a new one, because pages and their room would not fit.
-    pub(super) fn new(pace: &Pace) -> Self {
+    pub(super) fn new(pace: &TurnPace) -> Self {
         let page_us = pace.span_us(1, WHOLE).max(1_000_000);
         let room = pace.ranks_in(page_us, WHOLE).saturating_mul(3) / 2;
         Self {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_full_second_passes_its_guests_on_to_the_next_one() {
-        let mut calendar = Calendar::new(&Pace::new(Quota::per_second(4)).unwrap());
+        let mut calendar = PollCalendar::new(&TurnPace::new(Quota::per_second(4)).unwrap());
         let booked: Vec<_> = (0..13).map(|_| calendar.book(0, SECOND, 3 * SECOND)).collect();
         assert_eq!(booked[..6], [Some(SECOND); 6]);
         assert_eq!(booked[6..12], [Some(2 * SECOND); 6]);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_slow_room_has_an_appointment_for_each_turn() {
-        let mut calendar = Calendar::new(&Pace::new(Quota::per_minute(1)).unwrap());
+        let mut calendar = PollCalendar::new(&TurnPace::new(Quota::per_minute(1)).unwrap());
         let minute = 60 * SECOND;
         assert_eq!(calendar.book(0, 30 * SECOND, 3 * minute), Some(30 * SECOND));
         assert_eq!(calendar.book(0, 30 * SECOND, 3 * minute), Some(90 * SECOND));

@@ -19,7 +19,7 @@ pub(super) const WHOLE: u64 = 1_024;
 
 /// Turns at a rate, one by one: never two within the spacing of the rate.
 #[derive(Clone, Debug)]
-pub(super) struct Pace {
+pub(super) struct TurnPace {
     quota: Quota,
     rule: Rule,
     /// The turns that were given.
@@ -28,7 +28,7 @@ pub(super) struct Pace {
     last_us: Option<u64>,
 }
 
-impl Pace {
+impl TurnPace {
     /// A pace of which no turn was given yet. A burst or an algorithm of the quota has no effect: turns are spaced evenly.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn turns_are_spaced_by_the_rate_and_none_is_saved_up() {
-        let mut pace = Pace::new(Quota::per_second(4)).unwrap();
+        let mut pace = TurnPace::new(Quota::per_second(4)).unwrap();
         let after: Vec<u64> = (0..3).map(|_| pace.give(1_000_000)).collect();
         assert_eq!(after, [0, 250_000, 500_000]);
         assert_eq!((pace.next_us(1_000_000), pace.held_us(1_000_000)), (750_000, 500_000));
@@ -121,17 +121,17 @@ mod tests {
     /// Such a product was once above 128 bits.
     #[test]
     fn spans_and_ranks_without_end_are_the_largest_there_are() {
-        let slow = Pace::new("1/3650d".parse().unwrap()).unwrap();
+        let slow = TurnPace::new("1/3650d".parse().unwrap()).unwrap();
         assert_eq!(slow.span_us(u64::MAX, WHOLE), u64::MAX);
         assert_eq!(slow.span_us(1, WHOLE), 315_360_000_000_000);
-        let fast = Pace::new("3000000000000/300d".parse().unwrap()).unwrap();
+        let fast = TurnPace::new("3000000000000/300d".parse().unwrap()).unwrap();
         assert_eq!(fast.ranks_in(u64::MAX, 1), u64::MAX);
         assert_eq!(fast.ranks_in(1_000_000, WHOLE), 115_740);
     }
 
     #[test]
     fn ranks_and_spans_are_inverse() {
-        let pace = Pace::new("7919/30d".parse().unwrap()).unwrap();
+        let pace = TurnPace::new("7919/30d".parse().unwrap()).unwrap();
         for ranks in [0, 1, 2, 999, 1_000_000] {
             for share in [128, 820, WHOLE] {
                 assert_eq!(pace.ranks_in(pace.span_us(ranks, share), share), ranks);
@@ -141,14 +141,14 @@ mod tests {
 
     #[test]
     fn another_rate_keeps_the_turns_that_are_given() {
-        let mut pace = Pace::new(Quota::per_second(2)).unwrap();
+        let mut pace = TurnPace::new(Quota::per_second(2)).unwrap();
         (0..3).for_each(|_| _ = pace.give(0));
         assert_eq!(pace.changed(Quota::per_second(10), 0).unwrap().next_us(0), 1_100_000);
     }
 
     #[test]
     fn a_rate_that_is_set_again_and_again_costs_no_turn() {
-        let mut pace = Pace::new(Quota::per_minute(6)).unwrap();
+        let mut pace = TurnPace::new(Quota::per_minute(6)).unwrap();
         pace.give(0);
         for now_us in (0..10_000_000).step_by(500_000) {
             pace = pace.changed(Quota::per_minute(6), now_us).unwrap();

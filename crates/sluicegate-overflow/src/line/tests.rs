@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::line::pace::{Pace, WHOLE};
+use crate::line::pace::{TurnPace, WHOLE};
 use crate::line::sale::{SECOND, SaleVisitor, crowd, entered, overtaken_by_us, play, random, settings};
 use crate::line::schedule::Schedule;
 use crate::line::{LineAnswer, LineAsk, LinePlace, LineSettings};
@@ -200,7 +200,7 @@ proptest! {
     fn no_visitor_enters_above_the_rate_twice_or_never(
         steps in steps(), rate in prop::sample::select(vec!["1/s", "7/s", "30/min", "100/s"]), most in prop::option::of(1_u64..9)
     ) {
-        let spacing_us = { let pace = Pace::new(rate.parse().unwrap()).unwrap(); pace.span_us(1, WHOLE) - 1 };
+        let spacing_us = { let pace = TurnPace::new(rate.parse().unwrap()).unwrap(); pace.span_us(1, WHOLE) - 1 };
         let lasts_us = 20 * SECOND;
         let mut schedule = Schedule::new(
             LineSettings { most_active: most, pass_lasts: Duration::from_micros(lasts_us), ..settings(rate) }, 1).unwrap();

@@ -14,7 +14,7 @@ use sluicegate_tower::KeyExtractor;
 use crate::line::{Line, LineHome, LineSettings};
 use crate::page;
 use crate::reply::Reply;
-use crate::room::{Inner, PageFn, WaitingRoom};
+use crate::room::{PageFn, RoomParts, WaitingRoom};
 use crate::ticket::Secrets;
 
 /// Settings of a [`WaitingRoom`], made by [`WaitingRoom::builder`].
@@ -164,7 +164,7 @@ impl WaitingRoomBuilder {
             longest_line: self.longest_line,
             places_per_client,
         };
-        Ok(WaitingRoom(Arc::new(Inner {
+        Ok(WaitingRoom(Arc::new(RoomParts {
             secrets: Secrets::new(name, &secrets)?,
             line: line(settings, Arc::clone(&self.clock))?,
             name: name.clone(),

@@ -45,9 +45,9 @@ use crate::ticket::Secrets;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct WaitingRoom(pub(crate) Arc<Inner>);
+pub struct WaitingRoom(pub(crate) Arc<RoomParts>);
 
-pub(crate) struct Inner {
+pub(crate) struct RoomParts {
     pub(crate) name: String,
     pub(crate) line: Arc<dyn Line>,
     pub(crate) secrets: Secrets,

@@ -12,9 +12,9 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::room::{Door, Room, RoomAdmission, RoomChange, RoomNumbers, Visit};
 use tokio::runtime::Handle;
 
-use crate::layer::{Entered, WaitingRoomLayer};
+use crate::layer::{AdmittedVisitor, WaitingRoomLayer};
 use crate::line::{LineChange, LineFuture, LineSettings};
-use crate::room::Inner;
+use crate::room::RoomParts;
 use crate::rooms::Rooms;
 
 /// The time after which a change that the line did not accept is tried again.
@@ -68,7 +68,7 @@ impl Door for RoomDoor {
 }
 
 /// Changes the rate, once the line answers, unless other terms are in force by then.
-async fn change_rate(room: Weak<Inner>, rate: Quota, mut changing: LineFuture<()>) {
+async fn change_rate(room: Weak<RoomParts>, rate: Quota, mut changing: LineFuture<()>) {
     while let Err(error) = changing.await {
         tracing::warn!(%rate, %error, "the rate of a waiting room is not changed yet");
         tokio::time::sleep(AGAIN).await;
@@ -77,7 +77,7 @@ async fn change_rate(room: Weak<Inner>, rate: Quota, mut changing: LineFuture<()
     }
 }
 
-impl Visit for Entered {
+impl Visit for AdmittedVisitor {
     fn enter(&self, extensions: &mut Extensions) {
         extensions.insert(self.pass.clone());
     }

@@ -19,7 +19,7 @@ use crate::layer::WaitingRoomLayer;
 use crate::line::LineHome;
 use crate::page;
 use crate::reply::Reply;
-use crate::room::{Inner, PageFn, WaitingRoom};
+use crate::room::{PageFn, RoomParts, WaitingRoom};
 
 /// The waiting rooms of a rules file, for `Rules::builder().rooms(..)`: a file says which requests wait and at what rate; code says where
 /// the lines are kept, and has the secrets.
@@ -62,7 +62,7 @@ struct RoomsSettings {
 
 /// A room that is in force, while it has a door; and the rate of the file.
 struct OpenRoom {
-    room: Weak<Inner>,
+    room: Weak<RoomParts>,
     rate: Quota,
 }
 

@@ -28,4 +28,4 @@ use self::shape::{
     AdaptiveShown, AskerShown, BudgetShown, ByClass, GivenQuotas, GivenShown, Happened, MinuteShown,
     NoticeShown, OffenderShown, OverrideShown, PolicyStatus, RoomShown, ShownStore, Tighter,
 };
-use self::summary::{Step, sentence, steps};
+use self::summary::{NextAction, sentence, steps};

@@ -43,7 +43,7 @@ use crate::secret::Secret;
 
 /// The message at the head of a page: the result or the failure of an action, and the status of a key.
 #[derive(Default)]
-struct Said {
+struct FormAnswer {
     notice: Option<Result<String, String>>,
     found: Option<LookedUp>,
 }
@@ -136,7 +136,7 @@ impl PageHandler {
     }
 
     /// The document as HTML, with the result of a form above it.
-    fn page(&self, uri: &Uri, visitor: &Viewer, status: StatusCode, said: &Said) -> Response<String> {
+    fn page(&self, uri: &Uri, visitor: &Viewer, status: StatusCode, said: &FormAnswer) -> Response<String> {
         let document = self.document();
         let limits: Vec<&str> = self.scope.limits.iter().map(|(name, _)| &**name).collect();
         let body = page(&Look {
@@ -152,20 +152,20 @@ impl PageHandler {
     }
 
     /// The result of the form whose answer led here. A key is looked up anew, because it may have spent since.
-    async fn result(&self, uri: &Uri, visitor: &Viewer) -> Said {
+    async fn result(&self, uri: &Uri, visitor: &Viewer) -> FormAnswer {
         let (Some(operator), Some(secret)) = (visitor.operator(), &self.secret) else {
-            return Said::default();
+            return FormAnswer::default();
         };
         let Some(FormResult { done, sought, .. }) =
             FormResult::at(uri, secret, (operator, self.now_seconds()))
         else {
-            return Said::default();
+            return FormAnswer::default();
         };
         let notice = done.map(Ok);
-        let Some(sought) = sought else { return Said { notice, found: None } };
+        let Some(sought) = sought else { return FormAnswer { notice, found: None } };
         match look_up(&self.scope, secret, &sought).await {
-            Ok(found) => Said { notice, found: Some(found) },
-            Err(fault) => Said { notice: notice.or_else(|| Some(Err(fault.to_string()))), found: None },
+            Ok(found) => FormAnswer { notice, found: Some(found) },
+            Err(fault) => FormAnswer { notice: notice.or_else(|| Some(Err(fault.to_string()))), found: None },
         }
     }
 
@@ -194,7 +194,7 @@ impl PageHandler {
         match (face, self.done((&head, place), (face, body), visitor).await) {
             (Face::Page, Ok((done, input))) => self.led_on(&head.uri, visitor, done, input.sought()),
             (Face::Page, Err(fault)) => {
-                let said = Said { notice: Some(Err(fault.to_string())), found: None };
+                let said = FormAnswer { notice: Some(Err(fault.to_string())), found: None };
                 self.page(&head.uri, visitor, fault.status, &said)
             }
             (Face::Json, Ok((Done::LookedUp(found) | Done::Acted(_, found), _))) => {
@@ -233,7 +233,7 @@ impl PageHandler {
             outcome.zip(self.secret.as_ref()).and_then(|(outcome, secret)| outcome.address(secret, uri));
         match address {
             Some(address) => answer::led_to(&address),
-            None => self.page(uri, visitor, StatusCode::OK, &Said { notice: done.map(Ok), found }),
+            None => self.page(uri, visitor, StatusCode::OK, &FormAnswer { notice: done.map(Ok), found }),
         }
     }
 

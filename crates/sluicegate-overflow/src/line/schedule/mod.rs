@@ -1,6 +1,6 @@
 //! The exact algorithm of a line: [`Schedule`]. Time is a parameter, and all numbers are whole.
 //!
-//! A *gate* moves along the ranks. A place is due when the gate has passed its rank, and then takes the next free turn of the [`Pace`]. The
+//! A *gate* moves along the ranks. A place is due when the gate has passed its rank, and then takes the next free turn of the [`TurnPace`]. The
 //! gate moves by the rate divided by the [`ArrivalShare`] that comes, and a little faster or slower, so that a second's worth of visitors is
 //! always at the door, held for their turns: then no turn is lost because a visitor stays away.
 //!
@@ -27,8 +27,8 @@ use sluicegate_core::clock::micros;
 use sluicegate_core::{ConfigError, Quota};
 
 use crate::line::active::Active;
-use crate::line::calendar::Calendar;
-use crate::line::pace::{Pace, WHOLE};
+use crate::line::calendar::PollCalendar;
+use crate::line::pace::{TurnPace, WHOLE};
 use crate::line::places::PlaceList;
 use crate::line::share::ArrivalShare;
 use crate::line::silence::Silence;
@@ -47,9 +47,9 @@ const SILENT_TURNS: u64 = 3;
 pub(super) struct Schedule {
     settings: LineSettings,
     mode: LineMode,
-    pace: Pace,
+    pace: TurnPace,
     share: ArrivalShare,
-    calendar: Calendar,
+    calendar: PollCalendar,
     time: LineTime,
     is_open: bool,
     /// The time until the room opens.
@@ -80,12 +80,12 @@ impl Schedule {
     /// # Errors
     /// When the rate cannot be kept.
     pub(super) fn new(settings: LineSettings, clock_us: u64) -> Result<Self, ConfigError> {
-        let pace = Pace::new(settings.rate)?;
+        let pace = TurnPace::new(settings.rate)?;
         let time = LineTime::new(clock_us);
         Ok(Self {
             mode: LineMode::Metered,
             share: ArrivalShare::new(0, pace.turns_in(1)),
-            calendar: Calendar::new(&pace),
+            calendar: PollCalendar::new(&pace),
             is_open: settings.opens_at_us <= clock_us,
             opens_after_us: settings.opens_at_us.saturating_sub(clock_us),
             early: 0,
@@ -200,7 +200,7 @@ impl Schedule {
             self.call_again(from, share);
         }
         self.share = self.share.changed(self.gate, self.pace.turns_in(1));
-        self.calendar = Calendar::new(&self.pace);
+        self.calendar = PollCalendar::new(&self.pace);
         Ok(())
     }
 

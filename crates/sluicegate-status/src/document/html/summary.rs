@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::forms::by_reference;
 use super::tighten;
-use crate::document::{Document, Step, sentence, steps};
+use crate::document::{Document, NextAction, sentence, steps};
 
 pub(super) fn section(document: &Document, token: Option<&str>) -> Markup {
     html! {
@@ -21,15 +21,15 @@ pub(super) fn section(document: &Document, token: Option<&str>) -> Markup {
     }
 }
 
-fn button(step: &Step<'_>, token: &str) -> Markup {
+fn button(step: &NextAction<'_>, token: &str) -> Markup {
     match step {
-        Step::LookUp(policy, offender) => by_reference(
+        NextAction::LookUp(policy, offender) => by_reference(
             token,
             &offender.reference,
             &[("look-up", format!("look up {}", offender.key))],
             &format!("most refused by {}", policy.name),
         ),
-        Step::Tighten(policy, tighter) => tighten::at_once(policy, tighter, token),
-        Step::Withdraw(policy) => tighten::end(policy, token),
+        NextAction::Tighten(policy, tighter) => tighten::at_once(policy, tighter, token),
+        NextAction::Withdraw(policy) => tighten::end(policy, token),
     }
 }

@@ -17,7 +17,7 @@ const ALL: f64 = 0.995;
 const GAP: usize = 2;
 
 /// Something that an operator can do about the state, as the page offers it below the sentence.
-pub(super) enum Step<'a> {
+pub(super) enum NextAction<'a> {
     /// Look up the key that is refused most.
     LookUp(&'a PolicyStatus, &'a OffenderShown),
     /// Tighten the policy of an alarm.
@@ -43,21 +43,21 @@ pub(super) fn sentence(document: &Document) -> String {
 }
 
 /// What can be done about it, the most urgent first.
-pub(super) fn steps(document: &Document) -> Vec<Step<'_>> {
+pub(super) fn steps(document: &Document) -> Vec<NextAction<'_>> {
     let policy = worst(enforced(document)).or_else(|| lately_worst(document));
     let key = policy.and_then(|policy| {
         let first = policy.offenders.first().filter(|offender| offender.is_known);
-        first.map(|offender| Step::LookUp(policy, offender))
+        first.map(|offender| NextAction::LookUp(policy, offender))
     });
     let has_alarm =
         |policy: &&PolicyStatus| document.notices.iter().any(|it| it.is_alarm && it.about == policy.name);
     let alarmed = document.policies.iter().filter(|policy| policy.over.is_none()).filter(has_alarm);
-    let tighten = alarmed.filter_map(|policy| Some(Step::Tighten(policy, policy.tighter.as_ref()?)));
-    let changed = document.policies.iter().filter(|policy| policy.over.is_some()).map(Step::Withdraw);
+    let tighten = alarmed.filter_map(|policy| Some(NextAction::Tighten(policy, policy.tighter.as_ref()?)));
+    let changed = document.policies.iter().filter(|policy| policy.over.is_some()).map(NextAction::Withdraw);
     // Where no key stands out, a look at one does not help.
     let (first, last) = key
         .into_iter()
-        .partition::<Vec<_>, _>(|step| matches!(step, Step::LookUp(_, key) if key.share >= MOST));
+        .partition::<Vec<_>, _>(|step| matches!(step, NextAction::LookUp(_, key) if key.share >= MOST));
     first.into_iter().chain(tighten).chain(changed).chain(last).collect()
 }
 

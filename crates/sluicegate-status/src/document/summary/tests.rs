@@ -312,11 +312,11 @@ fn the_first_step_is_about_the_key_that_is_refused_most() {
     }
     {
         let steps = steps(&known);
-        let [Step::LookUp(policy, first)] = &steps[..] else { panic!("one step") };
+        let [NextAction::LookUp(policy, first)] = &steps[..] else { panic!("one step") };
         assert_eq!((&*policy.name, &*first.key), ("api", "127.0.0.1"));
     }
     known.policies.iter_mut().for_each(|policy| policy.per_second.rejected = 0.0);
-    assert!(matches!(&*steps(&known), [Step::LookUp(..)]), "it was refused most in the last hour");
+    assert!(matches!(&*steps(&known), [NextAction::LookUp(..)]), "it was refused most in the last hour");
     // A reader has no word for it.
     known.policies.iter_mut().for_each(|policy| policy.offenders[0].is_known = false);
     assert!(steps(&known).is_empty());
@@ -328,13 +328,13 @@ fn a_policy_with_an_alarm_is_tightened_first_unless_one_key_is_the_cause_and_is_
     known.notices = vec![notice("login", Some("x"), true)];
     known.policies[0].tighter = Some(Tighter { quota: "2/min".to_owned(), lasts: "30min".to_owned() });
     known.policies[0].offenders = vec![offender("127.0.0.1", "address", 0.1)];
-    assert!(matches!(&steps(&known)[..], [Step::Tighten(..), Step::LookUp(..)]));
+    assert!(matches!(&steps(&known)[..], [NextAction::Tighten(..), NextAction::LookUp(..)]));
     known.policies[0].offenders[0].share = 0.9;
-    assert!(matches!(&steps(&known)[..], [Step::LookUp(..), Step::Tighten(..)]));
+    assert!(matches!(&steps(&known)[..], [NextAction::LookUp(..), NextAction::Tighten(..)]));
     known.policies[0].over = Some(over());
-    assert!(matches!(&steps(&known)[..], [Step::LookUp(..), Step::Withdraw(..)]));
+    assert!(matches!(&steps(&known)[..], [NextAction::LookUp(..), NextAction::Withdraw(..)]));
     // An alarm of another policy, and a notice of the application.
     known.policies[0].over = None;
     known.notices = vec![notice("api", Some("x"), true), notice("login", Some("x"), false)];
-    assert!(matches!(&steps(&known)[..], [Step::LookUp(..)]));
+    assert!(matches!(&steps(&known)[..], [NextAction::LookUp(..)]));
 }
