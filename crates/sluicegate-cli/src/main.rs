@@ -27,7 +27,7 @@ use clap_complete::Shell;
     max_term_width = 80,
     after_help = "Exit status: 0 good, 1 wrong rules or input, 2 usage, 3 above --fail-above."
 )]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
@@ -59,7 +59,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Arguments { command } = Arguments::parse();
+    let CommandLine { command } = CommandLine::parse();
     let mut good = ExitCode::SUCCESS;
     let done = match command {
         Command::Check { rules, against } => check::run(&rules, against.as_deref()),
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         Command::Schema => Ok(sluicegate_rules::json_schema()),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "sluicegate", &mut script);
+            clap_complete::generate(shell, &mut CommandLine::command(), "sluicegate", &mut script);
             Ok(String::from_utf8_lossy(&script).into_owned())
         }
     };

@@ -11,7 +11,7 @@ use serde_saphyr::Spanned;
 
 /// A position in the file. Lines and columns count from 1, and columns count characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub line: usize,
     pub column: usize,
     /// The number of characters that the value has on this line.
@@ -22,10 +22,10 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct At<T> {
     pub value: T,
-    pub place: Place,
+    pub place: Position,
 }
 
-impl Place {
+impl Position {
     pub(crate) fn of(location: serde_saphyr::Location) -> Self {
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let length = usize::try_from(location.span().len()).unwrap_or(usize::MAX);
@@ -54,7 +54,7 @@ impl Place {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for At<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Spanned { value, referenced, .. } = Spanned::deserialize(deserializer)?;
-        Ok(Self { value, place: Place::of(referenced) })
+        Ok(Self { value, place: Position::of(referenced) })
     }
 }
 

@@ -12,7 +12,7 @@ use sluicegate_tower::room::RoomMaker;
 use crate::error::RulesError;
 use crate::file::RulesFile;
 use crate::rules::Rules;
-use crate::source::Source;
+use crate::source::FileSource;
 use crate::variables::Variables;
 
 /// Settings of rules that a file and a store do not have; made by [`Rules::builder`].
@@ -92,7 +92,7 @@ impl RulesBuilder {
         path: impl Into<PathBuf>,
         variables: Variables,
     ) -> Result<Rules, RulesError> {
-        let source = Source { path: path.into(), variables };
+        let source = FileSource { path: path.into(), variables };
         let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
         Rules::of((store.into(), None), &file, (Some(text), Some(source)), self)
     }
@@ -115,7 +115,7 @@ impl RulesBuilder {
         variables: Variables,
         around: impl FnOnce(Arc<dyn Store>) -> S,
     ) -> Result<Rules, RulesError> {
-        let source = Source { path: path.into(), variables };
+        let source = FileSource { path: path.into(), variables };
         let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
         let (store, leases) = file.open_store_with_leases()?;
         let store = around(store).into();

@@ -7,7 +7,7 @@ use sluicegate_tower::defer::{Defer, DeferLayer};
 use sluicegate_tower::in_flight::InFlightHandle;
 use sluicegate_tower::limits::LimitsHandle;
 
-use crate::in_force::Split;
+use crate::in_force::SplitLimits;
 use crate::layer::DeferringParts;
 
 /// The limits of a program that keeps requests, in two parts.
@@ -22,13 +22,16 @@ pub(crate) struct Deferring {
 }
 
 impl Deferring {
-    pub(crate) fn new(deferral: Arc<dyn Defer>, Split { refusing, at_once, deferring }: Split) -> Self {
+    pub(crate) fn new(
+        deferral: Arc<dyn Defer>,
+        SplitLimits { refusing, at_once, deferring }: SplitLimits,
+    ) -> Self {
         let (refusing, in_flight) = (LimitsHandle::new(refusing), InFlightHandle::new([]));
         in_flight.swap_with(at_once.before(&refusing));
         Self { deferral, refusing, in_flight, limits: LimitsHandle::new(deferring) }
     }
 
-    pub(crate) fn swap(&self, Split { refusing, at_once, deferring }: Split) {
+    pub(crate) fn swap(&self, SplitLimits { refusing, at_once, deferring }: SplitLimits) {
         self.refusing.swap(refusing);
         self.limits.swap(deferring);
         self.in_flight.swap_with(at_once.before(&self.refusing));

@@ -40,10 +40,10 @@ const REMOTE_ADDRESS: &str = "remote_address";
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Descriptors(Arc<Inner>);
+pub struct Descriptors(Arc<DescribedCall>);
 
 #[derive(Debug)]
-struct Inner {
+struct DescribedCall {
     domain: String,
     all: Vec<Descriptor>,
 }
@@ -58,7 +58,7 @@ pub struct Descriptor {
 
 /// The descriptor that a request stands for, in its extensions.
 #[derive(Clone, Debug)]
-pub(crate) struct Described {
+pub(crate) struct RequestDescriptor {
     of: Descriptors,
     place: usize,
 }
@@ -90,7 +90,7 @@ impl Descriptor {
 impl Descriptors {
     /// The descriptors of one request.
     pub fn new(domain: impl Into<String>, descriptors: impl IntoIterator<Item = Descriptor>) -> Self {
-        Self(Arc::new(Inner { domain: domain.into(), all: descriptors.into_iter().collect() }))
+        Self(Arc::new(DescribedCall { domain: domain.into(), all: descriptors.into_iter().collect() }))
     }
 
     /// A request for each descriptor, to be decided by [limits](crate::Rules::limits) and [explained](crate::Rules::explain). Its peer is the
@@ -98,7 +98,7 @@ impl Descriptors {
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<()>> + '_ {
         self.0.all.iter().enumerate().map(|(place, descriptor)| {
             let mut request = Request::new(());
-            request.extensions_mut().insert(Described { of: self.clone(), place });
+            request.extensions_mut().insert(RequestDescriptor { of: self.clone(), place });
             let address = value(&descriptor.entries, REMOTE_ADDRESS);
             if let Some(ip) = address.and_then(|address| address.parse::<IpAddr>().ok()) {
                 request.extensions_mut().insert(PeerAddr(SocketAddr::new(ip, 0)));
@@ -108,7 +108,7 @@ impl Descriptors {
     }
 }
 
-impl Described {
+impl RequestDescriptor {
     /// The descriptor that a request stands for, if it does.
     pub(crate) fn of(request: RequestView<'_>) -> Option<&Self> {
         request.extensions.get()

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::at::Place;
+use crate::at::Position;
 use crate::shown::shown;
 
 /// A rules file that cannot be used: all that is wrong with its values, or the first thing that is wrong with its shape.
@@ -47,7 +47,7 @@ pub struct RulesError {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Problem {
     source: String,
-    place: Option<Place>,
+    place: Option<Position>,
     is_error: bool,
     text: String,
     line: Option<String>,
@@ -97,7 +97,7 @@ pub(crate) struct Problems<'a> {
     /// The number of mistakes beyond those that are reported.
     more: usize,
     /// Places whose mistake is already known: errors that are found there later are not reported.
-    known: Vec<Place>,
+    known: Vec<Position>,
 }
 
 impl<'a> Problems<'a> {
@@ -106,7 +106,7 @@ impl<'a> Problems<'a> {
         Self { source, text, found: Vec::new(), more: 0, known: Vec::new() }
     }
 
-    pub(crate) fn error(&mut self, place: impl Into<Option<Place>>, text: impl Into<String>) {
+    pub(crate) fn error(&mut self, place: impl Into<Option<Position>>, text: impl Into<String>) {
         let place = place.into();
         if !place.is_some_and(|place| self.known.iter().any(|known| place.has(*known))) {
             self.add(place, text.into(), true);
@@ -114,7 +114,7 @@ impl<'a> Problems<'a> {
     }
 
     /// An error that explains all errors that are found here later, which are not reported.
-    pub(crate) fn cause(&mut self, place: Place, text: impl Into<String>) {
+    pub(crate) fn cause(&mut self, place: Position, text: impl Into<String>) {
         let is_told = self.has_room(true);
         self.error(place, text);
         // A cause that is only counted is not kept, so that errors at its place are counted too: each error is compared with all kept
@@ -124,12 +124,12 @@ impl<'a> Problems<'a> {
         }
     }
 
-    pub(crate) fn warning(&mut self, place: impl Into<Option<Place>>, text: impl Into<String>) {
+    pub(crate) fn warning(&mut self, place: impl Into<Option<Position>>, text: impl Into<String>) {
         self.add(place.into(), text.into(), false);
     }
 
     /// Adds an error in another file, of which no line is shown.
-    pub(crate) fn error_in(&mut self, source: &str, place: Option<Place>, text: String) {
+    pub(crate) fn error_in(&mut self, source: &str, place: Option<Position>, text: String) {
         self.push(Problem { source: source.to_owned(), place, is_error: true, text, line: None });
     }
 
@@ -138,7 +138,7 @@ impl<'a> Problems<'a> {
         others.found.into_iter().for_each(|problem| self.push(problem));
     }
 
-    fn add(&mut self, place: Option<Place>, text: String, is_error: bool) {
+    fn add(&mut self, place: Option<Position>, text: String, is_error: bool) {
         // The file is read up to the line, so this is skipped for a problem that is only counted.
         let line = place.filter(|_| self.has_room(is_error)).and_then(|place| shown(self.text, place.line));
         self.push(Problem {
@@ -164,7 +164,7 @@ impl<'a> Problems<'a> {
     }
 
     /// Whether no secret can stand at this place.
-    pub(crate) fn is_open(&self, place: Place) -> bool {
+    pub(crate) fn is_open(&self, place: Position) -> bool {
         shown(self.text, place.line).is_some()
     }
 
@@ -214,7 +214,7 @@ const AROUND: usize = 60;
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.source)?;
-        if let Some(Place { line, column, .. }) = self.place {
+        if let Some(Position { line, column, .. }) = self.place {
             write!(f, ":{line}:{column}")?;
         }
         write!(f, ": {}: {}", if self.is_error { "error" } else { "warning" }, self.text)?;
@@ -266,7 +266,7 @@ mod tests {
     fn a_hundred_warnings_are_told_and_still_the_first_error() {
         let text = "rules:\n".to_owned() + &"  - name: a\n".repeat(100_000);
         let mut problems = Problems::of("rules.yaml", &text);
-        let at = |line| Place { line, column: 5, length: 1 };
+        let at = |line| Position { line, column: 5, length: 1 };
         // To read the file for each of them would take hours.
         for line in 2..100_000 {
             problems.warning(at(line), "unused");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluicegate_core::{MemoryStore, RateLimiter, Store};
 
 use crate::changes::Changes;
-use crate::compile::{Compiled, NamedStore, Part, compile};
+use crate::compile::{Compiled, LimitsPart, NamedStore, compile};
 use crate::error::{Problem, Problems, RulesError};
 use crate::leases::Leases;
 use crate::read;
@@ -337,7 +337,7 @@ fn check(compiled: &Compiled, problems: &mut Problems<'_>) {
         let policies: Vec<_> = compiled.policies.iter().map(|policy| policy.with_table_size(1)).collect();
         let open = RateLimiter::open_all(Arc::clone(&store), policies)?;
         compiled.check(&open, problems);
-        if problems.count() == before { compiled.limits(&open, Part::All).map(drop) } else { Ok(()) }
+        if problems.count() == before { compiled.limits(&open, LimitsPart::All).map(drop) } else { Ok(()) }
     });
     if let Err(error) = tried {
         problems.error(None, error.to_string());

@@ -1,4 +1,4 @@
-//! The file that is in force: [`InForce`], and how another one takes its place.
+//! The file that is in force: [`FileInForce`], and how another one takes its place.
 //!
 //! A request keeps the limits that it began with, so a reload takes effect with the next request, and never half way through one.
 
@@ -12,15 +12,15 @@ use sluicegate_tower::in_flight::InFlightLimits;
 use sluicegate_tower::limits::Limits;
 use sluicegate_tower::room::{Door, RoomMaker};
 
-use crate::compile::{FileRoom, NamedStore, Part};
+use crate::compile::{FileRoom, LimitsPart, NamedStore};
 use crate::error::{Problems, RulesError};
 use crate::explain::Explainer;
 use crate::file::RulesFile;
 use crate::rooms::Doors;
-use crate::source::Read;
+use crate::source::FileContents;
 
 /// The policies and numbers of a file that is in force, and its text.
-pub(crate) struct InForce {
+pub(crate) struct FileInForce {
     /// Whether the policies that no rule uses are open, too.
     open_all: bool,
     pub policies: Vec<Policy>,
@@ -36,7 +36,7 @@ pub(crate) struct InForce {
     in_flight: HashMap<String, InFlight>,
     /// The policies of code that those of the file have replaced, by name.
     code: HashMap<String, Policy>,
-    pub read: Option<Read>,
+    pub read: Option<FileContents>,
     /// Whether code has put another file in its place since it was read.
     pub is_replaced: bool,
     /// The mistakes in the file when it was read last.
@@ -47,14 +47,14 @@ pub(crate) struct InForce {
 pub(crate) struct Put {
     pub limits: Limits,
     /// The same in parts, in a program that keeps requests.
-    pub split: Option<Split>,
+    pub split: Option<SplitLimits>,
     pub at_once: InFlightLimits,
     pub doors: Doors,
     pub explainer: Explainer,
 }
 
 /// The limits in parts.
-pub(crate) struct Split {
+pub(crate) struct SplitLimits {
     /// Those that refuse.
     pub refusing: Limits,
     /// The numbers at once, before these.
@@ -63,7 +63,7 @@ pub(crate) struct Split {
     pub deferring: Limits,
 }
 
-impl InForce {
+impl FileInForce {
     /// Nothing is in force yet; the file names this store.
     pub(crate) fn of(store: Option<NamedStore>, open_all: bool) -> Self {
         Self {
@@ -104,10 +104,10 @@ impl InForce {
         let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
         let limits = RateLimiter::replace_all_with(Arc::clone(store), all, Inherit::Spent, |limiters| {
             let (used, unused) = limiters[..policies.len()].split_at(file.compiled.policies.len());
-            let all = file.compiled.limits(used, Part::All)?;
+            let all = file.compiled.limits(used, LimitsPart::All)?;
             let part = |part| file.compiled.limits(used, part);
             let split = match keeps {
-                true => Some((part(Part::Refusing)?, part(Part::Deferring)?)),
+                true => Some((part(LimitsPart::Refusing)?, part(LimitsPart::Deferring)?)),
                 false => None,
             };
             Ok((all, split, unused.to_vec()))
@@ -127,7 +127,8 @@ impl InForce {
         self.unused = unused;
         let unclear = file.compiled.unclear(&open);
         let at_once = || file.compiled.at_once(&in_flight, Arc::clone(&unclear));
-        let split = split.map(|(refusing, deferring)| Split { refusing, at_once: at_once(), deferring });
+        let split =
+            split.map(|(refusing, deferring)| SplitLimits { refusing, at_once: at_once(), deferring });
         let at_once = at_once();
         self.put_doors(&doors, &file.compiled.rooms);
         let explainer = Explainer::of(&file.compiled, (in_flight, &doors), Arc::clone(&unclear));

@@ -1,4 +1,4 @@
-//! Metrics of reloads, told to the recorder of the `metrics` facade: [`Meter`].
+//! Metrics of reloads, told to the recorder of the `metrics` facade: [`ReloadMeter`].
 //!
 //! | metric | kind | labels |
 //! |---|---|---|
@@ -17,11 +17,11 @@ const RELOADS: &str = "rate_limit_rules_reloads_total";
 const LOADED: &str = "rate_limit_rules_loaded_timestamp_seconds";
 
 /// Counts reloads of the rules, and tells when the rules in force were loaded.
-pub(crate) struct Meter {
+pub(crate) struct ReloadMeter {
     loaded_us: AtomicU64,
 }
 
-impl Meter {
+impl ReloadMeter {
     pub(crate) fn loaded_at(now_us: u64) -> Self {
         let meter = Self { loaded_us: AtomicU64::new(now_us) };
         meter.tell(None, now_us);

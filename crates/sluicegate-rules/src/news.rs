@@ -1,4 +1,4 @@
-//! News of the rules, and its listeners: [`Listeners`].
+//! News of the rules, and its listeners: [`NewsListeners`].
 //!
 //! Listeners are called on the thread of the reload, one after the other. They are told after the new rules are in force.
 
@@ -10,17 +10,17 @@ use crate::error::RulesError;
 /// News for a listener: the changes that took effect; `None` if the file is again the one that is in force; or the mistakes in it.
 pub(crate) type News<'a> = Result<Option<&'a Changes>, &'a RulesError>;
 
-type Listener = Arc<dyn Fn(News<'_>) + Send + Sync>;
+type NewsListener = Arc<dyn Fn(News<'_>) + Send + Sync>;
 
 /// All listeners.
 #[derive(Default)]
-pub(crate) struct Listeners {
-    all: Mutex<Vec<Listener>>,
+pub(crate) struct NewsListeners {
+    all: Mutex<Vec<NewsListener>>,
     /// Keeps news in the order in which the changes took effect.
     turn: Mutex<()>,
 }
 
-impl Listeners {
+impl NewsListeners {
     /// Adds a listener, which stays.
     pub(crate) fn add(&self, listener: impl Fn(News<'_>) + Send + Sync + 'static) {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));

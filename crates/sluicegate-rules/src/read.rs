@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_saphyr::{Error, MergeKeyPolicy};
 
-use crate::at::Place;
+use crate::at::Position;
 use crate::error::Problems;
 use crate::schema::File;
 use crate::variables::Variables;
@@ -37,14 +37,14 @@ pub(crate) fn sections(text: &str, variables: &Variables, problems: &mut Problem
         }
         Err(error) => error,
     };
-    let place = error.location().map(Place::of);
+    let place = error.location().map(Position::of);
     let is_open = place.is_none_or(|place| problems.is_open(place));
     problems.error(place, problem(&error, text, place, is_open));
     None
 }
 
 /// The mistake in the shape. No value of a section that may hold a secret is shown.
-fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> String {
+fn problem(error: &Error, text: &str, place: Option<Position>, is_open: bool) -> String {
     let line = place.and_then(|place| text.lines().nth(place.line.saturating_sub(1))).unwrap_or_default();
     match error {
         Error::Eof { .. } => "the file is empty: it needs at least \"version: 1\" and \"rules\"".to_owned(),
@@ -94,7 +94,7 @@ fn problem(error: &Error, text: &str, place: Option<Place>, is_open: bool) -> St
 fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| text.contains("${")) {
         for brace in braces(text).into_iter().filter(|brace| brace.is_quoted && brace.before == '$') {
-            let place = Place { line, column: brace.column - 1, length: 2 };
+            let place = Position { line, column: brace.column - 1, length: 2 };
             problems.cause(
                 place,
                 "a variable in quotes is not put in: write ${NAME} without quotes, on a line of its own",

@@ -7,13 +7,13 @@ use std::sync::{MutexGuard, PoisonError};
 
 use crate::changes::Changes;
 use crate::error::RulesError;
-use crate::in_force::InForce;
+use crate::in_force::FileInForce;
 use crate::news::News;
 use crate::rules::Rules;
-use crate::source::Read;
+use crate::source::FileContents;
 
 /// The result of reading the file again.
-enum Outcome {
+enum Reloaded {
     /// The file is the one in force, or there is no file.
     Same,
     /// The file is the one in force again, after it was wrong.
@@ -57,9 +57,9 @@ impl Rules {
     /// are no limits.
     pub fn reload(&self) -> Result<Option<Changes>, RulesError> {
         match self.read_again(true) {
-            Outcome::Same | Outcome::RightAgain => Ok(None),
-            Outcome::Changed(changes) => Ok(Some(changes)),
-            Outcome::Wrong { error, .. } => Err(error),
+            Reloaded::Same | Reloaded::RightAgain => Ok(None),
+            Reloaded::Changed(changes) => Ok(Some(changes)),
+            Reloaded::Wrong { error, .. } => Err(error),
         }
     }
 
@@ -97,50 +97,50 @@ impl Rules {
     /// Reads the file again and logs the result. An operator who has asked for it gets an answer even if there is no news.
     pub(crate) fn reload_and_log(&self, is_asked: bool) {
         match self.read_again(is_asked) {
-            Outcome::Changed(changes) => tracing::info!(target: "sluicegate::audit", "rules: {changes}"),
-            Outcome::RightAgain => tracing::info!("the rules file is right again, as it is in force"),
-            Outcome::Wrong { error, is_new: true } => {
+            Reloaded::Changed(changes) => tracing::info!(target: "sluicegate::audit", "rules: {changes}"),
+            Reloaded::RightAgain => tracing::info!("the rules file is right again, as it is in force"),
+            Reloaded::Wrong { error, is_new: true } => {
                 tracing::error!("the rules stay as they were:\n{error}")
             }
-            Outcome::Wrong { .. } if is_asked => {
+            Reloaded::Wrong { .. } if is_asked => {
                 tracing::error!("the rules stay as they were: the file is wrong as before");
             }
-            Outcome::Same if is_asked => tracing::info!("the rules stay as they were: the file is the same"),
-            Outcome::Same | Outcome::Wrong { .. } => {}
+            Reloaded::Same if is_asked => tracing::info!("the rules stay as they were: the file is the same"),
+            Reloaded::Same | Reloaded::Wrong { .. } => {}
         }
     }
 
     /// Rules that code has put in force stay until the file changes, unless a reload is asked for.
-    fn read_again(&self, is_asked: bool) -> Outcome {
-        let Some(source) = &self.0.source else { return Outcome::Same };
+    fn read_again(&self, is_asked: bool) -> Reloaded {
+        let Some(source) = &self.0.source else { return Reloaded::Same };
         let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let known = in_force.read.as_ref().filter(|_| !(is_asked && in_force.is_replaced));
         let read = source.read(known).and_then(|read| {
             let Some((text, file)) = read else { return Ok(None) };
             let changes = self.put(&mut in_force, &file)?;
-            in_force.read = Some(Read { text, files: file.compiled.files });
+            in_force.read = Some(FileContents { text, files: file.compiled.files });
             in_force.is_replaced = false;
             Ok(Some(changes))
         });
         let before = std::mem::replace(&mut in_force.error, read.as_ref().err().cloned());
         let outcome = match read {
-            Ok(Some(changes)) => Outcome::Changed(changes),
-            Ok(None) if before.is_some() => Outcome::RightAgain,
-            Ok(None) => Outcome::Same,
-            Err(error) => Outcome::Wrong { is_new: before.as_ref() != Some(&error), error },
+            Ok(Some(changes)) => Reloaded::Changed(changes),
+            Ok(None) if before.is_some() => Reloaded::RightAgain,
+            Ok(None) => Reloaded::Same,
+            Err(error) => Reloaded::Wrong { is_new: before.as_ref() != Some(&error), error },
         };
         let news = match &outcome {
-            Outcome::Changed(changes) => Some(Ok(Some(changes))),
-            Outcome::RightAgain => Some(Ok(None)),
-            Outcome::Wrong { error, is_new: true } => Some(Err(error)),
-            Outcome::Same | Outcome::Wrong { .. } => None,
+            Reloaded::Changed(changes) => Some(Ok(Some(changes))),
+            Reloaded::RightAgain => Some(Ok(None)),
+            Reloaded::Wrong { error, is_new: true } => Some(Err(error)),
+            Reloaded::Same | Reloaded::Wrong { .. } => None,
         };
         self.tell(in_force, news);
         outcome
     }
 
     /// Releases the rules in force, and tells this news before any later news can be told.
-    pub(crate) fn tell(&self, in_force: MutexGuard<'_, InForce>, news: Option<News<'_>>) {
+    pub(crate) fn tell(&self, in_force: MutexGuard<'_, FileInForce>, news: Option<News<'_>>) {
         let _turn = self.0.listeners.turn();
         drop(in_force);
         #[cfg(feature = "metrics")]

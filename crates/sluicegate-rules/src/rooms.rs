@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use tower_layer::Layer;
 
 /// Selects the doors that a request comes to, by their places.
-type Select = dyn Fn(RequestView<'_>) -> SmallVec<[usize; 2]> + Send + Sync;
+type SelectDoors = dyn Fn(RequestView<'_>) -> SmallVec<[usize; 2]> + Send + Sync;
 
 /// The doors of a file.
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(crate) struct Doors {
     /// The doors in the order of the file.
     pub(crate) each: Vec<Arc<dyn Door>>,
     /// `None` in a file without rooms, so that its requests need no lookup.
-    pub(crate) select: Option<Box<Select>>,
+    pub(crate) select: Option<Box<SelectDoors>>,
 }
 
 /// The doors of the file that is in force. Clones share them.
@@ -63,7 +63,7 @@ pub struct Visits(Vec<Box<dyn Visit>>);
 
 /// A request between two doors: those before it, the next one first, and those behind it.
 #[derive(Default)]
-struct Way {
+struct DoorWalk {
     /// Doors that the request has not come to yet.
     doors: std::vec::IntoIter<Arc<dyn Door>>,
     /// Gifts of the doors that it has gone through: fields for its response, and things for its handler.
@@ -71,16 +71,16 @@ struct Way {
 }
 
 /// A request that waits at a door.
-pub struct Wait {
-    way: Way,
+pub struct DoorWait {
+    way: DoorWalk,
     pending: PendingAdmission,
 }
 
-type Led<B, E> = Step<Visits, Box<Wait>, Result<Response<B>, E>>;
+type DoorStep<B, E> = Step<Visits, Box<DoorWait>, Result<Response<B>, E>>;
 
-impl Way {
+impl DoorWalk {
     /// Goes through door after door until it has to wait.
-    fn go_on<B: From<Bytes>, E>(mut self, request: RequestView<'_>) -> Led<B, E> {
+    fn go_on<B: From<Bytes>, E>(mut self, request: RequestView<'_>) -> DoorStep<B, E> {
         while let Some(door) = self.doors.next() {
             match door.admit(request).now() {
                 Ok(admitted) => {
@@ -88,7 +88,7 @@ impl Way {
                         return Step::Refuse(Ok(response));
                     }
                 }
-                Err(pending) => return Step::Wait(Box::new(Wait { way: self, pending })),
+                Err(pending) => return Step::Wait(Box::new(DoorWait { way: self, pending })),
             }
         }
         Step::Go(self.visits)
@@ -118,7 +118,7 @@ impl Sealed for RoomsLayer {}
 impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for RoomsLayer {
     type Response = Response<ResB>;
     type Error = E;
-    type Wait = Box<Wait>;
+    type Wait = Box<DoorWait>;
     type Pass = Visits;
 
     #[inline]
@@ -127,12 +127,12 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for RoomsLayer
         let Some(select) = &doors.select else { return Step::Go(Visits::default()) };
         let request = RequestView::from(request);
         let found = select(request).into_iter().filter_map(|place| doors.each.get(place).cloned());
-        Way { doors: found.collect::<Vec<_>>().into_iter(), visits: Visits::default() }.go_on(request)
+        DoorWalk { doors: found.collect::<Vec<_>>().into_iter(), visits: Visits::default() }.go_on(request)
     }
 
     fn poll(
         &self,
-        wait: &mut Box<Wait>,
+        wait: &mut Box<DoorWait>,
         request: &mut Request<B>,
         _: &mut Place,
         cx: &mut Context<'_>,
@@ -171,7 +171,7 @@ impl fmt::Debug for Visits {
     }
 }
 
-impl fmt::Debug for Wait {
+impl fmt::Debug for DoorWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wait").field("visits", &self.way.visits).finish_non_exhaustive()
     }

@@ -21,14 +21,14 @@ use crate::deferring::Deferring;
 use crate::error::RulesError;
 use crate::explain::{Explained, Explainer};
 use crate::file::RulesFile;
-use crate::in_force::{InForce, Put, refuse_two_stores};
+use crate::in_force::{FileInForce, Put, refuse_two_stores};
 use crate::layer::RulesLayer;
 use crate::leases::Leases;
 #[cfg(feature = "metrics")]
-use crate::metrics::Meter;
-use crate::news::Listeners;
+use crate::metrics::ReloadMeter;
+use crate::news::NewsListeners;
 use crate::rooms::RoomsLayer;
-use crate::source::{Read, Source};
+use crate::source::{FileContents, FileSource};
 use crate::unread::Unread;
 use crate::variables::Variables;
 
@@ -115,9 +115,9 @@ use crate::variables::Variables;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Rules(pub(crate) Arc<Inner>);
+pub struct Rules(pub(crate) Arc<RulesState>);
 
-pub(crate) struct Inner {
+pub(crate) struct RulesState {
     pub store: Arc<dyn Store>,
     rooms: Option<Arc<dyn RoomMaker>>,
     deferring: Option<Deferring>,
@@ -126,16 +126,16 @@ pub(crate) struct Inner {
     in_flight: InFlightHandle,
     fields: RequestFieldsLayer,
     unread: Arc<Unread>,
-    pub source: Option<Source>,
+    pub source: Option<FileSource>,
     /// The leases of the store, if it is the one that the file names.
     leases: Option<Leases>,
     /// The policies of the file that is in force, and its text. Locked while it changes: one change at a time.
-    pub in_force: Mutex<InForce>,
+    pub in_force: Mutex<FileInForce>,
     /// Explains by the rules that the limits come from. It is locked while both change, and never while other code is called.
     pub explainer: Mutex<Arc<Explainer>>,
-    pub listeners: Listeners,
+    pub listeners: NewsListeners,
     #[cfg(feature = "metrics")]
-    pub meter: Meter,
+    pub meter: ReloadMeter,
 }
 
 impl Rules {
@@ -201,11 +201,11 @@ impl Rules {
     pub(crate) fn of(
         (store, leases): (Arc<dyn Store>, Option<Leases>),
         file: &RulesFile,
-        (text, source): (Option<String>, Option<Source>),
+        (text, source): (Option<String>, Option<FileSource>),
         RulesBuilder { open_all, rooms, deferral }: RulesBuilder,
     ) -> Result<Self, RulesError> {
         refuse_two_stores(leases.is_some(), file)?;
-        let mut in_force = InForce::of(file.compiled.store.clone(), open_all);
+        let mut in_force = FileInForce::of(file.compiled.store.clone(), open_all);
         let Put { limits, split, at_once, doors, explainer } =
             in_force.put(&store, (rooms.as_ref(), deferral.is_some()), file)?;
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
@@ -215,8 +215,8 @@ impl Rules {
             .map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
         let unread = Arc::<Unread>::default();
         unread.follow(&file.compiled);
-        in_force.read = text.map(|text| Read { text, files: file.compiled.files.clone() });
-        Ok(Self(Arc::new(Inner {
+        in_force.read = text.map(|text| FileContents { text, files: file.compiled.files.clone() });
+        Ok(Self(Arc::new(RulesState {
             rooms,
             deferring,
             doors: RoomsLayer::new(doors),
@@ -228,9 +228,9 @@ impl Rules {
             leases,
             in_force: Mutex::new(in_force),
             explainer: Mutex::new(Arc::new(explainer)),
-            listeners: Listeners::default(),
+            listeners: NewsListeners::default(),
             #[cfg(feature = "metrics")]
-            meter: Meter::loaded_at(store.now_us()),
+            meter: ReloadMeter::loaded_at(store.now_us()),
             store,
         })))
     }
@@ -248,7 +248,7 @@ impl Rules {
         Ok(changes)
     }
 
-    pub(crate) fn put(&self, in_force: &mut InForce, file: &RulesFile) -> Result<Changes, RulesError> {
+    pub(crate) fn put(&self, in_force: &mut FileInForce, file: &RulesFile) -> Result<Changes, RulesError> {
         refuse_two_stores(self.0.leases.is_some(), file)?;
         let (before, rooms) = (in_force.policies.clone(), in_force.rooms.clone().unwrap_or_default());
         let keys_before = in_force.single_keys.clone();
@@ -384,7 +384,7 @@ impl Rules {
     /// A layer with these rules, which follows each change. All layers of the same rules share buckets and permits, and are swapped
     /// together.
     pub fn layer(&self) -> RulesLayer {
-        let Inner { doors, in_flight, limits, fields, unread, .. } = &*self.0;
+        let RulesState { doors, in_flight, limits, fields, unread, .. } = &*self.0;
         RulesLayer {
             rooms: doors.clone(),
             in_flight: in_flight.clone().into(),

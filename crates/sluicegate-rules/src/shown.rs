@@ -50,15 +50,15 @@ static OTHER_SHAPE: LazyLock<Option<Regex>> =
 /// No line is shown of an unknown section (`jwt` with a typing error), nor of a file that is one value in braces, as JSON is. The lines of a
 /// rule are shown up to the first that has another word than the known ones.
 pub(crate) fn shown(text: &str, line: usize) -> Option<&str> {
-    let mut scanner = Scanner::default();
+    let mut scanner = LineScanner::default();
     let mut lines = text.lines().take(line).map(|line| scanner.shows(line).then_some(line));
     lines.nth(line.checked_sub(1)?)?
 }
 
 /// The position of a line.
 #[derive(Default)]
-struct Scanner {
-    section: Section,
+struct LineScanner {
+    section: SectionKind,
     /// The indentation of the rule's dash.
     rule: Option<usize>,
     /// Whether the rest of the rule is hidden.
@@ -69,21 +69,21 @@ struct Scanner {
 
 /// A section of the file.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Section {
+enum SectionKind {
     #[default]
     Closed,
     Open,
     Rules,
 }
 
-impl Scanner {
+impl LineScanner {
     fn shows(&mut self, line: &str) -> bool {
         self.enter_section(line);
         self.count_braces(line);
         match self.section {
-            Section::Closed => false,
-            Section::Open => true,
-            Section::Rules => {
+            SectionKind::Closed => false,
+            SectionKind::Open => true,
+            SectionKind::Rules => {
                 self.enter_rule(line);
                 self.is_hidden = self.is_hidden || !is_open_rule(line);
                 !self.is_hidden
@@ -96,7 +96,7 @@ impl Scanner {
     fn enter_section(&mut self, line: &str) {
         let goes_on = matches!(line.split(' ').next(), Some("" | "-" | "}" | "]"));
         if line.contains('\r') {
-            self.section = Section::Closed;
+            self.section = SectionKind::Closed;
         } else if !goes_on && !line.starts_with(['#', '\t', '}', ']']) {
             let words = line.split(':').next().unwrap_or_default().split(' ');
             // An anchor or a tag comes before the word.
@@ -104,10 +104,10 @@ impl Scanner {
             let word = word.unwrap_or_default().trim_matches(['"', '\'']);
             (self.rule, self.is_hidden) = (None, false);
             self.section = match () {
-                () if self.within != Default::default() => Section::Closed,
-                () if OPEN.contains(&word) => Section::Open,
-                () if RULES.contains(&word) => Section::Rules,
-                () => Section::Closed,
+                () if self.within != Default::default() => SectionKind::Closed,
+                () if OPEN.contains(&word) => SectionKind::Open,
+                () if RULES.contains(&word) => SectionKind::Rules,
+                () => SectionKind::Closed,
             };
         }
     }

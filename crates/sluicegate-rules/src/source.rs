@@ -1,4 +1,4 @@
-//! A file that is read again: [`Source`].
+//! A file that is read again: [`FileSource`].
 //!
 //! A source is read whole for each reload, and compared with what was read before. A source with the same bytes is not compiled again.
 
@@ -10,20 +10,23 @@ use crate::read;
 use crate::variables::Variables;
 
 /// A file that is read again.
-pub(crate) struct Source {
+pub(crate) struct FileSource {
     pub path: PathBuf,
     pub variables: Variables,
 }
 
 /// The text of the file, and the other files that it names.
-pub(crate) struct Read {
+pub(crate) struct FileContents {
     pub text: String,
     pub files: Vec<(PathBuf, Vec<u8>)>,
 }
 
-impl Source {
+impl FileSource {
     /// The text and the file, if anything differs from what is known.
-    pub(crate) fn read(&self, known: Option<&Read>) -> Result<Option<(String, RulesFile)>, RulesError> {
+    pub(crate) fn read(
+        &self,
+        known: Option<&FileContents>,
+    ) -> Result<Option<(String, RulesFile)>, RulesError> {
         let text = read::text(&self.path).map_err(|problem| self.error(&problem))?;
         let is_same = |(path, bytes): &(PathBuf, Vec<u8>)| {
             read::bytes(path, bytes.len()).is_ok_and(|now| now == *bytes)

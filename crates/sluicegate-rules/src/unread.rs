@@ -7,10 +7,10 @@ use crate::compile::Compiled;
 /// Whether the file in force looks at bodies of requests, and whether a layer serves that neither reads nor holds them: the log says so
 /// once. Whether it needs responses, and whether a server decides that has none: the log says so for each such file.
 #[derive(Debug, Default)]
-pub(crate) struct Unread(Mutex<State>);
+pub(crate) struct Unread(Mutex<UnreadNeeds>);
 
 #[derive(Debug, Default)]
-struct State {
+struct UnreadNeeds {
     /// The things that the file looks at, in words.
     needs: Option<String>,
     /// Whether a layer without bodies serves.
@@ -47,10 +47,10 @@ impl Unread {
         self.change(|state| state.serves = true);
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut UnreadNeeds)) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
-        if let State { needs: Some(needs), serves: true, is_said: false, .. } = &*state {
+        if let UnreadNeeds { needs: Some(needs), serves: true, is_said: false, .. } = &*state {
             tracing::warn!(
                 "the rules look at {needs}, and the layer in front of the service does not: for it no request has such a field, and no \
                  upload is held; make the layer by `rules.layer().reading_requests()`; this is said once"

@@ -55,19 +55,19 @@ use regex::Regex;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
-    known: Known,
+    known: ValueSource,
     placeholders: bool,
 }
 
 #[derive(Clone, Default)]
-enum Known {
+enum ValueSource {
     #[default]
     Environment,
     These(HashMap<String, String>),
 }
 
 /// Names only: values may be secrets.
-impl std::fmt::Debug for Known {
+impl std::fmt::Debug for ValueSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Environment => f.write_str("Environment"),
@@ -105,8 +105,8 @@ impl Variables {
             let name = name.as_str();
             let value = match &self.known {
                 _ if values.contains_key(name) => continue,
-                Known::Environment => std::env::var(name).ok(),
-                Known::These(these) => these.get(name).cloned(),
+                ValueSource::Environment => std::env::var(name).ok(),
+                ValueSource::These(these) => these.get(name).cloned(),
             };
             match value {
                 Some(value) => _ = values.insert(name.to_owned(), value),
@@ -139,6 +139,6 @@ pub(crate) fn unset(value: &str) -> Option<&str> {
 impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Variables {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
         let these = variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { known: Known::These(these), placeholders: false }
+        Self { known: ValueSource::These(these), placeholders: false }
     }
 }

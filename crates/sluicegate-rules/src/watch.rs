@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use crate::rules::{Inner, Rules};
+use crate::rules::{Rules, RulesState};
 
 /// The interval at which the file is looked at where no event comes, as on network file systems.
 const POLL: Duration = Duration::from_secs(5);
@@ -85,7 +85,7 @@ fn watcher(path: &Path, tell: Sender<()>) -> Option<RecommendedWatcher> {
 }
 
 /// Waits until the file is worth a look; says whether anybody still uses the rules.
-fn wait(told: &Receiver<()>, rules: &Weak<Inner>) -> bool {
+fn wait(told: &Receiver<()>, rules: &Weak<RulesState>) -> bool {
     let first = told.recv_timeout(POLL);
     let began = Instant::now();
     while first.is_ok() && began.elapsed() < LONGEST {

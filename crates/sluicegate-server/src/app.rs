@@ -12,7 +12,7 @@ use crate::access::Access;
 use crate::bounds::Bounds;
 use crate::charge::Charge;
 use crate::ready::Ready;
-use crate::receipt::Receipts;
+use crate::receipt::ReceiptTokens;
 
 /// Renders the metrics of the process.
 pub(crate) type Render = Box<dyn Fn() -> String + Send + Sync>;
@@ -24,7 +24,7 @@ pub(crate) struct App {
     pub(crate) charge: Charge,
     pub(crate) access: Access,
     pub(crate) proxies: Networks,
-    pub(crate) receipts: Receipts,
+    pub(crate) receipts: ReceiptTokens,
     pub(crate) ready: Ready,
     /// One permit per request that may be in progress.
     pub(crate) in_progress: Semaphore,

@@ -1,4 +1,4 @@
-//! The checks that one API call makes, decided together: [`Asks`].
+//! The checks that one API call makes, decided together: [`LimiterAsks`].
 //!
 //! A call names policies, or describes a request for the rules. Either way it becomes a list of limiters with keys and costs.
 
@@ -14,21 +14,21 @@ use sluicegate_tower::rate_limit::Decided;
 
 /// Checks that are decided in one call of the store: all spend, or none does.
 #[derive(Debug, Default)]
-pub(crate) struct Asks {
-    asks: Vec<Asked>,
+pub(crate) struct LimiterAsks {
+    asks: Vec<LimiterAsk>,
     /// Checks of policies in shadow mode, which never refuse.
-    shadow: Vec<Asked>,
+    shadow: Vec<LimiterAsk>,
 }
 
 /// One limiter with its key and cost.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct LimiterAsk {
     pub(crate) limiter: RateLimiter,
     pub(crate) key: Key,
     pub(crate) cost: u64,
 }
 
-impl Asks {
+impl LimiterAsks {
     /// The checks that the rules make for a described request: none if they exempt it or if no limit applies.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl Asks {
         let (mut asks, mut refuses) = (Self::default(), false);
         let meeting = limits.meet(request, |met| match met.asks {
             Ok(ask) => {
-                let asked = Asked { limiter: ask.limiter.clone(), key: ask.key.clone(), cost: ask.cost };
+                let asked = LimiterAsk { limiter: ask.limiter.clone(), key: ask.key.clone(), cost: ask.cost };
                 if ask.is_enforced { asks.asks.push(asked) } else { asks.shadow.push(asked) }
             }
             Err(_) => refuses = true,
@@ -49,7 +49,7 @@ impl Asks {
         }
     }
 
-    pub(crate) fn push(&mut self, asked: Asked) {
+    pub(crate) fn push(&mut self, asked: LimiterAsk) {
         self.asks.push(asked);
     }
 
@@ -57,7 +57,7 @@ impl Asks {
         self.asks.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Asked> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &LimiterAsk> {
         self.asks.iter()
     }
 
@@ -84,7 +84,7 @@ impl Asks {
 
     /// Checks the policies in shadow mode, after the others have allowed the request. Their answers are only counted.
     pub(crate) fn check_shadows(&self) {
-        for Asked { limiter, key, cost } in &self.shadow {
+        for LimiterAsk { limiter, key, cost } in &self.shadow {
             if let Err(later) = limiter.check(key).cost(*cost).now() {
                 tokio::spawn(later);
             }
@@ -98,7 +98,7 @@ impl Asks {
     }
 
     /// The receipts of the units that were spent, each with its limiter and key.
-    pub(crate) fn receipts(&self, decision: &mut Decision) -> Vec<(&Asked, Receipt)> {
+    pub(crate) fn receipts(&self, decision: &mut Decision) -> Vec<(&LimiterAsk, Receipt)> {
         let each = self.asks.iter().enumerate();
         each.filter_map(|(place, asked)| Some((asked, decision.take_receipt(place)?))).collect()
     }

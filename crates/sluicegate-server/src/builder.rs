@@ -16,9 +16,9 @@ use crate::app::{App, Render};
 use crate::bounds::Bounds;
 use crate::charge::Charge;
 use crate::error::{ServeError, ServeErrorKind};
-use crate::listen::Listener;
+use crate::listen::BoundSocket;
 use crate::ready::Ready;
-use crate::receipt::{Receipts, random};
+use crate::receipt::{ReceiptTokens, random};
 use crate::server::Server;
 use crate::tls::Tls;
 
@@ -194,13 +194,13 @@ impl ServerBuilder {
             .clone()
             .or_else(|| self.secrets.first().map(|secret| secret.clone().into_bytes()))
             .unwrap_or_else(|| random::<32>().to_vec());
-        let receipts = Receipts::new(Arc::clone(self.rules.store()), &signing, self.receipt_lifetime)
+        let receipts = ReceiptTokens::new(Arc::clone(self.rules.store()), &signing, self.receipt_lifetime)
             .map_err(|error| wrong("this store cannot keep receipts").because(error))?;
         let proxies = Networks::new(&self.proxies)
             .map_err(|error| wrong("the networks of proxies cannot be read").because(error))?;
-        let http = Listener::bind(self.http).await?;
+        let http = BoundSocket::bind(self.http).await?;
         let grpc = match self.grpc {
-            Some(address) => Some(Listener::bind(address).await?),
+            Some(address) => Some(BoundSocket::bind(address).await?),
             None => None,
         };
         let page = self.page(&signing, http.address())?;

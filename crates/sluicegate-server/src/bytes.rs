@@ -1,4 +1,4 @@
-//! A binary encoding of values in sequence: [`Writer`] and [`Reader`].
+//! A binary encoding of values in sequence: [`Writer`] and [`BytesReader`].
 
 /// Writes values.
 #[derive(Debug, Default)]
@@ -35,9 +35,9 @@ impl Writer {
 
 /// Reads values in the order in which they were written.
 #[derive(Debug)]
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct BytesReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> BytesReader<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

@@ -35,7 +35,7 @@ const STREAMS: u32 = 1_000;
 
 /// Settings that the connections of a listener share.
 #[derive(Clone)]
-pub(crate) struct Terms {
+pub(crate) struct ConnectionSettings {
     pub(crate) router: Router,
     pub(crate) tls: Option<Tls>,
     pub(crate) bounds: Bounds,
@@ -53,7 +53,7 @@ struct Activity {
 /// A request in progress.
 struct Busy(Arc<Activity>);
 
-impl Terms {
+impl ConnectionSettings {
     /// Serves a connection until it ends.
     pub(crate) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
         // Every answer is small. Where the option fails, the connection is lost, and reading will say so.

@@ -1,4 +1,4 @@
-//! Accepting connections within their bound: [`Listener`].
+//! Accepting connections within their bound: [`BoundSocket`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::connection::{Terms, ended};
+use crate::connection::{ConnectionSettings, ended};
 use crate::error::{ServeError, ServeErrorKind};
 
 /// The pause of a listener after it could not accept a connection.
@@ -18,12 +18,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound socket.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct BoundSocket {
     socket: TcpListener,
     address: SocketAddr,
 }
 
-impl Listener {
+impl BoundSocket {
     pub(crate) async fn bind(address: SocketAddr) -> Result<Self, ServeError> {
         let wrong = |error| {
             ServeError::new(ServeErrorKind::Listen, format!("{address} is not available")).because(error)
@@ -38,7 +38,7 @@ impl Listener {
     }
 
     /// Serves connections until the server shuts down, and returns those that are still open.
-    pub(crate) async fn serve(self, terms: Terms) -> JoinSet<()> {
+    pub(crate) async fn serve(self, terms: ConnectionSettings) -> JoinSet<()> {
         let mut connections = JoinSet::new();
         let places = Arc::new(Semaphore::new(terms.bounds.connections));
         let mut is_ending = terms.is_ending.clone();
@@ -69,7 +69,7 @@ impl Listener {
 }
 
 /// Answers in HTTP/1.1 and closes. A client of another protocol sees the connection close.
-fn turn_away(connections: &mut JoinSet<()>, mut stream: TcpStream, terms: &Terms) {
+fn turn_away(connections: &mut JoinSet<()>, mut stream: TcpStream, terms: &ConnectionSettings) {
     let text =
         format!("{} connections are open, the most that this server accepts\n", terms.bounds.connections);
     let is_plain = terms.tls.is_none();

@@ -1,4 +1,4 @@
-//! Receipts as signed tokens that expire and can be used once: [`Receipts`].
+//! Receipts as signed tokens that expire and can be used once: [`ReceiptTokens`].
 //!
 //! A token holds everything that a settlement needs, so that the server keeps no list of receipts, and every instance with the same
 //! secret can settle it. Single use is enforced by the store: a policy of the server allows each token once.
@@ -14,8 +14,8 @@ use sluicegate_core::policy::Quotas;
 use sluicegate_core::store::{DecidedBy, DecisionFuture};
 use sluicegate_core::{Algorithm, ConfigError, Key, OnOutage, Policy, Quota, RateLimiter, Store};
 
-use crate::asks::Asked;
-use crate::bytes::{Reader, Writer};
+use crate::asks::LimiterAsk;
+use crate::bytes::{BytesReader, Writer};
 
 /// The policy that allows each token once.
 pub(crate) const USED: &str = "sluicegate-receipts";
@@ -27,7 +27,7 @@ const VERSION: u8 = 1;
 const LONGEST: usize = 16 * 1024;
 
 /// Writes receipt tokens, and redeems them.
-pub(crate) struct Receipts {
+pub(crate) struct ReceiptTokens {
     store: Arc<dyn Store>,
     key: [u8; 32],
     /// Identifies this process in tokens that only it can settle.
@@ -63,7 +63,7 @@ pub(crate) enum RedeemError {
     Outage,
 }
 
-impl Receipts {
+impl ReceiptTokens {
     pub(crate) fn new(store: Arc<dyn Store>, secret: &[u8], lifetime: Duration) -> Result<Self, ConfigError> {
         // Twice the lifetime, because the clocks of two instances may differ.
         let once = Quota::new(1, lifetime.saturating_mul(2));
@@ -81,7 +81,7 @@ impl Receipts {
     /// The token for these receipts; none if nothing can be given back.
     pub(crate) fn write<'a>(
         &self,
-        spent: impl IntoIterator<Item = (&'a Asked, Receipt)>,
+        spent: impl IntoIterator<Item = (&'a LimiterAsk, Receipt)>,
     ) -> Option<ReceiptToken> {
         let each = spent.into_iter().map(|(asked, receipt)| (&asked.limiter, &asked.key, receipt));
         self.write_each(each)
@@ -137,10 +137,10 @@ impl Receipts {
         if blake3::keyed_hash(&self.key, signed) != blake3::Hash::from_bytes(*signature) {
             return Err(RedeemError::Forged);
         }
-        self.entries(&mut Reader::of(signed)).ok_or(RedeemError::Forged)?
+        self.entries(&mut BytesReader::of(signed)).ok_or(RedeemError::Forged)?
     }
 
-    fn entries(&self, token: &mut Reader<'_>) -> Option<Result<([u8; 16], Redeemed), RedeemError>> {
+    fn entries(&self, token: &mut BytesReader<'_>) -> Option<Result<([u8; 16], Redeemed), RedeemError>> {
         if token.byte()? != VERSION {
             return None;
         }
@@ -195,7 +195,7 @@ impl Redeemed {
     }
 
     /// The token for the units that are left.
-    pub(crate) fn rest(self, receipts: &Receipts) -> Option<ReceiptToken> {
+    pub(crate) fn rest(self, receipts: &ReceiptTokens) -> Option<ReceiptToken> {
         let left = self.0.iter().filter(|(.., receipt)| receipt.cost() > 0).count() > 0;
         let each = self.0;
         if !left {

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
-use crate::connection::Terms;
-use crate::listen::Listener;
+use crate::connection::ConnectionSettings;
+use crate::listen::BoundSocket;
 use crate::ready::ask_store;
 use crate::tls::Tls;
 use crate::{grpc, http};
@@ -21,8 +21,8 @@ use crate::{grpc, http};
 /// A server whose listeners are open. Made by [`Server::builder`].
 pub struct Server {
     pub(crate) app: Arc<App>,
-    pub(crate) http: Listener,
-    pub(crate) grpc: Option<Listener>,
+    pub(crate) http: BoundSocket,
+    pub(crate) grpc: Option<BoundSocket>,
     pub(crate) tls: Option<Tls>,
     pub(crate) drain: Duration,
     pub(crate) ending: watch::Sender<bool>,
@@ -37,7 +37,7 @@ impl Server {
 
     /// The address of the [gRPC listener](crate::ServerBuilder::grpc), if there is one.
     pub fn grpc_address(&self) -> Option<SocketAddr> {
-        self.grpc.as_ref().map(Listener::address)
+        self.grpc.as_ref().map(BoundSocket::address)
     }
 
     /// Serves until the future is ready. It begins when the store has answered, or after a second. In the end it accepts no more connections, gives back the turns of requests that wait, answers the
@@ -59,7 +59,8 @@ impl Server {
             () = until.as_mut() => return 0,
             () = app.ready.first_answer() => {}
         }
-        let terms = |router| Terms { router, tls: tls.clone(), bounds, is_ending: is_ending.clone() };
+        let terms =
+            |router| ConnectionSettings { router, tls: tls.clone(), bounds, is_ending: is_ending.clone() };
         if let Some(grpc) = grpc {
             listeners.spawn(grpc.serve(terms(grpc::router(&app))));
         }

@@ -18,9 +18,9 @@ use crate::error::{ServeError, ServeErrorKind};
 /// The program has to install a crypto provider of rustls before, as by
 /// `rustls::crypto::ring::default_provider().install_default()`.
 #[derive(Clone)]
-pub struct Tls(Arc<Inner>);
+pub struct Tls(Arc<TlsFiles>);
 
-struct Inner {
+struct TlsFiles {
     certificate: PathBuf,
     key: PathBuf,
     client_authority: Option<PathBuf>,
@@ -41,7 +41,7 @@ impl Tls {
         let (certificate, key) = (certificate.into(), key.into());
         let config = config(&certificate, &key, client_authority.as_deref())?;
         let config = ArcSwap::from_pointee(config);
-        Ok(Self(Arc::new(Inner { certificate, key, client_authority, config })))
+        Ok(Self(Arc::new(TlsFiles { certificate, key, client_authority, config })))
     }
 
     /// Reads the files again, for new connections.
@@ -49,7 +49,7 @@ impl Tls {
     /// # Errors
     /// As [`read`](Self::read); the former certificates stay in use.
     pub fn reload(&self) -> Result<(), ServeError> {
-        let Inner { certificate, key, client_authority, config } = &*self.0;
+        let TlsFiles { certificate, key, client_authority, config } = &*self.0;
         config.store(Arc::new(self::config(certificate, key, client_authority.as_deref())?));
         Ok(())
     }

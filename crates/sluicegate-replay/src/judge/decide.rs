@@ -25,9 +25,9 @@ use crate::judge::keys::RowKeys;
 use crate::judge::order::{NumberedAsk, QueuedAsk};
 use crate::judge::second::{Judge, Second};
 use crate::judge::states::StateTables;
-use crate::judge::suggest::{AskKind, Record, RecordedAsk, Wanted, suggest_all};
+use crate::judge::suggest::{AskKind, LogRecord, RecordedAsk, WantedLimits, suggest_all};
 use crate::judge::trial;
-use crate::judge::unusual::{Cells, find};
+use crate::judge::unusual::{MinuteCells, find};
 use crate::read::{Brought, CountedRow, Marks, OWN_OF_ROW, ParsedBatch, Rows};
 use crate::settings::{ReplaySettings, WithinSecond};
 use crate::unusual::Unusual;
@@ -52,9 +52,9 @@ pub(crate) struct LogEvaluation {
     /// One for each compared algorithm; empty unless a comparison was asked for.
     alone: Vec<OtherAlgorithm>,
     /// The record, if limits are to be suggested.
-    record: Option<Record>,
+    record: Option<LogRecord>,
     /// All requests by their clients, among which unusual ones are looked for.
-    cells: Cells,
+    cells: MinuteCells,
     settings: ReplaySettings,
     /// The chosen way to treat whole seconds.
     within_second: WithinSecond,
@@ -112,8 +112,8 @@ impl LogEvaluation {
             keys: RowKeys::of_rows(rows.len()),
             brought,
             alone,
-            record: settings.suggests.map(|_| Record::new(rows.len(), RECORD_BYTES)),
-            cells: Cells::new(settings.without_networks.clone()),
+            record: settings.suggests.map(|_| LogRecord::new(rows.len(), RECORD_BYTES)),
+            cells: MinuteCells::new(settings.without_networks.clone()),
             settings: settings.clone(),
             within_second: settings.within_second,
             has_whole: false,
@@ -162,7 +162,7 @@ impl LogEvaluation {
             for alone in &mut self.alone {
                 alone.decide(at_us, second.named(request), given_back);
             }
-            let request_number = self.record.as_mut().map(Record::request);
+            let request_number = self.record.as_mut().map(LogRecord::request);
             let client = request.came.client;
             self.cells.count(at_us, request.came);
             let is_left_out = self.settings.leaves_out(at_us) || self.cells.is_left_out(client);
@@ -214,7 +214,7 @@ impl LogEvaluation {
         let findings = find(self.cells, marks, settings.span.hides_lines);
         if let (Some(mut record), Some(share)) = (self.record, settings.suggests) {
             record.mark(|client, at_us| findings.hold(client, at_us));
-            let wanted = Wanted { share, least: settings.least, is_rest_only: settings.is_rest_only };
+            let wanted = WantedLimits { share, least: settings.least, is_rest_only: settings.is_rest_only };
             suggest_all(record, &self.keys, wanted, &mut rules);
         }
         (rules, findings.told())

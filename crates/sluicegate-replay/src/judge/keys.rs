@@ -17,7 +17,7 @@ use sluicegate_core::key::KeyKind;
 
 use crate::judge::order::NumberedAsk;
 use crate::judge::slots::Slots;
-use crate::read::{ParsedBatch, Wanted};
+use crate::read::{KeyedAsk, ParsedBatch};
 
 /// Keys with a number in each row that has asked for them, in the order of their first request there. The counts of a row are in lists by
 /// that number, without a place for keys that only other rows have.
@@ -105,7 +105,7 @@ impl RowKeys {
         }));
         numbered.clear();
         numbered.extend(taken.asks().zip(&*among_all).map(|((ask, _), among_all)| {
-            let Wanted { row, is_enforced, kind, cost, quotas, .. } = ask;
+            let KeyedAsk { row, is_enforced, kind, cost, quotas, .. } = ask;
             NumberedAsk { row, key: rows[row as usize].number(*among_all, kind), cost, is_enforced, quotas }
         }));
     }

@@ -14,6 +14,6 @@ pub use self::format::Format;
 pub(crate) use self::format::time;
 pub(crate) use self::lines::{Batches, LONGEST, LineBatch};
 pub(crate) use self::pool::take_apart;
-pub(crate) use self::reader::{Came, LineParser, ParsedBatch, ReadRange, Wanted};
+pub(crate) use self::reader::{Came, KeyedAsk, LineParser, ParsedBatch, ReadRange};
 pub(crate) use self::rows::{CountedRow, Rows};
 pub(crate) use self::visit::{Marks, NO_CLIENT, NO_TEXT, network_of};

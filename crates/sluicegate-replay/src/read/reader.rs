@@ -32,7 +32,7 @@ use crate::read::format::time::TimeReader;
 use crate::read::lines::{LONGEST, LineBatch};
 use crate::read::request::Head;
 use crate::read::rows::{Enforced, RowGroups, Rows};
-use crate::read::visit::{NO_CLIENT, Visit, network_of};
+use crate::read::visit::{NO_CLIENT, RequestMarks, network_of};
 
 /// The moment when a request came, and the status of its response.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct ParsedBatch {
     /// All requests, also those that ask nothing: they have their place in a second over which requests are spread.
     requests: Vec<AskedRequest>,
     /// The asks of all requests, one after the other.
-    asks: Vec<Wanted>,
+    asks: Vec<KeyedAsk>,
     /// The bytes of the keys of all asks, one after the other.
     keys: Vec<u8>,
 }
@@ -70,7 +70,7 @@ struct AskedRequest {
 
 /// An ask, whose key has this length.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct KeyedAsk {
     pub(crate) row: u32,
     pub(crate) is_enforced: bool,
     pub(crate) kind: KeyKind,
@@ -85,7 +85,7 @@ impl ParsedBatch {
     /// Adds an ask behind the others.
     pub(crate) fn push(&mut self, row: usize, (key, quotas): (&Key, u32), cost: u64, is_enforced: bool) {
         let (row, bytes) = (u32::try_from(row).unwrap_or(u32::MAX), key.as_bytes());
-        self.asks.push(Wanted { row, is_enforced, kind: key.kind(), quotas, key: bytes.len(), cost });
+        self.asks.push(KeyedAsk { row, is_enforced, kind: key.kind(), quotas, key: bytes.len(), cost });
         self.keys.extend_from_slice(bytes);
     }
 
@@ -95,7 +95,7 @@ impl ParsedBatch {
     }
 
     /// The asks of all requests, one after the other, with their keys.
-    pub(crate) fn asks(&self) -> impl Iterator<Item = (Wanted, &[u8])> {
+    pub(crate) fn asks(&self) -> impl Iterator<Item = (KeyedAsk, &[u8])> {
         let mut keys = &self.keys[..];
         self.asks.iter().map(move |wanted| {
             let (key, others) = keys.split_at(wanted.key);
@@ -204,7 +204,7 @@ impl LineParser {
         let (rows, left_out, marks) = (&self.rows, &mut self.counts.left_out, &mut self.counts.marks);
         let said = || request.headers().get(USER_AGENT).and_then(|agent| agent.to_str().ok());
         let agent = if agent.is_empty() { said().unwrap_or_default() } else { &*agent };
-        let mut visit = Visit {
+        let mut visit = RequestMarks {
             client: peer,
             agent: marks.agents.bucket(agent),
             path: marks.paths.bucket(request.uri().path()),
@@ -255,7 +255,7 @@ impl LineParser {
             asks.for_each(|ask| left_out.add(rows.limit_of[ask.row as usize], mistake, 1));
             taken.keys.truncate(begin.1);
         }
-        let Visit { client, agent, path } = visit;
+        let RequestMarks { client, agent, path } = visit;
         let (at_us, is_whole) = (moment.us, moment.is_whole);
         let came = Came { at_us, is_whole, status, client: NO_CLIENT, agent, path };
         taken.requests.push(AskedRequest { came, client, asks: taken.asks.len() - begin.0 });

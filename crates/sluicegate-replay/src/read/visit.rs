@@ -1,4 +1,4 @@
-//! Small marks of a request, by which unusual traffic is found: [`Visit`], and the texts that they stand for: [`Marks`].
+//! Small marks of a request, by which unusual traffic is found: [`RequestMarks`], and the texts that they stand for: [`Marks`].
 //!
 //! A user agent and a path are each one of 65,535 buckets, by a hash: so a log of any number of paths takes the same memory. Two texts
 //! may share a bucket. The text that a bucket is shown by is the one that came most often in it, if one makes more than half of it.
@@ -23,7 +23,7 @@ const LONGEST: usize = 120;
 
 /// The marks of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Visit {
+pub(crate) struct RequestMarks {
     /// The address of its client, or of its peer where no rule says the client.
     pub(crate) client: Option<IpAddr>,
     /// The bucket of its user agent.

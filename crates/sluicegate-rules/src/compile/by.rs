@@ -9,14 +9,14 @@ use sluicegate_tower::PeerIp;
 use sluicegate_tower::key::{BearerJwt, RequestView};
 
 use super::keys::{ApiKeys, Keys, call};
-use super::own::OwnQuotas;
+use super::own::KeyQuotas;
 use crate::at::At;
-use crate::descriptor::Described;
+use crate::descriptor::RequestDescriptor;
 use crate::error::Problems;
 use crate::read::short;
 
 /// A place in a request that names a tier, a class or quotas.
-pub(super) enum By {
+pub(super) enum AttributeSource {
     Claim(Arc<BearerJwt>, String),
     ApiKey(ApiKeys),
     Header(HeaderName, Writers),
@@ -27,7 +27,7 @@ pub(super) enum By {
 /// Whether a header field of this request is read: it depends on who may have written it.
 type Writers = Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
 
-impl By {
+impl AttributeSource {
     /// The place that tiers are read from. A client may write a header field, which is worth a warning.
     pub(super) fn of_tiers(word: &At<String>, keys: &Keys, problems: &mut Problems<'_>) -> Option<Self> {
         Self::of(word, "a tier is read: use jwt(claim), api_key or", keys, problems, |problems| {
@@ -106,12 +106,14 @@ impl By {
     }
 
     /// The quotas that the request brings for its key, if it brings some.
-    pub(super) fn quotas(&self, request: RequestView<'_>) -> Option<Result<OwnQuotas, ConfigError>> {
+    pub(super) fn quotas(&self, request: RequestView<'_>) -> Option<Result<KeyQuotas, ConfigError>> {
         let wrong = |text: String| ConfigError::new(ConfigErrorKind::Policy, text);
         let (text, place) = match self {
             Self::ApiKey(keys) => return keys.line(request)?.quotas.clone().map(Ok),
             Self::Descriptor => {
-                return Described::of(request)?.limit().map(|quota| Ok(OwnQuotas::Quotas(quota.into())));
+                return RequestDescriptor::of(request)?
+                    .limit()
+                    .map(|quota| Ok(KeyQuotas::Quotas(quota.into())));
             }
             Self::Header(name, writers) => {
                 let mut fields = request.headers.get_all(name).iter().filter(|_| writers(request));
@@ -133,7 +135,7 @@ impl By {
             }
         };
         let text = text.trim();
-        let quotas = (!text.is_empty()).then(|| text.parse::<OwnQuotas>())?;
+        let quotas = (!text.is_empty()).then(|| text.parse::<KeyQuotas>())?;
         Some(quotas.map_err(|error| wrong(format!("{place}: {}", error.problem()))))
     }
 }

@@ -23,11 +23,11 @@ use sluicegate_tower::limits::path::{Purpose, Sense, has_dots};
 use sluicegate_tower::limits::{Select, Selected};
 use smallvec::SmallVec;
 
-use super::Lookup;
-use super::condition::{Asking, Comparison, InTiers, Matcher, Mismatch, Reading};
+use super::FastMap;
+use super::condition::{Comparison, InTiers, Matcher, MeantPath, Mismatch, RequestFacts};
 use super::paths::PathTree;
-use super::plan::Plan;
-use crate::descriptor::Described;
+use super::plan::TierPlan;
+use crate::descriptor::RequestDescriptor;
 
 /// Rules in their order, each with its conditions.
 pub(crate) struct Choice {
@@ -60,16 +60,16 @@ pub(super) struct Conditional {
 #[derive(Default)]
 struct Finder {
     paths: PathTree,
-    hosts: Lookup<String, Vec<usize>>,
-    headers: Vec<(HeaderName, Lookup<HeaderValue, Vec<usize>>)>,
-    query: Lookup<(String, String), Vec<usize>>,
-    methods: Lookup<Method, Vec<usize>>,
+    hosts: FastMap<String, Vec<usize>>,
+    headers: Vec<(HeaderName, FastMap<HeaderValue, Vec<usize>>)>,
+    query: FastMap<(String, String), Vec<usize>>,
+    methods: FastMap<Method, Vec<usize>>,
     /// Rules by the place of the tier.
-    tiers: Vec<(Arc<Plan>, Vec<Vec<usize>>)>,
+    tiers: Vec<(Arc<TierPlan>, Vec<Vec<usize>>)>,
     /// Rules that are compared with each request.
     others: Vec<usize>,
     /// Rules about descriptors, by the key and the value of an entry.
-    entries: Lookup<String, Lookup<String, Vec<usize>>>,
+    entries: FastMap<String, FastMap<String, Vec<usize>>>,
     /// Rules about descriptors that are looked at for each.
     descriptors: Vec<usize>,
     /// Whether each rule is found by its path.
@@ -78,7 +78,7 @@ struct Finder {
 
 /// The values that a rule can be found by: one of these values has to be there.
 #[derive(Clone, Copy)]
-enum By<'a> {
+enum FindBy<'a> {
     Path,
     Host,
     Header(&'a (HeaderName, HeaderValue)),
@@ -87,7 +87,7 @@ enum By<'a> {
     Tiers(&'a InTiers),
 }
 
-type Places = SmallVec<[usize; 8]>;
+type RulePlaces = SmallVec<[usize; 8]>;
 
 impl Choice {
     /// The conditions must have been read for the same comparison.
@@ -113,8 +113,8 @@ impl Choice {
         self.rules.iter().map(|rule| (&*rule.name, rule.group.as_deref()))
     }
 
-    fn asking<'a>(&self, request: RequestView<'a>) -> Asking<'a> {
-        Asking::of(request, self.reads_path, self.comparison)
+    fn asking<'a>(&self, request: RequestView<'a>) -> RequestFacts<'a> {
+        RequestFacts::of(request, self.reads_path, self.comparison)
     }
 
     /// The first rule of which all conditions hold.
@@ -135,7 +135,7 @@ impl Choice {
     }
 
     /// The rules with `replaces` that apply to any of the descriptors of one call.
-    fn replacing(&self, described: &Described) -> Places {
+    fn replacing(&self, described: &RequestDescriptor) -> RulePlaces {
         let requests = described.siblings().requests();
         let applying = requests.flat_map(|request| self.applying_to(&self.asking((&request).into())));
         applying.filter(|rule| !self.rules[*rule].replaces.is_empty()).collect()
@@ -157,7 +157,7 @@ impl Choice {
         if one == other {
             return false;
         }
-        let mut spending: HashMap<&str, Places> = HashMap::new();
+        let mut spending: HashMap<&str, RulePlaces> = HashMap::new();
         for rule in one {
             for policy in &self.rules[rule].policies {
                 spending.entry(policy).or_default().push(rule);
@@ -178,7 +178,7 @@ impl Choice {
     }
 
     /// The rules that apply if the path is read in this way.
-    fn applying_in(&self, asking: &Asking<'_>, reading: &Reading<'_>) -> Places {
+    fn applying_in(&self, asking: &RequestFacts<'_>, reading: &MeantPath<'_>) -> RulePlaces {
         let mut groups: SmallVec<[&str; 4]> = SmallVec::new();
         let mut applying = self.finder.candidates(asking);
         applying.retain(|rule| {
@@ -197,7 +197,7 @@ impl Choice {
     }
 
     /// Whether all conditions of a rule hold in one reading of the path; an exemption must hold in each.
-    fn holds(&self, rule: usize, asking: &Asking<'_>) -> bool {
+    fn holds(&self, rule: usize, asking: &RequestFacts<'_>) -> bool {
         let is_met = |reading| self.mismatch(rule, asking, reading).is_none();
         match self.comparison.purpose {
             Purpose::Exempt => asking.readings.iter().all(is_met),
@@ -206,7 +206,7 @@ impl Choice {
     }
 
     /// Whether a candidate has a condition that does not hold in this reading of the path.
-    fn mismatches(&self, rule: usize, asking: &Asking<'_>, reading: &Reading<'_>) -> bool {
+    fn mismatches(&self, rule: usize, asking: &RequestFacts<'_>, reading: &MeantPath<'_>) -> bool {
         let Conditional { only_if, .. } = &self.rules[rule];
         match self.finder.by_path[rule] && asking.readings.len() == 1 {
             true => only_if.other_mismatch(asking, reading).is_some(),
@@ -217,15 +217,15 @@ impl Choice {
     fn mismatch<'a>(
         &'a self,
         rule: usize,
-        asking: &'a Asking<'_>,
-        reading: &'a Reading<'_>,
+        asking: &'a RequestFacts<'_>,
+        reading: &'a MeantPath<'_>,
     ) -> Option<Mismatch<'a>> {
         self.rules[rule].only_if.mismatch(asking, reading)
     }
 
     /// The rules that apply in any reading of the path, and within a group the first of each reading: no rule is missing, however the path
     /// is resolved behind the layer.
-    fn applying_to(&self, asking: &Asking<'_>) -> Places {
+    fn applying_to(&self, asking: &RequestFacts<'_>) -> RulePlaces {
         // Most paths have no dots.
         if let [reading] = &asking.readings[..] {
             return self.applying_in(asking, reading);
@@ -310,28 +310,28 @@ impl Finder {
                 continue;
             }
             let by = rarest.of(matcher);
-            finder.by_path.push(matches!(by, Some(By::Path)));
+            finder.by_path.push(matches!(by, Some(FindBy::Path)));
             match by {
                 None => finder.others.push(place),
-                Some(By::Path) => {
+                Some(FindBy::Path) => {
                     matcher.paths.iter().flatten().for_each(|path| finder.paths.add(path, place));
                 }
-                Some(By::Host) => {
+                Some(FindBy::Host) => {
                     matcher.hosts.iter().for_each(|host| add(&mut finder.hosts, host.clone(), place));
                 }
-                Some(By::Header((name, value))) => {
+                Some(FindBy::Header((name, value))) => {
                     let known = finder.headers.iter().position(|(known, _)| known == name);
                     let at = known.unwrap_or_else(|| {
-                        finder.headers.push((name.clone(), Lookup::default()));
+                        finder.headers.push((name.clone(), FastMap::default()));
                         finder.headers.len() - 1
                     });
                     add(&mut finder.headers[at].1, value.clone(), place);
                 }
-                Some(By::Query(pair)) => add(&mut finder.query, pair.clone(), place),
-                Some(By::Method) => {
+                Some(FindBy::Query(pair)) => add(&mut finder.query, pair.clone(), place),
+                Some(FindBy::Method) => {
                     matcher.methods.iter().for_each(|method| add(&mut finder.methods, method.clone(), place));
                 }
-                Some(By::Tiers(InTiers { plan, wanted })) => {
+                Some(FindBy::Tiers(InTiers { plan, wanted })) => {
                     let known = finder.tiers.iter().position(|(known, _)| known.place == plan.place);
                     let at = known.unwrap_or_else(|| {
                         finder.tiers.push((Arc::clone(plan), vec![Vec::new(); plan.tiers.len()]));
@@ -345,11 +345,11 @@ impl Finder {
     }
 
     /// Every rule that can apply, in order, and others besides.
-    fn candidates(&self, asking: &Asking<'_>) -> Places {
+    fn candidates(&self, asking: &RequestFacts<'_>) -> RulePlaces {
         if let Some(described) = asking.described {
             return self.candidates_of(described);
         }
-        let mut found = Places::from_slice(&self.others);
+        let mut found = RulePlaces::from_slice(&self.others);
         for reading in &asking.readings {
             self.paths
                 .find(reading.path(Sense::In), |places| places.iter().for_each(|place| found.push(*place)));
@@ -380,8 +380,8 @@ impl Finder {
 
 impl Finder {
     /// Every rule that can apply to a descriptor, in order, and others besides.
-    fn candidates_of(&self, described: &Described) -> Places {
-        let mut found = Places::from_slice(&self.descriptors);
+    fn candidates_of(&self, described: &RequestDescriptor) -> RulePlaces {
+        let mut found = RulePlaces::from_slice(&self.descriptors);
         for (key, value) in described.entries() {
             let places = self.entries.get(key).and_then(|values| values.get(value));
             found.extend(places.into_iter().flatten().copied());
@@ -392,16 +392,16 @@ impl Finder {
     }
 }
 
-fn add<K: Hash + Eq>(places: &mut Lookup<K, Vec<usize>>, value: K, place: usize) {
+fn add<K: Hash + Eq>(places: &mut FastMap<K, Vec<usize>>, value: K, place: usize) {
     places.entry(value).or_default().push(place);
 }
 
 /// Counts the rules that have a value among their conditions.
 #[derive(Default)]
-struct Rarest(HashMap<Value, usize>);
+struct Rarest(HashMap<IndexedValue, usize>);
 
 #[derive(PartialEq, Eq, Hash)]
-enum Value {
+enum IndexedValue {
     Path(String),
     Host(String),
     Header(HeaderName, HeaderValue),
@@ -423,8 +423,8 @@ impl Rarest {
     }
 
     /// The condition that finds this rule with the fewest other rules.
-    fn of<'a>(&self, matcher: &'a Matcher) -> Option<By<'a>> {
-        let count = |by: &By<'a>| {
+    fn of<'a>(&self, matcher: &'a Matcher) -> Option<FindBy<'a>> {
+        let count = |by: &FindBy<'a>| {
             let counts =
                 values(matcher, *by).into_iter().map(|value| self.0.get(&value).copied().unwrap_or(0));
             counts.sum::<usize>()
@@ -434,29 +434,31 @@ impl Rarest {
 }
 
 /// The conditions by which a rule can be found; where two are equally rare, the first is cheaper.
-fn ways(matcher: &Matcher) -> Vec<By<'_>> {
+fn ways(matcher: &Matcher) -> Vec<FindBy<'_>> {
     let mut ways = Vec::new();
-    ways.extend(matcher.paths.is_some().then_some(By::Path));
-    ways.extend((!matcher.methods.is_empty()).then_some(By::Method));
-    ways.extend((!matcher.hosts.is_empty()).then_some(By::Host));
-    ways.extend(matcher.headers.iter().map(By::Header));
-    ways.extend(matcher.query.iter().map(By::Query));
+    ways.extend(matcher.paths.is_some().then_some(FindBy::Path));
+    ways.extend((!matcher.methods.is_empty()).then_some(FindBy::Method));
+    ways.extend((!matcher.hosts.is_empty()).then_some(FindBy::Host));
+    ways.extend(matcher.headers.iter().map(FindBy::Header));
+    ways.extend(matcher.query.iter().map(FindBy::Query));
     // Reading a tier may mean verifying a token: not for requests that another condition rules out.
     if ways.is_empty() {
-        ways.extend(matcher.tiers.iter().map(By::Tiers));
+        ways.extend(matcher.tiers.iter().map(FindBy::Tiers));
     }
     ways
 }
 
-fn values(matcher: &Matcher, by: By<'_>) -> Vec<Value> {
+fn values(matcher: &Matcher, by: FindBy<'_>) -> Vec<IndexedValue> {
     match by {
-        By::Path => matcher.paths.iter().flatten().map(|path| Value::Path(path.to_string())).collect(),
-        By::Host => matcher.hosts.iter().cloned().map(Value::Host).collect(),
-        By::Header((name, value)) => vec![Value::Header(name.clone(), value.clone())],
-        By::Query((name, value)) => vec![Value::Query(name.clone(), value.clone())],
-        By::Method => matcher.methods.iter().cloned().map(Value::Method).collect(),
-        By::Tiers(InTiers { plan, wanted }) => {
-            wanted.iter().map(|tier| Value::Tier(plan.place, *tier)).collect()
+        FindBy::Path => {
+            matcher.paths.iter().flatten().map(|path| IndexedValue::Path(path.to_string())).collect()
+        }
+        FindBy::Host => matcher.hosts.iter().cloned().map(IndexedValue::Host).collect(),
+        FindBy::Header((name, value)) => vec![IndexedValue::Header(name.clone(), value.clone())],
+        FindBy::Query((name, value)) => vec![IndexedValue::Query(name.clone(), value.clone())],
+        FindBy::Method => matcher.methods.iter().cloned().map(IndexedValue::Method).collect(),
+        FindBy::Tiers(InTiers { plan, wanted }) => {
+            wanted.iter().map(|tier| IndexedValue::Tier(plan.place, *tier)).collect()
         }
     }
 }

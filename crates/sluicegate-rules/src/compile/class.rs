@@ -3,7 +3,7 @@
 use sluicegate_core::in_flight::Class;
 use sluicegate_tower::key::RequestView;
 
-use super::by::By;
+use super::by::AttributeSource;
 use super::keys::{Keys, call};
 use super::{is_unknown, wrong};
 use crate::at::At;
@@ -13,7 +13,7 @@ use crate::schema::OneOrMany;
 /// The class of the requests of a rule.
 pub(super) struct Classes {
     /// The places where a request says its class; the first that says one counts.
-    by: Vec<By>,
+    by: Vec<AttributeSource>,
     /// The class of a request that says none.
     otherwise: Class,
 }
@@ -28,7 +28,7 @@ impl Classes {
         }
         for (place, word) in words.iter().enumerate() {
             if call(&word.value).is_some() {
-                classes.by.extend(By::of_classes(word, keys, problems));
+                classes.by.extend(AttributeSource::of_classes(word, keys, problems));
                 continue;
             }
             if place + 1 < words.len() {
@@ -50,7 +50,7 @@ impl Classes {
 
     /// The class of a request.
     pub(super) fn class(&self, request: RequestView<'_>) -> Class {
-        let said = |by: &By| by.name(request)?.trim().parse().ok();
+        let said = |by: &AttributeSource| by.name(request)?.trim().parse().ok();
         self.by.iter().find_map(said).unwrap_or(self.otherwise)
     }
 }

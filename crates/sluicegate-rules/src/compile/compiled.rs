@@ -13,13 +13,13 @@ use sluicegate_tower::limits::path::has_dots;
 use sluicegate_tower::limits::{Choose, Group, Limits};
 use sluicegate_tower::respond::HeaderFields;
 
-use super::Lookup;
+use super::FastMap;
 use super::choice::Choice;
 use super::own::WithKeys;
 use super::rooms::FileRoom;
 use super::rule::{Budget, Rule};
 use super::store::NamedStore;
-use crate::at::Place;
+use crate::at::Position;
 use crate::error::Problems;
 
 /// The contents of a file, understood: policies to be opened, and rules that are limits once they are.
@@ -52,7 +52,7 @@ pub(crate) struct Compiled {
 
 /// A part of the limits of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum LimitsPart {
     /// All of them; those that defer refuse.
     All,
     /// Those that refuse.
@@ -61,7 +61,7 @@ pub(crate) enum Part {
     Deferring,
 }
 
-impl Part {
+impl LimitsPart {
     fn has(self, budget: &Budget) -> bool {
         match self {
             Self::All => true,
@@ -73,7 +73,7 @@ impl Part {
 
 impl Compiled {
     /// A part of the limits, now that all policies are open on this store.
-    pub(crate) fn limits(&self, open: &[RateLimiter], part: Part) -> Result<Limits, ConfigError> {
+    pub(crate) fn limits(&self, open: &[RateLimiter], part: LimitsPart) -> Result<Limits, ConfigError> {
         let limiters = by_name(open);
         let mut all = Group::select(Arc::clone(&self.choice));
         for rule in &self.rules {
@@ -130,7 +130,7 @@ impl Compiled {
     }
 
     /// The first rule with a policy that defers, its place, and that policy.
-    pub(crate) fn first_that_defers(&self) -> Option<(&str, Place, &Policy)> {
+    pub(crate) fn first_that_defers(&self) -> Option<(&str, Position, &Policy)> {
         let found =
             self.rules.iter().find_map(|rule| Some((rule, rule.policies().find(|keyed| keyed.defers)?)));
         found.map(|(rule, keyed)| (&*rule.name, rule.place, &keyed.policy))
@@ -145,7 +145,7 @@ impl Compiled {
     pub(crate) fn unclear(&self, open: &[RateLimiter]) -> Unclear {
         let reads_host = self.reads_host();
         let choice = Arc::clone(&self.choice);
-        let limiters: Lookup<String, RateLimiter> =
+        let limiters: FastMap<String, RateLimiter> =
             open.iter().map(|limiter| (limiter.policy().name().to_owned(), limiter.clone())).collect();
         let is_enforced = move |policy: &str| {
             let limiter = limiters.get(policy);
@@ -164,7 +164,7 @@ impl Compiled {
     pub(crate) fn check(&self, open: &[RateLimiter], problems: &mut Problems<'_>) {
         let limiters = by_name(open);
         for rule in &self.rules {
-            if let Err(error) = group_of(rule, &limiters, Part::All) {
+            if let Err(error) = group_of(rule, &limiters, LimitsPart::All) {
                 problems.error(rule.place, error.problem());
             }
             rule.check_cost(problems);
@@ -204,7 +204,7 @@ fn by_name(open: &[RateLimiter]) -> ByName<'_> {
 }
 
 /// The limits of one rule, which apply together.
-fn group_of(rule: &Rule, open: &ByName<'_>, part: Part) -> Result<Group, ConfigError> {
+fn group_of(rule: &Rule, open: &ByName<'_>, part: LimitsPart) -> Result<Group, ConfigError> {
     let limiter = |name: &str| open.get(name).copied().cloned();
     let mut group = Group::new(Choose::All);
     for budget in rule.budgets.iter().filter(|budget| part.has(budget)) {

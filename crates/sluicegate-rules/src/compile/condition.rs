@@ -20,13 +20,13 @@ use smallvec::SmallVec;
 use super::descriptor::{DescriptorPattern, NotDescribed};
 use super::keys::Keys;
 use super::networks;
-use super::plan::Plan;
+use super::plan::TierPlan;
 use super::tiers::AllTiers;
 use crate::at::At;
-use crate::descriptor::Described;
+use crate::descriptor::RequestDescriptor;
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{Condition, Fields, OneOrMany};
+use crate::schema::{Condition, FieldValues, OneOrMany};
 
 /// The conditions that a request must meet, all of them.
 #[derive(Default)]
@@ -56,7 +56,7 @@ pub(super) struct Matcher {
 
 /// Tiers of a plan. A request must be in one of them.
 pub(super) struct InTiers {
-    pub plan: Arc<Plan>,
+    pub plan: Arc<TierPlan>,
     pub wanted: Vec<usize>,
 }
 
@@ -81,13 +81,13 @@ impl Comparison {
 }
 
 /// A path that a request may mean: `path` is compared with patterns that must match, `where_not` with patterns that must not.
-pub(super) struct Reading<'a> {
+pub(super) struct MeantPath<'a> {
     path: Cow<'a, str>,
     /// `None` if it equals `path`.
     where_not: Option<Cow<'a, str>>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> MeantPath<'a> {
     fn of(path: Cow<'a, str>, comparison: Comparison) -> Self {
         let [fold, where_not] = [Sense::In, Sense::NotIn].map(|sense| comparison.fold(sense));
         let where_not = (where_not != fold).then(|| where_not.apply(path.clone()));
@@ -103,11 +103,11 @@ impl<'a> Reading<'a> {
 }
 
 /// A request, the paths that it may mean, and those of its tiers that were asked for.
-pub(super) struct Asking<'a> {
+pub(super) struct RequestFacts<'a> {
     pub request: RequestView<'a>,
     /// The descriptor that the request stands for, if it does.
-    pub described: Option<&'a Described>,
-    pub readings: SmallVec<[Reading<'a>; 1]>,
+    pub described: Option<&'a RequestDescriptor>,
+    pub readings: SmallVec<[MeantPath<'a>; 1]>,
     /// Places of plans and of tiers: reading one may mean verifying a token, and many rules ask for it.
     tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
     /// Looked for once, however many rules ask for it.
@@ -129,22 +129,22 @@ pub(super) enum Mismatch<'a> {
     Query(&'a str, bool),
     Body(&'a str, bool),
     Client(Option<String>, &'a str),
-    Tier(&'a Plan, usize, &'a [usize]),
+    Tier(&'a TierPlan, usize, &'a [usize]),
     Not,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> RequestFacts<'a> {
     /// Takes the path apart only if a rule `reads_path`.
     pub(super) fn of(request: RequestView<'a>, reads_path: bool, comparison: Comparison) -> Self {
         let path = if reads_path { request.path() } else { "" };
         let readings = spellings(path, comparison.purpose).into_iter();
-        let readings = readings.map(|path| Reading::of(path, comparison)).collect();
-        let described = Described::of(request);
+        let readings = readings.map(|path| MeantPath::of(path, comparison)).collect();
+        let described = RequestDescriptor::of(request);
         Self { request, described, readings, tiers: RefCell::default(), host: OnceCell::new() }
     }
 
     /// The place of the tier that the request is in.
-    pub(super) fn tier(&self, plan: &Plan) -> usize {
+    pub(super) fn tier(&self, plan: &TierPlan) -> usize {
         let known = self.tiers.borrow().iter().find(|(known, _)| *known == plan.place).copied();
         known.map_or_else(
             || {
@@ -251,8 +251,8 @@ impl Matcher {
     /// The first condition that does not hold in this reading of the path. What a `not` spares is spared in this reading only.
     pub(super) fn mismatch<'a>(
         &'a self,
-        asking: &'a Asking<'_>,
-        reading: &'a Reading<'_>,
+        asking: &'a RequestFacts<'_>,
+        reading: &'a MeantPath<'_>,
     ) -> Option<Mismatch<'a>> {
         let is_descriptor = asking.described.is_some();
         if self.descriptor.is_some() != is_descriptor {
@@ -264,8 +264,8 @@ impl Matcher {
     /// [`mismatch`](Self::mismatch) without the comparison of kinds: a condition within another has the kind of the outer one.
     fn inner_mismatch<'a>(
         &'a self,
-        asking: &'a Asking<'_>,
-        reading: &'a Reading<'_>,
+        asking: &'a RequestFacts<'_>,
+        reading: &'a MeantPath<'_>,
     ) -> Option<Mismatch<'a>> {
         let path = reading.path(self.sense);
         self.mismatch_of(asking, reading, |paths| paths.iter().any(|one| one.matches(path)))
@@ -274,16 +274,16 @@ impl Matcher {
     /// [`mismatch`](Self::mismatch) for a rule that was found by this path, which is not compared again.
     pub(super) fn other_mismatch<'a>(
         &'a self,
-        asking: &'a Asking<'_>,
-        reading: &'a Reading<'_>,
+        asking: &'a RequestFacts<'_>,
+        reading: &'a MeantPath<'_>,
     ) -> Option<Mismatch<'a>> {
         self.mismatch_of(asking, reading, |_| true)
     }
 
     fn mismatch_of<'a>(
         &'a self,
-        asking: &'a Asking<'_>,
-        reading: &'a Reading<'_>,
+        asking: &'a RequestFacts<'_>,
+        reading: &'a MeantPath<'_>,
         is_met: impl Fn(&[PathPattern]) -> bool,
     ) -> Option<Mismatch<'a>> {
         let request = &asking.request;
@@ -473,7 +473,7 @@ fn method(method: &At<String>, problems: &mut Problems<'_>) -> Option<Method> {
     found
 }
 
-fn headers(fields: &At<Fields>, problems: &mut Problems<'_>) -> Vec<(HeaderName, HeaderValue)> {
+fn headers(fields: &At<FieldValues>, problems: &mut Problems<'_>) -> Vec<(HeaderName, HeaderValue)> {
     let mut all = Vec::new();
     for (name, value) in &fields.value.0 {
         match (name.value.parse(), HeaderValue::from_str(&value.value)) {
@@ -488,7 +488,7 @@ fn headers(fields: &At<Fields>, problems: &mut Problems<'_>) -> Vec<(HeaderName,
     all
 }
 
-fn body(fields: &At<Fields>, problems: &mut Problems<'_>) -> Vec<(String, String)> {
+fn body(fields: &At<FieldValues>, problems: &mut Problems<'_>) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (field, value) in &fields.value.0 {
         match FieldKey::new(&field.value) {

@@ -8,7 +8,7 @@ use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{Extraction, KeyForm, RequestView};
 
 use crate::at::At;
-use crate::descriptor::Described;
+use crate::descriptor::RequestDescriptor;
 use crate::error::Problems;
 use crate::read::short;
 use crate::schema::{Condition, DescriptorEntries};
@@ -26,14 +26,14 @@ pub(super) struct DescriptorPattern {
 #[derive(Default)]
 pub(super) struct EntriesPattern {
     /// Each key with its values, of which one must be there.
-    all: Vec<(String, Vec<Value>)>,
+    all: Vec<(String, Vec<ValuePattern>)>,
     /// Whether their order counts.
     is_in_order: bool,
 }
 
 /// The value of an entry: the parts between the `*` of the pattern, each of which stands for any text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Value(Vec<String>);
+pub(super) struct ValuePattern(Vec<String>);
 
 /// The condition of a pattern that does not hold.
 pub(super) enum NotDescribed<'a> {
@@ -60,7 +60,7 @@ impl DescriptorPattern {
     }
 
     /// The first condition that does not hold.
-    pub(super) fn mismatch<'a>(&'a self, found: &'a Described) -> Option<NotDescribed<'a>> {
+    pub(super) fn mismatch<'a>(&'a self, found: &'a RequestDescriptor) -> Option<NotDescribed<'a>> {
         let domain = found.domain();
         if !self.domains.is_empty() && !self.domains.iter().any(|known| known == domain) {
             return Some(NotDescribed::Domain(domain, &self.domains));
@@ -87,7 +87,7 @@ impl EntriesPattern {
         if entries.is_empty() {
             problems.error(given.place, "no entry is named here: write them as { remote_address: \"*\" }");
         }
-        let mut all: Vec<(String, Vec<Value>)> = Vec::new();
+        let mut all: Vec<(String, Vec<ValuePattern>)> = Vec::new();
         for (key, values) in entries {
             let texts = values.all();
             if texts.is_empty() {
@@ -101,13 +101,13 @@ impl EntriesPattern {
                 );
                 problems.error(key.place, text);
             }
-            all.push((key.value.clone(), texts.iter().map(|text| Value::of(&text.value)).collect()));
+            all.push((key.value.clone(), texts.iter().map(|text| ValuePattern::of(&text.value)).collect()));
         }
         Self { all, is_in_order: *is_in_order }
     }
 
     fn matches(&self, found: &[(String, String)]) -> bool {
-        let has = |(key, values): &(String, Vec<Value>), (found, value): &(String, String)| {
+        let has = |(key, values): &(String, Vec<ValuePattern>), (found, value): &(String, String)| {
             key == found && values.iter().any(|wanted| wanted.matches(value))
         };
         found.len() == self.all.len()
@@ -119,13 +119,14 @@ impl EntriesPattern {
 
     /// A key with values, one of which every matching descriptor has. `None` if no entry has values without `*`.
     pub(super) fn exact(&self) -> Option<(&str, impl Iterator<Item = &str>)> {
-        let is_exact = |(_, values): &&(String, Vec<Value>)| values.iter().all(|value| value.0.len() == 1);
+        let is_exact =
+            |(_, values): &&(String, Vec<ValuePattern>)| values.iter().all(|value| value.0.len() == 1);
         let (key, values) = self.all.iter().find(is_exact)?;
         Some((key, values.iter().flat_map(|value| value.0.first()).map(String::as_str)))
     }
 }
 
-impl Value {
+impl ValuePattern {
     fn of(text: &str) -> Self {
         Self(text.split('*').map(str::to_owned).collect())
     }
@@ -145,7 +146,7 @@ impl Value {
 
 impl KeyExtractor for DescriptorKey {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
-        let Some(described) = Described::of(request) else {
+        let Some(described) = RequestDescriptor::of(request) else {
             return Extraction::missing("the request is not a descriptor");
         };
         match self {
@@ -176,7 +177,7 @@ impl KeyExtractor for DescriptorKey {
 impl DescriptorKey {
     /// The text by which an operator calls the key of a descriptor.
     pub(super) fn name(&self, request: RequestView<'_>) -> Option<String> {
-        let described = Described::of(request)?;
+        let described = RequestDescriptor::of(request)?;
         match self {
             Self::Whole => {
                 let entries = described.entries().iter().map(|(key, value)| format!("{key}={value}"));
@@ -205,7 +206,7 @@ impl fmt::Display for NotDescribed<'_> {
 /// Writes the entries as a file has them.
 impl fmt::Display for EntriesPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entry = |(key, values): &(String, Vec<Value>)| {
+        let entry = |(key, values): &(String, Vec<ValuePattern>)| {
             let values: Vec<String> = values.iter().map(|value| value.0.join("*")).collect();
             format!("{key}: {}", values.join(" or "))
         };

@@ -20,7 +20,7 @@ use crate::read::{instead_of, short};
 use crate::schema::{File, InFlightEntry};
 
 /// The limits by name, and the names that a rule uses.
-pub(super) struct Numbers {
+pub(super) struct InFlightNumbers {
     all: HashMap<String, (At<String>, Option<Number>)>,
     used: RefCell<HashSet<String>>,
 }
@@ -68,7 +68,7 @@ impl AtOnce {
     }
 }
 
-impl Numbers {
+impl InFlightNumbers {
     pub(super) fn of(file: &File, store: Option<&NamedStore>, problems: &mut Problems<'_>) -> Self {
         let is_policy = |name: &str| file.policies.0.iter().any(|(policy, _)| policy.value == name);
         let mut all = HashMap::new();

@@ -14,11 +14,11 @@ use sluicegate_tower::limits::path::Purpose;
 use super::choice::{Choice, Conditional};
 use super::compiled::Compiled;
 use super::condition::Comparison;
-use super::in_flight::Numbers;
+use super::in_flight::InFlightNumbers;
 use super::keys::Keys;
 use super::own::{KeyedPolicy, WithKeys};
 use super::policies::Policies;
-use super::reader::{Found, Reader};
+use super::reader::{NamedByRules, RuleReader};
 use super::rule::{Rule, status};
 use super::store::NamedStore;
 use super::tiers::AllTiers;
@@ -36,10 +36,10 @@ pub(super) fn of(
     file: &File,
     policies: &Policies,
     tiers: AllTiers,
-    (keys, store, in_flight): (&Keys, Option<NamedStore>, &Numbers),
+    (keys, store, in_flight): (&Keys, Option<NamedStore>, &InFlightNumbers),
     problems: &mut Problems<'_>,
 ) -> Option<Compiled> {
-    let mut reader = Reader::new(policies, &tiers, (keys, store.as_ref(), in_flight));
+    let mut reader = RuleReader::new(policies, &tiers, (keys, store.as_ref(), in_flight));
     let reading = file.paths.as_ref().map(|paths| reading(&paths.value, problems)).unwrap_or_default();
     let [denying, exempting, limiting] =
         [Purpose::Deny, Purpose::Exempt, Purpose::Limit].map(|purpose| Comparison { purpose, reading });
@@ -67,7 +67,7 @@ pub(super) fn of(
         file.rules().iter().filter_map(|rule| reader.rule(rule, limiting, problems)).collect();
     warn_of_meetings(&rules, problems);
     check_units(&rules, problems);
-    let Found { opened, rooms, body_fields, unverified } = reader.found();
+    let NamedByRules { opened, rooms, body_fields, unverified } = reader.found();
     for place in unverified {
         problems.warning(
             place,

@@ -32,8 +32,8 @@ use std::str::FromStr;
 use sluicegate_core::ConfigError;
 
 pub(crate) use self::choice::Choice;
-pub(crate) use self::compiled::{Compiled, Part, Unclear};
-use self::in_flight::Numbers;
+pub(crate) use self::compiled::{Compiled, LimitsPart, Unclear};
+use self::in_flight::InFlightNumbers;
 use self::keys::Keys;
 pub(crate) use self::own::WithKeys;
 use self::policies::Policies;
@@ -45,7 +45,7 @@ use crate::schema::File;
 use crate::variables::unset;
 
 /// A table that the file fills and requests look into. Nobody who sends requests chooses its keys, so its hash may be a fast one.
-type Lookup<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Compiles the contents of a file, as far as that needs no store.
 pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Compiled> {
@@ -57,7 +57,7 @@ pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problem
     let keys = Keys::of(file, folder, problems);
     let policies = Policies::of(&file.policies, &keys, problems);
     let tiers = tiers::all(file, &policies, &keys, problems);
-    let in_flight = Numbers::of(file, store.as_ref(), problems);
+    let in_flight = InFlightNumbers::of(file, store.as_ref(), problems);
     let compiled = limits::of(file, &policies, tiers, (&keys, store, &in_flight), problems);
     in_flight.warn_of_unused(problems);
     if !file.is_by_name() {

@@ -12,7 +12,7 @@ use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::ChosenQuotas;
 
-use super::by::By;
+use super::by::AttributeSource;
 use super::keys::{Keys, Namer};
 use super::policies::texts;
 use super::{read, wrong};
@@ -22,12 +22,12 @@ use crate::schema::{Named, OneOrMany};
 
 /// The quotas of a key, which take the place of its policy's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum OwnQuotas {
+pub(super) enum KeyQuotas {
     Quotas(Quotas),
     Unlimited,
 }
 
-impl FromStr for OwnQuotas {
+impl FromStr for KeyQuotas {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
@@ -35,7 +35,7 @@ impl FromStr for OwnQuotas {
     }
 }
 
-impl OwnQuotas {
+impl KeyQuotas {
     fn quotas(&self) -> Option<&Quotas> {
         match self {
             Self::Quotas(quotas) => Some(quotas),
@@ -48,7 +48,7 @@ impl OwnQuotas {
 pub(super) const UNLIMITED: &str = "unlimited";
 
 /// Quotas of single keys, by the names that operators call the keys.
-type SingleKeys = HashMap<String, OwnQuotas>;
+type SingleKeys = HashMap<String, KeyQuotas>;
 
 /// The most different quotas of keys that a store counts by at once.
 const MOST: usize = 65_535;
@@ -61,7 +61,7 @@ pub(super) struct KeyedPolicy {
     /// The quotas that keys have by their tier.
     of_tiers: Arc<[Quotas]>,
     /// The places where a request may bring quotas for its key; the first that is there counts.
-    by: Arc<[By]>,
+    by: Arc<[AttributeSource]>,
     /// Gives the name by which an operator calls the key of a request, where the name matters.
     namer: Option<Namer>,
     /// If this is a share: the whole policy, the parts that this is, and the parts of the whole.
@@ -99,9 +99,10 @@ impl KeyedPolicy {
             problems
                 .error(empty.place, "an empty list says nothing: leave the word out, or write what is meant");
         }
-        let by: Vec<By> = words.iter().filter_map(|word| By::of_quotas(word, keys, problems)).collect();
+        let by: Vec<AttributeSource> =
+            words.iter().filter_map(|word| AttributeSource::of_quotas(word, keys, problems)).collect();
         for by in &by {
-            if let By::ApiKey(listed) = by {
+            if let AttributeSource::ApiKey(listed) = by {
                 listed.check_quotas(&policy, problems);
             }
         }
@@ -145,7 +146,7 @@ impl KeyedPolicy {
 
     /// Whether quotas of keys are read from the file of API keys.
     pub(super) fn reads_api_keys(&self) -> bool {
-        self.by.iter().any(|by| matches!(by, By::ApiKey(_)))
+        self.by.iter().any(|by| matches!(by, AttributeSource::ApiKey(_)))
     }
 
     /// The limit, now that the policy is open.
@@ -190,11 +191,11 @@ impl KeyedPolicy {
         self.chosen(self.single.get(key).cloned().map(Ok))
     }
 
-    fn chosen(&self, own: Option<Result<OwnQuotas, ConfigError>>) -> ChosenQuotas {
+    fn chosen(&self, own: Option<Result<KeyQuotas, ConfigError>>) -> ChosenQuotas {
         match own {
             None => ChosenQuotas::Default,
-            Some(Ok(OwnQuotas::Quotas(quotas))) => self.part(&quotas).into(),
-            Some(Ok(OwnQuotas::Unlimited)) => ChosenQuotas::Unlimited,
+            Some(Ok(KeyQuotas::Quotas(quotas))) => self.part(&quotas).into(),
+            Some(Ok(KeyQuotas::Unlimited)) => ChosenQuotas::Unlimited,
             Some(Err(error)) => ChosenQuotas::Mistake(error),
         }
     }
@@ -208,11 +209,11 @@ impl KeyedPolicy {
     /// The quotas of keys that the file names, before they are shared.
     fn known(&self) -> HashSet<&Quotas> {
         let listed = self.by.iter().filter_map(|by| match by {
-            By::ApiKey(listed) => Some(listed.quotas()),
+            AttributeSource::ApiKey(listed) => Some(listed.quotas()),
             _ => None,
         });
         let all = self.single.values().chain(listed.flatten());
-        all.filter_map(OwnQuotas::quotas).chain(&*self.of_tiers).collect()
+        all.filter_map(KeyQuotas::quotas).chain(&*self.of_tiers).collect()
     }
 
     /// The part of a key's quotas that this share has.
@@ -236,7 +237,7 @@ pub(super) fn quotas_under(
     policy: &Policy,
     given: &At<OneOrMany>,
     problems: &mut Problems<'_>,
-) -> Option<OwnQuotas> {
+) -> Option<KeyQuotas> {
     let own = own_quotas(given, problems)?;
     if let Some(quotas) = own.quotas()
         && let Err(error) = policy.under(quotas)
@@ -252,17 +253,17 @@ pub(super) fn quotas_under(
 }
 
 /// Quotas as they are written, or `unlimited`.
-pub(super) fn own_quotas(given: &At<OneOrMany>, problems: &mut Problems<'_>) -> Option<OwnQuotas> {
+pub(super) fn own_quotas(given: &At<OneOrMany>, problems: &mut Problems<'_>) -> Option<KeyQuotas> {
     let all = texts(given, problems);
     if let [one] = &all[..]
         && one.value == UNLIMITED
     {
-        return Some(OwnQuotas::Unlimited);
+        return Some(KeyQuotas::Unlimited);
     }
     if all.is_empty() {
         problems.error(given.place, "a key has at least one quota, as 5/min, or is unlimited");
     }
     let each: Vec<Option<Quota>> = all.iter().map(|text| read(text, problems)).collect();
     let each: Option<Vec<Quota>> = each.into_iter().collect();
-    each.filter(|each| !each.is_empty()).map(|each| OwnQuotas::Quotas(each.into()))
+    each.filter(|each| !each.is_empty()).map(|each| KeyQuotas::Quotas(each.into()))
 }

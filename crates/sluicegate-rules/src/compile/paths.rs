@@ -6,7 +6,7 @@
 
 use sluicegate_tower::limits::path::{Fold, PathPattern, PathSegment, split};
 
-use super::Lookup;
+use super::FastMap;
 
 /// Patterns by their segments. A path that comes to a node has met one pattern more for each number there.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct PathTree {
 
 #[derive(Default)]
 struct Node {
-    texts: Lookup<String, usize>,
+    texts: FastMap<String, usize>,
     capture: Option<usize>,
     /// Numbers of the patterns that take all that follows.
     rest: Vec<usize>,

@@ -1,23 +1,23 @@
-//! Finds the tier of a request: [`Plan`].
+//! Finds the tier of a request: [`TierPlan`].
 //!
 //! The places of tiers are numbers, so that a condition compares no texts.
 
 use sluicegate_tower::key::RequestView;
 
-use super::by::By;
+use super::by::AttributeSource;
 
 /// Reads the tier of a request, for limits and for conditions alike. Tiers are identified by their places.
-pub(super) struct Plan {
+pub(super) struct TierPlan {
     /// Its place among the tiers of the file.
     pub place: usize,
     pub name: String,
     pub tiers: Vec<String>,
     pub default_tier: usize,
     /// The places that the tier is read from; the first that is there counts.
-    pub by: Vec<By>,
+    pub by: Vec<AttributeSource>,
 }
 
-impl Plan {
+impl TierPlan {
     /// The tier that a request names, if it is one of these.
     pub(super) fn said(&self, request: RequestView<'_>) -> Option<usize> {
         let said = self.by.iter().find_map(|by| by.name(request))?;

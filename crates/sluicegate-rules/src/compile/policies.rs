@@ -12,7 +12,7 @@ use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy, Quota};
 use super::deferred::{self, defers};
 use super::keys::{ApiKeys, Keys};
 use super::own::KeyedPolicy;
-use super::rooms::{self, Terms};
+use super::rooms::{self, FileRoomTerms};
 use super::{is_unknown, number, option, read, wrong};
 use crate::at::At;
 use crate::error::Problems;
@@ -21,16 +21,16 @@ use crate::schema::{ApiKeysEntry, Named, OneOrMany, PolicyEntry, Suspend, Tighte
 
 /// The policies by name, and which of them a rule uses.
 pub(super) struct Policies {
-    all: HashMap<String, Known>,
+    all: HashMap<String, FilePolicy>,
     used: RefCell<HashSet<String>>,
 }
 
 /// A policy of the file.
-struct Known {
+struct FilePolicy {
     name: At<String>,
     policy: Option<KeyedPolicy>,
     /// The terms, if the policy is a waiting room; `Some(None)` if they are wrong.
-    room: Option<Option<Terms>>,
+    room: Option<Option<FileRoomTerms>>,
 }
 
 impl Policies {
@@ -57,7 +57,7 @@ impl Policies {
                     policy = policy.map(KeyedPolicy::deferring);
                 }
             }
-            let known = Known { name: name.clone(), policy, room };
+            let known = FilePolicy { name: name.clone(), policy, room };
             all.insert(name.value.clone(), known);
         }
         Self { all, used: RefCell::default() }
@@ -69,7 +69,7 @@ impl Policies {
     }
 
     /// The waiting room of this name, which is used from now on; `Some(None)` if it is wrong, which is already reported.
-    pub(super) fn room(&self, name: &str) -> Option<Option<&Terms>> {
+    pub(super) fn room(&self, name: &str) -> Option<Option<&FileRoomTerms>> {
         let room = self.all.get(name)?.room.as_ref()?;
         self.used.borrow_mut().insert(name.to_owned());
         Some(room.as_ref())

@@ -11,33 +11,33 @@ use super::choice::Conditional;
 use super::class::Classes;
 use super::condition::{Comparison, Matcher};
 use super::deferred;
-use super::in_flight::{AtOnce, Numbers};
+use super::in_flight::{AtOnce, InFlightNumbers};
 use super::keys::Keys;
 use super::option;
 use super::own::KeyedPolicy;
 use super::policies::Policies;
 use super::rooms::FileRoom;
-use super::rule::{Budget, Field, Rule, Units, parts, statuses, units};
+use super::rule::{Budget, CostField, Rule, RuleCost, parts, statuses, units};
 use super::settle::settle;
 use super::store::NamedStore;
 use super::tiers::AllTiers;
-use crate::at::{At, Place};
+use crate::at::{At, Position};
 use crate::error::Problems;
 use crate::read::{instead_of, short};
 use crate::schema::{Condition, Cost, OneOrMany, RuleEntry};
 
 /// Reads one rule after the other, and keeps what can be checked only when all of them are read.
-pub(super) struct Reader<'a> {
+pub(super) struct RuleReader<'a> {
     policies: &'a Policies,
     tiers: &'a AllTiers,
     keys: &'a Keys,
     store: Option<&'a NamedStore>,
-    in_flight: &'a Numbers,
+    in_flight: &'a InFlightNumbers,
     opened: Vec<Policy>,
     /// The place of each opened policy, by its name.
     places: HashMap<String, usize>,
     rooms: Vec<FileRoom>,
-    unverified: Vec<Place>,
+    unverified: Vec<Position>,
     /// The fields of requests' bodies that something looks at.
     body_fields: RefCell<BTreeSet<String>>,
     /// Whether a rule for all requests uses the address of the client as its key.
@@ -45,23 +45,23 @@ pub(super) struct Reader<'a> {
 }
 
 /// Everything that the rules name, each once.
-pub(super) struct Found {
+pub(super) struct NamedByRules {
     pub opened: Vec<Policy>,
     pub rooms: Vec<FileRoom>,
     pub body_fields: Vec<String>,
     /// Places of keys that clients choose freely; empty if a rule for all requests goes by address.
-    pub unverified: Vec<Place>,
+    pub unverified: Vec<Position>,
 }
 
 /// Words of keys of which a client has only a few.
 const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
 
-impl<'a> Reader<'a> {
+impl<'a> RuleReader<'a> {
     /// Starts without rules; the names of policies, tiers, keys and numbers in flight are known.
     pub(super) fn new(
         policies: &'a Policies,
         tiers: &'a AllTiers,
-        (keys, store, in_flight): (&'a Keys, Option<&'a NamedStore>, &'a Numbers),
+        (keys, store, in_flight): (&'a Keys, Option<&'a NamedStore>, &'a InFlightNumbers),
     ) -> Self {
         Self {
             policies,
@@ -79,10 +79,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Everything that was named, once every rule is read.
-    pub(super) fn found(self) -> Found {
+    pub(super) fn found(self) -> NamedByRules {
         let unverified = if self.joins_client { Vec::new() } else { self.unverified };
         let body_fields = self.body_fields.into_inner().into_iter().collect();
-        Found { opened: self.opened, rooms: self.rooms, body_fields, unverified }
+        NamedByRules { opened: self.opened, rooms: self.rooms, body_fields, unverified }
     }
 
     /// A denial or an exemption: a name and a condition, which asks no limit.
@@ -160,10 +160,10 @@ impl<'a> Reader<'a> {
         let by_address = resolved.iter().all(|word| BY_ADDRESS.contains(&&*word.value));
         self.joins_client |= spends && only_if.is_none() && given.group.is_none() && by_address;
         let cost = match &given.cost {
-            None => Some(Units::Fixed(1)),
+            None => Some(RuleCost::Fixed(1)),
             Some(cost) => units(cost, problems),
         };
-        if let Some(Units::Said { field: Field::Json(field), .. }) = &cost {
+        if let Some(RuleCost::Said { field: CostField::Json(field), .. }) = &cost {
             self.body_fields.get_mut().insert(field.clone());
         }
         let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The place of a room. All rules that share it must describe it alike.
-    fn room(&mut self, room: FileRoom, key: Place, problems: &mut Problems<'_>) -> usize {
+    fn room(&mut self, room: FileRoom, key: Position, problems: &mut Problems<'_>) -> usize {
         let known = self.rooms.iter().position(|known| known.terms.name == room.terms.name);
         if let Some(other) =
             known.map(|place| &self.rooms[place]).filter(|other| other.options != room.options)
@@ -294,7 +294,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Opens a policy once, however many rules name it. Two of one name must be equal, except that one may take quotas of keys.
-    fn open(&mut self, keyed: &KeyedPolicy, place: Place, problems: &mut Problems<'_>) {
+    fn open(&mut self, keyed: &KeyedPolicy, place: Position, problems: &mut Problems<'_>) {
         let policy = keyed.policy.clone();
         match self.places.get(policy.name()).and_then(|place| self.opened.get_mut(*place)) {
             None => {

@@ -13,7 +13,7 @@ use sluicegate_tower::room::RoomTerms;
 
 use super::moment::moment;
 use super::{is_unknown, number, read};
-use crate::at::{At, Place};
+use crate::at::{At, Position};
 use crate::error::Problems;
 use crate::schema::{PolicyEntry, RoomEntry};
 
@@ -26,12 +26,12 @@ pub(crate) struct FileRoom {
     pub options: String,
     /// The first rule that names it, and where that stands.
     pub rule: String,
-    pub place: Place,
+    pub place: Position,
 }
 
 /// The terms of a room, without the key that tells its clients apart.
 #[derive(Clone)]
-pub(super) struct Terms {
+pub(super) struct FileRoomTerms {
     pub terms: RoomTerms,
     /// The most places in the line that one client may have; the key of the rule tells clients apart.
     pub places_per_client: Option<u64>,
@@ -46,9 +46,13 @@ pub(super) fn is_room(entry: &PolicyEntry) -> bool {
 }
 
 /// The room of a policy with `on_exceeded: room`.
-pub(super) fn terms(name: &At<String>, entry: &PolicyEntry, problems: &mut Problems<'_>) -> Option<Terms> {
+pub(super) fn terms(
+    name: &At<String>,
+    entry: &PolicyEntry,
+    problems: &mut Problems<'_>,
+) -> Option<FileRoomTerms> {
     let before = problems.errors();
-    let place = |said: Option<Place>, word: &'static str| said.map(|place| (word, place));
+    let place = |said: Option<Position>, word: &'static str| said.map(|place| (word, place));
     let others = [
         place(entry.algorithm.as_ref().map(|word| word.place), "algorithm"),
         place(entry.mode.as_ref().map(|word| word.place), "mode"),
@@ -94,7 +98,7 @@ pub(super) fn terms(name: &At<String>, entry: &PolicyEntry, problems: &mut Probl
         terms.pass_lasts =
             pass_lasts.as_ref().and_then(|text| read::<TimeSpan>(text, problems)).map(Duration::from);
     }
-    (problems.errors() == before).then_some(Terms { terms, places_per_client })
+    (problems.errors() == before).then_some(FileRoomTerms { terms, places_per_client })
 }
 
 /// The most visitors that a file may name.
@@ -103,13 +107,13 @@ const MOST: u64 = 1 << 32;
 impl FileRoom {
     /// The room that a rule names, with the key of that rule.
     pub(super) fn of(
-        given: &Terms,
-        (rule, place): (&str, Place),
+        given: &FileRoomTerms,
+        (rule, place): (&str, Position),
         key: (&[String], Arc<dyn sluicegate_tower::KeyExtractor>),
         on_missing_key: Option<sluicegate_tower::key::OnMissingKey>,
     ) -> Self {
         let (words, key) = key;
-        let Terms { mut terms, places_per_client } = given.clone();
+        let FileRoomTerms { mut terms, places_per_client } = given.clone();
         let RoomTerms { opens_at, most_active, pass_lasts, longest_line, .. } = &terms;
         let counted = places_per_client.map(|places| (places, words, on_missing_key));
         let options = format!("{:?}", (opens_at, most_active, pass_lasts, longest_line, counted));

@@ -18,8 +18,8 @@ use super::in_flight::Number;
 use super::number;
 use super::own::KeyedPolicy;
 use super::tiers::TierSet;
-use crate::at::{At, Place};
-use crate::descriptor::Described;
+use crate::at::{At, Position};
+use crate::descriptor::RequestDescriptor;
 use crate::error::Problems;
 use crate::read::short;
 use crate::schema::{Cost, SaidCost};
@@ -28,7 +28,7 @@ use crate::schema::{Cost, SaidCost};
 pub(super) struct Rule {
     pub name: String,
     /// The place of the rule in the file, for mistakes that show only when its limit is made.
-    pub place: Place,
+    pub place: Position,
     pub group: Option<String>,
     pub only_if: Matcher,
     /// The limits that each request of the rule is asked of, all together.
@@ -41,7 +41,7 @@ pub(super) struct Rule {
     /// The importance of its requests, if the file says it.
     pub class: Option<Arc<Classes>>,
     pub on_missing_key: Option<OnMissingKey>,
-    pub cost: Units,
+    pub cost: RuleCost,
     pub refund_if: Vec<Statuses>,
     /// The bodies whose bytes it counts, if it does not count requests.
     pub bandwidth: Option<Direction>,
@@ -72,17 +72,17 @@ impl Budget {
 
 /// The cost of a request, in units of its policy.
 #[derive(Clone, Debug)]
-pub(super) enum Units {
+pub(super) enum RuleCost {
     /// A fixed cost for each request. A cost of 0 is refused, because such a rule would limit nothing.
     Fixed(u64),
     /// The number in a field of the request, held within `least` and `most`: `missing` where there is no field, `most` where it holds no
     /// number. A client may write the field, so the file has to say the bounds.
-    Said { field: Field, least: u64, most: u64, missing: u64 },
+    Said { field: CostField, least: u64, most: u64, missing: u64 },
 }
 
 /// A field of a request.
 #[derive(Clone, Debug)]
-pub(super) enum Field {
+pub(super) enum CostField {
     Header(String),
     /// One of the JSON body.
     Json(String),
@@ -127,7 +127,7 @@ impl Rule {
                     problems.error(self.place, text);
                 }
             }
-            let Units::Said { field, most, .. } = &self.cost else { continue };
+            let RuleCost::Said { field, most, .. } = &self.cost else { continue };
             for policy in std::iter::once(keyed.policy.clone()).chain(keyed.of_keys_with_own()) {
                 if let Some(above) = above(&policy, *most) {
                     let text = format!(
@@ -162,15 +162,15 @@ impl Rule {
             limit = limit.on_missing_key(action);
         }
         limit = match self.cost.clone() {
-            Units::Fixed(cost) if self.is_about_descriptors => limit.cost(cost)?.cost_fn(move |request| {
-                let hits = Described::of(request).map_or(1, Described::hits);
+            RuleCost::Fixed(cost) if self.is_about_descriptors => limit.cost(cost)?.cost_fn(move |request| {
+                let hits = RequestDescriptor::of(request).map_or(1, RequestDescriptor::hits);
                 cost.saturating_mul(hits)
             }),
-            Units::Fixed(cost) => limit.cost(cost)?,
-            Units::Said { field, least, most, missing } => {
+            RuleCost::Fixed(cost) => limit.cost(cost)?,
+            RuleCost::Said { field, least, most, missing } => {
                 let reserve = match field {
-                    Field::Header(name) => Reserve::header(&name, missing)?,
-                    Field::Json(field) => Reserve::json(&field, missing)?,
+                    CostField::Header(name) => Reserve::header(&name, missing)?,
+                    CostField::Json(field) => Reserve::json(&field, missing)?,
                 };
                 // Otherwise none of these requests would ever pass.
                 limit.cost(least)?.cost(missing)?.reserve(reserve.at_least(least).at_most(most))
@@ -195,7 +195,7 @@ impl Rule {
     }
 }
 
-impl Units {
+impl RuleCost {
     /// The fewest units that must fit into each quota.
     fn least(&self) -> u64 {
         match self {
@@ -205,7 +205,7 @@ impl Units {
     }
 }
 
-impl fmt::Display for Field {
+impl fmt::Display for CostField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Header(name) => write!(f, "header {name}"),
@@ -226,11 +226,11 @@ impl Statuses {
 /// The most units that a request may cost in a file.
 pub(super) const MOST_UNITS: u64 = 1 << 32;
 
-pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Units> {
+pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<RuleCost> {
     match &cost.value {
         Cost::Fixed(text) => {
             let text = At { value: text.clone(), place: cost.place };
-            number(&text, "a number of units", 1..=MOST_UNITS, problems).map(Units::Fixed)
+            number(&text, "a number of units", 1..=MOST_UNITS, problems).map(RuleCost::Fixed)
         }
         Cost::Said(given) => {
             let SaidCost { header, json, min, max, missing } = &**given;
@@ -238,13 +238,13 @@ pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Unit
             let (least, most, missing) = (number(min), number(max), number(missing));
             let field = match (header, json) {
                 (Some(name), None) => Reserve::header(&name.value, 0)
-                    .map(|_| Field::Header(name.value.to_ascii_lowercase()))
+                    .map(|_| CostField::Header(name.value.to_ascii_lowercase()))
                     .map_err(|_| {
                         let text = format!("{:?} is not the name of a header field", short(&name.value));
                         problems.error(name.place, text);
                     }),
                 (None, Some(field)) => Reserve::json(&field.value, 0)
-                    .map(|_| Field::Json(field.value.clone()))
+                    .map(|_| CostField::Json(field.value.clone()))
                     .map_err(|error| problems.error(field.place, error.problem())),
                 _ => {
                     let text = "the cost is in one field of a request: write header, or json";
@@ -257,7 +257,7 @@ pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Unit
                 problems.error(min.place, format!("the least cost {least} is above the most, {most}"));
                 return None;
             }
-            Some(Units::Said { field, least, most, missing: missing? })
+            Some(RuleCost::Said { field, least, most, missing: missing? })
         }
     }
 }

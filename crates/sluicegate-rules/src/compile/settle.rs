@@ -8,7 +8,7 @@ use super::{number, option};
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
-use crate::schema::{Prices, SettleEntry};
+use crate::schema::{PricesEntry, SettleEntry};
 
 /// The places that an entry names, in the order in which they are looked at. All of their mistakes are reported.
 pub(super) fn settle(given: &At<SettleEntry>, problems: &mut Problems<'_>) -> Option<Settle> {
@@ -33,17 +33,17 @@ pub(super) fn settle(given: &At<SettleEntry>, problems: &mut Problems<'_>) -> Op
 }
 
 /// Fields with their prices.
-type Fields = Vec<(String, u64)>;
+type PricedFields = Vec<(String, u64)>;
 
 /// The cost in fields, of which each has its price.
 fn fields(
-    given: &At<Prices>,
-    make: fn(Fields) -> Result<Settle, ConfigError>,
+    given: &At<PricesEntry>,
+    make: fn(PricedFields) -> Result<Settle, ConfigError>,
     problems: &mut Problems<'_>,
 ) -> Option<Settle> {
-    let prices: Option<Fields> = match &given.value {
-        Prices::One(field) => Some(vec![(field.clone(), 1)]),
-        Prices::Each(prices) => {
+    let prices: Option<PricedFields> = match &given.value {
+        PricesEntry::One(field) => Some(vec![(field.clone(), 1)]),
+        PricesEntry::Each(prices) => {
             let price = |(field, price): &(At<String>, At<String>)| {
                 // Each field by itself, so that a mistake is told at its place.
                 let price = number(price, "a number of units", 1..=MOST_UNITS, problems)?;

@@ -12,10 +12,10 @@ use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{ChosenQuotas, Tiers};
 
-use super::by::By;
+use super::by::AttributeSource;
 use super::keys::{Keys, Namer};
-use super::own::{KeyedPolicy, OwnQuotas, UNLIMITED, quotas_under};
-use super::plan::Plan;
+use super::own::{KeyQuotas, KeyedPolicy, UNLIMITED, quotas_under};
+use super::plan::TierPlan;
 use super::policies::Policies;
 use crate::at::At;
 use crate::error::Problems;
@@ -29,7 +29,7 @@ pub(super) struct TierSet {
     tiers: Vec<(String, Tier)>,
     /// The policy whose keys have the quotas of their tier, if a tier has quotas.
     base: Option<KeyedPolicy>,
-    pub plan: Arc<Plan>,
+    pub plan: Arc<TierPlan>,
 }
 
 /// The limit of a tier.
@@ -94,7 +94,8 @@ fn tier_set(
         problems.error(default_tier.place, text);
     }
     let by = by.all();
-    let by: Vec<By> = by.iter().filter_map(|word| By::of_tiers(word, keys, problems)).collect();
+    let by: Vec<AttributeSource> =
+        by.iter().filter_map(|word| AttributeSource::of_tiers(word, keys, problems)).collect();
     warn_of_unknown(&by, given, (name, default_tier), problems);
     let default_tier = default_place.filter(|_| problems.errors() == before)?;
     let policies = || tiers.iter().filter_map(|(_, tier)| tier.policy());
@@ -103,7 +104,7 @@ fn tier_set(
         tiers.iter_mut().filter_map(|(_, tier)| tier.policy_mut()).for_each(KeyedPolicy::take_quotas);
     }
     let names = tiers.iter().map(|(tier, _)| tier.clone()).collect();
-    let plan = Plan { place, name: name.value.clone(), tiers: names, default_tier, by };
+    let plan = TierPlan { place, name: name.value.clone(), tiers: names, default_tier, by };
     Some(TierSet { tiers, base, plan: Arc::new(plan) })
 }
 
@@ -132,8 +133,8 @@ fn tier(
         }
         // A mistake in its name is already reported.
         (None, Some(_)) => match quotas_under(&base?.policy, given, problems)? {
-            OwnQuotas::Quotas(quotas) => Some(Tier::Quotas(quotas)),
-            OwnQuotas::Unlimited => Some(Tier::Unlimited),
+            KeyQuotas::Quotas(quotas) => Some(Tier::Quotas(quotas)),
+            KeyQuotas::Unlimited => Some(Tier::Unlimited),
         },
         (None, None) => {
             let text = "these are quotas of no policy: name the one whose keys have them, as policy: api beside tiers";
@@ -173,13 +174,13 @@ fn named<'p>(
 
 /// Warns of tiers in the file of API keys that the section does not know, because such a key is in the default tier.
 fn warn_of_unknown(
-    by: &[By],
+    by: &[AttributeSource],
     given: &Named<At<OneOrMany>>,
     (name, default_tier): (&At<String>, &At<String>),
     problems: &mut Problems<'_>,
 ) {
     let listed = by.iter().filter_map(|by| match by {
-        By::ApiKey(keys) => Some(keys.tiers()),
+        AttributeSource::ApiKey(keys) => Some(keys.tiers()),
         _ => None,
     });
     let is_unknown = |tier: &&str| !given.0.iter().any(|(known, _)| known.value == **tier);

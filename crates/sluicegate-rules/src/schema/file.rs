@@ -5,9 +5,9 @@ use serde::Deserialize;
 
 use super::DescriptorEntries;
 use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry};
-use super::shapes::{Cost, Fields, Named, OneOrMany, Prices, said};
+use super::shapes::{Cost, FieldValues, Named, OneOrMany, PricesEntry, said};
 use super::words;
-use crate::at::{At, Place};
+use crate::at::{At, Position};
 
 /// Rate limits of a service.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -52,7 +52,7 @@ pub(crate) struct File {
     pub in_flight: Named<At<InFlightEntry>>,
     /// Requests that are refused before all else.
     #[serde(default)]
-    pub deny: Vec<At<Denial>>,
+    pub deny: Vec<At<DenialEntry>>,
     /// Requests that no rule limits.
     #[serde(default)]
     pub exempt: Vec<At<Exemption>>,
@@ -184,7 +184,7 @@ pub(crate) struct TiersEntry {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "denial")]
-pub(crate) struct Denial {
+pub(crate) struct DenialEntry {
     /// The name of the denial in logs and in `explain`.
     pub name: At<String>,
     /// The requests that are refused.
@@ -271,10 +271,10 @@ pub(crate) struct SettleEntry {
     pub trailer: Option<At<String>>,
     /// A field of the JSON body, as `usage.total_tokens`, or several with the units that one of each costs.
     #[serde(default, deserialize_with = "said")]
-    pub json: Option<At<Prices>>,
+    pub json: Option<At<PricesEntry>>,
     /// Such fields in the data of server-sent events, each as in the last event that has it.
     #[serde(default, deserialize_with = "said")]
-    pub sse: Option<At<Prices>>,
+    pub sse: Option<At<PricesEntry>>,
     /// `response`: the length of its body.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::bytes")]
@@ -302,13 +302,13 @@ pub(crate) struct Condition {
     pub host: Option<At<OneOrMany>>,
     /// Header fields and the values that they must have.
     #[serde(default, deserialize_with = "said")]
-    pub header: Option<At<Fields>>,
+    pub header: Option<At<FieldValues>>,
     /// Parameters of the query and the values that they must have.
     #[serde(default, deserialize_with = "said")]
-    pub query: Option<At<Fields>>,
+    pub query: Option<At<FieldValues>>,
     /// Fields of the request's JSON body, as `model`, and the values that they must have.
     #[serde(default, deserialize_with = "said")]
-    pub body: Option<At<Fields>>,
+    pub body: Option<At<FieldValues>>,
     /// A network in which the address of the client must be, or a list.
     #[serde(default, deserialize_with = "said")]
     pub client: Option<At<OneOrMany>>,
@@ -353,7 +353,7 @@ impl Condition {
     }
 
     /// The words that a condition about descriptors cannot have, and those of one about requests.
-    pub(crate) fn words_of_requests(&self) -> impl Iterator<Item = (&'static str, Place)> {
+    pub(crate) fn words_of_requests(&self) -> impl Iterator<Item = (&'static str, Position)> {
         let Self { path, method, host, header, query, body, tier, .. } = self;
         let lists = [("path", path), ("method", method), ("host", host)]
             .map(|(word, list)| (word, list.as_ref().map(|list| list.place)));

@@ -16,7 +16,9 @@ pub(crate) use self::file::{
 pub(crate) use self::sections::{
     ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
 };
-pub(crate) use self::shapes::{Cost, Fields, KeyEntry, KeyLine, Named, OneOrMany, Prices, SaidCost};
+pub(crate) use self::shapes::{
+    Cost, FieldValues, KeyEntry, KeyLine, Named, OneOrMany, PricesEntry, SaidCost,
+};
 
 /// The JSON Schema of rules files, for editors, as text that ends with a line end: draft 7, which all of them read.
 ///

@@ -145,7 +145,7 @@ impl JsonSchema for OneOrMany {
 }
 
 /// Header fields or query parameters, and the values that they must have.
-pub(crate) type Fields = Named<At<String>>;
+pub(crate) type FieldValues = Named<At<String>>;
 
 /// Units that a request spends: a number, or a field of the request that says it.
 #[derive(Debug)]
@@ -177,7 +177,7 @@ pub(crate) struct SaidCost {
 
 /// A field of a JSON object, or several with the units that one of each costs.
 #[derive(Debug)]
-pub(crate) enum Prices {
+pub(crate) enum PricesEntry {
     /// A field whose number is the cost.
     One(String),
     /// Fields with their prices.
@@ -232,23 +232,23 @@ impl<'de> Deserialize<'de> for KeyLine {
     }
 }
 
-impl<'de> Deserialize<'de> for Prices {
+impl<'de> Deserialize<'de> for PricesEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct FieldOrPrices;
 
         impl<'de> Visitor<'de> for FieldOrPrices {
-            type Value = Prices;
+            type Value = PricesEntry;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a field, or { field: units, other: units }")
             }
 
-            fn visit_str<E: Error>(self, field: &str) -> Result<Prices, E> {
-                Ok(Prices::One(field.to_owned()))
+            fn visit_str<E: Error>(self, field: &str) -> Result<PricesEntry, E> {
+                Ok(PricesEntry::One(field.to_owned()))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Prices, A::Error> {
-                Named::deserialize(MapAccessDeserializer::new(map)).map(Prices::Each)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PricesEntry, A::Error> {
+                Named::deserialize(MapAccessDeserializer::new(map)).map(PricesEntry::Each)
             }
         }
 
@@ -256,7 +256,7 @@ impl<'de> Deserialize<'de> for Prices {
     }
 }
 
-impl JsonSchema for Prices {
+impl JsonSchema for PricesEntry {
     fn inline_schema() -> bool {
         true
     }

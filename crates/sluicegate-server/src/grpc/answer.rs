@@ -1,4 +1,4 @@
-//! The answer to a call: [`Answer`].
+//! The answer to a call: [`DescriptorAnswers`].
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::ProblemJson;
 
 /// The decisions on the descriptors of a call.
-pub(super) struct Answer {
+pub(super) struct DescriptorAnswers {
     /// One for each descriptor.
     statuses: Vec<DescriptorStatus>,
     /// All decisions as one, if a limit was asked.
@@ -27,7 +27,7 @@ pub(super) struct Answer {
     refused: Option<Box<Refused>>,
 }
 
-impl Answer {
+impl DescriptorAnswers {
     /// Nothing is decided yet: a descriptor that no rule limits may pass.
     pub(super) fn of(descriptors: usize) -> Self {
         let free = DescriptorStatus {

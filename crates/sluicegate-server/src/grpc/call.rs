@@ -1,4 +1,4 @@
-//! Reading a call of the protocol: [`Call`].
+//! Reading a call of the protocol: [`EnvoyCall`].
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tonic::Status;
 use crate::bounds::Bounds;
 
 /// A call, as the rules see it.
-pub(super) struct Call {
+pub(super) struct EnvoyCall {
     pub(super) descriptors: Descriptors,
     /// One for each descriptor.
     pub(super) hits: Vec<Hits>,
@@ -30,7 +30,7 @@ pub(super) enum Hits {
     Refund,
 }
 
-impl Call {
+impl EnvoyCall {
     /// Reads a call within the bounds.
     pub(super) fn read(call: RateLimitRequest, bounds: &Bounds) -> Result<Self, Status> {
         let RateLimitRequest { domain, descriptors, hits_addend } = call;

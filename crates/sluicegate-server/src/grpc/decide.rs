@@ -11,29 +11,30 @@ use sluicegate_tower::limits::{Limits, Refused};
 use sluicegate_tower::rate_limit::Decided;
 use tonic::Status;
 
-use super::answer::Answer;
-use super::call::{Call, Hits};
+use super::answer::DescriptorAnswers;
+use super::call::{EnvoyCall, Hits};
 use crate::app::App;
-use crate::asks::{Asked, Asks};
+use crate::asks::{LimiterAsk, LimiterAsks};
 use crate::charge::Charge;
 
 /// A descriptor that meets rules, and what it asks of them.
-struct Asking {
+struct DescriptorAsks {
     /// The place of the descriptor in the call.
     place: usize,
     hits: Hits,
-    asks: Asks,
+    asks: LimiterAsks,
 }
 
 /// The descriptors that one call of the store decides.
-struct Group<'a>(Vec<&'a Asking>);
+struct StoreCall<'a>(Vec<&'a DescriptorAsks>);
 
 /// Decides a call by the rules.
-pub(super) async fn decide(app: &App, limits: &Limits, call: Call) -> Result<Answer, Status> {
-    let (mut answer, mut asking) = (Answer::of(call.hits.len()), Vec::with_capacity(call.hits.len()));
+pub(super) async fn decide(app: &App, limits: &Limits, call: EnvoyCall) -> Result<DescriptorAnswers, Status> {
+    let (mut answer, mut asking) =
+        (DescriptorAnswers::of(call.hits.len()), Vec::with_capacity(call.hits.len()));
     for (place, (request, hits)) in call.descriptors.requests().zip(&call.hits).enumerate() {
-        match Asks::of(limits, (&request).into()) {
-            Ok(asks) => asking.push(Asking { place, hits: *hits, asks }),
+        match LimiterAsks::of(limits, (&request).into()) {
+            Ok(asks) => asking.push(DescriptorAsks { place, hits: *hits, asks }),
             Err(_) => {
                 if let Some(refused) = refused(limits, &request).await? {
                     answer.refuse(place, refused);
@@ -41,25 +42,25 @@ pub(super) async fn decide(app: &App, limits: &Limits, call: Call) -> Result<Ans
             }
         }
     }
-    let (refunds, spends): (Vec<&Asking>, Vec<&Asking>) = asking
+    let (refunds, spends): (Vec<&DescriptorAsks>, Vec<&DescriptorAsks>) = asking
         .iter()
         .filter(|asking| !asking.asks.is_empty())
         .partition(|asking| asking.hits == Hits::Refund);
     let groups = match app.charge {
         // A rule has refused one of them, so that none may spend.
         Charge::AllOrNone if answer.is_refused() => Vec::new(),
-        Charge::AllOrNone => vec![Group(spends)],
-        Charge::Each => spends.into_iter().map(|asking| Group(vec![asking])).collect(),
+        Charge::AllOrNone => vec![StoreCall(spends)],
+        Charge::Each => spends.into_iter().map(|asking| StoreCall(vec![asking])).collect(),
     };
-    let refunds = refunds.into_iter().map(|asking| Group(vec![asking]));
+    let refunds = refunds.into_iter().map(|asking| StoreCall(vec![asking]));
     // All are asked before the first answer is waited for.
     let asked: Vec<_> =
-        groups.into_iter().chain(refunds).filter(|group| !group.0.is_empty()).map(Group::ask).collect();
+        groups.into_iter().chain(refunds).filter(|group| !group.0.is_empty()).map(StoreCall::ask).collect();
     for (group, decision) in asked {
         let decided = Decided::new(decision.await.map_err(status)?, group.policies());
         answer.add(decided, |status| group.place(status));
     }
-    for Asking { hits, asks, .. } in &asking {
+    for DescriptorAsks { hits, asks, .. } in &asking {
         if *hits == Hits::Spend && !answer.is_refused() {
             asks.check_shadows();
         }
@@ -79,8 +80,8 @@ async fn refused(limits: &Limits, request: &Request<()>) -> Result<Option<Box<Re
     }
 }
 
-impl<'a> Group<'a> {
-    fn asked(&self) -> impl Iterator<Item = (&'a Asking, &'a Asked)> {
+impl<'a> StoreCall<'a> {
+    fn asked(&self) -> impl Iterator<Item = (&'a DescriptorAsks, &'a LimiterAsk)> {
         self.0.iter().flat_map(|asking| asking.asks.iter().map(|asked| (*asking, asked)))
     }
 

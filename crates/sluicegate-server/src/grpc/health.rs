@@ -9,15 +9,15 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use crate::ready::Ready;
 
-struct Service(Ready);
+struct HealthService(Ready);
 
 /// The service, for the server as a whole and for the rate limit service.
 pub(super) fn service(ready: &Ready) -> HealthServer<impl Health> {
-    HealthServer::new(Service(ready.clone()))
+    HealthServer::new(HealthService(ready.clone()))
 }
 
 #[tonic::async_trait]
-impl Health for Service {
+impl Health for HealthService {
     type WatchStream = BoxStream<'static, Result<HealthCheckResponse, Status>>;
 
     async fn check(

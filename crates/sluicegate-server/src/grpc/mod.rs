@@ -19,18 +19,18 @@ use http::HeaderValue;
 use tonic::server::NamedService;
 use tonic::{Code, Status};
 
-use self::call::Call;
+use self::call::EnvoyCall;
 use crate::app::App;
 
 /// The header field in which a response without a body has its status.
 const STATUS: &str = "grpc-status";
 
 /// The service, for any number of connections.
-struct Service(Arc<App>);
+struct EnvoyService(Arc<App>);
 
 /// Everything that is served over gRPC.
 pub(crate) fn router(app: &Arc<App>) -> Router {
-    let service = RateLimitServiceServer::new(Service(Arc::clone(app)));
+    let service = RateLimitServiceServer::new(EnvoyService(Arc::clone(app)));
     let service = service.max_decoding_message_size(app.bounds.body);
     let bounded = Router::new()
         .route_service(&path_of(&service), service)
@@ -81,13 +81,13 @@ fn refuse(status: Status) -> Response {
 }
 
 #[tonic::async_trait]
-impl RateLimitService for Service {
+impl RateLimitService for EnvoyService {
     async fn should_rate_limit(
         &self,
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
         let Self(app) = self;
-        let call = Call::read(request.into_inner(), &app.bounds)?;
+        let call = EnvoyCall::read(request.into_inner(), &app.bounds)?;
         // One snapshot of the rules for all descriptors.
         let limits = app.rules.limits();
         let answer = decide::decide(app, &limits, call).await?;

@@ -1,4 +1,4 @@
-//! Responses of the API: [`Reply`].
+//! Responses of the API: [`HttpReply`].
 
 use std::time::Duration;
 
@@ -14,16 +14,17 @@ use sluicegate_tower::limits::{Limits, Refused};
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::ProblemJson;
 
-use super::problem::Problem;
+use super::problem::CallProblem;
 use crate::receipt::ReceiptToken;
 
 /// Whether the caller may proceed, and where the keys stand.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Answer {
+#[schemars(rename = "Answer")]
+pub(super) struct CheckAnswer {
     /// Whether the caller may proceed.
     allowed: bool,
     /// The state of each quota that was checked. Empty if no limit applies. Hidden policies are left out.
-    limits: Vec<Standing>,
+    limits: Vec<CheckedQuota>,
     /// The source of the decision: `store`, `lease`, `cache`, `fallback`, `outage` or `off`; `none` if no limit applies.
     decided_by: &'static str,
     /// A token to settle the spend or to give it back, once.
@@ -39,7 +40,8 @@ pub(super) struct Answer {
 
 /// The state of a key under one quota.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Standing {
+#[schemars(rename = "Standing")]
+struct CheckedQuota {
     /// The policy.
     policy: String,
     /// The name of the quota, as in header fields.
@@ -56,7 +58,7 @@ struct Standing {
 
 /// The result of a call.
 #[derive(Debug)]
-pub(super) enum Reply {
+pub(super) enum HttpReply {
     /// Allowed; with the decision, if a limit applies, and the receipt of a reservation.
     Allowed(Option<Decided>, Option<ReceiptToken>),
     /// Refused.
@@ -65,7 +67,7 @@ pub(super) enum Reply {
     Reported(Decided, Option<ReceiptToken>),
 }
 
-impl Answer {
+impl CheckAnswer {
     /// No limit applies.
     fn without_limits() -> Self {
         Self {
@@ -83,7 +85,7 @@ impl Answer {
         let counted = if decided.is_counted() { decided.quotas() } else { &[] };
         let limits = counted.iter().filter_map(|status| {
             let policy = decided.policy_of(status).filter(|policy| !policy.is_hidden())?;
-            Some(Standing {
+            Some(CheckedQuota {
                 policy: policy.name().to_owned(),
                 quota: decided.quota_of(status)?.label().to_owned(),
                 capacity: status.capacity(),
@@ -111,20 +113,20 @@ impl Answer {
     }
 }
 
-impl Reply {
+impl HttpReply {
     /// The response to a single call: 200, or the refusal as a layer with these limits writes it.
     pub(super) fn response(self, limits: &Limits) -> Response<Body> {
         let view = Request::new(());
         match self {
-            Self::Allowed(None, receipt) => Answer::without_limits().with_receipt(receipt).response(),
+            Self::Allowed(None, receipt) => CheckAnswer::without_limits().with_receipt(receipt).response(),
             Self::Allowed(Some(decided), receipt) => {
-                let response = Answer::of(Some(&decided)).with_receipt(receipt).response();
+                let response = CheckAnswer::of(Some(&decided)).with_receipt(receipt).response();
                 match limits.conclude(decided) {
                     Ok(admitted) => admitted.leave(response),
                     Err(refused) => refused.respond(&view, &ProblemJson::new()),
                 }
             }
-            Self::Reported(decided, rest) => Answer::of(Some(&decided)).with_receipt(rest).response(),
+            Self::Reported(decided, rest) => CheckAnswer::of(Some(&decided)).with_receipt(rest).response(),
             Self::Refused(refused) => refused.respond(&view, &ProblemJson::new()),
         }
     }
@@ -133,15 +135,17 @@ impl Reply {
     pub(super) fn json(self) -> Value {
         let (status, answer) = match self {
             Self::Allowed(decided, receipt) => {
-                (StatusCode::OK, Answer::of(decided.as_ref()).with_receipt(receipt))
+                (StatusCode::OK, CheckAnswer::of(decided.as_ref()).with_receipt(receipt))
             }
-            Self::Reported(decided, rest) => (StatusCode::OK, Answer::of(Some(&decided)).with_receipt(rest)),
+            Self::Reported(decided, rest) => {
+                (StatusCode::OK, CheckAnswer::of(Some(&decided)).with_receipt(rest))
+            }
             Self::Refused(refused) => {
                 let view = Request::new(());
                 let refusal = refused.refusal(&view);
                 let status = refusal.status();
                 let retry_after = refusal.retry_after_seconds();
-                (status, Answer { allowed: false, retry_after, ..Answer::of(refusal.decided()) })
+                (status, CheckAnswer { allowed: false, retry_after, ..CheckAnswer::of(refusal.decided()) })
             }
         };
         let mut json = serde_json::to_value(answer).unwrap_or_default();
@@ -150,7 +154,7 @@ impl Reply {
     }
 }
 
-impl Problem {
+impl CallProblem {
     /// The problem as an item of a batch.
     pub(super) fn in_batch(&self) -> Value {
         let mut answer = json!({ "status": self.status.as_u16(), "allowed": false, "detail": self.detail });

@@ -5,12 +5,12 @@ use sluicegate_core::Decision;
 use sluicegate_core::store::Mode;
 use sluicegate_tower::limits::Limits;
 
-use super::answer::Reply;
-use super::call::{Call, Subject};
-use super::problem::Problem;
+use super::answer::HttpReply;
+use super::call::{CallSubject, HttpCall};
+use super::problem::CallProblem;
 use super::settle;
 use crate::app::App;
-use crate::asks::Asks;
+use crate::asks::LimiterAsks;
 use crate::receipt::ReceiptToken;
 
 /// The operation of a call.
@@ -29,7 +29,12 @@ pub(super) enum Verb {
 }
 
 /// Performs one call.
-pub(super) async fn ask(app: &App, limits: &Limits, verb: Verb, call: &Call) -> Result<Reply, Problem> {
+pub(super) async fn ask(
+    app: &App,
+    limits: &Limits,
+    verb: Verb,
+    call: &HttpCall,
+) -> Result<HttpReply, CallProblem> {
     call.check_members(verb)?;
     match (verb, call.receipt()) {
         (Verb::Refund, Some(receipt)) => return settle::refund(app, call, receipt).await,
@@ -38,16 +43,16 @@ pub(super) async fn ask(app: &App, limits: &Limits, verb: Verb, call: &Call) -> 
     }
     match call.subject(&app.rules, limits, &app.bounds)? {
         // Every key in it is unlimited.
-        Subject::Named(asks) if asks.is_empty() => Ok(Reply::Allowed(None, None)),
-        Subject::Named(asks) => decide(app, limits, verb, call, &asks).await,
-        Subject::Request(request) if verb == Verb::Check => by_rules(app, limits, &request).await,
-        Subject::Request(request) => match Asks::of(limits, (&*request).into()) {
+        CallSubject::Named(asks) if asks.is_empty() => Ok(HttpReply::Allowed(None, None)),
+        CallSubject::Named(asks) => decide(app, limits, verb, call, &asks).await,
+        CallSubject::Request(request) if verb == Verb::Check => by_rules(app, limits, &request).await,
+        CallSubject::Request(request) => match LimiterAsks::of(limits, (&*request).into()) {
             Ok(asks) if !asks.is_empty() => decide(app, limits, verb, call, &asks).await,
             Ok(asks) => {
                 if verb == Verb::Reserve {
                     asks.check_shadows();
                 }
-                Ok(Reply::Allowed(None, None))
+                Ok(HttpReply::Allowed(None, None))
             }
             // The rules refuse it without a limit, so nothing is spent.
             Err(_) => by_rules(app, limits, &request).await,
@@ -56,31 +61,37 @@ pub(super) async fn ask(app: &App, limits: &Limits, verb: Verb, call: &Call) -> 
 }
 
 /// Decides a described request as a layer with these rules does; it waits where a policy waits.
-async fn by_rules(app: &App, limits: &Limits, request: &Request<()>) -> Result<Reply, Problem> {
+async fn by_rules(app: &App, limits: &Limits, request: &Request<()>) -> Result<HttpReply, CallProblem> {
     match app.ready.unless_ending(limits.decide(request)).await {
         // `refund_if` looks at the response of a service, and there is none here.
-        Some(Ok(admitted)) => Ok(Reply::Allowed(admitted.decided().cloned(), None)),
-        Some(Err(refused)) => Ok(Reply::Refused(refused)),
-        None => Err(Problem::shutting_down()),
+        Some(Ok(admitted)) => Ok(HttpReply::Allowed(admitted.decided().cloned(), None)),
+        Some(Err(refused)) => Ok(HttpReply::Refused(refused)),
+        None => Err(CallProblem::shutting_down()),
     }
 }
 
-async fn decide(app: &App, limits: &Limits, verb: Verb, call: &Call, asks: &Asks) -> Result<Reply, Problem> {
+async fn decide(
+    app: &App,
+    limits: &Limits,
+    verb: Verb,
+    call: &HttpCall,
+    asks: &LimiterAsks,
+) -> Result<HttpReply, CallProblem> {
     match verb {
         Verb::Reserve => {
             let mut decision = reserve(app, call, asks).await?;
             let receipt = app.receipts.write(asks.receipts(&mut decision));
             Ok(reply(limits, asks, decision, receipt))
         }
-        Verb::Peek => Ok(Reply::Reported(asks.label(asks.decide(Mode::Peek).await?), None)),
+        Verb::Peek => Ok(HttpReply::Reported(asks.label(asks.decide(Mode::Peek).await?), None)),
         _ => Ok(reply(limits, asks, asks.decide(Mode::Spend).await?, None)),
     }
 }
 
-async fn reserve(app: &App, call: &Call, asks: &Asks) -> Result<Decision, Problem> {
+async fn reserve(app: &App, call: &HttpCall, asks: &LimiterAsks) -> Result<Decision, CallProblem> {
     for asked in asks.iter() {
         // So that refunds are exact.
-        asked.limiter.keep_accounts().map_err(|error| Problem::bad(error.to_string()))?;
+        asked.limiter.keep_accounts().map_err(|error| CallProblem::bad(error.to_string()))?;
     }
     let longest = call.longest_wait(&app.bounds)?;
     if longest.is_zero() {
@@ -88,20 +99,27 @@ async fn reserve(app: &App, call: &Call, asks: &Asks) -> Result<Decision, Proble
     }
     let _waiting = app.waiting.try_acquire().map_err(|_| {
         let most = app.bounds.waiting;
-        Problem::temporary(format!("{most} requests wait for their turn, the most that this server accepts"))
+        CallProblem::temporary(format!(
+            "{most} requests wait for their turn, the most that this server accepts"
+        ))
     })?;
-    Ok(app.ready.unless_ending(asks.reserve(longest)).await.ok_or_else(Problem::shutting_down)??)
+    Ok(app.ready.unless_ending(asks.reserve(longest)).await.ok_or_else(CallProblem::shutting_down)??)
 }
 
 /// The reply that a decision makes.
-fn reply(limits: &Limits, asks: &Asks, decision: Decision, receipt: Option<ReceiptToken>) -> Reply {
+fn reply(
+    limits: &Limits,
+    asks: &LimiterAsks,
+    decision: Decision,
+    receipt: Option<ReceiptToken>,
+) -> HttpReply {
     let decided = asks.label(decision);
     if decided.is_allowed() {
         asks.check_shadows();
-        return Reply::Allowed(Some(decided), receipt);
+        return HttpReply::Allowed(Some(decided), receipt);
     }
     match limits.conclude(decided) {
-        Ok(_) => Reply::Allowed(None, receipt),
-        Err(refused) => Reply::Refused(refused),
+        Ok(_) => HttpReply::Allowed(None, receipt),
+        Err(refused) => HttpReply::Refused(refused),
     }
 }

@@ -6,24 +6,27 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use super::problem::Problem;
+use super::problem::CallProblem;
 use crate::bounds::Bounds;
 
 /// A body may take one of this many parts of the time for a request.
 const PART: u32 = 3;
 
 /// Reads and parses a body.
-pub(super) async fn read<T: DeserializeOwned>(bounds: &Bounds, request: Request<Body>) -> Result<T, Problem> {
+pub(super) async fn read<T: DeserializeOwned>(
+    bounds: &Bounds,
+    request: Request<Body>,
+) -> Result<T, CallProblem> {
     let (head, body) = request.into_parts();
     // A web page of another origin can send text without a preflight request, but not JSON.
     if !is_json(&head.headers) {
-        return Err(Problem::new(
+        return Err(CallProblem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "the body has to be JSON, sent with Content-Type: application/json",
         ));
     }
     let too_long = || {
-        Problem::too_much(format!(
+        CallProblem::too_much(format!(
             "the body is longer than {} bytes, the most that this server reads",
             bounds.body
         ))
@@ -36,14 +39,18 @@ pub(super) async fn read<T: DeserializeOwned>(bounds: &Bounds, request: Request<
     let longest = bounds.request / PART;
     let read =
         tokio::time::timeout(longest, Limited::new(body, bounds.body).collect()).await.map_err(|_| {
-            Problem::new(StatusCode::REQUEST_TIMEOUT, format!("the body did not arrive within {longest:?}"))
+            CallProblem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                format!("the body did not arrive within {longest:?}"),
+            )
         })?;
     let bytes = match read {
         Ok(body) => body.to_bytes(),
         Err(error) if error.is::<LengthLimitError>() => return Err(too_long()),
-        Err(_) => return Err(Problem::bad("the body ended early")),
+        Err(_) => return Err(CallProblem::bad("the body ended early")),
     };
-    serde_json::from_slice(&bytes).map_err(|error| Problem::bad(format!("the body cannot be read: {error}")))
+    serde_json::from_slice(&bytes)
+        .map_err(|error| CallProblem::bad(format!("the body cannot be read: {error}")))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -1,4 +1,4 @@
-//! The JSON of calls: [`Call`], [`Settlement`].
+//! The JSON of calls: [`HttpCall`], [`Settlement`].
 
 use std::time::Duration;
 
@@ -10,17 +10,18 @@ use sluicegate_rules::Rules;
 use sluicegate_tower::limits::{ChosenQuotas, Limits};
 
 use super::ask::Verb;
-use super::described::Described;
+use super::described::DescribedRequest;
 use super::key::JsonKey;
-use super::problem::Problem;
-use crate::asks::{Asked, Asks};
+use super::problem::CallProblem;
+use crate::asks::{LimiterAsk, LimiterAsks};
 use crate::bounds::Bounds;
 use crate::receipt::USED;
 
 /// A check of one policy.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Check {
+#[schemars(rename = "Check")]
+pub(super) struct NamedCheck {
     /// The name of the policy.
     policy: String,
     /// The key whose bucket is meant.
@@ -33,7 +34,8 @@ pub(super) struct Check {
 /// calls (`batch`).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Call {
+#[schemars(rename = "Call")]
+pub(super) struct HttpCall {
     /// The name of the policy.
     policy: Option<String>,
     /// The key whose bucket is meant.
@@ -41,9 +43,9 @@ pub(super) struct Call {
     /// The cost in units. Default: 1.
     cost: Option<u64>,
     /// Checks of different policies: all spend, or none does.
-    checks: Option<Vec<Check>>,
+    checks: Option<Vec<NamedCheck>>,
     /// A request that the rules decide.
-    request: Option<Described>,
+    request: Option<DescribedRequest>,
     /// Independent calls. The answers have the same order.
     batch: Option<Vec<Self>>,
     /// For `/v1/reserve`: the longest wait for a turn, as `2s` or `500ms`. Default: no wait.
@@ -66,54 +68,58 @@ pub(super) struct Settlement {
 
 /// The subject of a call.
 #[derive(Debug)]
-pub(super) enum Subject {
+pub(super) enum CallSubject {
     /// Policies by name.
-    Named(Asks),
+    Named(LimiterAsks),
     /// A described request.
     Request(Box<http::Request<()>>),
 }
 
-impl Call {
+impl HttpCall {
     /// The subject of the call under these rules.
     pub(super) fn subject(
         &self,
         rules: &Rules,
         limits: &Limits,
         bounds: &Bounds,
-    ) -> Result<Subject, Problem> {
+    ) -> Result<CallSubject, CallProblem> {
         let Self { policy, key, cost, checks, request, batch, .. } = self;
         match (policy, checks, request, batch) {
             (Some(policy), None, None, None) => {
                 let key =
-                    key.clone().ok_or_else(|| Problem::bad("\"key\" is missing: it names the bucket"))?;
-                let check = Check { policy: policy.clone(), key, cost: *cost };
-                named(rules, limits, &[check]).map(Subject::Named)
+                    key.clone().ok_or_else(|| CallProblem::bad("\"key\" is missing: it names the bucket"))?;
+                let check = NamedCheck { policy: policy.clone(), key, cost: *cost };
+                named(rules, limits, &[check]).map(CallSubject::Named)
             }
             (None, Some(_), None, None) | (None, None, Some(_), None) if key.is_some() || cost.is_some() => {
-                Err(Problem::bad("\"key\" and \"cost\" belong beside \"policy\", or into each of \"checks\""))
+                Err(CallProblem::bad(
+                    "\"key\" and \"cost\" belong beside \"policy\", or into each of \"checks\"",
+                ))
             }
             (None, Some(checks), None, None) if checks.is_empty() => {
-                Err(Problem::bad("\"checks\" is empty: name at least one policy"))
+                Err(CallProblem::bad("\"checks\" is empty: name at least one policy"))
             }
-            (None, Some(checks), None, None) if checks.len() > bounds.batch => Err(Problem::too_much(
+            (None, Some(checks), None, None) if checks.len() > bounds.batch => Err(CallProblem::too_much(
                 format!("\"checks\" has {} checks; at most {} are accepted", checks.len(), bounds.batch),
             )),
-            (None, Some(checks), None, None) => named(rules, limits, checks).map(Subject::Named),
+            (None, Some(checks), None, None) => named(rules, limits, checks).map(CallSubject::Named),
             (None, None, Some(request), None) => {
-                Ok(Subject::Request(Box::new(request.request().map_err(Problem::bad)?)))
+                Ok(CallSubject::Request(Box::new(request.request().map_err(CallProblem::bad)?)))
             }
             (None, None, None, Some(_)) => {
-                Err(Problem::bad("a \"batch\" cannot contain another: write all calls into one list"))
+                Err(CallProblem::bad("a \"batch\" cannot contain another: write all calls into one list"))
             }
-            _ => Err(Problem::bad("use exactly one of \"policy\", \"checks\", \"request\" and \"batch\"")),
+            _ => {
+                Err(CallProblem::bad("use exactly one of \"policy\", \"checks\", \"request\" and \"batch\""))
+            }
         }
     }
 
     /// The longest wait for a turn.
-    pub(super) fn longest_wait(&self, bounds: &Bounds) -> Result<Duration, Problem> {
+    pub(super) fn longest_wait(&self, bounds: &Bounds) -> Result<Duration, CallProblem> {
         let Some(text) = &self.wait else { return Ok(Duration::ZERO) };
         let wait: TimeSpan = text.parse().map_err(|_| {
-            Problem::bad(format!("\"wait\" is {text:?}, which is not a time: write it as 2s or 500ms"))
+            CallProblem::bad(format!("\"wait\" is {text:?}, which is not a time: write it as 2s or 500ms"))
         })?;
         let wait = Duration::from(wait);
         if wait >= bounds.request {
@@ -121,13 +127,13 @@ impl Call {
                 "\"wait\" is {wait:?}, and has to be below {:?}, the time for a request",
                 bounds.request
             );
-            return Err(Problem::bad(text));
+            return Err(CallProblem::bad(text));
         }
         Ok(wait)
     }
 
     /// The calls of the batch, if it is one.
-    pub(super) fn batch(&self, bounds: &Bounds) -> Result<Option<&[Self]>, Problem> {
+    pub(super) fn batch(&self, bounds: &Bounds) -> Result<Option<&[Self]>, CallProblem> {
         let Self { policy, key, cost, checks, request, batch, wait, receipt, units } = self;
         let Some(batch) = batch else { return Ok(None) };
         let is_more = policy.is_some()
@@ -139,11 +145,11 @@ impl Call {
             || receipt.is_some()
             || units.is_some();
         if is_more {
-            return Err(Problem::bad("\"batch\" stands alone: write the other members into its calls"));
+            return Err(CallProblem::bad("\"batch\" stands alone: write the other members into its calls"));
         }
         if batch.len() > bounds.batch {
             let text = format!("\"batch\" has {} calls; at most {} are accepted", batch.len(), bounds.batch);
-            return Err(Problem::too_much(text));
+            return Err(CallProblem::too_much(text));
         }
         Ok(Some(batch))
     }
@@ -159,7 +165,7 @@ impl Call {
     }
 
     /// Refuses members that have no meaning for this operation.
-    pub(super) fn check_members(&self, verb: Verb) -> Result<(), Problem> {
+    pub(super) fn check_members(&self, verb: Verb) -> Result<(), CallProblem> {
         let Self { policy, key, cost, checks, request, batch: _, wait, receipt, units } = self;
         let is_of_receipt = verb == Verb::Refund && receipt.is_some();
         let members = [
@@ -174,7 +180,7 @@ impl Call {
         ];
         match members.into_iter().find(|(_, is_stray)| *is_stray) {
             Some((name, _)) => {
-                Err(Problem::bad(format!("{name:?} has no meaning in this call: leave it out")))
+                Err(CallProblem::bad(format!("{name:?} has no meaning in this call: leave it out")))
             }
             None => Ok(()),
         }
@@ -182,33 +188,36 @@ impl Call {
 }
 
 /// Checks of policies by name.
-fn named(rules: &Rules, limits: &Limits, checks: &[Check]) -> Result<Asks, Problem> {
-    let mut asks = Asks::default();
-    for Check { policy, key, cost } in checks {
+fn named(rules: &Rules, limits: &Limits, checks: &[NamedCheck]) -> Result<LimiterAsks, CallProblem> {
+    let mut asks = LimiterAsks::default();
+    for NamedCheck { policy, key, cost } in checks {
         let limiter = limiter(rules, policy)?;
         if asks.iter().any(|asked| asked.limiter.is(&limiter)) {
-            return Err(Problem::bad(format!(
+            return Err(CallProblem::bad(format!(
                 "policy {policy:?} occurs twice in \"checks\", whose policies have to differ: use \"batch\""
             )));
         }
         let json = key;
-        let key = json.key(limits, policy).map_err(Problem::bad)?;
+        let key = json.key(limits, policy).map_err(CallProblem::bad)?;
         let limiter = match rules.quotas_of(policy, &json.name(&key)) {
             ChosenQuotas::Quotas(quotas) => {
-                limiter.with_quotas(quotas).map_err(|error| Problem::bad(error.to_string()))?
+                limiter.with_quotas(quotas).map_err(|error| CallProblem::bad(error.to_string()))?
             }
             ChosenQuotas::Unlimited => continue,
             _ => limiter,
         };
-        asks.push(Asked { limiter, key, cost: cost.unwrap_or(1) });
+        asks.push(LimiterAsk { limiter, key, cost: cost.unwrap_or(1) });
     }
     Ok(asks)
 }
 
 /// The limiter of a policy in the rules file.
-fn limiter(rules: &Rules, policy: &str) -> Result<RateLimiter, Problem> {
+fn limiter(rules: &Rules, policy: &str) -> Result<RateLimiter, CallProblem> {
     let limiter = rules.store().limiters().get(policy).filter(|_| policy != USED);
     limiter.filter(|limiter| !limiter.with_policy(|policy| policy.is_of_suspension())).ok_or_else(|| {
-        Problem::new(http::StatusCode::NOT_FOUND, format!("there is no policy {policy:?} in the rules file"))
+        CallProblem::new(
+            http::StatusCode::NOT_FOUND,
+            format!("there is no policy {policy:?} in the rules file"),
+        )
     })
 }

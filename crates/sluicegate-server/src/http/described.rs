@@ -1,4 +1,4 @@
-//! A request that a caller describes for the rules: [`Described`].
+//! A request that a caller describes for the rules: [`DescribedRequest`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use sluicegate_tower::key::PeerAddr;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Request")]
-pub(super) struct Described {
+pub(super) struct DescribedRequest {
     /// The method. Default: GET.
     method: Option<String>,
     /// The path with its query, or a URL.
@@ -36,7 +36,7 @@ enum Values {
     Several(Vec<String>),
 }
 
-impl Described {
+impl DescribedRequest {
     /// The request as the rules see it.
     pub(super) fn request(&self) -> Result<Request<()>, String> {
         let mut request = Request::new(());

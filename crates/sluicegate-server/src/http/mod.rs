@@ -22,10 +22,10 @@ use axum::routing::{get, post};
 use futures_util::future::join_all;
 use http::StatusCode;
 
-use self::answer::Reply;
+use self::answer::HttpReply;
 use self::ask::Verb;
-use self::call::{Call, Settlement};
-use self::problem::Problem;
+use self::call::{HttpCall, Settlement};
+use self::problem::CallProblem;
 use crate::app::App;
 
 /// Everything that is served over HTTP.
@@ -51,10 +51,16 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     bounded
         .merge(probes)
         .fallback(|| async {
-            Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path: /openapi.json has the paths")
+            CallProblem::new(
+                StatusCode::NOT_FOUND,
+                "there is nothing at this path: /openapi.json has the paths",
+            )
         })
         .method_not_allowed_fallback(|| async {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method: see /openapi.json")
+            CallProblem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this path has another method: see /openapi.json",
+            )
         })
 }
 
@@ -62,7 +68,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 async fn with_secret(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     match app.access.lets(request.headers()) {
         true => next.run(request).await,
-        false => Problem::new(
+        false => CallProblem::new(
             StatusCode::UNAUTHORIZED,
             "this server requires its secret: send it as Authorization: Bearer",
         )
@@ -74,14 +80,14 @@ async fn with_secret(State(app): State<Arc<App>>, request: Request, next: Next) 
 async fn within_bounds(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let Ok(_in_progress) = app.in_progress.try_acquire() else {
         let most = app.bounds.requests;
-        return Problem::temporary(format!(
+        return CallProblem::temporary(format!(
             "{most} requests are in progress, the most that this server accepts"
         ))
         .into_response();
     };
     let longest = app.bounds.request;
     tokio::time::timeout(longest, next.run(request)).await.unwrap_or_else(|_| {
-        Problem::temporary(format!("this took longer than {longest:?}, the time for a request"))
+        CallProblem::temporary(format!("this took longer than {longest:?}, the time for a request"))
             .into_response()
     })
 }
@@ -116,7 +122,7 @@ async fn settle(State(app): State<Arc<App>>, request: Request) -> Response {
 
 /// Performs a call, or each call of a batch.
 async fn ask(app: Arc<App>, verb: Verb, request: Request) -> Response {
-    let call: Call = match body::read(&app.bounds, request).await {
+    let call: HttpCall = match body::read(&app.bounds, request).await {
         Ok(call) => call,
         Err(problem) => return problem.into_response(),
     };
@@ -130,7 +136,7 @@ async fn ask(app: Arc<App>, verb: Verb, request: Request) -> Response {
         Ok(Some(calls)) => {
             let answers = calls.iter().map(async |call| {
                 let end = ask::ask(&app, &limits, verb, call).await;
-                end.map_or_else(|problem| problem.in_batch(), Reply::json)
+                end.map_or_else(|problem| problem.in_batch(), HttpReply::json)
             });
             answer::batch(join_all(answers).await)
         }

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::call::{Call, Settlement};
+use super::answer::CheckAnswer;
+use super::call::{HttpCall, Settlement};
 
 /// The document.
 pub(super) fn document() -> &'static Value {
@@ -20,9 +20,9 @@ fn build() -> Value {
         .with(|settings| settings.definitions_path = "/components/schemas".into())
         .into_generator();
     let [call, settlement, answer] = [
-        generator.subschema_for::<Call>(),
+        generator.subschema_for::<HttpCall>(),
         generator.subschema_for::<Settlement>(),
-        generator.subschema_for::<Answer>(),
+        generator.subschema_for::<CheckAnswer>(),
     ];
     let mut schemas = generator.take_definitions(true);
     schemas.insert("Problem".to_owned(), problem());
@@ -95,7 +95,7 @@ fn problem() -> Value {
 }
 
 fn batch_answer() -> Value {
-    let of_one = Answer::json_schema(&mut SchemaSettings::draft2020_12().into_generator());
+    let of_one = CheckAnswer::json_schema(&mut SchemaSettings::draft2020_12().into_generator());
     let fields = of_one.get("properties").and_then(|fields| fields.get("allowed")).cloned();
     json!({
         "type": "object",

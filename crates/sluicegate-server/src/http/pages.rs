@@ -9,21 +9,21 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 
-use super::problem::Problem;
+use super::problem::CallProblem;
 use crate::app::App;
 
 /// `/readyz`.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Response {
     match app.ready.why_not() {
         None => "ready\n".into_response(),
-        Some(why) => Problem::temporary(why).into_response(),
+        Some(why) => CallProblem::temporary(why).into_response(),
     }
 }
 
 /// `/metrics`, in the text format of Prometheus.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let Some(render) = &app.metrics else {
-        return Problem::new(StatusCode::NOT_FOUND, "this server has no metrics").into_response();
+        return CallProblem::new(StatusCode::NOT_FOUND, "this server has no metrics").into_response();
     };
     if let Some(observed) = &app.observed {
         // Gauges that change without a decision are updated now.
@@ -54,7 +54,7 @@ async fn with_password(State(app): State<Arc<App>>, request: Request, next: Next
     if app.access.is_open() || app.access.operator(request.headers()).is_some() {
         return next.run(request).await;
     }
-    let mut response = Problem::new(
+    let mut response = CallProblem::new(
         StatusCode::UNAUTHORIZED,
         "log in with any user name and the secret of this server as the password",
     )

@@ -1,4 +1,4 @@
-//! Errors of the API: [`Problem`].
+//! Errors of the API: [`CallProblem`].
 
 use axum::body::Body;
 use axum::response::IntoResponse;
@@ -13,14 +13,14 @@ use crate::receipt::RedeemError;
 
 /// A call was not performed (RFC 9457).
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(super) struct CallProblem {
     pub(super) status: StatusCode,
     pub(super) detail: String,
     /// Whether the same call may succeed in a second.
     is_temporary: bool,
 }
 
-impl Problem {
+impl CallProblem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), is_temporary: false }
     }
@@ -60,7 +60,7 @@ impl Problem {
     }
 }
 
-impl From<StoreError> for Problem {
+impl From<StoreError> for CallProblem {
     fn from(error: StoreError) -> Self {
         match error.kind() {
             StoreErrorKind::TooManyQuotas => Self::bad(error.to_string()),
@@ -73,7 +73,7 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl From<RedeemError> for Problem {
+impl From<RedeemError> for CallProblem {
     fn from(why: RedeemError) -> Self {
         match why {
             RedeemError::Forged => Self::bad(
@@ -92,7 +92,7 @@ impl From<RedeemError> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for CallProblem {
     fn into_response(self) -> Response<Body> {
         let mut response = json_response(self.status, "application/problem+json", &self.json());
         let headers = response.headers_mut();

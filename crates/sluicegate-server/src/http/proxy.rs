@@ -22,7 +22,7 @@ use sluicegate_tower::key::PeerAddr;
 use sluicegate_tower::respond::ProblemJson;
 
 use super::described::address;
-use super::problem::Problem;
+use super::problem::CallProblem;
 use crate::app::App;
 
 const EXT_AUTHZ: &str = "/proxy/ext-authz";
@@ -83,12 +83,12 @@ async fn ask(app: Arc<App>, dialect: Dialect, request: Request) -> Response {
         Some(Ok(admitted)) => admitted.leave(Response::new(Body::empty())),
         // For a plain request: that of a proxy may say that it is gRPC, whose refusals have the status 200.
         Some(Err(refused)) => dialect.refusal(refused.respond(&http::Request::new(()), &ProblemJson::new())),
-        None => Problem::shutting_down().into_response(),
+        None => CallProblem::shutting_down().into_response(),
     }
 }
 
 /// The log has a warning for the first such peer only, because anybody may be one.
-fn not_named(peer: Option<SocketAddr>) -> Problem {
+fn not_named(peer: Option<SocketAddr>) -> CallProblem {
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     // Relaxed: it guards nothing.
     if !IS_TOLD.swap(true, Ordering::Relaxed) {
@@ -97,12 +97,12 @@ fn not_named(peer: Option<SocketAddr>) -> Problem {
             "a peer that is not named by --proxy asked as a proxy; later ones are not logged"
         );
     }
-    Problem::new(StatusCode::FORBIDDEN, "this peer is not a named proxy: name its network by --proxy")
+    CallProblem::new(StatusCode::FORBIDDEN, "this peer is not a named proxy: name its network by --proxy")
 }
 
 impl Dialect {
     /// The request that the proxy received.
-    fn original(self, head: &mut Parts) -> Result<http::Request<()>, Problem> {
+    fn original(self, head: &mut Parts) -> Result<http::Request<()>, CallProblem> {
         let mut headers = std::mem::take(&mut head.headers);
         let (method, uri) = match self {
             Self::Nginx => {
@@ -136,27 +136,27 @@ impl Dialect {
     }
 }
 
-fn method(headers: &mut HeaderMap, name: &'static str) -> Result<Method, Problem> {
+fn method(headers: &mut HeaderMap, name: &'static str) -> Result<Method, CallProblem> {
     Method::from_bytes(take(headers, name)?.as_bytes()).map_err(|_| wrong(name))
 }
 
 /// Takes a request target. Proxies accept more characters in it than the type does, so these are encoded.
-fn target(headers: &mut HeaderMap, name: &'static str) -> Result<Uri, Problem> {
+fn target(headers: &mut HeaderMap, name: &'static str) -> Result<Uri, CallProblem> {
     let given = take(headers, name)?;
     let target = percent_encode(given.as_bytes(), ENCODED).to_string();
     target.parse().map_err(|_| wrong(name))
 }
 
 /// Takes a field that the proxy sets on every request.
-fn take(headers: &mut HeaderMap, name: &'static str) -> Result<HeaderValue, Problem> {
+fn take(headers: &mut HeaderMap, name: &'static str) -> Result<HeaderValue, CallProblem> {
     headers.remove(name).ok_or_else(|| {
         let detail = format!("the proxy does not set the header field {name}");
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+        CallProblem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     })
 }
 
 /// Takes the peer of the proxy off the end of `X-Forwarded-For`.
-fn take_peer(headers: &mut HeaderMap) -> Result<Option<SocketAddr>, Problem> {
+fn take_peer(headers: &mut HeaderMap) -> Result<Option<SocketAddr>, CallProblem> {
     let Some(last) = headers.get_all(&FORWARDED_FOR).iter().next_back() else { return Ok(None) };
     let last = last.to_str().map_err(|_| wrong("x-forwarded-for"))?;
     let (rest, peer) = last.rsplit_once(',').map_or((None, last), |(rest, peer)| (Some(rest), peer));
@@ -179,6 +179,6 @@ fn without_prefix(uri: &Uri) -> Uri {
     rest.parse().unwrap_or_default()
 }
 
-fn wrong(name: &str) -> Problem {
-    Problem::bad(format!("the header field {name} has a value that cannot be read"))
+fn wrong(name: &str) -> CallProblem {
+    CallProblem::bad(format!("the header field {name} has a value that cannot be read"))
 }

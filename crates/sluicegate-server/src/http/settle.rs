@@ -4,39 +4,45 @@ use sluicegate_core::store::Mode;
 use sluicegate_tower::limits::Limits;
 use sluicegate_tower::rate_limit::Decided;
 
-use super::answer::Reply;
+use super::answer::HttpReply;
 use super::ask::Verb;
-use super::call::{Call, Settlement, Subject};
-use super::problem::Problem;
+use super::call::{CallSubject, HttpCall, Settlement};
+use super::problem::CallProblem;
 use crate::app::App;
-use crate::asks::Asks;
+use crate::asks::LimiterAsks;
 
 /// Charges or gives back the difference between the reserved and the actual units.
-pub(super) async fn settle(app: &App, settlement: &Settlement) -> Result<Reply, Problem> {
+pub(super) async fn settle(app: &App, settlement: &Settlement) -> Result<HttpReply, CallProblem> {
     let mut redeemed = app.receipts.redeem(&settlement.receipt).await?;
     let (policies, settled) = (redeemed.policies(), redeemed.settle(settlement.actual));
-    Ok(Reply::Reported(Decided::new(settled.await?, policies), None))
+    Ok(HttpReply::Reported(Decided::new(settled.await?, policies), None))
 }
 
 /// Gives back units of a receipt, and issues a receipt for the units that are left.
-pub(super) async fn refund(app: &App, call: &Call, receipt: &str) -> Result<Reply, Problem> {
+pub(super) async fn refund(app: &App, call: &HttpCall, receipt: &str) -> Result<HttpReply, CallProblem> {
     let mut redeemed = app.receipts.redeem(receipt).await?;
     let (policies, given) = (redeemed.policies(), redeemed.refund(call.units()));
     let decided = Decided::new(given.await?, policies);
     let rest = redeemed.rest(&app.receipts);
-    Ok(Reply::Reported(decided, rest))
+    Ok(HttpReply::Reported(decided, rest))
 }
 
 /// Gives back units of keys, or resets keys.
-pub(super) async fn change(app: &App, limits: &Limits, verb: Verb, call: &Call) -> Result<Reply, Problem> {
+pub(super) async fn change(
+    app: &App,
+    limits: &Limits,
+    verb: Verb,
+    call: &HttpCall,
+) -> Result<HttpReply, CallProblem> {
     let asks = match call.subject(&app.rules, limits, &app.bounds)? {
-        Subject::Named(asks) => asks,
-        Subject::Request(request) => Asks::of(limits, (&*request).into())
-            .map_err(|_| Problem::bad("the rules refuse this request without a limit, so it has no keys"))?,
+        CallSubject::Named(asks) => asks,
+        CallSubject::Request(request) => LimiterAsks::of(limits, (&*request).into()).map_err(|_| {
+            CallProblem::bad("the rules refuse this request without a limit, so it has no keys")
+        })?,
     };
     if asks.is_empty() {
-        return Ok(Reply::Allowed(None, None));
+        return Ok(HttpReply::Allowed(None, None));
     }
     let mode = if verb == Verb::Reset { Mode::Reset } else { Mode::Refund };
-    Ok(Reply::Reported(asks.label(asks.decide(mode).await?), None))
+    Ok(HttpReply::Reported(asks.label(asks.decide(mode).await?), None))
 }

@@ -7,7 +7,7 @@ use sluicegate_core::Policy;
 use sluicegate_core::policy::PolicyMode;
 
 use super::frontier::Tradeoffs;
-use super::record::{AskKind, Record, RecordedAsk, RowRecord};
+use super::record::{AskKind, LogRecord, RecordedAsk, RowRecord};
 use super::search::{suggest, suggestion_at};
 use crate::judge::evaluator::{Evaluator, RowAsk, Verdict};
 use crate::judge::figures::RuleFigures;
@@ -27,7 +27,7 @@ const NOT_BOTH: &str =
 
 /// The limits that are asked for.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::judge) struct Wanted {
+pub(in crate::judge) struct WantedLimits {
     /// The most that may be rejected of ordinary requests or keys.
     pub(in crate::judge) share: Share,
     /// The least that has to be rejected of unusual ones, if any is asked for.
@@ -38,9 +38,9 @@ pub(in crate::judge) struct Wanted {
 
 /// Finds a limit for each row by itself, and replays all of them together.
 pub(in crate::judge) fn suggest_all(
-    mut record: Record,
+    mut record: LogRecord,
     keys: &RowKeys,
-    wanted: Wanted,
+    wanted: WantedLimits,
     rules: &mut [RuleFigures],
 ) {
     // Kept in the order in which they were asked, before they are grouped by key.
@@ -102,8 +102,8 @@ pub(in crate::judge) fn suggest_all(
 }
 
 /// Finds the limit of a row in events that were put together by key: from ordinary ones alone where others are there too.
-fn suggest_one(rule: &mut RuleFigures, kept: &RowRecord, wanted: Wanted) {
-    let Wanted { share, least, is_rest_only } = wanted;
+fn suggest_one(rule: &mut RuleFigures, kept: &RowRecord, wanted: WantedLimits) {
+    let WantedLimits { share, least, is_rest_only } = wanted;
     let only = |is_it: fn(AskKind) -> bool| kept.only(is_it);
     if !kept.has(|kind| kind != AskKind::Ordinary) {
         rule.suggestion = suggest(&rule.policy, kept, share);

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use sluicegate_core::Policy;
 
 use super::record::{AskKind, RowRecord};
-use super::search::Search;
+use super::search::RowSearch;
 use crate::frontier::{Counted, Frontier, FrontierPoint};
 use crate::share::Share;
 
@@ -22,7 +22,7 @@ const FLAT: i128 = 20;
 
 /// The limits of a row under which ordinary and unusual requests are counted apart.
 pub(super) struct Tradeoffs<'a> {
-    search: Search<'a>,
+    search: RowSearch<'a>,
     needs: Vec<u64>,
     pub(super) frontier: Frontier,
 }
@@ -30,7 +30,7 @@ pub(super) struct Tradeoffs<'a> {
 impl<'a> Tradeoffs<'a> {
     /// Replays events that were put together by key; `None` if the policy can have no limit that rejects nothing.
     pub(super) fn new(policy: &'a Policy, kept: &'a RowRecord) -> Option<Self> {
-        let search = Search::new(policy, kept);
+        let search = RowSearch::new(policy, kept);
         let needs = search.needs()?;
         let mut all = FrontierPoint::default();
         for key in &search.keys {
@@ -120,13 +120,13 @@ fn knees(points: &[FrontierPoint], all: FrontierPoint) -> Vec<FrontierPoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::suggest::record::{Record, RecordedAsk};
+    use crate::judge::suggest::record::{LogRecord, RecordedAsk};
 
     const MINUTE_US: u64 = 60_000_000;
 
     /// Forty ordinary keys that ask once to twelve times in a minute, and 500 others that ask six times.
     fn mixed() -> RowRecord {
-        let mut record = Record::new(1, 1 << 20);
+        let mut record = LogRecord::new(1, 1 << 20);
         for key in 0..540 {
             let (asks, kind) =
                 if key < 40 { (1 + key % 12, AskKind::Ordinary) } else { (6, AskKind::Unusual) };

@@ -1,6 +1,6 @@
 //! Limits that reject no more than a share: the kept part of a log, and the search in it.
 //!
-//! While the log is read, a [`Record`] keeps which key asked when, as far as there is room. At the end the least limit of each row is
+//! While the log is read, a [`LogRecord`] keeps which key asked when, as far as there is room. At the end the least limit of each row is
 //! searched in it, by itself, and then all found limits are replayed together.
 
 mod all;
@@ -8,5 +8,5 @@ mod frontier;
 mod record;
 mod search;
 
-pub(super) use self::all::{Wanted, suggest_all};
-pub(super) use self::record::{AskKind, Record, RecordedAsk, mixed};
+pub(super) use self::all::{WantedLimits, suggest_all};
+pub(super) use self::record::{AskKind, LogRecord, RecordedAsk, mixed};

@@ -123,7 +123,7 @@ pub(in crate::judge) fn mixed(key: u32) -> u64 {
 
 /// The record of all rows, in bounded memory.
 #[derive(Debug)]
-pub(in crate::judge) struct Record {
+pub(in crate::judge) struct LogRecord {
     pub(in crate::judge) rows: Vec<RowRecord>,
     requests: u32,
     /// The number of events that there is room for.
@@ -133,7 +133,7 @@ pub(in crate::judge) struct Record {
     pub(in crate::judge) is_whole: bool,
 }
 
-impl Record {
+impl LogRecord {
     /// An empty record of this many rows, with events of at most this many bytes.
     pub(in crate::judge) fn new(rows: usize, bytes: usize) -> Self {
         Self {
@@ -192,15 +192,15 @@ mod tests {
     use super::*;
 
     /// Keeps these events of a row, in room for that many.
-    fn keep(record: &mut Record, row: usize, keys: impl Iterator<Item = u32>) {
+    fn keep(record: &mut LogRecord, row: usize, keys: impl Iterator<Item = u32>) {
         for key in keys {
             let event = RecordedAsk::plain(key, 0);
             record.keep(row, event);
         }
     }
 
-    fn with_room(rows: usize, events: usize) -> Record {
-        Record::new(rows, events * size_of::<RecordedAsk>())
+    fn with_room(rows: usize, events: usize) -> LogRecord {
+        LogRecord::new(rows, events * size_of::<RecordedAsk>())
     }
 
     #[test]

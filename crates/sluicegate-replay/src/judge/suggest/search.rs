@@ -41,7 +41,7 @@ const HIGHEST: u64 = 1 << 40;
 
 /// Finds the limit of a policy for the kept events of its row; `None` if no limit that it can have is enough.
 pub(in crate::judge) fn suggest(policy: &Policy, kept: &RowRecord, share: Share) -> Option<Suggestion> {
-    let search = Search::new(policy, kept);
+    let search = RowSearch::new(policy, kept);
     let asked: u64 = search.keys.iter().map(|key| key.weight * key.events.len() as u64).sum();
     let keys: u64 = search.keys.iter().map(|key| key.weight).sum();
     let needs = search.needs()?;
@@ -80,7 +80,7 @@ pub(super) fn suggestion_at(
     share: Share,
     limit: u64,
 ) -> Option<Suggestion> {
-    let search = Search::new(policy, kept);
+    let search = RowSearch::new(policy, kept);
     search.suggestion(limit, &search.needs()?, share, 1)
 }
 
@@ -113,7 +113,7 @@ pub(super) struct OfKey<'a> {
 }
 
 /// A search for one row.
-pub(super) struct Search<'a> {
+pub(super) struct RowSearch<'a> {
     policy: &'a Policy,
     pub(super) keys: Vec<OfKey<'a>>,
     /// Whether any response gave back: then a store has to decide, because states alone do not know what was given back before.
@@ -128,7 +128,7 @@ struct RejectionCount {
     uncertainty: u64,
 }
 
-impl<'a> Search<'a> {
+impl<'a> RowSearch<'a> {
     /// A search in events that were put together by key.
     pub(super) fn new(policy: &'a Policy, kept: &'a RowRecord) -> Self {
         let by_key = kept.events.chunk_by(|one, next| one.key == next.key);

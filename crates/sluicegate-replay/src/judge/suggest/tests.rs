@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::judge::random::TestRandom;
-use crate::judge::suggest::record::Record;
+use crate::judge::suggest::record::LogRecord;
 
 const MINUTE_US: u64 = 60_000_000;
 const KEYS: u32 = 25_000;
@@ -27,7 +27,7 @@ fn log(seed: u32) -> Vec<RecordedAsk> {
 
 /// The record of a log in room for this many events.
 fn kept(events: &[RecordedAsk], room: usize) -> RowRecord {
-    let mut record = Record::new(1, room * size_of::<RecordedAsk>());
+    let mut record = LogRecord::new(1, room * size_of::<RecordedAsk>());
     events.iter().for_each(|event| record.keep(0, *event));
     let mut kept = record.rows.remove(0);
     kept.by_key();
@@ -55,7 +55,7 @@ fn the_interval_of_a_sample_covers_the_truth_as_often_as_it_says() {
         let sample = kept(&events, room);
         assert!(sample.events.len() <= room && room < events.len() && !sample.is_lost);
         let asked = asked(&events);
-        let search = Search::new(&policy, &sample);
+        let search = RowSearch::new(&policy, &sample);
         let needs: Vec<u64> =
             search.keys.iter().map(|key| asked[(key.events[0].key % KEYS) as usize]).collect();
         let found = search.count(limit, &needs).expect("the policy can have it");

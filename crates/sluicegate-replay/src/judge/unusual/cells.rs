@@ -1,4 +1,4 @@
-//! Requests by minute, client, user agent and path: [`Cells`].
+//! Requests by minute, client, user agent and path: [`MinuteCells`].
 //!
 //! # Bounds
 //! A cell takes 16 bytes, and there are at most four million. A log with more keeps the cells of half of its clients, drawn by a hash of
@@ -20,7 +20,7 @@ const MOST: usize = 4 << 20;
 
 /// Equal requests of a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Cell {
+pub(super) struct MinuteCell {
     /// The minute since the Unix epoch.
     pub(super) minute: u32,
     pub(super) client: u32,
@@ -31,11 +31,11 @@ pub(super) struct Cell {
 
 /// Requests of a log in their order, put together by minute, client, user agent and path.
 #[derive(Debug)]
-pub(in crate::judge) struct Cells {
+pub(in crate::judge) struct MinuteCells {
     /// Complete minutes, in order.
-    pub(super) all: Vec<Cell>,
+    pub(super) all: Vec<MinuteCell>,
     /// The requests of the last minute.
-    open: Vec<Cell>,
+    open: Vec<MinuteCell>,
     most: usize,
     /// One in 2^level clients is kept.
     pub(super) level: u32,
@@ -46,7 +46,7 @@ pub(in crate::judge) struct Cells {
     is_left_out: Vec<bool>,
 }
 
-impl Cells {
+impl MinuteCells {
     /// No cells; clients of these networks are left out by hand.
     pub(in crate::judge) fn new(without: Vec<IpNet>) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Cells {
         if self.open.first().is_some_and(|open| open.minute != minute) {
             self.close();
         }
-        self.open.push(Cell { minute, client, agent, path, count: 1 });
+        self.open.push(MinuteCell { minute, client, agent, path, count: 1 });
     }
 
     /// Puts the requests of the last minute together.
@@ -95,7 +95,7 @@ impl Cells {
         self.open.sort_unstable();
         for cell in self.open.drain(..) {
             match self.all.last_mut() {
-                Some(last) if (Cell { count: cell.count, ..*last }) == cell => last.count += 1,
+                Some(last) if (MinuteCell { count: cell.count, ..*last }) == cell => last.count += 1,
                 _ => self.all.push(cell),
             }
         }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn equal_requests_of_a_minute_are_one_cell() {
-        let mut cells = Cells::new(vec!["198.51.100.0/24".parse().unwrap()]);
+        let mut cells = MinuteCells::new(vec!["198.51.100.0/24".parse().unwrap()]);
         let [one, other] = ["192.0.2.1", "198.51.100.7"].map(|text| cells.client(text.parse().ok()));
         assert_eq!((one, other, cells.client(None)), (0, 1, NO_CLIENT));
         assert_eq!(cells.client("::ffff:192.0.2.1".parse().ok()), one);
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_log_without_end_keeps_the_whole_of_some_clients() {
-        let mut cells = Cells { most: 1_000, ..Cells::new(Vec::new()) };
+        let mut cells = MinuteCells { most: 1_000, ..MinuteCells::new(Vec::new()) };
         for minute in 0..10 {
             (0..800).for_each(|client| cells.count(minute * MINUTE_US, came(client, 1)));
         }

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Finding;
-use super::cells::{Cell, Cells};
-use super::robust::Usual;
+use super::UnusualPart;
+use super::cells::{MinuteCell, MinuteCells};
+use super::robust::TypicalValue;
 use crate::unusual::UnusualKind;
 
 /// A client has to be there for this many minutes beside its first and its last one.
@@ -31,7 +31,7 @@ struct Minutes {
 }
 
 impl Minutes {
-    fn add(&mut self, cell: &Cell) {
+    fn add(&mut self, cell: &MinuteCell) {
         if self.requests == 0 {
             self.first = cell.minute;
         } else if self.last != cell.minute {
@@ -61,7 +61,7 @@ impl Minutes {
 }
 
 /// The clients that ask evenly, if there are many of them and they make more than half of the requests of their time.
-pub(super) fn even(cells: &Cells, weight: u64) -> Option<Finding> {
+pub(super) fn even(cells: &MinuteCells, weight: u64) -> Option<UnusualPart> {
     let mut clients: HashMap<u32, Minutes> = HashMap::new();
     cells.all.iter().for_each(|cell| clients.entry(cell.client).or_default().add(cell));
     let rates = clients.iter().filter_map(|(client, minutes)| Some((*client, minutes.rate()?)));
@@ -78,7 +78,7 @@ pub(super) fn even(cells: &Cells, weight: u64) -> Option<Finding> {
     };
     rates.retain(|known| is_alike(&known));
     // Where most are as even as a clock, a person who has come about as often is not.
-    let usual = Usual::of(rates.iter().map(|(_, (_, variance))| *variance), 0.0).median;
+    let usual = TypicalValue::of(rates.iter().map(|(_, (_, variance))| *variance), 0.0).median;
     rates.retain(|(_, (_, variance))| *variance <= (3.0 * usual).max(0.3));
     let alike: Vec<u32> = rates.iter().map(|(client, _)| *client).collect();
     let of = || alike.iter().map(|client| &clients[client]);
@@ -91,7 +91,7 @@ pub(super) fn even(cells: &Cells, weight: u64) -> Option<Finding> {
         alike.len() as u64 * weight,
         requests * 100 / all.max(1)
     );
-    (alike.len() >= FEWEST && requests * 2 > all).then(|| Finding {
+    (alike.len() >= FEWEST && requests * 2 > all).then(|| UnusualPart {
         kind: UnusualKind::Even,
         what,
         minutes,

@@ -7,11 +7,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use super::cells::{Cell, Cells};
+use super::cells::{MinuteCell, MinuteCells};
 use super::members::{ClientSum, members, sums};
-use super::robust::{Usual, float};
+use super::robust::{TypicalValue, float};
 use super::windows::{Windows, episodes};
-use super::{Finding, Findings, even::even};
+use super::{Findings, UnusualPart, even::even};
 use crate::read::{Marks, NO_TEXT, network_of};
 use crate::unusual::UnusualKind;
 
@@ -26,10 +26,10 @@ const LEAST_PART: f64 = 1.0 / 3.0;
 const MOST: usize = 16;
 
 /// Finds what is unusual. Texts of the log are shown unless they are hidden.
-pub(in crate::judge) fn find(mut cells: Cells, marks: &Marks, hides: bool) -> Findings {
+pub(in crate::judge) fn find(mut cells: MinuteCells, marks: &Marks, hides: bool) -> Findings {
     cells.close();
     let windows = Windows::of(&cells.all);
-    let search = Search::new(&cells, &windows);
+    let search = WindowSearch::new(&cells, &windows);
     let mut all = Vec::new();
     if windows.all.len() >= FEWEST_WINDOWS {
         all.extend(search.new_clients());
@@ -46,7 +46,7 @@ pub(in crate::judge) fn find(mut cells: Cells, marks: &Marks, hides: bool) -> Fi
                 })
             })
             .collect();
-        let of_network = |cell: &Cell| network.get(cell.client as usize).copied();
+        let of_network = |cell: &MinuteCell| network.get(cell.client as usize).copied();
         all.extend(search.shared(UnusualKind::Network, of_network, |network| {
             let network = networks.get(network as usize).filter(|_| !hides);
             network.map_or_else(|| "one network".to_owned(), |network| format!("the network {network}"))
@@ -56,11 +56,11 @@ pub(in crate::judge) fn find(mut cells: Cells, marks: &Marks, hides: bool) -> Fi
             None => format!("one {name}"),
         };
         let bucket = |bucket: u32| u16::try_from(bucket).unwrap_or(NO_TEXT);
-        let of_agent = |cell: &Cell| (cell.agent != NO_TEXT).then_some(cell.agent.into());
+        let of_agent = |cell: &MinuteCell| (cell.agent != NO_TEXT).then_some(cell.agent.into());
         all.extend(search.shared(UnusualKind::Agent, of_agent, |agent| {
             text(marks.agents.text(bucket(agent)), "user agent")
         }));
-        let of_path = |cell: &Cell| (cell.path != NO_TEXT).then_some(cell.path.into());
+        let of_path = |cell: &MinuteCell| (cell.path != NO_TEXT).then_some(cell.path.into());
         all.extend(
             search.shared(UnusualKind::Path, of_path, |path| text(marks.paths.text(bucket(path)), "path")),
         );
@@ -75,8 +75,8 @@ pub(in crate::judge) fn find(mut cells: Cells, marks: &Marks, hides: bool) -> Fi
 }
 
 /// A search in the windows of a log.
-struct Search<'a> {
-    cells: &'a Cells,
+struct WindowSearch<'a> {
+    cells: &'a MinuteCells,
     windows: &'a Windows,
     /// The window in which each client came first.
     first: HashMap<u32, usize>,
@@ -87,8 +87,8 @@ struct Search<'a> {
     new: Vec<f64>,
 }
 
-impl<'a> Search<'a> {
-    fn new(cells: &'a Cells, windows: &'a Windows) -> Self {
+impl<'a> WindowSearch<'a> {
+    fn new(cells: &'a MinuteCells, windows: &'a Windows) -> Self {
         let mut first = HashMap::new();
         let (mut requests, mut clients, mut new) = (Vec::new(), Vec::new(), Vec::new());
         for (window, range) in windows.all.iter().enumerate() {
@@ -109,11 +109,11 @@ impl<'a> Search<'a> {
     }
 
     /// Bursts of new clients.
-    fn new_clients(&self) -> Vec<Finding> {
-        let clients = Usual::of_counts(self.clients.iter().copied());
+    fn new_clients(&self) -> Vec<UnusualPart> {
+        let clients = TypicalValue::of_counts(self.clients.iter().copied());
         // At the beginning of a log all clients are new.
         let begin = (self.new.len() / 20).max(2);
-        let new = Usual::of_counts(self.new[begin..].iter().copied());
+        let new = TypicalValue::of_counts(self.new[begin..].iter().copied());
         let is_it = |window: usize| {
             clients.is_exceeded(self.clients[window]) || window >= begin && new.is_exceeded(self.new[window])
         };
@@ -130,7 +130,7 @@ impl<'a> Search<'a> {
             let chosen = members(&candidates, &others, expected, &self.cells.addresses);
             let most = run.clone().map(|window| self.new[window]).fold(0.0, f64::max);
             let elsewhere = (begin..self.new.len()).filter(|window| !run.contains(window));
-            let usual = Usual::of_counts(elsewhere.map(|window| self.new[window] * self.weight()));
+            let usual = TypicalValue::of_counts(elsewhere.map(|window| self.new[window] * self.weight()));
             let words = format!(
                 "new clients: up to {} {}, usually {}",
                 most * self.weight(),
@@ -146,10 +146,10 @@ impl<'a> Search<'a> {
     fn shared(
         &self,
         kind: UnusualKind,
-        value: impl Fn(&Cell) -> Option<u32> + Copy,
+        value: impl Fn(&MinuteCell) -> Option<u32> + Copy,
         named: impl Fn(u32) -> String,
-    ) -> Vec<Finding> {
-        let usual_requests = Usual::of_counts(self.requests.iter().copied()).median;
+    ) -> Vec<UnusualPart> {
+        let usual_requests = TypicalValue::of_counts(self.requests.iter().copied()).median;
         let least = (LEAST_PART * usual_requests).max(FEWEST_REQUESTS);
         let mut highest = Vec::new();
         let mut heavy = BTreeSet::new();
@@ -169,14 +169,14 @@ impl<'a> Search<'a> {
                 parts.entry(of.value).or_default().insert(window, known);
             }
         }
-        let usual = Usual::of(highest, 0.02);
+        let usual = TypicalValue::of(highest, 0.02);
         let mut found = Vec::new();
         let all = |of: &u32| parts[of].values().map(|(part, _)| *part).fold(0.0, f64::max);
         for of in largest(heavy.into_iter().collect(), all) {
             let part = |window: usize| parts[&of].get(&window).copied().unwrap_or_default();
             let all = 0..self.windows.all.len();
-            let own = Usual::of(all.clone().map(|window| part(window).0), 0.02);
-            let own_count = Usual::of_counts(all.map(|window| part(window).1));
+            let own = TypicalValue::of(all.clone().map(|window| part(window).0), 0.02);
+            let own_count = TypicalValue::of_counts(all.map(|window| part(window).1));
             let is_it = |window: usize| {
                 let (part, requests) = part(window);
                 part >= LEAST_PART
@@ -192,11 +192,11 @@ impl<'a> Search<'a> {
                 let candidates = sums(self.within(&run), |client| mostly.contains(&client));
                 let others = self.others(&run, |client| !mostly.contains(&client));
                 let expected = own_count.median / usual_requests.max(1.0)
-                    * Usual::of_counts(self.clients.iter().copied()).median
+                    * TypicalValue::of_counts(self.clients.iter().copied()).median
                     * float(run.len());
                 let chosen = members(&candidates, &others, expected, &self.cells.addresses);
                 let elsewhere = (0..self.windows.all.len()).filter(|window| !run.contains(window));
-                let own = Usual::of(elsewhere.map(|window| part(window).0), 0.02);
+                let own = TypicalValue::of(elsewhere.map(|window| part(window).0), 0.02);
                 let usually = between(own.low * 100.0, own.high * 100.0);
                 let words = format!("{}: usually {usually} % of the requests", named(of));
                 found.extend(self.finding(kind, words, &run, chosen));
@@ -212,11 +212,11 @@ impl<'a> Search<'a> {
         words: String,
         run: &Range<usize>,
         mut chosen: Vec<u32>,
-    ) -> Option<Finding> {
+    ) -> Option<UnusualPart> {
         chosen.sort_unstable();
         let busy = self.busy(run, &chosen);
-        let is_busy = |cell: &Cell| busy.iter().any(|span| span.contains(&cell.minute));
-        let own: Vec<Cell> = self
+        let is_busy = |cell: &MinuteCell| busy.iter().any(|span| span.contains(&cell.minute));
+        let own: Vec<MinuteCell> = self
             .within(run)
             .iter()
             .filter(|cell| is_busy(cell) && chosen.binary_search(&cell.client).is_ok())
@@ -232,7 +232,7 @@ impl<'a> Search<'a> {
         let keys = chosen.len() as u64;
         let is_worth_it = keys >= FEWEST_CLIENTS || kind != UnusualKind::NewKeys && keys >= 4;
         let weight = self.cells.weight();
-        (is_worth_it && count(requests) >= FEWEST_REQUESTS).then(|| Finding {
+        (is_worth_it && count(requests) >= FEWEST_REQUESTS).then(|| UnusualPart {
             kind,
             what: format!("{words}; they make {} % of the requests", requests * 100 / all.max(1)),
             minutes,
@@ -261,7 +261,7 @@ impl<'a> Search<'a> {
     }
 
     /// The cells of a run of windows.
-    fn within(&self, run: &Range<usize>) -> &'a [Cell] {
+    fn within(&self, run: &Range<usize>) -> &'a [MinuteCell] {
         let of = |window: usize| self.windows.all[window].clone();
         &self.cells.all[of(run.start).start..of(run.end - 1).end]
     }
@@ -274,7 +274,7 @@ impl<'a> Search<'a> {
     }
 
     /// The clients most of whose requests in a run of windows are of this kind.
-    fn mostly(&self, run: &Range<usize>, is_it: impl Fn(&Cell) -> bool) -> HashSet<u32> {
+    fn mostly(&self, run: &Range<usize>, is_it: impl Fn(&MinuteCell) -> bool) -> HashSet<u32> {
         let mut counts: HashMap<u32, (u64, u64)> = HashMap::new();
         for cell in self.within(run) {
             let (of, all) = counts.entry(cell.client).or_default();
@@ -293,7 +293,7 @@ impl<'a> Search<'a> {
 ///
 /// # Source
 /// The cumulative sum of E. S. Page, "Continuous inspection schemes" (1954), with half a spread as its allowance.
-fn raised(values: &[f64], usual: &Usual) -> Vec<bool> {
+fn raised(values: &[f64], usual: &TypicalValue) -> Vec<bool> {
     let step = |sum: &mut f64, value: &f64| {
         *sum = (*sum + value - usual.median - usual.spread / 2.0).max(0.0);
         Some(*sum > 0.0)

@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use super::cells::Cell;
+use super::cells::MinuteCell;
 use super::robust::float;
 use crate::read::network_of;
 
@@ -51,7 +51,7 @@ impl Vote {
 }
 
 impl ClientSum {
-    fn add(&mut self, cell: &Cell) {
+    fn add(&mut self, cell: &MinuteCell) {
         if self.minutes == 0 || self.last_minute != cell.minute {
             self.minutes += 1;
             self.last_minute = cell.minute;
@@ -78,7 +78,7 @@ impl ClientSum {
 
 /// The sums of clients over these cells, of those clients for which `is_it` is true.
 pub(super) fn sums<'a>(
-    cells: impl IntoIterator<Item = &'a Cell>,
+    cells: impl IntoIterator<Item = &'a MinuteCell>,
     is_it: impl Fn(u32) -> bool,
 ) -> HashMap<u32, ClientSum> {
     let mut sums: HashMap<u32, ClientSum> = HashMap::new();

@@ -17,14 +17,14 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-pub(super) use self::cells::Cells;
+pub(super) use self::cells::MinuteCells;
 pub(super) use self::find::find;
 use crate::judge::figures::MINUTE_US;
 use crate::unusual::{Unusual, UnusualKind};
 
 /// An unusual part of the log, and the clients that make it.
 #[derive(Debug)]
-pub(super) struct Finding {
+pub(super) struct UnusualPart {
     pub(super) kind: UnusualKind,
     pub(super) what: String,
     /// The first minute, and the one after the last.
@@ -38,14 +38,14 @@ pub(super) struct Finding {
 /// All findings of a log, and whether a request is part of one.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    pub(super) all: Vec<Finding>,
+    pub(super) all: Vec<UnusualPart>,
     /// The spans of each client, in minutes.
     spans: HashMap<u32, SmallVec<[(u32, u32); 1]>>,
 }
 
 impl Findings {
     /// Findings in the order of their beginnings.
-    fn of(mut all: Vec<Finding>) -> Self {
+    fn of(mut all: Vec<UnusualPart>) -> Self {
         all.sort_by_key(|found| (found.minutes, std::cmp::Reverse(found.requests)));
         let mut spans: HashMap<u32, SmallVec<[(u32, u32); 1]>> = HashMap::new();
         for found in &all {
@@ -69,7 +69,7 @@ impl Findings {
 
     /// The findings as they are told.
     pub(super) fn told(&self) -> Vec<Unusual> {
-        let of = |found: &Finding| Unusual {
+        let of = |found: &UnusualPart| Unusual {
             kind: found.kind,
             what: found.what.clone(),
             from_us: u64::from(found.minutes.0) * MINUTE_US,

@@ -1,11 +1,11 @@
-//! The usual value of a series, which a part of less than half cannot move: [`Usual`].
+//! The usual value of a series, which a part of less than half cannot move: [`TypicalValue`].
 //!
 //! # Source
 //! Median and median absolute deviation, times 1.4826 to equal a standard deviation of normal values (Rousseeuw and Croux, 1993).
 
 /// The usual value of a series, and how far values usually are from it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usual {
+pub(super) struct TypicalValue {
     pub(super) median: f64,
     pub(super) spread: f64,
     /// The bounds of the middle half.
@@ -16,7 +16,7 @@ pub(super) struct Usual {
 /// A value this many spreads above the median is unusual.
 const SPREADS: f64 = 6.0;
 
-impl Usual {
+impl TypicalValue {
     /// The usual value of counts, which are never closer together than chance makes them: their spread is at least the root of the median.
     pub(super) fn of_counts(values: impl IntoIterator<Item = f64>) -> Self {
         let usual = Self::of(values, 1.0);
@@ -62,14 +62,16 @@ mod tests {
     #[test]
     fn a_third_of_wild_values_does_not_move_what_is_usual() {
         let calm = (0..60).map(|place| f64::from(20 + place % 7));
-        let alone = Usual::of_counts(calm.clone());
-        let mixed = Usual::of_counts(calm.chain((0..30).map(|place| f64::from(500 + place))));
+        let alone = TypicalValue::of_counts(calm.clone());
+        let mixed = TypicalValue::of_counts(calm.chain((0..30).map(|place| f64::from(500 + place))));
         assert!((mixed.median - alone.median).abs() < 3.0 && mixed.spread < 3.0 * alone.spread);
         assert!(mixed.is_exceeded(500.0) && !mixed.is_exceeded(30.0), "{mixed:?}");
     }
 
     #[test]
     fn an_empty_series_has_nothing_usual() {
-        assert!(Usual::of_counts([]).is_exceeded(7.0) && !Usual::of_counts([]).is_exceeded(6.0));
+        assert!(
+            TypicalValue::of_counts([]).is_exceeded(7.0) && !TypicalValue::of_counts([]).is_exceeded(6.0)
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::cells::Cell;
+use super::cells::MinuteCell;
 
 /// The widths of windows that are tried, in minutes.
 const WIDTHS: [u32; 6] = [1, 5, 15, 60, 240, 1_440];
@@ -21,7 +21,7 @@ pub(super) struct Windows {
 
 /// The requests and clients of a window that share a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shared {
+pub(super) struct WindowValue {
     pub(super) value: u32,
     pub(super) requests: u64,
     pub(super) clients: u64,
@@ -30,7 +30,7 @@ pub(super) struct Shared {
 }
 
 impl Windows {
-    pub(super) fn of(cells: &[Cell]) -> Self {
+    pub(super) fn of(cells: &[MinuteCell]) -> Self {
         let cut = |width: u32| {
             let mut all: Vec<Range<usize>> = Vec::new();
             for chunk in cells.chunk_by(|one, next| one.minute / width == next.minute / width) {
@@ -65,11 +65,11 @@ impl Windows {
     /// The requests of a window by a value of its cells, for values of at least this many clients.
     pub(super) fn shared(
         &self,
-        cells: &[Cell],
+        cells: &[MinuteCell],
         window: usize,
-        value: impl Fn(&Cell) -> Option<u32>,
+        value: impl Fn(&MinuteCell) -> Option<u32>,
         least: u64,
-    ) -> Vec<Shared> {
+    ) -> Vec<WindowValue> {
         let cells = &cells[self.all[window].clone()];
         let mut counts: HashMap<(u32, u32), u64> = HashMap::new();
         for cell in cells {
@@ -77,14 +77,14 @@ impl Windows {
                 *counts.entry((value, cell.client)).or_default() += u64::from(cell.count);
             }
         }
-        let mut shared: HashMap<u32, Shared> = HashMap::new();
+        let mut shared: HashMap<u32, WindowValue> = HashMap::new();
         for ((value, _), count) in counts {
-            let of = shared.entry(value).or_insert(Shared { value, requests: 0, clients: 0, most: 0 });
+            let of = shared.entry(value).or_insert(WindowValue { value, requests: 0, clients: 0, most: 0 });
             of.requests += count;
             of.clients += 1;
             of.most = of.most.max(count);
         }
-        let mut shared: Vec<Shared> = shared.into_values().filter(|of| of.clients >= least).collect();
+        let mut shared: Vec<WindowValue> = shared.into_values().filter(|of| of.clients >= least).collect();
         shared.sort_unstable_by_key(|of| (std::cmp::Reverse(of.requests), of.value));
         shared
     }
@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn a_quiet_log_has_wide_windows_and_a_busy_one_narrow_ones() {
-        let log = |minutes: u32, every: u32| -> Vec<Cell> {
+        let log = |minutes: u32, every: u32| -> Vec<MinuteCell> {
             let minutes = (0..minutes).step_by(every as usize);
-            minutes.map(|minute| Cell { minute, client: 0, agent: 0, path: 0, count: 1 }).collect()
+            minutes.map(|minute| MinuteCell { minute, client: 0, agent: 0, path: 0, count: 1 }).collect()
         };
         let width = |minutes, every| Windows::of(&log(minutes, every)).width;
         assert_eq!([width(600, 1), width(600, 2), width(600, 3), width(6_000, 60)], [1, 1, 5, 60]);

@@ -19,11 +19,11 @@ pub(in crate::read) struct Template {
     /// The text before the first field, mostly none.
     before: String,
     /// Each field with the text behind it.
-    fields: Vec<(Field, String)>,
+    fields: Vec<(TemplateField, String)>,
 }
 
 #[derive(Clone, Debug)]
-struct Field {
+struct TemplateField {
     what: FieldMeaning,
     /// Whether the field stands in quotes, where quotes of its own are escaped.
     is_quoted: bool,
@@ -60,7 +60,7 @@ impl Template {
     pub(in crate::read) fn read(text: &str) -> Result<Self, String> {
         let mut parts = text.split('$');
         let before = parts.next().unwrap_or_default().to_owned();
-        let mut fields: Vec<(Field, String)> = Vec::new();
+        let mut fields: Vec<(TemplateField, String)> = Vec::new();
         for part in parts {
             let (name, after) = match part.strip_prefix('{').and_then(|part| part.split_once('}')) {
                 Some(braced) => braced,
@@ -78,7 +78,7 @@ impl Template {
                 ));
             }
             let is_quoted = ahead.ends_with('"') && after.starts_with('"');
-            fields.push((Field { what: FieldMeaning::named(name)?, is_quoted }, after.to_owned()));
+            fields.push((TemplateField { what: FieldMeaning::named(name)?, is_quoted }, after.to_owned()));
         }
         let template = Self { before, fields };
         let has =
@@ -201,7 +201,7 @@ impl FieldMeaning {
     }
 }
 
-impl Field {
+impl TemplateField {
     fn read<'a>(
         &self,
         value: &'a str,

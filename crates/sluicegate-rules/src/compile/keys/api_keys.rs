@@ -10,8 +10,8 @@ use sluicegate_core::{Key, Policy};
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{ApiKey, Extraction, KeyForm, MissingKey, RequestView};
 
-use crate::at::{At, Place};
-use crate::compile::own::{OwnQuotas, own_quotas};
+use crate::at::{At, Position};
+use crate::compile::own::{KeyQuotas, own_quotas};
 use crate::error::Problems;
 use crate::read;
 use crate::schema::{ApiKeysEntry, KeyEntry, KeyLine, Named};
@@ -27,17 +27,17 @@ type Sum = [u8; 32];
 pub(in crate::compile) struct ApiKeys {
     header: HeaderName,
     extractor: ApiKey,
-    keys: Arc<HashMap<Sum, Arc<Line>>>,
+    keys: Arc<HashMap<Sum, Arc<KeyGrant>>>,
     /// Each different line once, with its first place.
-    lines: Arc<[(Place, Arc<Line>)]>,
+    lines: Arc<[(Position, Arc<KeyGrant>)]>,
     pub(super) file: (PathBuf, Vec<u8>),
 }
 
 /// The tier and the quotas that the file gives a key.
 #[derive(PartialEq, Eq, Hash)]
-pub(in crate::compile) struct Line {
+pub(in crate::compile) struct KeyGrant {
     pub tier: Option<String>,
-    pub quotas: Option<OwnQuotas>,
+    pub quotas: Option<KeyQuotas>,
 }
 
 impl ApiKeys {
@@ -73,14 +73,14 @@ impl ApiKeys {
     }
 
     /// The quotas that keys are given.
-    pub(in crate::compile) fn quotas(&self) -> impl Iterator<Item = &OwnQuotas> {
+    pub(in crate::compile) fn quotas(&self) -> impl Iterator<Item = &KeyQuotas> {
         self.lines.iter().filter_map(|(_, line)| line.quotas.as_ref())
     }
 
     /// Reports the quotas that this policy cannot have.
     pub(in crate::compile) fn check_quotas(&self, policy: &Policy, problems: &mut Problems<'_>) {
         for (place, line) in &*self.lines {
-            if let Some(OwnQuotas::Quotas(quotas)) = &line.quotas
+            if let Some(KeyQuotas::Quotas(quotas)) = &line.quotas
                 && let Err(error) = policy.under(quotas)
             {
                 problems.error_in(
@@ -93,7 +93,7 @@ impl ApiKeys {
     }
 
     /// The line of a request's key, if it is listed.
-    pub(in crate::compile) fn line(&self, request: RequestView<'_>) -> Option<Arc<Line>> {
+    pub(in crate::compile) fn line(&self, request: RequestView<'_>) -> Option<Arc<KeyGrant>> {
         self.find(request).ok().map(|(_, _, line)| line)
     }
 
@@ -103,7 +103,7 @@ impl ApiKeys {
         Some(sum.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    fn find(&self, request: RequestView<'_>) -> Result<(Key, Sum, Arc<Line>), MissingKey> {
+    fn find(&self, request: RequestView<'_>) -> Result<(Key, Sum, Arc<KeyGrant>), MissingKey> {
         // The extractor says what is one key, and refuses two of them.
         let key = match self.extractor.extract(request).now() {
             Ok(key) => key?,
@@ -129,11 +129,11 @@ impl KeyExtractor for ApiKeys {
 }
 
 /// The keys, and each of their lines once.
-type Lines = (HashMap<Sum, Arc<Line>>, Vec<(Place, Arc<Line>)>);
+type KeyGrants = (HashMap<Sum, Arc<KeyGrant>>, Vec<(Position, Arc<KeyGrant>)>);
 
 /// Reads the file. A mistake is reported by its line alone, because a key may stand where its digest should.
-fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<Lines> {
-    let fail = |problems: &mut Problems<'_>, place: Option<Place>, text: &str| {
+fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<KeyGrants> {
+    let fail = |problems: &mut Problems<'_>, place: Option<Position>, text: &str| {
         problems.error_in(name, place, format!("{text}; write {FORM}"));
     };
     let Ok(text) = std::str::from_utf8(bytes) else {
@@ -151,7 +151,7 @@ fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<Lines>
                 serde_saphyr::Error::DuplicateMappingKey { .. } => "a key is there twice",
                 _ => "this is no line of an API key",
             };
-            fail(problems, error.location().map(Place::of), text);
+            fail(problems, error.location().map(Position::of), text);
             return None;
         }
     };
@@ -160,7 +160,7 @@ fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<Lines>
     }
     let before = problems.count();
     let mut keys = HashMap::with_capacity(given.0.len());
-    let mut known: HashMap<Arc<Line>, Place> = HashMap::new();
+    let mut known: HashMap<Arc<KeyGrant>, Position> = HashMap::new();
     for (digest, said) in given.0 {
         let Some(sum) = sum(&digest.value) else {
             fail(problems, Some(digest.place), "this is not the sha256 of a key, of 64 hexadecimal digits");
@@ -182,9 +182,9 @@ fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<Lines>
 }
 
 /// Reads what stands behind the digest of a key, in the file of this name. Returns `None` if it is wrong, which is reported.
-fn line(said: At<KeyLine>, name: &str, problems: &mut Problems<'_>) -> Option<Line> {
+fn line(said: At<KeyLine>, name: &str, problems: &mut Problems<'_>) -> Option<KeyGrant> {
     let entry = match said.value {
-        KeyLine::Tier(tier) => return Some(Line { tier: Some(tier), quotas: None }),
+        KeyLine::Tier(tier) => return Some(KeyGrant { tier: Some(tier), quotas: None }),
         KeyLine::Entry(entry) => entry,
     };
     let KeyEntry { tier, quota } = *entry;
@@ -202,7 +202,7 @@ fn line(said: At<KeyLine>, name: &str, problems: &mut Problems<'_>) -> Option<Li
             Some(quotas?)
         }
     };
-    Some(Line { tier: tier.map(|tier| tier.value), quotas })
+    Some(KeyGrant { tier: tier.map(|tier| tier.value), quotas })
 }
 
 /// The form of a line of the file.

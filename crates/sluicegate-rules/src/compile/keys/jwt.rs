@@ -12,14 +12,14 @@ use crate::schema::Jwt;
 
 /// Makes extractors that verify tokens in the same way, each for a claim.
 pub(in crate::compile) struct Verifier {
-    how: How,
+    how: VerificationKey,
     /// The file that the key was read from.
     pub(super) file: Option<(PathBuf, Vec<u8>)>,
     audience: Option<String>,
     issuer: Option<String>,
 }
 
-enum How {
+enum VerificationKey {
     Hs256(String),
     PublicKey(Vec<u8>),
 }
@@ -28,12 +28,12 @@ impl Verifier {
     pub(super) fn of(section: &At<Jwt>, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Self> {
         let Jwt { hs256, public_key_file, audience, issuer } = &section.value;
         let (place, how, file) = match (hs256, public_key_file) {
-            (Some(secret), None) => (secret.place, How::Hs256(secret.value.clone()), None),
+            (Some(secret), None) => (secret.place, VerificationKey::Hs256(secret.value.clone()), None),
             (None, Some(file)) => {
                 let path =
                     folder.map_or_else(|| file.value.clone().into(), |folder| folder.join(&file.value));
                 match crate::read::bytes(&path, MOST_BYTES) {
-                    Ok(key) => (file.place, How::PublicKey(key.clone()), Some((path, key))),
+                    Ok(key) => (file.place, VerificationKey::PublicKey(key.clone()), Some((path, key))),
                     Err(problem) => {
                         problems.error(file.place, format!("the file with the public key: {problem}"));
                         return None;
@@ -62,8 +62,8 @@ impl Verifier {
     /// An extractor of the key in this claim.
     pub(in crate::compile) fn claim(&self, claim: &str) -> Result<BearerJwt, ConfigError> {
         let mut jwt = match &self.how {
-            How::Hs256(secret) => BearerJwt::hs256(secret.as_bytes())?,
-            How::PublicKey(pem) => BearerJwt::rs256(pem).or_else(|_| BearerJwt::es256(pem))?,
+            VerificationKey::Hs256(secret) => BearerJwt::hs256(secret.as_bytes())?,
+            VerificationKey::PublicKey(pem) => BearerJwt::rs256(pem).or_else(|_| BearerJwt::es256(pem))?,
         };
         if let Some(audience) = &self.audience {
             jwt = jwt.audience(audience);
