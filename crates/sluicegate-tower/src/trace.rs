@@ -137,7 +137,7 @@ pub(crate) struct Recorded {
 
 /// For layers further in, in the extensions of a request.
 #[derive(Clone, Debug)]
-struct Around(Weak<Recorded>);
+struct OuterTrace(Weak<Recorded>);
 
 impl RequestTrace {
     /// The decision for the current span, if it declares the fields. If a layer further out has a decision for the same span, the
@@ -145,7 +145,7 @@ impl RequestTrace {
     pub(crate) fn begin(fields: impl FnOnce() -> Option<TraceFields>, request: &Extensions) -> Self {
         let Some(fields) = is_declared().then(fields).flatten() else { return Self::None };
         let span = Span::current();
-        let around = request.get::<Around>().and_then(|around| around.0.upgrade());
+        let around = request.get::<OuterTrace>().and_then(|around| around.0.upgrade());
         if let Some(around) = around.filter(|around| around.span == span) {
             let mut known = around.fields.lock().unwrap_or_else(PoisonError::into_inner);
             if fields.is_stricter(&known) {
@@ -167,7 +167,7 @@ impl RequestTrace {
     #[inline]
     pub(crate) fn enter(&self, extensions: &mut Extensions) {
         if let Self::Span(recorded) = self {
-            extensions.insert(Around(Arc::downgrade(recorded)));
+            extensions.insert(OuterTrace(Arc::downgrade(recorded)));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use super::limited::{Asked, Handed, Limited, Skip};
+use super::limited::{AskedAttribute, Handed, Limited, Skip};
 use super::source::Attribute;
 
 /// A handler that has a `#[rate_limited]` attribute, for [`RateLimitStore::open`](super::RateLimitStore::open).
@@ -21,17 +21,17 @@ impl<H: sealed::Sealed<T>, T> Attributed<T> for H {}
 
 /// Asks a handler for its attribute: the handler is called, returns the attribute, and runs none of its own code.
 pub(super) fn ask<H: Attributed<T>, T>(handler: H) -> Option<&'static Attribute> {
-    let asked = Asked::default();
+    let asked = AskedAttribute::default();
     handler.ask(Arc::clone(&asked));
     asked.get().copied()
 }
 
 mod sealed {
-    use super::{Asked, Context, Future, Handed, Limited, Skip, Waker, pin};
+    use super::{AskedAttribute, Context, Future, Handed, Limited, Skip, Waker, pin};
 
     #[expect(unnameable_types, reason = "whoever cannot name it cannot implement it")]
     pub trait Sealed<T> {
-        fn ask(self, asked: Asked);
+        fn ask(self, asked: AskedAttribute);
     }
 
     macro_rules! attributed {
@@ -41,7 +41,7 @@ mod sealed {
                 F: FnOnce($($skip,)* Limited<A, X>) -> R,
                 R: Future,
             {
-                fn ask(self, asked: Asked) {
+                fn ask(self, asked: AskedAttribute) {
                     let answer = self($($skip,)* Limited(Handed::Question(asked)));
                     // Without a request there is nothing to wait for, and without an answer there is no attribute.
                     _ = pin!(answer).poll(&mut Context::from_waker(Waker::noop()));

@@ -16,10 +16,10 @@ use super::source::Attribute;
 pub(super) type Extract<A> = Box<dyn FnOnce(Request) -> Extracting<A> + Send>;
 
 /// The slot in which a handler that is asked leaves its attribute.
-pub(super) type Asked = Arc<OnceLock<&'static Attribute>>;
+pub(super) type AskedAttribute = Arc<OnceLock<&'static Attribute>>;
 
 /// Answers the question with this attribute; the response is not read.
-pub(super) fn answer(asked: &Asked, attribute: &'static Attribute) -> Response {
+pub(super) fn answer(asked: &AskedAttribute, attribute: &'static Attribute) -> Response {
     // The attribute answers only once; a wrapper of the handler does not change the answer.
     _ = asked.set(attribute);
     Response::default()
@@ -37,7 +37,7 @@ pub(super) enum Handed<A, X> {
         state: X,
     },
     /// The handler is asked for its attribute, and runs none of its own code.
-    Question(Asked),
+    Question(AskedAttribute),
 }
 
 impl<A, X> fmt::Debug for Limited<A, X> {

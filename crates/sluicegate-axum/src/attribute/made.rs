@@ -8,30 +8,30 @@ use sluicegate_core::{ConfigError, RateLimiter, Store};
 use sluicegate_tower::limits::{Limits, LimitsBuilder};
 use sluicegate_tower::respond::Respond;
 
-use super::source::{Attribute, Source, Variables};
+use super::source::{Attribute, ReadVariable, Source};
 
 /// State that the handlers of a router share.
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct StoreSettings {
     pub(super) store: Arc<dyn Store>,
-    pub(super) variables: Variables,
+    pub(super) variables: ReadVariable,
     pub(super) respond: Arc<dyn Respond<Body>>,
     pub(super) configure: Arc<dyn Fn(LimitsBuilder) -> LimitsBuilder + Send + Sync>,
 }
 
 /// The limits of a handler.
-pub(super) struct Made {
+pub(super) struct MadeLimits {
     pub(super) attribute: &'static Attribute,
     pub(super) limits: Limits,
     pub(super) respond: Arc<dyn Respond<Body>>,
     pub(super) limiters: Vec<RateLimiter>,
 }
 
-impl Made {
+impl MadeLimits {
     /// Makes the limits of a handler; `others` are those of the same router.
     pub(super) fn new<'a>(
         attribute: &'static Attribute,
-        settings: &Settings,
+        settings: &StoreSettings,
         others: impl Iterator<Item = &'a Self> + Clone,
     ) -> Result<Self, ConfigError> {
         let source = Source { store: &settings.store, variables: &settings.variables };
@@ -69,10 +69,10 @@ impl Made {
 /// share their buckets unintentionally.
 fn default_name<'a>(
     attribute: &'static Attribute,
-    mut others: impl Iterator<Item = &'a Made>,
+    mut others: impl Iterator<Item = &'a MadeLimits>,
 ) -> Result<String, ConfigError> {
     let name = attribute.default_name();
-    let is_unnamed = |made: &&Made| made.attribute.drafts().iter().any(|draft| draft.name().is_none());
+    let is_unnamed = |made: &&MadeLimits| made.attribute.drafts().iter().any(|draft| draft.name().is_none());
     match others.find(|made| is_unnamed(made) && made.attribute.default_name() == name) {
         Some(other) => Err(taken(format!(
             "a limit of {attribute} and one of {} are both called {name:?}: give one of them a `name = \"..\"`",
@@ -83,7 +83,11 @@ fn default_name<'a>(
 }
 
 /// Adds the handler that has taken a name to the store's error, which does not know handlers.
-fn with_owner<'a>(error: ConfigError, name: &str, mut others: impl Iterator<Item = &'a Made>) -> ConfigError {
+fn with_owner<'a>(
+    error: ConfigError,
+    name: &str,
+    mut others: impl Iterator<Item = &'a MadeLimits>,
+) -> ConfigError {
     if error.kind() != ConfigErrorKind::NameTaken {
         return error;
     }

@@ -14,7 +14,7 @@ use sluicegate_tower::limits::Refused;
 use sluicegate_tower::respond::Refusal;
 
 use super::limited::{Extract, Handed, Limited, answer};
-use super::made::Made;
+use super::made::MadeLimits;
 use super::source::Attribute;
 use super::store::RateLimitStore;
 
@@ -95,7 +95,7 @@ struct Stopped<X> {
     parts: Parts,
     body: Body,
     state: X,
-    made: Arc<Made>,
+    made: Arc<MadeLimits>,
 }
 
 /// A value of `fallback = ..`: a handler, with the state that the limited handler takes.

@@ -107,12 +107,12 @@ impl Draft {
 }
 
 /// Looks up a variable of the environment.
-pub(super) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+pub(super) type ReadVariable = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// The parts that a limit is made from.
 pub struct Source<'a> {
     pub(super) store: &'a Arc<dyn Store>,
-    pub(super) variables: &'a Variables,
+    pub(super) variables: &'a ReadVariable,
 }
 
 impl Source<'_> {

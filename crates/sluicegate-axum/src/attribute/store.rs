@@ -18,8 +18,8 @@ use sluicegate_tower::respond::{ProblemJson, Respond};
 use tower_layer::Layer;
 
 use super::asked::{Attributed, ask};
-use super::made::{Made, Settings};
-use super::source::{Attribute, Variables};
+use super::made::{MadeLimits, StoreSettings};
+use super::source::{Attribute, ReadVariable};
 
 /// The store on which the `#[rate_limited]` handlers of a router keep their limits: a layer for that router.
 ///
@@ -72,12 +72,12 @@ use super::source::{Attribute, Variables};
 /// key or to `peek` at one while the service runs. Clones of this layer share their limiters.
 #[derive(Clone)]
 #[must_use = "it does nothing until it is put on a router as a layer"]
-pub struct RateLimitStore(Arc<Shared>);
+pub struct RateLimitStore(Arc<AttributeStore>);
 
-struct Shared {
-    settings: Settings,
+struct AttributeStore {
+    settings: StoreSettings,
     /// The limits made so far, by handler. Read by every request, so it takes no lock.
-    made: ArcSwap<HashMap<usize, Arc<Made>>>,
+    made: ArcSwap<HashMap<usize, Arc<MadeLimits>>>,
     /// The errors that were logged about limits that could not be made. Locked while a limit is made.
     failed: Mutex<HashMap<usize, String>>,
     /// Whether handlers are opened when the router is built, so that none should be missing.
@@ -88,9 +88,14 @@ impl RateLimitStore {
     /// Limits on this store, in layers as [`RateLimitLayer::new`](sluicegate_tower::RateLimitLayer::new) makes them.
     pub fn new(store: impl IntoStore) -> Self {
         let respond = Arc::new(ProblemJson::new());
-        let variables: Variables = Arc::new(|name| std::env::var(name).ok());
+        let variables: ReadVariable = Arc::new(|name| std::env::var(name).ok());
         let configure = Arc::new(|limits| limits);
-        Self(Arc::new(Shared::new(Settings { store: store.into(), variables, respond, configure })))
+        Self(Arc::new(AttributeStore::new(StoreSettings {
+            store: store.into(),
+            variables,
+            respond,
+            configure,
+        })))
     }
 
     /// Sets the responder for refused requests: a closure, or a type of yours. Default: [`ProblemJson`].
@@ -160,7 +165,7 @@ impl RateLimitStore {
 
     /// The limits of a handler on the store of its router, made now if this is its first request. A missing store, or an error,
     /// is logged for operators; clients do not see it.
-    pub(super) fn made(extensions: &Extensions, attribute: &'static Attribute) -> Option<Arc<Made>> {
+    pub(super) fn made(extensions: &Extensions, attribute: &'static Attribute) -> Option<Arc<MadeLimits>> {
         let Some(Self(shared)) = extensions.get::<Self>() else {
             if attribute.warns() {
                 tracing::error!(
@@ -177,10 +182,10 @@ impl RateLimitStore {
     }
 
     /// A copy with other settings. Existing limits are made anew, on their buckets.
-    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+    fn with(self, change: impl FnOnce(&mut StoreSettings)) -> Self {
         let mut settings = self.0.settings.clone();
         change(&mut settings);
-        let shared = Shared::new(settings);
+        let shared = AttributeStore::new(settings);
         for made in self.0.made.load().values() {
             // A failure is logged now, and is returned at the first request.
             _ = shared.made_of(made.attribute, true);
@@ -191,8 +196,8 @@ impl RateLimitStore {
     }
 }
 
-impl Shared {
-    fn new(settings: Settings) -> Self {
+impl AttributeStore {
+    fn new(settings: StoreSettings) -> Self {
         Self {
             settings,
             made: ArcSwap::default(),
@@ -202,7 +207,11 @@ impl Shared {
     }
 
     /// The limits of a handler, made now if they do not exist. If it is for a request, a failure is logged once.
-    fn made_of(&self, attribute: &'static Attribute, is_logged: bool) -> Result<Arc<Made>, ConfigError> {
+    fn made_of(
+        &self,
+        attribute: &'static Attribute,
+        is_logged: bool,
+    ) -> Result<Arc<MadeLimits>, ConfigError> {
         let id = attribute.id();
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         // Another request may have been first.
@@ -211,7 +220,7 @@ impl Shared {
             return Ok(Arc::clone(made));
         }
         let handler = attribute.path();
-        match Made::new(attribute, &self.settings, made.values().map(Arc::as_ref)) {
+        match MadeLimits::new(attribute, &self.settings, made.values().map(Arc::as_ref)) {
             Ok(new) => {
                 // Relaxed: as in `open`.
                 if is_logged && self.is_listed.load(Ordering::Relaxed) {

@@ -31,8 +31,8 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Error, GenericParam, Generics, ReturnType, Type, WherePredicate, parse_quote};
 
 use self::handler::Handler;
-use self::limit::Limits;
-use self::own::Own;
+use self::limit::AttributeLimits;
+use self::own::OwnFunction;
 use self::split::split;
 
 /// Expands the attribute to items; mistakes become compile errors.
@@ -44,7 +44,7 @@ pub(crate) fn rate_limited(arguments: TokenStream, item: TokenStream) -> TokenSt
         Ok(handler) => handler,
         Err(error) => return with(&error, item),
     };
-    match Limits::read(arguments.clone(), &handler) {
+    match AttributeLimits::read(arguments.clone(), &handler) {
         Ok(limits) => {
             split(&arguments, &handler, &limits.crate_path).unwrap_or_else(|| expand(&handler, &limits))
         }
@@ -61,15 +61,15 @@ fn with(error: &Error, item: impl ToTokens) -> TokenStream {
 
 /// All paths begin with the crate's, so that imports and shadowing in the handler's module do
 /// not change their meaning.
-fn expand(handler: &Handler, limits: &Limits) -> TokenStream {
-    let Limits { fallback, crate_path, .. } = limits;
+fn expand(handler: &Handler, limits: &AttributeLimits) -> TokenStream {
+    let AttributeLimits { fallback, crate_path, .. } = limits;
     let private = quote!(#crate_path::__private);
     let Handler { visibility, signature, attributes, .. } = handler;
     let name = &signature.ident;
     let (conditions, shown, inner) = sort(attributes);
-    let own = Own::of(handler, &private, &conditions, &inner);
+    let own = OwnFunction::of(handler, &private, &conditions, &inner);
     let checks = checks(handler, &own, &private);
-    let Own { types, beside, inside, call, .. } = &own;
+    let OwnFunction { types, beside, inside, call, .. } = &own;
 
     let skips = types.iter().skip(1).map(|_| quote!(_: #private::Skip,));
     let generics = movable(signature.generics.clone());
@@ -108,7 +108,7 @@ fn expand(handler: &Handler, limits: &Limits) -> TokenStream {
 }
 
 /// Code that never runs, for clearer errors than those of axum's trait for handlers.
-fn checks(handler: &Handler, own: &Own, private: &TokenStream) -> TokenStream {
+fn checks(handler: &Handler, own: &OwnFunction, private: &TokenStream) -> TokenStream {
     let future = &own.future;
     let future = quote_spanned!(handler.signature.ident.span()=> #private::check_future(#future));
     let response = match &handler.signature.output {

@@ -12,7 +12,7 @@ use super::handler::Handler;
 
 /// The handler's own code: called by its name if it is inside of the function, and as `Self::__rate_limited_..` if it is
 /// beside the function.
-pub(super) struct Own {
+pub(super) struct OwnFunction {
     /// The values extracted from a request, in this order.
     pub(super) types: Vec<Type>,
     /// The code beside the function that axum calls: in an `impl`, where `Self` and `self` are valid.
@@ -25,7 +25,7 @@ pub(super) struct Own {
     pub(super) future: TokenStream,
 }
 
-impl Own {
+impl OwnFunction {
     /// `conditions` apply to all items, and `attributes` to the handler's own code.
     pub(super) fn of(
         handler: &Handler,

@@ -8,13 +8,13 @@ use http_body::Body;
 use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;
 
-use crate::admission::asks::Asks;
+use crate::admission::asks::RequestAsks;
 use crate::admission::meter::Meter;
 use crate::admission::restate::restate;
-use crate::admission::set::{Limits, Made};
+use crate::admission::set::{BuiltLimits, Limits};
 use crate::admission::shadow::Shadows;
 use crate::admission::trial::Trial;
-use crate::bandwidth::{Direction, Pace, Paced, Slot};
+use crate::bandwidth::{Direction, Paced, Pacer, UploadSlot};
 use crate::respond::decided::{Announced, Decided, Shown};
 use crate::respond::headers::style::Already;
 use crate::respond::headers::write::write;
@@ -76,8 +76,8 @@ impl Admitted {
 #[derive(Debug)]
 pub(crate) struct Marked {
     /// The limits that the request began with.
-    made: Arc<Made>,
-    pub(crate) asks: Asks,
+    made: Arc<BuiltLimits>,
+    pub(crate) asks: RequestAsks,
     /// The decision, if any policy is enforced.
     pub(crate) decided: Option<Decided>,
     /// The asks of policies in shadow.
@@ -87,19 +87,19 @@ pub(crate) struct Marked {
     /// Whether a layer further out reads this decision from the response.
     is_read: bool,
     /// The limits that hold its bodies, if any do.
-    holds: Option<Box<Holds>>,
+    holds: Option<Box<BodyHolds>>,
     /// The decision for the span of the request.
     pub(super) trace: RequestTrace,
 }
 
 /// Limits that hold bodies, each with its place.
 #[derive(Debug)]
-pub(super) struct Holds {
+pub(super) struct BodyHolds {
     limits: Vec<(usize, Paced)>,
     shadows: Shadows,
 }
 
-impl Holds {
+impl BodyHolds {
     pub(super) fn of(limits: &Limits) -> Box<Self> {
         Box::new(Self { limits: Vec::new(), shadows: limits.shadows().clone() })
     }
@@ -113,10 +113,10 @@ impl Marked {
     /// The marks of a request that these asks let through. `policies` is called only if there is a decision.
     #[inline]
     pub(super) fn new(
-        made: &Arc<Made>,
-        asks: Asks,
+        made: &Arc<BuiltLimits>,
+        asks: RequestAsks,
         decision: Option<Decision>,
-        policies: impl FnOnce(&Asks) -> Arc<[Arc<Policy>]>,
+        policies: impl FnOnce(&RequestAsks) -> Arc<[Arc<Policy>]>,
         trials: Vec<Arc<Trial>>,
     ) -> Box<Self> {
         let made = Arc::clone(made);
@@ -144,10 +144,10 @@ impl Marked {
     }
 
     /// The marks of a request that no limit has counted.
-    pub(super) fn of_nothing(made: &Arc<Made>) -> Self {
+    pub(super) fn of_nothing(made: &Arc<BuiltLimits>) -> Self {
         Self {
             made: Arc::clone(made),
-            asks: Asks::default(),
+            asks: RequestAsks::default(),
             decided: None,
             trials: Vec::new(),
             meter: Some(Meter::default()),
@@ -158,7 +158,7 @@ impl Marked {
     }
 
     /// These marks, of a request whose bodies these limits hold.
-    pub(super) fn holding(mut self: Box<Self>, holds: Option<Box<Holds>>) -> Box<Self> {
+    pub(super) fn holding(mut self: Box<Self>, holds: Option<Box<BodyHolds>>) -> Box<Self> {
         self.holds = holds;
         self
     }
@@ -183,7 +183,7 @@ impl Marked {
             meter.enter(extensions);
         }
         if let Some(pace) = self.pace(Direction::is_up) {
-            match extensions.get::<Slot>() {
+            match extensions.get::<UploadSlot>() {
                 Some(slot) => slot.put(pace),
                 None => self.report_unheld(Direction::is_up, "put an `UploadLayer` around the layer"),
             }
@@ -206,7 +206,7 @@ impl Marked {
         mut self: Box<Self>,
         mut response: Response<B>,
         reads_body: bool,
-    ) -> (Response<B>, Option<Box<Tap>>, Option<Pace>) {
+    ) -> (Response<B>, Option<Box<Tap>>, Option<Pacer>) {
         let mut tap = None;
         if was_refused(response.extensions()) {
             // The request was not served, so nothing is charged.
@@ -225,10 +225,10 @@ impl Marked {
     }
 
     /// The limits that hold the bodies of this direction.
-    fn pace(&self, which: fn(Direction) -> bool) -> Option<Pace> {
+    fn pace(&self, which: fn(Direction) -> bool) -> Option<Pacer> {
         let holds = self.holds.as_ref()?;
         let limits = holds.limits.iter().filter(|(limit, _)| self.is_for(*limit, which));
-        Pace::new(limits.map(|(_, paced)| paced.clone()), holds.shadows.clone())
+        Pacer::new(limits.map(|(_, paced)| paced.clone()), holds.shadows.clone())
     }
 
     fn is_for(&self, limit: usize, which: fn(Direction) -> bool) -> bool {
@@ -309,7 +309,7 @@ impl Marked {
         }
         // A decision is large, so it is not moved.
         let shown = Shown::of(decided);
-        let Made { settings, known, .. } = &*self.made;
+        let BuiltLimits { settings, known, .. } = &*self.made;
         let prepared = || known.policy_line(&decided.policies);
         write(response.headers_mut(), &settings.style, shown, shown.wait, &prepared, Already::Theirs);
         // This allocates, so only where somebody reads it.

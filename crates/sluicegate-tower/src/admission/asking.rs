@@ -9,15 +9,15 @@ use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, StoreError};
 
-use crate::admission::admitted::{Holds, Marked};
-use crate::admission::asks::Asks;
-use crate::admission::end::{End, refused, uncounted};
+use crate::admission::admitted::{BodyHolds, Marked};
+use crate::admission::asks::RequestAsks;
+use crate::admission::end::{RequestEnd, refused, uncounted};
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::admission::trial::Trial;
 use crate::bandwidth::Paced;
 use crate::guard::Place;
-use crate::limits::finding::{Asked, Finding, Found};
+use crate::limits::finding::{FoundLimit, LimitFinding, RequestAsk};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 use crate::trace::{self, RequestTrace, TraceFields, WaitSpan};
@@ -25,46 +25,50 @@ use crate::trace::{self, RequestTrace, TraceFields, WaitSpan};
 /// The asks of a request, as far as its limits are known.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    asks: Asks,
+    asks: RequestAsks,
     /// The asks of policies that are only tried out, and then their answers.
-    tried: Vec<Asked>,
+    tried: Vec<RequestAsk>,
     trials: Vec<Arc<Trial>>,
     /// The limits that hold its bodies. Boxed, because few requests have any, and many wait.
-    holds: Option<Box<Holds>>,
+    holds: Option<Box<BodyHolds>>,
 }
 
 /// The next state of a request: its end, or a wait.
 pub(super) enum Then {
-    End(End),
+    End(RequestEnd),
     /// Boxed apart from the turn, because it is large, and waits for a turn take longer.
     Decision(Box<DecisionFuture>),
     Turn(Turn, WaitSpan),
 }
 
 impl Asking {
-    pub(super) fn of(asks: Asks) -> Self {
+    pub(super) fn of(asks: RequestAsks) -> Self {
         Self { asks, ..Self::default() }
     }
 
     /// Adds the ask of a limit, or returns the refusal if the limit refuses the request.
     #[inline]
-    pub(super) fn take(&mut self, limits: &Limits, Found { limit, finding }: Found) -> Option<Box<Refused>> {
+    pub(super) fn take(
+        &mut self,
+        limits: &Limits,
+        FoundLimit { limit, finding }: FoundLimit,
+    ) -> Option<Box<Refused>> {
         match finding {
-            Finding::Asks { which, key, cost, is_enforced } => {
-                let asked = Asked { limit, which, key, cost };
+            LimitFinding::Asks { which, key, cost, is_enforced } => {
+                let asked = RequestAsk { limit, which, key, cost };
                 match is_enforced {
                     true => self.asks.push(asked),
                     false => self.tried.push(asked),
                 }
                 None
             }
-            Finding::Holds { which, key } => {
+            LimitFinding::Holds { which, key } => {
                 let limiter = limits.plan().limits[limit].source.limiter(&which);
-                self.holds.get_or_insert_with(|| Holds::of(limits)).add(limit, Paced::new(limiter, key));
+                self.holds.get_or_insert_with(|| BodyHolds::of(limits)).add(limit, Paced::new(limiter, key));
                 None
             }
-            Finding::Nothing(_) => None,
-            Finding::Refuses(stop) => Some(refused(limits, Some(limit), *stop)),
+            LimitFinding::Nothing(_) => None,
+            LimitFinding::Refuses(stop) => Some(refused(limits, Some(limit), *stop)),
         }
     }
 
@@ -144,7 +148,7 @@ impl Asking {
 
     /// Lets the request through, at once or when its turn has come. Shadow policies are asked only now: a client that hangs up
     /// while it waits spends nothing of them.
-    pub(super) fn goes_on(&mut self, limits: &Limits, decision: Decision) -> End {
+    pub(super) fn goes_on(&mut self, limits: &Limits, decision: Decision) -> RequestEnd {
         self.try_out(limits);
         Ok(self.mark(limits, Some(decision)))
     }

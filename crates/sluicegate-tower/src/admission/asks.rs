@@ -8,18 +8,18 @@ use sluicegate_core::{ConfigError, Decision, Key, Policy, RateLimiter};
 use smallvec::SmallVec;
 
 use crate::admission::check;
-use crate::admission::set::Made;
-use crate::limits::finding::Asked;
-use crate::limits::plan::Plan;
+use crate::admission::set::BuiltLimits;
+use crate::limits::finding::RequestAsk;
+use crate::limits::plan::LimitPlan;
 use crate::respond::decided::Decided;
 
 /// The limiters that a request was found to be subject to.
 #[derive(Debug, Default)]
-pub(crate) struct Asks(SmallVec<[Asked; 1]>);
+pub(crate) struct RequestAsks(SmallVec<[RequestAsk; 1]>);
 
-impl Asks {
+impl RequestAsks {
     #[inline]
-    pub(crate) fn push(&mut self, asked: Asked) {
+    pub(crate) fn push(&mut self, asked: RequestAsk) {
         self.0.push(asked);
     }
 
@@ -28,14 +28,14 @@ impl Asks {
         self.0.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Asked> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RequestAsk> {
         self.0.iter()
     }
 
     #[inline]
     pub(crate) fn limiters<'a>(
         &'a self,
-        plan: &'a Plan,
+        plan: &'a LimitPlan,
     ) -> impl ExactSizeIterator<Item = &'a RateLimiter> + Clone {
         self.0.iter().map(|asked| asked.limiter(plan))
     }
@@ -45,13 +45,13 @@ impl Asks {
     /// # Errors
     /// When a policy is asked twice, or when there are too many quotas.
     #[inline]
-    pub(crate) fn check(&self, plan: &Plan) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self, plan: &LimitPlan) -> Result<(), ConfigError> {
         if self.0.len() < 2 { Ok(()) } else { check::of_request(self.limiters(plan)) }
     }
 
     /// Decides all asks together, in this mode or else in the modes of their policies.
     #[inline]
-    pub(crate) fn decide(&self, plan: &Plan, mode: Option<Mode>) -> DecisionFuture {
+    pub(crate) fn decide(&self, plan: &LimitPlan, mode: Option<Mode>) -> DecisionFuture {
         check_all(
             self.0.iter().map(|asked| asked.limiter(plan).check(&asked.key).cost(asked.cost).mode(mode)),
         )
@@ -59,30 +59,30 @@ impl Asks {
 
     /// The turn of a delayed request, if it comes soon enough for all policies that wait; otherwise the decision.
     #[expect(clippy::result_large_err, reason = "the decision is handed back, not reported")]
-    pub(crate) fn turn(&self, plan: &Plan, decision: Decision) -> Result<Turn, Decision> {
+    pub(crate) fn turn(&self, plan: &LimitPlan, decision: Decision) -> Result<Turn, Decision> {
         let waits =
             self.limiters(plan).filter_map(|limiter| limiter.with_policy(Policy::on_exceeded).longest_wait());
         Turn::after(decision, self.owned(plan), waits.min())
     }
 
-    fn owned<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (RateLimiter, Key, u64)> + 'a {
+    fn owned<'a>(&'a self, plan: &'a LimitPlan) -> impl Iterator<Item = (RateLimiter, Key, u64)> + 'a {
         self.0.iter().map(|asked| (asked.limiter(plan).clone(), asked.key.clone(), asked.cost))
     }
 
     /// The current policies, one per ask.
     #[inline]
-    pub(crate) fn policies(&self, made: &Made) -> Arc<[Arc<Policy>]> {
+    pub(crate) fn policies(&self, made: &BuiltLimits) -> Arc<[Arc<Policy>]> {
         made.known.policies(self.limiters(&made.plan))
     }
 
     /// The current policy that decided.
-    pub(crate) fn deciding(&self, plan: &Plan, decision: &Decision) -> Option<Arc<Policy>> {
+    pub(crate) fn deciding(&self, plan: &LimitPlan, decision: &Decision) -> Option<Arc<Policy>> {
         let asked = self.0.get(decision.deciding().policy_index())?;
         Some(asked.limiter(plan).policy())
     }
 
     /// The decision with its policies.
-    pub(crate) fn label(&self, made: &Made, decision: Decision) -> Decided {
+    pub(crate) fn label(&self, made: &BuiltLimits, decision: Decision) -> Decided {
         Decided::new(decision, self.policies(made))
     }
 
@@ -90,7 +90,7 @@ impl Asks {
     /// store answers at once.
     pub(crate) fn give_back(
         &self,
-        made: &Made,
+        made: &BuiltLimits,
         decision: &mut Decision,
         is_given_back: impl Fn(usize) -> bool,
     ) -> Option<Decided> {

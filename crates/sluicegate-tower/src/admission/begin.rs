@@ -15,16 +15,16 @@ use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Policy, RateLimiter};
 
 use crate::admission::admitted::Marked;
-use crate::admission::asks::Asks;
-use crate::admission::end::{End, Timed};
-use crate::admission::set::{Limits, Made};
+use crate::admission::asks::RequestAsks;
+use crate::admission::end::{RequestEnd, Timed};
+use crate::admission::set::{BuiltLimits, Limits};
 use crate::admission::way::{self, Waiting};
 use crate::guard::Place;
 use crate::key::RequestView;
-use crate::limits::door::Entry;
-use crate::limits::finding::{Asked, Finding, Found};
+use crate::limits::door::DoorVerdict;
+use crate::limits::finding::{FoundLimit, LimitFinding, RequestAsk};
 use crate::limits::pick::Which;
-use crate::limits::walk::{Next, Walk};
+use crate::limits::walk::{Walk, WalkStep};
 use crate::trace;
 
 /// The limits of a layer, to inspect them and to swap them as a whole. Clones refer to the same layer.
@@ -94,7 +94,11 @@ impl LimitsHandle {
 
     /// The result for a request that need not wait, or the wait.
     #[inline]
-    pub(crate) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
+    pub(crate) fn begin(
+        &self,
+        request: RequestView<'_>,
+        place: &mut Place,
+    ) -> Result<RequestEnd, Box<Waiting>> {
         let current;
         let limits = match self.kept(request.extensions) {
             Some(kept) => kept,
@@ -128,7 +132,11 @@ impl LimitsHandle {
 impl Limits {
     /// Decides by these limits: the result if the request need not wait, or the wait.
     #[inline]
-    pub(super) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
+    pub(super) fn begin(
+        &self,
+        request: RequestView<'_>,
+        place: &mut Place,
+    ) -> Result<RequestEnd, Box<Waiting>> {
         let timed = self.0.made.settings.routes.then(Timed::new);
         let mut begun = self.begin_untold(request, place);
         match &mut begun {
@@ -139,11 +147,11 @@ impl Limits {
     }
 
     #[inline]
-    fn begin_untold(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
-        let Made { plan, settings, known, .. } = &*self.0.made;
+    fn begin_untold(&self, request: RequestView<'_>, place: &mut Place) -> Result<RequestEnd, Box<Waiting>> {
+        let BuiltLimits { plan, settings, known, .. } = &*self.0.made;
         if let Some(door) = &settings.door {
             match door.entry(request) {
-                Entry::ToTheLimits => {}
+                DoorVerdict::ToTheLimits => {}
                 entry => return way::through((self, request), entry, place),
             }
         }
@@ -157,11 +165,11 @@ impl Limits {
                 key.set_kind(limit.kind);
                 if let Some(given) = plain.limiter.given(key.as_ref()) {
                     return self.begin_given(
-                        Asked { limit: 0, which: Which::Chosen(given), key, cost: plain.cost },
+                        RequestAsk { limit: 0, which: Which::Chosen(given), key, cost: plain.cost },
                         place,
                     );
                 }
-                let asked = Asked { limit: 0, which: Which::Known(0), key, cost: plain.cost };
+                let asked = RequestAsk { limit: 0, which: Which::Known(0), key, cost: plain.cost };
                 let asking = self.ask(&plain.limiter, &asked);
                 self.answered(asked, asking, place, |asks| match known.only.get() {
                     Some(only) if only.replacements == plain.limiter.replacements() => {
@@ -179,27 +187,33 @@ impl Limits {
 
     /// Decides about a key to which an operator has given quotas.
     #[cold]
-    fn begin_given(&self, asked: Asked, place: &mut Place) -> Result<End, Box<Waiting>> {
+    fn begin_given(&self, asked: RequestAsk, place: &mut Place) -> Result<RequestEnd, Box<Waiting>> {
         let asking = self.ask(asked.limiter(self.plan()), &asked);
         self.answered(asked, asking, place, |asks| asks.policies(&self.0.made))
     }
 
     /// Goes through all limits. A request for which a single limit asks, with its key at hand, is decided as by one limit.
     #[inline(never)]
-    fn begin_with_several(&self, request: RequestView<'_>, place: &mut Place) -> Result<End, Box<Waiting>> {
+    fn begin_with_several(
+        &self,
+        request: RequestView<'_>,
+        place: &mut Place,
+    ) -> Result<RequestEnd, Box<Waiting>> {
         let plan = self.plan();
         let (mut walk, mut only) = (Walk::default(), None);
         loop {
             match (walk.next(plan, request), only) {
                 (
-                    Next::Found(Found {
+                    WalkStep::Found(FoundLimit {
                         limit,
-                        finding: Finding::Asks { which, key, cost, is_enforced: true },
+                        finding: LimitFinding::Asks { which, key, cost, is_enforced: true },
                     }),
                     None,
-                ) => only = Some(Asked { limit, which, key, cost }),
-                (Next::Found(Found { finding: Finding::Nothing(_), .. }), asked) => only = asked,
-                (Next::End, Some(asked)) => {
+                ) => only = Some(RequestAsk { limit, which, key, cost }),
+                (WalkStep::Found(FoundLimit { finding: LimitFinding::Nothing(_), .. }), asked) => {
+                    only = asked
+                }
+                (WalkStep::End, Some(asked)) => {
                     let asking = self.ask(asked.limiter(plan), &asked);
                     return self.answered(asked, asking, place, |asks| asks.policies(&self.0.made));
                 }
@@ -210,7 +224,7 @@ impl Limits {
 
     /// Asks one limiter; `None` if the request goes on and its numbers are not shown.
     #[inline]
-    fn ask(&self, limiter: &RateLimiter, asked: &Asked) -> Option<DecisionFuture> {
+    fn ask(&self, limiter: &RateLimiter, asked: &RequestAsk) -> Option<DecisionFuture> {
         let marks = self.0.made.marks;
         let deciding = limiter.check(&asked.key).cost(asked.cost).start();
         let is_enough = matches!(deciding.known(), Some(Ok(decision)) if !marks && goes_on(decision));
@@ -221,13 +235,13 @@ impl Limits {
     #[inline]
     fn answered(
         &self,
-        asked: Asked,
+        asked: RequestAsk,
         asking: Option<DecisionFuture>,
         place: &mut Place,
-        policies: impl FnOnce(&Asks) -> Arc<[Arc<Policy>]>,
-    ) -> Result<End, Box<Waiting>> {
+        policies: impl FnOnce(&RequestAsks) -> Arc<[Arc<Policy>]>,
+    ) -> Result<RequestEnd, Box<Waiting>> {
         let Some(deciding) = asking else { return Ok(Ok(None)) };
-        let mut asks = Asks::default();
+        let mut asks = RequestAsks::default();
         asks.push(asked);
         match deciding.now() {
             Ok(Ok(decision)) if self.0.made.marks && goes_on(&decision) && decision.is_counted() => {

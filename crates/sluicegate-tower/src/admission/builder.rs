@@ -8,13 +8,13 @@ use http::{HeaderName, StatusCode};
 use sluicegate_core::ConfigError;
 
 use crate::admission::check;
-use crate::admission::set::{Limits, Settings};
+use crate::admission::set::{Limits, LimitsSettings};
 use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::IntoGroup;
 use crate::limits::Limit;
-use crate::limits::door::Door;
+use crate::limits::door::FrontDoor;
 use crate::limits::group::{Choose, Group};
 use crate::respond::headers::{HeaderFields, LegacyReset};
 use crate::respond::spread;
@@ -33,7 +33,7 @@ use crate::respond::spread;
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct LimitsBuilder<R = ()> {
     group: Group,
-    settings: Settings,
+    settings: LimitsSettings,
     waits: Waits,
     pub(crate) respond: R,
 }
@@ -60,7 +60,7 @@ impl LimitsBuilder {
 impl<R> LimitsBuilder<R> {
     pub(crate) fn new(limit: Group, respond: R) -> Self {
         let group = Group::new(Choose::All).and(limit);
-        Self { group, settings: Settings::default(), waits: Waits::default(), respond }
+        Self { group, settings: LimitsSettings::default(), waits: Waits::default(), respond }
     }
 
     pub(crate) fn finish(self) -> Result<(Limits, R), ConfigError> {
@@ -78,7 +78,7 @@ impl<R> LimitsBuilder<R> {
         LimitsBuilder { group, settings, waits, respond }
     }
 
-    fn door(&mut self) -> &mut Door {
+    fn door(&mut self) -> &mut FrontDoor {
         self.settings.door.get_or_insert_default()
     }
 

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use crate::admission::admitted::Admitted;
-use crate::admission::end::End;
+use crate::admission::end::RequestEnd;
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::admission::way::Waiting;
@@ -28,7 +28,7 @@ pub struct Admission<'a> {
     /// Dropped before the turn is.
     place: Place,
     /// The result, until it is taken, or the wait.
-    state: Result<Option<End>, Box<Waiting>>,
+    state: Result<Option<RequestEnd>, Box<Waiting>>,
     request: RequestView<'a>,
 }
 

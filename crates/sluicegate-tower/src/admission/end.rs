@@ -14,7 +14,7 @@ use crate::trace;
 
 /// `Ok` lets the request through, with the marks for its response if there are any; `Err` refuses it. Both are boxed, because they
 /// are large and moved often.
-pub(crate) type End = Result<Option<Box<Marked>>, Box<Refused>>;
+pub(crate) type RequestEnd = Result<Option<Box<Marked>>, Box<Refused>>;
 
 /// The time that the decision on a request takes, where routes are counted.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(super) fn refused(limits: &Limits, limit: Option<usize>, stop: Stop) -> Box<
 impl Limits {
     /// Tells others of a decision: the store, if routes are counted, and the span of the request.
     #[inline]
-    pub(super) fn report(&self, request: RequestView<'_>, end: &mut End, timed: Option<&Timed>) {
+    pub(super) fn report(&self, request: RequestView<'_>, end: &mut RequestEnd, timed: Option<&Timed>) {
         if let Some(timed) = timed {
             self.tell_route(request, end, timed);
         }
@@ -73,7 +73,7 @@ impl Limits {
     /// Tells the store of the first limit the decision and the route of a request, if routes are counted. Requests without a decision
     /// are reported elsewhere, with the reason.
     #[cold]
-    fn tell_route(&self, request: RequestView<'_>, end: &End, timed: &Timed) {
+    fn tell_route(&self, request: RequestView<'_>, end: &RequestEnd, timed: &Timed) {
         let outcome = match end {
             Ok(marked) => {
                 marked.as_ref().and_then(|marked| marked.decided.as_ref()).map(|_| Outcome::Allowed)
@@ -89,7 +89,7 @@ impl Limits {
 
 /// Keeps the decision for the span of the request, until it is answered.
 #[cold]
-fn trace(request: RequestView<'_>, end: &mut End) {
+fn trace(request: RequestView<'_>, end: &mut RequestEnd) {
     let extensions = request.extensions;
     match end {
         Ok(None) => {}

@@ -8,7 +8,7 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::{Mode, QuotaStatus};
 use sluicegate_core::{Decision, Policy, StoreError};
 
-use crate::admission::asks::Asks;
+use crate::admission::asks::RequestAsks;
 use crate::admission::explanation::{AskExplained, Explanation, LimitExplained, WouldBe};
 use crate::admission::foreseen::foreseen;
 use crate::admission::refused::Refused;
@@ -18,10 +18,10 @@ use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::Limit;
-use crate::limits::door::Entry;
-use crate::limits::finding::{Asked, Finding, Found, WhyNot};
+use crate::limits::door::DoorVerdict;
+use crate::limits::finding::{FoundLimit, LimitFinding, RequestAsk, WhyNot};
 use crate::limits::plan::What;
-use crate::limits::walk::{Next, Walk};
+use crate::limits::walk::{Walk, WalkStep};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 
@@ -74,7 +74,7 @@ impl Limits {
 struct Explaining<'a> {
     limits: &'a Limits,
     explained: Vec<LimitExplained>,
-    asks: Asks,
+    asks: RequestAsks,
     /// Whether a limit holds bodies.
     holds: bool,
     /// The first reason to refuse the request.
@@ -90,17 +90,23 @@ impl<'a> Explaining<'a> {
             .limits
             .iter()
             .map(|limit| LimitExplained { name: limit.title(), asks: Err(passed_by.to_owned()) });
-        Self { limits, explained: explained.collect(), asks: Asks::default(), holds: false, stop: None }
+        Self {
+            limits,
+            explained: explained.collect(),
+            asks: RequestAsks::default(),
+            holds: false,
+            stop: None,
+        }
     }
 
     async fn explain(mut self, request: RequestView<'_>) -> Explanation {
         match self.entry(request).await {
-            Entry::PastTheLimits => return self.unasked(WouldBe::Exempt, "the request is exempt"),
-            Entry::Refused(status) => {
+            DoorVerdict::PastTheLimits => return self.unasked(WouldBe::Exempt, "the request is exempt"),
+            DoorVerdict::Refused(status) => {
                 let outcome = self.refused(Stop::Plain(RefusalReason::Blocked(status)), request);
                 return self.unasked(outcome, "the request is refused before any limit");
             }
-            Entry::ToTheLimits | Entry::Asking(_) => {}
+            DoorVerdict::ToTheLimits | DoorVerdict::Asking(_) => {}
         }
         self.say_why_not(request);
         self.walk(request).await;
@@ -108,10 +114,10 @@ impl<'a> Explaining<'a> {
         Explanation { outcome, limits: self.explained }
     }
 
-    async fn entry(&self, request: RequestView<'_>) -> Entry {
-        let Some(door) = &self.limits.settings().door else { return Entry::ToTheLimits };
+    async fn entry(&self, request: RequestView<'_>) -> DoorVerdict {
+        let Some(door) = &self.limits.settings().door else { return DoorVerdict::ToTheLimits };
         match door.entry(request) {
-            Entry::Asking(answer) => {
+            DoorVerdict::Asking(answer) => {
                 let answer = tokio::time::timeout(self.limits.waits().longest_lookup, answer).await;
                 door.entry_of(answer.unwrap_or(false), request)
             }
@@ -140,16 +146,16 @@ impl<'a> Explaining<'a> {
         let mut walk = Walk::default();
         loop {
             match poll_fn(|cx| walk.poll(cx, (plan, request), &waits, &mut place)).await {
-                Next::Found(found) => self.found(found).await,
-                Next::Waits => {}
-                Next::End => return,
+                WalkStep::Found(found) => self.found(found).await,
+                WalkStep::Waits => {}
+                WalkStep::End => return,
             }
         }
     }
 
-    async fn found(&mut self, Found { limit, finding }: Found) {
+    async fn found(&mut self, FoundLimit { limit, finding }: FoundLimit) {
         let why = match finding {
-            Finding::Asks { which, key, cost, is_enforced } => {
+            LimitFinding::Asks { which, key, cost, is_enforced } => {
                 let source = &self.limits.plan().limits[limit].source;
                 let limiter = source.limiter(&which).clone();
                 let asked = AskExplained {
@@ -163,14 +169,14 @@ impl<'a> Explaining<'a> {
                 };
                 self.explained[limit].asks = Ok(asked);
                 if is_enforced {
-                    self.asks.push(Asked { limit, which, key, cost });
+                    self.asks.push(RequestAsk { limit, which, key, cost });
                 } else {
                     let standing = limiter.peek(&key).cost(cost).await;
                     self.stand(limit, counted(&standing).to_vec());
                 }
                 return;
             }
-            Finding::Holds { which, key } => {
+            LimitFinding::Holds { which, key } => {
                 let Limit { source, bandwidth, .. } = &self.limits.plan().limits[limit];
                 let limiter = source.limiter(&which).clone();
                 let standing = limiter.peek(&key).await;
@@ -186,7 +192,7 @@ impl<'a> Explaining<'a> {
                 self.holds |= limiter.with_policy(Policy::mode) == PolicyMode::Enforce;
                 return;
             }
-            Finding::Nothing(why) => match why {
+            LimitFinding::Nothing(why) => match why {
                 WhyNot::Condition => "a condition of it does not hold".to_owned(),
                 WhyNot::Free => "the request costs nothing".to_owned(),
                 WhyNot::Unlimited => "the request is unlimited".to_owned(),
@@ -194,7 +200,7 @@ impl<'a> Explaining<'a> {
                 WhyNot::NoKey(missing) => format!("{missing}, and it skips such requests"),
                 WhyNot::TriedOut(stop) => format!("it is only tried out: {stop}"),
             },
-            Finding::Refuses(stop) => {
+            LimitFinding::Refuses(stop) => {
                 let why = stop.to_string();
                 self.stop.get_or_insert(*stop);
                 why

@@ -11,9 +11,9 @@ use sluicegate_core::store::{QuotaStatus, judge};
 use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;
 
-use crate::admission::asks::Asks;
-use crate::limits::finding::Asked;
-use crate::limits::plan::Plan;
+use crate::admission::asks::RequestAsks;
+use crate::limits::finding::RequestAsk;
+use crate::limits::plan::LimitPlan;
 
 /// The waits from now until one quota would let the cost pass.
 struct Foreseen {
@@ -26,8 +26,8 @@ struct Foreseen {
 }
 
 /// The decision that would be made on these asks, derived from a peek.
-pub(super) fn foreseen(asks: &Asks, plan: &Plan, looked: &Decision) -> Decision {
-    let asked: SmallVec<[&Asked; 4]> = asks.iter().collect();
+pub(super) fn foreseen(asks: &RequestAsks, plan: &LimitPlan, looked: &Decision) -> Decision {
+    let asked: SmallVec<[&RequestAsk; 4]> = asks.iter().collect();
     let each: SmallVec<[Foreseen; 4]> = looked
         .quotas()
         .iter()
@@ -87,7 +87,7 @@ impl Foreseen {
 
 /// Whether limits with a shorter wait can hold the cost for the whole delay: at most half of a burst, or one
 /// unit. Queues hold nothing.
-fn could_hold(asked: &[&Asked], each: &[Foreseen], delay: Duration) -> bool {
+fn could_hold(asked: &[&RequestAsk], each: &[Foreseen], delay: Duration) -> bool {
     asked.iter().enumerate().all(|(ask, asked)| {
         let mut own = each.iter().filter(|quota| quota.status.policy_index() == ask);
         own.clone().any(|quota| quota.departs >= delay || quota.is_queue)

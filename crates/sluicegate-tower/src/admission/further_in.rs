@@ -6,15 +6,15 @@
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Key, Outcome};
 
-use crate::admission::asks::Asks;
+use crate::admission::asks::RequestAsks;
 use crate::admission::foreseen::foreseen;
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::key::RequestView;
 use crate::limits::LimitsHandle;
-use crate::limits::door::Entry;
-use crate::limits::finding::{Asked, Finding, Found};
-use crate::limits::walk::{Next, Walk};
+use crate::limits::door::DoorVerdict;
+use crate::limits::finding::{FoundLimit, LimitFinding, RequestAsk};
+use crate::limits::walk::{Walk, WalkStep};
 use crate::respond::decided::Decided;
 
 impl Refused {
@@ -36,23 +36,28 @@ impl Refused {
 impl Limits {
     /// The decision by which these limits would refuse the request, if it could pass later. Spends nothing.
     fn would_refuse(&self, request: RequestView<'_>) -> Option<Decided> {
-        let entry = self.settings().door.as_ref().map_or(Entry::ToTheLimits, |door| door.entry(request));
-        let Entry::ToTheLimits = entry else { return None };
-        let (plan, mut walk, mut asks) = (self.plan(), Walk::default(), Asks::default());
+        let entry =
+            self.settings().door.as_ref().map_or(DoorVerdict::ToTheLimits, |door| door.entry(request));
+        let DoorVerdict::ToTheLimits = entry else { return None };
+        let (plan, mut walk, mut asks) = (self.plan(), Walk::default(), RequestAsks::default());
         loop {
             match walk.next(plan, request) {
-                Next::Found(Found { finding: Finding::Asks { key, .. }, .. }) if key == Key::shared() => {
+                WalkStep::Found(FoundLimit { finding: LimitFinding::Asks { key, .. }, .. })
+                    if key == Key::shared() =>
+                {
                     return None;
                 }
-                Next::Found(Found {
+                WalkStep::Found(FoundLimit {
                     limit,
-                    finding: Finding::Asks { which, key, cost, is_enforced: true },
+                    finding: LimitFinding::Asks { which, key, cost, is_enforced: true },
                 }) => {
-                    asks.push(Asked { limit, which, key, cost });
+                    asks.push(RequestAsk { limit, which, key, cost });
                 }
-                Next::Found(Found { finding: Finding::Refuses(_), .. }) | Next::Waits => return None,
-                Next::Found(_) => {}
-                Next::End => break,
+                WalkStep::Found(FoundLimit { finding: LimitFinding::Refuses(_), .. }) | WalkStep::Waits => {
+                    return None;
+                }
+                WalkStep::Found(_) => {}
+                WalkStep::End => break,
             }
         }
         let is_near = asks.limiters(plan).all(|limiter| limiter.store().always_answers());

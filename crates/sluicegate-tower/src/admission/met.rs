@@ -6,15 +6,15 @@ use http::response;
 use sluicegate_core::{Key, RateLimiter};
 
 use crate::admission::admitted::{Admitted, Marked};
-use crate::admission::asks::Asks;
+use crate::admission::asks::RequestAsks;
 use crate::admission::end::{refused, uncounted};
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::key::{MissingKey, RequestView};
-use crate::limits::door::Entry;
-use crate::limits::finding::{Finding, Found, WhyNot};
-use crate::limits::walk::{Next, Walk};
+use crate::limits::door::DoorVerdict;
+use crate::limits::finding::{FoundLimit, LimitFinding, WhyNot};
+use crate::limits::walk::{Walk, WalkStep};
 use crate::respond::decided::Decided;
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
@@ -92,16 +92,16 @@ impl Limits {
     /// ```
     pub fn meet<'a>(&self, request: impl Into<RequestView<'a>>, mut each: impl FnMut(Met<'_>)) -> Meeting {
         let request = request.into();
-        match self.settings().door.as_ref().map_or(Entry::ToTheLimits, |door| door.entry(request)) {
-            Entry::ToTheLimits => {}
-            Entry::PastTheLimits => return Meeting::Exempt,
-            Entry::Refused(_) => return Meeting::Blocked,
-            Entry::Asking(_) => return Meeting::Unknown,
+        match self.settings().door.as_ref().map_or(DoorVerdict::ToTheLimits, |door| door.entry(request)) {
+            DoorVerdict::ToTheLimits => {}
+            DoorVerdict::PastTheLimits => return Meeting::Exempt,
+            DoorVerdict::Refused(_) => return Meeting::Blocked,
+            DoorVerdict::Asking(_) => return Meeting::Unknown,
         }
         let (mut walk, mut place) = (Walk::default(), Place::default());
         loop {
             let found = match walk.next(self.plan(), request) {
-                Next::Waits => {
+                WalkStep::Waits => {
                     // Most look-ups are ready when they are first polled.
                     let mut cx = Context::from_waker(Waker::noop());
                     match walk.poll(&mut cx, (self.plan(), request), self.waits(), &mut place) {
@@ -112,9 +112,9 @@ impl Limits {
                 next => next,
             };
             match found {
-                Next::Found(found) => self.tell(&found, &mut each),
-                Next::Waits => return Meeting::Unknown,
-                Next::End => return Meeting::Limits,
+                WalkStep::Found(found) => self.tell(&found, &mut each),
+                WalkStep::Waits => return Meeting::Unknown,
+                WalkStep::End => return Meeting::Limits,
             }
         }
     }
@@ -153,25 +153,26 @@ impl Limits {
             (true, false) => Stop::Decided(decided),
             (true, true) => {
                 let Decided { decision, policies } = decided;
-                let marked = || Marked::new(made, Asks::default(), Some(decision), |_| policies, Vec::new());
+                let marked =
+                    || Marked::new(made, RequestAsks::default(), Some(decision), |_| policies, Vec::new());
                 return Ok(Admitted::new(made.marks.then(marked)));
             }
         };
         Err(refused(self, None, stop))
     }
 
-    fn tell(&self, Found { limit, finding }: &Found, each: &mut impl FnMut(Met<'_>)) {
+    fn tell(&self, FoundLimit { limit, finding }: &FoundLimit, each: &mut impl FnMut(Met<'_>)) {
         let limit = *limit;
         let asks = match finding {
-            Finding::Asks { which, key, cost, is_enforced } => {
+            LimitFinding::Asks { which, key, cost, is_enforced } => {
                 let limiter = self.plan().limits[limit].source.limiter(which);
                 Ok(MetAsk { limiter, key, cost: *cost, is_enforced: *is_enforced })
             }
-            Finding::Nothing(WhyNot::NoKey(missing)) => Err(NoAsk::NoKey(missing)),
-            Finding::Refuses(stop) => Err(no_ask(stop)),
-            Finding::Nothing(WhyNot::TriedOut(stop)) => Err(no_ask(stop)),
+            LimitFinding::Nothing(WhyNot::NoKey(missing)) => Err(NoAsk::NoKey(missing)),
+            LimitFinding::Refuses(stop) => Err(no_ask(stop)),
+            LimitFinding::Nothing(WhyNot::TriedOut(stop)) => Err(no_ask(stop)),
             // Bytes are counted as bodies pass, and not for a request.
-            Finding::Nothing(_) | Finding::Holds { .. } => return,
+            LimitFinding::Nothing(_) | LimitFinding::Holds { .. } => return,
         };
         each(Met { limit, asks });
     }

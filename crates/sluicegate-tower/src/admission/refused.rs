@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use http::{Extensions, Response};
 use sluicegate_core::RateLimiter;
 
-use crate::admission::set::{Limits, Settings};
+use crate::admission::set::{Limits, LimitsSettings};
 use crate::guard::Place;
 use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
@@ -110,7 +110,7 @@ impl Refused {
 
     /// Adds the fields to the responder's response.
     fn finish<B>(self, request: RequestView<'_>, extra: u64, response: Response<B>) -> Response<B> {
-        let Settings { extensions, style, .. } = self.limits.settings();
+        let LimitsSettings { extensions, style, .. } = self.limits.settings();
         let refusal = self.refusal(request).later_by(extra);
         let mut response = refusal.answer(response, *extensions);
         match refusal.shown {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluicegate_core::store::{Event, Subject, Undecided};
 use sluicegate_core::{ConfigError, Policy, RateLimiter};
 
-use crate::admission::set::{Limits, Made};
+use crate::admission::set::{BuiltLimits, Limits};
 use crate::respond::decided::Decided;
 
 impl Limits {
@@ -23,7 +23,7 @@ impl Limits {
     }
 }
 
-impl Made {
+impl BuiltLimits {
     /// Logs once that two stacked layers ask the same policy.
     #[cold]
     pub(super) fn report_double(&self, outer: &Decided, inner: &Decided) {

@@ -5,15 +5,15 @@ use std::sync::{Arc, Once};
 
 use crate::admission::check;
 use crate::admission::shadow::{ShadowCount, Shadows};
-use crate::admission::together::Known;
+use crate::admission::together::PolicyCache;
 use crate::bandwidth::Direction;
 use crate::guard::lookup::Waits;
 use crate::guard::once::Seldom;
 use crate::key::KeyForm;
 use crate::limits::IntoLimit;
-use crate::limits::door::Door;
+use crate::limits::door::FrontDoor;
 use crate::limits::group::Group;
-use crate::limits::plan::Plan;
+use crate::limits::plan::LimitPlan;
 use crate::respond::headers::HeaderFields;
 use crate::respond::headers::style::Style;
 use crate::respond::spread::Spread;
@@ -52,7 +52,7 @@ use crate::respond::spread::Spread;
 pub struct Limits(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    pub(super) made: Arc<Made>,
+    pub(super) made: Arc<BuiltLimits>,
     /// The queue carries over when the limits are swapped.
     waits: Waits,
     /// The bounds on waiting responders, in a queue of their own: refused requests take no places from others.
@@ -62,9 +62,9 @@ pub(super) struct Inner {
 }
 
 /// The part that does not change.
-pub(crate) struct Made {
-    pub(crate) plan: Plan,
-    pub(super) settings: Settings,
+pub(crate) struct BuiltLimits {
+    pub(crate) plan: LimitPlan,
+    pub(super) settings: LimitsSettings,
     /// Whether a response may change what its request has spent.
     pub(super) refunds: bool,
     /// Whether requests have a meter, for handlers or because a limit settles.
@@ -75,7 +75,7 @@ pub(crate) struct Made {
     pub(crate) holds_requests: bool,
     /// Whether requests need marks until their responses come.
     pub(super) marks: bool,
-    pub(super) known: Known,
+    pub(super) known: PolicyCache,
     pub(super) mistake: Seldom,
     /// Guards the warning that another layer counts by the same policy.
     pub(super) double: Once,
@@ -88,9 +88,9 @@ pub(crate) struct Made {
 }
 
 /// The settings beside the limits.
-pub(crate) struct Settings {
+pub(crate) struct LimitsSettings {
     /// The exemptions and denials in front of the limits, if there are any.
-    pub(crate) door: Option<Box<Door>>,
+    pub(crate) door: Option<Box<FrontDoor>>,
     pub(crate) style: Style,
     /// Returns the seconds that are added to the wait of a refusal.
     pub(crate) spread: Option<Spread>,
@@ -102,7 +102,7 @@ pub(crate) struct Settings {
     pub(crate) routes: bool,
 }
 
-impl Default for Settings {
+impl Default for LimitsSettings {
     fn default() -> Self {
         Self {
             door: None,
@@ -115,7 +115,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl LimitsSettings {
     /// Whether responses show the limits.
     fn mark_responses(&self) -> bool {
         self.extensions || self.style.form.shows() || self.meters || self.routes
@@ -132,24 +132,24 @@ impl Limits {
                 tracing::warn!(%error, "the store keeps no accounts, so refunds are not exact");
             }
         }
-        Self::of(group, Settings::default(), Waits::default())
+        Self::of(group, LimitsSettings::default(), Waits::default())
     }
 
-    pub(crate) fn of(group: Group, settings: Settings, waits: Waits) -> Self {
+    pub(crate) fn of(group: Group, settings: LimitsSettings, waits: Waits) -> Self {
         check::warn_of_invented_keys(&group);
-        let plan = Plan::of(group);
+        let plan = LimitPlan::of(group);
         let refunds = plan.limits.iter().any(|limit| limit.gives_back());
         let holds =
             |which: fn(Direction) -> bool| plan.limits.iter().any(|limit| limit.bandwidth.is_some_and(which));
         let (holds_requests, holds_responses) = (holds(Direction::is_up), holds(Direction::is_down));
         let mut settles = plan.limits.iter().filter_map(|limit| limit.settle.as_ref()).peekable();
-        let made = Made {
+        let made = BuiltLimits {
             refunds,
             keeps_meters: settings.meters || settles.peek().is_some(),
             reads_bodies: holds_responses || settles.any(|settle| settle.reads_body()),
             holds_requests,
             marks: refunds || holds_requests || holds_responses || settings.mark_responses(),
-            known: Known::new(plan.plain.is_some()),
+            known: PolicyCache::new(plan.plain.is_some()),
             plan,
             settings,
             mistake: Seldom::default(),
@@ -191,17 +191,17 @@ impl Limits {
     }
 
     #[inline]
-    pub(crate) fn made(&self) -> &Made {
+    pub(crate) fn made(&self) -> &BuiltLimits {
         &self.0.made
     }
 
     #[inline]
-    pub(crate) fn plan(&self) -> &Plan {
+    pub(crate) fn plan(&self) -> &LimitPlan {
         &self.0.made.plan
     }
 
     #[inline]
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &LimitsSettings {
         &self.0.made.settings
     }
 
@@ -224,7 +224,7 @@ impl fmt::Debug for Limits {
     }
 }
 
-impl fmt::Debug for Made {
+impl fmt::Debug for BuiltLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.plan.limits).finish()
     }

@@ -11,7 +11,7 @@ use crate::respond::headers::lines::policy_line;
 
 /// A cache of policies of limiters that were asked together.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct PolicyCache {
     /// The policies of a single plain limit, from its first request, readable without a reference count. No others are kept for
     /// good, because policies that are chosen per request are closed.
     pub(super) only: OnceLock<Together>,
@@ -32,7 +32,7 @@ pub(super) struct Together {
     policy_line: Option<HeaderValue>,
 }
 
-impl Known {
+impl PolicyCache {
     /// An empty cache, for a single plain limit or for other limits.
     pub(super) fn new(is_plain: bool) -> Self {
         Self { only: OnceLock::new(), last: ArcSwapOption::empty(), is_plain }

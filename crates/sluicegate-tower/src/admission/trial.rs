@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::{Decision, Key, RateLimiter};
 
-use crate::limits::finding::Asked;
-use crate::limits::plan::Plan;
+use crate::limits::finding::RequestAsk;
+use crate::limits::plan::LimitPlan;
 
 /// A request's ask of a policy in shadow, so that it can be given back as if the policy were enforced.
 #[derive(Debug)]
@@ -20,12 +20,12 @@ pub(crate) struct Trial {
     pub(crate) limiter: RateLimiter,
     pub(crate) key: Key,
     pub(crate) cost: u64,
-    state: Mutex<State>,
+    state: Mutex<TrialState>,
 }
 
 /// The verdict may come after the response.
 #[derive(Debug)]
-enum State {
+enum TrialState {
     Asked,
     /// The verdict has not come, and its spend is to be given back.
     GivenBack,
@@ -35,10 +35,10 @@ enum State {
 }
 
 impl Trial {
-    pub(crate) fn new(plan: &Plan, asked: Asked) -> Self {
+    pub(crate) fn new(plan: &LimitPlan, asked: RequestAsk) -> Self {
         let limiter = asked.limiter(plan).clone();
-        let Asked { limit, key, cost, .. } = asked;
-        Self { limit, limiter, key, cost, state: Mutex::new(State::Asked) }
+        let RequestAsk { limit, key, cost, .. } = asked;
+        Self { limit, limiter, key, cost, state: Mutex::new(TrialState::Asked) }
     }
 
     /// Records the verdict and its spend.
@@ -46,23 +46,23 @@ impl Trial {
         let receipt = decision.and_then(|decision| decision.take_receipt(0));
         let mut state = self.state();
         *state = match (&*state, receipt) {
-            (State::Asked, Some(receipt)) => State::Spent(receipt),
-            (State::GivenBack, Some(receipt)) => {
+            (TrialState::Asked, Some(receipt)) => TrialState::Spent(receipt),
+            (TrialState::GivenBack, Some(receipt)) => {
                 self.refund(receipt);
-                State::Over
+                TrialState::Over
             }
-            _ => State::Over,
+            _ => TrialState::Over,
         };
     }
 
     /// Gives the spend back, now or when the verdict comes.
     pub(super) fn give_back(&self) {
         let mut state = self.state();
-        *state = match mem::replace(&mut *state, State::Over) {
-            State::Asked => State::GivenBack,
-            State::Spent(receipt) => {
+        *state = match mem::replace(&mut *state, TrialState::Over) {
+            TrialState::Asked => TrialState::GivenBack,
+            TrialState::Spent(receipt) => {
                 self.refund(receipt);
-                State::Over
+                TrialState::Over
             }
             over => over,
         };
@@ -71,8 +71,8 @@ impl Trial {
     /// Hands over the receipt of the spend, if the verdict has come.
     pub(crate) fn take_receipt(&self) -> Option<Receipt> {
         let mut state = self.state();
-        match mem::replace(&mut *state, State::Over) {
-            State::Spent(receipt) => Some(receipt),
+        match mem::replace(&mut *state, TrialState::Over) {
+            TrialState::Spent(receipt) => Some(receipt),
             other => {
                 *state = other;
                 None
@@ -85,7 +85,7 @@ impl Trial {
         drop(self.limiter.refund(&self.key, self.cost).of(&mut receipt).start());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TrialState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,15 +21,15 @@ use sluicegate_core::store::{DecisionFuture, Undecided};
 use sluicegate_core::{Decision, StoreError};
 
 use crate::admission::asking::{Asking, Then};
-use crate::admission::asks::Asks;
-use crate::admission::end::{End, Timed, refused, uncounted};
+use crate::admission::asks::RequestAsks;
+use crate::admission::end::{RequestEnd, Timed, refused, uncounted};
 use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
-use crate::limits::door::{Answer, Entry};
-use crate::limits::finding::Asked;
-use crate::limits::walk::{Next, Walk};
+use crate::limits::door::{DoorVerdict, ExemptionFuture};
+use crate::limits::finding::RequestAsk;
+use crate::limits::walk::{Walk, WalkStep};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 use crate::trace::{RequestTrace, WaitSpan};
@@ -48,7 +48,7 @@ enum Step {
     /// A key or a limiter.
     #[default]
     Limit,
-    Exemption(Lookup<Answer>),
+    Exemption(Lookup<ExemptionFuture>),
     /// Boxed apart from the turn, because it is large, and waits for a turn take longer.
     Decision(Box<DecisionFuture>),
     Turn(Turn, WaitSpan),
@@ -59,7 +59,7 @@ type Through<'a> = (&'a Limits, RequestView<'a>);
 
 impl Way {
     /// Waits for one thing after the other. A request that has to wait takes a place in the queue.
-    fn poll(&mut self, cx: &mut Context<'_>, through: Through<'_>, place: &mut Place) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Context<'_>, through: Through<'_>, place: &mut Place) -> Poll<RequestEnd> {
         let (limits, request) = through;
         loop {
             let end = match &mut self.step {
@@ -67,18 +67,19 @@ impl Way {
                     // Without an answer the request is not exempt.
                     let is_exempt = ready!(lookup.poll(cx, limits.waits(), place)).unwrap_or(false);
                     let door = limits.settings().door.as_ref();
-                    let entry = door.map_or(Entry::ToTheLimits, |door| door.entry_of(is_exempt, request));
+                    let entry =
+                        door.map_or(DoorVerdict::ToTheLimits, |door| door.entry_of(is_exempt, request));
                     self.enter(entry, through, place)
                 }
                 Step::Limit => {
                     let next = self.walk.poll(cx, (limits.plan(), request), limits.waits(), place);
                     match ready!(next) {
-                        Next::Found(found) => match self.asking.take(limits, found) {
+                        WalkStep::Found(found) => match self.asking.take(limits, found) {
                             Some(refused) => Some(Err(refused)),
                             None => self.go_on(through, place),
                         },
-                        Next::Waits => None,
-                        Next::End => self.decide(limits, place),
+                        WalkStep::Waits => None,
+                        WalkStep::End => self.decide(limits, place),
                     }
                 }
                 Step::Decision(deciding) => {
@@ -99,17 +100,17 @@ impl Way {
         }
     }
 
-    fn enter(&mut self, entry: Entry, through: Through<'_>, place: &mut Place) -> Option<End> {
+    fn enter(&mut self, entry: DoorVerdict, through: Through<'_>, place: &mut Place) -> Option<RequestEnd> {
         match entry {
-            Entry::ToTheLimits => self.go_on(through, place),
-            Entry::PastTheLimits => {
+            DoorVerdict::ToTheLimits => self.go_on(through, place),
+            DoorVerdict::PastTheLimits => {
                 through.0.notice(None, Some(Undecided::Exempt));
                 Some(Ok(uncounted(through.0)))
             }
-            Entry::Refused(status) => {
+            DoorVerdict::Refused(status) => {
                 Some(Err(refused(through.0, None, Stop::Plain(RefusalReason::Blocked(status)))))
             }
-            Entry::Asking(answer) => {
+            DoorVerdict::Asking(answer) => {
                 self.step = Step::Exemption(Lookup::new(answer));
                 None
             }
@@ -117,38 +118,43 @@ impl Way {
     }
 
     /// Goes from limit to limit, and then to the decision.
-    fn go_on(&mut self, through: Through<'_>, place: &mut Place) -> Option<End> {
+    fn go_on(&mut self, through: Through<'_>, place: &mut Place) -> Option<RequestEnd> {
         let next = self.walk.next(through.0.plan(), through.1);
         self.go_on_with(next, through, place)
     }
 
-    fn go_on_with(&mut self, mut next: Next, through: Through<'_>, place: &mut Place) -> Option<End> {
+    fn go_on_with(
+        &mut self,
+        mut next: WalkStep,
+        through: Through<'_>,
+        place: &mut Place,
+    ) -> Option<RequestEnd> {
         let (limits, request) = through;
         loop {
             match next {
-                Next::Found(found) => {
+                WalkStep::Found(found) => {
                     if let Some(refused) = self.asking.take(limits, found) {
                         return Some(Err(refused));
                     }
                 }
-                Next::Waits => {
+                WalkStep::Waits => {
                     self.step = Step::Limit;
                     return None;
                 }
-                Next::End => return self.decide(limits, place),
+                WalkStep::End => return self.decide(limits, place),
             }
             next = self.walk.next(limits.plan(), request);
         }
     }
 
-    fn decide(&mut self, limits: &Limits, place: &mut Place) -> Option<End> {
+    fn decide(&mut self, limits: &Limits, place: &mut Place) -> Option<RequestEnd> {
         let then = self.asking.decide(limits, place);
         self.then(then)
     }
 
     /// Takes the next state: the end, or the next thing to wait for.
     #[inline]
-    fn then(&mut self, then: Then) -> Option<End> {
+    fn then(&mut self, then: Then) -> Option<RequestEnd> {
         self.step = match then {
             Then::End(end) => return Some(end),
             Then::Decision(deciding) => Step::Decision(deciding),
@@ -159,13 +165,13 @@ impl Way {
 
     /// The result if there is one, or else the wait.
     #[inline]
-    fn comes_to(self, end: Option<End>, limits: &Limits) -> Result<End, Box<Waiting>> {
+    fn comes_to(self, end: Option<RequestEnd>, limits: &Limits) -> Result<RequestEnd, Box<Waiting>> {
         end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self, timed: None }))
     }
 }
 
 /// The end of a request that has waited for its turn, which its span knows.
-fn waited(end: End, trace: RequestTrace) -> End {
+fn waited(end: RequestEnd, trace: RequestTrace) -> RequestEnd {
     end.map(|marked| {
         marked.map(|mut marked| {
             if let RequestTrace::Span(_) = trace {
@@ -180,9 +186,9 @@ fn waited(end: End, trace: RequestTrace) -> End {
 #[cold]
 pub(super) fn through(
     (limits, request): Through<'_>,
-    entry: Entry,
+    entry: DoorVerdict,
     place: &mut Place,
-) -> Result<End, Box<Waiting>> {
+) -> Result<RequestEnd, Box<Waiting>> {
     let mut way = Way::default();
     let end = way.enter(entry, (limits, request), place);
     way.comes_to(end, limits)
@@ -192,11 +198,11 @@ pub(super) fn through(
 #[cold]
 pub(super) fn along(
     (limits, request): Through<'_>,
-    asked: Option<Asked>,
-    (walk, next): (Walk, Next),
+    asked: Option<RequestAsk>,
+    (walk, next): (Walk, WalkStep),
     place: &mut Place,
-) -> Result<End, Box<Waiting>> {
-    let mut asks = Asks::default();
+) -> Result<RequestEnd, Box<Waiting>> {
+    let mut asks = RequestAsks::default();
     asked.into_iter().for_each(|asked| asks.push(asked));
     let mut way = Way { walk, asking: Asking::of(asks), ..Way::default() };
     let end = way.go_on_with(next, (limits, request), place);
@@ -207,10 +213,10 @@ pub(super) fn along(
 #[cold]
 pub(super) fn behind(
     limits: &Limits,
-    asks: Asks,
+    asks: RequestAsks,
     answer: Result<Result<Decision, StoreError>, DecisionFuture>,
     place: &mut Place,
-) -> Result<End, Box<Waiting>> {
+) -> Result<RequestEnd, Box<Waiting>> {
     let mut way = Way { asking: Asking::of(asks), ..Way::default() };
     let then = match answer {
         Ok(result) => way.asking.decided(limits, result, place),
@@ -236,7 +242,7 @@ impl Waiting {
         cx: &mut Context<'_>,
         request: RequestView<'_>,
         place: &mut Place,
-    ) -> Poll<End> {
+    ) -> Poll<RequestEnd> {
         let Poll::Ready(mut end) = self.way.poll(cx, (&self.limits, request), place) else {
             self.report(request);
             return Poll::Pending;

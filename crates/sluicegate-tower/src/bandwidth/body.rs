@@ -8,7 +8,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 
-use crate::bandwidth::{Pace, Slot};
+use crate::bandwidth::{Pacer, UploadSlot};
 use crate::frames::{as_bytes, longer_by};
 
 pin_project! {
@@ -33,20 +33,20 @@ pin_project! {
 /// The limits that hold a body, of one layer or of several.
 #[derive(Debug, Default)]
 struct Paces {
-    own: SmallVec<[Pace; 1]>,
+    own: SmallVec<[Pacer; 1]>,
     /// The place in which layers further in put theirs.
-    given: Option<Slot>,
+    given: Option<UploadSlot>,
 }
 
 impl<B> PacedBody<B> {
     /// A body that these limits hold.
-    pub(crate) fn new(body: B, pace: Option<Pace>) -> Self {
+    pub(crate) fn new(body: B, pace: Option<Pacer>) -> Self {
         let paces = pace.map(|pace| Box::new(Paces { own: [pace].into_iter().collect(), given: None }));
         Self { body, rest: Bytes::new(), paces }
     }
 
     /// A body that those limits hold which layers further in put into the slot.
-    pub(super) fn held_by(body: B, slot: Slot) -> Self {
+    pub(super) fn held_by(body: B, slot: UploadSlot) -> Self {
         let paces = Paces { own: SmallVec::new(), given: Some(slot) };
         Self { body, rest: Bytes::new(), paces: Some(Box::new(paces)) }
     }

@@ -59,6 +59,6 @@ mod upload;
 
 pub use self::body::PacedBody;
 pub use self::direction::Direction;
-pub(crate) use self::pace::{Pace, Paced};
-pub(crate) use self::upload::Slot;
+pub(crate) use self::pace::{Paced, Pacer};
+pub(crate) use self::upload::UploadSlot;
 pub use self::upload::{UploadLayer, Uploads};

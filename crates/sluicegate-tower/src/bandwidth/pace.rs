@@ -1,4 +1,4 @@
-//! The limits that a body keeps to: [`Pace`].
+//! The limits that a body keeps to: [`Pacer`].
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,11 +27,11 @@ const LONGEST: Duration = Duration::from_secs(3_600);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The limits of one layer that a body keeps to. All of them give bytes together, or none does.
-pub(crate) struct Pace {
+pub(crate) struct Pacer {
     limits: SmallVec<[Paced; 1]>,
     shadows: Shadows,
     /// Never locked: it lets bodies be `Sync`, as boxed ones have to be.
-    step: Mutex<Step>,
+    step: Mutex<PaceStep>,
     /// The bytes that were asked for.
     asked: u64,
     /// The bytes that were given and have not passed.
@@ -49,7 +49,7 @@ pub(crate) struct Paced {
     trial: Option<Arc<AtomicBool>>,
 }
 
-enum Step {
+enum PaceStep {
     Idle,
     Asking(DecisionFuture),
     Turn(Turn),
@@ -57,7 +57,7 @@ enum Step {
     Pause(Pin<Box<Sleep>>),
 }
 
-impl Pace {
+impl Pacer {
     /// The pace by these limits; one that is there twice counts once.
     pub(crate) fn new(limits: impl Iterator<Item = Paced>, shadows: Shadows) -> Option<Self> {
         let mut all = SmallVec::<[Paced; 1]>::new();
@@ -69,7 +69,7 @@ impl Pace {
         (!all.is_empty()).then(|| Self {
             limits: all,
             shadows,
-            step: Mutex::new(Step::Idle),
+            step: Mutex::new(PaceStep::Idle),
             asked: 0,
             credit: 0,
         })
@@ -79,21 +79,21 @@ impl Pace {
     pub(super) fn poll_credit(&mut self, ahead: u64, cx: &mut Context<'_>) -> Poll<u64> {
         while self.credit == 0 {
             let next = match self.step() {
-                Step::Idle => match self.ask(ahead) {
-                    Some(asking) => Step::Asking(asking),
+                PaceStep::Idle => match self.ask(ahead) {
+                    Some(asking) => PaceStep::Asking(asking),
                     None => self.give(),
                 },
-                Step::Asking(asking) => {
+                PaceStep::Asking(asking) => {
                     let answer = ready!(Pin::new(asking).poll(cx));
                     self.answered(answer)
                 }
-                Step::Turn(turn) => {
+                PaceStep::Turn(turn) => {
                     ready!(Pin::new(turn).poll(cx));
                     self.give()
                 }
-                Step::Pause(sleep) => {
+                PaceStep::Pause(sleep) => {
                     ready!(sleep.as_mut().poll(cx));
-                    Step::Idle
+                    PaceStep::Idle
                 }
             };
             *self.step() = next;
@@ -122,7 +122,7 @@ impl Pace {
         ))
     }
 
-    fn step(&mut self) -> &mut Step {
+    fn step(&mut self) -> &mut PaceStep {
         self.step.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,7 +130,7 @@ impl Pace {
         self.limits.iter().filter(|paced| paced.is_asked).map(|paced| (paced, self.asked))
     }
 
-    fn answered(&mut self, answer: Result<Decision, StoreError>) -> Step {
+    fn answered(&mut self, answer: Result<Decision, StoreError>) -> PaceStep {
         let decision = match answer {
             Ok(decision) => decision,
             Err(error) => {
@@ -144,26 +144,26 @@ impl Pace {
         if decision.quotas().iter().any(|status| status.is_impossible()) && self.asked > 1 {
             // The burst became smaller since it was looked at, here or in another instance.
             self.asked = decision.capacity().clamp(1, self.asked / 2);
-            return Step::Idle;
+            return PaceStep::Idle;
         }
         if decision.is_allowed() && decision.delay().is_zero() {
             return self.give();
         }
         match Turn::after(decision, self.owned(), Some(LONGEST)) {
-            Ok(turn) => Step::Turn(turn),
+            Ok(turn) => PaceStep::Turn(turn),
             Err(refused) => pause(refused.retry_after().unwrap_or(PAUSE)),
         }
     }
 
     /// Gives the bytes that were asked for. Limits in shadow are tried out now.
-    fn give(&mut self) -> Step {
+    fn give(&mut self) -> PaceStep {
         for paced in &mut self.limits {
             if paced.mode() == PolicyMode::Shadow {
                 paced.try_out(self.asked);
             }
         }
         self.credit = std::mem::take(&mut self.asked);
-        Step::Idle
+        PaceStep::Idle
     }
 
     fn owned(&self) -> impl Iterator<Item = (RateLimiter, Key, u64)> {
@@ -216,7 +216,7 @@ impl Paced {
     }
 }
 
-impl Drop for Pace {
+impl Drop for Pacer {
     /// A turn that is waited for goes back by itself; one that the store has still to tell goes back when it has.
     fn drop(&mut self) {
         for paced in &self.limits {
@@ -224,7 +224,7 @@ impl Drop for Pace {
                 self.shadows.told(paced.limiter.policy().name(), trial.load(Ordering::Relaxed));
             }
         }
-        let Step::Asking(asking) = std::mem::replace(self.step(), Step::Idle) else { return };
+        let PaceStep::Asking(asking) = std::mem::replace(self.step(), PaceStep::Idle) else { return };
         let Ok(runtime) = Handle::try_current() else { return };
         let owned: SmallVec<[_; 1]> = self.owned().collect();
         drop(DecisionFuture::begun(&runtime, async move {
@@ -243,13 +243,13 @@ impl Drop for Pace {
     }
 }
 
-fn pause(wait: Duration) -> Step {
-    Step::Pause(Box::pin(sleep(wait)))
+fn pause(wait: Duration) -> PaceStep {
+    PaceStep::Pause(Box::pin(sleep(wait)))
 }
 
-impl fmt::Debug for Pace {
+impl fmt::Debug for Pacer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pace")
+        f.debug_struct("Pacer")
             .field("limits", &self.limits)
             .field("credit", &self.credit)
             .finish_non_exhaustive()

@@ -9,7 +9,7 @@ use http::Request;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::bandwidth::{Pace, PacedBody};
+use crate::bandwidth::{PacedBody, Pacer};
 use crate::limits::LimitsHandle;
 
 /// Lets limits of bandwidth hold the bodies of requests: put it around their layer. The service behind gets bodies of another type,
@@ -59,7 +59,7 @@ pub struct Uploads<S> {
 
 /// The place in which layers put the limits that hold the body of a request. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Slot(Arc<Mutex<Vec<Pace>>>);
+pub(crate) struct UploadSlot(Arc<Mutex<Vec<Pacer>>>);
 
 impl UploadLayer {
     /// Lets these limits hold bodies, and other limits behind this layer.
@@ -94,23 +94,23 @@ where
         if !self.layer.0.current().made().holds_requests {
             return self.inner.call(request.map(|body| PacedBody::new(body, None)));
         }
-        let slot = Slot::default();
+        let slot = UploadSlot::default();
         // A body in a slot further out passes through this one, too.
         request.extensions_mut().insert(slot.clone());
         self.inner.call(request.map(|body| PacedBody::held_by(body, slot)))
     }
 }
 
-impl Slot {
-    pub(crate) fn put(&self, pace: Pace) {
+impl UploadSlot {
+    pub(crate) fn put(&self, pace: Pacer) {
         self.lock().push(pace);
     }
 
-    pub(super) fn take(&self) -> Vec<Pace> {
+    pub(super) fn take(&self) -> Vec<Pacer> {
         mem::take(&mut *self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Pace>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Pacer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

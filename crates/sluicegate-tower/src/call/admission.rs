@@ -23,15 +23,15 @@ use crate::trace::WaitSpan;
 
 /// A call whose decision or turn has not come.
 #[derive(Debug)]
-pub enum Admission {
+pub enum CallWait {
     /// In a box, because it is large.
-    Decision(Ask, Box<DecisionFuture>),
-    Turn(Waiting),
+    Decision(CallAsk, Box<DecisionFuture>),
+    Turn(CallTurn),
 }
 
 /// A call that waits for its turn.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct CallTurn {
     turn: Turn,
     /// The limiter and the key of the turn, until it has come.
     of: Option<(RateLimiter, Key)>,
@@ -40,7 +40,7 @@ pub struct Waiting {
 
 /// A call's ask of a limiter.
 #[derive(Debug)]
-pub struct Ask {
+pub struct CallAsk {
     pub(crate) key: Key,
     pub(crate) cost: u64,
     /// The longest wait for its turn; `None` if the policy's applies.
@@ -49,17 +49,17 @@ pub struct Ask {
 
 /// The limiter that calls ask, and the queue that they wait in.
 #[derive(Clone, Copy)]
-pub(crate) struct Under<'a> {
+pub(crate) struct QueuedLimiter<'a> {
     pub(crate) limiter: &'a RateLimiter,
     pub(crate) queue: &'a Queue,
 }
 
 /// The spend that a call goes on with, if anything was decided.
-type Next<Res, E> = Step<Option<Decision>, Admission, Result<Res, CallError<E>>>;
+type CallStep<Res, E> = Step<Option<Decision>, CallWait, Result<Res, CallError<E>>>;
 
-impl Under<'_> {
+impl QueuedLimiter<'_> {
     /// Asks the limiter, and goes as far as it can without waiting.
-    pub(crate) fn begin<Res, E>(self, ask: Ask, place: &mut Place) -> Next<Res, E> {
+    pub(crate) fn begin<Res, E>(self, ask: CallAsk, place: &mut Place) -> CallStep<Res, E> {
         if ask.cost == 0 {
             // A key in debt has no room even for nothing.
             return Step::Go(None);
@@ -70,23 +70,23 @@ impl Under<'_> {
         };
         match decision.now() {
             Ok(result) => self.decided(&ask, result, place),
-            Err(pending) => Step::Wait(Admission::Decision(ask, Box::new(pending))),
+            Err(pending) => Step::Wait(CallWait::Decision(ask, Box::new(pending))),
         }
     }
 
     /// Waits for the decision, and then for the turn.
     pub(crate) fn poll<Res, E>(
         self,
-        admission: &mut Admission,
+        admission: &mut CallWait,
         place: &mut Place,
         cx: &mut Context<'_>,
-    ) -> Poll<Next<Res, E>> {
+    ) -> Poll<CallStep<Res, E>> {
         match admission {
-            Admission::Decision(ask, decision) => {
+            CallWait::Decision(ask, decision) => {
                 let result = ready!(Pin::new(decision).poll(cx));
                 Poll::Ready(self.decided(ask, result, place))
             }
-            Admission::Turn(waiting) => {
+            CallWait::Turn(waiting) => {
                 let decision = ready!(Pin::new(&mut waiting.turn).poll(cx));
                 waiting.of = None;
                 drop(waiting.wait.turn_came());
@@ -97,10 +97,10 @@ impl Under<'_> {
 
     fn decided<Res, E>(
         self,
-        ask: &Ask,
+        ask: &CallAsk,
         result: Result<Decision, StoreError>,
         place: &mut Place,
-    ) -> Next<Res, E> {
+    ) -> CallStep<Res, E> {
         let decision = match result {
             Ok(decision) => decision,
             Err(error) => return refuse(CallError::Store(error)),
@@ -126,7 +126,7 @@ impl Under<'_> {
         if self.queue.enter(place) {
             let of = Some((self.limiter.clone(), ask.key.clone()));
             let wait = WaitSpan::begin(Some(&policy), delay, None);
-            return Step::Wait(Admission::Turn(Waiting { turn, of, wait }));
+            return Step::Wait(CallWait::Turn(CallTurn { turn, of, wait }));
         }
         // Dropping a turn gives it back.
         drop(turn);
@@ -144,7 +144,7 @@ impl Under<'_> {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for CallTurn {
     fn drop(&mut self) {
         if let Some((limiter, key)) = &self.of {
             #[expect(
@@ -162,6 +162,6 @@ pub(crate) fn notice(limiter: &RateLimiter, key: &Key, event: impl for<'a> FnOnc
     limiter.store().notice(&event(Subject::of(policy.name()).with_key(key.as_ref())));
 }
 
-fn refuse<Res, E>(error: CallError<E>) -> Next<Res, E> {
+fn refuse<Res, E>(error: CallError<E>) -> CallStep<Res, E> {
     Step::Refuse(Err(error))
 }

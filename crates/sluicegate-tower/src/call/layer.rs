@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use sluicegate_core::RateLimiter;
 use tower_layer::Layer;
 
-use crate::call::admission::{Admission, Ask, Under};
+use crate::call::admission::{CallAsk, CallWait, QueuedLimiter};
 use crate::call::key::WithCost;
 use crate::call::{CallError, CallKey};
 use crate::guard::queue::Queue;
@@ -81,8 +81,8 @@ impl<K> CallLimitLayer<K> {
         self.queue.waiting()
     }
 
-    fn under(&self) -> Under<'_> {
-        Under { limiter: &self.limiter, queue: &self.queue }
+    fn under(&self) -> QueuedLimiter<'_> {
+        QueuedLimiter { limiter: &self.limiter, queue: &self.queue }
     }
 }
 
@@ -111,17 +111,17 @@ impl<K> sealed::Sealed for CallLimitLayer<K> {}
 impl<Req, Res, E, K: CallKey<Req>> Gate<Req, Res, E> for CallLimitLayer<K> {
     type Response = Res;
     type Error = CallError<E>;
-    type Wait = Admission;
+    type Wait = CallWait;
     type Pass = ();
 
     fn begin(&self, request: &Req, place: &mut Place) -> Next<Self, Req, Res, E> {
-        let ask = Ask { key: self.key.key(request), cost: self.key.cost(request), longest: None };
+        let ask = CallAsk { key: self.key.key(request), cost: self.key.cost(request), longest: None };
         self.under().begin(ask, place).map(drop)
     }
 
     fn poll(
         &self,
-        wait: &mut Admission,
+        wait: &mut CallWait,
         _: &mut Req,
         place: &mut Place,
         cx: &mut Context<'_>,

@@ -37,7 +37,7 @@ mod key;
 mod layer;
 
 #[cfg(feature = "outgoing")]
-pub(crate) use self::admission::{Admission, Ask, Under, notice};
+pub(crate) use self::admission::{CallAsk, CallWait, QueuedLimiter, notice};
 pub use self::error::CallError;
 pub use self::in_flight::{CallInFlightLayer, IsFault, NoFault};
 pub use self::key::CallKey;

@@ -29,18 +29,18 @@ impl sealed::Sealed for DeferLayer {}
 
 /// The wait of a request.
 #[expect(unnameable_types, reason = "only the guard has one")]
-pub struct Wait<W, B>(Progress<W, B>);
+pub struct DeferWait<W, B>(DeferProgress<W, B>);
 
-enum Progress<W, B> {
+enum DeferProgress<W, B> {
     /// Whether the request was kept before.
     Before(DeferFuture),
     Limits(W),
     /// The limits have refused it, and its body is read.
-    Reading(Reading<B>),
+    Reading(BodyReading<B>),
     Deferring(DeferFuture, Box<Response<B>>),
 }
 
-struct Reading<B> {
+struct BodyReading<B> {
     turns: Vec<DeferredTurn>,
     read: BytesMut,
     refusal: Box<Response<B>>,
@@ -49,7 +49,7 @@ struct Reading<B> {
 type LimitsWait<B, ResB, E> = <RateLimitLayer as Gate<Request<B>, Response<ResB>, E>>::Wait;
 
 /// The next step of a request through the limits.
-type Limited<B, ResB, E> = Next<RateLimitLayer, Request<B>, Response<ResB>, E>;
+type LimitsStep<B, ResB, E> = Next<RateLimitLayer, Request<B>, Response<ResB>, E>;
 
 impl<B, ResB, E> Gate<Request<B>, Response<ResB>, E> for DeferLayer
 where
@@ -59,14 +59,14 @@ where
 {
     type Response = Response<ResB>;
     type Error = E;
-    type Wait = Box<Wait<LimitsWait<B, ResB, E>, ResB>>;
+    type Wait = Box<DeferWait<LimitsWait<B, ResB, E>, ResB>>;
     type Pass = Admitted;
 
     fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
         if let Some(before) = self.deferral.before(request.into())
             && !self.turns(request.into()).is_empty()
         {
-            return waiting(Progress::Before(before));
+            return waiting(DeferProgress::Before(before));
         }
         let limited = self.limits.begin(request, place);
         self.limited(limited, request, place)
@@ -80,30 +80,30 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
         Poll::Ready(match &mut wait.0 {
-            Progress::Before(before) => match ready!(before.as_mut().poll(cx)) {
+            DeferProgress::Before(before) => match ready!(before.as_mut().poll(cx)) {
                 Some(answer) => Step::Refuse(Ok(answer.map(ResB::from))),
                 None => {
                     let limited = self.limits.begin(request, place);
                     self.limited(limited, request, place)
                 }
             },
-            Progress::Limits(limits) => {
+            DeferProgress::Limits(limits) => {
                 let limited = ready!(self.limits.poll(limits, request, place, cx));
                 self.limited(limited, request, place)
             }
-            Progress::Reading(reading) => {
+            DeferProgress::Reading(reading) => {
                 let longest = self.deferral.longest_body();
                 match ready!(poll_body(Pin::new(request.body_mut()), &mut reading.read, longest, cx)) {
                     Ok(()) => {
                         let (turns, read) = (mem::take(&mut reading.turns), mem::take(&mut reading.read));
                         let refusal = Box::new(taken(&mut reading.refusal));
                         let kept = self.deferral.defer(head(request).map(|()| read.freeze()), turns);
-                        waiting(Progress::Deferring(kept, refusal))
+                        waiting(DeferProgress::Deferring(kept, refusal))
                     }
                     Err(()) => Step::Refuse(Ok(taken(&mut reading.refusal))),
                 }
             }
-            Progress::Deferring(kept, refusal) => {
+            DeferProgress::Deferring(kept, refusal) => {
                 let answer = ready!(kept.as_mut().poll(cx)).map(|answer| answer.map(ResB::from));
                 Step::Refuse(Ok(answer.unwrap_or_else(|| taken(refusal))))
             }
@@ -127,7 +127,7 @@ impl DeferLayer {
     /// Goes on from the limits: a request that exceeds one of them is read, to be kept.
     fn limited<B, ResB, E>(
         &self,
-        limited: Limited<B, ResB, E>,
+        limited: LimitsStep<B, ResB, E>,
         request: &Request<B>,
         place: &mut Place,
     ) -> Next<Self, Request<B>, Response<ResB>, E>
@@ -138,7 +138,7 @@ impl DeferLayer {
     {
         match limited {
             Step::Go(pass) => Step::Go(pass),
-            Step::Wait(limits) => waiting(Progress::Limits(limits)),
+            Step::Wait(limits) => waiting(DeferProgress::Limits(limits)),
             Step::Refuse(Ok(refusal)) if is_exceeded(&refusal) => {
                 let turns = self.turns(RequestView::from(request));
                 let longest = u64::try_from(self.deferral.longest_body()).unwrap_or(u64::MAX);
@@ -148,7 +148,7 @@ impl DeferLayer {
                 // It waits for no turn any longer.
                 *place = Place::default();
                 let read = BytesMut::new();
-                waiting(Progress::Reading(Reading { turns, read, refusal: Box::new(refusal) }))
+                waiting(DeferProgress::Reading(BodyReading { turns, read, refusal: Box::new(refusal) }))
             }
             Step::Refuse(answer) => Step::Refuse(answer),
         }
@@ -160,8 +160,8 @@ fn is_exceeded<B>(refusal: &Response<B>) -> bool {
     refusal.extensions().get::<Decided>().is_some_and(|decided| decided.outcome() == Outcome::Denied)
 }
 
-fn waiting<P, W, B, A>(progress: Progress<W, B>) -> Step<P, Box<Wait<W, B>>, A> {
-    Step::Wait(Box::new(Wait(progress)))
+fn waiting<P, W, B, A>(progress: DeferProgress<W, B>) -> Step<P, Box<DeferWait<W, B>>, A> {
+    Step::Wait(Box::new(DeferWait(progress)))
 }
 
 fn taken<B: From<Bytes>>(refusal: &mut Response<B>) -> Response<B> {
@@ -202,13 +202,13 @@ fn poll_body<B: Body>(
     }
 }
 
-impl<W, B> fmt::Debug for Wait<W, B> {
+impl<W, B> fmt::Debug for DeferWait<W, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Progress::Before(_) => "Wait(before)",
-            Progress::Limits(_) => "Wait(limits)",
-            Progress::Reading(_) => "Wait(reading)",
-            Progress::Deferring(..) => "Wait(deferring)",
+            DeferProgress::Before(_) => "DeferWait(before)",
+            DeferProgress::Limits(_) => "DeferWait(limits)",
+            DeferProgress::Reading(_) => "DeferWait(reading)",
+            DeferProgress::Deferring(..) => "DeferWait(deferring)",
         })
     }
 }

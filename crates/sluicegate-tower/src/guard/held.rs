@@ -1,4 +1,4 @@
-//! A call that has to wait: [`Held`].
+//! A call that has to wait: [`HeldCall`].
 //!
 //! It polls a clone of the service, so it holds no readiness while it waits.
 
@@ -14,7 +14,7 @@ pub(super) type AnswerOf<S, Req, L> =
     Answer<L, Req, <S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
 /// A call that cannot be made yet.
-pub(super) struct Held<S, Req, L, W, P> {
+pub(super) struct HeldCall<S, Req, L, W, P> {
     layer: L,
     service: S,
     request: Req,
@@ -31,7 +31,7 @@ enum Until<W, P> {
     Ready(P),
 }
 
-impl<S, Req, L> Held<S, Req, L, L::Wait, L::Pass>
+impl<S, Req, L> HeldCall<S, Req, L, L::Wait, L::Pass>
 where
     S: Service<Req>,
     L: Gate<Req, S::Response, S::Error>,
@@ -41,7 +41,7 @@ where
     }
 }
 
-impl<S, Req, L> Held<S, Req, L, L::Wait, L::Pass>
+impl<S, Req, L> HeldCall<S, Req, L, L::Wait, L::Pass>
 where
     S: Service<Req> + Clone,
     L: Gate<Req, S::Response, S::Error>,

@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use crate::guard::Place;
 use crate::guard::gate::{Gate, Step};
-use crate::guard::held::{AnswerOf, Held};
+use crate::guard::held::{AnswerOf, HeldCall};
 
 /// A service behind a layer of this crate, `L`.
 ///
@@ -103,7 +103,7 @@ pin_project! {
         L: Gate<Req, S::Response, S::Error>,
     {
         #[pin]
-        state: State<S::Future, Held<S, Req, L, L::Wait, L::Pass>, L::Pass, AnswerOf<S, Req, L>>,
+        state: State<S::Future, HeldCall<S, Req, L, L::Wait, L::Pass>, L::Pass, AnswerOf<S, Req, L>>,
     }
 }
 
@@ -123,7 +123,7 @@ where
     L: Gate<Req, S::Response, S::Error>,
 {
     pub(crate) fn waiting(layer: L, service: S, request: Req, wait: L::Wait, place: Place) -> Self {
-        let held = Box::new(Held::new(layer, service, request, wait, place));
+        let held = Box::new(HeldCall::new(layer, service, request, wait, place));
         Self { state: State::Waiting { held: Some(held) } }
     }
 

@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 
 use crate::guard::lookup::Lookup;
 use crate::guard::{Gate, Next, Place, Step, sealed};
-use crate::in_flight::layer::Shared;
-use crate::in_flight::limits::Places;
+use crate::in_flight::layer::PermitSettings;
+use crate::in_flight::limits::LimitPlaces;
 use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, InFlightLimits, PermitBody, PermitWait};
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
@@ -29,8 +29,8 @@ use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond, spread};
 
 /// The wait of a request, and how far it has come.
 #[derive(Debug)]
-pub struct Wait {
-    way: Way,
+pub struct PermitProgress {
+    way: PermitWay,
     on: On,
 }
 
@@ -44,10 +44,10 @@ enum On {
 
 /// A request on its way: the limits that it began with, how far it has come, and the permits that it has.
 #[derive(Debug)]
-struct Way {
+struct PermitWay {
     limits: Arc<InFlightLimits>,
     /// The places of the limits that may apply to the request.
-    places: Places,
+    places: LimitPlaces,
     next: usize,
     held: Option<HeldPermit>,
     /// The limits of the permits, with the keys.
@@ -56,19 +56,19 @@ struct Way {
 
 /// A request that may be served, with its permits if it is counted.
 #[derive(Debug)]
-pub struct Entered {
+pub struct PermitPass {
     held: Option<HeldPermit>,
     headers: HeaderFields,
     /// The limits that it has met.
     limits: Arc<InFlightLimits>,
 }
 
-type Led<B, E> = Step<Entered, Box<Wait>, Result<Response<PermitBody<B>>, E>>;
+type PermitStep<B, E> = Step<PermitPass, Box<PermitProgress>, Result<Response<PermitBody<B>>, E>>;
 
 /// Either the step is known, or there is a next limit.
-type OnTheWay<B, E> = ControlFlow<Led<B, E>, Way>;
+type OnTheWay<B, E> = ControlFlow<PermitStep<B, E>, PermitWay>;
 
-impl Way {
+impl PermitWay {
     /// Whether the request has a permit of the same `InFlight` for the same key already, so that it does not wait for itself.
     fn has(&self, key: &Key) -> bool {
         let Some(limit) = self.limit(self.next) else { return false };
@@ -83,9 +83,9 @@ impl Way {
     }
 }
 
-impl<R> Shared<R> {
+impl<R> PermitSettings<R> {
     /// Goes from limit to limit, until the request has to wait.
-    fn go_on<B, E>(&self, mut way: Way, request: RequestView<'_>) -> Led<B, E>
+    fn go_on<B, E>(&self, mut way: PermitWay, request: RequestView<'_>) -> PermitStep<B, E>
     where
         R: Respond<B>,
     {
@@ -107,13 +107,13 @@ impl<R> Shared<R> {
             };
         }
         let headers = self.headers_of(&way);
-        Step::Go(Entered { held: way.held, headers, limits: way.limits })
+        Step::Go(PermitPass { held: way.held, headers, limits: way.limits })
     }
 
     /// Continues with the key: takes a permit, or waits for one.
     fn keyed<B, E>(
         &self,
-        mut way: Way,
+        mut way: PermitWay,
         found: Result<Key, MissingKey>,
         request: RequestView<'_>,
     ) -> OnTheWay<B, E>
@@ -146,7 +146,7 @@ impl<R> Shared<R> {
 
     fn acquired<B, E>(
         &self,
-        mut way: Way,
+        mut way: PermitWay,
         key: Key,
         result: Result<Permit, NoPermit>,
         request: RequestView<'_>,
@@ -170,11 +170,16 @@ impl<R> Shared<R> {
     }
 
     /// The fields of responses: those that the limits name, or else the layer's.
-    fn headers_of(&self, way: &Way) -> HeaderFields {
+    fn headers_of(&self, way: &PermitWay) -> HeaderFields {
         way.limits.headers.unwrap_or(self.headers)
     }
 
-    fn refuse<B, E>(&self, way: &Way, reason: RefusalReason<'_>, request: RequestView<'_>) -> Led<B, E>
+    fn refuse<B, E>(
+        &self,
+        way: &PermitWay,
+        reason: RefusalReason<'_>,
+        request: RequestView<'_>,
+    ) -> PermitStep<B, E>
     where
         R: Respond<B>,
     {
@@ -198,26 +203,26 @@ impl<R> sealed::Sealed for InFlightLayer<R> {}
 impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFlightLayer<R> {
     type Response = Response<PermitBody<ResB>>;
     type Error = E;
-    type Wait = Box<Wait>;
-    type Pass = Entered;
+    type Wait = Box<PermitProgress>;
+    type Pass = PermitPass;
 
     fn begin(&self, request: &Request<B>, _: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
         let (limits, request) = (self.limits(), RequestView::from(request));
         let places = limits.applying(request);
-        let way = Way { limits, places, next: 0, held: None, keys: SmallVec::new() };
+        let way = PermitWay { limits, places, next: 0, held: None, keys: SmallVec::new() };
         self.shared.go_on(way, request)
     }
 
     fn poll(
         &self,
-        wait: &mut Box<Wait>,
+        wait: &mut Box<PermitProgress>,
         request: &mut Request<B>,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
         let (shared, request) = (&self.shared, RequestView::from(&*request));
-        let Wait { way, on } = &mut **wait;
-        let begun = |way: &mut Way| Way {
+        let PermitProgress { way, on } = &mut **wait;
+        let begun = |way: &mut PermitWay| PermitWay {
             limits: Arc::clone(&way.limits),
             places: std::mem::take(&mut way.places),
             next: way.next,
@@ -244,7 +249,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
         })
     }
 
-    fn enter(&self, pass: &mut Entered, request: &mut Request<B>) {
+    fn enter(&self, pass: &mut PermitPass, request: &mut Request<B>) {
         if let Some(then) = &pass.limits.then {
             request.extensions_mut().insert(then.clone());
         }
@@ -256,8 +261,8 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
         }
     }
 
-    fn after(pass: Entered, mut response: Response<ResB>) -> Self::Response {
-        let Entered { held, headers, limits } = pass;
+    fn after(pass: PermitPass, mut response: Response<ResB>) -> Self::Response {
+        let PermitPass { held, headers, limits } = pass;
         if let Some(held) = &held {
             let permits: SmallVec<[&Permit; 2]> = held.permits().collect();
             for permit in permits.into_iter().rev() {
@@ -286,7 +291,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
         error
     }
 
-    fn failed_after(pass: Entered, error: E) -> E {
+    fn failed_after(pass: PermitPass, error: E) -> E {
         pass.held.iter().flat_map(HeldPermit::permits).for_each(|permit| permit.answered(true));
         error
     }
@@ -302,6 +307,6 @@ fn reason<'a>(none: &NoPermit, in_flight: &'a InFlight) -> RefusalReason<'a> {
 }
 
 /// Boxes the wait: few requests wait, so all others carry only a pointer for it.
-fn waiting<B, E>(way: Way, on: On) -> Led<B, E> {
-    Step::Wait(Box::new(Wait { way, on }))
+fn waiting<B, E>(way: PermitWay, on: On) -> PermitStep<B, E> {
+    Step::Wait(Box::new(PermitProgress { way, on }))
 }

@@ -83,11 +83,11 @@ use crate::respond::{HeaderFields, ProblemJson};
 /// A request that is dropped leaves the queue, or gives its permit back, at any time.
 pub struct InFlightLayer<R = ProblemJson> {
     limits: InFlightHandle,
-    pub(super) shared: Arc<Shared<R>>,
+    pub(super) shared: Arc<PermitSettings<R>>,
 }
 
 /// State that all clones of a layer share, apart from the limits.
-pub(super) struct Shared<R> {
+pub(super) struct PermitSettings<R> {
     /// The bounds on waits for keys; waits for permits are in the queue of the `InFlight`.
     pub(super) waits: Waits,
     pub(super) respond: Arc<R>,
@@ -176,8 +176,8 @@ impl<R> InFlightLayer<R> {
     /// [`ConcurrencyExceeded`](RefusalReason::ConcurrencyExceeded) with the [`InFlight`]. Default: [`ProblemJson`].
     #[must_use]
     pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {
-        let Shared { waits, respond: _, headers } = Arc::unwrap_or_clone(self.shared);
-        let shared = Arc::new(Shared { waits, respond: Arc::new(respond), headers });
+        let PermitSettings { waits, respond: _, headers } = Arc::unwrap_or_clone(self.shared);
+        let shared = Arc::new(PermitSettings { waits, respond: Arc::new(respond), headers });
         InFlightLayer { limits: self.limits, shared }
     }
 }
@@ -186,7 +186,7 @@ impl<R> InFlightLayer<R> {
 impl From<InFlightHandle> for InFlightLayer {
     fn from(limits: InFlightHandle) -> Self {
         let respond = Arc::new(ProblemJson::new());
-        let shared = Shared { waits: Waits::default(), respond, headers: HeaderFields::Ietf };
+        let shared = PermitSettings { waits: Waits::default(), respond, headers: HeaderFields::Ietf };
         Self { limits, shared: Arc::new(shared) }
     }
 }
@@ -211,7 +211,7 @@ impl<R> fmt::Debug for InFlightLayer<R> {
     }
 }
 
-impl<R> Clone for Shared<R> {
+impl<R> Clone for PermitSettings<R> {
     fn clone(&self) -> Self {
         Self { waits: self.waits.clone(), respond: Arc::clone(&self.respond), headers: self.headers }
     }

@@ -37,15 +37,15 @@ pub struct InFlightLimit {
     pub(super) longest: Option<Duration>,
     pub(super) when_missing: WhenMissing,
     /// The conditions, which must all hold.
-    only_if: Vec<By<bool>>,
-    class: Option<By<Class>>,
-    weight: Option<By<u64>>,
-    is_fault: Option<IsFault>,
+    only_if: Vec<RequestFn<bool>>,
+    class: Option<RequestFn<Class>>,
+    weight: Option<RequestFn<u64>>,
+    is_fault: Option<ResponseFault>,
 }
 
 /// Something that a request says.
-type By<T> = Arc<dyn Fn(RequestView<'_>) -> T + Send + Sync>;
-type IsFault = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
+type RequestFn<T> = Arc<dyn Fn(RequestView<'_>) -> T + Send + Sync>;
+type ResponseFault = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
 
 impl InFlightLimit {
     /// Counts per peer address, and refuses at once. One that [adapts](InFlight::adaptive) counts all requests together, and lets them wait

@@ -52,7 +52,7 @@ pub struct InFlightLimits {
 }
 
 /// Places of limits, in order.
-pub(super) type Places = SmallVec<[u32; 6]>;
+pub(super) type LimitPlaces = SmallVec<[u32; 6]>;
 
 impl InFlightLimits {
     /// Limits that apply to requests by their own conditions.
@@ -116,9 +116,9 @@ impl InFlightLimits {
     }
 
     /// The limits that may apply.
-    pub(super) fn applying(&self, request: RequestView<'_>) -> Places {
+    pub(super) fn applying(&self, request: RequestView<'_>) -> LimitPlaces {
         match &self.select {
-            _ if self.each.is_empty() => Places::new(),
+            _ if self.each.is_empty() => LimitPlaces::new(),
             Some(select) => {
                 let mut places = select.select(request).in_order();
                 places.retain(|place| (*place as usize) < self.selected);

@@ -1,27 +1,27 @@
-//! Finds numbers in server-sent events that come in pieces: [`Events`].
+//! Finds numbers in server-sent events that come in pieces: [`EventStream`].
 
 use std::ops::Range;
 
 use memchr::memchr2;
 use smallvec::SmallVec;
 
-use crate::json::{FieldPath, Scanner};
+use crate::json::{FieldPath, JsonScanner};
 
 const DATA: &[u8] = b"data";
 
 /// Reads fields of the JSON objects in the `data` of events: of each field the last one counts. Data that is no object, such as `[DONE]`, and
 /// objects that have not ended count for nothing.
 #[derive(Debug)]
-pub(crate) struct Events {
-    at: At,
+pub(crate) struct EventStream {
+    at: EventPart,
     /// Whether the last byte was a carriage return, behind which a line feed ends no other line.
     after_return: bool,
-    event: Scanner,
+    event: JsonScanner,
     last: SmallVec<[Option<u64>; 2]>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum EventPart {
     /// In the name of a field, of which this number of bytes are those of `data`.
     Name(usize),
     Colon,
@@ -30,11 +30,11 @@ enum At {
     Other,
 }
 
-impl Events {
+impl EventStream {
     pub(crate) fn new(paths: impl IntoIterator<Item = FieldPath>) -> Self {
-        let event = Scanner::new(paths);
+        let event = JsonScanner::new(paths);
         let last = (0..event.len()).map(|_| None).collect();
-        Self { at: At::Name(0), after_return: false, event, last }
+        Self { at: EventPart::Name(0), after_return: false, event, last }
     }
 
     /// The numbers found so far, of the fields in these places.
@@ -55,21 +55,21 @@ impl Events {
                     self.after_return = byte == b'\r';
                     rest
                 }
-                At::Name(length) => {
+                EventPart::Name(length) => {
                     self.at = match DATA.get(length) {
-                        Some(next) if *next == byte => At::Name(length + 1),
-                        None if byte == b':' => At::Colon,
-                        _ => At::Other,
+                        Some(next) if *next == byte => EventPart::Name(length + 1),
+                        None if byte == b':' => EventPart::Colon,
+                        _ => EventPart::Other,
                     };
                     rest
                 }
-                At::Colon => {
-                    self.at = At::Data;
+                EventPart::Colon => {
+                    self.at = EventPart::Data;
                     if byte == b' ' { rest } else { bytes }
                 }
-                At::Data | At::Other => {
+                EventPart::Data | EventPart::Other => {
                     let (line, rest) = bytes.split_at(memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len()));
-                    if matches!(self.at, At::Data) && !self.is_skipped(line, rest) {
+                    if matches!(self.at, EventPart::Data) && !self.is_skipped(line, rest) {
                         self.read(line);
                     }
                     rest
@@ -81,11 +81,11 @@ impl Events {
     fn end_line(&mut self) {
         match self.at {
             // An empty line ends the event.
-            At::Name(0) => self.event.reset(),
-            At::Data => self.read(b"\n"),
+            EventPart::Name(0) => self.event.reset(),
+            EventPart::Data => self.read(b"\n"),
             _ => {}
         }
-        self.at = At::Name(0);
+        self.at = EventPart::Name(0);
     }
 
     /// Whether this line is a whole event that has none of the fields, as most of a stream are.

@@ -7,6 +7,6 @@ mod scanner;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::events::Events;
+pub(crate) use self::events::EventStream;
 pub(crate) use self::path::FieldPath;
-pub(crate) use self::scanner::{Found, Scanner};
+pub(crate) use self::scanner::{FieldValue, JsonScanner};

@@ -1,4 +1,4 @@
-//! Finds fields of a JSON object that comes in pieces: [`Scanner`].
+//! Finds fields of a JSON object that comes in pieces: [`JsonScanner`].
 //!
 //! It reads each byte once, and keeps the name that it is in and one value per field, whatever the length and depth of the text: only
 //! objects on the way to a field are entered, and all other values are passed over by counting brackets. It is no validator.
@@ -21,10 +21,10 @@ const LONGEST_TEXT: usize = 1024;
 /// Reads whole numbers, and texts if they are wanted, at some paths of an object. A field that is there twice counts with its last value, as in `serde_json`; a number
 /// that is no `u64` is not found.
 #[derive(Clone, Debug)]
-pub(crate) struct Scanner {
-    fields: SmallVec<[Field; 2]>,
+pub(crate) struct JsonScanner {
+    fields: SmallVec<[WantedField; 2]>,
     wants_texts: bool,
-    at: At,
+    at: ScanPart,
     /// The number of open objects within the outermost one; all are on the way to a field.
     depth: usize,
     /// The name or text that is being read, with its escapes.
@@ -34,22 +34,22 @@ pub(crate) struct Scanner {
 }
 
 #[derive(Clone, Debug)]
-struct Field {
+struct WantedField {
     path: FieldPath,
     /// The number of names at the beginning of the path that lead to the place of the scanner.
     matched: usize,
-    found: Option<Found>,
+    found: Option<FieldValue>,
 }
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FieldValue {
     Number(u64),
     Text(String),
 }
 
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum ScanPart {
     /// Before the object.
     Start,
     /// Before a name, or the end of an object.
@@ -71,13 +71,13 @@ enum At {
     },
 }
 
-impl Scanner {
+impl JsonScanner {
     pub(crate) fn new(paths: impl IntoIterator<Item = FieldPath>) -> Self {
         let paths = paths.into_iter();
-        let fields: SmallVec<_> = paths.map(|path| Field { path, matched: 0, found: None }).collect();
-        let names = fields.iter().flat_map(|field: &Field| field.path.names());
+        let fields: SmallVec<_> = paths.map(|path| WantedField { path, matched: 0, found: None }).collect();
+        let names = fields.iter().flat_map(|field: &WantedField| field.path.names());
         let longest = names.map(|name| name.len() * LONGEST_ESCAPE).max().unwrap_or(0);
-        Self { fields, wants_texts: false, at: At::Start, depth: 0, name: SmallVec::new(), longest }
+        Self { fields, wants_texts: false, at: ScanPart::Start, depth: 0, name: SmallVec::new(), longest }
     }
 
     /// As [`new`](Self::new), for numbers and texts.
@@ -88,24 +88,24 @@ impl Scanner {
     /// The numbers found so far, of the fields in these places.
     pub(crate) fn found(&self, fields: Range<usize>) -> impl Iterator<Item = Option<u64>> {
         self.fields.get(fields).unwrap_or_default().iter().map(|field| match field.found {
-            Some(Found::Number(number)) => Some(number),
+            Some(FieldValue::Number(number)) => Some(number),
             _ => None,
         })
     }
 
     /// The fields that were found so far, with their values.
-    pub(crate) fn into_found(self) -> impl Iterator<Item = (FieldPath, Found)> {
+    pub(crate) fn into_found(self) -> impl Iterator<Item = (FieldPath, FieldValue)> {
         self.fields.into_iter().filter_map(|field| Some((field.path, field.found?)))
     }
 
     /// Whether nothing that comes can change what was found.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.at, At::End { .. })
+        matches!(self.at, ScanPart::End { .. })
     }
 
     /// Whether nothing of the object has come.
     pub(crate) fn is_before(&self) -> bool {
-        matches!(self.at, At::Start)
+        matches!(self.at, ScanPart::Start)
     }
 
     /// Whether none of the fields can be in this text.
@@ -126,12 +126,12 @@ impl Scanner {
 
     /// Whether the whole object has been read.
     pub(crate) fn is_complete(&self) -> bool {
-        matches!(self.at, At::End { is_complete: true })
+        matches!(self.at, ScanPart::End { is_complete: true })
     }
 
     /// Begins with another object.
     pub(crate) fn reset(&mut self) {
-        (self.at, self.depth) = (At::Start, 0);
+        (self.at, self.depth) = (ScanPart::Start, 0);
         for field in &mut self.fields {
             (field.matched, field.found) = (0, None);
         }
@@ -141,24 +141,26 @@ impl Scanner {
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while let Some((&byte, rest)) = bytes.split_first() {
             bytes = match self.at {
-                At::Within(value) => self.pass(value, bytes),
-                At::Quoted { is_name, escaped } => self.read_quoted(is_name, escaped, bytes),
-                At::End { .. } => return,
-                At::Number(number) => self.read_number(number, bytes),
+                ScanPart::Within(value) => self.pass(value, bytes),
+                ScanPart::Quoted { is_name, escaped } => self.read_quoted(is_name, escaped, bytes),
+                ScanPart::End { .. } => return,
+                ScanPart::Number(number) => self.read_number(number, bytes),
                 _ if byte.is_ascii_whitespace() => rest,
-                At::Start => {
-                    self.at = if byte == b'{' { At::Object } else { At::End { is_complete: false } };
+                ScanPart::Start => {
+                    self.at =
+                        if byte == b'{' { ScanPart::Object } else { ScanPart::End { is_complete: false } };
                     rest
                 }
-                At::Object => {
+                ScanPart::Object => {
                     self.in_object(byte);
                     rest
                 }
-                At::Colon => {
-                    self.at = if byte == b':' { At::Value } else { At::End { is_complete: false } };
+                ScanPart::Colon => {
+                    self.at =
+                        if byte == b':' { ScanPart::Value } else { ScanPart::End { is_complete: false } };
                     rest
                 }
-                At::Value => self.begin_value(byte, bytes),
+                ScanPart::Value => self.begin_value(byte, bytes),
             };
         }
     }
@@ -168,14 +170,14 @@ impl Scanner {
             b',' => {}
             b'"' => {
                 self.name.clear();
-                self.at = At::Quoted { is_name: true, escaped: false };
+                self.at = ScanPart::Quoted { is_name: true, escaped: false };
             }
-            b'}' if self.depth == 0 => self.at = At::End { is_complete: true },
+            b'}' if self.depth == 0 => self.at = ScanPart::End { is_complete: true },
             b'}' => {
                 self.depth -= 1;
                 self.end_value();
             }
-            _ => self.at = At::End { is_complete: false },
+            _ => self.at = ScanPart::End { is_complete: false },
         }
     }
 
@@ -190,7 +192,7 @@ impl Scanner {
         }
         self.keep(read, longest);
         let Some((&end, behind)) = rest.split_first().filter(|_| !escaped) else {
-            self.at = At::Quoted { is_name, escaped: false };
+            self.at = ScanPart::Quoted { is_name, escaped: false };
             return rest;
         };
         if end == b'"' && is_name {
@@ -199,11 +201,11 @@ impl Scanner {
             self.match_name(plain(&read, longest).as_deref().unwrap_or_default());
         } else if end == b'"' {
             let text = plain(&self.name, longest).and_then(|text| String::from_utf8(text.into_owned()).ok());
-            self.set(text.map(Found::Text));
+            self.set(text.map(FieldValue::Text));
             self.end_value();
         } else {
             self.keep(&[end], longest);
-            self.at = At::Quoted { is_name, escaped: true };
+            self.at = ScanPart::Quoted { is_name, escaped: true };
         }
         behind
     }
@@ -217,11 +219,11 @@ impl Scanner {
     /// Finds the fields on whose way the name is.
     fn match_name(&mut self, name: &[u8]) {
         let depth = self.depth;
-        self.at = At::Within(Passed::default());
+        self.at = ScanPart::Within(Passed::default());
         for field in self.fields.iter_mut().filter(|field| field.matched == depth) {
             if field.path.names().get(depth).is_some_and(|own| own.as_bytes() == name) {
                 field.matched = depth + 1;
-                self.at = At::Colon;
+                self.at = ScanPart::Colon;
                 // The same name may have come before.
                 field.found = None;
             }
@@ -234,25 +236,25 @@ impl Scanner {
         self.at = match byte {
             b'{' if wanted.any(|field| field.path.names().len() > here) => {
                 self.depth = here;
-                At::Object
+                ScanPart::Object
             }
             b'"' if self.wants_texts && wanted.any(|field| field.path.names().len() == here) => {
                 self.name.clear();
-                At::Quoted { is_name: false, escaped: false }
+                ScanPart::Quoted { is_name: false, escaped: false }
             }
             b'-' | b'0'..=b'9' if wanted.any(|field| field.path.names().len() == here) => {
-                At::Number(byte.checked_sub(b'0').map(u64::from))
+                ScanPart::Number(byte.checked_sub(b'0').map(u64::from))
             }
-            b',' | b'}' | b']' | b':' => At::End { is_complete: false },
+            b',' | b'}' | b']' | b':' => ScanPart::End { is_complete: false },
             _ => return self.pass(Passed::default(), bytes),
         };
         &bytes[1..]
     }
 
     /// Sets the value of the fields that are here.
-    fn set(&mut self, found: Option<Found>) {
+    fn set(&mut self, found: Option<FieldValue>) {
         let here = self.depth + 1;
-        let whole = |field: &&mut Field| field.matched == here && field.path.names().len() == here;
+        let whole = |field: &&mut WantedField| field.matched == here && field.path.names().len() == here;
         self.fields.iter_mut().filter(whole).for_each(|field| field.found.clone_from(&found));
     }
 
@@ -262,9 +264,9 @@ impl Scanner {
             let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10).map(u64::from);
             number = number.zip(digit).and_then(|(number, digit)| number.checked_mul(10)?.checked_add(digit));
         }
-        self.at = At::Number(number);
+        self.at = ScanPart::Number(number);
         if !rest.is_empty() {
-            self.set(number.map(Found::Number));
+            self.set(number.map(FieldValue::Number));
             self.end_value();
         }
         rest
@@ -278,7 +280,7 @@ impl Scanner {
                 rest
             }
             None => {
-                self.at = At::Within(value);
+                self.at = ScanPart::Within(value);
                 &[]
             }
         }
@@ -288,7 +290,7 @@ impl Scanner {
         for field in &mut self.fields {
             field.matched = field.matched.min(self.depth);
         }
-        self.at = At::Object;
+        self.at = ScanPart::Object;
     }
 }
 

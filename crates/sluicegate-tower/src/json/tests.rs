@@ -5,7 +5,7 @@ use std::fmt::Write;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Events, FieldPath, Found, Scanner};
+use super::{EventStream, FieldPath, FieldValue, JsonScanner};
 
 const PATHS: [&str; 6] = ["a", "a.b", "b.a.b", "é", "a.\\", "b.b.a.a"];
 
@@ -95,14 +95,14 @@ fn expected(text: &str) -> Vec<Option<u64>> {
 }
 
 fn scanned<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Option<u64>> {
-    let mut scanner = Scanner::new(paths());
+    let mut scanner = JsonScanner::new(paths());
     pieces.into_iter().for_each(|piece| scanner.feed(piece));
     assert!(scanner.is_complete());
     scanner.found(0..PATHS.len()).collect()
 }
 
 fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Option<u64>> {
-    let mut events = Events::new(paths());
+    let mut events = EventStream::new(paths());
     pieces.into_iter().for_each(|piece| events.feed(piece));
     events.found(0..PATHS.len()).collect()
 }
@@ -143,13 +143,13 @@ proptest! {
             // A letter in escapes takes six bytes of the thousand, or twelve.
             let bytes = |text: &str| if escapes { 6 * text.encode_utf16().count() } else { serde_json::to_string(text).unwrap().len() - 2 };
             match value {
-                Value::String(text) => (bytes(text) <= 1024).then(|| (*path, Found::Text(text.clone()))),
-                other => other.as_u64().map(|number| (*path, Found::Number(number))),
+                Value::String(text) => (bytes(text) <= 1024).then(|| (*path, FieldValue::Text(text.clone()))),
+                other => other.as_u64().map(|number| (*path, FieldValue::Number(number))),
             }
         });
         let expected: Vec<_> = expected.map(|(path, found)| (path.to_owned(), found)).collect();
         let cut = cut.min(text.len());
-        let mut scanner = Scanner::of_all(paths());
+        let mut scanner = JsonScanner::of_all(paths());
         scanner.feed(&text.as_bytes()[..cut]);
         scanner.feed(&text.as_bytes()[cut..]);
         let found: Vec<_> = scanner.into_found().map(|(path, found)| (path.to_string(), found)).collect();
@@ -188,7 +188,7 @@ proptest! {
         text in "[{}\\[\\]\",:\\\\a1 \n\r-]{0,64}", cut in 0_usize..64,
     ) {
         let found = |pieces: &[&str]| {
-            let (mut scanner, mut events) = (Scanner::new(paths()), Events::new(paths()));
+            let (mut scanner, mut events) = (JsonScanner::new(paths()), EventStream::new(paths()));
             for piece in pieces {
                 scanner.feed(piece.as_bytes());
                 events.feed(piece.as_bytes());
@@ -204,7 +204,7 @@ proptest! {
 /// A name without an end once grew with each of its escapes.
 #[test]
 fn a_name_without_an_end_takes_no_memory() {
-    let mut scanner = Scanner::new(paths());
+    let mut scanner = JsonScanner::new(paths());
     scanner.feed(b"{\"");
     (0..100_000).for_each(|_| scanner.feed(br"\n"));
     assert!(scanner.name_capacity() < 1_000, "{}", scanner.name_capacity());

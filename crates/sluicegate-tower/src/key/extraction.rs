@@ -137,37 +137,39 @@ pub enum Purpose {
 /// assert_eq!(missing.unwrap_err().reason(), "the header x-user is missing");
 /// ```
 #[must_use = "an extraction says whose bucket it is"]
-pub struct Extraction(Found);
+pub struct Extraction(ExtractedKey);
 
-type Pending = Pin<Box<dyn Future<Output = Result<Key, MissingKey>> + Send>>;
+type PendingKey = Pin<Box<dyn Future<Output = Result<Key, MissingKey>> + Send>>;
 
-enum Found {
+enum ExtractedKey {
     Ready(Result<Key, MissingKey>),
-    Pending(Pending),
+    Pending(PendingKey),
 }
 
 impl Extraction {
     /// A key.
     #[inline]
     pub fn found(key: impl Into<Key>) -> Self {
-        Self(Found::Ready(Ok(key.into())))
+        Self(ExtractedKey::Ready(Ok(key.into())))
     }
 
     /// No key; see [`MissingKey::new`].
     pub fn missing(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self(Found::Ready(Err(MissingKey::new(reason))))
+        Self(ExtractedKey::Ready(Err(MissingKey::new(reason))))
     }
 
     /// A key that has to be waited for. A layer waits up to its `longest_lookup`, and then refuses the
     /// request with 503.
     pub fn pending(future: impl Future<Output = Result<Key, MissingKey>> + Send + 'static) -> Self {
-        Self(Found::Pending(Box::pin(future)))
+        Self(ExtractedKey::Pending(Box::pin(future)))
     }
 
     /// Both keys as one.
     pub(super) fn and(self, other: Self) -> Self {
         match (self.0, other.0) {
-            (Found::Ready(first), Found::Ready(second)) => Self(Found::Ready(together(first, second))),
+            (ExtractedKey::Ready(first), ExtractedKey::Ready(second)) => {
+                Self(ExtractedKey::Ready(together(first, second)))
+            }
             (first, second) => Self::pending(async move {
                 match Self(first).await {
                     Err(missing) if missing.reject().is_some() => Err(missing),
@@ -184,8 +186,8 @@ impl Extraction {
     #[inline]
     pub fn now(self) -> Result<Result<Key, MissingKey>, Self> {
         match self.0 {
-            Found::Ready(result) => Ok(result),
-            pending @ Found::Pending(_) => Err(Self(pending)),
+            ExtractedKey::Ready(result) => Ok(result),
+            pending @ ExtractedKey::Pending(_) => Err(Self(pending)),
         }
     }
 }
@@ -195,8 +197,8 @@ impl Future for Extraction {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Found::Ready(result) => Poll::Ready(result.clone()),
-            Found::Pending(future) => future.as_mut().poll(cx),
+            ExtractedKey::Ready(result) => Poll::Ready(result.clone()),
+            ExtractedKey::Pending(future) => future.as_mut().poll(cx),
         }
     }
 }
@@ -204,21 +206,21 @@ impl Future for Extraction {
 impl fmt::Debug for Extraction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Found::Ready(result) => f.debug_tuple("Extraction").field(result).finish(),
-            Found::Pending(_) => f.write_str("Extraction(..)"),
+            ExtractedKey::Ready(result) => f.debug_tuple("Extraction").field(result).finish(),
+            ExtractedKey::Pending(_) => f.write_str("Extraction(..)"),
         }
     }
 }
 
 impl From<Result<Key, MissingKey>> for Extraction {
     fn from(found: Result<Key, MissingKey>) -> Self {
-        Self(Found::Ready(found))
+        Self(ExtractedKey::Ready(found))
     }
 }
 
 impl From<MissingKey> for Extraction {
     fn from(missing: MissingKey) -> Self {
-        Self(Found::Ready(Err(missing)))
+        Self(ExtractedKey::Ready(Err(missing)))
     }
 }
 

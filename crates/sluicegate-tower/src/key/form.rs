@@ -23,10 +23,10 @@ use sluicegate_core::Key;
 pub struct KeyForm {
     word: &'static str,
     name: &'static str,
-    read: Arc<Read>,
+    read: Arc<ReadKey>,
 }
 
-type Read = dyn Fn(&str, Option<&str>) -> Option<Key> + Send + Sync;
+type ReadKey = dyn Fn(&str, Option<&str>) -> Option<Key> + Send + Sync;
 
 impl KeyForm {
     pub(super) fn new(

@@ -93,12 +93,12 @@ pub(crate) struct OpenPolicies {
     store: Arc<dyn Store>,
     at_most: AtomicUsize,
     keeps_accounts: AtomicBool,
-    open: Mutex<Open>,
+    open: Mutex<OpenTable>,
     crowded: Seldom,
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenTable {
     by_name: HashMap<Arc<str>, Used>,
     /// Each policy once, with the number of uses at the last look at it. The first is looked at next when one has to be closed.
     queue: VecDeque<(Arc<str>, u64)>,
@@ -239,7 +239,7 @@ impl Used {
     }
 }
 
-impl Open {
+impl OpenTable {
     /// Closes a few of the least recently chosen policies, as far as no state is lost.
     fn close_some(&mut self, at_most: usize) {
         for _ in 0..LOOKS {

@@ -13,43 +13,43 @@ use crate::key::extraction::Purpose;
 use crate::limits::predicate::Predicate;
 
 /// A question whose answer may have to be waited for.
-pub(crate) type LaterPredicate = Box<dyn Fn(RequestView<'_>) -> Answer + Send + Sync>;
+pub(crate) type LaterPredicate = Box<dyn Fn(RequestView<'_>) -> ExemptionFuture + Send + Sync>;
 
 /// An answer that has not come.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = bool> + Send>>;
+pub(crate) type ExemptionFuture = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// Returns the status with which a request is denied, if it is.
-pub(crate) type Denial = Box<dyn Fn(RequestView<'_>) -> Option<StatusCode> + Send + Sync>;
+pub(crate) type DenyRule = Box<dyn Fn(RequestView<'_>) -> Option<StatusCode> + Send + Sync>;
 
 /// The conditions under which requests pass the limits, or are refused before them.
 #[derive(Default)]
-pub(crate) struct Door {
+pub(crate) struct FrontDoor {
     pub(crate) exempt: Vec<Predicate>,
     pub(crate) exempt_later: Vec<LaterPredicate>,
-    pub(crate) deny: Vec<Denial>,
+    pub(crate) deny: Vec<DenyRule>,
 }
 
 /// The door's treatment of a request.
-pub(crate) enum Entry {
+pub(crate) enum DoorVerdict {
     ToTheLimits,
     PastTheLimits,
     Refused(StatusCode),
     /// Not known yet: the answer is true if the request is exempt.
-    Asking(Answer),
+    Asking(ExemptionFuture),
 }
 
-impl Door {
+impl FrontDoor {
     #[inline]
-    pub(crate) fn entry(&self, request: RequestView<'_>) -> Entry {
+    pub(crate) fn entry(&self, request: RequestView<'_>) -> DoorVerdict {
         let asked = request.asked_for(Purpose::Exempt);
         if self.exempt.iter().any(|holds| holds(asked)) {
-            return Entry::PastTheLimits;
+            return DoorVerdict::PastTheLimits;
         }
         if self.exempt_later.is_empty() {
             return self.entry_of(false, request);
         }
         let answers: Vec<_> = self.exempt_later.iter().map(|holds| holds(asked)).collect();
-        Entry::Asking(Box::pin(async move {
+        DoorVerdict::Asking(Box::pin(async move {
             for answer in answers {
                 if answer.await {
                     return true;
@@ -60,12 +60,12 @@ impl Door {
     }
 
     /// The treatment of a request once it is known whether it is exempt.
-    pub(crate) fn entry_of(&self, is_exempt: bool, request: RequestView<'_>) -> Entry {
+    pub(crate) fn entry_of(&self, is_exempt: bool, request: RequestView<'_>) -> DoorVerdict {
         if is_exempt {
-            return Entry::PastTheLimits;
+            return DoorVerdict::PastTheLimits;
         }
         let asked = request.asked_for(Purpose::Deny);
         let denied = self.deny.iter().find_map(|denial| denial(asked));
-        denied.map_or(Entry::ToTheLimits, Entry::Refused)
+        denied.map_or(DoorVerdict::ToTheLimits, DoorVerdict::Refused)
     }
 }

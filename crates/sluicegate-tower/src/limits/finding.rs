@@ -7,7 +7,7 @@ use crate::key::MissingKey;
 use crate::key::missing::Keyed;
 use crate::limits::limit::Limit;
 use crate::limits::pick::Which;
-use crate::limits::plan::Plan;
+use crate::limits::plan::LimitPlan;
 use crate::respond::stop::Stop;
 
 /// The ask of a limit: its limiter, the key and the cost.
@@ -15,7 +15,7 @@ use crate::respond::stop::Stop;
 /// It names the limiter by its place in the plan, so that a request which is decided at once
 /// clones nothing.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestAsk {
     /// The place of the limit.
     pub(crate) limit: usize,
     pub(crate) which: Which,
@@ -24,12 +24,12 @@ pub(crate) struct Asked {
 }
 
 /// The finding of the limit in this place for a request.
-pub(crate) struct Found {
+pub(crate) struct FoundLimit {
     pub(crate) limit: usize,
-    pub(crate) finding: Finding,
+    pub(crate) finding: LimitFinding,
 }
 
-pub(crate) enum Finding {
+pub(crate) enum LimitFinding {
     /// The limit asks for these units of this limiter and key; the answer is enforced or in shadow.
     Asks { which: Which, key: Key, cost: u64, is_enforced: bool },
     /// The limit holds bodies of the request to this limiter and key.
@@ -57,14 +57,14 @@ pub(crate) enum WhyNot {
     TriedOut(Box<Stop>),
 }
 
-impl Asked {
+impl RequestAsk {
     #[inline]
-    pub(crate) fn limiter<'a>(&'a self, plan: &'a Plan) -> &'a RateLimiter {
+    pub(crate) fn limiter<'a>(&'a self, plan: &'a LimitPlan) -> &'a RateLimiter {
         plan.limits[self.limit].source.limiter(&self.which)
     }
 }
 
-impl Finding {
+impl LimitFinding {
     /// The finding of the limit after the look for its key.
     #[inline]
     pub(super) fn with_key(

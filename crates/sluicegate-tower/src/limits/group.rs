@@ -47,18 +47,18 @@ pub enum Choose {
 /// ```
 #[must_use = "a group does nothing until it is put into a layer"]
 pub struct Group {
-    pub(super) choose: By,
+    pub(super) choose: MemberChoice,
     pub(super) only_if: Vec<Predicate>,
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<GroupMember>,
 }
 
 /// The way in which members are chosen.
-pub(super) enum By {
+pub(super) enum MemberChoice {
     Conditions(Choose),
     Function(Box<dyn Select>),
 }
 
-pub(super) enum Member {
+pub(super) enum GroupMember {
     Limit(Box<Limit>),
     Group(Group),
 }
@@ -66,16 +66,16 @@ pub(super) enum Member {
 impl Group {
     /// A group without members, which does nothing yet.
     pub fn new(choose: Choose) -> Self {
-        Self::by(By::Conditions(choose))
+        Self::by(MemberChoice::Conditions(choose))
     }
 
     /// A group whose members are chosen by one function: the function returns the places of all members that apply at once, instead of
     /// a check of each limit's conditions. Conditions of the members have to hold as well.
     pub fn select(select: impl Select) -> Self {
-        Self::by(By::Function(Box::new(select)))
+        Self::by(MemberChoice::Function(Box::new(select)))
     }
 
-    fn by(choose: By) -> Self {
+    fn by(choose: MemberChoice) -> Self {
         Self { choose, only_if: Vec::new(), members: Vec::new() }
     }
 
@@ -86,7 +86,7 @@ impl Group {
             Some(only) if member.members.is_empty() && member.is_as(&only) => only,
             last => {
                 member.members.extend(last);
-                Member::Group(member)
+                GroupMember::Group(member)
             }
         };
         self.members.push(member);
@@ -100,11 +100,11 @@ impl Group {
     }
 
     /// Whether the group is equivalent to its only member. A nested group may fail to match; a group with `All` never does.
-    fn is_as(&self, only: &Member) -> bool {
+    fn is_as(&self, only: &GroupMember) -> bool {
         let matches_alike = match self.choose {
-            By::Conditions(Choose::First) => true,
-            By::Conditions(Choose::All) => matches!(only, Member::Limit(_)),
-            By::Function(_) => false,
+            MemberChoice::Conditions(Choose::First) => true,
+            MemberChoice::Conditions(Choose::All) => matches!(only, GroupMember::Limit(_)),
+            MemberChoice::Function(_) => false,
         };
         self.only_if.is_empty() && matches_alike
     }
@@ -112,28 +112,28 @@ impl Group {
     /// All limits in it, in their order.
     pub(crate) fn limits(&self) -> Box<dyn Iterator<Item = &Limit> + '_> {
         Box::new(self.members.iter().flat_map(|member| match member {
-            Member::Limit(limit) => Box::new(std::iter::once(&**limit)),
-            Member::Group(group) => group.limits(),
+            GroupMember::Limit(limit) => Box::new(std::iter::once(&**limit)),
+            GroupMember::Group(group) => group.limits(),
         }))
     }
 
     /// The limits that apply to every request.
     pub(crate) fn certain(&self) -> Box<dyn Iterator<Item = &Limit> + '_> {
         let is_certain = |place: &usize| match &self.choose {
-            By::Conditions(choose) => *choose == Choose::All,
-            By::Function(select) => select.is_certain(*place),
+            MemberChoice::Conditions(choose) => *choose == Choose::All,
+            MemberChoice::Function(select) => select.is_certain(*place),
         };
         let members = self.members.iter().enumerate().filter(|_| self.only_if.is_empty());
         Box::new(members.filter(move |(place, _)| is_certain(place)).flat_map(|(_, member)| match member {
-            Member::Limit(limit) => Box::new(limit.is_unconditional().then_some(&**limit).into_iter()),
-            Member::Group(group) => group.certain(),
+            GroupMember::Limit(limit) => Box::new(limit.is_unconditional().then_some(&**limit).into_iter()),
+            GroupMember::Group(group) => group.certain(),
         }))
     }
 }
 
 impl From<Limit> for Group {
     fn from(limit: Limit) -> Self {
-        Self { members: vec![Member::Limit(Box::new(limit))], ..Self::new(Choose::All) }
+        Self { members: vec![GroupMember::Limit(Box::new(limit))], ..Self::new(Choose::All) }
     }
 }
 
@@ -152,7 +152,7 @@ impl fmt::Debug for Group {
     }
 }
 
-impl fmt::Debug for By {
+impl fmt::Debug for MemberChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Conditions(choose) => choose.fmt(f),
@@ -161,7 +161,7 @@ impl fmt::Debug for By {
     }
 }
 
-impl fmt::Debug for Member {
+impl fmt::Debug for GroupMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Limit(limit) => limit.fmt(f),

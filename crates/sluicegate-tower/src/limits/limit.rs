@@ -18,7 +18,7 @@ use crate::limits::chosen::{Chosen, OpenPolicies};
 use crate::limits::pick::Which;
 use crate::limits::predicate::Predicate;
 use crate::limits::quotas::{ByQuotas, ChosenQuotas};
-use crate::limits::source::Source;
+use crate::limits::source::LimiterSource;
 use crate::limits::tiers::Tiers;
 use crate::settle::{Reserve, Settle};
 
@@ -39,7 +39,7 @@ use crate::settle::{Reserve, Settle};
 /// ```
 #[must_use = "a limit does nothing until it is put into a layer"]
 pub struct Limit {
-    pub(crate) source: Source,
+    pub(crate) source: LimiterSource,
     pub(crate) key: Box<dyn KeyExtractor>,
     /// The kind of its keys.
     pub(crate) kind: KeyKind,
@@ -74,7 +74,7 @@ impl Limit {
     /// Behind a proxy the peer is the proxy, and all clients would share one bucket: then use
     /// [`ClientIp`](crate::ClientIp) as the key.
     pub fn new(limiter: RateLimiter) -> Self {
-        Self::of(Source::one(limiter))
+        Self::of(LimiterSource::one(limiter))
     }
 
     /// One of several limiters, chosen per request by the name of its tier; see [`Tiers`].
@@ -108,7 +108,7 @@ impl Limit {
     where
         F: for<'a> Fn(RequestView<'a>) -> Option<&'a str> + Send + Sync + 'static,
     {
-        Self::of(Source::tiers(tiers, choose))
+        Self::of(LimiterSource::tiers(tiers, choose))
     }
 
     /// As [`tiered`](Self::tiered), for tiers that have to be looked up: `choose` takes what it needs from the request
@@ -120,7 +120,7 @@ impl Limit {
         T: Future<Output = Option<N>> + Send + 'static,
         N: AsRef<str>,
     {
-        Self::of(Source::tiers_later(tiers, choose))
+        Self::of(LimiterSource::tiers_later(tiers, choose))
     }
 
     /// A limit whose policy is chosen per request, for policies that differ in more than their numbers; for a customer's numbers use
@@ -165,7 +165,7 @@ impl Limit {
         F: Fn(RequestView<'_>) -> C + Send + Sync + 'static,
         C: Into<Chosen>,
     {
-        Self::of(Source::chosen(store.into(), choose))
+        Self::of(LimiterSource::chosen(store.into(), choose))
     }
 
     /// As [`by`](Self::by), for policies that have to be looked up: `choose` takes what it needs from the request and returns
@@ -177,7 +177,7 @@ impl Limit {
         T: Future<Output = C> + Send + 'static,
         C: Into<Chosen>,
     {
-        Self::of(Source::chosen_later(store.into(), choose))
+        Self::of(LimiterSource::chosen_later(store.into(), choose))
     }
 
     /// Gives the key of a request quotas of its own in place of the policy's: a customer's plan, from an extension, a claim or a
@@ -237,7 +237,7 @@ impl Limit {
         self
     }
 
-    fn of(source: Source) -> Self {
+    fn of(source: LimiterSource) -> Self {
         Self {
             source,
             key: Box::new(PeerIp::new()),

@@ -1,26 +1,26 @@
-//! The order in which a request meets limits: [`Plan`].
+//! The order in which a request meets limits: [`LimitPlan`].
 //!
 //! Groups are laid out flat, each step with its two exits, so that no request walks a tree.
 
 use std::fmt;
 use std::ops::Range;
 
-use crate::limits::group::{By, Choose, Group, Member};
+use crate::limits::group::{Choose, Group, GroupMember, MemberChoice};
 use crate::limits::limit::{Limit, Plain};
 use crate::limits::predicate::Predicate;
 use crate::limits::select::Select;
 
 /// The limits of a group in their order, and the way from one to the next.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct LimitPlan {
     pub(crate) limits: Box<[Limit]>,
-    pub(crate) steps: Box<[Step]>,
+    pub(crate) steps: Box<[PlanStep]>,
     /// Set if there is a single limit, and requests to it differ only in their keys.
     pub(crate) plain: Option<Plain>,
 }
 
 /// A limit or the conditions of a group, and the next steps.
-pub(crate) struct Step {
+pub(crate) struct PlanStep {
     pub(crate) what: What,
     /// The next step if the conditions hold.
     pub(crate) matched: usize,
@@ -49,13 +49,13 @@ pub(crate) struct Laid {
 const MATCHED: usize = usize::MAX;
 const MISSED: usize = usize::MAX - 1;
 
-impl Plan {
+impl LimitPlan {
     /// The limits of this group, and the order in which a request meets them.
     pub(crate) fn of(group: Group) -> Self {
         let (mut limits, mut steps) = (Vec::new(), Vec::new());
         group.lay(&mut limits, &mut steps);
         let end = steps.len();
-        for exit in steps.iter_mut().flat_map(Step::exits) {
+        for exit in steps.iter_mut().flat_map(PlanStep::exits) {
             *exit = (*exit).min(end);
         }
         let plain = if let ([only], 1) = (&*limits, steps.len()) { only.plain() } else { None };
@@ -63,7 +63,7 @@ impl Plan {
     }
 }
 
-impl Step {
+impl PlanStep {
     fn exits(&mut self) -> [&mut usize; 2] {
         [&mut self.matched, &mut self.missed]
     }
@@ -72,23 +72,23 @@ impl Step {
 impl Group {
     /// Appends the steps of this group. Exits that lead out of the group stay
     /// [`MATCHED`] and [`MISSED`].
-    fn lay(self, limits: &mut Vec<Limit>, steps: &mut Vec<Step>) {
+    fn lay(self, limits: &mut Vec<Limit>, steps: &mut Vec<PlanStep>) {
         if !self.only_if.is_empty() {
             let matched = steps.len() + 1;
-            steps.push(Step { what: What::Gate(self.only_if), matched, missed: MISSED });
+            steps.push(PlanStep { what: What::Gate(self.only_if), matched, missed: MISSED });
         }
         match self.choose {
-            By::Conditions(choose) => lay_in_turn(choose, self.members, limits, steps),
-            By::Function(select) => lay_selected(select, self.members, limits, steps),
+            MemberChoice::Conditions(choose) => lay_in_turn(choose, self.members, limits, steps),
+            MemberChoice::Function(select) => lay_selected(select, self.members, limits, steps),
         }
     }
 }
 
-impl Member {
-    fn lay(self, limits: &mut Vec<Limit>, steps: &mut Vec<Step>) {
+impl GroupMember {
+    fn lay(self, limits: &mut Vec<Limit>, steps: &mut Vec<PlanStep>) {
         match self {
             Self::Limit(limit) => {
-                steps.push(Step { what: What::Limit(limits.len()), matched: MATCHED, missed: MISSED });
+                steps.push(PlanStep { what: What::Limit(limits.len()), matched: MATCHED, missed: MISSED });
                 limits.push(*limit);
             }
             Self::Group(group) => group.lay(limits, steps),
@@ -104,13 +104,18 @@ impl Member {
 }
 
 /// Appends members that are checked one after the other.
-fn lay_in_turn(choose: Choose, members: Vec<Member>, limits: &mut Vec<Limit>, steps: &mut Vec<Step>) {
+fn lay_in_turn(
+    choose: Choose,
+    members: Vec<GroupMember>,
+    limits: &mut Vec<Limit>,
+    steps: &mut Vec<PlanStep>,
+) {
     let mut members = members.into_iter().filter(|member| !member.is_empty()).peekable();
     while let Some(member) = members.next() {
         let begin = steps.len();
         member.lay(limits, steps);
         let (end, is_last) = (steps.len(), members.peek().is_none());
-        for exit in steps[begin..].iter_mut().flat_map(Step::exits) {
+        for exit in steps[begin..].iter_mut().flat_map(PlanStep::exits) {
             *exit = match (*exit, choose) {
                 (MATCHED | MISSED, Choose::All) if is_last => MATCHED,
                 (MATCHED | MISSED, Choose::All) => end,
@@ -125,32 +130,32 @@ fn lay_in_turn(choose: Choose, members: Vec<Member>, limits: &mut Vec<Limit>, st
 /// to the next chosen member.
 fn lay_selected(
     select: Box<dyn Select>,
-    members: Vec<Member>,
+    members: Vec<GroupMember>,
     limits: &mut Vec<Limit>,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<PlanStep>,
 ) {
     let choice = steps.len();
-    steps.push(Step { what: What::Next(choice), matched: MATCHED, missed: MISSED });
+    steps.push(PlanStep { what: What::Next(choice), matched: MATCHED, missed: MISSED });
     let mut laid = Vec::with_capacity(members.len());
     for member in members {
         let (begin, first) = (steps.len(), limits.len());
         if member.is_empty() {
             // It has no step of its own, and is passed by.
-            steps.push(Step { what: What::Gate(Vec::new()), matched: MATCHED, missed: MISSED });
+            steps.push(PlanStep { what: What::Gate(Vec::new()), matched: MATCHED, missed: MISSED });
         } else {
             member.lay(limits, steps);
         }
         laid.push(Laid { begin, limits: first..limits.len() });
     }
     let next = steps.len();
-    for exit in steps[choice + 1..].iter_mut().flat_map(Step::exits).filter(|exit| **exit >= MISSED) {
+    for exit in steps[choice + 1..].iter_mut().flat_map(PlanStep::exits).filter(|exit| **exit >= MISSED) {
         *exit = next;
     }
-    steps[choice] = Step { what: What::Select(select, laid.into()), matched: next, missed: MISSED };
-    steps.push(Step { what: What::Next(choice), matched: MATCHED, missed: MATCHED });
+    steps[choice] = PlanStep { what: What::Select(select, laid.into()), matched: next, missed: MISSED };
+    steps.push(PlanStep { what: What::Next(choice), matched: MATCHED, missed: MATCHED });
 }
 
-impl fmt::Debug for Step {
+impl fmt::Debug for PlanStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Step({}, {})", self.matched, self.missed)
     }

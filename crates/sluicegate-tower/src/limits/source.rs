@@ -17,36 +17,36 @@ use crate::limits::tiers::Tiers;
 ///
 /// A choice that is known at once is a plain call; a choice that has to be looked up is a future,
 /// which takes a place in the queue while it waits.
-pub(crate) struct Source {
-    limiters: Limiters,
+pub(crate) struct LimiterSource {
+    limiters: KnownLimiters,
     /// Finds one of several limiters.
-    choose: Option<Choose>,
+    choose: Option<LimiterChoice>,
     /// Finds the quotas of a request, if requests may bring their own.
     quotas: Option<ByQuotas>,
 }
 
-enum Limiters {
+enum KnownLimiters {
     One(RateLimiter),
     Tiers(Tiers),
     Open(Arc<OpenPolicies>),
 }
 
-enum Choose {
+enum LimiterChoice {
     AtOnce(Box<dyn Fn(RequestView<'_>) -> Pick + Send + Sync>),
     Later(Box<dyn Fn(RequestView<'_>) -> Picking + Send + Sync>),
 }
 
-impl Source {
+impl LimiterSource {
     pub(crate) fn one(limiter: RateLimiter) -> Self {
-        Self { limiters: Limiters::One(limiter), choose: None, quotas: None }
+        Self { limiters: KnownLimiters::One(limiter), choose: None, quotas: None }
     }
 
     pub(super) fn tiers<F>(tiers: Tiers, choose: F) -> Self
     where
         F: for<'a> Fn(RequestView<'a>) -> Option<&'a str> + Send + Sync + 'static,
     {
-        let limiters = Limiters::Tiers(tiers.clone());
-        let choose = Choose::AtOnce(Box::new(move |request| tiers.find(choose(request))));
+        let limiters = KnownLimiters::Tiers(tiers.clone());
+        let choose = LimiterChoice::AtOnce(Box::new(move |request| tiers.find(choose(request))));
         Self { limiters, choose: Some(choose), quotas: None }
     }
 
@@ -56,8 +56,8 @@ impl Source {
         T: Future<Output = Option<N>> + Send + 'static,
         N: AsRef<str>,
     {
-        let limiters = Limiters::Tiers(tiers.clone());
-        let choose = Choose::Later(Box::new(move |request| {
+        let limiters = KnownLimiters::Tiers(tiers.clone());
+        let choose = LimiterChoice::Later(Box::new(move |request| {
             let (tiers, name) = (tiers.clone(), choose(request));
             Box::pin(async move { tiers.find(name.await.as_ref().map(AsRef::as_ref)) })
         }));
@@ -70,8 +70,8 @@ impl Source {
         C: Into<Chosen>,
     {
         let open = Arc::new(OpenPolicies::new(store));
-        let limiters = Limiters::Open(Arc::clone(&open));
-        let choose = Choose::AtOnce(Box::new(move |request| open.pick(choose(request).into())));
+        let limiters = KnownLimiters::Open(Arc::clone(&open));
+        let choose = LimiterChoice::AtOnce(Box::new(move |request| open.pick(choose(request).into())));
         Self { limiters, choose: Some(choose), quotas: None }
     }
 
@@ -82,8 +82,8 @@ impl Source {
         C: Into<Chosen>,
     {
         let open = Arc::new(OpenPolicies::new(store));
-        let limiters = Limiters::Open(Arc::clone(&open));
-        let choose = Choose::Later(Box::new(move |request| {
+        let limiters = KnownLimiters::Open(Arc::clone(&open));
+        let choose = LimiterChoice::Later(Box::new(move |request| {
             let (open, chosen) = (Arc::clone(&open), choose(request));
             Box::pin(async move { open.pick(chosen.await.into()) })
         }));
@@ -101,8 +101,8 @@ impl Source {
     pub(super) fn pick(&self, request: RequestView<'_>) -> Result<Pick, Picking> {
         let picked = match &self.choose {
             None => Ok(Pick::Limiter(Which::Known(0))),
-            Some(Choose::AtOnce(choose)) => Ok(choose(request)),
-            Some(Choose::Later(choose)) => Err(choose(request)),
+            Some(LimiterChoice::AtOnce(choose)) => Ok(choose(request)),
+            Some(LimiterChoice::Later(choose)) => Err(choose(request)),
         };
         match &self.quotas {
             None => picked,
@@ -150,9 +150,9 @@ impl Source {
     #[inline]
     pub(crate) fn known(&self) -> &[RateLimiter] {
         match &self.limiters {
-            Limiters::One(limiter) => slice::from_ref(limiter),
-            Limiters::Tiers(tiers) => tiers.limiters(),
-            Limiters::Open(_) => &[],
+            KnownLimiters::One(limiter) => slice::from_ref(limiter),
+            KnownLimiters::Tiers(tiers) => tiers.limiters(),
+            KnownLimiters::Open(_) => &[],
         }
     }
 
@@ -167,7 +167,7 @@ impl Source {
     /// The name of the tier with this limiter.
     pub(crate) fn tier(&self, which: &Which) -> Option<&str> {
         match (&self.limiters, which) {
-            (Limiters::Tiers(tiers), Which::Known(place)) => tiers.name_of(*place),
+            (KnownLimiters::Tiers(tiers), Which::Known(place)) => tiers.name_of(*place),
             _ => None,
         }
     }
@@ -181,7 +181,7 @@ impl Source {
     /// The store that decides, if there is a limiter at all.
     pub(crate) fn store(&self) -> Option<&Arc<dyn Store>> {
         match &self.limiters {
-            Limiters::Open(open) => Some(open.store()),
+            KnownLimiters::Open(open) => Some(open.store()),
             _ => self.known().first().map(RateLimiter::store),
         }
     }
@@ -189,7 +189,7 @@ impl Source {
     /// Makes refunds exact, also for limiters that are chosen later.
     pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
         match &self.limiters {
-            Limiters::Open(open) => open.keep_accounts(),
+            KnownLimiters::Open(open) => open.keep_accounts(),
             _ => self.known().iter().try_for_each(RateLimiter::keep_accounts),
         }
     }
@@ -197,16 +197,16 @@ impl Source {
     /// The open policies, if policies are chosen per request.
     pub(super) fn open(&self) -> Option<&OpenPolicies> {
         match &self.limiters {
-            Limiters::Open(open) => Some(open),
+            KnownLimiters::Open(open) => Some(open),
             _ => None,
         }
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for LimiterSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.limiters {
-            Limiters::Open(open) => open.fmt(f),
+            KnownLimiters::Open(open) => open.fmt(f),
             _ => self.known().fmt(f),
         }
     }

@@ -20,9 +20,9 @@ use crate::limits::pick::{Pick, Which};
 /// # When not to use it
 /// If each key has numbers of its own, such as a row of a database, use [`Limit::quota_by`](crate::Limit::quota_by).
 #[derive(Clone)]
-pub struct Tiers(Arc<Inner>);
+pub struct Tiers(Arc<TierTable>);
 
-struct Inner {
+struct TierTable {
     base: RateLimiter,
     limiters: Vec<RateLimiter>,
     /// Each tier's limiter; `None` if it is unlimited.
@@ -51,7 +51,7 @@ impl Tiers {
     /// # Errors
     /// As [`Policy::share`](sluicegate_core::Policy::share), and when the store does not support a shared policy.
     pub fn share(&self, parts: u64, whole: u64, suffix: &str) -> Result<Self, ConfigError> {
-        let Inner { base, limiters, tiers, unknown } = &*self.0;
+        let TierTable { base, limiters, tiers, unknown } = &*self.0;
         let share = |limiter: &RateLimiter| {
             let policy = limiter.policy();
             policy.share(format!("{}.{suffix}", policy.name()), parts, whole)
@@ -66,7 +66,7 @@ impl Tiers {
             false => open(limiter),
         });
         let limiters = each.collect::<Result<_, _>>()?;
-        Ok(Self(Arc::new(Inner { base: shared, limiters, tiers: tiers.clone(), unknown: *unknown })))
+        Ok(Self(Arc::new(TierTable { base: shared, limiters, tiers: tiers.clone(), unknown: *unknown })))
     }
 
     /// The limiter of a tier, to look into its buckets; `None` if it is unlimited or there is no such tier.
@@ -91,7 +91,7 @@ impl Tiers {
 
     /// The limiter of the tier of this name, or the treatment of unknown tiers.
     pub(crate) fn find(&self, name: Option<&str>) -> Pick {
-        let Inner { tiers, unknown, .. } = &*self.0;
+        let TierTable { tiers, unknown, .. } = &*self.0;
         let found = name.and_then(|name| tiers.iter().position(|(tier, _)| tier == name));
         match (found, *unknown) {
             (Some(index), _) | (None, Unknown::Is(index)) => {
@@ -224,7 +224,7 @@ impl TiersBuilder {
                 ));
             }
         };
-        Ok(Tiers(Arc::new(Inner { base, limiters, tiers, unknown })))
+        Ok(Tiers(Arc::new(TierTable { base, limiters, tiers, unknown })))
     }
 }
 

@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 use crate::guard::Place;
 use crate::guard::lookup::{Lookup, Waits};
 use crate::key::{Extraction, MissingKey, RequestView};
-use crate::limits::finding::{Finding, Found, WhyNot};
+use crate::limits::finding::{FoundLimit, LimitFinding, WhyNot};
 use crate::limits::limit::Limit;
 use crate::limits::pick::{Pick, Picking, Which};
-use crate::limits::plan::{Plan, Step, What};
+use crate::limits::plan::{LimitPlan, PlanStep, What};
 use crate::respond::stop::Stop;
 
 /// The progress of a request through the limits.
@@ -25,21 +25,21 @@ pub(crate) struct Walk {
     /// The chosen members that are still to come, the next one last; the members of each group are above an [`END`].
     chosen: SmallVec<[u32; 6]>,
     /// The pending key or limiter of the limit before.
-    lookup: Option<Box<Pending>>,
+    lookup: Option<Box<PendingLookup>>,
 }
 
 /// Marks the end of a group's members.
 const END: u32 = u32::MAX;
 
 #[derive(Debug)]
-enum Pending {
+enum PendingLookup {
     Limiter(usize, Lookup<Picking>, u64),
     Key(usize, Lookup<Extraction>, Which, u64),
 }
 
 /// The next result of a walk.
-pub(crate) enum Next {
-    Found(Found),
+pub(crate) enum WalkStep {
+    Found(FoundLimit),
     /// The walk has to wait.
     Waits,
     End,
@@ -48,10 +48,10 @@ pub(crate) enum Next {
 impl Walk {
     /// A walk behind the only limit of a plan, whose key is missing or has to be waited for.
     pub(crate) fn behind_plain(
-        plan: &Plan,
+        plan: &LimitPlan,
         cost: u64,
         key: Result<Result<Key, MissingKey>, Extraction>,
-    ) -> (Self, Next) {
+    ) -> (Self, WalkStep) {
         let mut walk = Self { next: 1, ..Self::default() };
         let limit = (0, &plan.limits[0], PolicyMode::Enforce);
         let next = walk.extracted(limit, (Which::Known(0), cost), key);
@@ -60,7 +60,7 @@ impl Walk {
 
     /// The next limit, if it is known at once.
     #[inline]
-    pub(crate) fn next(&mut self, plan: &Plan, request: RequestView<'_>) -> Next {
+    pub(crate) fn next(&mut self, plan: &LimitPlan, request: RequestView<'_>) -> WalkStep {
         while let Some(step) = plan.steps.get(self.next) {
             let What::Limit(index) = step.what else {
                 self.next = self.step_of_group(plan, step, request);
@@ -69,27 +69,27 @@ impl Walk {
             let limit = &plan.limits[index];
             if !limit.applies_to(request) {
                 self.next = step.missed;
-                return found(index, Finding::Nothing(WhyNot::Condition));
+                return found(index, LimitFinding::Nothing(WhyNot::Condition));
             }
             self.next = step.matched;
             let cost = limit.cost_of(request);
             if cost == 0 {
-                return found(index, Finding::Nothing(WhyNot::Free));
+                return found(index, LimitFinding::Nothing(WhyNot::Free));
             }
             if limit.is_off() {
-                return found(index, Finding::Nothing(WhyNot::Off));
+                return found(index, LimitFinding::Nothing(WhyNot::Off));
             }
             return match limit.source.pick(request) {
                 Ok(pick) => self.picked((index, limit), pick, cost, request),
-                Err(picking) => self.wait(Pending::Limiter(index, Lookup::new(picking), cost)),
+                Err(picking) => self.wait(PendingLookup::Limiter(index, Lookup::new(picking), cost)),
             };
         }
-        Next::End
+        WalkStep::End
     }
 
     /// The step after one that asks no limit.
     #[inline(never)]
-    fn step_of_group(&mut self, plan: &Plan, step: &Step, request: RequestView<'_>) -> usize {
+    fn step_of_group(&mut self, plan: &LimitPlan, step: &PlanStep, request: RequestView<'_>) -> usize {
         match &step.what {
             What::Gate(only_if) if only_if.iter().all(|applies| applies(request)) => step.matched,
             What::Gate(_) => step.missed,
@@ -102,7 +102,7 @@ impl Walk {
     }
 
     /// Records the chosen members, and returns the next step.
-    fn choose(&mut self, members: &[u32], count: usize, step: &Step) -> usize {
+    fn choose(&mut self, members: &[u32], count: usize, step: &PlanStep) -> usize {
         let are_there = |member: &&u32| usize::try_from(**member).is_ok_and(|member| member < count);
         let before = self.chosen.len();
         self.chosen.push(END);
@@ -115,7 +115,7 @@ impl Walk {
     }
 
     /// The step after a member that was chosen.
-    fn next_chosen(&mut self, plan: &Plan, choice: usize, step: &Step) -> usize {
+    fn next_chosen(&mut self, plan: &LimitPlan, choice: usize, step: &PlanStep) -> usize {
         let member = self.chosen.pop().and_then(|member| usize::try_from(member).ok());
         match &plan.steps[choice].what {
             What::Select(_, members) => {
@@ -129,13 +129,13 @@ impl Walk {
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        (plan, request): (&Plan, RequestView<'_>),
+        (plan, request): (&LimitPlan, RequestView<'_>),
         waits: &Waits,
         place: &mut Place,
-    ) -> Poll<Next> {
+    ) -> Poll<WalkStep> {
         let next = match self.lookup.as_deref_mut() {
             None => return Poll::Ready(self.next(plan, request)),
-            Some(Pending::Limiter(index, lookup, cost)) => {
+            Some(PendingLookup::Limiter(index, lookup, cost)) => {
                 let (index, cost) = (*index, *cost);
                 match ready!(lookup.poll(cx, waits, place)) {
                     Ok(pick) => {
@@ -144,19 +144,19 @@ impl Walk {
                     }
                     Err(reason) => found(
                         index,
-                        Finding::refusing(plan.limits[index].mode(None), Stop::Plain(reason.into())),
+                        LimitFinding::refusing(plan.limits[index].mode(None), Stop::Plain(reason.into())),
                     ),
                 }
             }
-            Some(Pending::Key(index, lookup, which, cost)) => {
+            Some(PendingLookup::Key(index, lookup, which, cost)) => {
                 let key = ready!(lookup.poll(cx, waits, place));
                 let limit = &plan.limits[*index];
                 let mode = limit.mode(Some(which));
                 found(
                     *index,
                     match key {
-                        Ok(key) => Finding::with_key((limit, mode), which.clone(), *cost, key),
-                        Err(reason) => Finding::refusing(mode, Stop::Plain(reason.into())),
+                        Ok(key) => LimitFinding::with_key((limit, mode), which.clone(), *cost, key),
+                        Err(reason) => LimitFinding::refusing(mode, Stop::Plain(reason.into())),
                     },
                 )
             }
@@ -173,18 +173,18 @@ impl Walk {
         pick: Pick,
         cost: u64,
         request: RequestView<'_>,
-    ) -> Next {
+    ) -> WalkStep {
         let finding = match pick {
             Pick::Limiter(which) => match limit.mode(Some(&which)) {
-                PolicyMode::Off => Finding::Nothing(WhyNot::Off),
+                PolicyMode::Off => LimitFinding::Nothing(WhyNot::Off),
                 mode => {
                     let key = limit.key.extract(request).now();
                     return self.extracted((index, limit, mode), (which, cost), key);
                 }
             },
-            Pick::Unlimited => Finding::Nothing(WhyNot::Unlimited),
-            Pick::Refused(status) => Finding::refusing(limit.mode(None), Stop::unknown_tier(status)),
-            Pick::Mistake(error) => Finding::refusing(limit.mode(None), Stop::Mistake(error)),
+            Pick::Unlimited => LimitFinding::Nothing(WhyNot::Unlimited),
+            Pick::Refused(status) => LimitFinding::refusing(limit.mode(None), Stop::unknown_tier(status)),
+            Pick::Mistake(error) => LimitFinding::refusing(limit.mode(None), Stop::Mistake(error)),
         };
         found(index, finding)
     }
@@ -195,20 +195,20 @@ impl Walk {
         (index, limit, mode): (usize, &Limit, PolicyMode),
         (which, cost): (Which, u64),
         key: Result<Result<Key, MissingKey>, Extraction>,
-    ) -> Next {
+    ) -> WalkStep {
         match key {
-            Ok(key) => found(index, Finding::with_key((limit, mode), which, cost, key)),
-            Err(pending) => self.wait(Pending::Key(index, Lookup::new(pending), which, cost)),
+            Ok(key) => found(index, LimitFinding::with_key((limit, mode), which, cost, key)),
+            Err(pending) => self.wait(PendingLookup::Key(index, Lookup::new(pending), which, cost)),
         }
     }
 
-    fn wait(&mut self, lookup: Pending) -> Next {
+    fn wait(&mut self, lookup: PendingLookup) -> WalkStep {
         self.lookup = Some(Box::new(lookup));
-        Next::Waits
+        WalkStep::Waits
     }
 }
 
 #[inline]
-fn found(limit: usize, finding: Finding) -> Next {
-    Next::Found(Found { limit, finding })
+fn found(limit: usize, finding: LimitFinding) -> WalkStep {
+    WalkStep::Found(FoundLimit { limit, finding })
 }

@@ -16,9 +16,9 @@ use sluicegate_core::limiter::Receipt;
 use sluicegate_core::{Decision, Key};
 use tokio::time::{Instant, Sleep};
 
-use crate::call::{Admission, Ask, CallError};
+use crate::call::{CallAsk, CallError, CallWait};
 use crate::guard::{Gate, Next, Place, Step, sealed};
-use crate::outgoing::layer::Shared;
+use crate::outgoing::layer::OutgoingState;
 use crate::outgoing::{OutgoingLayer, Wire};
 
 /// A call before it is made.
@@ -31,11 +31,11 @@ pub struct Departure {
 
 /// The wait of a call.
 #[derive(Debug)]
-pub enum Wait {
+pub enum DepartureWait {
     /// The server wants to be left alone.
     Hold(Departure, Pin<Box<Sleep>>),
     /// The call waits for its turn under our own limit.
-    Turn(Departure, Admission),
+    Turn(Departure, CallWait),
 }
 
 /// A call that may be made.
@@ -44,10 +44,10 @@ pub struct Departed<W> {
     departure: Departure,
     /// The spend of the call under our own limit.
     receipt: Option<Receipt>,
-    shared: Arc<Shared<W>>,
+    shared: Arc<OutgoingState<W>>,
 }
 
-type Led<W, Res, E> = Step<Departed<W>, Wait, Result<Res, CallError<E>>>;
+type DepartureStep<W, Res, E> = Step<Departed<W>, DepartureWait, Result<Res, CallError<E>>>;
 
 impl Departure {
     fn new(key: Key, longest: Duration) -> Self {
@@ -59,14 +59,18 @@ impl Departure {
 
     /// Goes as far as it can without waiting: first the hold of the server, then the turn, so that calls which
     /// waited for the same server do not all go at once.
-    fn depart<W, Res, E>(self, shared: &Arc<Shared<W>>, place: &mut Place) -> Led<W, Res, E> {
+    fn depart<W, Res, E>(
+        self,
+        shared: &Arc<OutgoingState<W>>,
+        place: &mut Place,
+    ) -> DepartureStep<W, Res, E> {
         let now = Instant::now();
         if let Some(until) = shared.holds.until(&self.key, now) {
             if until > self.latest {
                 return Step::Refuse(Err(CallError::HeldOff(until - now)));
             }
             if shared.queue.enter(place) {
-                return Step::Wait(Wait::Hold(self, Box::pin(tokio::time::sleep_until(until))));
+                return Step::Wait(DepartureWait::Hold(self, Box::pin(tokio::time::sleep_until(until))));
             }
             return match shared.under() {
                 Some(under) => under.queue_full(&self.key, until - now),
@@ -75,24 +79,24 @@ impl Departure {
         }
         let Some(under) = shared.under() else { return Step::Go(self.departed(shared, None)) };
         let longest = Some(self.latest.saturating_duration_since(now));
-        let next = under.begin(Ask { key: self.key.clone(), cost: 1, longest }, place);
+        let next = under.begin(CallAsk { key: self.key.clone(), cost: 1, longest }, place);
         self.turned(shared, next)
     }
 
     /// Goes on with the turn, or waits for it.
     fn turned<W, Res, E>(
         self,
-        shared: &Arc<Shared<W>>,
-        next: Step<Option<Decision>, Admission, Result<Res, CallError<E>>>,
-    ) -> Led<W, Res, E> {
+        shared: &Arc<OutgoingState<W>>,
+        next: Step<Option<Decision>, CallWait, Result<Res, CallError<E>>>,
+    ) -> DepartureStep<W, Res, E> {
         match next {
             Step::Go(decision) => Step::Go(self.departed(shared, decision)),
-            Step::Wait(admission) => Step::Wait(Wait::Turn(self, admission)),
+            Step::Wait(admission) => Step::Wait(DepartureWait::Turn(self, admission)),
             Step::Refuse(answer) => Step::Refuse(answer),
         }
     }
 
-    fn departed<W>(self, shared: &Arc<Shared<W>>, decision: Option<Decision>) -> Departed<W> {
+    fn departed<W>(self, shared: &Arc<OutgoingState<W>>, decision: Option<Decision>) -> Departed<W> {
         let receipt = decision.and_then(|mut decision| decision.take_receipt(0));
         Departed { departure: self, receipt, shared: Arc::clone(shared) }
     }
@@ -103,7 +107,7 @@ impl<W> sealed::Sealed for OutgoingLayer<W> {}
 impl<Req, Res, E, W: Wire<Req, Res>> Gate<Req, Res, E> for OutgoingLayer<W> {
     type Response = Res;
     type Error = CallError<E>;
-    type Wait = Wait;
+    type Wait = DepartureWait;
     type Pass = Departed<W>;
 
     fn begin(&self, request: &Req, place: &mut Place) -> Next<Self, Req, Res, E> {
@@ -112,17 +116,17 @@ impl<Req, Res, E, W: Wire<Req, Res>> Gate<Req, Res, E> for OutgoingLayer<W> {
 
     fn poll(
         &self,
-        wait: &mut Wait,
+        wait: &mut DepartureWait,
         _: &mut Req,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Req, Res, E>> {
         Poll::Ready(match wait {
-            Wait::Hold(departure, sleep) => {
+            DepartureWait::Hold(departure, sleep) => {
                 ready!(sleep.as_mut().poll(cx));
                 departure.clone().depart(&self.shared, place)
             }
-            Wait::Turn(departure, admission) => {
+            DepartureWait::Turn(departure, admission) => {
                 let Some(under) = self.shared.under() else { return Poll::Pending };
                 let next = ready!(under.poll(admission, place, cx));
                 departure.clone().turned(&self.shared, next)

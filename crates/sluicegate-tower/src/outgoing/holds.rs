@@ -11,9 +11,9 @@ const MOST: usize = 1_024;
 
 /// The end of each hold, by key. One short lock per call, never held across an await.
 #[derive(Debug, Default)]
-pub(crate) struct Holds(Mutex<HashMap<Key, Instant>>);
+pub(crate) struct HostHolds(Mutex<HashMap<Key, Instant>>);
 
-impl Holds {
+impl HostHolds {
     /// The end of the hold of this key, if it is not over.
     pub(crate) fn until(&self, key: &Key, now: Instant) -> Option<Instant> {
         let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn of_too_many_servers_the_one_that_waits_least_is_forgotten() {
-        let (holds, now) = (Holds::default(), Instant::now());
+        let (holds, now) = (HostHolds::default(), Instant::now());
         let after = |seconds| now + Duration::from_secs(seconds);
         for server in 0..MOST as u64 {
             holds.hold(&server.into(), after(10 + server), now);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_never_shortened() {
-        let (holds, now) = (Holds::default(), Instant::now());
+        let (holds, now) = (HostHolds::default(), Instant::now());
         let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_secs(9));
         for until in [late, soon] {
             holds.hold(&"host".into(), until, now);

@@ -11,11 +11,11 @@ use sluicegate_core::{Key, RateLimiter};
 use tokio::time::Instant;
 use tower_layer::Layer;
 
-use crate::call::{Under, notice};
+use crate::call::{QueuedLimiter, notice};
 use crate::guard::Guarded;
 use crate::guard::queue::Queue;
 use crate::outgoing::advice::asked_wait;
-use crate::outgoing::holds::Holds;
+use crate::outgoing::holds::HostHolds;
 use crate::outgoing::wire::WireFn;
 use crate::outgoing::{HttpWire, Wire};
 
@@ -76,18 +76,18 @@ use crate::outgoing::{HttpWire, Wire};
 /// client is not ready, its units stay spent. If it is dropped later, the server's advice is lost with the
 /// response.
 pub struct OutgoingLayer<W = HttpWire> {
-    pub(crate) shared: Arc<Shared<W>>,
+    pub(crate) shared: Arc<OutgoingState<W>>,
 }
 
 /// State that all services of a layer share.
-pub(crate) struct Shared<W> {
+pub(crate) struct OutgoingState<W> {
     pub(super) wire: Arc<W>,
     pub(crate) limiter: Option<RateLimiter>,
     pub(crate) longest: Duration,
     pub(crate) queue: Queue,
     heeded: Duration,
     clock: Arc<dyn Clock>,
-    pub(crate) holds: Arc<Holds>,
+    pub(crate) holds: Arc<HostHolds>,
 }
 
 impl OutgoingLayer {
@@ -128,7 +128,7 @@ impl Default for OutgoingLayer {
 impl<W> OutgoingLayer<W> {
     /// A layer that reads requests and responses with `wire`.
     pub fn with_wire(wire: W) -> Self {
-        let shared = Shared {
+        let shared = OutgoingState {
             wire: Arc::new(wire),
             limiter: None,
             longest: Duration::from_secs(30),
@@ -205,10 +205,10 @@ impl<W> fmt::Debug for OutgoingLayer<W> {
     }
 }
 
-impl<W> Shared<W> {
+impl<W> OutgoingState<W> {
     /// Our own limit, if there is one.
-    pub(crate) fn under(&self) -> Option<Under<'_>> {
-        self.limiter.as_ref().map(|limiter| Under { limiter, queue: &self.queue })
+    pub(crate) fn under(&self) -> Option<QueuedLimiter<'_>> {
+        self.limiter.as_ref().map(|limiter| QueuedLimiter { limiter, queue: &self.queue })
     }
 
     /// Records the advice of a response.
@@ -231,7 +231,7 @@ impl<W> Shared<W> {
     }
 }
 
-impl<W> Clone for Shared<W> {
+impl<W> Clone for OutgoingState<W> {
     fn clone(&self) -> Self {
         Self {
             wire: Arc::clone(&self.wire),
@@ -245,9 +245,9 @@ impl<W> Clone for Shared<W> {
     }
 }
 
-impl<W> fmt::Debug for Shared<W> {
+impl<W> fmt::Debug for OutgoingState<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
+        f.debug_struct("OutgoingState")
             .field("limiter", &self.limiter)
             .field("longest", &self.longest)
             .field("heeded", &self.heeded)

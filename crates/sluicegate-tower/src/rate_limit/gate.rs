@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use http::{Request, Response};
 
 use crate::admission::admitted::Admitted;
-use crate::admission::end::End;
+use crate::admission::end::RequestEnd;
 use crate::admission::refused::Answering;
 use crate::admission::way::Waiting;
 use crate::guard::{Gate, Next, Place, Step, sealed};
@@ -18,7 +18,7 @@ impl<R> sealed::Sealed for RateLimitLayer<R> {}
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "only the guard has one")]
 #[non_exhaustive]
-pub enum Wait<B> {
+pub enum LayerWait<B> {
     /// The request is not decided yet, or its turn has not come.
     Way(Box<Waiting>),
     /// The responder waits for something.
@@ -32,7 +32,7 @@ where
 {
     type Response = Response<ResB>;
     type Error = E;
-    type Wait = Wait<ResB>;
+    type Wait = LayerWait<ResB>;
     type Pass = Admitted;
 
     #[inline]
@@ -44,20 +44,20 @@ where
     fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
         match self.0.limits.begin(request.into(), place) {
             Ok(end) => self.ends(end, request),
-            Err(waiting) => Step::Wait(Wait::Way(waiting)),
+            Err(waiting) => Step::Wait(LayerWait::Way(waiting)),
         }
     }
 
     fn poll(
         &self,
-        wait: &mut Wait<ResB>,
+        wait: &mut LayerWait<ResB>,
         request: &mut Request<B>,
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
         let request = &*request;
         match wait {
-            Wait::Way(waiting) => {
+            LayerWait::Way(waiting) => {
                 let end = ready!(waiting.poll(cx, request.into(), place));
                 if end.is_err() {
                     // The responder takes a place in another queue.
@@ -65,7 +65,7 @@ where
                 }
                 Poll::Ready(self.ends(end, request))
             }
-            Wait::Answer(answering) => {
+            LayerWait::Answer(answering) => {
                 let answer = answering.poll(cx, request.into(), &*self.0.respond, place);
                 answer.map(|response| Step::Refuse(Ok(response)))
             }
@@ -90,7 +90,11 @@ where
 impl<R> RateLimitLayer<R> {
     /// The last step of a request that the limits have decided on.
     #[inline]
-    fn ends<B, ResB, E>(&self, end: End, request: &Request<B>) -> Next<Self, Request<B>, Response<ResB>, E>
+    fn ends<B, ResB, E>(
+        &self,
+        end: RequestEnd,
+        request: &Request<B>,
+    ) -> Next<Self, Request<B>, Response<ResB>, E>
     where
         R: Respond<ResB>,
     {
@@ -101,7 +105,7 @@ impl<R> RateLimitLayer<R> {
                 .answer(request.into(), &*self.0.respond)
             {
                 Ok(response) => Step::Refuse(Ok(response)),
-                Err(answering) => Step::Wait(Wait::Answer(Box::new(answering))),
+                Err(answering) => Step::Wait(LayerWait::Answer(Box::new(answering))),
             },
         }
     }

@@ -8,7 +8,7 @@ use tower_layer::Layer;
 
 use crate::guard::Guarded;
 use crate::limits::{IntoLimit, Limit, Limits, LimitsHandle, ShadowCount};
-use crate::rate_limit::within::Within;
+use crate::rate_limit::within::LayersWithin;
 use crate::respond::problem::ProblemJson;
 use crate::settle::SettlingLayer;
 
@@ -45,14 +45,14 @@ use crate::settle::SettlingLayer;
 ///   errors instead of responses.
 /// - For calls to other servers: `OutgoingLayer` (feature `outgoing`) also heeds the servers' advice.
 /// - To bound how many requests run at once: use an [`InFlightLayer`](crate::in_flight::InFlightLayer).
-pub struct RateLimitLayer<R = ProblemJson>(pub(super) Arc<Inner<R>>);
+pub struct RateLimitLayer<R = ProblemJson>(pub(super) Arc<LayerParts<R>>);
 
 /// One for each service that is made by a layer, shared by the clones of that.
-pub(super) struct Inner<R> {
+pub(super) struct LayerParts<R> {
     pub(super) limits: LimitsHandle,
     pub(super) respond: Arc<R>,
     /// The limits of the layers further in.
-    pub(super) within: Within,
+    pub(super) within: LayersWithin,
 }
 
 impl RateLimitLayer {
@@ -64,13 +64,17 @@ impl RateLimitLayer {
 
 impl<R> RateLimitLayer<R> {
     pub(crate) fn of(limits: LimitsHandle, respond: R) -> Self {
-        Self(Arc::new(Inner { limits, respond: Arc::new(respond), within: Within::default() }))
+        Self(Arc::new(LayerParts { limits, respond: Arc::new(respond), within: LayersWithin::default() }))
     }
 
     /// The layer for a service of its own, with the same limits.
     pub(crate) fn apart(&self) -> Self {
-        let Inner { limits, respond, .. } = &*self.0;
-        let own = Inner { limits: limits.clone(), respond: Arc::clone(respond), within: Within::default() };
+        let LayerParts { limits, respond, .. } = &*self.0;
+        let own = LayerParts {
+            limits: limits.clone(),
+            respond: Arc::clone(respond),
+            within: LayersWithin::default(),
+        };
         Self(Arc::new(own))
     }
 

@@ -1,4 +1,4 @@
-//! The layers that a layer knows further in: [`Within`].
+//! The layers that a layer knows further in: [`LayersWithin`].
 //!
 //! A service is ready when those inside of it are. So the layers that are asked while a layer asks whether the service inside is ready are
 //! those that each of its requests comes to. A router, which is ready whatever its routes are, hides what is behind it. A service
@@ -12,23 +12,23 @@ use crate::limits::LimitsHandle;
 
 thread_local! {
     /// The limits that were asked so far, while a layer around wants to know them.
-    static ASKED: RefCell<Option<Asked>> = const { RefCell::new(None) };
+    static ASKED: RefCell<Option<AskedLayers>> = const { RefCell::new(None) };
 }
 
 /// The limits of the layers further in, from the outside to the inside, once they are known.
 #[derive(Default)]
-pub(super) struct Within(OnceLock<Box<[LimitsHandle]>>);
+pub(super) struct LayersWithin(OnceLock<Box<[LimitsHandle]>>);
 
 /// The layers that were asked whether they are ready.
 #[derive(Default)]
-struct Asked {
+struct AskedLayers {
     /// From the outside to the inside.
     layers: Vec<LimitsHandle>,
     /// Whether two were asked of which none is within the other.
     is_a_choice: bool,
 }
 
-impl Within {
+impl LayersWithin {
     pub(super) fn limits(&self) -> &[LimitsHandle] {
         self.0.get().map_or(&[], |known| known)
     }
@@ -45,7 +45,7 @@ impl Within {
 
     #[cold]
     fn find<T>(&self, own: &LimitsHandle, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
-        let around = Around(ASKED.replace(Some(Asked::default())));
+        let around = OuterAsk(ASKED.replace(Some(AskedLayers::default())));
         let polled = poll();
         let asked = around.end();
         let layers = if asked.is_a_choice { &[][..] } else { &asked.layers };
@@ -62,7 +62,7 @@ impl Within {
     }
 }
 
-impl Asked {
+impl AskedLayers {
     fn add(&mut self, layer: &LimitsHandle, within: &[LimitsHandle]) {
         self.is_a_choice |= self.layers.first().is_some_and(|first| !first.is_same(layer));
         if self.layers.is_empty() {
@@ -73,16 +73,16 @@ impl Asked {
 }
 
 /// The limits that a layer around has asked so far, put back even where a poll panics.
-struct Around(Option<Asked>);
+struct OuterAsk(Option<AskedLayers>);
 
-impl Around {
+impl OuterAsk {
     /// The limits that were asked meanwhile.
-    fn end(mut self) -> Asked {
+    fn end(mut self) -> AskedLayers {
         ASKED.replace(self.0.take()).unwrap_or_default()
     }
 }
 
-impl Drop for Around {
+impl Drop for OuterAsk {
     fn drop(&mut self) {
         if std::thread::panicking() {
             ASKED.set(self.0.take());

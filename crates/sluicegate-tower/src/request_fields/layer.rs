@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use crate::guard::queue::Queue;
 use crate::guard::{Gate, Guarded, Next, Place, ResponseFuture, Step, sealed};
-use crate::json::{FieldPath, Scanner};
+use crate::json::{FieldPath, JsonScanner};
 use crate::request_fields::{ReadBody, RequestFields};
 use crate::settle::tap::is_encoded;
 
@@ -30,10 +30,10 @@ const MOST_FRAMES: usize = 1024;
 /// [a time](Self::within) at most; fields that were not found then are missing. A body that is compressed, or that does not begin as a JSON
 /// object, is not waited for, and neither is one that comes while [as many](Self::at_once) are being read as may be.
 #[derive(Clone)]
-pub struct RequestFieldsLayer(Arc<Shared>);
+pub struct RequestFieldsLayer(Arc<FieldReader>);
 
 #[derive(Clone)]
-struct Shared {
+struct FieldReader {
     /// Swapped when the file of rules changes.
     fields: Arc<ArcSwap<Vec<FieldPath>>>,
     at_most: usize,
@@ -47,7 +47,7 @@ impl RequestFieldsLayer {
     /// # Errors
     /// When a field cannot be the path of one.
     pub fn new<F: AsRef<str>>(fields: impl IntoIterator<Item = F>) -> Result<Self, ConfigError> {
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(FieldReader {
             fields: Arc::new(ArcSwap::from_pointee(paths(fields)?)),
             at_most: 256 * 1024,
             within: Duration::from_secs(5),
@@ -74,7 +74,7 @@ impl RequestFieldsLayer {
         self.with(|shared| shared.queue = Queue::up_to(requests))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Shared)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut FieldReader)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
     }
@@ -126,8 +126,8 @@ where
 /// A request whose body is being read.
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "only the guard has one")]
-pub struct Reading {
-    scanner: Scanner,
+pub struct FieldReading {
+    scanner: JsonScanner,
     bytes: usize,
     latest: std::pin::Pin<Box<Sleep>>,
 }
@@ -140,7 +140,7 @@ where
 {
     type Response = Res;
     type Error = E;
-    type Wait = Box<Reading>;
+    type Wait = Box<FieldReading>;
     type Pass = Option<RequestFields>;
 
     fn begin(
@@ -158,19 +158,19 @@ where
         if !is_read {
             return Step::Go(None);
         }
-        let scanner = Scanner::of_all(fields.iter().cloned());
+        let scanner = JsonScanner::of_all(fields.iter().cloned());
         let latest = Box::pin(tokio::time::sleep(self.0.within));
-        Step::Wait(Box::new(Reading { scanner, bytes: 0, latest }))
+        Step::Wait(Box::new(FieldReading { scanner, bytes: 0, latest }))
     }
 
     fn poll(
         &self,
-        reading: &mut Box<Reading>,
+        reading: &mut Box<FieldReading>,
         request: &mut Request<ReadBody<B>>,
         _: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<ReadBody<B>>, Res, E>> {
-        let Reading { scanner, bytes, latest } = &mut **reading;
+        let FieldReading { scanner, bytes, latest } = &mut **reading;
         let body = request.body_mut();
         while !scanner.is_over() && *bytes <= self.0.at_most && body.frames() < MOST_FRAMES {
             match body.poll_ahead(cx) {
@@ -187,7 +187,7 @@ where
                 }
             }
         }
-        let scanner = std::mem::replace(scanner, Scanner::of_all([]));
+        let scanner = std::mem::replace(scanner, JsonScanner::of_all([]));
         Poll::Ready(Step::Go(Some(RequestFields::found_by(scanner))))
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::json::{FieldPath, Found, Scanner};
+use crate::json::{FieldPath, FieldValue, JsonScanner};
 use crate::key::RequestView;
 
 /// The fields of a request's JSON that a [`RequestFieldsLayer`](crate::request_fields::RequestFieldsLayer) has found, in the extensions of
@@ -22,10 +22,10 @@ use crate::key::RequestView;
 /// # assert!(!is_large((&Request::new(())).into()));
 /// ```
 #[derive(Clone)]
-pub struct RequestFields(Arc<[(FieldPath, Found)]>);
+pub struct RequestFields(Arc<[(FieldPath, FieldValue)]>);
 
 impl RequestFields {
-    pub(super) fn found_by(scanner: Scanner) -> Self {
+    pub(super) fn found_by(scanner: JsonScanner) -> Self {
         Self(scanner.into_found().collect())
     }
 
@@ -37,28 +37,28 @@ impl RequestFields {
     /// The text of a field; `None` if it was not found, or is not a text.
     pub fn text(&self, field: &str) -> Option<&str> {
         match self.value(field)? {
-            Found::Text(text) => Some(text),
-            Found::Number(_) => None,
+            FieldValue::Text(text) => Some(text),
+            FieldValue::Number(_) => None,
         }
     }
 
     /// The number of a field; `None` if it was not found, or is not a whole number.
     pub fn number(&self, field: &str) -> Option<u64> {
         match self.value(field)? {
-            Found::Number(number) => Some(*number),
-            Found::Text(_) => None,
+            FieldValue::Number(number) => Some(*number),
+            FieldValue::Text(_) => None,
         }
     }
 
     /// The text of a field, or its number in digits; `None` if it was not found.
     pub fn shown(&self, field: &str) -> Option<Cow<'_, str>> {
         Some(match self.value(field)? {
-            Found::Text(text) => text.into(),
-            Found::Number(number) => number.to_string().into(),
+            FieldValue::Text(text) => text.into(),
+            FieldValue::Number(number) => number.to_string().into(),
         })
     }
 
-    pub(crate) fn value(&self, field: &str) -> Option<&Found> {
+    pub(crate) fn value(&self, field: &str) -> Option<&FieldValue> {
         self.0.iter().find(|(path, _)| path.is(field)).map(|(_, found)| found)
     }
 }

@@ -125,7 +125,7 @@ pub(crate) struct Shown<'a> {
 }
 
 /// A quota with its status.
-pub(super) type Described<'a> = (&'a QuotaStatus, &'a PolicyQuota);
+pub(super) type ShownQuota<'a> = (&'a QuotaStatus, &'a PolicyQuota);
 
 impl<'a> Shown<'a> {
     #[inline]
@@ -138,7 +138,7 @@ impl<'a> Shown<'a> {
 
     /// The quotas that are not hidden.
     #[inline]
-    pub(crate) fn quotas(self) -> impl Iterator<Item = Described<'a>> + Clone {
+    pub(crate) fn quotas(self) -> impl Iterator<Item = ShownQuota<'a>> + Clone {
         let Self { decided, hides, .. } = self;
         let shown = decided.quotas().iter().filter(move |status| !hides || !is_hidden(decided, status));
         shown.filter_map(|status| Some((status, decided.quota_of(status)?)))

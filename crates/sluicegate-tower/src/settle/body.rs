@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::bandwidth::{Pace, PacedBody};
+use crate::bandwidth::{PacedBody, Pacer};
 use crate::settle::tap::Tap;
 
 pin_project! {
@@ -35,7 +35,7 @@ impl<B> SettlingBody<B> {
 }
 
 impl<B: Body> SettlingBody<B> {
-    pub(crate) fn new(body: B, mut tap: Option<Box<Tap>>, pace: Option<Pace>) -> Self {
+    pub(crate) fn new(body: B, mut tap: Option<Box<Tap>>, pace: Option<Pacer>) -> Self {
         // A server may not ask for a frame of an empty body.
         if body.is_end_stream() {
             complete(&mut tap);

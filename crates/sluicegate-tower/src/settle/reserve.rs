@@ -22,7 +22,7 @@ use crate::settle::rule::number_in;
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until a limit has it"]
 pub struct Reserve {
-    said: Said,
+    said: ReserveSource,
     missing: u64,
     at_least: u64,
     at_most: Option<u64>,
@@ -30,7 +30,7 @@ pub struct Reserve {
 
 /// The place where a request says it.
 #[derive(Clone, Debug)]
-enum Said {
+enum ReserveSource {
     Header(HeaderName),
     Field(String),
 }
@@ -41,7 +41,7 @@ impl Reserve {
     /// # Errors
     /// When `name` cannot be the name of a field.
     pub fn header(name: &str, missing: u64) -> Result<Self, ConfigError> {
-        Ok(Self::by(Said::Header(header_name(name)?), missing))
+        Ok(Self::by(ReserveSource::Header(header_name(name)?), missing))
     }
 
     /// The number in a field of the request's JSON, such as `max_tokens`, or `missing` where there is no such field. It needs a
@@ -51,10 +51,10 @@ impl Reserve {
     /// When `field` cannot be the path of one.
     pub fn json(field: &str, missing: u64) -> Result<Self, ConfigError> {
         let path = FieldPath::parse(field)?;
-        Ok(Self::by(Said::Field(path.to_string()), missing))
+        Ok(Self::by(ReserveSource::Field(path.to_string()), missing))
     }
 
-    fn by(said: Said, missing: u64) -> Self {
+    fn by(said: ReserveSource, missing: u64) -> Self {
         Self { said, missing, at_least: 1, at_most: None }
     }
 
@@ -74,8 +74,10 @@ impl Reserve {
     /// The units of a request.
     pub(crate) fn of(&self, request: RequestView<'_>) -> u64 {
         let (is_there, number) = match &self.said {
-            Said::Header(name) => (request.headers.contains_key(name), number_in(request.headers, name)),
-            Said::Field(field) => {
+            ReserveSource::Header(name) => {
+                (request.headers.contains_key(name), number_in(request.headers, name))
+            }
+            ReserveSource::Field(field) => {
                 let fields = RequestFields::of(request);
                 let found = fields.and_then(|fields| fields.value(field));
                 (found.is_some(), fields.and_then(|fields| fields.number(field)))

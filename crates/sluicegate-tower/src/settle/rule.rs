@@ -36,7 +36,7 @@ const MOST_FIELDS: usize = 16;
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until a limit has it"]
 pub struct Settle {
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<CostSource>,
     pub(super) on_abort: OnAbort,
 }
 
@@ -61,7 +61,7 @@ pub struct Prices(Vec<(String, u64)>);
 
 /// A place where a cost may be.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum CostSource {
     Header(HeaderName),
     Trailer(HeaderName),
     Json(Vec<(FieldPath, u64)>),
@@ -75,7 +75,7 @@ impl Settle {
     /// # Errors
     /// When `name` cannot be the name of a field.
     pub fn header(name: &str) -> Result<Self, ConfigError> {
-        Ok(Self::from(Source::Header(header_name(name)?)))
+        Ok(Self::from(CostSource::Header(header_name(name)?)))
     }
 
     /// The number in a trailer field, as gRPC services have them.
@@ -83,7 +83,7 @@ impl Settle {
     /// # Errors
     /// When `name` cannot be the name of a field.
     pub fn trailer(name: &str) -> Result<Self, ConfigError> {
-        Ok(Self::from(Source::Trailer(header_name(name)?)))
+        Ok(Self::from(CostSource::Trailer(header_name(name)?)))
     }
 
     /// The sum of these fields of the body, which is a JSON object; a field that it lacks counts nothing. Numbers that are not whole, or are
@@ -92,7 +92,7 @@ impl Settle {
     /// # Errors
     /// When a field cannot be the path of one, when a price is 0, or when there are none or more than 16.
     pub fn json(fields: impl Into<Prices>) -> Result<Self, ConfigError> {
-        Ok(Self::from(Source::Json(fields.into().check()?)))
+        Ok(Self::from(CostSource::Json(fields.into().check()?)))
     }
 
     /// As [`json`](Self::json), for a body of server-sent events whose data are JSON objects. Each field counts as in the last event that has
@@ -101,12 +101,12 @@ impl Settle {
     /// # Errors
     /// As for [`json`](Self::json).
     pub fn sse(fields: impl Into<Prices>) -> Result<Self, ConfigError> {
-        Ok(Self::from(Source::Sse(fields.into().check()?)))
+        Ok(Self::from(CostSource::Sse(fields.into().check()?)))
     }
 
     /// The length of the response's body, in bytes.
     pub fn bytes() -> Self {
-        Self::from(Source::Bytes)
+        Self::from(CostSource::Bytes)
     }
 
     /// Looks into the places of `other` where this one finds no number.
@@ -124,7 +124,7 @@ impl Settle {
     /// The cost, if the head of a response is enough to find it.
     pub(crate) fn cost_in(&self, head: &HeaderMap) -> Option<u64> {
         let headers = self.sources.iter().map_while(|source| match source {
-            Source::Header(name) => Some(name),
+            CostSource::Header(name) => Some(name),
             _ => None,
         });
         headers.filter_map(|name| number_in(head, name)).next()
@@ -132,12 +132,12 @@ impl Settle {
 
     /// Whether the cost may be behind the head of the response.
     pub(crate) fn reads_body(&self) -> bool {
-        self.sources.iter().any(|source| !matches!(source, Source::Header(_)))
+        self.sources.iter().any(|source| !matches!(source, CostSource::Header(_)))
     }
 
     /// Whether the cost may be in the text of the body.
     pub(crate) fn reads_fields(&self) -> bool {
-        self.sources.iter().any(|source| matches!(source, Source::Json(_) | Source::Sse(_)))
+        self.sources.iter().any(|source| matches!(source, CostSource::Json(_) | CostSource::Sse(_)))
     }
 }
 
@@ -187,7 +187,7 @@ impl fmt::Display for Settle {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for CostSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sum = |fields: &[(FieldPath, u64)]| {
             let priced = |(path, price): &(FieldPath, u64)| match price {
@@ -206,8 +206,8 @@ impl fmt::Display for Source {
     }
 }
 
-impl From<Source> for Settle {
-    fn from(source: Source) -> Self {
+impl From<CostSource> for Settle {
+    fn from(source: CostSource) -> Self {
         Self { sources: vec![source], on_abort: OnAbort::default() }
     }
 }

@@ -8,36 +8,36 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use smallvec::SmallVec;
 
 use crate::admission::meter::Meter;
-use crate::json::{Events, FieldPath, Scanner};
-use crate::settle::rule::{OnAbort, Settle, Source, number_in};
+use crate::json::{EventStream, FieldPath, JsonScanner};
+use crate::settle::rule::{CostSource, OnAbort, Settle, number_in};
 
 /// Reads a response as it passes, and settles the request when it has ended. Dropped before that, it settles as for an aborted response.
 #[derive(Debug)]
 pub(crate) struct Tap {
-    accounts: SmallVec<[Account; 1]>,
+    accounts: SmallVec<[TapAccount; 1]>,
     /// `None` once all is settled.
     meter: Option<Meter>,
     bytes: u64,
     /// The length of the body, if the head tells it: a server may not ask a body whether there is more than that.
     length: Option<u64>,
     /// `None` where no field is read, or where the body is compressed.
-    json: Option<Scanner>,
-    events: Option<Events>,
+    json: Option<JsonScanner>,
+    events: Option<EventStream>,
 }
 
 /// An account of the request that the response settles.
 #[derive(Debug)]
-struct Account {
+struct TapAccount {
     /// Its place in the meter.
     place: usize,
     settle: Arc<Settle>,
     /// One per source.
-    told: SmallVec<[Told; 2]>,
+    told: SmallVec<[ToldCost; 2]>,
 }
 
 /// The number of a source, or the place where it is found.
 #[derive(Debug)]
-enum Told {
+enum ToldCost {
     Number(Option<u64>),
     /// The places of its fields in the JSON scanner.
     Json(Range<usize>),
@@ -54,16 +54,16 @@ impl Tap {
         head: &HeaderMap,
     ) -> Self {
         let (mut json, mut sse) = (Vec::new(), Vec::new());
-        let mut told = |source: &Source| match source {
-            Source::Header(name) => Told::Number(number_in(head, name)),
-            Source::Trailer(_) => Told::Number(None),
-            Source::Json(fields) => Told::Json(append(&mut json, fields)),
-            Source::Sse(fields) => Told::Sse(append(&mut sse, fields)),
-            Source::Bytes => Told::Bytes,
+        let mut told = |source: &CostSource| match source {
+            CostSource::Header(name) => ToldCost::Number(number_in(head, name)),
+            CostSource::Trailer(_) => ToldCost::Number(None),
+            CostSource::Json(fields) => ToldCost::Json(append(&mut json, fields)),
+            CostSource::Sse(fields) => ToldCost::Sse(append(&mut sse, fields)),
+            CostSource::Bytes => ToldCost::Bytes,
         };
         let accounts = accounts.map(|(place, settle)| {
             let told = settle.sources.iter().map(&mut told).collect();
-            Account { place, settle, told }
+            TapAccount { place, settle, told }
         });
         let accounts = accounts.collect();
         let is_plain = !is_encoded(head);
@@ -72,8 +72,8 @@ impl Tap {
             meter: Some(meter),
             bytes: 0,
             length: number_in(head, &CONTENT_LENGTH),
-            json: (is_plain && !json.is_empty()).then(|| Scanner::new(json)),
-            events: (is_plain && !sse.is_empty()).then(|| Events::new(sse)),
+            json: (is_plain && !json.is_empty()).then(|| JsonScanner::new(json)),
+            events: (is_plain && !sse.is_empty()).then(|| EventStream::new(sse)),
         }
     }
 
@@ -89,10 +89,10 @@ impl Tap {
     }
 
     pub(crate) fn trailers(&mut self, trailers: &HeaderMap) {
-        for Account { settle, told, .. } in &mut self.accounts {
+        for TapAccount { settle, told, .. } in &mut self.accounts {
             for (source, told) in settle.sources.iter().zip(told) {
-                if let Source::Trailer(name) = source {
-                    *told = Told::Number(number_in(trailers, name));
+                if let CostSource::Trailer(name) = source {
+                    *told = ToldCost::Number(number_in(trailers, name));
                 }
             }
         }
@@ -112,16 +112,16 @@ impl Tap {
     }
 
     /// The cost that the response has told, by the first source that has a number.
-    fn cost(&self, account: &Account) -> Option<u64> {
+    fn cost(&self, account: &TapAccount) -> Option<u64> {
         account.settle.sources.iter().zip(&account.told).find_map(|(source, told)| match (source, told) {
-            (_, Told::Number(number)) => *number,
-            (Source::Json(prices), Told::Json(places)) => {
+            (_, ToldCost::Number(number)) => *number,
+            (CostSource::Json(prices), ToldCost::Json(places)) => {
                 sum(prices, self.json.as_ref()?.found(places.clone()))
             }
-            (Source::Sse(prices), Told::Sse(places)) => {
+            (CostSource::Sse(prices), ToldCost::Sse(places)) => {
                 sum(prices, self.events.as_ref()?.found(places.clone()))
             }
-            (_, Told::Bytes) => Some(self.bytes),
+            (_, ToldCost::Bytes) => Some(self.bytes),
             _ => None,
         })
     }

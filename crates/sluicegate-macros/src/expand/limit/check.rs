@@ -11,11 +11,11 @@ use syn::{Error, Expr, Lit, LitStr, Result};
 
 use super::args::Args;
 use super::quota::QuotaSource;
-use super::values::{MissingKey, at, on_exceeded, on_missing_key, read};
+use super::values::{MissingKeyWord, at, on_exceeded, on_missing_key, read};
 use crate::expand::mistakes::Mistakes;
 
 /// A limit that passed all checks.
-pub(super) struct Limit {
+pub(super) struct CheckedLimit {
     /// The given name. Without one, the limit is named after the path of the handler, which only the compiler knows.
     pub(super) name: Option<LitStr>,
     /// The span at which errors about the name are reported.
@@ -31,14 +31,14 @@ pub(super) struct Limit {
     pub(super) cost: Option<Expr>,
     pub(super) only_if: Option<Expr>,
     pub(super) refund_if: Option<Expr>,
-    pub(super) on_missing_key: Option<MissingKey>,
+    pub(super) on_missing_key: Option<MissingKeyWord>,
 }
 
 /// The default algorithm, as in the README; it supports every quota.
 const ALGORITHM: &str = "gcra";
 
 /// Checks one attribute of the function `function`; all mistakes are reported together.
-pub(super) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
+pub(super) fn limit(args: Args, function: &syn::Ident) -> Result<CheckedLimit> {
     let mut mistakes = Mistakes::default();
     if let Some(name) = &args.name {
         mistakes.note(check_name(name));
@@ -55,7 +55,7 @@ pub(super) fn limit(args: Args, function: &syn::Ident) -> Result<Limit> {
             "a closure alone is no key: write `key = key_fn(|request| ..)`, which takes one that returns an `Option`",
         )));
     }
-    let limit = Limit {
+    let limit = CheckedLimit {
         name_span: args.name.as_ref().map_or_else(|| function.span(), LitStr::span),
         name: args.name,
         algorithm,

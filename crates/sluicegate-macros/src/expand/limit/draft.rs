@@ -7,12 +7,12 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::Expr;
 
-use super::check::Limit;
+use super::check::CheckedLimit;
 use super::quota::QuotaSource;
-use super::values::MissingKey;
+use super::values::MissingKeyWord;
 
 /// The limit as one would write it by hand; `__source` and `__name` are the closure's arguments.
-pub(super) fn draft(limit: &Limit, private: &TokenStream) -> TokenStream {
+pub(super) fn draft(limit: &CheckedLimit, private: &TokenStream) -> TokenStream {
     let name = match &limit.name {
         Some(name) => quote_spanned!(Span::mixed_site()=> ::core::option::Option::Some(#name)),
         None => quote_spanned!(Span::mixed_site()=> ::core::option::Option::None),
@@ -27,9 +27,9 @@ pub(super) fn draft(limit: &Limit, private: &TokenStream) -> TokenStream {
     let refund_if = limit.refund_if.as_ref().map(|refund| quote!(.refund_if(#refund)));
     let on_missing_key = limit.on_missing_key.map(|action| {
         let action = match action {
-            MissingKey::Share => quote!(#private::OnMissingKey::Share),
-            MissingKey::Skip => quote!(#private::OnMissingKey::Skip),
-            MissingKey::Reject(status) => quote!(#private::reject(#status)),
+            MissingKeyWord::Share => quote!(#private::OnMissingKey::Share),
+            MissingKeyWord::Skip => quote!(#private::OnMissingKey::Skip),
+            MissingKeyWord::Reject(status) => quote!(#private::reject(#status)),
         };
         quote!(.on_missing_key(#action))
     });
@@ -47,7 +47,7 @@ pub(super) fn draft(limit: &Limit, private: &TokenStream) -> TokenStream {
     }
 }
 
-fn limiter(limit: &Limit, private: &TokenStream) -> TokenStream {
+fn limiter(limit: &CheckedLimit, private: &TokenStream) -> TokenStream {
     let source = quote_spanned!(Span::mixed_site()=> __source);
     let quotas: Vec<TokenStream> = limit.quotas.iter().map(|quota| quota.expression(&source)).collect();
     let (algorithm, first, others) = (&limit.algorithm, &quotas[0], &quotas[1..]);

@@ -19,18 +19,18 @@ use sluicegate_core::policy::MAX_QUOTAS;
 use syn::{Error, Expr, LitStr, Path, Result, parse_quote};
 
 use self::args::Args;
-use self::check::Limit;
+use self::check::CheckedLimit;
 use super::handler::Handler;
 use super::mistakes::Mistakes;
 
 /// All attributes of a handler together.
-pub(super) struct Limits {
-    limits: Vec<Limit>,
+pub(super) struct AttributeLimits {
+    limits: Vec<CheckedLimit>,
     pub(super) fallback: Option<Expr>,
     pub(super) crate_path: Path,
 }
 
-impl Limits {
+impl AttributeLimits {
     /// Reads these arguments and the attributes below them.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Limits {
 
 /// Checks the limits of one handler together: two limits of one name would conflict, and a store decides only a bounded
 /// number of quotas at once.
-fn together(limits: &[Limit]) -> Result<()> {
+fn together(limits: &[CheckedLimit]) -> Result<()> {
     let quotas: usize = limits.iter().map(|limit| limit.quotas.len()).sum();
     if let (true, Some(last)) = (quotas > MAX_QUOTAS, limits.last().and_then(|last| last.quotas.last())) {
         return Err(Error::new(

@@ -13,7 +13,7 @@ use super::words::{nearest, quoted};
 
 /// Says how to treat a request without a key.
 #[derive(Clone, Copy)]
-pub(super) enum MissingKey {
+pub(super) enum MissingKeyWord {
     Share,
     Skip,
     Reject(u16),
@@ -47,14 +47,14 @@ pub(super) fn on_exceeded(text: &LitStr) -> Result<OnExceeded> {
 }
 
 /// Reads a word or a status for a request without a key.
-pub(super) fn on_missing_key(value: &Lit) -> Result<MissingKey> {
+pub(super) fn on_missing_key(value: &Lit) -> Result<MissingKeyWord> {
     const STATUS: &str = ", or a status from 400 to 599, such as 401";
     let what = "what happens to a request without a key";
     let words = ["share", "skip"];
     match value {
         Lit::Str(text) => match &*text.value() {
-            "share" => Ok(MissingKey::Share),
-            "skip" => Ok(MissingKey::Skip),
+            "share" => Ok(MissingKeyWord::Share),
+            "skip" => Ok(MissingKeyWord::Skip),
             other => {
                 let meant = nearest(other, &words).map(|word| format!("did you mean {word:?}? "));
                 let (meant, words) = (meant.unwrap_or_default(), quoted(&words));
@@ -63,7 +63,7 @@ pub(super) fn on_missing_key(value: &Lit) -> Result<MissingKey> {
             }
         },
         Lit::Int(status) => match status.base10_parse() {
-            Ok(code) if (400..600).contains(&code) => Ok(MissingKey::Reject(code)),
+            Ok(code) if (400..600).contains(&code) => Ok(MissingKeyWord::Reject(code)),
             _ => Err(Error::new(
                 status.span(),
                 format!(

@@ -14,7 +14,7 @@ use crate::admission::restate::Now;
 use crate::admission::trial::Trial;
 
 /// The spend of a request on one limiter.
-pub(super) struct Account {
+pub(super) struct MeterAccount {
     pub(super) limiter: RateLimiter,
     /// The policy that was in force when the request began.
     pub(super) policy: Arc<Policy>,
@@ -36,19 +36,19 @@ struct Entries {
 }
 
 /// How an account changes.
-pub(super) enum Entry {
+pub(super) enum MeterEntry {
     Charge(u64),
     /// Gives back units of these receipts, which were taken out of the account.
     Refund(SmallVec<[(Receipt, u64); 1]>),
 }
 
 impl Entries {
-    fn charge(&mut self, units: u64) -> Entry {
+    fn charge(&mut self, units: u64) -> MeterEntry {
         self.spent = self.spent.saturating_add(units);
-        Entry::Charge(units)
+        MeterEntry::Charge(units)
     }
 
-    fn refund(&mut self, units: u64) -> Entry {
+    fn refund(&mut self, units: u64) -> MeterEntry {
         let mut left = units.min(self.spent);
         self.spent -= left;
         let mut parts = SmallVec::new();
@@ -63,11 +63,11 @@ impl Entries {
             }
             parts.push((receipt, part));
         }
-        Entry::Refund(parts)
+        MeterEntry::Refund(parts)
     }
 }
 
-impl Entry {
+impl MeterEntry {
     /// The units that the entry charges.
     pub(super) fn charged(&self) -> u64 {
         match self {
@@ -81,7 +81,7 @@ impl Entry {
     }
 }
 
-impl Account {
+impl MeterAccount {
     /// The account of a request that has `spent` these units, with the receipt for them.
     pub(super) fn new(
         name: Option<Arc<str>>,
@@ -128,16 +128,16 @@ impl Account {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn charge(&self, units: u64) -> Entry {
+    pub(super) fn charge(&self, units: u64) -> MeterEntry {
         self.entries().charge(units)
     }
 
-    pub(super) fn refund(&self, units: u64) -> Entry {
+    pub(super) fn refund(&self, units: u64) -> MeterEntry {
         self.known_entries().refund(units)
     }
 
     /// Reads and changes the sum in one step, so that of two concurrent calls only one finds the difference.
-    pub(super) fn settle(&self, actual: u64) -> Entry {
+    pub(super) fn settle(&self, actual: u64) -> MeterEntry {
         let mut entries = self.known_entries();
         match actual.checked_sub(entries.spent) {
             Some(more) => entries.charge(more),
@@ -157,12 +157,12 @@ impl Account {
     }
 
     /// The changes for the store; at least one, so that its answer has the status of the key.
-    pub(super) fn changes<'a>(&'a self, entry: &'a mut Entry) -> SmallVec<[Change<'a, &'a Key>; 1]> {
+    pub(super) fn changes<'a>(&'a self, entry: &'a mut MeterEntry) -> SmallVec<[Change<'a, &'a Key>; 1]> {
         let refund = |units| self.limiter.refund(&self.key, units);
         match entry {
-            Entry::Charge(units) => smallvec![self.limiter.charge(&self.key, *units)],
-            Entry::Refund(parts) if parts.is_empty() => smallvec![refund(0)],
-            Entry::Refund(parts) => {
+            MeterEntry::Charge(units) => smallvec![self.limiter.charge(&self.key, *units)],
+            MeterEntry::Refund(parts) if parts.is_empty() => smallvec![refund(0)],
+            MeterEntry::Refund(parts) => {
                 parts.iter_mut().map(|(receipt, units)| refund(*units).of(receipt)).collect()
             }
         }

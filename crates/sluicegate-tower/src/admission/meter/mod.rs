@@ -12,12 +12,12 @@ use sluicegate_core::limiter::change_all;
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
 
-use self::account::{Account, Entry};
+use self::account::{MeterAccount, MeterEntry};
 pub use self::standing::Standing;
-use crate::admission::asks::Asks;
+use crate::admission::asks::RequestAsks;
 use crate::admission::restate::Now;
 use crate::admission::trial::Trial;
-use crate::limits::plan::Plan;
+use crate::limits::plan::LimitPlan;
 use crate::respond::decided::Decided;
 
 /// The spend of a request, for handlers that learn its cost while they serve it: tokens, bytes, rows.
@@ -58,7 +58,7 @@ use crate::respond::decided::Decided;
 /// follows from the response, [`Limit::refund_if`](crate::Limit::refund_if) or [`Limit::settle`](crate::Limit::settle). They need
 /// no handler that knows of limits.
 #[derive(Clone, Default)]
-pub struct Meter(Option<Arc<[Arc<Account>]>>);
+pub struct Meter(Option<Arc<[Arc<MeterAccount>]>>);
 
 impl Meter {
     /// The part of this meter for the limit of this name: the name set by [`Limit::named`](crate::Limit::named), or
@@ -121,14 +121,14 @@ impl Meter {
 
     /// The spends of a request that is about to be decided, in the order of its asks.
     pub(super) fn of_request(
-        plan: &Plan,
-        asks: &Asks,
+        plan: &LimitPlan,
+        asks: &RequestAsks,
         mut decision: Option<&mut Decision>,
         trials: &[Arc<Trial>],
     ) -> Self {
         let account = |limit: usize, limiter: &RateLimiter, key: &Key, spent, receipt, trial| {
             let name = plan.limits[limit].name.clone();
-            Arc::new(Account::new(name, limiter.clone(), key.clone(), (spent, receipt), trial))
+            Arc::new(MeterAccount::new(name, limiter.clone(), key.clone(), (spent, receipt), trial))
         };
         let asked = asks.iter().enumerate().map(|(index, asked)| {
             let receipt = decision.as_mut().and_then(|decision| decision.take_receipt(index));
@@ -185,17 +185,17 @@ impl Meter {
         enforced.map(|account| (Arc::clone(&account.policy), account.now()))
     }
 
-    fn from_accounts(accounts: Vec<Arc<Account>>) -> Self {
+    fn from_accounts(accounts: Vec<Arc<MeterAccount>>) -> Self {
         Self(if accounts.is_empty() { None } else { Some(accounts.into()) })
     }
 
-    fn accounts(&self) -> &[Arc<Account>] {
+    fn accounts(&self) -> &[Arc<MeterAccount>] {
         self.0.as_deref().unwrap_or_default()
     }
 
     fn change(
         &self,
-        changes: Vec<Entry>,
+        changes: Vec<MeterEntry>,
     ) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
         let (mut verdict, enforced) = self.ask(changes);
         // The current policies, which may have replaced those of the decision.
@@ -234,7 +234,7 @@ impl Meter {
 
     /// Asks the store for these changes, one per account, with a call of its own for each account in shadow. Returns the enforced
     /// accounts with their charges.
-    fn ask(&self, changes: Vec<Entry>) -> (Option<DecisionFuture>, Vec<(Arc<Account>, u64)>) {
+    fn ask(&self, changes: Vec<MeterEntry>) -> (Option<DecisionFuture>, Vec<(Arc<MeterAccount>, u64)>) {
         let mut enforced: Vec<_> = Vec::with_capacity(changes.len());
         for (account, mut entry) in self.accounts().iter().zip(changes) {
             if account.is_trial() {
@@ -259,7 +259,7 @@ impl Meter {
 }
 
 /// Records the answer to a change: the receipts of charges, and the statuses of the keys.
-fn take_note(accounts: &[(Arc<Account>, u64)], policies: &[Arc<Policy>], decision: &mut Decision) {
+fn take_note(accounts: &[(Arc<MeterAccount>, u64)], policies: &[Arc<Policy>], decision: &mut Decision) {
     for (index, ((account, _), policy)) in accounts.iter().zip(policies).enumerate() {
         account.answered(decision.take_receipt(index), Now::of(decision, index, policy));
     }

@@ -15,7 +15,7 @@ use super::faults::{Faults, ForwardedFaults, describe, is_malformed};
 use super::forwarded;
 use super::networks::{IntoNetworks, Networks};
 use super::peer::{NO_PEER, X_FORWARDED_FOR, peer};
-use super::walk::{End, Proxies, single, walk};
+use super::walk::{Proxies, WalkEnd, single, walk};
 use crate::key::text::header_name;
 use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
@@ -228,16 +228,16 @@ impl ClientIp {
     }
 
     #[inline]
-    pub(super) fn find(&self, request: RequestView<'_>) -> End {
+    pub(super) fn find(&self, request: RequestView<'_>) -> WalkEnd {
         let peer = peer(request);
         if self.proxies.trust(peer) {
             return self.read(peer, request);
         }
         self.faults.strangers.at_a_stranger(request.headers, &self.header);
-        End::at(peer)
+        WalkEnd::at(peer)
     }
 
-    fn read(&self, peer: Option<IpAddr>, request: RequestView<'_>) -> End {
+    fn read(&self, peer: Option<IpAddr>, request: RequestView<'_>) -> WalkEnd {
         let lines = request.headers.get_all(&self.header).iter();
         match self.syntax {
             Syntax::Addresses => walk(peer, &self.proxies, FromTheRight::plain(lines), address::read),
@@ -247,7 +247,7 @@ impl ClientIp {
     }
 
     /// The reason to refuse the request, if there is one.
-    fn refusal(&self, end: &End) -> Option<&'static str> {
+    fn refusal(&self, end: &WalkEnd) -> Option<&'static str> {
         let reject = self.on_malformed == OnMalformed::Reject;
         end.fault.filter(|fault| reject && is_malformed(*fault)).map(describe)
     }

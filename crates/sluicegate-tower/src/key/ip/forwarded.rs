@@ -33,10 +33,10 @@ pub(super) fn read(element: &[u8]) -> Option<IpAddr> {
 }
 
 /// A name and its value.
-type Pair<'a> = (&'a [u8], &'a [u8]);
+type ForwardedPair<'a> = (&'a [u8], &'a [u8]);
 
 /// The pair at the beginning, if there is one there, and what comes after it.
-fn pair(text: &[u8]) -> Option<(Option<Pair<'_>>, &[u8])> {
+fn pair(text: &[u8]) -> Option<(Option<ForwardedPair<'_>>, &[u8])> {
     let (name, after) = token(text);
     if name.is_empty() {
         return Some((None, after));

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::client::ClientIp;
 use super::networks::Networks;
 use super::peer::PeerIp;
-use super::walk::End;
+use super::walk::WalkEnd;
 use crate::key::RequestView;
 
 impl ClientIp {
@@ -59,7 +59,7 @@ impl ClientIp {
 
     /// The client's address; `None` if it is unknown and a proxy's address stands in for it.
     fn certain(&self, request: RequestView<'_>) -> Option<IpAddr> {
-        let End { ip, fault } = self.find(request);
+        let WalkEnd { ip, fault } = self.find(request);
         ip.filter(|_| fault.is_none()).map(|ip| self.grouping.address(ip))
     }
 }

@@ -44,12 +44,12 @@ impl Proxies {
 
 /// The end of a walk: the client, or with a fault the last trusted proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct WalkEnd {
     pub(super) ip: Option<IpAddr>,
     pub(super) fault: Option<Fault>,
 }
 
-impl End {
+impl WalkEnd {
     pub(super) fn at(ip: Option<IpAddr>) -> Self {
         Self { ip, fault: None }
     }
@@ -65,35 +65,35 @@ pub(super) fn walk(
     proxies: &Proxies,
     elements: FromTheRight<'_>,
     read: fn(&[u8]) -> Option<IpAddr>,
-) -> End {
+) -> WalkEnd {
     let mut hop = peer;
     let mut place = 0;
     for element in elements {
-        let Ok(element) = element else { return End::stopped(hop, Fault::TooLong) };
+        let Ok(element) = element else { return WalkEnd::stopped(hop, Fault::TooLong) };
         // Never skipped: no trusted proxy wrote the elements to the left of it.
-        let Some(ip) = read(element) else { return End::stopped(hop, Fault::Unreadable) };
+        let Some(ip) = read(element) else { return WalkEnd::stopped(hop, Fault::Unreadable) };
         if !proxies.include(place, ip) {
-            return End::at(Some(ip));
+            return WalkEnd::at(Some(ip));
         }
         hop = Some(ip);
         place += 1;
     }
     match proxies {
-        Proxies::Hops(_) => End::stopped(peer, Fault::Missing),
-        _ if place == 0 => End::stopped(peer, Fault::Missing),
+        Proxies::Hops(_) => WalkEnd::stopped(peer, Fault::Missing),
+        _ if place == 0 => WalkEnd::stopped(peer, Fault::Missing),
         // All elements are proxies: the leftmost is the client.
-        _ => End::at(hop),
+        _ => WalkEnd::at(hop),
     }
 }
 
 /// The address in a header that the proxy sets, and that has one value.
-pub(super) fn single(peer: Option<IpAddr>, mut lines: ValueIter<'_, HeaderValue>) -> End {
+pub(super) fn single(peer: Option<IpAddr>, mut lines: ValueIter<'_, HeaderValue>) -> WalkEnd {
     match (lines.next(), lines.next()) {
-        (None, _) => End::stopped(peer, Fault::Missing),
-        (Some(_), Some(_)) => End::stopped(peer, Fault::Repeated),
+        (None, _) => WalkEnd::stopped(peer, Fault::Missing),
+        (Some(_), Some(_)) => WalkEnd::stopped(peer, Fault::Repeated),
         (Some(line), None) => match address::read(line.as_bytes()) {
-            Some(ip) => End::at(Some(ip)),
-            None => End::stopped(peer, Fault::Unreadable),
+            Some(ip) => WalkEnd::at(Some(ip)),
+            None => WalkEnd::stopped(peer, Fault::Unreadable),
         },
     }
 }

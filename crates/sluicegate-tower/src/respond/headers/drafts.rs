@@ -1,4 +1,4 @@
-//! The fields of earlier drafts, which clients of other limiters read: [`Draft`].
+//! The fields of earlier drafts, which clients of other limiters read: [`DraftFields`].
 //!
 //! They show one quota, and the policies without names. So they cannot be joined with the fields of a service behind the
 //! layer, and the tighter of the two are sent.
@@ -7,7 +7,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::respond::decided::{Shown, ceil_seconds};
 use crate::respond::headers::join::whole_number;
-use crate::respond::headers::lines::{Line, window};
+use crate::respond::headers::lines::{FieldLine, window};
 use crate::respond::headers::style::{Already, RATELIMIT, RATELIMIT_POLICY};
 use crate::respond::headers::write::{number, set};
 
@@ -26,7 +26,7 @@ pub(super) fn write_six(
     refused_for: Option<u64>,
     already: Already,
 ) {
-    Draft::Six.write(headers, shown, refused_for, already);
+    DraftFields::Six.write(headers, shown, refused_for, already);
 }
 
 /// Draft 7: a dictionary of the numbers.
@@ -37,17 +37,17 @@ pub(super) fn write_seven(
     refused_for: Option<u64>,
     already: Already,
 ) {
-    Draft::Seven.write(headers, shown, refused_for, already);
+    DraftFields::Seven.write(headers, shown, refused_for, already);
 }
 
 /// An earlier draft than the one of the lists.
 #[derive(Clone, Copy)]
-enum Draft {
+enum DraftFields {
     Six,
     Seven,
 }
 
-impl Draft {
+impl DraftFields {
     /// Writes the fields, unless the service's own fields leave less.
     fn write(self, headers: &mut HeaderMap, shown: Shown<'_>, refused_for: Option<u64>, already: Already) {
         let Some(standing) = shown.status else { return };
@@ -57,7 +57,7 @@ impl Draft {
         }
         // If a response has `Retry-After`, the drafts require the reset to be the same moment.
         let reset = refused_for.unwrap_or_else(|| ceil_seconds(standing.reset_after()));
-        let mut told = Line::default();
+        let mut told = FieldLine::default();
         for (name, value) in [("limit=", limit), ("remaining=", remaining), ("reset=", reset)] {
             told.next_item();
             told.number(name, value);
@@ -87,7 +87,7 @@ impl Draft {
 
 /// `100;w=60, 1000;w=3600`: the quotas whose windows are whole seconds.
 fn policies(shown: Shown<'_>) -> Option<HeaderValue> {
-    let mut line = Line::default();
+    let mut line = FieldLine::default();
     for (_, quota) in shown.quotas() {
         if let (units, Some(seconds)) = window(quota) {
             line.next_item();

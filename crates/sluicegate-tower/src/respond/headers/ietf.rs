@@ -4,8 +4,8 @@ use http::header::{Entry, HeaderMap, HeaderValue};
 use sluicegate_core::policy::PolicyQuota;
 use smallvec::SmallVec;
 
-use crate::respond::decided::{Described, Shown, ceil_seconds};
-use crate::respond::headers::join::{Left, Lines};
+use crate::respond::decided::{Shown, ShownQuota, ceil_seconds};
+use crate::respond::headers::join::{ListFields, TheirQuota};
 use crate::respond::headers::lines::{policy_line, standings_line, tightest};
 use crate::respond::headers::style::{RATELIMIT, RATELIMIT_POLICY};
 
@@ -17,7 +17,7 @@ pub(super) fn write_lists(
     (shown, refused_for): (Shown<'_>, Option<u64>),
     prepared: Option<Option<HeaderValue>>,
     theirs_are_there: bool,
-) -> Option<Left> {
+) -> Option<TheirQuota> {
     let policies = prepared.unwrap_or_else(|| policy_line(&mut shown.quotas().map(quota)));
     let lines = [policies, standings_line(&told(shown, &[]), refused_for)];
     if !theirs_are_there {
@@ -57,12 +57,12 @@ pub(super) fn join_lists(
     headers: &mut HeaderMap,
     gets_ours: bool,
     (shown, refused_for): (Shown<'_>, Option<u64>),
-) -> Option<Left> {
-    let lines = Lines::of(headers);
+) -> Option<TheirQuota> {
+    let lines = ListFields::of(headers);
     let theirs = lines.read();
     // Searched once for each of our quotas, because their list may be long.
     let all = told(shown, &[]);
-    let tighter: Vec<(&str, Left)> = all
+    let tighter: Vec<(&str, TheirQuota)> = all
         .iter()
         .filter_map(|(_, quota)| {
             let ours = tightest(&all, quota.label())?;
@@ -81,7 +81,7 @@ pub(super) fn join_lists(
 }
 
 /// The shown quotas, without those for which their quota is tighter.
-fn told<'a>(shown: Shown<'a>, tighter: &[(&str, Left)]) -> SmallVec<[Described<'a>; 4]> {
+fn told<'a>(shown: Shown<'a>, tighter: &[(&str, TheirQuota)]) -> SmallVec<[ShownQuota<'a>; 4]> {
     let mut told = SmallVec::new();
     for (standing, quota) in shown.quotas() {
         if !tighter.iter().any(|(label, _)| *label == quota.label()) {
@@ -91,6 +91,6 @@ fn told<'a>(shown: Shown<'a>, tighter: &[(&str, Left)]) -> SmallVec<[Described<'
     told
 }
 
-fn quota<'a>((_, quota): Described<'a>) -> &'a PolicyQuota {
+fn quota<'a>((_, quota): ShownQuota<'a>) -> &'a PolicyQuota {
     quota
 }

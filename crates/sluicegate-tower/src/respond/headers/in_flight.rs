@@ -4,8 +4,8 @@ use http::header::HeaderMap;
 use sluicegate_core::in_flight::InFlight;
 
 use crate::respond::headers::ietf::replace_lists;
-use crate::respond::headers::join::Lines;
-use crate::respond::headers::lines::Line;
+use crate::respond::headers::join::ListFields;
+use crate::respond::headers::lines::FieldLine;
 use crate::respond::headers::style::Form;
 
 /// Adds the state of a key, behind the lists of other layers.
@@ -19,13 +19,13 @@ pub(crate) fn say_in_flight(
     if !form.lists[usize::from(is_refusal)] {
         return;
     }
-    let (mut policy, mut standing) = (Line::default(), Line::default());
+    let (mut policy, mut standing) = (FieldLine::default(), FieldLine::default());
     policy.name(in_flight.name());
     policy.number(";q=", in_flight.permits());
     policy.text(";qu=\"concurrent-requests\"");
     standing.name(in_flight.name());
     standing.number(";r=", remaining);
-    let lines = Lines::of(headers);
+    let lines = ListFields::of(headers);
     let both = lines.read().join([policy.value(), standing.value()], |_| false);
     replace_lists(headers, both);
 }

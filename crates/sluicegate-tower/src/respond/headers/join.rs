@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderMap, HeaderName, HeaderValue};
 
-use crate::respond::headers::list::{Member, add, members, one_line};
+use crate::respond::headers::list::{ListMember, add, members, one_line};
 use crate::respond::headers::style::{RATELIMIT, RATELIMIT_POLICY};
 
 pub(super) const REPLENISH_RATE: HeaderName = HeaderName::from_static("x-ratelimit-replenish-rate");
@@ -19,24 +19,24 @@ pub(super) static OF_TOKENS: [HeaderName; 3] = [REPLENISH_RATE, BURST_CAPACITY, 
 
 /// The lines of `RateLimit-Policy` and `RateLimit` that a response has.
 #[derive(Debug, Default)]
-pub(super) struct Lines([String; 2]);
+pub(super) struct ListFields([String; 2]);
 
 /// The quotas that a response names already.
 #[derive(Debug, Default)]
 pub(crate) struct Theirs<'a> {
-    policies: Vec<Member<'a>>,
-    standings: Vec<Member<'a>>,
+    policies: Vec<ListMember<'a>>,
+    standings: Vec<ListMember<'a>>,
 }
 
 /// The state of one of their quotas.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(super) struct TheirQuota {
     pub(crate) limit: Option<u64>,
     pub(crate) remaining: u64,
     pub(crate) available_after: Option<u64>,
 }
 
-impl Lines {
+impl ListFields {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         Self(
             [RATELIMIT_POLICY, RATELIMIT]
@@ -55,7 +55,7 @@ impl Lines {
 impl Theirs<'_> {
     /// Their quota of this name, if it leaves less than ours of the same name, which has `remaining` units and
     /// more after `available_after` seconds. Theirs is then shown in every field.
-    pub(super) fn tighter(&self, label: &str, remaining: u64, available_after: u64) -> Option<Left> {
+    pub(super) fn tighter(&self, label: &str, remaining: u64, available_after: u64) -> Option<TheirQuota> {
         let named = self.standings.iter().filter(|member| member.is_called(label));
         let left = named.filter_map(|member| Some((member.number("r")?, Reverse(member.number("t")))));
         let (least, Reverse(after)) = left.min()?;
@@ -64,17 +64,17 @@ impl Theirs<'_> {
         }
         let policy = self.policies.iter().find(|policy| policy.is_called(label));
         let limit = policy.and_then(|policy| policy.number("q"));
-        Some(Left { limit, remaining: least, available_after: after })
+        Some(TheirQuota { limit, remaining: least, available_after: after })
     }
 
     /// Both lists, theirs in front. Our quotas replace those of theirs that have the same name.
     pub(crate) fn join(
         &self,
         ours: [Option<HeaderValue>; 2],
-        is_ours: impl Fn(&Member<'_>) -> bool,
+        is_ours: impl Fn(&ListMember<'_>) -> bool,
     ) -> [Option<HeaderValue>; 2] {
         let [policies, standings] = ours;
-        let join = |theirs: &[Member<'_>], ours: Option<HeaderValue>| {
+        let join = |theirs: &[ListMember<'_>], ours: Option<HeaderValue>| {
             let mut line = String::new();
             for member in theirs.iter().filter(|member| !is_ours(member)) {
                 add(&mut line, member.text);

@@ -9,13 +9,13 @@ use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 use smallvec::SmallVec;
 
-use crate::respond::decided::{Described, MOST, ceil_seconds};
+use crate::respond::decided::{MOST, ShownQuota, ceil_seconds};
 
 /// A list of quotas, each a name and numbers. Put together on the stack and copied once it is whole: one allocation.
 #[derive(Default)]
-pub(super) struct Line(SmallVec<[u8; 128]>);
+pub(super) struct FieldLine(SmallVec<[u8; 128]>);
 
-impl Line {
+impl FieldLine {
     pub(super) fn name(&mut self, label: &str) {
         self.0.extend_from_slice(if self.0.is_empty() { b"\"" } else { b", \"" });
         self.0.extend_from_slice(label.as_bytes());
@@ -49,8 +49,8 @@ impl Line {
 ///
 /// With `longest`, the seconds of `Retry-After`, no `t` is larger: otherwise a quota that still has room would keep a client away
 /// for longer than necessary.
-pub(super) fn standings_line(standings: &[Described<'_>], longest: Option<u64>) -> Option<HeaderValue> {
-    let mut line = Line::default();
+pub(super) fn standings_line(standings: &[ShownQuota<'_>], longest: Option<u64>) -> Option<HeaderValue> {
+    let mut line = FieldLine::default();
     for (index, (standing, quota)) in standings.iter().enumerate() {
         let label = quota.label();
         if standings[..index].iter().any(|(_, earlier)| earlier.label() == label) {
@@ -68,7 +68,7 @@ pub(super) fn standings_line(standings: &[Described<'_>], longest: Option<u64>) 
 }
 
 /// The tightest status of the quotas with this name.
-pub(super) fn tightest<'a>(standings: &[Described<'a>], label: &str) -> Option<&'a QuotaStatus> {
+pub(super) fn tightest<'a>(standings: &[ShownQuota<'a>], label: &str) -> Option<&'a QuotaStatus> {
     let same = standings.iter().filter(|(_, quota)| quota.label() == label);
     same.map(|(standing, _)| *standing)
         .min_by_key(|standing| (standing.passed(), standing.remaining(), Reverse(standing.available_after())))
@@ -76,7 +76,7 @@ pub(super) fn tightest<'a>(standings: &[Described<'a>], label: &str) -> Option<&
 
 /// `"login";q=5;w=60, "day";q=100;w=86400`; nothing if there are no quotas.
 pub(crate) fn policy_line(quotas: &mut dyn Iterator<Item = &PolicyQuota>) -> Option<HeaderValue> {
-    let (mut line, mut named) = (Line::default(), SmallVec::<[&str; 4]>::new());
+    let (mut line, mut named) = (FieldLine::default(), SmallVec::<[&str; 4]>::new());
     for quota in quotas {
         let label = quota.label();
         if named.contains(&label) {

@@ -9,7 +9,7 @@ use http::HeaderValue;
 ///
 /// It borrows from the field's line, so that a member of others keeps its text.
 #[derive(Debug)]
-pub(crate) struct Member<'a> {
+pub(crate) struct ListMember<'a> {
     /// The whole text of the member.
     pub(crate) text: &'a str,
     /// The name with its quotes, and with the original escapes; our own names need no escapes.
@@ -17,7 +17,7 @@ pub(crate) struct Member<'a> {
     parameters: Vec<(&'a str, &'a str)>,
 }
 
-impl Member<'_> {
+impl ListMember<'_> {
     pub(crate) fn is_called(&self, label: &str) -> bool {
         self.name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) == Some(label)
     }
@@ -36,7 +36,7 @@ impl Member<'_> {
 
 /// The members of a list whose items are strings, as the rate limit draft has them. `None` if it is anything else:
 /// recipients ignore the whole field then.
-pub(crate) fn members(line: &str) -> Option<Vec<Member<'_>>> {
+pub(crate) fn members(line: &str) -> Option<Vec<ListMember<'_>>> {
     let mut members = Vec::new();
     let mut rest = line.trim_matches(' ');
     while !rest.is_empty() {
@@ -73,7 +73,7 @@ pub(super) fn add(line: &mut String, item: &str) {
     line.push_str(item);
 }
 
-fn member(text: &str) -> Option<(Member<'_>, &str)> {
+fn member(text: &str) -> Option<(ListMember<'_>, &str)> {
     let (name, mut rest) = string(text)?;
     let mut parameters = Vec::new();
     while let Some(after) = rest.strip_prefix(';') {
@@ -87,7 +87,7 @@ fn member(text: &str) -> Option<(Member<'_>, &str)> {
         rest = after;
     }
     let text = &text[..text.len() - rest.len()];
-    Some((Member { text, name, parameters }, rest))
+    Some((ListMember { text, name, parameters }, rest))
 }
 
 fn key(text: &str) -> Option<(&str, &str)> {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn by_us(line: &str) -> Option<Vec<String>> {
-        let unescaped = |member: &Member<'_>| {
+        let unescaped = |member: &ListMember<'_>| {
             let inside = &member.name[1..member.name.len() - 1];
             inside.replace(r#"\""#, "\"").replace(r"\\", r"\")
         };

@@ -10,7 +10,7 @@ use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTE
 use crate::respond::decided::{MOST, Shown, ceil_seconds};
 use crate::respond::headers::digits;
 use crate::respond::headers::ietf::{join_lists, write_lists};
-use crate::respond::headers::join::{Left, expose, remove_tokens, units, whole_number};
+use crate::respond::headers::join::{TheirQuota, expose, remove_tokens, units, whole_number};
 use crate::respond::headers::style::{
     Already, Form, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
 };
@@ -52,12 +52,12 @@ pub(crate) fn write(
             LegacyReset::Epoch => ceil_seconds(shown.at(after)),
         };
         let numbers = match theirs.filter(|theirs| theirs.remaining <= standing.remaining()) {
-            Some(Left { limit, remaining, available_after }) => Numbers {
+            Some(TheirQuota { limit, remaining, available_after }) => LegacyNumbers {
                 limit,
                 remaining,
                 reset: available_after.map(|after| reset(Duration::from_secs(after))),
             },
-            None => Numbers {
+            None => LegacyNumbers {
                 limit: Some(standing.capacity()),
                 remaining: standing.remaining(),
                 reset: Some(reset(standing.reset_after())),
@@ -74,13 +74,13 @@ pub(crate) fn write(
 }
 
 /// The numbers in `X-RateLimit-*`.
-struct Numbers {
+struct LegacyNumbers {
     limit: Option<u64>,
     remaining: u64,
     reset: Option<u64>,
 }
 
-impl Numbers {
+impl LegacyNumbers {
     /// Writes the fields, unless the service's own fields leave less.
     fn write(self, headers: &mut HeaderMap, already: Already) {
         let limit_before = set_number(headers, LIMIT, self.limit);
