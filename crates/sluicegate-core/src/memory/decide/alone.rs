@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::single::{FoundKey, spend_now, status_after};
-use crate::algorithm::{Looked, Rule, State};
+use super::status_after;
+use crate::algorithm::{Looked, Rule, SpendState, State};
 use crate::decision::Decision;
 use crate::key::KeyRef;
 use crate::memory::bucket::{Bucket, Buckets};
@@ -14,7 +14,7 @@ use crate::memory::context::StoreContext;
 use crate::memory::home::Home;
 use crate::memory::logs::Logs;
 use crate::memory::plans::KeyRule;
-use crate::memory::table::{Table, state_words};
+use crate::memory::table::{Locked, SlotWords, Table, state_words};
 use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
 
 /// The one bucket of a policy.
@@ -130,5 +130,54 @@ impl ShortWay for OnlyBucket {
             }
             Home::Logs(_) | Home::NarrowKept(_) | Home::KeptOwn(_) => otherwise(),
         }
+    }
+}
+
+/// A key in its locked set.
+struct FoundKey<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize> {
+    set: Locked<'a, SLOTS, WORDS, false, OWN>,
+    slot: Option<usize>,
+    hash: u64,
+    before: SlotWords,
+    bucket: &'a Bucket,
+    now_us: u64,
+    /// The quota that the key brings, if it has its own.
+    plan: Option<&'a KeyRule>,
+}
+
+impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> SpendState
+    for FoundKey<'_, SLOTS, WORDS, OWN>
+{
+    /// Keeps the state, and unlocks the set.
+    #[inline(always)]
+    fn settle(self, after: Option<State>) {
+        let Self { mut set, slot, hash, before, bucket, now_us, plan } = self;
+        if let Some(state) = after {
+            let mut after = SlotWords { state, ..before };
+            if OWN > 0 {
+                // A key at rest may have been counted by another plan.
+                after.plan = plan.map_or(0, |plan| plan.number);
+                if let Some(plan) = plan {
+                    plan.reaches(state.until_us);
+                }
+            }
+            set.put(slot, hash, after, &bucket.rules, now_us);
+        }
+    }
+}
+
+/// Spends from one look at a state. All rules whose states are one word are levels, so only levels are tried for them.
+// Inlined always, because it is most of a decision.
+#[inline(always)]
+fn spend_now<const WORDS: usize>(
+    rule: &Rule,
+    state: State,
+    now_us: u64,
+    cost: u64,
+    settle: impl SpendState,
+) -> Option<Looked> {
+    match const { state_words::<WORDS, false>() } {
+        1 => rule.spend_level_now(state, now_us, cost, settle),
+        _ => rule.spend_now(state, now_us, cost, settle),
     }
 }

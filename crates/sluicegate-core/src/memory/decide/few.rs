@@ -1,51 +1,59 @@
-//! One key each in two to four buckets, without lists: most requests with several limits or quotas are
-//! of this kind.
+//! One to four quotas of different buckets, without lists: almost every decision that the limiter's short way leaves.
 //!
 //! Each state is looked at once ([`Rule::spend_now`](crate::algorithm::Rule::spend_now)). Cases that this look cannot
-//! decide are left to the general way: turns, costs that never fit, logs, accounts, replaced policies. Locks are
+//! decide are left to the general way: turns, costs that never fit, logs, replaced policies, quotas that keys bring. Locks are
 //! taken in the order of the buckets' numbers, as everywhere. Two asks of one bucket would need one lock for both and
 //! have to see each other, so they are left to the general way, too.
 //!
 //! Results are written in place: copying words just written stalls on store forwarding.
 
-use super::single::status_after;
-use super::{buckets_of, counts_rejected};
+use super::{buckets_of, counts_rejected, status_after};
 use crate::algorithm::{Left, Looked, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::few::sort_few;
 use crate::memory::bucket::Bucket;
+use crate::memory::change::trace;
 use crate::memory::home::{Home, LockedSet};
 use crate::memory::plans::QuotaRules;
 use crate::memory::store::PolicyBuckets;
-use crate::memory::table::{Locked, SlotWords};
+use crate::memory::table::{Locked, SlotWords, Table};
+use crate::receipt::Trace;
 use crate::store::{Ask, DecisionFuture, Mode};
 
 /// The most buckets that are decided this way.
 const MOST: usize = 4;
 
 /// One bucket of one ask.
-struct BucketAsk<'a> {
+pub(super) struct BucketAsk<'a> {
     bucket: &'a Bucket,
     ask: &'a Ask<'a>,
     hash: u64,
     cost: u64,
     /// The place of the ask, and that of the quota in its policy.
     at: (u8, u8),
+    /// The table, if the level is a span of time, as most are.
+    level: Option<&'a LevelTable>,
     /// The key's slot in its set.
     slot: Option<usize>,
     spent: Looked,
+    /// What a receipt tells of the spend, if the bucket keeps accounts.
+    trace: Option<Box<Trace>>,
 }
 
+/// The table of levels that are spans of time.
+pub(super) type LevelTable = Table<5, 1, false>;
+
 impl PolicyBuckets {
-    /// Decides asks that spend or look, in different buckets.
-    pub(super) fn decide_few(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+    /// Decides asks that are about one to four buckets, and all others by the general way.
+    pub(in crate::memory) fn decide_now(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let mut all = [const { None }; MOST];
         let is_few = self.gather(asks, &mut all).is_some();
         match &mut all {
             // The arrays are as long as there are buckets, so that the compiler unrolls all loops.
-            [Some(a), Some(b), None, None] if is_few => self.decide_several(asks, &mut [a, b]),
-            [Some(a), Some(b), Some(c), None] if is_few => self.decide_several(asks, &mut [a, b, c]),
-            [Some(a), Some(b), Some(c), Some(d)] if is_few => self.decide_several(asks, &mut [a, b, c, d]),
+            [Some(a), None, None, None] if is_few => self.decide_few(asks, &mut [a], None),
+            [Some(a), Some(b), None, None] if is_few => self.decide_few(asks, &mut [a, b], None),
+            [Some(a), Some(b), Some(c), None] if is_few => self.decide_few(asks, &mut [a, b, c], None),
+            [Some(a), Some(b), Some(c), Some(d)] if is_few => self.decide_few(asks, &mut [a, b, c, d], None),
             _ => DecisionFuture::ready(self.decide_all(asks)),
         }
     }
@@ -55,31 +63,21 @@ impl PolicyBuckets {
     fn gather<'a>(&self, asks: &'a [Ask<'a>], all: &mut [Option<BucketAsk<'a>>; MOST]) -> Option<()> {
         let mut all = all.iter_mut();
         for (policy, ask) in (0_u8..).zip(asks) {
-            let buckets = buckets_of(ask).ok()?;
-            if buckets.has_older() || ask.own().is_some() || !matches!(ask.mode(), Mode::Spend | Mode::Peek) {
-                return None;
-            }
-            for (quota, bucket) in (0_u8..).zip(&*buckets.each) {
-                *all.next()? = Some(BucketAsk {
-                    bucket,
-                    ask,
-                    hash: self.context.hash(bucket.salt, ask.key()),
-                    cost: ask.cost_of(quota),
-                    at: (policy, quota),
-                    slot: None,
-                    spent: Looked { passed: false, state: State::REST, left: Left::default() },
-                });
+            for (quota, bucket) in (0_u8..).zip(buckets(ask)?) {
+                let hash = self.context.hash(bucket.salt, ask.key());
+                *all.next()? = Some(BucketAsk::new((bucket, level(bucket)), (ask, hash), (policy, quota)));
             }
         }
         Some(())
     }
 
-    /// Decides the asks, which are about these buckets.
+    /// Decides the asks, which are about these buckets, as of this moment or of one that is read here.
     #[inline]
-    fn decide_several<const N: usize>(
+    pub(super) fn decide_few<'a, const N: usize>(
         &self,
         asks: &[Ask<'_>],
-        few: &mut [&mut BucketAsk<'_>; N],
+        few: &mut [&mut BucketAsk<'a>; N],
+        now_us: Option<u64>,
     ) -> DecisionFuture {
         let is_in_order = (1..N).all(|next| few[next - 1].bucket.number < few[next].bucket.number);
         if !is_in_order {
@@ -88,10 +86,14 @@ impl PolicyBuckets {
         let is_twice = (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
         let spent = if is_twice {
             None
-        } else if few.iter().all(|asked| asked.bucket.rules.own.is_plain()) {
-            self.spend_levels(few)
+        } else if few.iter().all(|asked| asked.level.is_some()) {
+            // Read before the locks, to hold them for less time: no window begins here.
+            let now_us = now_us.unwrap_or_else(|| self.context.clock.now_us());
+            let lock = |asked: &BucketAsk<'a>| asked.level.map(|table| table.lock(table.set_of(asked.hash)));
+            spend(few, lock, || now_us)
         } else {
-            self.spend_several(few)
+            // Read under the locks: a window must not begin after a moment that is counted in it.
+            spend(few, |asked| Some(asked.lock()), || self.context.clock.now_us())
         };
         let Some(now_us) = spent else {
             return DecisionFuture::ready(self.decide_all(asks));
@@ -99,42 +101,39 @@ impl PolicyBuckets {
         if !is_in_order {
             sort_few(few, |asked| asked.at);
         }
-        DecisionFuture::ready(Ok(Decision::of(now_us, 0, few.iter().map(|asked| asked.status()))))
-    }
-
-    /// Spends from all buckets or from none, and returns the moment; `None` leaves the asks to the general way.
-    #[inline]
-    fn spend_several<const N: usize>(&self, few: &mut [&mut BucketAsk<'_>; N]) -> Option<u64> {
-        let mut places = [const { None }; N];
-        for (asked, place) in few.iter().zip(&mut places) {
-            match asked.bucket.home() {
-                Home::Narrow(table) => *place = Some(LockedSet::Narrow(table.lock(table.set_of(asked.hash)))),
-                Home::Wide(table) => *place = Some(LockedSet::Wide(table.lock(table.set_of(asked.hash)))),
-                _ => return None,
-            }
+        if few.iter().any(|asked| asked.trace.is_some() && asked.cost > 0) {
+            return told(now_us, few);
         }
-        // Read under the locks: a window must not begin after a moment that is counted in it.
-        spend(few, places, || self.context.clock.now_us())
+        DecisionFuture::ready(Ok(match few.as_slice() {
+            [asked] => Decision::single(now_us, asked.status()),
+            several => Decision::of(now_us, 0, several.iter().map(|asked| asked.status())),
+        }))
     }
+}
 
-    /// [`spend_several`](Self::spend_several) for levels that are spans of time, as most are: their tables are of one kind.
-    #[inline]
-    fn spend_levels<const N: usize>(&self, few: &mut [&mut BucketAsk<'_>; N]) -> Option<u64> {
-        // Read before the locks: no window begins here.
-        let now_us = self.context.clock.now_us();
-        let mut sets = [const { None }; N];
-        for (asked, set) in few.iter().zip(&mut sets) {
-            let Home::Narrow(table) = asked.bucket.home() else { return None };
-            *set = Some(table.lock(table.set_of(asked.hash)));
-        }
-        spend(few, sets, || now_us)
-    }
+/// The buckets of an ask that is a question about units that are there now, and counts as its policy says.
+#[inline]
+pub(super) fn buckets<'a>(ask: &Ask<'a>) -> Option<impl Iterator<Item = &'a Bucket> + use<'a>> {
+    let buckets = buckets_of(ask).ok()?;
+    let is_question = matches!(ask.mode(), Mode::Spend | Mode::Peek | Mode::Reserve { .. });
+    let is_plain = is_question && !buckets.has_older() && ask.own().is_none();
+    is_plain.then(|| buckets.each.iter().map(|bucket| &**bucket))
+}
+
+/// The decision, with what is needed to give it back.
+#[cold]
+fn told(now_us: u64, few: &[&mut BucketAsk<'_>]) -> DecisionFuture {
+    let traces = few.iter().map(|asked| asked.trace.as_deref().copied().unwrap_or_default());
+    let decision = Decision::of(now_us, 0, few.iter().map(|asked| asked.status()));
+    DecisionFuture::ready(Ok(decision.with_traces(traces)))
 }
 
 /// A locked set, of a table of one kind or of any.
 trait LockedSpot {
     fn look(&self, hash: u64) -> (Option<usize>, SlotWords);
     fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64);
+    fn keeps_accounts(&self) -> bool;
+    fn birth(&self, hash: u64) -> u64;
 }
 
 impl LockedSpot for LockedSet<'_> {
@@ -147,9 +146,18 @@ impl LockedSpot for LockedSet<'_> {
     fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
         self.put_at(slot, hash, kept, rules, now_us);
     }
+
+    #[inline]
+    fn keeps_accounts(&self) -> bool {
+        matches!(self, Self::NarrowKept(_) | Self::KeptOwn(_))
+    }
+
+    fn birth(&self, hash: u64) -> u64 {
+        self.birth(hash)
+    }
 }
 
-impl<const SLOTS: usize, const WORDS: usize> LockedSpot for Locked<'_, SLOTS, WORDS, false> {
+impl LockedSpot for Locked<'_, 5, 1, false> {
     #[inline]
     fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
         self.look(hash)
@@ -159,48 +167,89 @@ impl<const SLOTS: usize, const WORDS: usize> LockedSpot for Locked<'_, SLOTS, WO
     fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
         self.put(slot, hash, kept, rules, now_us);
     }
+
+    #[inline]
+    fn keeps_accounts(&self) -> bool {
+        false
+    }
+
+    fn birth(&self, _: u64) -> u64 {
+        self.forgotten()
+    }
 }
 
-/// Spends in the sets of all keys, or in none.
+/// Spends from all buckets or from none, and returns the moment; `None` leaves the asks to the general way.
 #[inline]
-fn spend<S: LockedSpot, const N: usize>(
-    few: &mut [&mut BucketAsk<'_>; N],
-    mut spots: [Option<S>; N],
+fn spend<'a, S: LockedSpot, const N: usize>(
+    few: &mut [&mut BucketAsk<'a>; N],
+    lock: impl Fn(&BucketAsk<'a>) -> Option<S>,
     now_us: impl FnOnce() -> u64,
 ) -> Option<u64> {
+    let mut spots = [const { None }; N];
+    for (asked, spot) in few.iter().zip(&mut spots) {
+        *spot = lock(asked);
+    }
     if few.iter().any(|asked| asked.bucket.holds.any()) {
         return None;
     }
     let now_us = now_us();
     let mut granted = true;
     for (asked, spot) in few.iter_mut().zip(spots.iter().flatten()) {
-        let (slot, SlotWords { state, .. }) = spot.look(asked.hash);
+        let (slot, before) = spot.look(asked.hash);
+        if before.plan > 0 {
+            return None;
+        }
         asked.slot = slot;
-        asked.spend_now(state, now_us)?;
+        asked.spend_now(before.state, now_us)?;
         granted &= asked.spent.passed;
     }
-    if !granted && few.iter().any(|asked| counts_rejected(asked.ask)) {
+    if !granted && few.iter().any(|asked| asked.outlasts_refusal()) {
         return None;
     }
+    let is_told = granted && spots.iter().flatten().any(S::keeps_accounts);
     for (asked, spot) in few.iter_mut().zip(spots.iter_mut().flatten()) {
-        if granted && asked.ask.mode().spends() {
+        if !granted || asked.ask.mode() == Mode::Peek {
+            asked.spend_nothing(spot.look(asked.hash).1.state, now_us);
+        } else if is_told {
+            asked.enter(spot, now_us);
+        } else {
             let kept = SlotWords { state: asked.spent.state, ..SlotWords::default() };
             spot.put(asked.slot, asked.hash, kept, &asked.bucket.rules, now_us);
-        } else {
-            asked.spend_nothing(spot.look(asked.hash).1.state, now_us);
         }
     }
     Some(now_us)
 }
 
-impl BucketAsk<'_> {
-    /// Repeats the look with a cost of 0 if the quota had room: another quota has refused, or the ask only looks.
-    #[cold]
-    fn spend_nothing(&mut self, state: State, now_us: u64) {
-        if self.spent.passed {
-            self.cost = 0;
-            self.spend_now(state, now_us);
+impl<'a> BucketAsk<'a> {
+    #[inline]
+    pub(super) fn new(
+        (bucket, level): (&'a Bucket, Option<&'a LevelTable>),
+        (ask, hash): (&'a Ask<'a>, u64),
+        at: (u8, u8),
+    ) -> Self {
+        Self {
+            bucket,
+            ask,
+            hash,
+            cost: ask.cost_of(at.1),
+            at,
+            level,
+            slot: None,
+            spent: Looked { passed: false, state: State::REST, left: Left::default() },
+            trace: None,
         }
+    }
+
+    #[inline]
+    fn lock(&self) -> LockedSet<'a> {
+        let home = self.bucket.home();
+        home.lock(home.index_of(self.hash))
+    }
+
+    /// Whether the ask spends or waits although it is refused.
+    #[inline]
+    fn outlasts_refusal(&self) -> bool {
+        matches!(self.ask.mode(), Mode::Reserve { .. }) || counts_rejected(self.ask)
     }
 
     /// Decides from one look at the state; `None` if that is not enough.
@@ -220,8 +269,41 @@ impl BucketAsk<'_> {
         Some(())
     }
 
+    /// Repeats the look with a cost of 0 if the quota had room: another quota has refused, or the ask only looks.
+    #[cold]
+    fn spend_nothing(&mut self, state: State, now_us: u64) {
+        if self.spent.passed {
+            self.cost = 0;
+            // A look that has decided about a cost decides about none, too.
+            _ = self.spend_now(state, now_us);
+        }
+    }
+
     #[inline]
     fn status(&self) -> QuotaStatus {
         status_after(self.at, self.bucket.capacity, &self.spent, self.cost)
+    }
+
+    /// Spends in one of several buckets of which some keep accounts.
+    #[inline(never)]
+    fn enter(&mut self, spot: &mut impl LockedSpot, now_us: u64) {
+        let (bucket, before) = (self.bucket, spot.look(self.hash).1);
+        let mut after = SlotWords { state: self.spent.state, ..before };
+        if self.cost > 0 {
+            after.account = bucket.account_of(&bucket.rules.own, &before, now_us);
+            spot.put(self.slot, self.hash, after, &bucket.rules, now_us);
+        }
+        let birth = spot.birth(self.hash);
+        let told = trace((bucket, &bucket.rules.own), before.state, after, birth, now_us);
+        self.trace = Some(Box::new(told));
+    }
+}
+
+/// The table of a bucket whose level is a span of time.
+#[inline]
+pub(super) fn level(bucket: &Bucket) -> Option<&LevelTable> {
+    match bucket.home() {
+        Home::Narrow(table) if bucket.rules.own.is_plain() => Some(table),
+        _ => None,
     }
 }

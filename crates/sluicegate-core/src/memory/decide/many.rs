@@ -4,18 +4,13 @@
 //! Where a table does not fit the caches, a decision waits for memory most of its time, and the look at the clock keeps
 //! the next one from beginning. Here the waits of a few decisions overlap.
 
-use super::alone;
+use super::few::{BucketAsk, LevelTable, buckets, level};
 use crate::memory::bucket::Bucket;
-use crate::memory::home::Home;
 use crate::memory::store::PolicyBuckets;
-use crate::memory::table::Table;
 use crate::store::{Ask, DecisionFuture};
 
 /// The number of lines that are asked for at once: about as many as a core can wait for.
 const AHEAD: usize = 16;
-
-/// A level in a table, and the hash of its key.
-type TableLevel<'a> = (&'a Bucket, &'a Table<5, 1, false>, u64);
 
 impl PolicyBuckets {
     /// Decides each ask on its own, in their order. States that are no levels need the moment under their lock, and are
@@ -23,30 +18,30 @@ impl PolicyBuckets {
     pub(in crate::memory) fn decide_many(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
         let now_us = self.context.clock.now_us();
         for asks in asks.chunks(AHEAD) {
-            let mut levels: [Option<TableLevel<'_>>; AHEAD] = [None; AHEAD];
-            for (ask, level) in asks.iter().zip(&mut levels) {
-                *level = self.level(ask);
-                if let Some((_, table, hash)) = level {
-                    table.touch(*hash);
-                }
+            let mut found: [Option<(&Bucket, &LevelTable, u64)>; AHEAD] = [None; AHEAD];
+            for (ask, found) in asks.iter().zip(&mut found) {
+                *found = self.touch(ask);
             }
-            for (ask, level) in asks.iter().zip(levels) {
-                answer(match level {
+            for (ask, found) in asks.iter().zip(found) {
+                let alone = std::slice::from_ref(ask);
+                answer(match found {
                     Some((bucket, table, hash)) => {
-                        self.decide_found(table, bucket, (ask, hash), Some(now_us))
+                        let mut asked = BucketAsk::new((bucket, Some(table)), (ask, hash), (0, 0));
+                        self.decide_few(alone, &mut [&mut asked], Some(now_us))
                     }
-                    None => self.decide_now(std::slice::from_ref(ask)),
+                    None => self.decide_now(alone),
                 });
             }
         }
     }
 
+    /// Asks for the line of a key that is counted by one level, and returns where it is.
     #[inline]
-    fn level<'a>(&self, ask: &Ask<'a>) -> Option<TableLevel<'a>> {
-        let bucket = alone(ask)?;
-        match bucket.home() {
-            Home::Narrow(table) => Some((bucket, table, self.context.hash(bucket.salt, ask.key()))),
-            _ => None,
-        }
+    fn touch<'a>(&self, ask: &Ask<'a>) -> Option<(&'a Bucket, &'a LevelTable, u64)> {
+        let mut buckets = buckets(ask)?;
+        let bucket = buckets.next().filter(|_| buckets.next().is_none())?;
+        let (table, hash) = (level(bucket)?, self.context.hash(bucket.salt, ask.key()));
+        table.touch(hash);
+        Some((bucket, table, hash))
     }
 }

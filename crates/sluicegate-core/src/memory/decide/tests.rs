@@ -5,6 +5,7 @@ use sluicegate_tests::random::Random;
 
 use crate::clock::ManualClock;
 use crate::policy::{OnFull, PolicyBuilder};
+use crate::receipt::{Receipt, Trace};
 use crate::store::{Ask, Mode, PreparedPolicy};
 use crate::{Algorithm, Key, MemoryStore, Outcome, Policy, Quota, RateLimiter, Store};
 
@@ -69,8 +70,14 @@ fn every_way_decides_as_the_general_one_does() {
             }
             let short = stores[0].0.decide(&asks[0]).now().unwrap().unwrap();
             let general = stores[1].0.decide_all(&asks[1]).unwrap();
-            let told = [&short, &general].map(|decision| {
-                (decision.outcome(), decision.delay(), decision.at_us(), decision.quotas().to_vec())
+            let told = [short, general].map(|mut decision| {
+                let receipts = (0..asked.len()).map(|ask| decision.take_receipt(ask));
+                // The numbers of births differ where one of the two tries out more than the other.
+                let named = |trace: &Trace| Trace { birth: trace.birth.min(1), ..*trace };
+                let traces = |receipt: Receipt| [0, 1].map(|quota| receipt.trace(quota).map(named));
+                let receipts: Vec<_> = receipts.map(|receipt| receipt.map(traces)).collect();
+                let quotas = decision.quotas().to_vec();
+                (decision.outcome(), decision.delay(), decision.at_us(), quotas, receipts)
             });
             assert_eq!(told[0], told[1], "seed {seed}, step {step}: {asked:?} of {policies:?}");
             clock.advance(Duration::from_millis(
