@@ -96,7 +96,7 @@ async fn f52_a_service_that_stops_answers_those_who_wait_and_gives_back_their_tu
         assert_eq!(status.unwrap(), 503);
     }
     served.await.unwrap().unwrap();
-    assert!(letters.turns_returned(Duration::from_secs(10)).await);
+    assert!(letters.store().limiters().turns_returned(Duration::from_secs(10)).await);
     leased.close(Duration::from_secs(10)).await.unwrap();
     resilient.close(Duration::from_secs(10)).await.unwrap();
 

@@ -38,7 +38,7 @@ async fn pieces_of_bodies_are_taken_from_a_server_and_turns_go_back_to_it() {
         let waits = tokio::time::timeout(Duration::from_millis(50), next(&mut body)).await;
         assert!(waits.is_err(), "{waits:?}");
     }
-    assert!(downloads.turns_returned(Duration::from_secs(10)).await);
+    assert!(downloads.store().limiters().turns_returned(Duration::from_secs(10)).await);
     clock.advance(Duration::from_secs(10));
     let mut left = 0;
     // A turn that the server had still to tell goes back when it has.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::{MemoryStore, RateLimiter, Store};
+use sluicegate_core::{MemoryStore, Store, limiter};
 
 use crate::changes::Changes;
 use crate::compile::{Compiled, LimitsPart, NamedStore, compile};
@@ -335,7 +335,7 @@ fn check(compiled: &Compiled, problems: &mut Problems<'_>) {
         let store: Arc<dyn Store> = (&store).into();
         // The table sizes of the file do not matter here: nobody is counted.
         let policies: Vec<_> = compiled.policies.iter().map(|policy| policy.with_table_size(1)).collect();
-        let open = RateLimiter::open_all(Arc::clone(&store), policies)?;
+        let open = limiter::open_all(Arc::clone(&store), policies)?;
         compiled.check(&open, problems);
         if problems.count() == before { compiled.limits(&open, LimitsPart::All).map(drop) } else { Ok(()) }
     });

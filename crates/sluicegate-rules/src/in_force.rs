@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use sluicegate_core::in_flight::InFlight;
-use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::{self, Inherit};
 use sluicegate_core::{Policy, RateLimiter, Store};
 use sluicegate_tower::in_flight::InFlightLimits;
 use sluicegate_tower::limits::Limits;
@@ -102,7 +102,7 @@ impl FileInForce {
         let gone = self.policies.iter().filter(|old| !after.contains(old.name()));
         let back: Vec<Policy> = gone.filter_map(|gone| self.code.get(gone.name()).cloned()).collect();
         let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
-        let limits = RateLimiter::replace_all_with(Arc::clone(store), all, Inherit::Spent, |limiters| {
+        let limits = limiter::replace_all_with(Arc::clone(store), all, Inherit::Spent, |limiters| {
             let (used, unused) = limiters[..policies.len()].split_at(file.compiled.policies.len());
             let all = file.compiled.limits(used, LimitsPart::All)?;
             let part = |part| file.compiled.limits(used, part);

@@ -74,9 +74,7 @@ impl Server {
             while let Ok(Some(_)) = timeout_at(latest, open.join_next()).await {}
             cut += open.len();
         }
-        for limiter in store.limiters().all() {
-            limiter.turns_returned(latest.saturating_duration_since(Instant::now())).await;
-        }
+        store.limiters().turns_returned(latest.saturating_duration_since(Instant::now())).await;
         let lost = rules.give_back_leases(latest.saturating_duration_since(Instant::now())).await;
         if lost > 0 {
             tracing::warn!("{lost} leased units were not given back: they cannot be spent until they lapse");

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::handle::{InForce, Pinned, RateLimiter};
 use crate::error::ConfigError;
-use crate::key::{Key, KeyRef};
+use crate::key::KeyRef;
 use crate::policy::{Board, Override, Quotas};
 
 /// The keys of a policy that have quotas from an operator, in their order.
@@ -100,11 +100,6 @@ impl RateLimiter {
             }
         });
         pinned.as_ref().map(|pinned| Self(Arc::clone(&self.0), Some(Arc::clone(pinned))))
-    }
-
-    /// The override of this key alone that is in force, as far as this instance knows.
-    pub fn given_by(&self, key: &Key) -> Option<Arc<Override>> {
-        self.standing_override(Some(key))
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) struct InForce {
     pub(super) over: Option<Arc<Override>>,
     /// Keys to which operators have given quotas.
     pub(super) given: Given,
-    /// The number of times that policies were replaced [with](RateLimiter::replace_all_with) rules before.
+    /// The number of times that policies were replaced [with](super::replace_all_with) rules before.
     pub(super) epoch: u64,
 }
 
@@ -130,17 +130,20 @@ impl Handle {
     }
 }
 
+/// Equal limiters are the same handle, for keys with the same [quotas of their own](RateLimiter::with_quotas) if they have any. For
+/// caches of values that are derived from [`policy`](RateLimiter::policy). Two limiters that were made of equal quotas at different
+/// times may differ.
+impl PartialEq for RateLimiter {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.is(other) && self.1.as_ref().map(Arc::as_ptr) == other.1.as_ref().map(Arc::as_ptr)
+    }
+}
+
 impl RateLimiter {
     /// Whether both are the handle of the same policy on the same store.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-    }
-
-    /// Whether both are the same handle, for keys with the same [quotas of their own](Self::with_quotas) if they have any. For caches of
-    /// values that are derived from [`policy`](Self::policy). Two limiters that were made of equal quotas at different times may differ.
-    #[inline]
-    pub fn decides_like(&self, other: &Self) -> bool {
-        self.is(other) && self.1.as_ref().map(Arc::as_ptr) == other.1.as_ref().map(Arc::as_ptr)
     }
 
     /// The policy in force: that of the code, or as an [override](super::Overrides) has it; for a key with

@@ -79,6 +79,7 @@ mod turn;
 pub use self::change::Change;
 pub use self::check::Check;
 pub use self::handle::RateLimiter;
+pub use self::open::{open_all, replace_all, replace_all_with};
 pub use self::overrides::{OverrideError, OverrideErrorKind, Overrides};
 pub use self::suspensions::Suspensions;
 pub use self::together::{change_all, check_all};

@@ -49,96 +49,6 @@ impl RateLimiter {
         Ok(all.into_iter().next().expect("each policy has a handle"))
     }
 
-    /// Puts several policies on a store, as [`new`](Self::new) does, all or none of them. The handles come in the order of the
-    /// policies.
-    ///
-    /// # Errors
-    /// When one of them cannot be opened, or two have the same name. Then none was opened.
-    #[track_caller]
-    pub fn open_all(
-        store: impl IntoStore,
-        policies: impl IntoIterator<Item = Policy>,
-    ) -> Result<Vec<Self>, ConfigError> {
-        let how = Reopening::Open(Location::caller());
-        Ok(put(&store.into(), policies.into_iter().collect(), how, |_| Ok(()))?.0)
-    }
-
-    /// Puts several policies on a store, all or none of them: a name that is not open is opened, and the policy of one that is
-    /// open is replaced, as [`replace`](Self::replace) does. For a file of rules that is read again: code that puts a policy of
-    /// such a name on the store afterwards gets the open handle, whatever quotas its policy has.
-    ///
-    /// ```
-    /// use sluicegate_core::limiter::Inherit;
-    /// use sluicegate_core::{MemoryStore, Policy, RateLimiter};
-    ///
-    /// let store = MemoryStore::new();
-    /// let login = Policy::gcra("login", "5/min").on(&store)?;
-    ///
-    /// let rules = [Policy::gcra("login", "9/min").build()?, Policy::gcra("search", "100/min").build()?];
-    /// let limiters = RateLimiter::replace_all(&store, rules, Inherit::Spent)?;
-    /// assert!(limiters[0].is(&login));
-    /// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
-    ///
-    /// // A log is bounded on this store, so neither of these takes effect.
-    /// let rules = [Policy::gcra("login", "1/min").build()?, Policy::sliding_log("log", "999999/min").build()?];
-    /// assert!(RateLimiter::replace_all(&store, rules, Inherit::Spent).is_err());
-    /// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
-    /// # Ok::<(), sluicegate_core::ConfigError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// When the store cannot keep one of them, or two have the same name. Then nothing has changed.
-    pub fn replace_all(
-        store: impl IntoStore,
-        policies: impl IntoIterator<Item = Policy>,
-        inherit: Inherit,
-    ) -> Result<Vec<Self>, ConfigError> {
-        Ok(put(&store.into(), policies.into_iter().collect(), Reopening::Replace(inherit), |_| Ok(()))?.0)
-    }
-
-    /// As [`replace_all`](Self::replace_all), for rules that name the policies and are swapped as a whole.
-    ///
-    /// `build` gets the limiters, in the order of the policies, when all that can fail has been done; if it fails, nothing has
-    /// changed. These limiters are pinned: they decide by the policies that are put here, and go on to do so when a later call
-    /// of this kind replaces those. So requests that began under the old rules are decided by the old policies, and requests under
-    /// the new rules by the new ones, whatever the moment; a key that is asked for under both spends from both, unless it was to
-    /// start afresh. Pinned limiters follow overrides, and replacements by [`replace`](Self::replace), until a later call of this
-    /// kind replaces what they are pinned to; from then on they stay as they are.
-    ///
-    /// ```
-    /// use sluicegate_core::limiter::Inherit;
-    /// use sluicegate_core::{MemoryStore, Policy, RateLimiter};
-    ///
-    /// let store = MemoryStore::new();
-    /// let put = |quota: &str| {
-    ///     let policies = [Policy::gcra("login", quota).build()?];
-    ///     RateLimiter::replace_all_with(&store, policies, Inherit::Spent, |limiters| Ok(limiters.to_vec()))
-    /// };
-    /// let old = put("5/min")?;
-    /// let new = put("9/min")?;
-    /// assert_eq!(old[0].policy().to_string(), "login: 5/min (gcra)");
-    /// assert_eq!(new[0].policy().to_string(), "login: 9/min (gcra)");
-    /// assert!(old[0].is(&new[0])); // one handle, one queue
-    /// # Ok::<(), sluicegate_core::ConfigError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`replace_all`](Self::replace_all), and the error of `build`.
-    ///
-    /// # Blocking
-    /// Waits up to a second for a name whose last limiter is being dropped by another thread.
-    ///
-    /// # Deadlocks
-    /// `build` must neither open nor replace policies on this store: it would wait for itself.
-    pub fn replace_all_with<T>(
-        store: impl IntoStore,
-        policies: impl IntoIterator<Item = Policy>,
-        inherit: Inherit,
-        build: impl FnOnce(&[Self]) -> Result<T, ConfigError>,
-    ) -> Result<T, ConfigError> {
-        Ok(put(&store.into(), policies.into_iter().collect(), Reopening::ReplaceWith(inherit), build)?.1)
-    }
-
     /// Replaces the policy for every handle that names it on this store; `inherit` says how keys start under the new one. An
     /// equal policy changes nothing, unless all keys are to start afresh. Accounts that are
     /// [kept](Self::keep_accounts) stay kept. An [override](super::Overrides) of the policy applies to the new one, as
@@ -265,6 +175,96 @@ impl RateLimiter {
         }
         self.replacement(|_| more, Inherit::Spent)
     }
+}
+
+/// Puts several policies on a store, as [`RateLimiter::new`] does, all or none of them. The handles come in the order of the
+/// policies.
+///
+/// # Errors
+/// When one of them cannot be opened, or two have the same name. Then none was opened.
+#[track_caller]
+pub fn open_all(
+    store: impl IntoStore,
+    policies: impl IntoIterator<Item = Policy>,
+) -> Result<Vec<RateLimiter>, ConfigError> {
+    let how = Reopening::Open(Location::caller());
+    Ok(put(&store.into(), policies.into_iter().collect(), how, |_| Ok(()))?.0)
+}
+
+/// Puts several policies on a store, all or none of them: a name that is not open is opened, and the policy of one that is
+/// open is replaced, as [`RateLimiter::replace`] does. For a file of rules that is read again: code that puts a policy of
+/// such a name on the store afterwards gets the open handle, whatever quotas its policy has.
+///
+/// ```
+/// use sluicegate_core::limiter::{self, Inherit};
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let store = MemoryStore::new();
+/// let login = Policy::gcra("login", "5/min").on(&store)?;
+///
+/// let rules = [Policy::gcra("login", "9/min").build()?, Policy::gcra("search", "100/min").build()?];
+/// let limiters = limiter::replace_all(&store, rules, Inherit::Spent)?;
+/// assert!(limiters[0].is(&login));
+/// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
+///
+/// // A log is bounded on this store, so neither of these takes effect.
+/// let rules = [Policy::gcra("login", "1/min").build()?, Policy::sliding_log("log", "999999/min").build()?];
+/// assert!(limiter::replace_all(&store, rules, Inherit::Spent).is_err());
+/// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+///
+/// # Errors
+/// When the store cannot keep one of them, or two have the same name. Then nothing has changed.
+pub fn replace_all(
+    store: impl IntoStore,
+    policies: impl IntoIterator<Item = Policy>,
+    inherit: Inherit,
+) -> Result<Vec<RateLimiter>, ConfigError> {
+    Ok(put(&store.into(), policies.into_iter().collect(), Reopening::Replace(inherit), |_| Ok(()))?.0)
+}
+
+/// As [`replace_all`], for rules that name the policies and are swapped as a whole.
+///
+/// `build` gets the limiters, in the order of the policies, when all that can fail has been done; if it fails, nothing has
+/// changed. These limiters are pinned: they decide by the policies that are put here, and go on to do so when a later call
+/// of this kind replaces those. So requests that began under the old rules are decided by the old policies, and requests under
+/// the new rules by the new ones, whatever the moment; a key that is asked for under both spends from both, unless it was to
+/// start afresh. Pinned limiters follow overrides, and replacements by [`RateLimiter::replace`], until a later call of this
+/// kind replaces what they are pinned to; from then on they stay as they are.
+///
+/// ```
+/// use sluicegate_core::limiter::{self, Inherit};
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let store = MemoryStore::new();
+/// let put = |quota: &str| {
+///     let policies = [Policy::gcra("login", quota).build()?];
+///     limiter::replace_all_with(&store, policies, Inherit::Spent, |limiters| Ok(limiters.to_vec()))
+/// };
+/// let old = put("5/min")?;
+/// let new = put("9/min")?;
+/// assert_eq!(old[0].policy().to_string(), "login: 5/min (gcra)");
+/// assert_eq!(new[0].policy().to_string(), "login: 9/min (gcra)");
+/// assert!(old[0].is(&new[0])); // one handle, one queue
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+///
+/// # Errors
+/// As [`replace_all`], and the error of `build`.
+///
+/// # Blocking
+/// Waits up to a second for a name whose last limiter is being dropped by another thread.
+///
+/// # Deadlocks
+/// `build` must neither open nor replace policies on this store: it would wait for itself.
+pub fn replace_all_with<T>(
+    store: impl IntoStore,
+    policies: impl IntoIterator<Item = Policy>,
+    inherit: Inherit,
+    build: impl FnOnce(&[RateLimiter]) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    Ok(put(&store.into(), policies.into_iter().collect(), Reopening::ReplaceWith(inherit), build)?.1)
 }
 
 /// The treatment of an open policy when its name is put on the store again.

@@ -1,4 +1,4 @@
-//! Limiters that keep their policy when it is replaced together with something else: [`RateLimiter::replace_all_with`].
+//! Limiters that keep their policy when it is replaced together with something else: [`replace_all_with`](super::replace_all_with).
 //!
 //! A request that began under old rules is decided by the policies of these rules, though others may be in force a moment
 //! later. So rules hold limiters that are pinned, and are swapped as one value. Overrides of operators, and replacements by code

@@ -14,7 +14,6 @@ use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use super::given::Given;
 use super::handle::{InForce, PolicyOfCode, RateLimiter};
 use crate::error::ConfigError;
-use crate::key::Key;
 use crate::policy::{Override, Policy};
 use crate::store::{Event, Inherit, PreparedPolicy, Store};
 use crate::suspension;
@@ -53,7 +52,7 @@ impl<'a> Replacement<'a> {
         let old = limiter.0.current.load_full();
         let (epoch, given) = (old.epoch, limiter.standing_given());
         let is_new = policy != *own.policy;
-        let over = limiter.standing_override(None).filter(|over| is_new || over.version() != own.refused);
+        let over = limiter.standing_override().filter(|over| is_new || over.version() != own.refused);
         if over.is_some() && is_new {
             // The store must be able to keep the policy when the override is over.
             limiter.open_for(policy.clone(), &old, inherit)?;
@@ -184,10 +183,10 @@ impl RateLimiter {
         self.open_under(over, &own, &self.0.current.load(), Inherit::Spent).map(drop)
     }
 
-    /// The override that stands, of the policy or of one of its keys.
-    pub(super) fn standing_override(&self, key: Option<&Key>) -> Option<Arc<Override>> {
+    /// The override of the policy that stands.
+    fn standing_override(&self) -> Option<Arc<Override>> {
         let overrides = self.0.store.limiters().overrides();
-        overrides.standing(self.0.first.policy().name(), key, self.0.store.now_us()).cloned()
+        overrides.standing(self.0.first.policy().name(), None, self.0.store.now_us()).cloned()
     }
 
     fn standing_given(&self) -> Given {

@@ -19,7 +19,7 @@ use crate::decision::{AskIndices, Decision, Outcome, QuotaStatus};
 use crate::error::StoreError;
 use crate::key::{AsKey, Key};
 use crate::receipt::Receipt;
-use crate::store::{DecisionFuture, Mode, spawn};
+use crate::store::{DecisionFuture, Limiters, Mode, spawn};
 use crate::wait::{
     AskCosts, LimitersOfTurn, LineKeys, Queues, RequestParts, TurnPlace, TurnReceipts, UnitsHeld,
 };
@@ -366,8 +366,10 @@ impl RateLimiter {
     pub fn waiting(&self) -> usize {
         self.0.waiting.load(Ordering::Relaxed)
     }
+}
 
-    /// Waits until the store has answered about all turns of this limiter that were given up; at most for `within`. False if it has not.
+impl Limiters {
+    /// Waits until the store has answered about all turns of its limiters that were given up; at most for `within`. False if it has not.
     ///
     /// For the end of a process: a turn that is dropped goes back in the background, and is lost if the runtime ends before. Then the
     /// turn stays unused, and requests of other instances wait behind it in vain.
@@ -382,9 +384,7 @@ impl RateLimiter {
     /// # async fn serve() {}
     /// let mail = Policy::gcra("mail", "2/s burst 1").on(&redis)?;
     /// serve().await; // requests that wait are dropped in the end
-    /// for limiter in mail.store().limiters().all() {
-    ///     limiter.turns_returned(Duration::from_secs(5)).await;
-    /// }
+    /// mail.store().limiters().turns_returned(Duration::from_secs(5)).await;
     /// // Then the stores are closed.
     /// # Ok(())
     /// # }
@@ -397,7 +397,8 @@ impl RateLimiter {
     /// Dropping the future changes nothing.
     pub async fn turns_returned(&self, within: Duration) -> bool {
         let until = after(within);
-        while self.queues().are_returning() {
+        let all = self.all();
+        while all.iter().any(|limiter| limiter.queues().are_returning()) {
             let now = Instant::now();
             if now >= until {
                 return false;

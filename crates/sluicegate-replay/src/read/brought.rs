@@ -24,7 +24,7 @@ pub(crate) const OWN_OF_ROW: u32 = 0;
 impl Brought {
     /// The number of the quotas of an ask's limiter, or [`OWN_OF_ROW`] if they are those of its row.
     pub(super) fn number(&self, row: &RateLimiter, limiter: &RateLimiter) -> u32 {
-        if limiter.decides_like(row) {
+        if limiter == row {
             return OWN_OF_ROW;
         }
         let quotas = limiter.with_policy(Quotas::of);

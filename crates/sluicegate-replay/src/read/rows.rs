@@ -103,7 +103,7 @@ impl Rows {
     pub(crate) fn row(&self, limit: usize, limiter: &RateLimiter) -> Option<&LimiterRow> {
         let rows = &self.of_limit[limit];
         let of_policy = || rows.iter().find(|row| row.limiter.is(limiter));
-        rows.iter().find(|row| row.limiter.decides_like(limiter)).or_else(of_policy)
+        rows.iter().find(|row| row.limiter == *limiter).or_else(of_policy)
     }
 
     /// The number of the quotas by which a limiter of this row decides.

@@ -32,7 +32,7 @@ async fn a_server_that_ends_gives_waiting_turns_back_and_closes() {
     assert_eq!(answered.status(), 503);
     assert!(answered.text().await.unwrap().contains("the turn was given back"));
     assert_eq!(served.ended().await, 0);
-    assert!(turns.turns_returned(Duration::from_secs(10)).await);
+    assert!(turns.store().limiters().turns_returned(Duration::from_secs(10)).await);
     let wait = turns.peek("ada").await.unwrap().retry_after().unwrap();
     assert!(wait <= Duration::from_secs(3), "the turn of the first alone counts: {wait:?}");
 }

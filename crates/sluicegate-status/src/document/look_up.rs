@@ -3,10 +3,12 @@
 //! A look-up by a request shows what the whole request would meet, limit by limit; the extractors, conditions and tiers of the live limits
 //! decide. A look-up by a key shows one unit of one policy. Neither spends anything, and neither counts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use serde::Serialize;
+use sluicegate_core::limiter::Overrides;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use sluicegate_core::suspension::Strikes;
 use sluicegate_core::{Decision, Key, Outcome, Policy, Quota, RateLimiter, StoreError};
@@ -137,8 +139,8 @@ pub(crate) async fn by_key(
     let decision = limiter.peek(key).await?;
     let policy = limiter.given(key.as_ref()).as_ref().unwrap_or(limiter).policy();
     let of_policy = limiter.store().limiters().get(policy.name());
-    let given = limiter.given_by(key).map(|over| GivenQuotas::of(&over));
-    let is_of_policy = of_policy.is_some_and(|of_policy| of_policy.decides_like(limiter));
+    let given = given_quotas(limiter, key);
+    let is_of_policy = of_policy.is_some_and(|of_policy| of_policy == *limiter);
     let standing = KeyStatus {
         limit: policy.name().to_owned(),
         policy: Some(policy.name().to_owned()),
@@ -179,6 +181,12 @@ fn would_be(policy: &Policy, decision: &Decision) -> WouldBe {
     }
 }
 
+/// The quotas that an operator has given this key alone.
+fn given_quotas(limiter: &RateLimiter, key: &Key) -> Option<GivenQuotas> {
+    let overrides = Overrides::of(Arc::clone(limiter.store()));
+    overrides.standing(limiter.policy().name(), Some(key)).map(|over| GivenQuotas::of(&over))
+}
+
 /// The limits that a request would meet.
 pub(crate) async fn by_request(scope: &Scope, secret: &Secret, explained: Explanation) -> LookedUp {
     let mut limits = Vec::with_capacity(explained.limits.len());
@@ -189,7 +197,7 @@ pub(crate) async fn by_request(scope: &Scope, secret: &Secret, explained: Explan
         let known = match asked {
             Some((limiter, key)) => KeyStatus {
                 strikes: StrikesStanding::of(&limiter, &key).await,
-                given: limiter.given_by(&key).map(|over| GivenQuotas::of(&over)),
+                given: given_quotas(&limiter, &key),
                 twice: twice(&limiter.policy()),
                 ..KeyStatus::default()
             },

@@ -93,7 +93,7 @@ impl Together {
     #[inline]
     fn is_of<'a>(&self, limiters: impl ExactSizeIterator<Item = &'a RateLimiter> + Clone) -> bool {
         limiters.len() == self.limiters.len()
-            && limiters.clone().zip(&self.limiters).all(|(limiter, known)| limiter.decides_like(known))
+            && limiters.clone().zip(&self.limiters).all(|(limiter, known)| limiter == known)
             && replacements(limiters) == self.replacements
     }
 

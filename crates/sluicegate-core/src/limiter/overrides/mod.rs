@@ -88,6 +88,12 @@ impl Overrides {
         self.0.limiters().overrides().all_standing(now_us).cloned().collect()
     }
 
+    /// The override of a policy that is in force, or that of one of its keys alone, as far as this instance knows.
+    pub fn standing(&self, policy: &str, key: Option<&Key>) -> Option<Arc<Override>> {
+        let now_us = self.0.now_us();
+        self.0.limiters().overrides().standing(policy, key, now_us).cloned()
+    }
+
     /// Reads shared overrides anew, and returns those that are in force.
     ///
     /// # Errors

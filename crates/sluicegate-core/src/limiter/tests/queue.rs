@@ -149,12 +149,15 @@ async fn turns_go_back_in_the_order_of_the_store_although_nobody_comes_any_more(
     }
     turns.into_iter().for_each(drop);
     assert_eq!(store.script().given_up, [16, 15, 14, 13, 12, 11]);
-    assert!(!mail.turns_returned(Duration::from_secs(1)).await, "the store has not answered");
+    assert!(
+        !mail.store().limiters().turns_returned(Duration::from_secs(1)).await,
+        "the store has not answered"
+    );
     // The return of the fifth reached the store before that of the last, so it was refused, and so were those before it.
     for (answer, is_taken) in answers.into_iter().zip([true, false, false, false, false, false]) {
         answer.send(is_taken).unwrap();
     }
-    assert!(mail.turns_returned(Duration::from_secs(1)).await);
+    assert!(mail.store().limiters().turns_returned(Duration::from_secs(1)).await);
     assert_eq!(store.script().given_up[6..], [15, 14, 13, 12, 11]);
     assert_eq!(mail.queues().len(), 0);
 }
@@ -169,7 +172,7 @@ async fn a_store_that_keeps_a_turn_is_asked_about_it_again_only_when_a_later_one
     store.script().says.extend(later.into_iter().map(Says::Later));
     drop((first, second));
     answers.into_iter().for_each(|answer| answer.send(false).unwrap());
-    assert!(mail.turns_returned(Duration::from_secs(1)).await);
+    assert!(mail.store().limiters().turns_returned(Duration::from_secs(1)).await);
     assert_eq!(store.script().given_up, [3, 2]);
     // The turns belong to the next requests.
     let start = Instant::now();
@@ -190,7 +193,7 @@ fn a_runtime_that_ends_takes_no_turn_along() {
     answer.send(false).unwrap();
     other.block_on(async {
         drop(store.turn(50, &[(&mail, 1)]).await);
-        assert!(mail.turns_returned(Duration::from_secs(1)).await);
+        assert!(mail.store().limiters().turns_returned(Duration::from_secs(1)).await);
         assert_eq!(store.script().given_up, [20, 50, 20], "the last one went back, and then the one before");
     });
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::limiter::Inherit;
-use sluicegate_core::{MemoryStore, Policy, RateLimiter, Store};
+use sluicegate_core::limiter::{self, Inherit};
+use sluicegate_core::{MemoryStore, Policy, Store};
 use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::plain;
 
@@ -34,11 +34,11 @@ fn names(store: &Arc<dyn Store>) -> Vec<String> {
 #[test]
 fn policies_of_which_one_is_refused_are_not_opened() {
     for store in stores() {
-        let refused = RateLimiter::open_all(Arc::clone(&store), five(5, true)).unwrap_err();
+        let refused = limiter::open_all(Arc::clone(&store), five(5, true)).unwrap_err();
         assert_eq!(refused.kind(), ConfigErrorKind::Unsupported);
         assert!(names(&store).is_empty());
         // Their names are free.
-        let opened = RateLimiter::open_all(Arc::clone(&store), five(6, false)).unwrap();
+        let opened = limiter::open_all(Arc::clone(&store), five(6, false)).unwrap();
         let names: Vec<_> = opened.iter().map(|limiter| limiter.policy().name().to_owned()).collect();
         assert_eq!(names, ["a", "b", "c", "d", "e"]);
     }
@@ -47,13 +47,13 @@ fn policies_of_which_one_is_refused_are_not_opened() {
 #[test]
 fn policies_of_which_one_is_refused_replace_nothing() {
     for store in stores() {
-        let opened = RateLimiter::open_all(Arc::clone(&store), five(5, false)).unwrap();
+        let opened = limiter::open_all(Arc::clone(&store), five(5, false)).unwrap();
         for limiter in &opened {
             assert_eq!(answer(limiter.check("ada").cost(3)).remaining(), 2);
         }
         let before = names(&store);
         for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs] {
-            let refused = RateLimiter::replace_all(Arc::clone(&store), five(9, true), inherit).unwrap_err();
+            let refused = limiter::replace_all(Arc::clone(&store), five(9, true), inherit).unwrap_err();
             assert_eq!(refused.kind(), ConfigErrorKind::Unsupported);
         }
         assert_eq!(names(&store), before);
@@ -67,11 +67,11 @@ fn policies_of_which_one_is_refused_replace_nothing() {
 #[test]
 fn what_is_open_is_replaced_for_everybody_and_what_is_not_is_opened() {
     for store in stores() {
-        let opened = RateLimiter::open_all(Arc::clone(&store), five(5, false)).unwrap();
+        let opened = limiter::open_all(Arc::clone(&store), five(5, false)).unwrap();
         assert_eq!(answer(opened[0].check("ada").cost(3)).remaining(), 2);
         let mut policies = five(9, false);
         policies.push(Policy::gcra("f", "1/min").build().unwrap());
-        let replaced = RateLimiter::replace_all(Arc::clone(&store), policies, Inherit::Spent).unwrap();
+        let replaced = limiter::replace_all(Arc::clone(&store), policies, Inherit::Spent).unwrap();
         assert!(opened.iter().zip(&replaced).all(|(old, new)| old.is(new)));
         assert_eq!(answer(opened[0].peek("ada")).remaining(), 6, "three are spent");
         assert_eq!(opened[2].replacements(), 0, "its policy is as it was");
@@ -83,11 +83,11 @@ fn what_is_open_is_replaced_for_everybody_and_what_is_not_is_opened() {
 fn a_name_that_is_open_for_a_different_policy_opens_none_of_them() {
     for store in stores() {
         let open = Policy::gcra("d", "1/h").on(Arc::clone(&store)).unwrap();
-        let refused = RateLimiter::open_all(Arc::clone(&store), five(5, false)).unwrap_err();
+        let refused = limiter::open_all(Arc::clone(&store), five(5, false)).unwrap_err();
         assert_eq!(refused.kind(), ConfigErrorKind::NameTaken);
         assert_eq!(names(&store), [open.policy().to_string()]);
         let twice = [five(5, false), five(5, false)].concat();
-        let refused = RateLimiter::replace_all(Arc::clone(&store), twice, Inherit::Spent).unwrap_err();
+        let refused = limiter::replace_all(Arc::clone(&store), twice, Inherit::Spent).unwrap_err();
         assert!(refused.to_string().contains("two policies named \"a\""), "{refused}");
     }
 }
@@ -100,7 +100,7 @@ fn two_that_open_and_replace_at_once_each_do_it_whole() {
             barrier.wait();
             let rounds = (0..50).filter_map(|round| {
                 let policies = five(limit + round % 2, round % 5 == 4);
-                RateLimiter::replace_all(Arc::clone(&store), policies, Inherit::Spent).ok()
+                limiter::replace_all(Arc::clone(&store), policies, Inherit::Spent).ok()
             });
             rounds.collect::<Vec<_>>().pop().unwrap()
         };

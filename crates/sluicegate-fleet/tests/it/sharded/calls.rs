@@ -224,7 +224,7 @@ async fn turns_of_all_shards_go_back_when_all_who_wait_leave_at_once() {
     let longest = calls.peek("k").await.unwrap().reset_after().as_secs() / 3_600;
     assert!((11..=15).contains(&longest), "{longest} h");
     waiting.shutdown().await;
-    assert!(calls.turns_returned(Duration::from_secs(60)).await);
+    assert!(calls.store().limiters().turns_returned(Duration::from_secs(60)).await);
     assert!(calls.peek("k").await.unwrap().reset_after() <= Duration::from_secs(3_600));
 }
 

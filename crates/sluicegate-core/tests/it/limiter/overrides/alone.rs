@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::limiter::{Inherit, OverrideErrorKind, Overrides};
+use sluicegate_core::limiter::{self, Inherit, OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, PolicyMode};
 use sluicegate_core::{Algorithm, MemoryStore, Outcome, Policy, Quota, RateLimiter, Store};
 use sluicegate_resilient::Resilient;
@@ -275,11 +275,11 @@ async fn a_handle_that_is_opened_under_an_override_has_it_at_once() {
     let store = MemoryStore::new();
     let policies =
         || [Policy::gcra("a", "5/min").build().unwrap(), Policy::gcra("b", "5/min").build().unwrap()];
-    drop(RateLimiter::open_all(&store, policies()).unwrap());
-    let held = RateLimiter::open_all(&store, policies()).unwrap();
+    drop(limiter::open_all(&store, policies()).unwrap());
+    let held = limiter::open_all(&store, policies()).unwrap();
     Overrides::of(&store).put_all([nine("a"), nine("b")]).await.unwrap();
     drop(held);
-    let opened = RateLimiter::open_all(&store, policies()).unwrap();
+    let opened = limiter::open_all(&store, policies()).unwrap();
     assert_eq!([text(&opened[0]), text(&opened[1])], ["a: 9/min (gcra)", "b: 9/min (gcra)"]);
     assert_eq!(answer(opened[0].peek("k")).capacity(), 9);
     let store: Arc<dyn Store> = (&store).into();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_conformance::ALGORITHMS;
-use sluicegate_core::limiter::{Inherit, OverrideErrorKind, Overrides, change_all, check_all};
+use sluicegate_core::limiter::{self, Inherit, OverrideErrorKind, Overrides, change_all, check_all};
 use sluicegate_core::policy::{Override, OverrideBuilder, PolicyMode};
 use sluicegate_core::{Key, Policy, RateLimiter};
 use sluicegate_tests::log::Log;
@@ -36,7 +36,7 @@ async fn a_key_has_twice_its_quota_for_an_hour_what_it_spent_counts_and_others_h
         let overrides = Overrides::of(&store);
         let standing = overrides.put(ten("acme")).await.unwrap();
         assert_eq!(overrides.list(), [Arc::clone(&standing)], "{algorithm}");
-        assert_eq!(limiter.given_by(&Key::from("acme")), Some(standing), "{algorithm}");
+        assert_eq!(overrides.standing("p", Some(&Key::from("acme"))), Some(standing), "{algorithm}");
         assert!(!answer(limiter.check("other")).is_allowed(), "{algorithm}");
         let decision = answer(limiter.check("acme"));
         assert_eq!((decision.is_allowed(), decision.capacity()), (true, 10), "{algorithm}");
@@ -45,7 +45,7 @@ async fn a_key_has_twice_its_quota_for_an_hour_what_it_spent_counts_and_others_h
         assert!(limiter.overridden().is_none() && limiter.policy().quotas()[0].quota().limit() == 5);
         clock.advance(HOUR);
         assert_eq!(
-            (capacity(&limiter, "acme"), limiter.given_by(&Key::from("acme"))),
+            (capacity(&limiter, "acme"), overrides.standing("p", Some(&Key::from("acme")))),
             (5, None),
             "{algorithm}"
         );
@@ -84,7 +84,7 @@ async fn rules_and_code_that_replace_the_policy_leave_the_key_its_quotas() {
     let limiter = Policy::gcra("p", "5/h").on(&store).unwrap();
     let pinned = |quota: &str| {
         let policy = Policy::gcra("p", quota).build().unwrap();
-        RateLimiter::replace_all_with(&store, [policy], Inherit::Spent, |all| Ok(all[0].clone())).unwrap()
+        limiter::replace_all_with(&store, [policy], Inherit::Spent, |all| Ok(all[0].clone())).unwrap()
     };
     let old = pinned("6/h");
     let standing = Overrides::of(&store).put(ten("acme")).await.unwrap();
