@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::bucket::{Bucket, BucketReplacement, Buckets, Heir};
+use super::bucket::Bucket;
+use super::buckets::Buckets;
 use super::holds::{KeyHolds, units};
 use super::home::LockedSet;
 use super::place::{BucketCell, LockedSets};
 use super::plans::NumberedRule;
+use super::replaced::{BucketReplacement, Heir};
 use super::store::PolicyBuckets;
 use super::table::SlotWords;
 use crate::algorithm::{Rule, State, Units};

@@ -49,6 +49,7 @@ mod account;
 mod ahead;
 mod beside;
 mod bucket;
+mod buckets;
 mod builder;
 mod change;
 mod context;
@@ -61,6 +62,7 @@ mod leases;
 mod logs;
 mod place;
 mod plans;
+mod replaced;
 mod store;
 mod table;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::bucket::Buckets;
+use super::buckets::Buckets;
 use super::context::{MemorySettings, StoreContext, TimeSource};
 use crate::clock::SystemClock;
 use crate::error::ConfigError;

@@ -9,7 +9,8 @@ use super::status_after;
 use crate::algorithm::{Looked, Rule, SpendState, State};
 use crate::decision::Decision;
 use crate::key::KeyRef;
-use crate::memory::bucket::{Bucket, Buckets};
+use crate::memory::bucket::Bucket;
+use crate::memory::buckets::Buckets;
 use crate::memory::context::StoreContext;
 use crate::memory::home::Home;
 use crate::memory::logs::Logs;
@@ -53,7 +54,7 @@ impl OnlyBucket {
     }
 
     /// Whether something matters beside the bucket: a replaced policy, or a suspension of this key.
-    #[inline(always)]
+    #[inline]
     fn is_beside(&self, key: &KeyRef<'_>) -> bool {
         self.buckets.has_older() || !self.suspensions.iter().all(|suspension| suspension.is_at_rest(*key))
     }
@@ -88,7 +89,7 @@ impl OnlyBucket {
     }
 
     /// Spends from a log.
-    #[inline(always)]
+    #[inline]
     fn spend_in_log(&self, logs: &Logs, (key, cost): (&KeyRef<'_>, u64)) -> Option<(u64, Looked)> {
         let hash = self.context.hash(self.bucket.salt, *key);
         let mut shard = logs.lock(Logs::shard_of(hash));
@@ -101,7 +102,7 @@ impl OnlyBucket {
         (passed || !self.counts_rejected).then_some((now_us, Looked { passed, state: State::REST, left }))
     }
 
-    #[inline(always)]
+    #[inline]
     fn decided(
         &self,
         spent: Option<(u64, Looked)>,

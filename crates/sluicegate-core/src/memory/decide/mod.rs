@@ -21,7 +21,7 @@ mod waits;
 use std::sync::Arc;
 
 use self::alone::OnlyBucket;
-use super::bucket::Buckets;
+use super::buckets::Buckets;
 use super::store::PolicyBuckets;
 use crate::algorithm::Looked;
 use crate::decision::QuotaStatus;

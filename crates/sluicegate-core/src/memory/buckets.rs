@@ -1,0 +1,211 @@
+//! The buckets of one policy, one for each quota: [`Buckets`].
+//!
+//! A replacement keeps the bucket whose rule stays, so that such a change moves no state at all; for the others it notes which buckets
+//! the new ones follow, and each key is handed over when it is next asked for. Nothing walks a table.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::bucket::{Bucket, IDLE_AFTER_US};
+use super::context::StoreContext;
+use super::home::Home;
+use super::plans::{KeyRule, MOST_PLANS, NumberedRule};
+use super::replaced::{BucketReplacement, Heir, Replacements};
+use crate::error::{ConfigError, ConfigErrorKind, StoreError};
+use crate::key::KeyRef;
+use crate::policy::Policy;
+use crate::store::{Ask, Inherit, OwnQuotas, PreparedPolicy};
+
+/// The buckets of one policy, one per quota.
+pub(super) struct Buckets {
+    policy: Arc<Policy>,
+    pub(super) each: Box<[Arc<Bucket>]>,
+    replaced: Replacements,
+}
+
+/// The plans of a key's quotas, in the order of the policy's; none where it is the policy's own.
+pub(super) type KeyPlans = SmallVec<[Option<Arc<KeyRule>>; 2]>;
+
+/// The numbers that fit beside the time of a state of one word in a table with plans.
+const NARROW_AUX: u64 = 1 << 20;
+
+impl Buckets {
+    pub(super) fn new(
+        context: &Arc<StoreContext>,
+        policy: &Arc<Policy>,
+        predecessor: Option<&(Arc<Self>, Inherit)>,
+    ) -> Result<Self, ConfigError> {
+        let now_us = context.clock.now_us();
+        let (from, how) = match predecessor {
+            Some((from, how)) if *how != Inherit::Reset => (from, *how),
+            other => return Self::afresh(context, policy, if other.is_some() { now_us } else { 0 }),
+        };
+        let followed = following(&from.policy, policy);
+        let uses = |old: usize| followed.iter().flatten().filter(|other| **other == old).count();
+        let each = policy.quotas().iter().zip(&followed).map(|(quota, follows)| match follows[..] {
+            [old] if uses(old) == 1 && from.each[old].serves(context, policy, quota.rule()) => {
+                Ok(Arc::clone(&from.each[old]))
+            }
+            // Under the same rule, units that were spent there drain as if they had been spent here.
+            [old] if from.each[old].rules.own == *quota.rule() => {
+                let since_us = from.each[old].since_us();
+                Ok(Arc::new(Bucket::new(context, policy, *quota.rule(), since_us)?))
+            }
+            _ => Ok(Arc::new(Bucket::new(context, policy, *quota.rule(), now_us)?)),
+        });
+        let each: Box<[Arc<Bucket>]> = each.collect::<Result<_, ConfigError>>()?;
+        let heirs = each.iter().zip(&followed).map(|(bucket, follows)| Heir {
+            bucket: Arc::clone(bucket),
+            follows: follows.iter().map(|old| Arc::clone(&from.each[*old])).collect(),
+        });
+        let heirs: Vec<_> = heirs.filter(|heir| !heir.keeps()).collect();
+        let youngest = BucketReplacement { heirs, how, replaced_us: now_us };
+        Ok(Self { policy: Arc::clone(policy), each, replaced: from.replaced.followed_by(youngest, now_us) })
+    }
+
+    fn afresh(context: &Arc<StoreContext>, policy: &Arc<Policy>, began_us: u64) -> Result<Self, ConfigError> {
+        let each = policy
+            .quotas()
+            .iter()
+            .map(|quota| Bucket::new(context, policy, *quota.rule(), began_us).map(Arc::new));
+        let each = each.collect::<Result<_, _>>()?;
+        Ok(Self { policy: Arc::clone(policy), each, replaced: Replacements::default() })
+    }
+
+    /// How an ask counts under its policy's quota at this place: by the quota that its key brings, or by the policy's.
+    ///
+    /// # Errors
+    /// When more different quotas are in use than there is room for.
+    #[inline]
+    pub(super) fn counted(&self, ask: &Ask<'_>, quota: u8, now_us: u64) -> Result<NumberedRule, StoreError> {
+        let plan = match ask.own() {
+            Some(own) => self.plans(ask.policy(), own, now_us)?.get(usize::from(quota)).cloned().flatten(),
+            None => None,
+        };
+        let bucket = &self.each[usize::from(quota)];
+        Ok(plan.map_or(NumberedRule { rule: bucket.rules.own, plan: 0 }, |plan| plan.counted()))
+    }
+
+    /// The plans of the quotas that a key brings, found once: none where it is the policy's own.
+    pub(super) fn plans(
+        &self,
+        policy: &PreparedPolicy,
+        own: &OwnQuotas,
+        now_us: u64,
+    ) -> Result<Arc<KeyPlans>, StoreError> {
+        own.prepared(policy, || {
+            let rules = self.each.iter().zip(own.policy().quotas());
+            rules.map(|(bucket, quota)| bucket.plan(quota.rule(), now_us)).collect()
+        })
+    }
+
+    /// Checks that there is room for the quotas that a key brings, and keeps it for them.
+    ///
+    /// # Errors
+    /// When the tables of this policy cannot keep them, or there is no room.
+    pub(super) fn admit(
+        &self,
+        context: &StoreContext,
+        policy: &PreparedPolicy,
+        own: &OwnQuotas,
+    ) -> Result<(), ConfigError> {
+        for (index, (bucket, quota)) in self.each.iter().zip(own.policy().quotas()).enumerate() {
+            let here = |error: ConfigError| error.in_quota(index);
+            if let Some(log) = quota.rule().log() {
+                context.check_log(own.policy(), log).map_err(here)?;
+            }
+            if matches!(bucket.home(), Home::NarrowOwn(_)) && quota.rule().aux_bound() > NARROW_AUX {
+                let problem = format!(
+                    "{} needs more room in memory than the table of this policy has: give the policy a quota that needs as much, such as this one",
+                    quota.quota()
+                );
+                return Err(here(ConfigError::new(ConfigErrorKind::Unsupported, problem)));
+            }
+        }
+        match self.plans(policy, own, context.clock.now_us()) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let problem = format!(
+                    "no room for the quotas of {}: {MOST_PLANS} different ones of keys are in use under this policy, which is the most",
+                    own.policy()
+                );
+                Err(ConfigError::new(ConfigErrorKind::QuotasExhausted, problem))
+            }
+        }
+    }
+
+    /// From now on keys are handed over in both directions: a request that began under this policy, and is decided by it only
+    /// now, finds the units that were spent under the one that has replaced it.
+    pub(super) fn is_replaced_by(&self, new: &Self, now_us: u64) {
+        let heirs = new.replaced.heirs_of(&self.each);
+        if !heirs.is_empty() {
+            let back = BucketReplacement { heirs, how: Inherit::Spent, replaced_us: now_us };
+            self.replaced.add(back, now_us);
+        }
+    }
+
+    /// Whether a key may have to be handed over.
+    #[inline]
+    pub(super) fn has_older(&self) -> bool {
+        self.replaced.are_any()
+    }
+
+    /// The name of the policy.
+    pub(super) fn name(&self) -> &str {
+        self.policy.name()
+    }
+
+    /// The number of different quotas of keys in use, for the quota of the policy that has the most.
+    pub(super) fn quotas_in_use(&self) -> usize {
+        self.each.iter().map(|bucket| bucket.rules.in_use()).max().unwrap_or(0)
+    }
+
+    /// Whether it is certain that this key owes nothing. Keys that owe no more than a burst are not noted: this is for buckets that
+    /// are only [charged](Bucket::reaches).
+    #[inline]
+    pub(super) fn is_at_rest(&self, key: KeyRef<'_>) -> bool {
+        !self.has_older() && self.each.iter().all(|bucket| bucket.is_at_rest(key))
+    }
+
+    /// Whether any key owes something, or would after the clock is set back a little.
+    pub(super) fn owe(&self, now_us: u64) -> bool {
+        let earlier_us = now_us.saturating_sub(IDLE_AFTER_US);
+        !self.older(now_us).is_empty()
+            || self
+                .each
+                .iter()
+                .any(|bucket| bucket.ahead.latest_us() > earlier_us || bucket.fill(earlier_us).0 > 0)
+    }
+
+    /// The replacements whose keys may still matter, the youngest first. Lets go of the others, and of their memory.
+    pub(super) fn older(&self, now_us: u64) -> Arc<Vec<Arc<BucketReplacement>>> {
+        self.replaced.alive(now_us)
+    }
+
+    /// The policy's buckets, and those of former policies that are still needed. Drops the others.
+    pub(super) fn all(&self, now_us: u64) -> impl Iterator<Item = Arc<Bucket>> {
+        let older = self.older(now_us);
+        let older: Vec<_> =
+            older.iter().flat_map(|older| &older.heirs).flat_map(|heir| &heir.follows).cloned().collect();
+        self.each.iter().cloned().chain(older).collect::<Vec<_>>().into_iter()
+    }
+}
+
+/// The quotas of the old policy that each quota of the new one continues: the one with the same rule, else the one with the
+/// same id, else all, of which the most spent counts.
+fn following(old: &Policy, new: &Policy) -> Vec<Vec<usize>> {
+    let (old, mut taken) = (old.quotas(), vec![false; old.quotas().len()]);
+    let mut same = |quota: &crate::policy::PolicyQuota| {
+        let alike = |at: &usize| !taken[*at] && old[*at].rule() == quota.rule();
+        let named = (0..old.len()).filter(alike).find(|at| old[*at].id() == quota.id());
+        let found = named.or_else(|| (0..old.len()).find(alike))?;
+        taken[found] = true;
+        Some(found)
+    };
+    let follows = new.quotas().iter().map(|quota| {
+        let id = || old.iter().position(|old| old.id().is_some() && old.id() == quota.id());
+        same(quota).or_else(id).map_or_else(|| (0..old.len()).collect(), |old| vec![old])
+    });
+    follows.collect()
+}

@@ -1,0 +1,115 @@
+//! Replacements of a policy after which keys may still have to be handed over: [`Replacements`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+
+use super::bucket::Bucket;
+use crate::store::Inherit;
+
+/// The replacements whose keys may still matter, the youngest first.
+#[derive(Default)]
+pub(super) struct Replacements {
+    are_any: AtomicBool,
+    each: ArcSwap<Vec<Arc<BucketReplacement>>>,
+}
+
+/// A policy was replaced: which buckets start from which.
+pub(super) struct BucketReplacement {
+    pub(super) heirs: Vec<Heir>,
+    pub(super) how: Inherit,
+    pub(super) replaced_us: u64,
+}
+
+/// A bucket, and the buckets of the policy before that it continues: the most spent of them counts.
+pub(super) struct Heir {
+    pub(super) bucket: Arc<Bucket>,
+    pub(super) follows: Vec<Arc<Bucket>>,
+}
+
+/// The most replacements after which a key that has made no request in between is still handed over; after more, its state is
+/// forgotten. Each replacement that still matters costs a decision one more set to lock.
+const GENERATIONS: usize = 32;
+
+impl Replacements {
+    /// Those of a policy that continues the owner of these, with the replacement of that one by it.
+    pub(super) fn followed_by(&self, youngest: BucketReplacement, now_us: u64) -> Self {
+        let (before, youngest) = (self.each.load(), Arc::new(youngest));
+        let each = std::iter::once(&youngest).chain(alive(&before, now_us));
+        let each: Vec<_> = each.filter(|one| !one.heirs.is_empty()).take(GENERATIONS).cloned().collect();
+        Self { are_any: AtomicBool::new(!each.is_empty()), each: ArcSwap::from_pointee(each) }
+    }
+
+    /// The old buckets as heirs of those that continue them by the youngest replacement.
+    pub(super) fn heirs_of(&self, old: &[Arc<Bucket>]) -> Vec<Heir> {
+        let each = self.each.load();
+        let follows = |old: &Arc<Bucket>| {
+            let heirs = each.first().into_iter().flat_map(|youngest| &youngest.heirs);
+            let heirs = heirs.filter(|heir| heir.follows.iter().any(|follows| Arc::ptr_eq(follows, old)));
+            heirs.map(|heir| Arc::clone(&heir.bucket)).collect::<Vec<_>>()
+        };
+        let heirs = old.iter().map(|old| Heir { bucket: Arc::clone(old), follows: follows(old) });
+        heirs.filter(|heir| !heir.follows.is_empty()).collect()
+    }
+
+    /// Adds the youngest.
+    pub(super) fn add(&self, youngest: BucketReplacement, now_us: u64) {
+        let youngest = Arc::new(youngest);
+        self.each.rcu(|each| {
+            let each = std::iter::once(&youngest).chain(alive(each, now_us));
+            each.take(GENERATIONS).cloned().collect::<Vec<_>>()
+        });
+        self.are_any.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn are_any(&self) -> bool {
+        // Relaxed: it is false only long after the last state that matters.
+        self.are_any.load(Ordering::Relaxed)
+    }
+
+    /// Those that still matter. Lets go of the others, and of their memory.
+    pub(super) fn alive(&self, now_us: u64) -> Arc<Vec<Arc<BucketReplacement>>> {
+        if !self.are_any() {
+            return Arc::default();
+        }
+        let each = self.each.load_full();
+        let count = alive(&each, now_us).len();
+        if count == each.len() {
+            return each;
+        }
+        // Entries that another thread adds meanwhile stay; those of its list that are over are left out once more.
+        self.each.rcu(|each| alive(each, now_us).to_vec());
+        if count == 0 {
+            self.are_any.store(false, Ordering::Relaxed);
+            // A replacement may have been added just before that.
+            let is_empty = self.each.load().is_empty();
+            self.are_any.store(!is_empty, Ordering::Relaxed);
+        }
+        Arc::new(each[..count].to_vec())
+    }
+}
+
+/// The replacements from which a key may still have to be handed over.
+///
+/// An older one stays as long as a younger one matters, because a key is handed over step by step.
+fn alive(older: &[Arc<BucketReplacement>], now_us: u64) -> &[Arc<BucketReplacement>] {
+    &older[..older.iter().rposition(|older| older.is_alive(now_us)).map_or(0, |last| last + 1)]
+}
+
+impl BucketReplacement {
+    fn is_alive(&self, now_us: u64) -> bool {
+        self.heirs.iter().flat_map(|heir| &heir.follows).any(|bucket| {
+            let spent_us = self.replaced_us.saturating_add(bucket.longest_us());
+            now_us < spent_us.max(bucket.furthest_us())
+        })
+    }
+}
+
+impl Heir {
+    /// Whether the bucket is the one that it continues.
+    pub(super) fn keeps(&self) -> bool {
+        matches!(&self.follows[..], [old] if Arc::ptr_eq(old, &self.bucket))
+    }
+}
