@@ -85,7 +85,7 @@ impl RateLimiter {
     pub(super) fn given_in(&self, in_force: &InForce, key: KeyRef<'_>) -> Option<Self> {
         let is_given = self.1.as_ref().is_some_and(|pinned| pinned.is_given);
         // A request that began under other rules is decided by these.
-        let epoch = self.1.as_ref().and_then(|pinned| pinned.epoch);
+        let epoch = self.epoch();
         let is_other = epoch.is_some_and(|epoch| epoch != in_force.epoch);
         if in_force.given.is_empty() || is_given || is_other {
             return None;

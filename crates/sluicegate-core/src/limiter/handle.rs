@@ -50,6 +50,8 @@ pub struct RateLimiter(pub(super) Arc<Handle>, pub(super) Option<Arc<Pinned>>);
 /// The one handle of a name on a store. All clones of a [`RateLimiter`] share it, and the store
 /// holds it weakly, so that a name is free again when the last clone is gone.
 pub(super) struct Handle {
+    /// Tells it from all other handles of this process.
+    id: u64,
     pub(super) store: Arc<dyn Store>,
     pub(super) always_answers: bool,
     pub(super) first: PreparedPolicy,
@@ -78,9 +80,18 @@ pub(super) struct InForce {
     pub(super) epoch: u64,
 }
 
+impl InForce {
+    /// Whether overrides change it, of the policy or of single keys.
+    pub(super) fn is_overridden(&self) -> bool {
+        self.over.is_some() || !self.given.is_empty()
+    }
+}
+
 /// The policy that a limiter keeps: for requests that began under it, when it is replaced together with rules; and for keys with
 /// quotas of their own.
 pub(super) struct Pinned {
+    /// The handle that it was made for.
+    pub(super) handle: u64,
     pub(super) prepared: PreparedPolicy,
     /// The policy as code, or a file, has it.
     pub(super) own: Arc<Policy>,
@@ -108,7 +119,10 @@ impl Handle {
         own: Arc<Policy>,
         opened_at: OpenedAt,
     ) -> Self {
+        static HANDLES: AtomicU64 = AtomicU64::new(0);
         Self {
+            // Relaxed: it only has to be another number each time.
+            id: HANDLES.fetch_add(1, Ordering::Relaxed),
             opened_at,
             always_answers: store.always_answers(),
             store,
@@ -141,6 +155,10 @@ impl PartialEq for RateLimiter {
 }
 
 impl RateLimiter {
+    pub(super) fn id(&self) -> u64 {
+        self.0.id
+    }
+
     /// Whether both are the handle of the same policy on the same store.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -35,13 +35,14 @@ impl RateLimiter {
     }
 
     pub(super) fn pinned_to(&self, in_force: &InForce, own: &Arc<Policy>, replacements: u64) -> Self {
-        let InForce { prepared, over, given, epoch } = in_force;
+        let InForce { prepared, epoch, .. } = in_force;
         let pinned = Pinned {
+            handle: self.id(),
             prepared: prepared.clone(),
             own: Arc::clone(own),
             epoch: Some(*epoch),
             // An override ends by its time, and single keys have others.
-            replacements: if over.is_some() || !given.is_empty() { u64::MAX } else { replacements },
+            replacements: if in_force.is_overridden() { u64::MAX } else { replacements },
             quotas: None,
             is_given: false,
         };

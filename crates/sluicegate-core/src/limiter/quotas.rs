@@ -116,7 +116,18 @@ impl RateLimiter {
 
     /// Whether this was made of the policy in force.
     fn keeps(&self, pinned: &Pinned) -> bool {
-        pinned.replacements == self.replacements() && pinned.prepared.is(self.opened().as_opened())
+        let is_own = pinned.handle == self.id() && pinned.epoch == self.epoch();
+        if pinned.replacements == u64::MAX {
+            // It looks up what is in force at each ask, which has to be done while an override stands.
+            return is_own && self.in_force().is_overridden();
+        }
+        pinned.replacements == self.replacements()
+            && (is_own || pinned.prepared.is(self.opened().as_opened()))
+    }
+
+    /// The rules that this limiter is pinned to.
+    pub(super) fn epoch(&self) -> Option<u64> {
+        self.1.as_ref().and_then(|pinned| pinned.epoch)
     }
 
     /// Makes a limiter's policy of these quotas.
@@ -127,12 +138,12 @@ impl RateLimiter {
         let opened = opened.as_opened();
         let prepared = self.prepare(opened, quotas)?;
         // An override ends by its time, which the base looks at.
-        let in_force = self.0.current.load();
-        let is_overridden = in_force.over.is_some() || !in_force.given.is_empty();
+        let is_overridden = self.0.current.load().is_overridden();
         let again = is_overridden.then(|| Arc::new((opened.clone(), Arc::new(prepared.clone()))));
         Ok(Pinned {
+            handle: self.id(),
             own: self.own_policy(),
-            epoch: self.1.as_ref().and_then(|pinned| pinned.epoch),
+            epoch: self.epoch(),
             replacements: if is_overridden { u64::MAX } else { replacements },
             quotas: Some(OwnNumbers { quotas: quotas.clone(), again: ArcSwapOption::new(again) }),
             is_given,

@@ -67,24 +67,14 @@ impl OnlyBucket {
         table: &Table<SLOTS, WORDS, false, OWN>,
         (key, cost): (&KeyRef<'_>, u64),
     ) -> Option<(u64, Looked)> {
-        let bucket = &*self.bucket;
-        let hash = self.context.hash(bucket.salt, *key);
+        let (context, bucket) = (&*self.context, &*self.bucket);
+        let hash = context.hash(bucket.salt, *key);
         // Read before the lock, to hold it for less time; but a window must not begin after a moment that is counted in it.
         let is_level = const { state_words::<WORDS, false>() == 1 };
-        let before_us = if is_level { Some(self.context.clock.now_us()) } else { None };
-        let set = table.lock(table.set_of(hash));
-        if bucket.holds.any() {
-            return None;
-        }
-        let now_us = before_us.unwrap_or_else(|| self.context.clock.now_us());
-        let (slot, before) = set.look(hash);
-        let plan = self.plan.as_deref();
-        let is_other = || before.plan != plan.map_or(0, |plan| plan.number) && before.state.until_us > now_us;
-        if OWN > 0 && is_other() {
-            return None;
-        }
-        let found = FoundKey { set, slot, hash, before, bucket, now_us, plan };
-        let spent = spend_now::<WORDS>(&self.rule, before.state, now_us, cost, found)?;
+        let before_us = if is_level { Some(context.clock.now_us()) } else { None };
+        let now_us = || before_us.unwrap_or_else(|| context.clock.now_us());
+        let (now_us, spent) =
+            spend_one(table, (bucket, &self.rule, self.plan.as_deref()), (hash, cost), now_us)?;
         (spent.passed || !self.counts_rejected).then_some((now_us, spent))
     }
 
@@ -132,6 +122,30 @@ impl ShortWay for OnlyBucket {
             Home::Logs(_) | Home::NarrowKept(_) | Home::KeptOwn(_) => otherwise(),
         }
     }
+}
+
+/// Spends from one set of a table at this moment, which is read under its lock; returns it, and where the key stands then. `None` if one
+/// look at the state is not enough.
+#[inline(always)]
+pub(super) fn spend_one<const SLOTS: usize, const WORDS: usize, const OWN: usize>(
+    table: &Table<SLOTS, WORDS, false, OWN>,
+    (bucket, rule, plan): (&Bucket, &Rule, Option<&KeyRule>),
+    (hash, cost): (u64, u64),
+    now_us: impl FnOnce() -> u64,
+) -> Option<(u64, Looked)> {
+    let set = table.lock(table.set_of(hash));
+    if bucket.holds.any() {
+        return None;
+    }
+    let now_us = now_us();
+    let (slot, before) = set.look(hash);
+    let is_other = || before.plan != plan.map_or(0, |plan| plan.number) && before.state.until_us > now_us;
+    if OWN > 0 && is_other() {
+        return None;
+    }
+    let found = FoundKey { set, slot, hash, before, bucket, now_us, plan };
+    let spent = spend_now::<WORDS>(rule, before.state, now_us, cost, found)?;
+    Some((now_us, spent))
 }
 
 /// A key in its locked set.

@@ -24,7 +24,7 @@ use crate::store::{Ask, DecisionFuture, Mode};
 const MOST: usize = 4;
 
 /// One bucket of one ask.
-pub(super) struct BucketAsk<'a> {
+struct BucketAsk<'a> {
     bucket: &'a Bucket,
     ask: &'a Ask<'a>,
     hash: u64,
@@ -50,10 +50,10 @@ impl PolicyBuckets {
         let is_few = self.gather(asks, &mut all).is_some();
         match &mut all {
             // The arrays are as long as there are buckets, so that the compiler unrolls all loops.
-            [Some(a), None, None, None] if is_few => self.decide_few(asks, &mut [a], None),
-            [Some(a), Some(b), None, None] if is_few => self.decide_few(asks, &mut [a, b], None),
-            [Some(a), Some(b), Some(c), None] if is_few => self.decide_few(asks, &mut [a, b, c], None),
-            [Some(a), Some(b), Some(c), Some(d)] if is_few => self.decide_few(asks, &mut [a, b, c, d], None),
+            [Some(a), None, None, None] if is_few => self.decide_few(asks, &mut [a]),
+            [Some(a), Some(b), None, None] if is_few => self.decide_few(asks, &mut [a, b]),
+            [Some(a), Some(b), Some(c), None] if is_few => self.decide_few(asks, &mut [a, b, c]),
+            [Some(a), Some(b), Some(c), Some(d)] if is_few => self.decide_few(asks, &mut [a, b, c, d]),
             _ => DecisionFuture::ready(self.decide_all(asks)),
         }
     }
@@ -71,13 +71,12 @@ impl PolicyBuckets {
         Some(())
     }
 
-    /// Decides the asks, which are about these buckets, as of this moment or of one that is read here.
+    /// Decides the asks, which are about these buckets.
     #[inline]
-    pub(super) fn decide_few<'a, const N: usize>(
+    fn decide_few<'a, const N: usize>(
         &self,
         asks: &[Ask<'_>],
         few: &mut [&mut BucketAsk<'a>; N],
-        now_us: Option<u64>,
     ) -> DecisionFuture {
         let is_in_order = (1..N).all(|next| few[next - 1].bucket.number < few[next].bucket.number);
         if !is_in_order {
@@ -88,7 +87,7 @@ impl PolicyBuckets {
             None
         } else if few.iter().all(|asked| asked.level.is_some()) {
             // Read before the locks, to hold them for less time: no window begins here.
-            let now_us = now_us.unwrap_or_else(|| self.context.clock.now_us());
+            let now_us = self.context.clock.now_us();
             let lock = |asked: &BucketAsk<'a>| asked.level.map(|table| table.lock(table.set_of(asked.hash)));
             spend(few, lock, || now_us)
         } else {
@@ -222,7 +221,7 @@ fn spend<'a, S: LockedSpot, const N: usize>(
 
 impl<'a> BucketAsk<'a> {
     #[inline]
-    pub(super) fn new(
+    fn new(
         (bucket, level): (&'a Bucket, Option<&'a LevelTable>),
         (ask, hash): (&'a Ask<'a>, u64),
         at: (u8, u8),

@@ -4,13 +4,19 @@
 //! Where a table does not fit the caches, a decision waits for memory most of its time, and the look at the clock keeps
 //! the next one from beginning. Here the waits of a few decisions overlap.
 
-use super::few::{BucketAsk, LevelTable, buckets, level};
+use super::alone::spend_one;
+use super::few::{LevelTable, buckets, level};
+use super::{counts_rejected, status_after};
+use crate::decision::Decision;
 use crate::memory::bucket::Bucket;
 use crate::memory::store::PolicyBuckets;
-use crate::store::{Ask, DecisionFuture};
+use crate::store::{Ask, DecisionFuture, Mode};
 
 /// The number of lines that are asked for at once: about as many as a core can wait for.
 const AHEAD: usize = 16;
+
+/// A level in a table, and the hash of its key.
+type FoundLevel<'a> = (&'a Bucket, &'a LevelTable, u64);
 
 impl PolicyBuckets {
     /// Decides each ask on its own, in their order. States that are no levels need the moment under their lock, and are
@@ -18,30 +24,34 @@ impl PolicyBuckets {
     pub(in crate::memory) fn decide_many(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
         let now_us = self.context.clock.now_us();
         for asks in asks.chunks(AHEAD) {
-            let mut found: [Option<(&Bucket, &LevelTable, u64)>; AHEAD] = [None; AHEAD];
+            let mut found: [Option<FoundLevel<'_>>; AHEAD] = [None; AHEAD];
             for (ask, found) in asks.iter().zip(&mut found) {
                 *found = self.touch(ask);
             }
             for (ask, found) in asks.iter().zip(found) {
-                let alone = std::slice::from_ref(ask);
-                answer(match found {
-                    Some((bucket, table, hash)) => {
-                        let mut asked = BucketAsk::new((bucket, Some(table)), (ask, hash), (0, 0));
-                        self.decide_few(alone, &mut [&mut asked], Some(now_us))
-                    }
-                    None => self.decide_now(alone),
-                });
+                let decided = found.and_then(|found| spend_at(found, ask, now_us));
+                answer(decided.unwrap_or_else(|| self.decide_now(std::slice::from_ref(ask))));
             }
         }
     }
 
     /// Asks for the line of a key that is counted by one level, and returns where it is.
     #[inline]
-    fn touch<'a>(&self, ask: &Ask<'a>) -> Option<(&'a Bucket, &'a LevelTable, u64)> {
-        let mut buckets = buckets(ask)?;
+    fn touch<'a>(&self, ask: &Ask<'a>) -> Option<FoundLevel<'a>> {
+        let mut buckets = buckets(ask).filter(|_| ask.mode() == Mode::Spend)?;
         let bucket = buckets.next().filter(|_| buckets.next().is_none())?;
         let (table, hash) = (level(bucket)?, self.context.hash(bucket.salt, ask.key()));
         table.touch(hash);
         Some((bucket, table, hash))
     }
+}
+
+/// Spends from one level; `None` if one look at it is not enough.
+#[inline]
+fn spend_at((bucket, table, hash): FoundLevel<'_>, ask: &Ask<'_>, now_us: u64) -> Option<DecisionFuture> {
+    let cost = ask.cost();
+    let (_, spent) = spend_one(table, (bucket, &bucket.rules.own, None), (hash, cost), || now_us)?;
+    let status = status_after((0, 0), bucket.capacity, &spent, cost);
+    let is_decided = spent.passed || !counts_rejected(ask);
+    is_decided.then(|| DecisionFuture::ready(Ok(Decision::single(now_us, status))))
 }

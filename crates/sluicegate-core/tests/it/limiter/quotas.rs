@@ -8,9 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluicegate_core::algorithm::{Rule, State};
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::limiter::Inherit;
-use sluicegate_core::limiter::check_all;
-use sluicegate_core::policy::{OnFull, PolicyMode, Quotas};
+use sluicegate_core::limiter::{Inherit, Overrides, check_all};
+use sluicegate_core::policy::{OnFull, Override, PolicyMode, Quotas};
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_observed::Observed;
 use sluicegate_tests::memory::store_for;
@@ -232,6 +231,35 @@ fn one_value_of_quotas_serves_several_policies_and_each_replacement_of_one() {
     drop(api);
     let api = limiter(&store, "api", Algorithm::Gcra, Quota::per_hour(9));
     assert_eq!([left(&api), left(&login)], [3, 0]);
+}
+
+/// An override of one key, or of the mode, concerns all limiters of the policy; they are not made anew for each request.
+#[tokio::test]
+async fn a_limiter_of_quotas_is_found_again_while_overrides_stand_and_after_them() {
+    let (store, clock) = store();
+    let quotas: Quotas = "4/h".parse().unwrap();
+    let api = limiter(&store, "api", Algorithm::Gcra, Quota::per_hour(9));
+    let own = || api.with_quotas(&quotas).unwrap();
+    let left = |limiter: &RateLimiter| answer(limiter.check("ada")).remaining();
+    assert!(own() == own());
+    assert_eq!(left(&own()), 3);
+    let hour = Duration::from_secs(3_600);
+    clock.advance(2 * hour);
+    for over in [
+        Override::builder("api", "ops").mode(PolicyMode::Shadow).lasting(hour),
+        Override::builder("api", "ops").key("other").quota("20/h").lasting(hour),
+    ] {
+        Overrides::of(&store).put(over).await.unwrap();
+        let under = own();
+        assert!(under == own());
+        assert_eq!(left(&under), 3);
+        clock.advance(2 * hour);
+        assert_eq!((left(&under), left(&own())), (3, 2), "it is over");
+        assert!(own() == own());
+        clock.advance(2 * hour);
+    }
+    api.replace(Policy::gcra("api", "8/h").build().unwrap(), Inherit::Spent).unwrap();
+    assert!(own() == own());
 }
 
 #[test]
