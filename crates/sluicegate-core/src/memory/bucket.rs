@@ -215,6 +215,9 @@ impl Bucket {
     /// Whether a key has never owed anything, or was forgotten.
     fn has_no_state(&self, key: KeyRef<'_>) -> bool {
         let (hash, home) = (self.context.hash(self.salt, key), self.home());
+        if home.is_unknown(hash) {
+            return true;
+        }
         match home.lock(home.index_of(hash)) {
             LockedSet::Log(_) => false,
             place => place.entry(hash).state.until_us == 0,

@@ -135,6 +135,12 @@ impl Home {
         }
     }
 
+    /// Whether no slot is this key's, and it inherits nothing. Without a lock: a thread that was told of what the key owes sees its slot.
+    #[inline]
+    pub(super) fn is_unknown(&self, hash: u64) -> bool {
+        tables!(self, Self, table => table.is_unknown(hash), Self::Logs(_) => false)
+    }
+
     /// Keys that are not at rest.
     pub(super) fn in_use(&self, now_us: u64) -> usize {
         tables!(self, Self, table => table.in_use(now_us), Self::Logs(logs) => logs.in_use(now_us))

@@ -6,7 +6,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::words::{AUX_BITS, SlotWords, load, state_words, store};
-use super::{Set, Table};
+use super::{Set, Table, tag_of};
 use crate::memory::plans::QuotaRules;
 
 /// All that a set knows: a row for each slot, its tag and its words, and one for what was left to the set.
@@ -218,9 +218,4 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         // Release: pairs with the acquire of the next lock.
         self.0.set.locked.store(false, Ordering::Release);
     }
-}
-
-#[inline]
-fn tag_of(hash: u64) -> u32 {
-    (hash >> 32) as u32
 }

@@ -94,6 +94,14 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         _ = std::hint::black_box(self.sets[self.set_of(hash)].locked.load(Ordering::Relaxed));
     }
 
+    /// Whether no slot is this hash's, and what keys have left to their set is not kept. Without a lock.
+    #[inline]
+    pub(super) fn is_unknown(&self, hash: u64) -> bool {
+        let (tag, set) = (tag_of(hash), &self.sets[self.set_of(hash)]);
+        // Relaxed: whoever was told of a state that was stored under the lock sees its tag.
+        self.left.is_empty() && set.tags.iter().all(|stored| stored.load(Ordering::Relaxed) != tag)
+    }
+
     /// Locks a set until the guard is dropped. Several are locked in the order of their indices.
     #[inline]
     pub(super) fn lock(&self, index: usize) -> Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN> {
@@ -131,6 +139,11 @@ impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Set<SLOTS, WORDS,
             turn = turn.saturating_add(1);
         }
     }
+}
+
+#[inline]
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32
 }
 
 #[cfg(not(loom))]
