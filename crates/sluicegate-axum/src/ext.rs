@@ -133,22 +133,29 @@ pub trait RateLimitExt: Sized + sealed::Sealed {
     fn with_rate_limits(self, store: impl IntoStore) -> Self;
 }
 
+/// Puts a layer on routes, with what their bodies need around it.
+macro_rules! limited {
+    ($routes:expr, $layer:expr) => {{
+        let layer = $layer;
+        let uploads = layer.holds_requests().then(|| UploadLayer::new(&layer.limits_handle()));
+        // Bodies are read only for limits that need it, because that boxes each body once more.
+        let limited: Self = match layer.reads_bodies() {
+            true => $routes.layer(layer.settling()),
+            false => $routes.layer(layer),
+        };
+        match uploads {
+            Some(uploads) => limited.layer(uploads),
+            None => limited,
+        }
+    }};
+}
+
 impl<S> RateLimitExt for MethodRouter<S, Infallible>
 where
     S: Clone + Send + Sync + 'static,
 {
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
-        let layer = limit.into_layer();
-        let uploads = layer.holds_requests().then(|| UploadLayer::new(&layer.limits_handle()));
-        // Another body is boxed for each response, so only where one is read.
-        let limited = match layer.reads_bodies() {
-            true => self.layer::<_, Infallible>(layer.settling()),
-            false => self.layer::<_, Infallible>(layer),
-        };
-        match uploads {
-            Some(uploads) => limited.layer::<_, Infallible>(uploads),
-            None => limited,
-        }
+        limited!(self, limit.into_layer())
     }
 
     #[cfg(feature = "macros")]
@@ -164,16 +171,7 @@ where
     #[track_caller]
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
         warn_without_routes(&self, "rate_limit");
-        let layer = limit.into_layer();
-        let uploads = layer.holds_requests().then(|| UploadLayer::new(&layer.limits_handle()));
-        let limited = match layer.reads_bodies() {
-            true => self.layer(layer.settling()),
-            false => self.layer(layer),
-        };
-        match uploads {
-            Some(uploads) => limited.layer(uploads),
-            None => limited,
-        }
+        limited!(self, limit.into_layer())
     }
 
     #[cfg(feature = "macros")]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use http::Extensions;
-use sluicegate_core::{Decision, Policy};
+use sluicegate_core::{Decision, Policy, RateLimiter};
 use tracing::Span;
 use tracing::level_filters::LevelFilter;
 
@@ -179,8 +179,8 @@ impl Drop for Recorded {
     }
 }
 
-/// The wait of a request or a call for its turn, as a span that ends with the wait. Boxed, because many may wait.
-#[derive(Debug)]
+/// The wait of a request or a call for its turn or for a permit, as a span that ends with the wait. Boxed, because many may wait.
+#[derive(Debug, Default)]
 pub(crate) struct WaitSpan(Option<Box<TracedWait>>);
 
 #[derive(Debug)]
@@ -192,7 +192,7 @@ struct TracedWait {
 }
 
 impl WaitSpan {
-    /// Begins the wait under this policy, which is `delay` long if nothing changes.
+    /// Begins the wait for a turn under this policy, which is `delay` long if nothing changes.
     pub(crate) fn begin(policy: Option<&Policy>, delay: Duration, fields: Option<TraceFields>) -> Self {
         if !is_on() {
             return Self(None);
@@ -204,6 +204,21 @@ impl WaitSpan {
             rate_limit.wait_ms = ceil_ms(delay),
             rate_limit.ended_by = tracing::field::Empty,
         );
+        Self::of(span, fields)
+    }
+
+    /// Begins the wait for a permit of the limit of this name.
+    pub(crate) fn for_permit(limit: &str) -> Self {
+        let span = tracing::info_span!(
+            target: "sluicegate::wait",
+            "in_flight.wait",
+            rate_limit.policy = limit,
+            rate_limit.ended_by = tracing::field::Empty,
+        );
+        Self::of(span, None)
+    }
+
+    fn of(span: Span, fields: Option<TraceFields>) -> Self {
         let is_seen = !span.is_disabled() || fields.is_some();
         Self(is_seen.then(|| Box::new(TracedWait { span, fields, request: RequestTrace::None })))
     }
@@ -217,22 +232,55 @@ impl WaitSpan {
         }
     }
 
-    /// Ends the wait, because the turn has come, and returns the decision for the span of the request.
-    pub(crate) fn turn_came(&mut self) -> RequestTrace {
-        self.end("turn")
-    }
-
-    fn end(&mut self, by: &'static str) -> RequestTrace {
+    /// Ends the wait for this reason, and returns the decision for the span of the request.
+    pub(crate) fn end(&mut self, by: &'static str) -> RequestTrace {
         let Some(wait) = self.0.take() else { return RequestTrace::None };
         wait.span.record(ENDED_BY, by);
         wait.request
     }
 }
 
-/// The turn has not come, so the request or the call was dropped.
+/// Nothing has ended it, so the request or the call was dropped.
 impl Drop for WaitSpan {
     fn drop(&mut self) {
         self.end("given_up");
+    }
+}
+
+/// The waits of a body for its bandwidth, as one span from the first of them to the end of the body.
+#[derive(Debug, Default)]
+pub(crate) struct BandwidthSpan(Option<Box<TracedBody>>);
+
+#[derive(Debug)]
+struct TracedBody {
+    span: Span,
+    waited: Duration,
+}
+
+impl BandwidthSpan {
+    /// The body waits for this long under this policy.
+    pub(crate) fn waits(&mut self, wait: Duration, limiter: &RateLimiter) {
+        if !is_on() {
+            return;
+        }
+        let body = self.0.get_or_insert_with(|| {
+            let span = limiter.with_policy(|policy| {
+                tracing::info_span!(
+                    target: "sluicegate::wait",
+                    "bandwidth.wait",
+                    rate_limit.policy = policy.name(),
+                    rate_limit.wait_ms = tracing::field::Empty,
+                )
+            });
+            Box::new(TracedBody { span, waited: Duration::ZERO })
+        });
+        body.waited = body.waited.saturating_add(wait);
+    }
+}
+
+impl Drop for TracedBody {
+    fn drop(&mut self) {
+        self.span.record(WAIT_MS, ceil_ms(self.waited));
     }
 }
 

@@ -112,3 +112,12 @@ impl RequestAsks {
         Some(self.label(made, decision))
     }
 }
+
+impl From<RequestAsk> for RequestAsks {
+    #[inline]
+    fn from(only: RequestAsk) -> Self {
+        let mut asks = Self::default();
+        asks.push(only);
+        asks
+    }
+}

@@ -13,7 +13,6 @@ use crate::guard::lookup::Waits;
 use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::IntoGroup;
-use crate::limits::Limit;
 use crate::limits::door::FrontDoor;
 use crate::limits::group::{Choose, Group};
 use crate::respond::headers::{HeaderFields, LegacyReset};
@@ -67,9 +66,9 @@ impl<R> LimitsBuilder<R> {
         let Self { group, settings, waits, respond } = self;
         check::before_requests(&group)?;
         for limit in group.limits().filter(|limit| settings.meters || limit.gives_back()) {
-            limit.keep_accounts()?;
+            limit.source.keep_accounts()?;
         }
-        group.limits().try_for_each(Limit::take_quotas)?;
+        group.limits().try_for_each(|limit| limit.source.take_quotas())?;
         Ok((Limits::of(group, settings, waits), respond))
     }
 

@@ -7,11 +7,11 @@
 use std::slice;
 use std::sync::Arc;
 
-use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::{ConfigError, Policy, RateLimiter};
 use smallvec::SmallVec;
 
+use crate::key::text::config_error;
 use crate::limits::group::Group;
 use crate::limits::limit::Limit;
 
@@ -86,5 +86,5 @@ fn quotas(limiter: &RateLimiter) -> usize {
 }
 
 fn fail(problem: String) -> Result<(), ConfigError> {
-    Err(ConfigError::new(ConfigErrorKind::Layer, problem))
+    Err(config_error(problem))
 }

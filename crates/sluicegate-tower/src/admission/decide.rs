@@ -6,10 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use crate::admission::admitted::Admitted;
-use crate::admission::end::RequestEnd;
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
-use crate::admission::way::Waiting;
+use crate::admission::way::{HeldRequest, RequestEnd};
 use crate::guard::Place;
 use crate::key::RequestView;
 
@@ -28,7 +27,7 @@ pub struct Admission<'a> {
     /// Dropped before the turn is.
     place: Place,
     /// The result, until it is taken, or the wait.
-    state: Result<Option<RequestEnd>, Box<Waiting>>,
+    state: Result<Option<RequestEnd>, Box<HeldRequest>>,
     request: RequestView<'a>,
 }
 
@@ -76,11 +75,11 @@ impl Future for Admission<'_> {
         let Self { place, state, request } = &mut *self;
         let end = match state {
             Ok(end) => end.take().expect("an admission is polled until it is ready, once"),
-            Err(waiting) => ready!(waiting.poll(cx, *request, place)),
+            Err(held) => ready!(held.poll(cx, *request, place)),
         };
         *state = Ok(None);
         *place = Place::default();
-        Poll::Ready(end.map(Admitted::new))
+        Poll::Ready(end)
     }
 }
 

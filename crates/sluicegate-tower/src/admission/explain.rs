@@ -19,7 +19,7 @@ use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::Limit;
 use crate::limits::door::DoorVerdict;
-use crate::limits::finding::{FoundLimit, LimitFinding, RequestAsk, WhyNot};
+use crate::limits::finding::{LimitFinding, RequestAsk, WhyNot};
 use crate::limits::plan::What;
 use crate::limits::walk::{Walk, WalkStep};
 use crate::respond::refusal::RefusalReason;
@@ -146,50 +146,32 @@ impl<'a> Explaining<'a> {
         let mut walk = Walk::default();
         loop {
             match poll_fn(|cx| walk.poll(cx, (plan, request), &waits, &mut place)).await {
-                WalkStep::Found(found) => self.found(found).await,
+                WalkStep::Found(limit, finding) => self.found(limit, finding).await,
                 WalkStep::Waits => {}
                 WalkStep::End => return,
             }
         }
     }
 
-    async fn found(&mut self, FoundLimit { limit, finding }: FoundLimit) {
+    async fn found(&mut self, limit: usize, finding: LimitFinding) {
         let why = match finding {
-            LimitFinding::Asks { which, key, cost, is_enforced } => {
-                let source = &self.limits.plan().limits[limit].source;
-                let limiter = source.limiter(&which).clone();
-                let asked = AskExplained {
-                    policy: limiter.policy(),
-                    tier: source.tier(&which).map(str::to_owned),
-                    key: key.clone(),
-                    cost,
-                    settle: self.limits.plan().limits[limit].settle.clone(),
-                    bandwidth: None,
-                    quotas: Vec::new(),
-                };
-                self.explained[limit].asks = Ok(asked);
+            LimitFinding::Asks { ask, is_enforced } => {
+                self.explained[limit].asks = Ok(self.described(&ask));
                 if is_enforced {
-                    self.asks.push(RequestAsk { limit, which, key, cost });
+                    self.asks.push(ask);
                 } else {
-                    let standing = limiter.peek(&key).cost(cost).await;
+                    let limiter = ask.limiter(self.limits.plan());
+                    let standing = limiter.peek(&ask.key).cost(ask.cost).await;
                     self.stand(limit, counted(&standing).to_vec());
                 }
                 return;
             }
-            LimitFinding::Holds { which, key } => {
-                let Limit { source, bandwidth, .. } = &self.limits.plan().limits[limit];
-                let limiter = source.limiter(&which).clone();
-                let standing = limiter.peek(&key).await;
-                self.explained[limit].asks = Ok(AskExplained {
-                    policy: limiter.policy(),
-                    tier: source.tier(&which).map(str::to_owned),
-                    key,
-                    cost: 0,
-                    settle: None,
-                    bandwidth: *bandwidth,
-                    quotas: counted(&standing).to_vec(),
-                });
+            LimitFinding::Holds(held) => {
+                let limiter = held.limiter(self.limits.plan());
                 self.holds |= limiter.with_policy(Policy::mode) == PolicyMode::Enforce;
+                let standing = limiter.peek(&held.key).await;
+                self.explained[limit].asks = Ok(self.described(&held));
+                self.stand(limit, counted(&standing).to_vec());
                 return;
             }
             LimitFinding::Nothing(why) => match why {
@@ -207,6 +189,21 @@ impl<'a> Explaining<'a> {
             }
         };
         self.explained[limit].asks = Err(why);
+    }
+
+    /// The ask of a limit, or its hold of bodies, before its quotas are known.
+    fn described(&self, ask: &RequestAsk) -> AskExplained {
+        let plan = self.limits.plan();
+        let Limit { source, settle, bandwidth, .. } = &plan.limits[ask.limit];
+        AskExplained {
+            policy: ask.limiter(plan).policy(),
+            tier: source.tier(&ask.which).map(str::to_owned),
+            key: ask.key.clone(),
+            cost: if bandwidth.is_some() { 0 } else { ask.cost },
+            settle: settle.clone().filter(|_| bandwidth.is_none()),
+            bandwidth: *bandwidth,
+            quotas: Vec::new(),
+        }
     }
 
     fn stand(&mut self, limit: usize, quotas: Vec<QuotaStatus>) {

@@ -13,7 +13,7 @@ use crate::admission::set::Limits;
 use crate::key::RequestView;
 use crate::limits::LimitsHandle;
 use crate::limits::door::DoorVerdict;
-use crate::limits::finding::{FoundLimit, LimitFinding, RequestAsk};
+use crate::limits::finding::LimitFinding;
 use crate::limits::walk::{Walk, WalkStep};
 use crate::respond::decided::Decided;
 
@@ -42,21 +42,12 @@ impl Limits {
         let (plan, mut walk, mut asks) = (self.plan(), Walk::default(), RequestAsks::default());
         loop {
             match walk.next(plan, request) {
-                WalkStep::Found(FoundLimit { finding: LimitFinding::Asks { key, .. }, .. })
-                    if key == Key::shared() =>
-                {
+                WalkStep::Found(_, LimitFinding::Asks { ask, .. }) if ask.key == Key::shared() => {
                     return None;
                 }
-                WalkStep::Found(FoundLimit {
-                    limit,
-                    finding: LimitFinding::Asks { which, key, cost, is_enforced: true },
-                }) => {
-                    asks.push(RequestAsk { limit, which, key, cost });
-                }
-                WalkStep::Found(FoundLimit { finding: LimitFinding::Refuses(_), .. }) | WalkStep::Waits => {
-                    return None;
-                }
-                WalkStep::Found(_) => {}
+                WalkStep::Found(_, LimitFinding::Asks { ask, is_enforced: true }) => asks.push(ask),
+                WalkStep::Found(_, LimitFinding::Refuses(_)) | WalkStep::Waits => return None,
+                WalkStep::Found(..) => {}
                 WalkStep::End => break,
             }
         }

@@ -5,15 +5,15 @@ use std::task::{Context, Poll, Waker};
 use http::response;
 use sluicegate_core::{Key, RateLimiter};
 
-use crate::admission::admitted::{Admitted, Marked};
+use crate::admission::admitted::Admitted;
 use crate::admission::asks::RequestAsks;
-use crate::admission::end::{refused, uncounted};
+use crate::admission::marks::Marked;
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::key::{MissingKey, RequestView};
 use crate::limits::door::DoorVerdict;
-use crate::limits::finding::{FoundLimit, LimitFinding, WhyNot};
+use crate::limits::finding::{LimitFinding, RequestAsk, WhyNot};
 use crate::limits::walk::{Walk, WalkStep};
 use crate::respond::decided::Decided;
 use crate::respond::refusal::RefusalReason;
@@ -112,7 +112,7 @@ impl Limits {
                 next => next,
             };
             match found {
-                WalkStep::Found(found) => self.tell(&found, &mut each),
+                WalkStep::Found(limit, finding) => self.tell(limit, &finding, &mut each),
                 WalkStep::Waits => return Meeting::Unknown,
                 WalkStep::End => return Meeting::Limits,
             }
@@ -146,33 +146,31 @@ impl Limits {
     /// # }
     /// ```
     pub fn conclude(&self, decided: Decided) -> Result<Admitted, Box<Refused>> {
-        let made = &self.0.made;
         let stop = match (decided.is_counted(), decided.is_allowed()) {
-            (false, true) => return Ok(Admitted::new(uncounted(self))),
+            (false, true) => return Ok(Admitted::uncounted(self)),
             (false, false) => Stop::Plain(RefusalReason::Outage),
             (true, false) => Stop::Decided(decided),
+            (true, true) if !self.made.marks => return Ok(Admitted::new(None)),
             (true, true) => {
-                let Decided { decision, policies } = decided;
-                let marked =
-                    || Marked::new(made, RequestAsks::default(), Some(decision), |_| policies, Vec::new());
-                return Ok(Admitted::new(made.marks.then(marked)));
+                let (Decided { decision, policies }, asks) = (decided, RequestAsks::default());
+                let marked = Marked::new(&self.made, asks, Some(decision), |_| policies, Vec::new());
+                return Ok(Admitted::new(Some(marked)));
             }
         };
-        Err(refused(self, None, stop))
+        Err(self.refuse(None, stop))
     }
 
-    fn tell(&self, FoundLimit { limit, finding }: &FoundLimit, each: &mut impl FnMut(Met<'_>)) {
-        let limit = *limit;
+    fn tell(&self, limit: usize, finding: &LimitFinding, each: &mut impl FnMut(Met<'_>)) {
         let asks = match finding {
-            LimitFinding::Asks { which, key, cost, is_enforced } => {
-                let limiter = self.plan().limits[limit].source.limiter(which);
+            LimitFinding::Asks { ask, is_enforced } => {
+                let RequestAsk { key, cost, .. } = ask;
+                let limiter = ask.limiter(self.plan());
                 Ok(MetAsk { limiter, key, cost: *cost, is_enforced: *is_enforced })
             }
             LimitFinding::Nothing(WhyNot::NoKey(missing)) => Err(NoAsk::NoKey(missing)),
-            LimitFinding::Refuses(stop) => Err(no_ask(stop)),
-            LimitFinding::Nothing(WhyNot::TriedOut(stop)) => Err(no_ask(stop)),
+            LimitFinding::Refuses(stop) | LimitFinding::Nothing(WhyNot::TriedOut(stop)) => Err(no_ask(stop)),
             // Bytes are counted as bodies pass, and not for a request.
-            LimitFinding::Nothing(_) | LimitFinding::Holds { .. } => return,
+            LimitFinding::Nothing(_) | LimitFinding::Holds(_) => return,
         };
         each(Met { limit, asks });
     }

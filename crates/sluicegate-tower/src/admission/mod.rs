@@ -3,10 +3,12 @@
 //! | file | step of a request |
 //! |---|---|
 //! | `set`, `builder`, `check` | before any request: limits with their settings, checked |
-//! | `begin` | starts with the current limits, which are swapped as a whole; decides by a single plain limit |
-//! | `way`, `asking` | decide by any other limits: door, limits, decision, turn, each step at once if possible |
+//! | `handle` | the current limits, which are swapped as a whole |
+//! | `begin` | decides by a single plain limit |
+//! | `way`, `progress` | decide by any other limits: the stages of a request that may wait, and what it asks |
 //! | `asks`, `together` | the limiters that a request asks, and their policies |
-//! | `end`, `admitted`, `refused`, `restate` | the two results, and the fields of the response |
+//! | `admitted`, `refused` | the two ends |
+//! | `marks`, `body_holds`, `leave`, `restate` | the request that goes on, and its response |
 //! | `meter` | costs that are known while a request is served |
 //! | `report` | events for the store, and lines in the log |
 //! | `shadow`, `trial` | policies in shadow |
@@ -22,19 +24,22 @@
 //!   not waited for.
 
 pub(crate) mod admitted;
-mod asking;
 pub(crate) mod asks;
-pub(crate) mod begin;
+mod begin;
+mod body_holds;
 pub(crate) mod builder;
 pub(crate) mod check;
 pub(crate) mod decide;
-pub(crate) mod end;
 mod explain;
 pub(crate) mod explanation;
 mod foreseen;
 mod further_in;
+pub(crate) mod handle;
+mod leave;
+pub(crate) mod marks;
 pub(crate) mod met;
 pub(crate) mod meter;
+mod progress;
 pub(crate) mod refused;
 mod report;
 pub(crate) mod restate;

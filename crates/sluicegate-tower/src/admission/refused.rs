@@ -32,6 +32,19 @@ pub struct Refused {
     trace: RequestTrace,
 }
 
+impl Limits {
+    /// Refuses a request, because of `limit` if a limit is the reason, and reports the refusal.
+    pub(super) fn refuse(&self, limit: Option<usize>, stop: Stop) -> Box<Refused> {
+        if let Stop::Mistake(error) = &stop {
+            self.made.report_mistake(error);
+        }
+        if let Some(why) = stop.undecided() {
+            self.notice(limit, Some(why));
+        }
+        Box::new(Refused::new(self, limit, stop))
+    }
+}
+
 impl Refused {
     pub(crate) fn new(limits: &Limits, limit: Option<usize>, stop: Stop) -> Self {
         Self { limits: limits.clone(), limit, stop, trace: RequestTrace::None }

@@ -1,14 +1,68 @@
 //! Reports of the limits on requests: events for the store, which counts them, and lines in the log.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sluicegate_core::store::{Event, Subject, Undecided};
-use sluicegate_core::{ConfigError, Policy, RateLimiter};
+use sluicegate_core::{ConfigError, Outcome, Policy, RateLimiter};
 
 use crate::admission::set::{BuiltLimits, Limits};
+use crate::admission::way::RequestEnd;
+use crate::key::RequestView;
 use crate::respond::decided::Decided;
+use crate::trace;
+
+/// The time that the decision on a request takes, where routes are counted.
+#[derive(Debug)]
+pub(super) struct Timed {
+    began: Instant,
+    /// Set when the request begins to wait for its turn, which is not part of the decision.
+    took: Option<Duration>,
+}
+
+impl Timed {
+    #[inline]
+    pub(super) fn new() -> Self {
+        Self { began: Instant::now(), took: None }
+    }
+
+    /// The decision has been made, and the request waits for its turn.
+    pub(super) fn waits(&mut self) {
+        self.took = Some(self.took());
+    }
+
+    fn took(&self) -> Duration {
+        self.took.unwrap_or_else(|| self.began.elapsed())
+    }
+}
 
 impl Limits {
+    /// Tells others of a decision: the store, if routes are counted, and the span of the request.
+    pub(super) fn report(&self, request: RequestView<'_>, end: &mut RequestEnd, timed: Option<&Timed>) {
+        if let Some(timed) = timed {
+            self.tell_route(request, end, timed);
+        }
+        if trace::is_on() {
+            match end {
+                Ok(admitted) => admitted.trace_in(request.extensions),
+                Err(refused) => refused.trace_in(request.extensions),
+            }
+        }
+    }
+
+    /// Tells the store of the first limit the decision and the route of a request, if routes are counted. Requests without a decision
+    /// are reported elsewhere, with the reason.
+    fn tell_route(&self, request: RequestView<'_>, end: &RequestEnd, timed: &Timed) {
+        let outcome = match end {
+            Ok(admitted) => admitted.decided().map(|_| Outcome::Allowed),
+            Err(refused) => refused.decided().map(|decided| decided.outcome()),
+        };
+        let store = self.plan().limits.iter().find_map(|limit| limit.source.store());
+        if let (Some(outcome), Some(store)) = (outcome, store) {
+            store.notice(&Event::Routed { route: request.route(), outcome, took: timed.took() });
+        }
+    }
+
     /// Tells the store of the first limit why this limit did not ask it, or that a turn was given up.
     pub(crate) fn notice(&self, limit: Option<usize>, why: Option<Undecided>) {
         let limits = &self.plan().limits;

@@ -49,15 +49,16 @@ use crate::respond::spread::Spread;
 /// Use the [layer](crate::RateLimitLayer) in front of a service. Use this alone where the decision
 /// is needed without a service around it, and to explain decisions.
 #[derive(Clone)]
-pub struct Limits(pub(super) Arc<Inner>);
-
-pub(super) struct Inner {
+pub struct Limits {
     pub(super) made: Arc<BuiltLimits>,
-    /// The queue carries over when the limits are swapped.
+    carried: Arc<CarriedOver>,
+}
+
+/// The part of limits that limits in their place carry on.
+struct CarriedOver {
     waits: Waits,
     /// The bounds on waiting responders, in a queue of their own: refused requests take no places from others.
     answers: Waits,
-    /// The counts carry over as well.
     shadows: Shadows,
 }
 
@@ -127,7 +128,7 @@ impl Limits {
     pub fn new(limit: impl IntoLimit) -> Self {
         let group = Group::from(limit.into_limit());
         for limit in group.limits().filter(|limit| limit.gives_back()) {
-            if let Err(error) = limit.keep_accounts() {
+            if let Err(error) = limit.source.keep_accounts() {
                 // Not an error for the caller: without accounts a refund gives back less, and never more.
                 tracing::warn!(%error, "the store keeps no accounts, so refunds are not exact");
             }
@@ -158,15 +159,15 @@ impl Limits {
             unheld: Once::new(),
             encoded: Once::new(),
         };
-        let answers = waits.apart();
-        Self(Arc::new(Inner { made: Arc::new(made), waits, answers, shadows: Shadows::default() }))
+        let carried = CarriedOver { answers: waits.apart(), waits, shadows: Shadows::default() };
+        Self { made: Arc::new(made), carried: Arc::new(carried) }
     }
 
     /// Counts what each policy in shadow would have done so far: first the policies of the limits in their order, then policies that
     /// were chosen for a request or were replaced by a swap. At most 1,000 policies are counted.
     pub fn shadow_counts(&self) -> Vec<ShadowCount> {
         let known = self.plan().limits.iter().flat_map(|limit| limit.source.known());
-        self.0.shadows.counts(known.map(|limiter| limiter.policy()))
+        self.carried.shadows.counts(known.map(|limiter| limiter.policy()))
     }
 
     /// The forms in which operators write the keys of this policy; empty if no limit here asks the policy. See
@@ -179,42 +180,43 @@ impl Limits {
     /// The number of requests that wait now: for a key, for a tier, for their turn, or after that for the service inside to be
     /// ready.
     pub fn waiting(&self) -> usize {
-        self.0.waits.queue.waiting()
+        self.carried.waits.queue.waiting()
     }
 
     /// These limits, with the queue and the counts of the limits that they replace.
     pub(super) fn instead_of(&self, before: &Self) -> Self {
-        let waits = self.0.waits.counted_with(&before.0.waits);
-        let answers = self.0.answers.counted_with(&before.0.answers);
-        let shadows = before.0.shadows.clone();
-        Self(Arc::new(Inner { made: Arc::clone(&self.0.made), waits, answers, shadows }))
+        let (own, before) = (&self.carried, &before.carried);
+        let waits = own.waits.counted_with(&before.waits);
+        let answers = own.answers.counted_with(&before.answers);
+        let carried = Arc::new(CarriedOver { waits, answers, shadows: before.shadows.clone() });
+        Self { made: Arc::clone(&self.made), carried }
     }
 
     #[inline]
     pub(crate) fn made(&self) -> &BuiltLimits {
-        &self.0.made
+        &self.made
     }
 
     #[inline]
     pub(crate) fn plan(&self) -> &LimitPlan {
-        &self.0.made.plan
+        &self.made.plan
     }
 
     #[inline]
     pub(crate) fn settings(&self) -> &LimitsSettings {
-        &self.0.made.settings
+        &self.made.settings
     }
 
     pub(crate) fn waits(&self) -> &Waits {
-        &self.0.waits
+        &self.carried.waits
     }
 
     pub(crate) fn answers(&self) -> &Waits {
-        &self.0.answers
+        &self.carried.answers
     }
 
     pub(super) fn shadows(&self) -> &Shadows {
-        &self.0.shadows
+        &self.carried.shadows
     }
 }
 

@@ -1,11 +1,11 @@
-//! Takes a request to its decision: exemption, limits, decision, turn. Each step is taken at
-//! once if possible.
+//! The way of a request to its decision: [`HeldRequest`] goes through these stages, each at once if it can.
 //!
 //! ```text
-//! door -> limit -> limit -> .. -> decision -> turn -> on to the service
-//!   |       |                        |         |
-//!   |       +-- a look-up            |         +-- dropped: the turn is given back
-//!   |                                +-- refused, or an outage: what the policies say
+//! Door -> Limits -> Decision -> Turn -> on to the service
+//!   |       |          |          |
+//!   |       |          |          +-- dropped: the turn is given back
+//!   |       |          +-- refused, or an outage: what the policies say
+//!   |       +-- a key or a limiter is looked up; a limit refuses
 //!   +-- exempt: past all of it; denied: refused
 //! ```
 //!
@@ -20,9 +20,10 @@ use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::{DecisionFuture, Undecided};
 use sluicegate_core::{Decision, StoreError};
 
-use crate::admission::asking::{Asking, Then};
-use crate::admission::asks::RequestAsks;
-use crate::admission::end::{RequestEnd, Timed, refused, uncounted};
+use crate::admission::admitted::Admitted;
+use crate::admission::progress::RequestProgress;
+use crate::admission::refused::Refused;
+use crate::admission::report::Timed;
 use crate::admission::set::Limits;
 use crate::guard::Place;
 use crate::guard::lookup::Lookup;
@@ -32,223 +33,94 @@ use crate::limits::finding::RequestAsk;
 use crate::limits::walk::{Walk, WalkStep};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
-use crate::trace::{RequestTrace, WaitSpan};
+use crate::trace::WaitSpan;
 
-/// The progress of a request that has to wait.
-#[derive(Debug, Default)]
-struct Way {
-    walk: Walk,
-    asking: Asking,
-    step: Step,
-}
+/// The end of the way: the request goes on, or it is refused.
+pub(crate) type RequestEnd = Result<Admitted, Box<Refused>>;
 
-/// The thing to wait for.
-#[derive(Debug, Default)]
-enum Step {
-    /// A key or a limiter.
-    #[default]
-    Limit,
-    Exemption(Lookup<ExemptionFuture>),
-    /// Boxed apart from the turn, because it is large, and waits for a turn take longer.
+/// The end of the way if it is reached at once, or else the request that has to wait.
+pub(crate) type Begun = Result<RequestEnd, Box<HeldRequest>>;
+
+/// The end of the way, or the stage in which the request waits.
+pub(super) type Reached = Result<RequestEnd, RequestStage>;
+
+/// The stage that a request waits in.
+#[derive(Debug)]
+pub(super) enum RequestStage {
+    /// For an exemption that is looked up.
+    Door(Lookup<ExemptionFuture>),
+    /// For a key or a limiter.
+    Limits,
+    /// For the store. Boxed apart from the turn, because it is large, and waits for a turn take longer.
     Decision(Box<DecisionFuture>),
     Turn(Turn, WaitSpan),
 }
 
-/// A request and the limits that decide on it.
-type Through<'a> = (&'a Limits, RequestView<'a>);
-
-impl Way {
-    /// Waits for one thing after the other. A request that has to wait takes a place in the queue.
-    fn poll(&mut self, cx: &mut Context<'_>, through: Through<'_>, place: &mut Place) -> Poll<RequestEnd> {
-        let (limits, request) = through;
-        loop {
-            let end = match &mut self.step {
-                Step::Exemption(lookup) => {
-                    // Without an answer the request is not exempt.
-                    let is_exempt = ready!(lookup.poll(cx, limits.waits(), place)).unwrap_or(false);
-                    let door = limits.settings().door.as_ref();
-                    let entry =
-                        door.map_or(DoorVerdict::ToTheLimits, |door| door.entry_of(is_exempt, request));
-                    self.enter(entry, through, place)
-                }
-                Step::Limit => {
-                    let next = self.walk.poll(cx, (limits.plan(), request), limits.waits(), place);
-                    match ready!(next) {
-                        WalkStep::Found(found) => match self.asking.take(limits, found) {
-                            Some(refused) => Some(Err(refused)),
-                            None => self.go_on(through, place),
-                        },
-                        WalkStep::Waits => None,
-                        WalkStep::End => self.decide(limits, place),
-                    }
-                }
-                Step::Decision(deciding) => {
-                    let result = ready!(Pin::new(deciding).poll(cx));
-                    let then = self.asking.decided(limits, result, place);
-                    self.then(then)
-                }
-                Step::Turn(turn, wait) => {
-                    let decision = ready!(Pin::new(turn).poll(cx));
-                    let trace = wait.turn_came();
-                    self.step = Step::Limit;
-                    Some(waited(self.asking.goes_on(limits, decision), trace))
-                }
-            };
-            if let Some(end) = end {
-                return Poll::Ready(end);
-            }
-        }
-    }
-
-    fn enter(&mut self, entry: DoorVerdict, through: Through<'_>, place: &mut Place) -> Option<RequestEnd> {
-        match entry {
-            DoorVerdict::ToTheLimits => self.go_on(through, place),
-            DoorVerdict::PastTheLimits => {
-                through.0.notice(None, Some(Undecided::Exempt));
-                Some(Ok(uncounted(through.0)))
-            }
-            DoorVerdict::Refused(status) => {
-                Some(Err(refused(through.0, None, Stop::Plain(RefusalReason::Blocked(status)))))
-            }
-            DoorVerdict::Asking(answer) => {
-                self.step = Step::Exemption(Lookup::new(answer));
-                None
-            }
-        }
-    }
-
-    /// Goes from limit to limit, and then to the decision.
-    fn go_on(&mut self, through: Through<'_>, place: &mut Place) -> Option<RequestEnd> {
-        let next = self.walk.next(through.0.plan(), through.1);
-        self.go_on_with(next, through, place)
-    }
-
-    fn go_on_with(
-        &mut self,
-        mut next: WalkStep,
-        through: Through<'_>,
-        place: &mut Place,
-    ) -> Option<RequestEnd> {
-        let (limits, request) = through;
-        loop {
-            match next {
-                WalkStep::Found(found) => {
-                    if let Some(refused) = self.asking.take(limits, found) {
-                        return Some(Err(refused));
-                    }
-                }
-                WalkStep::Waits => {
-                    self.step = Step::Limit;
-                    return None;
-                }
-                WalkStep::End => return self.decide(limits, place),
-            }
-            next = self.walk.next(limits.plan(), request);
-        }
-    }
-
-    fn decide(&mut self, limits: &Limits, place: &mut Place) -> Option<RequestEnd> {
-        let then = self.asking.decide(limits, place);
-        self.then(then)
-    }
-
-    /// Takes the next state: the end, or the next thing to wait for.
-    #[inline]
-    fn then(&mut self, then: Then) -> Option<RequestEnd> {
-        self.step = match then {
-            Then::End(end) => return Some(end),
-            Then::Decision(deciding) => Step::Decision(deciding),
-            Then::Turn(turn, wait) => Step::Turn(turn, wait),
-        };
-        None
-    }
-
-    /// The result if there is one, or else the wait.
-    #[inline]
-    fn comes_to(self, end: Option<RequestEnd>, limits: &Limits) -> Result<RequestEnd, Box<Waiting>> {
-        end.ok_or_else(|| Box::new(Waiting { limits: limits.clone(), way: self, timed: None }))
-    }
-}
-
-/// The end of a request that has waited for its turn, which its span knows.
-fn waited(end: RequestEnd, trace: RequestTrace) -> RequestEnd {
-    end.map(|marked| {
-        marked.map(|mut marked| {
-            if let RequestTrace::Span(_) = trace {
-                marked.trace = trace;
-            }
-            marked
-        })
-    })
-}
-
-/// Continues at the door. Cold and separate, as the two below, so that the code of the fast path stays together.
-#[cold]
-pub(super) fn through(
-    (limits, request): Through<'_>,
-    entry: DoorVerdict,
-    place: &mut Place,
-) -> Result<RequestEnd, Box<Waiting>> {
-    let mut way = Way::default();
-    let end = way.enter(entry, (limits, request), place);
-    way.comes_to(end, limits)
-}
-
-/// Continues at this step of a walk, on which one limit may have asked.
-#[cold]
-pub(super) fn along(
-    (limits, request): Through<'_>,
-    asked: Option<RequestAsk>,
-    (walk, next): (Walk, WalkStep),
-    place: &mut Place,
-) -> Result<RequestEnd, Box<Waiting>> {
-    let mut asks = RequestAsks::default();
-    asked.into_iter().for_each(|asked| asks.push(asked));
-    let mut way = Way { walk, asking: Asking::of(asks), ..Way::default() };
-    let end = way.go_on_with(next, (limits, request), place);
-    way.comes_to(end, limits)
-}
-
-/// Continues with the store's answer.
-#[cold]
-pub(super) fn behind(
-    limits: &Limits,
-    asks: RequestAsks,
-    answer: Result<Result<Decision, StoreError>, DecisionFuture>,
-    place: &mut Place,
-) -> Result<RequestEnd, Box<Waiting>> {
-    let mut way = Way { asking: Asking::of(asks), ..Way::default() };
-    let then = match answer {
-        Ok(result) => way.asking.decided(limits, result, place),
-        Err(deciding) => way.asking.deciding(limits, deciding, place),
-    };
-    let end = way.then(then);
-    way.comes_to(end, limits)
-}
-
-/// A request that has to wait, and the limits that it began with.
+/// A request that has to wait.
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "only the guard has one")]
-pub struct Waiting {
+pub struct HeldRequest {
+    /// The limits that it began with.
     limits: Limits,
-    way: Way,
+    progress: RequestProgress,
+    stage: RequestStage,
     /// Where routes are counted. Boxed, because they seldom are, and many requests may wait.
     timed: Option<Box<Timed>>,
 }
 
-impl Waiting {
+impl HeldRequest {
+    /// Goes from stage to stage. A request that has to wait takes a place in the queue.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         request: RequestView<'_>,
         place: &mut Place,
     ) -> Poll<RequestEnd> {
-        let Poll::Ready(mut end) = self.way.poll(cx, (&self.limits, request), place) else {
-            self.report(request);
-            return Poll::Pending;
-        };
-        self.limits.report(request, &mut end, self.timed.as_deref());
-        Poll::Ready(end)
+        loop {
+            match self.poll_stage(cx, request, place) {
+                Poll::Ready(Err(stage)) => self.stage = stage,
+                Poll::Ready(Ok(mut end)) => {
+                    self.limits.report(request, &mut end, self.timed.as_deref());
+                    return Poll::Ready(end);
+                }
+                Poll::Pending => {
+                    self.report(request);
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn poll_stage(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: RequestView<'_>,
+        place: &mut Place,
+    ) -> Poll<Reached> {
+        let Self { limits, progress, stage, .. } = self;
+        Poll::Ready(match stage {
+            RequestStage::Door(lookup) => {
+                // Without an answer the request is not exempt.
+                let is_exempt = ready!(lookup.poll(cx, limits.waits(), place)).unwrap_or(false);
+                let door = limits.settings().door.as_ref();
+                let verdict = door.map_or(DoorVerdict::ToTheLimits, |door| door.entry_of(is_exempt, request));
+                progress.enter(verdict, (limits, request), place)
+            }
+            RequestStage::Limits => {
+                let next = progress.walk.poll(cx, (limits.plan(), request), limits.waits(), place);
+                progress.meet(ready!(next), (limits, request), place)
+            }
+            RequestStage::Decision(deciding) => {
+                let result = ready!(Pin::new(deciding).poll(cx));
+                progress.decided(limits, result, place)
+            }
+            RequestStage::Turn(turn, wait) => {
+                let decision = ready!(Pin::new(turn).poll(cx));
+                let trace = wait.end("turn");
+                *stage = RequestStage::Limits;
+                Ok(Ok(progress.mark(limits, Some(decision)).with_span(trace)))
+            }
+        })
     }
 
     /// Begins the wait of a request, whose decision is timed by this where routes are counted.
@@ -259,7 +131,7 @@ impl Waiting {
 
     /// Notes that the request waits for its turn, if it does, and tells its span.
     fn report(&mut self, request: RequestView<'_>) {
-        if let Step::Turn(_, wait) = &mut self.way.step {
+        if let RequestStage::Turn(_, wait) = &mut self.stage {
             if let Some(timed) = &mut self.timed {
                 timed.waits();
             }
@@ -268,10 +140,94 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for HeldRequest {
     fn drop(&mut self) {
-        if let Step::Turn(..) = self.way.step {
-            self.limits.notice(self.way.asking.first(), None);
+        if let RequestStage::Turn(..) = self.stage {
+            self.limits.notice(self.progress.first(), None);
         }
     }
+}
+
+/// A request and the limits that decide on it.
+type Through<'a> = (&'a Limits, RequestView<'a>);
+
+impl RequestProgress {
+    /// Comes from the door.
+    fn enter(&mut self, verdict: DoorVerdict, through: Through<'_>, place: &mut Place) -> Reached {
+        let (limits, request) = through;
+        match verdict {
+            DoorVerdict::ToTheLimits => {
+                let first = self.walk.next(limits.plan(), request);
+                self.meet(first, through, place)
+            }
+            DoorVerdict::PastTheLimits => {
+                limits.notice(None, Some(Undecided::Exempt));
+                Ok(Ok(Admitted::uncounted(limits)))
+            }
+            DoorVerdict::Refused(status) => {
+                Ok(Err(limits.refuse(None, Stop::Plain(RefusalReason::Blocked(status)))))
+            }
+            DoorVerdict::Asking(answer) => Err(RequestStage::Door(Lookup::new(answer))),
+        }
+    }
+
+    /// Goes from limit to limit, beginning with this one, and then to the decision.
+    fn meet(&mut self, mut next: WalkStep, (limits, request): Through<'_>, place: &mut Place) -> Reached {
+        loop {
+            match next {
+                WalkStep::Found(limit, finding) => {
+                    if let Some(refused) = self.take(limits, limit, finding) {
+                        return Ok(Err(refused));
+                    }
+                }
+                WalkStep::Waits => return Err(RequestStage::Limits),
+                WalkStep::End => return self.decide(limits, place),
+            }
+            next = self.walk.next(limits.plan(), request);
+        }
+    }
+
+    /// The end if it is reached, or else the wait for it.
+    #[inline]
+    fn begun(self, reached: Reached, limits: &Limits) -> Begun {
+        let held = |stage| HeldRequest { limits: limits.clone(), progress: self, stage, timed: None };
+        reached.map_err(|stage| Box::new(held(stage)))
+    }
+}
+
+/// Continues at the door. Cold and separate, as the two below, so that the code of the fast path stays together.
+#[cold]
+pub(super) fn through(through: Through<'_>, verdict: DoorVerdict, place: &mut Place) -> Begun {
+    let mut progress = RequestProgress::default();
+    let reached = progress.enter(verdict, through, place);
+    progress.begun(reached, through.0)
+}
+
+/// Continues at this step of a walk, on which one limit may have asked.
+#[cold]
+pub(super) fn along(
+    through: Through<'_>,
+    ask: Option<RequestAsk>,
+    (walk, next): (Walk, WalkStep),
+    place: &mut Place,
+) -> Begun {
+    let mut progress = RequestProgress::at(walk, ask);
+    let reached = progress.meet(next, through, place);
+    progress.begun(reached, through.0)
+}
+
+/// Continues with the store's answer to the only ask.
+#[cold]
+pub(super) fn behind(
+    limits: &Limits,
+    ask: RequestAsk,
+    answer: Result<Result<Decision, StoreError>, DecisionFuture>,
+    place: &mut Place,
+) -> Begun {
+    let mut progress = RequestProgress::at(Walk::default(), Some(ask));
+    let reached = match answer {
+        Ok(result) => progress.decided(limits, result, place),
+        Err(deciding) => Err(RequestStage::Decision(Box::new(deciding))),
+    };
+    progress.begun(reached, limits)
 }

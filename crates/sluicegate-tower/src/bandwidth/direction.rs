@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use sluicegate_core::ConfigError;
-use sluicegate_core::error::ConfigErrorKind;
+
+use crate::key::text::unreadable;
 
 /// The bodies whose bytes a [limit of bandwidth](crate::Limit::bandwidth) counts. Written `down`, `up` and `both`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,19 +46,16 @@ impl FromStr for Direction {
     /// Reads `down`, `up` or `both`.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Unreadable`] for any other text.
+    /// [`Unreadable`](sluicegate_core::error::ConfigErrorKind::Unreadable) for any other text.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         match text {
             "down" => Ok(Self::Down),
             "up" => Ok(Self::Up),
             "both" => Ok(Self::Both),
-            _ => {
-                let shown: String = text.chars().take(64).collect();
-                let problem = format!(
-                    "{shown:?} does not say which bodies are counted: use \"down\" for those of responses, \"up\" for those of requests, or \"both\""
-                );
-                Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()))
-            }
+            _ => Err(unreadable(
+                text,
+                "does not say which bodies are counted: use \"down\" for those of responses, \"up\" for those of requests, or \"both\"",
+            )),
         }
     }
 }

@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Sleep, sleep};
 
 use crate::admission::shadow::Shadows;
+use crate::trace::BandwidthSpan;
 
 /// The bounds of a piece: with smaller ones decisions cost more than bytes, with larger ones a body holds up the others.
 const PIECE: std::ops::RangeInclusive<u64> = 1024..=64 * 1024;
@@ -36,6 +37,7 @@ pub(crate) struct Pacer {
     asked: u64,
     /// The bytes that were given and have not passed.
     credit: u64,
+    span: BandwidthSpan,
 }
 
 /// A limit that a body keeps to.
@@ -72,6 +74,7 @@ impl Pacer {
             step: Mutex::new(PaceStep::Idle),
             asked: 0,
             credit: 0,
+            span: BandwidthSpan::default(),
         })
     }
 
@@ -135,11 +138,11 @@ impl Pacer {
             Ok(decision) => decision,
             Err(error) => {
                 tracing::error!(%error, "a body waits, because its bandwidth cannot be decided");
-                return pause(PAUSE);
+                return self.pause(PAUSE);
             }
         };
         if !decision.is_counted() {
-            return if decision.is_allowed() { self.give() } else { pause(PAUSE) };
+            return if decision.is_allowed() { self.give() } else { self.pause(PAUSE) };
         }
         if decision.quotas().iter().any(|status| status.is_impossible()) && self.asked > 1 {
             // The burst became smaller since it was looked at, here or in another instance.
@@ -149,9 +152,25 @@ impl Pacer {
         if decision.is_allowed() && decision.delay().is_zero() {
             return self.give();
         }
+        let delay = decision.delay();
         match Turn::after(decision, self.owned(), Some(LONGEST)) {
-            Ok(turn) => PaceStep::Turn(turn),
-            Err(refused) => pause(refused.retry_after().unwrap_or(PAUSE)),
+            Ok(turn) => {
+                self.waits(delay);
+                PaceStep::Turn(turn)
+            }
+            Err(refused) => self.pause(refused.retry_after().unwrap_or(PAUSE)),
+        }
+    }
+
+    fn pause(&mut self, wait: Duration) -> PaceStep {
+        self.waits(wait);
+        PaceStep::Pause(Box::pin(sleep(wait)))
+    }
+
+    /// Notes that the body waits: for the first limit, if there are several.
+    fn waits(&mut self, wait: Duration) {
+        if let Some(first) = self.limits.iter().find(|paced| paced.is_asked) {
+            self.span.waits(wait, &first.limiter);
         }
     }
 
@@ -241,10 +260,6 @@ impl Drop for Pacer {
             Ok(decision)
         }));
     }
-}
-
-fn pause(wait: Duration) -> PaceStep {
-    PaceStep::Pause(Box::pin(sleep(wait)))
 }
 
 impl fmt::Debug for Pacer {

@@ -1,6 +1,5 @@
 //! Lets limits hold the bodies of requests: [`UploadLayer`].
 
-use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -47,7 +46,7 @@ use crate::limits::LimitsHandle;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct UploadLayer(LimitsHandle);
 
 /// A service behind an [`UploadLayer`].
@@ -112,11 +111,5 @@ impl UploadSlot {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Pacer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for UploadLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("UploadLayer").field(&self.0).finish()
     }
 }

@@ -89,7 +89,7 @@ impl QueuedLimiter<'_> {
             CallWait::Turn(waiting) => {
                 let decision = ready!(Pin::new(&mut waiting.turn).poll(cx));
                 waiting.of = None;
-                drop(waiting.wait.turn_came());
+                waiting.wait.end("turn");
                 Poll::Ready(Step::Go(Some(decision)))
             }
         }

@@ -150,10 +150,6 @@ impl<A, F> fmt::Debug for CallInFlightLayer<A, F> {
     }
 }
 
-/// A call that waits for its permit.
-#[derive(Debug)]
-pub struct Wait(Box<PermitWait>);
-
 /// A call that has its permit.
 pub struct Permitted<F> {
     permit: Permit,
@@ -187,24 +183,24 @@ where
 {
     type Response = Res;
     type Error = CallError<E>;
-    type Wait = Wait;
+    type Wait = Box<PermitWait>;
     type Pass = Permitted<F>;
 
     fn begin(&self, request: &Req, _: &mut Place) -> Next<Self, Req, Res, E> {
         match PermitWait::begin((self.asks)(request), self.longest) {
             Ok(result) => self.asked(result),
-            Err(wait) => Step::Wait(Wait(Box::new(wait))),
+            Err(wait) => Step::Wait(wait),
         }
     }
 
     fn poll(
         &self,
-        wait: &mut Wait,
+        wait: &mut Box<PermitWait>,
         _: &mut Req,
         _: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Req, Res, E>> {
-        let result = ready!(wait.0.poll(cx));
+        let result = ready!(wait.poll(cx));
         Poll::Ready(self.asked(result))
     }
 

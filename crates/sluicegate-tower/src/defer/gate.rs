@@ -21,32 +21,27 @@ use crate::admission::admitted::Admitted;
 use crate::defer::{DeferFuture, DeferLayer, DeferredTurn};
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::key::RequestView;
-use crate::rate_limit::Decided;
+use crate::rate_limit::{Decided, LayerWait};
 use crate::respond::ProblemJson;
 use crate::respond::refusal::Respond;
 
 impl sealed::Sealed for DeferLayer {}
 
-/// The wait of a request.
+/// The thing that a request waits for.
 #[expect(unnameable_types, reason = "only the guard has one")]
-pub struct DeferWait<W, B>(DeferProgress<W, B>);
-
-enum DeferProgress<W, B> {
+#[non_exhaustive]
+pub enum DeferWait<B> {
     /// Whether the request was kept before.
     Before(DeferFuture),
-    Limits(W),
+    Limits(LayerWait<B>),
     /// The limits have refused it, and its body is read.
-    Reading(BodyReading<B>),
+    Reading {
+        turns: Vec<DeferredTurn>,
+        read: BytesMut,
+        refusal: Box<Response<B>>,
+    },
     Deferring(DeferFuture, Box<Response<B>>),
 }
-
-struct BodyReading<B> {
-    turns: Vec<DeferredTurn>,
-    read: BytesMut,
-    refusal: Box<Response<B>>,
-}
-
-type LimitsWait<B, ResB, E> = <RateLimitLayer as Gate<Request<B>, Response<ResB>, E>>::Wait;
 
 /// The next step of a request through the limits.
 type LimitsStep<B, ResB, E> = Next<RateLimitLayer, Request<B>, Response<ResB>, E>;
@@ -59,14 +54,14 @@ where
 {
     type Response = Response<ResB>;
     type Error = E;
-    type Wait = Box<DeferWait<LimitsWait<B, ResB, E>, ResB>>;
+    type Wait = Box<DeferWait<ResB>>;
     type Pass = Admitted;
 
     fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
         if let Some(before) = self.deferral.before(request.into())
             && !self.turns(request.into()).is_empty()
         {
-            return waiting(DeferProgress::Before(before));
+            return waiting(DeferWait::Before(before));
         }
         let limited = self.limits.begin(request, place);
         self.limited(limited, request, place)
@@ -79,31 +74,31 @@ where
         place: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
-        Poll::Ready(match &mut wait.0 {
-            DeferProgress::Before(before) => match ready!(before.as_mut().poll(cx)) {
+        Poll::Ready(match &mut **wait {
+            DeferWait::Before(before) => match ready!(before.as_mut().poll(cx)) {
                 Some(answer) => Step::Refuse(Ok(answer.map(ResB::from))),
                 None => {
                     let limited = self.limits.begin(request, place);
                     self.limited(limited, request, place)
                 }
             },
-            DeferProgress::Limits(limits) => {
+            DeferWait::Limits(limits) => {
                 let limited = ready!(self.limits.poll(limits, request, place, cx));
                 self.limited(limited, request, place)
             }
-            DeferProgress::Reading(reading) => {
+            DeferWait::Reading { turns, read, refusal } => {
                 let longest = self.deferral.longest_body();
-                match ready!(poll_body(Pin::new(request.body_mut()), &mut reading.read, longest, cx)) {
+                match ready!(poll_body(Pin::new(request.body_mut()), read, longest, cx)) {
                     Ok(()) => {
-                        let (turns, read) = (mem::take(&mut reading.turns), mem::take(&mut reading.read));
-                        let refusal = Box::new(taken(&mut reading.refusal));
-                        let kept = self.deferral.defer(head(request).map(|()| read.freeze()), turns);
-                        waiting(DeferProgress::Deferring(kept, refusal))
+                        let (turns, body) = (mem::take(turns), mem::take(read).freeze());
+                        let refusal = Box::new(taken(refusal));
+                        let kept = self.deferral.defer(head(request).map(|()| body), turns);
+                        waiting(DeferWait::Deferring(kept, refusal))
                     }
-                    Err(()) => Step::Refuse(Ok(taken(&mut reading.refusal))),
+                    Err(()) => Step::Refuse(Ok(taken(refusal))),
                 }
             }
-            DeferProgress::Deferring(kept, refusal) => {
+            DeferWait::Deferring(kept, refusal) => {
                 let answer = ready!(kept.as_mut().poll(cx)).map(|answer| answer.map(ResB::from));
                 Step::Refuse(Ok(answer.unwrap_or_else(|| taken(refusal))))
             }
@@ -138,7 +133,7 @@ impl DeferLayer {
     {
         match limited {
             Step::Go(pass) => Step::Go(pass),
-            Step::Wait(limits) => waiting(DeferProgress::Limits(limits)),
+            Step::Wait(limits) => waiting(DeferWait::Limits(limits)),
             Step::Refuse(Ok(refusal)) if is_exceeded(&refusal) => {
                 let turns = self.turns(RequestView::from(request));
                 let longest = u64::try_from(self.deferral.longest_body()).unwrap_or(u64::MAX);
@@ -147,8 +142,8 @@ impl DeferLayer {
                 }
                 // It waits for no turn any longer.
                 *place = Place::default();
-                let read = BytesMut::new();
-                waiting(DeferProgress::Reading(BodyReading { turns, read, refusal: Box::new(refusal) }))
+                let (read, refusal) = (BytesMut::new(), Box::new(refusal));
+                waiting(DeferWait::Reading { turns, read, refusal })
             }
             Step::Refuse(answer) => Step::Refuse(answer),
         }
@@ -160,8 +155,8 @@ fn is_exceeded<B>(refusal: &Response<B>) -> bool {
     refusal.extensions().get::<Decided>().is_some_and(|decided| decided.outcome() == Outcome::Denied)
 }
 
-fn waiting<P, W, B, A>(progress: DeferProgress<W, B>) -> Step<P, Box<DeferWait<W, B>>, A> {
-    Step::Wait(Box::new(DeferWait(progress)))
+fn waiting<P, B, A>(wait: DeferWait<B>) -> Step<P, Box<DeferWait<B>>, A> {
+    Step::Wait(Box::new(wait))
 }
 
 fn taken<B: From<Bytes>>(refusal: &mut Response<B>) -> Response<B> {
@@ -202,13 +197,13 @@ fn poll_body<B: Body>(
     }
 }
 
-impl<W, B> fmt::Debug for DeferWait<W, B> {
+impl<B> fmt::Debug for DeferWait<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            DeferProgress::Before(_) => "DeferWait(before)",
-            DeferProgress::Limits(_) => "DeferWait(limits)",
-            DeferProgress::Reading(_) => "DeferWait(reading)",
-            DeferProgress::Deferring(..) => "DeferWait(deferring)",
+        f.write_str(match self {
+            Self::Before(_) => "DeferWait(before)",
+            Self::Limits(_) => "DeferWait(limits)",
+            Self::Reading { .. } => "DeferWait(reading)",
+            Self::Deferring(..) => "DeferWait(deferring)",
         })
     }
 }

@@ -76,10 +76,11 @@ pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
 
 /// The result of a step of a call through a [`Gate`].
 pub type Next<G, Req, Res, E> =
-    Step<<G as Gate<Req, Res, E>>::Pass, <G as Gate<Req, Res, E>>::Wait, Answer<G, Req, Res, E>>;
+    Step<<G as Gate<Req, Res, E>>::Pass, <G as Gate<Req, Res, E>>::Wait, GateAnswer<G, Req, Res, E>>;
 
 /// The caller's answer.
-pub type Answer<G, Req, Res, E> = Result<<G as Gate<Req, Res, E>>::Response, <G as Gate<Req, Res, E>>::Error>;
+pub type GateAnswer<G, Req, Res, E> =
+    Result<<G as Gate<Req, Res, E>>::Response, <G as Gate<Req, Res, E>>::Error>;
 
 /// The result of a step.
 #[derive(Debug)]

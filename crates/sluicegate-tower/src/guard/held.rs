@@ -7,11 +7,11 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
 use crate::guard::Place;
-use crate::guard::gate::{Answer, Gate, Step};
+use crate::guard::gate::{Gate, GateAnswer, Step};
 
 /// The answer of a layer to a request of such a service.
 pub(super) type AnswerOf<S, Req, L> =
-    Answer<L, Req, <S as Service<Req>>::Response, <S as Service<Req>>::Error>;
+    GateAnswer<L, Req, <S as Service<Req>>::Response, <S as Service<Req>>::Error>;
 
 /// A call that cannot be made yet.
 pub(super) struct HeldCall<S, Req, L, W, P> {
@@ -33,19 +33,13 @@ enum Until<W, P> {
 
 impl<S, Req, L> HeldCall<S, Req, L, L::Wait, L::Pass>
 where
-    S: Service<Req>,
+    S: Service<Req> + Clone,
     L: Gate<Req, S::Response, S::Error>,
 {
     pub(super) fn new(layer: L, service: S, request: Req, wait: L::Wait, place: Place) -> Self {
         Self { layer, service, request, place, until: Until::Passed(wait) }
     }
-}
 
-impl<S, Req, L> HeldCall<S, Req, L, L::Wait, L::Pass>
-where
-    S: Service<Req> + Clone,
-    L: Gate<Req, S::Response, S::Error>,
-{
     /// Waits until the call can be made, or is refused.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerOf<S, Req, L>>> {
         let Self { layer, service, request, until, place } = self;

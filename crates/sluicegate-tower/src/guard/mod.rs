@@ -54,7 +54,7 @@ pub(crate) use self::gate::sealed;
 #[doc(hidden)]
 pub use self::gate::sealed::Sealed;
 #[doc(hidden)]
-pub use self::gate::{Answer, Next, Step};
+pub use self::gate::{GateAnswer, Next, Step};
 #[doc(hidden)]
 pub use self::lookup::{Lookup, NotFound, Waits};
 #[doc(hidden)]

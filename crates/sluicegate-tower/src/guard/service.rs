@@ -68,20 +68,22 @@ where
 
     fn call(&mut self, mut request: Req) -> Self::Future {
         let mut place = Place::default();
-        match self.layer.begin(&request, &mut place) {
+        let state = match self.layer.begin(&request, &mut place) {
             // Decided at once, so the value that was polled ready is called here, and nothing is cloned.
             Step::Go(mut pass) => {
                 self.layer.enter(&mut pass, &mut request);
-                ResponseFuture::calling(self.inner.call(request), pass)
+                State::Calling { inner: self.inner.call(request), pass: Some(pass) }
             }
             Step::Wait(wait) => {
                 // Drops the value that was polled ready: waiting calls once used up a `ConcurrencyLimit` inside.
                 let later = self.inner.clone();
                 self.inner = later.clone();
-                ResponseFuture::waiting(self.layer.clone(), later, request, wait, place)
+                let held = HeldCall::new(self.layer.clone(), later, request, wait, place);
+                State::Waiting { held: Some(Box::new(held)) }
             }
-            Step::Refuse(answer) => ResponseFuture::refused(answer),
-        }
+            Step::Refuse(answer) => State::Refused { answer: Some(answer) },
+        };
+        ResponseFuture { state }
     }
 }
 
@@ -114,26 +116,6 @@ pin_project! {
         Waiting { held: Option<Box<H>> },
         Calling { #[pin] inner: F, pass: Option<P> },
         Refused { answer: Option<A> },
-    }
-}
-
-impl<S, Req, L> ResponseFuture<S, Req, L>
-where
-    S: Service<Req>,
-    L: Gate<Req, S::Response, S::Error>,
-{
-    pub(crate) fn waiting(layer: L, service: S, request: Req, wait: L::Wait, place: Place) -> Self {
-        let held = Box::new(HeldCall::new(layer, service, request, wait, place));
-        Self { state: State::Waiting { held: Some(held) } }
-    }
-
-    #[inline]
-    pub(super) fn calling(inner: S::Future, pass: L::Pass) -> Self {
-        Self { state: State::Calling { inner, pass: Some(pass) } }
-    }
-
-    pub(crate) fn refused(answer: AnswerOf<S, Req, L>) -> Self {
-        Self { state: State::Refused { answer: Some(answer) } }
     }
 }
 

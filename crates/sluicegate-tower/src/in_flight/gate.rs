@@ -6,7 +6,6 @@
 //! their permits in the same order, so that no two requests wait for each other.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use http::{Method, Request, Response, StatusCode};
 use sluicegate_core::Key;
-use sluicegate_core::in_flight::{InFlight, NoPermit, NoPermitKind, Permit};
+use sluicegate_core::in_flight::{NoPermit, NoPermitKind, Permit};
 use smallvec::SmallVec;
 
 use crate::guard::lookup::Lookup;
@@ -25,21 +24,28 @@ use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, InFlightLimits,
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::respond::headers::say_in_flight;
+use crate::respond::stop::Stop;
 use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond, spread};
 
-/// The wait of a request, and how far it has come.
+/// A request that has to wait, and how far it has come.
 #[derive(Debug)]
 pub struct PermitProgress {
     way: PermitWay,
-    on: On,
+    stage: PermitStage,
 }
 
 /// The layer bounds the time and the places of a wait for a key. The limit's longest wait and the queue of the `InFlight` bound
 /// the wait for a permit.
 #[derive(Debug)]
-enum On {
+enum PermitStage {
     Key(Lookup<Extraction>),
-    Permit(Key, PermitWait),
+    Permit(Key, Box<PermitWait>),
+}
+
+/// The reason why a request does not go on now.
+enum PermitHalt {
+    Waits(PermitStage),
+    Refused(Box<Stop>),
 }
 
 /// A request on its way: the limits that it began with, how far it has come, and the permits that it has.
@@ -63,12 +69,65 @@ pub struct PermitPass {
     limits: Arc<InFlightLimits>,
 }
 
-type PermitStep<B, E> = Step<PermitPass, Box<PermitProgress>, Result<Response<PermitBody<B>>, E>>;
-
-/// Either the step is known, or there is a next limit.
-type OnTheWay<B, E> = ControlFlow<PermitStep<B, E>, PermitWay>;
-
 impl PermitWay {
+    fn new(limits: Arc<InFlightLimits>, request: RequestView<'_>) -> Self {
+        let places = limits.applying(request);
+        Self { limits, places, next: 0, held: None, keys: SmallVec::new() }
+    }
+
+    /// Goes from limit to limit, until the request has all permits.
+    fn meet(&mut self, request: RequestView<'_>) -> Result<(), PermitHalt> {
+        while let Some(limit) = self.limit(self.next) {
+            if limit.applies_to(request) {
+                match limit.key.extract(request).now() {
+                    Ok(found) => self.keyed(found, request)?,
+                    Err(pending) => return Err(PermitHalt::Waits(PermitStage::Key(Lookup::new(pending)))),
+                }
+            } else {
+                self.next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Continues with the key: takes a permit, or waits for one.
+    fn keyed(&mut self, found: Result<Key, MissingKey>, request: RequestView<'_>) -> Result<(), PermitHalt> {
+        let Some(limit) = self.limit(self.next) else { return Ok(()) };
+        let key = match limit.when_missing.read(found, || limit.in_flight.name().to_owned()) {
+            Keyed::Key(key) if !self.has(&key) => key,
+            Keyed::Key(_) | Keyed::Skipped(_) => {
+                self.next += 1;
+                return Ok(());
+            }
+            Keyed::Rejected(missing, status) => {
+                return Err(PermitHalt::Refused(Box::new(Stop::MissingKey(missing, status))));
+            }
+        };
+        match PermitWait::begin(limit.request(&key, request), limit.longest) {
+            Ok(result) => self.acquired(key, result),
+            Err(wait) => Err(PermitHalt::Waits(PermitStage::Permit(key, wait))),
+        }
+    }
+
+    /// Continues with the permit, or with the reason why there is none.
+    fn acquired(&mut self, key: Key, result: Result<Permit, NoPermit>) -> Result<(), PermitHalt> {
+        let permit = result.map_err(|none| PermitHalt::Refused(Box::new(self.stop(&none))))?;
+        self.held = Some(HeldPermit::new(permit, self.held.take()));
+        if self.next + 1 < self.places.len() {
+            self.keys.push((self.next, key));
+        }
+        self.next += 1;
+        Ok(())
+    }
+
+    fn stop(&self, none: &NoPermit) -> Stop {
+        match (self.limit(self.next), none.kind(), none.retry_after()) {
+            (None, ..) | (_, NoPermitKind::Outage, _) => Stop::Plain(RefusalReason::Outage),
+            (Some(limit), _, Some(drains_in)) => Stop::Overloaded(limit.in_flight.clone(), drains_in),
+            (Some(limit), _, None) => Stop::Full(limit.in_flight.clone()),
+        }
+    }
+
     /// Whether the request has a permit of the same `InFlight` for the same key already, so that it does not wait for itself.
     fn has(&self, key: &Key) -> bool {
         let Some(limit) = self.limit(self.next) else { return false };
@@ -84,106 +143,21 @@ impl PermitWay {
 }
 
 impl<R> PermitSettings<R> {
-    /// Goes from limit to limit, until the request has to wait.
-    fn go_on<B, E>(&self, mut way: PermitWay, request: RequestView<'_>) -> PermitStep<B, E>
-    where
-        R: Respond<B>,
-    {
-        while way.next < way.places.len() {
-            let Some(limit) = way.limit(way.next) else {
-                way.next += 1;
-                continue;
-            };
-            if !limit.applies_to(request) {
-                way.next += 1;
-                continue;
-            }
-            way = match limit.key.extract(request).now() {
-                Ok(found) => match self.keyed(way, found, request) {
-                    ControlFlow::Continue(way) => way,
-                    ControlFlow::Break(step) => return step,
-                },
-                Err(pending) => return waiting(way, On::Key(Lookup::new(pending))),
-            };
-        }
-        let headers = self.headers_of(&way);
-        Step::Go(PermitPass { held: way.held, headers, limits: way.limits })
-    }
-
-    /// Continues with the key: takes a permit, or waits for one.
-    fn keyed<B, E>(
-        &self,
-        mut way: PermitWay,
-        found: Result<Key, MissingKey>,
-        request: RequestView<'_>,
-    ) -> OnTheWay<B, E>
-    where
-        R: Respond<B>,
-    {
-        let Some(limit) = way.limit(way.next) else {
-            way.next += 1;
-            return ControlFlow::Continue(way);
-        };
-        let key = match limit.when_missing.read(found, || limit.in_flight.name().to_owned()) {
-            Keyed::Key(key) if !way.has(&key) => key,
-            Keyed::Key(_) | Keyed::Skipped(_) => {
-                way.next += 1;
-                return ControlFlow::Continue(way);
-            }
-            Keyed::Rejected(missing, status) => {
-                return ControlFlow::Break(self.refuse(
-                    &way,
-                    RefusalReason::MissingKey(&missing, status),
-                    request,
-                ));
-            }
-        };
-        match PermitWait::begin(limit.request(&key, request), limit.longest) {
-            Ok(result) => self.acquired(way, key, result, request),
-            Err(wait) => ControlFlow::Break(waiting(way, On::Permit(key, wait))),
-        }
-    }
-
-    fn acquired<B, E>(
-        &self,
-        mut way: PermitWay,
-        key: Key,
-        result: Result<Permit, NoPermit>,
-        request: RequestView<'_>,
-    ) -> OnTheWay<B, E>
-    where
-        R: Respond<B>,
-    {
-        let permit = match (result, way.limit(way.next)) {
-            (Ok(permit), _) => permit,
-            (Err(none), Some(limit)) => {
-                return ControlFlow::Break(self.refuse(&way, reason(&none, &limit.in_flight), request));
-            }
-            (Err(_), None) => return ControlFlow::Continue(way),
-        };
-        way.held = Some(HeldPermit::new(permit, way.held.take()));
-        if way.next + 1 < way.places.len() {
-            way.keys.push((way.next, key));
-        }
-        way.next += 1;
-        ControlFlow::Continue(way)
-    }
-
-    /// The fields of responses: those that the limits name, or else the layer's.
     fn headers_of(&self, way: &PermitWay) -> HeaderFields {
         way.limits.headers.unwrap_or(self.headers)
     }
 
-    fn refuse<B, E>(
-        &self,
-        way: &PermitWay,
-        reason: RefusalReason<'_>,
-        request: RequestView<'_>,
-    ) -> PermitStep<B, E>
+    /// Lets the request go on, with the permits that it has.
+    fn pass(&self, way: &mut PermitWay) -> PermitPass {
+        PermitPass { held: way.held.take(), headers: self.headers_of(way), limits: Arc::clone(&way.limits) }
+    }
+
+    fn refuse<B>(&self, way: &PermitWay, stop: &Stop, request: RequestView<'_>) -> Response<PermitBody<B>>
     where
         R: Respond<B>,
     {
-        let mut refusal = Refusal::new(reason, request).in_form(self.headers_of(way).form());
+        let (form, reason) = (self.headers_of(way).form(), stop.reason());
+        let mut refusal = Refusal::new(reason, request).in_form(form);
         if let RefusalReason::Overloaded(..) = reason {
             // As much again at most, and a second or two in any case: clients that were refused together come back apart.
             let spread = Duration::from_secs(refusal.retry_after_seconds().unwrap_or(1).max(2));
@@ -192,9 +166,9 @@ impl<R> PermitSettings<R> {
         let refused = refusal.answer(self.respond.respond(&refusal), true);
         let mut response = refused.map(|body| PermitBody::new(body, None));
         if let RefusalReason::ConcurrencyExceeded(in_flight) = reason {
-            say_in_flight(response.headers_mut(), self.headers_of(way).form(), true, in_flight, 0);
+            say_in_flight(response.headers_mut(), form, true, in_flight, 0);
         }
-        Step::Refuse(Ok(response))
+        response
     }
 }
 
@@ -207,10 +181,13 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     type Pass = PermitPass;
 
     fn begin(&self, request: &Request<B>, _: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
-        let (limits, request) = (self.limits(), RequestView::from(request));
-        let places = limits.applying(request);
-        let way = PermitWay { limits, places, next: 0, held: None, keys: SmallVec::new() };
-        self.shared.go_on(way, request)
+        let request = RequestView::from(request);
+        let mut way = PermitWay::new(self.limits(), request);
+        match way.meet(request) {
+            Ok(()) => Step::Go(self.shared.pass(&mut way)),
+            Err(PermitHalt::Waits(stage)) => Step::Wait(Box::new(PermitProgress { way, stage })),
+            Err(PermitHalt::Refused(stop)) => Step::Refuse(Ok(self.shared.refuse(&way, &stop, request))),
+        }
     }
 
     fn poll(
@@ -221,32 +198,31 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
         let (shared, request) = (&self.shared, RequestView::from(&*request));
-        let PermitProgress { way, on } = &mut **wait;
-        let begun = |way: &mut PermitWay| PermitWay {
-            limits: Arc::clone(&way.limits),
-            places: std::mem::take(&mut way.places),
-            next: way.next,
-            held: way.held.take(),
-            keys: std::mem::take(&mut way.keys),
-        };
-        let way = match on {
-            On::Key(lookup) => match ready!(lookup.poll(cx, &shared.waits, place)) {
-                Ok(found) => {
-                    // Permits are waited for in a queue of their own.
-                    *place = Place::default();
-                    shared.keyed(begun(way), found, request)
+        let PermitProgress { way, stage } = &mut **wait;
+        loop {
+            let met = match stage {
+                PermitStage::Key(lookup) => match ready!(lookup.poll(cx, &shared.waits, place)) {
+                    Ok(found) => {
+                        // Permits are waited for in a queue of their own.
+                        *place = Place::default();
+                        way.keyed(found, request)
+                    }
+                    Err(not_found) => Err(PermitHalt::Refused(Box::new(Stop::Plain(not_found.into())))),
+                },
+                PermitStage::Permit(key, wait) => {
+                    let result = ready!(wait.poll(cx));
+                    way.acquired(key.clone(), result)
                 }
-                Err(not_found) => ControlFlow::Break(shared.refuse(way, not_found.into(), request)),
-            },
-            On::Permit(key, wait) => {
-                let result = ready!(wait.poll(cx));
-                shared.acquired(begun(way), key.clone(), result, request)
-            }
-        };
-        Poll::Ready(match way {
-            ControlFlow::Continue(way) => shared.go_on(way, request),
-            ControlFlow::Break(step) => step,
-        })
+            };
+            return Poll::Ready(match met.and_then(|()| way.meet(request)) {
+                Ok(()) => Step::Go(shared.pass(way)),
+                Err(PermitHalt::Refused(stop)) => Step::Refuse(Ok(shared.refuse(way, &stop, request))),
+                Err(PermitHalt::Waits(next)) => {
+                    *stage = next;
+                    continue;
+                }
+            });
+        }
     }
 
     fn enter(&self, pass: &mut PermitPass, request: &mut Request<B>) {
@@ -295,18 +271,4 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
         pass.held.iter().flat_map(HeldPermit::permits).for_each(|permit| permit.answered(true));
         error
     }
-}
-
-/// The reason why a request has no permit of this limit.
-fn reason<'a>(none: &NoPermit, in_flight: &'a InFlight) -> RefusalReason<'a> {
-    match (none.kind(), none.retry_after()) {
-        (NoPermitKind::Outage, _) => RefusalReason::Outage,
-        (_, Some(drains_in)) => RefusalReason::Overloaded(in_flight, drains_in),
-        (_, None) => RefusalReason::ConcurrencyExceeded(in_flight),
-    }
-}
-
-/// Boxes the wait: few requests wait, so all others carry only a pointer for it.
-fn waiting<B, E>(way: PermitWay, on: On) -> PermitStep<B, E> {
-    Step::Wait(Box::new(PermitProgress { way, on }))
 }

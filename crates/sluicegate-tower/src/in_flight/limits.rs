@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use sluicegate_core::in_flight::Permit;
 use smallvec::SmallVec;
 
-use crate::admission::begin::Kept;
+use crate::admission::handle::Kept;
 use crate::in_flight::InFlightLimit;
 use crate::key::RequestView;
 use crate::limits::{LimitsHandle, Select};

@@ -8,13 +8,18 @@ use std::time::Duration;
 use sluicegate_core::in_flight::{Acquire, NoPermit, Permit, PermitRequest};
 use tokio::time::Sleep;
 
+use crate::trace::{self, WaitSpan};
+
 /// A request that waits for a permit.
 #[derive(Debug)]
-pub(crate) struct PermitWait {
+#[expect(unnameable_types, reason = "it is a part of a future that has a name")]
+pub struct PermitWait {
     /// `None` when it has ended.
     acquire: Option<Acquire>,
     /// `None` if the wait is for the answer of a store, which bounds its answers itself.
     sleep: Option<Pin<Box<Sleep>>>,
+    /// Empty if it waits for the answer of a store alone.
+    span: WaitSpan,
 }
 
 impl PermitWait {
@@ -25,13 +30,15 @@ impl PermitWait {
     pub(crate) fn begin(
         asks: PermitRequest,
         longest: Option<Duration>,
-    ) -> Result<Result<Permit, NoPermit>, Self> {
+    ) -> Result<Result<Permit, NoPermit>, Box<Self>> {
         let waits = longest.is_some() || asks.in_flight().is_adaptive();
+        let traced = (waits && trace::is_on()).then(|| asks.in_flight().clone());
         let acquire = if waits { asks.acquire() } else { asks.attempt() };
         acquire.now().map_err(|acquire| {
             let longest = [longest, acquire.longest()].into_iter().flatten().min();
             let sleep = longest.map(|longest| Box::pin(tokio::time::sleep(longest)));
-            Self { acquire: Some(acquire), sleep }
+            let span = traced.map_or_else(WaitSpan::default, |of| WaitSpan::for_permit(of.name()));
+            Box::new(Self { acquire: Some(acquire), sleep, span })
         })
     }
 
@@ -41,12 +48,16 @@ impl PermitWait {
         // The permit is polled first, so that a permit which comes at the last moment is taken.
         if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
             self.acquire = None;
+            self.span.end(if result.is_ok() { "permit" } else { "refused" });
             return Poll::Ready(result);
         }
         let Some(sleep) = &mut self.sleep else { return Poll::Pending };
         ready!(sleep.as_mut().poll(cx));
         match self.acquire.take().and_then(Acquire::give_up) {
-            Some(none) => Poll::Ready(Err(none)),
+            Some(none) => {
+                self.span.end("refused");
+                Poll::Ready(Err(none))
+            }
             None => Poll::Pending,
         }
     }

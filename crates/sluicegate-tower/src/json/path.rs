@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use memchr::memmem::Finder;
 use sluicegate_core::ConfigError;
-use sluicegate_core::error::ConfigErrorKind;
+
+use crate::key::text::config_error;
 
 /// The longest path, in bytes.
 const LONGEST: usize = 256;
@@ -33,9 +34,7 @@ impl FieldPath {
             None
         };
         match problem {
-            Some(problem) => {
-                Err(ConfigError::new(ConfigErrorKind::Layer, format!("the field {path:?} {problem}")))
-            }
+            Some(problem) => Err(config_error(format!("the field {path:?} {problem}"))),
             None => {
                 let last = path.rsplit('.').next().unwrap_or(path);
                 let last = Finder::new(last).into_owned();

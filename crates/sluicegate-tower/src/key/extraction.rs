@@ -137,39 +137,32 @@ pub enum Purpose {
 /// assert_eq!(missing.unwrap_err().reason(), "the header x-user is missing");
 /// ```
 #[must_use = "an extraction says whose bucket it is"]
-pub struct Extraction(ExtractedKey);
+pub struct Extraction(Result<Result<Key, MissingKey>, PendingKey>);
 
 type PendingKey = Pin<Box<dyn Future<Output = Result<Key, MissingKey>> + Send>>;
-
-enum ExtractedKey {
-    Ready(Result<Key, MissingKey>),
-    Pending(PendingKey),
-}
 
 impl Extraction {
     /// A key.
     #[inline]
     pub fn found(key: impl Into<Key>) -> Self {
-        Self(ExtractedKey::Ready(Ok(key.into())))
+        Self(Ok(Ok(key.into())))
     }
 
     /// No key; see [`MissingKey::new`].
     pub fn missing(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self(ExtractedKey::Ready(Err(MissingKey::new(reason))))
+        Self(Ok(Err(MissingKey::new(reason))))
     }
 
     /// A key that has to be waited for. A layer waits up to its `longest_lookup`, and then refuses the
     /// request with 503.
     pub fn pending(future: impl Future<Output = Result<Key, MissingKey>> + Send + 'static) -> Self {
-        Self(ExtractedKey::Pending(Box::pin(future)))
+        Self(Err(Box::pin(future)))
     }
 
     /// Both keys as one.
     pub(super) fn and(self, other: Self) -> Self {
         match (self.0, other.0) {
-            (ExtractedKey::Ready(first), ExtractedKey::Ready(second)) => {
-                Self(ExtractedKey::Ready(together(first, second)))
-            }
+            (Ok(first), Ok(second)) => Self(Ok(together(first, second))),
             (first, second) => Self::pending(async move {
                 match Self(first).await {
                     Err(missing) if missing.reject().is_some() => Err(missing),
@@ -185,10 +178,7 @@ impl Extraction {
     /// The extraction itself, when it has to be waited for.
     #[inline]
     pub fn now(self) -> Result<Result<Key, MissingKey>, Self> {
-        match self.0 {
-            ExtractedKey::Ready(result) => Ok(result),
-            pending @ ExtractedKey::Pending(_) => Err(Self(pending)),
-        }
+        self.0.map_err(|pending| Self(Err(pending)))
     }
 }
 
@@ -197,8 +187,8 @@ impl Future for Extraction {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            ExtractedKey::Ready(result) => Poll::Ready(result.clone()),
-            ExtractedKey::Pending(future) => future.as_mut().poll(cx),
+            Ok(result) => Poll::Ready(result.clone()),
+            Err(future) => future.as_mut().poll(cx),
         }
     }
 }
@@ -206,21 +196,21 @@ impl Future for Extraction {
 impl fmt::Debug for Extraction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            ExtractedKey::Ready(result) => f.debug_tuple("Extraction").field(result).finish(),
-            ExtractedKey::Pending(_) => f.write_str("Extraction(..)"),
+            Ok(result) => f.debug_tuple("Extraction").field(result).finish(),
+            Err(_) => f.write_str("Extraction(..)"),
         }
     }
 }
 
 impl From<Result<Key, MissingKey>> for Extraction {
     fn from(found: Result<Key, MissingKey>) -> Self {
-        Self(ExtractedKey::Ready(found))
+        Self(Ok(found))
     }
 }
 
 impl From<MissingKey> for Extraction {
     fn from(missing: MissingKey) -> Self {
-        Self(ExtractedKey::Ready(Err(missing)))
+        Self(Ok(Err(missing)))
     }
 }
 

@@ -136,41 +136,30 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 }
 
-impl<E: KeyExtractor + ?Sized> KeyExtractor for Arc<E> {
-    fn extract(&self, request: RequestView<'_>) -> Extraction {
-        (**self).extract(request)
-    }
+macro_rules! pointer {
+    ($pointer:ident) => {
+        impl<E: KeyExtractor + ?Sized> KeyExtractor for $pointer<E> {
+            fn extract(&self, request: RequestView<'_>) -> Extraction {
+                (**self).extract(request)
+            }
 
-    fn kind(&self) -> KeyKind {
-        (**self).kind()
-    }
+            fn kind(&self) -> KeyKind {
+                (**self).kind()
+            }
 
-    fn is_invented(&self) -> bool {
-        (**self).is_invented()
-    }
+            fn is_invented(&self) -> bool {
+                (**self).is_invented()
+            }
 
-    fn forms(&self) -> Vec<KeyForm> {
-        (**self).forms()
-    }
+            fn forms(&self) -> Vec<KeyForm> {
+                (**self).forms()
+            }
+        }
+    };
 }
 
-impl<E: KeyExtractor + ?Sized> KeyExtractor for Box<E> {
-    fn extract(&self, request: RequestView<'_>) -> Extraction {
-        (**self).extract(request)
-    }
-
-    fn kind(&self) -> KeyKind {
-        (**self).kind()
-    }
-
-    fn is_invented(&self) -> bool {
-        (**self).is_invented()
-    }
-
-    fn forms(&self) -> Vec<KeyForm> {
-        (**self).forms()
-    }
-}
+pointer!(Arc);
+pointer!(Box);
 
 /// All requests together, in the bucket of this key.
 impl KeyExtractor for Key {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::StatusCode;
-use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
+
+use crate::key::text::unreadable;
 
 /// The reason why a request has no key, for logs and for the body of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +111,7 @@ impl FromStr for OnMissingKey {
     /// Reads `share`, `skip`, or a status from 400 to 599.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Unreadable`] for any other text.
+    /// [`Unreadable`](sluicegate_core::error::ConfigErrorKind::Unreadable) for any other text.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         match text {
             "share" => return Ok(Self::Share),
@@ -119,11 +120,10 @@ impl FromStr for OnMissingKey {
         }
         let status = text.parse().ok().filter(|status: &StatusCode| status.as_u16() >= 400);
         status.filter(|status| status.as_u16() < 600).map(Self::Reject).ok_or_else(|| {
-            let shown: String = text.chars().take(64).collect();
-            let problem = format!(
-                "{shown:?} does not say what happens to a request without a key: use \"share\", \"skip\", or a status from 400 to 599, such as \"401\""
-            );
-            ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len())
+            unreadable(
+                text,
+                "does not say what happens to a request without a key: use \"share\", \"skip\", or a status from 400 to 599, such as \"401\"",
+            )
         })
     }
 }
@@ -195,6 +195,8 @@ impl WhenMissing {
 
 #[cfg(test)]
 mod tests {
+    use sluicegate_core::error::ConfigErrorKind;
+
     use super::*;
 
     #[test]

@@ -59,8 +59,6 @@ pub(crate) mod text;
 
 pub use sluicegate_core::key::KeyKind;
 
-pub(crate) use self::text::hex;
-
 pub use self::extraction::{Extraction, RequestView};
 pub use self::extractor::KeyExtractor;
 pub use self::form::KeyForm;

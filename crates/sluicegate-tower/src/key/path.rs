@@ -1,6 +1,6 @@
 //! The path of a request in a normal form: [`RequestPath`].
 
-use crate::key::text::{bounded, hex};
+use crate::key::text::{bounded, decode_except};
 use crate::key::{Extraction, KeyExtractor, RequestView};
 
 /// One bucket per path, for services without a router that names its routes. Where there is one, use `Route`.
@@ -66,7 +66,9 @@ impl RequestPath {
         for segment in path.split('/') {
             let begin = normal.len();
             normal.push(b'/');
-            decode_unreserved(segment.split(';').next().unwrap_or_default(), &mut normal);
+            // A `%` that begins no escape must not seem to when the text after it is decoded.
+            let segment = segment.split(';').next().unwrap_or_default();
+            decode_except(segment, &mut normal, b"%25", |byte| !is_unreserved(byte));
             match &normal[begin + 1..] {
                 b"" | b"." => normal.truncate(begin),
                 b".." => {
@@ -93,30 +95,9 @@ impl KeyExtractor for RequestPath {
     }
 }
 
-/// RFC 3986, section 6.2.2: decodes unreserved characters; all other escapes get digits in upper case.
-fn decode_unreserved(segment: &str, into: &mut Vec<u8>) {
-    let mut rest = segment.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        let decoded = match after {
-            [high, low, ..] if byte == b'%' => hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low),
-            _ => None,
-        };
-        let Some(decoded) = decoded else {
-            match byte {
-                // This `%` begins no escape, and must not seem to when the text after it is decoded.
-                b'%' => into.extend(b"%25"),
-                _ => into.push(byte),
-            }
-            continue;
-        };
-        if decoded.is_ascii_alphanumeric() || b"-._~".contains(&decoded) {
-            into.push(decoded);
-        } else {
-            into.extend([b'%', after[0].to_ascii_uppercase(), after[1].to_ascii_uppercase()]);
-        }
-        rest = &after[2..];
-    }
+/// Whether an escape of this byte means the same as the byte (RFC 3986, section 2.3).
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Cutting text off could make two texts one key. So text that is too long is not cut off, but
 //! shares one bucket with all other text that is too long.
 
+use std::borrow::Cow;
+
 use http::header::HeaderName;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
@@ -22,13 +24,45 @@ pub(crate) fn hex(digit: u8) -> Option<u8> {
 
 /// The name of a header, checked.
 pub(crate) fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
-    name.parse().map_err(|_| {
-        let shown: String = name.chars().take(64).collect();
-        ConfigError::new(
-            ConfigErrorKind::Layer,
-            format!(
-                "{shown:?} cannot be the name of a header: use letters, digits and '-', like \"x-api-key\""
-            ),
-        )
-    })
+    let problem = "cannot be the name of a header: use letters, digits and '-', like \"x-api-key\"";
+    name.parse().map_err(|_| config_error(format!("{} {problem}", shown(name))))
+}
+
+/// A setting that a layer cannot have.
+pub(crate) fn config_error(problem: impl Into<Cow<'static, str>>) -> ConfigError {
+    ConfigError::new(ConfigErrorKind::Layer, problem)
+}
+
+/// A text of a configuration that is none of the texts that it could be.
+pub(crate) fn unreadable(text: &str, problem: &str) -> ConfigError {
+    let problem = format!("{} {problem}", shown(text));
+    ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len())
+}
+
+/// The beginning of a text in quotes.
+pub(crate) fn shown(text: &str) -> String {
+    format!("{:?}", text.chars().take(64).collect::<String>())
+}
+
+/// Decodes the `%` escapes of a text, except for those of the bytes to be kept. A `%` that begins no escape becomes `lone`.
+pub(crate) fn decode_except(text: &str, into: &mut Vec<u8>, lone: &[u8], kept: impl Fn(u8) -> bool) {
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        let escaped = match after {
+            [high, low, ..] if *first == b'%' => hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        match escaped {
+            None if *first == b'%' => into.extend(lone),
+            None => into.push(*first),
+            Some(byte) => {
+                match kept(byte) {
+                    true => into.extend([b'%', after[0].to_ascii_uppercase(), after[1].to_ascii_uppercase()]),
+                    false => into.push(byte),
+                }
+                rest = &after[2..];
+            }
+        }
+    }
 }

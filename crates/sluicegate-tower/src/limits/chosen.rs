@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
-use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::{Event, Subject};
 use sluicegate_core::{ConfigError, Policy, Quota, RateLimiter, Store};
 
 use crate::guard::once::Seldom;
+use crate::key::text::config_error;
 use crate::limits::pick::{Pick, Which};
 
 /// The number of chosen policies that stay open, unless [`Limit::open_at_most`](crate::Limit::open_at_most) sets another.
@@ -161,12 +161,9 @@ impl OpenPolicies {
     fn own(&self, limiter: RateLimiter) -> Result<RateLimiter, ConfigError> {
         if !Arc::ptr_eq(limiter.store(), &self.store) {
             let name = limiter.policy().name().to_owned();
-            return Err(ConfigError::new(
-                ConfigErrorKind::Layer,
-                format!(
-                    "the limiter {name:?} that was chosen for a request is on another store than its limit: open it on that one"
-                ),
-            ));
+            return Err(config_error(format!(
+                "the limiter {name:?} that was chosen for a request is on another store than its limit: open it on that one"
+            )));
         }
         self.with_accounts(limiter)
     }
@@ -262,7 +259,7 @@ fn crowded(policy: &Policy, open: usize) -> ConfigError {
     let problem = format!(
         "{open} policies that requests have chosen are open, and keys owe under each of them: none can be closed for this one without forgetting that; let requests bring quotas by Limit::quota_by where policies differ only in numbers, or raise Limit::open_at_most"
     );
-    ConfigError::new(ConfigErrorKind::Layer, problem).in_policy(policy.name())
+    config_error(problem).in_policy(policy.name())
 }
 
 impl fmt::Debug for OpenPolicies {

@@ -3,20 +3,18 @@
 //! First come all conditions that are known at once, then conditions that have to be looked up, then the
 //! denials: an exempt request is never denied.
 
-use std::future::Future;
-use std::pin::Pin;
-
 use http::StatusCode;
 
 use crate::key::RequestView;
 use crate::key::extraction::Purpose;
+use crate::limits::of_request::PendingValue;
 use crate::limits::predicate::Predicate;
 
 /// A question whose answer may have to be waited for.
 pub(crate) type LaterPredicate = Box<dyn Fn(RequestView<'_>) -> ExemptionFuture + Send + Sync>;
 
 /// An answer that has not come.
-pub(crate) type ExemptionFuture = Pin<Box<dyn Future<Output = bool> + Send>>;
+pub(crate) type ExemptionFuture = PendingValue<bool>;
 
 /// Returns the status with which a request is denied, if it is.
 pub(crate) type DenyRule = Box<dyn Fn(RequestView<'_>) -> Option<StatusCode> + Send + Sync>;

@@ -23,17 +23,12 @@ pub(crate) struct RequestAsk {
     pub(crate) cost: u64,
 }
 
-/// The finding of the limit in this place for a request.
-pub(crate) struct FoundLimit {
-    pub(crate) limit: usize,
-    pub(crate) finding: LimitFinding,
-}
-
+/// The finding of a limit for a request.
 pub(crate) enum LimitFinding {
-    /// The limit asks for these units of this limiter and key; the answer is enforced or in shadow.
-    Asks { which: Which, key: Key, cost: u64, is_enforced: bool },
-    /// The limit holds bodies of the request to this limiter and key.
-    Holds { which: Which, key: Key },
+    /// The limit asks this; the answer is enforced or in shadow.
+    Asks { ask: RequestAsk, is_enforced: bool },
+    /// The limit holds bodies of the request to this limiter and key; the cost means nothing.
+    Holds(RequestAsk),
     /// The limit asks nothing, for this reason.
     Nothing(WhyNot),
     /// The request is refused.
@@ -64,11 +59,17 @@ impl RequestAsk {
     }
 }
 
+/// This limiter under the quotas that an operator has given to this key. No key has any of a policy that was never replaced.
+#[inline]
+pub(crate) fn given_to(key: &Key, limiter: &RateLimiter) -> Option<RateLimiter> {
+    if limiter.replacements() == 0 { None } else { limiter.given(key.as_ref()) }
+}
+
 impl LimitFinding {
-    /// The finding of the limit after the look for its key.
+    /// The finding of the limit in this place after the look for its key.
     #[inline]
     pub(super) fn with_key(
-        (limit, mode): (&Limit, PolicyMode),
+        (place, limit, mode): (usize, &Limit, PolicyMode),
         which: Which,
         cost: u64,
         key: Result<Key, MissingKey>,
@@ -86,13 +87,11 @@ impl LimitFinding {
                 }
             },
         };
-        let which = match limit.source.limiter(&which).given(key.as_ref()) {
-            Some(given) => Which::Chosen(given),
-            None => which,
-        };
+        let which = given_to(&key, limit.source.limiter(&which)).map_or(which, Which::Chosen);
+        let ask = RequestAsk { limit: place, which, key, cost };
         match limit.bandwidth {
-            Some(_) => Self::Holds { which, key },
-            None => Self::Asks { which, key, cost, is_enforced: mode == PolicyMode::Enforce },
+            Some(_) => Self::Holds(ask),
+            None => Self::Asks { ask, is_enforced: mode == PolicyMode::Enforce },
         }
     }
 

@@ -58,6 +58,7 @@ pub(super) enum MemberChoice {
     Function(Box<dyn Select>),
 }
 
+#[derive(Debug)]
 pub(super) enum GroupMember {
     Limit(Box<Limit>),
     Group(Group),
@@ -157,15 +158,6 @@ impl fmt::Debug for MemberChoice {
         match self {
             Self::Conditions(choose) => choose.fmt(f),
             Self::Function(_) => f.write_str("Select"),
-        }
-    }
-}
-
-impl fmt::Debug for GroupMember {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Limit(limit) => limit.fmt(f),
-            Self::Group(group) => group.fmt(f),
         }
     }
 }

@@ -1,8 +1,5 @@
 //! The limiter found for a request, or the reason why there is none.
 
-use std::future::Future;
-use std::pin::Pin;
-
 use http::StatusCode;
 use sluicegate_core::{ConfigError, RateLimiter};
 
@@ -23,6 +20,3 @@ pub(crate) enum Pick {
     /// A policy was chosen that cannot be opened.
     Mistake(ConfigError),
 }
-
-/// A pick that is being looked up.
-pub(crate) type Picking = Pin<Box<dyn Future<Output = Pick> + Send>>;

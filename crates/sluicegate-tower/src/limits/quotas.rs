@@ -1,13 +1,9 @@
 //! Quotas that requests bring for their keys: [`ChosenQuotas`].
 
-use std::future::Future;
-use std::pin::Pin;
-
 use http::StatusCode;
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{ConfigError, Quota, RateLimiter};
 
-use crate::key::RequestView;
 use crate::limits::pick::{Pick, Which};
 
 /// The choice of [`Limit::quota_by`](crate::Limit::quota_by) for a request.
@@ -60,37 +56,6 @@ impl<C: Into<Self>> From<Option<C>> for ChosenQuotas {
 impl<C: Into<Self>> From<Result<C, ConfigError>> for ChosenQuotas {
     fn from(chosen: Result<C, ConfigError>) -> Self {
         chosen.map_or_else(Self::Mistake, Into::into)
-    }
-}
-
-/// The function that finds the quotas of a request.
-pub(super) enum ByQuotas {
-    AtOnce(Box<dyn Fn(RequestView<'_>) -> ChosenQuotas + Send + Sync>),
-    Later(Box<dyn Fn(RequestView<'_>) -> Choosing + Send + Sync>),
-}
-
-/// Quotas that are being looked up.
-pub(super) type Choosing = Pin<Box<dyn Future<Output = ChosenQuotas> + Send>>;
-
-impl ByQuotas {
-    /// The quotas of a request, or the future that finds them.
-    pub(super) fn choose(&self, request: RequestView<'_>) -> Result<ChosenQuotas, Choosing> {
-        match self {
-            Self::AtOnce(choose) => Ok(choose(request)),
-            Self::Later(choose) => Err(choose(request)),
-        }
-    }
-
-    pub(super) fn later<F, T, C>(choose: F) -> Self
-    where
-        F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
-        T: Future<Output = C> + Send + 'static,
-        C: Into<ChosenQuotas>,
-    {
-        Self::Later(Box::new(move |request| {
-            let chosen = choose(request);
-            Box::pin(async move { chosen.await.into() })
-        }))
     }
 }
 

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::StatusCode;
-use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{ConfigError, Quota, RateLimiter};
 
+use crate::key::text::config_error;
 use crate::limits::pick::{Pick, Which};
 
 /// Named sizes of one limit, such as the plans of a service: each tier has quotas, or is unlimited.
@@ -27,14 +27,14 @@ struct TierTable {
     limiters: Vec<RateLimiter>,
     /// Each tier's limiter; `None` if it is unlimited.
     tiers: Vec<(String, Option<usize>)>,
-    unknown: Unknown,
+    unknown: Unknown<usize>,
 }
 
 /// The treatment of a request whose tier is not known.
 #[derive(Clone, Copy)]
-enum Unknown {
-    /// The tier in this place.
-    Is(usize),
+enum Unknown<T> {
+    /// It is in this tier.
+    Is(T),
     Refused(StatusCode),
 }
 
@@ -121,13 +121,7 @@ impl fmt::Debug for Tiers {
 pub struct TiersBuilder {
     base: RateLimiter,
     tiers: Vec<(String, Result<Option<RateLimiter>, ConfigError>)>,
-    unknown: Option<Otherwise>,
-}
-
-#[derive(Clone)]
-enum Otherwise {
-    Is(String),
-    Refused(StatusCode),
+    unknown: Option<Unknown<String>>,
 }
 
 impl TiersBuilder {
@@ -158,13 +152,13 @@ impl TiersBuilder {
 
     /// Sets the tier of requests whose tier is unknown.
     pub fn default_tier(mut self, name: impl Into<String>) -> Self {
-        self.unknown = Some(Otherwise::Is(name.into()));
+        self.unknown = Some(Unknown::Is(name.into()));
         self
     }
 
     /// Refuses requests whose tier is unknown, with this status.
     pub fn reject_unknown(mut self, status: StatusCode) -> Self {
-        self.unknown = Some(Otherwise::Refused(status));
+        self.unknown = Some(Unknown::Refused(status));
         self
     }
 
@@ -176,7 +170,7 @@ impl TiersBuilder {
     /// [under one name](sluicegate_core::policy::PolicyBuilder::suspend_as); two tiers of one name, or two policies of one; a limiter on
     /// another store; and when it is not said what a request gets whose tier is not known.
     pub fn build(self) -> Result<Tiers, ConfigError> {
-        let fail = |message: String| Err(ConfigError::new(ConfigErrorKind::Layer, message));
+        let fail = |message: String| Err(config_error(message));
         let Self { base, tiers: given, unknown } = self;
         let (mut limiters, mut tiers) = (Vec::<RateLimiter>::new(), Vec::<(String, Option<usize>)>::new());
         for (name, limiter) in given {
@@ -207,8 +201,8 @@ impl TiersBuilder {
             return fail("tiers without a quota limit nothing: add one with `tier`".to_owned());
         }
         let unknown = match unknown {
-            Some(Otherwise::Refused(status)) => Unknown::Refused(status),
-            Some(Otherwise::Is(name)) => match tiers.iter().position(|(tier, _)| *tier == name) {
+            Some(Unknown::Refused(status)) => Unknown::Refused(status),
+            Some(Unknown::Is(name)) => match tiers.iter().position(|(tier, _)| *tier == name) {
                 Some(index) => Unknown::Is(index),
                 None => {
                     return fail(format!(

@@ -10,9 +10,10 @@ use smallvec::SmallVec;
 use crate::guard::Place;
 use crate::guard::lookup::{Lookup, Waits};
 use crate::key::{Extraction, MissingKey, RequestView};
-use crate::limits::finding::{FoundLimit, LimitFinding, WhyNot};
+use crate::limits::finding::{LimitFinding, WhyNot};
 use crate::limits::limit::Limit;
-use crate::limits::pick::{Pick, Picking, Which};
+use crate::limits::of_request::PendingValue;
+use crate::limits::pick::{Pick, Which};
 use crate::limits::plan::{LimitPlan, PlanStep, What};
 use crate::respond::stop::Stop;
 
@@ -33,13 +34,14 @@ const END: u32 = u32::MAX;
 
 #[derive(Debug)]
 enum PendingLookup {
-    Limiter(usize, Lookup<Picking>, u64),
+    Limiter(usize, Lookup<PendingValue<Pick>>, u64),
     Key(usize, Lookup<Extraction>, Which, u64),
 }
 
 /// The next result of a walk.
 pub(crate) enum WalkStep {
-    Found(FoundLimit),
+    /// The finding of the limit in this place.
+    Found(usize, LimitFinding),
     /// The walk has to wait.
     Waits,
     End,
@@ -69,15 +71,15 @@ impl Walk {
             let limit = &plan.limits[index];
             if !limit.applies_to(request) {
                 self.next = step.missed;
-                return found(index, LimitFinding::Nothing(WhyNot::Condition));
+                return WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Condition));
             }
             self.next = step.matched;
             let cost = limit.cost_of(request);
             if cost == 0 {
-                return found(index, LimitFinding::Nothing(WhyNot::Free));
+                return WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Free));
             }
             if limit.is_off() {
-                return found(index, LimitFinding::Nothing(WhyNot::Off));
+                return WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Off));
             }
             return match limit.source.pick(request) {
                 Ok(pick) => self.picked((index, limit), pick, cost, request),
@@ -142,7 +144,7 @@ impl Walk {
                         self.lookup = None;
                         return Poll::Ready(self.picked((index, &plan.limits[index]), pick, cost, request));
                     }
-                    Err(reason) => found(
+                    Err(reason) => WalkStep::Found(
                         index,
                         LimitFinding::refusing(plan.limits[index].mode(None), Stop::Plain(reason.into())),
                     ),
@@ -150,12 +152,12 @@ impl Walk {
             }
             Some(PendingLookup::Key(index, lookup, which, cost)) => {
                 let key = ready!(lookup.poll(cx, waits, place));
-                let limit = &plan.limits[*index];
+                let (index, limit) = (*index, &plan.limits[*index]);
                 let mode = limit.mode(Some(which));
-                found(
-                    *index,
+                WalkStep::Found(
+                    index,
                     match key {
-                        Ok(key) => LimitFinding::with_key((limit, mode), which.clone(), *cost, key),
+                        Ok(key) => LimitFinding::with_key((index, limit, mode), which.clone(), *cost, key),
                         Err(reason) => LimitFinding::refusing(mode, Stop::Plain(reason.into())),
                     },
                 )
@@ -186,7 +188,7 @@ impl Walk {
             Pick::Refused(status) => LimitFinding::refusing(limit.mode(None), Stop::unknown_tier(status)),
             Pick::Mistake(error) => LimitFinding::refusing(limit.mode(None), Stop::Mistake(error)),
         };
-        found(index, finding)
+        WalkStep::Found(index, finding)
     }
 
     /// Continues with the extractor's answer: makes the ask.
@@ -197,7 +199,7 @@ impl Walk {
         key: Result<Result<Key, MissingKey>, Extraction>,
     ) -> WalkStep {
         match key {
-            Ok(key) => found(index, LimitFinding::with_key((limit, mode), which, cost, key)),
+            Ok(key) => WalkStep::Found(index, LimitFinding::with_key((index, limit, mode), which, cost, key)),
             Err(pending) => self.wait(PendingLookup::Key(index, Lookup::new(pending), which, cost)),
         }
     }
@@ -206,9 +208,4 @@ impl Walk {
         self.lookup = Some(Box::new(lookup));
         WalkStep::Waits
     }
-}
-
-#[inline]
-fn found(limit: usize, finding: LimitFinding) -> WalkStep {
-    WalkStep::Found(FoundLimit { limit, finding })
 }

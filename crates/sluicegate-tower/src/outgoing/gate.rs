@@ -8,7 +8,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -18,7 +17,6 @@ use tokio::time::{Instant, Sleep};
 
 use crate::call::{CallAsk, CallError, CallWait};
 use crate::guard::{Gate, Next, Place, Step, sealed};
-use crate::outgoing::layer::OutgoingState;
 use crate::outgoing::{OutgoingLayer, Wire};
 
 /// A call before it is made.
@@ -44,7 +42,7 @@ pub struct Departed<W> {
     departure: Departure,
     /// The spend of the call under our own limit.
     receipt: Option<Receipt>,
-    shared: Arc<OutgoingState<W>>,
+    layer: OutgoingLayer<W>,
 }
 
 type DepartureStep<W, Res, E> = Step<Departed<W>, DepartureWait, Result<Res, CallError<E>>>;
@@ -56,49 +54,45 @@ impl Departure {
         let latest = now.checked_add(longest).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30));
         Self { key, latest }
     }
+}
 
+impl<W> OutgoingLayer<W> {
     /// Goes as far as it can without waiting: first the hold of the server, then the turn, so that calls which
     /// waited for the same server do not all go at once.
-    fn depart<W, Res, E>(
-        self,
-        shared: &Arc<OutgoingState<W>>,
-        place: &mut Place,
-    ) -> DepartureStep<W, Res, E> {
-        let now = Instant::now();
-        if let Some(until) = shared.holds.until(&self.key, now) {
-            if until > self.latest {
+    fn depart<Res, E>(&self, departure: Departure, place: &mut Place) -> DepartureStep<W, Res, E> {
+        let (state, now) = (&*self.state, Instant::now());
+        if let Some(until) = state.holds.until(&departure.key, now) {
+            if until > departure.latest {
                 return Step::Refuse(Err(CallError::HeldOff(until - now)));
             }
-            if shared.queue.enter(place) {
-                return Step::Wait(DepartureWait::Hold(self, Box::pin(tokio::time::sleep_until(until))));
+            if state.queue.enter(place) {
+                return Step::Wait(DepartureWait::Hold(departure, Box::pin(tokio::time::sleep_until(until))));
             }
-            return match shared.under() {
-                Some(under) => under.queue_full(&self.key, until - now),
+            return match state.under() {
+                Some(under) => under.queue_full(&departure.key, until - now),
                 None => Step::Refuse(Err(CallError::QueueFull(until - now))),
             };
         }
-        let Some(under) = shared.under() else { return Step::Go(self.departed(shared, None)) };
-        let longest = Some(self.latest.saturating_duration_since(now));
-        let next = under.begin(CallAsk { key: self.key.clone(), cost: 1, longest }, place);
-        self.turned(shared, next)
+        let Some(under) = state.under() else { return self.turned(departure, Step::Go(None)) };
+        let longest = Some(departure.latest.saturating_duration_since(now));
+        let next = under.begin(CallAsk { key: departure.key.clone(), cost: 1, longest }, place);
+        self.turned(departure, next)
     }
 
     /// Goes on with the turn, or waits for it.
-    fn turned<W, Res, E>(
-        self,
-        shared: &Arc<OutgoingState<W>>,
+    fn turned<Res, E>(
+        &self,
+        departure: Departure,
         next: Step<Option<Decision>, CallWait, Result<Res, CallError<E>>>,
     ) -> DepartureStep<W, Res, E> {
         match next {
-            Step::Go(decision) => Step::Go(self.departed(shared, decision)),
-            Step::Wait(admission) => Step::Wait(DepartureWait::Turn(self, admission)),
+            Step::Go(decision) => {
+                let receipt = decision.and_then(|mut decision| decision.take_receipt(0));
+                Step::Go(Departed { departure, receipt, layer: self.clone() })
+            }
+            Step::Wait(wait) => Step::Wait(DepartureWait::Turn(departure, wait)),
             Step::Refuse(answer) => Step::Refuse(answer),
         }
-    }
-
-    fn departed<W>(self, shared: &Arc<OutgoingState<W>>, decision: Option<Decision>) -> Departed<W> {
-        let receipt = decision.and_then(|mut decision| decision.take_receipt(0));
-        Departed { departure: self, receipt, shared: Arc::clone(shared) }
     }
 }
 
@@ -111,7 +105,7 @@ impl<Req, Res, E, W: Wire<Req, Res>> Gate<Req, Res, E> for OutgoingLayer<W> {
     type Pass = Departed<W>;
 
     fn begin(&self, request: &Req, place: &mut Place) -> Next<Self, Req, Res, E> {
-        Departure::new(self.shared.wire.key(request), self.shared.longest).depart(&self.shared, place)
+        self.depart(Departure::new(self.wire.key(request), self.state.longest), place)
     }
 
     fn poll(
@@ -124,29 +118,30 @@ impl<Req, Res, E, W: Wire<Req, Res>> Gate<Req, Res, E> for OutgoingLayer<W> {
         Poll::Ready(match wait {
             DepartureWait::Hold(departure, sleep) => {
                 ready!(sleep.as_mut().poll(cx));
-                departure.clone().depart(&self.shared, place)
+                self.depart(departure.clone(), place)
             }
             DepartureWait::Turn(departure, admission) => {
-                let Some(under) = self.shared.under() else { return Poll::Pending };
+                let Some(under) = self.state.under() else { return Poll::Pending };
                 let next = ready!(under.poll(admission, place, cx));
-                departure.clone().turned(&self.shared, next)
+                self.turned(departure.clone(), next)
             }
         })
     }
 
     fn reconsider(&self, pass: &mut Departed<W>, place: &mut Place) -> Option<Next<Self, Req, Res, E>> {
-        let Departed { departure, receipt, shared } = pass;
-        shared.holds.until(&departure.key, Instant::now())?;
+        let Departed { departure, receipt, layer } = pass;
+        layer.state.holds.until(&departure.key, Instant::now())?;
         // The server asked to be left alone in the meantime, so this turn is of no use.
-        if let (Some(limiter), Some(mut receipt)) = (&shared.limiter, receipt.take()) {
+        if let (Some(limiter), Some(mut receipt)) = (&layer.state.limiter, receipt.take()) {
             // The store starts at once; its answer need not be awaited.
             drop(limiter.refund(&departure.key, 1).of(&mut receipt).start());
         }
-        Some(departure.clone().depart(shared, place))
+        Some(layer.depart(departure.clone(), place))
     }
 
     fn after(pass: Departed<W>, response: Res) -> Res {
-        pass.shared.heed::<Req, _>(&pass.departure.key, &response);
+        let Departed { departure, layer, .. } = pass;
+        layer.state.heed(&departure.key, Wire::<Req, Res>::head(&*layer.wire, &response));
         response
     }
 

@@ -76,18 +76,21 @@ use crate::outgoing::{HttpWire, Wire};
 /// client is not ready, its units stay spent. If it is dropped later, the server's advice is lost with the
 /// response.
 pub struct OutgoingLayer<W = HttpWire> {
-    pub(crate) shared: Arc<OutgoingState<W>>,
+    pub(super) wire: Arc<W>,
+    pub(super) state: Arc<OutgoingState>,
 }
 
-/// State that all services of a layer share.
-pub(crate) struct OutgoingState<W> {
-    pub(super) wire: Arc<W>,
-    pub(crate) limiter: Option<RateLimiter>,
-    pub(crate) longest: Duration,
-    pub(crate) queue: Queue,
+/// What the clones of a layer share, and its settings.
+#[derive(Clone)]
+pub(super) struct OutgoingState {
+    pub(super) limiter: Option<RateLimiter>,
+    /// The longest wait of a call.
+    pub(super) longest: Duration,
+    pub(super) queue: Queue,
+    /// The longest time for which advice is heeded.
     heeded: Duration,
     clock: Arc<dyn Clock>,
-    pub(crate) holds: Arc<HostHolds>,
+    pub(super) holds: Arc<HostHolds>,
 }
 
 impl OutgoingLayer {
@@ -128,8 +131,7 @@ impl Default for OutgoingLayer {
 impl<W> OutgoingLayer<W> {
     /// A layer that reads requests and responses with `wire`.
     pub fn with_wire(wire: W) -> Self {
-        let shared = OutgoingState {
-            wire: Arc::new(wire),
+        let state = OutgoingState {
             limiter: None,
             longest: Duration::from_secs(30),
             queue: Queue::default(),
@@ -137,21 +139,21 @@ impl<W> OutgoingLayer<W> {
             clock: Arc::new(SystemClock::new()),
             holds: Arc::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { wire: Arc::new(wire), state: Arc::new(state) }
     }
 
     /// Sets our own limit, with a bucket for each host: calls wait for their turn, first come, first served, whatever the policy
     /// does with requests above it. Default: none.
     #[must_use]
     pub fn limit(mut self, limiter: RateLimiter) -> Self {
-        Arc::make_mut(&mut self.shared).limiter = Some(limiter);
+        Arc::make_mut(&mut self.state).limiter = Some(limiter);
         self
     }
 
     /// Sets how long a call may wait in all before it is made; a call that would have to wait longer fails at once. Default: 30 s.
     #[must_use]
     pub fn longest_wait(mut self, longest: Duration) -> Self {
-        Arc::make_mut(&mut self.shared).longest = longest;
+        Arc::make_mut(&mut self.state).longest = longest;
         self
     }
 
@@ -160,14 +162,14 @@ impl<W> OutgoingLayer<W> {
     /// Default: 10,000.
     #[must_use]
     pub fn longest_queue(mut self, calls: usize) -> Self {
-        Arc::make_mut(&mut self.shared).queue = Queue::up_to(calls);
+        Arc::make_mut(&mut self.state).queue = Queue::up_to(calls);
         self
     }
 
     /// Sets the longest time for which a server's advice is heeded; some servers ask to be left alone for years. Default: an hour.
     #[must_use]
     pub fn heed_up_to(mut self, longest: Duration) -> Self {
-        Arc::make_mut(&mut self.shared).heeded = longest;
+        Arc::make_mut(&mut self.state).heeded = longest;
         self
     }
 
@@ -175,19 +177,19 @@ impl<W> OutgoingLayer<W> {
     /// count from the Unix epoch. Default: [`SystemClock`].
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        Arc::make_mut(&mut self.shared).clock = Arc::new(clock);
+        Arc::make_mut(&mut self.state).clock = Arc::new(clock);
         self
     }
 
     /// The number of calls that wait now: for the server, for their turn, or after that for the client to be ready.
     pub fn waiting(&self) -> usize {
-        self.shared.queue.waiting()
+        self.state.queue.waiting()
     }
 }
 
 impl<W> Clone for OutgoingLayer<W> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self { wire: Arc::clone(&self.wire), state: Arc::clone(&self.state) }
     }
 }
 
@@ -201,22 +203,23 @@ impl<S, W> Layer<S> for OutgoingLayer<W> {
 
 impl<W> fmt::Debug for OutgoingLayer<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OutgoingLayer").field(&self.shared).finish()
+        let OutgoingState { limiter, longest, heeded, .. } = &*self.state;
+        f.debug_struct("OutgoingLayer")
+            .field("limiter", limiter)
+            .field("longest", longest)
+            .field("heeded", heeded)
+            .finish_non_exhaustive()
     }
 }
 
-impl<W> OutgoingState<W> {
+impl OutgoingState {
     /// Our own limit, if there is one.
-    pub(crate) fn under(&self) -> Option<QueuedLimiter<'_>> {
+    pub(super) fn under(&self) -> Option<QueuedLimiter<'_>> {
         self.limiter.as_ref().map(|limiter| QueuedLimiter { limiter, queue: &self.queue })
     }
 
-    /// Records the advice of a response.
-    pub(super) fn heed<Req, Res>(&self, key: &Key, response: &Res)
-    where
-        W: Wire<Req, Res>,
-    {
-        let (status, headers) = self.wire.head(response);
+    /// Records the advice of a response with this head.
+    pub(super) fn heed(&self, key: &Key, (status, headers): (StatusCode, &HeaderMap)) {
         let wait = asked_wait(status, headers, Duration::from_micros(self.clock.now_us()));
         let Some(wait) = wait.map(|wait| wait.min(self.heeded)).filter(|wait| !wait.is_zero()) else {
             return;
@@ -228,29 +231,5 @@ impl<W> OutgoingState<W> {
         if let Some(limiter) = &self.limiter {
             notice(limiter, key, |subject| Event::Paused(subject, wait));
         }
-    }
-}
-
-impl<W> Clone for OutgoingState<W> {
-    fn clone(&self) -> Self {
-        Self {
-            wire: Arc::clone(&self.wire),
-            limiter: self.limiter.clone(),
-            longest: self.longest,
-            queue: self.queue.clone(),
-            heeded: self.heeded,
-            clock: Arc::clone(&self.clock),
-            holds: Arc::clone(&self.holds),
-        }
-    }
-}
-
-impl<W> fmt::Debug for OutgoingState<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutgoingState")
-            .field("limiter", &self.limiter)
-            .field("longest", &self.longest)
-            .field("heeded", &self.heeded)
-            .finish_non_exhaustive()
     }
 }

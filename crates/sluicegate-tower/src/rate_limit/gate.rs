@@ -5,9 +5,8 @@ use std::task::{Context, Poll, ready};
 use http::{Request, Response};
 
 use crate::admission::admitted::Admitted;
-use crate::admission::end::RequestEnd;
 use crate::admission::refused::Answering;
-use crate::admission::way::Waiting;
+use crate::admission::way::{HeldRequest, RequestEnd};
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::rate_limit::layer::RateLimitLayer;
 use crate::respond::refusal::Respond;
@@ -20,7 +19,7 @@ impl<R> sealed::Sealed for RateLimitLayer<R> {}
 #[non_exhaustive]
 pub enum LayerWait<B> {
     /// The request is not decided yet, or its turn has not come.
-    Way(Box<Waiting>),
+    Way(Box<HeldRequest>),
     /// The responder waits for something.
     Answer(Box<Answering<B>>),
 }
@@ -99,7 +98,7 @@ impl<R> RateLimitLayer<R> {
         R: Respond<ResB>,
     {
         match end {
-            Ok(marked) => Step::Go(Admitted::new(marked)),
+            Ok(admitted) => Step::Go(admitted),
             Err(refused) => match refused
                 .with(self.0.within.limits(), request.into())
                 .answer(request.into(), &*self.0.respond)

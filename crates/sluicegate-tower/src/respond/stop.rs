@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use http::StatusCode;
-use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::store::Undecided;
 use sluicegate_core::{ConfigError, Outcome, StoreError};
 
 use crate::key::MissingKey;
+use crate::key::text::config_error;
 use crate::respond::decided::Decided;
 use crate::respond::refusal::RefusalReason;
 
@@ -20,6 +21,10 @@ pub(crate) enum Stop {
     /// The tier is unknown; clients see a missing key.
     UnknownTier(MissingKey, StatusCode),
     Mistake(ConfigError),
+    /// There are as many requests under way as may be at once.
+    Full(InFlight),
+    /// The service has too much to do, and has worked off its queue after this time.
+    Overloaded(InFlight, Duration),
     /// A reason that needs nothing else.
     Plain(RefusalReason<'static>),
 }
@@ -32,7 +37,7 @@ impl Stop {
 
     /// The store rejected the asks of the limits, by a mistake in the program. An outage is a decision, not an error.
     pub(crate) fn mistake(error: &StoreError) -> Self {
-        Self::Mistake(ConfigError::new(ConfigErrorKind::Layer, error.to_string()))
+        Self::Mistake(config_error(error.to_string()))
     }
 
     /// The reason for the responder.
@@ -47,6 +52,8 @@ impl Stop {
                 RefusalReason::MissingKey(missing, *status)
             }
             Self::Mistake(error) => RefusalReason::Mistake(error),
+            Self::Full(in_flight) => RefusalReason::ConcurrencyExceeded(in_flight),
+            Self::Overloaded(in_flight, drains_in) => RefusalReason::Overloaded(in_flight, *drains_in),
             Self::Plain(reason) => *reason,
         }
     }
@@ -77,7 +84,9 @@ impl Stop {
             Self::UnknownTier(..) => Some(Undecided::UnknownTier),
             Self::Plain(RefusalReason::QueueFull(_)) => Some(Undecided::QueueFull),
             Self::Plain(RefusalReason::Blocked(_)) => Some(Undecided::Blocked),
-            Self::Decided(_) | Self::Mistake(_) | Self::Plain(_) => None,
+            Self::Decided(_) | Self::Mistake(_) | Self::Full(_) | Self::Overloaded(..) | Self::Plain(_) => {
+                None
+            }
         }
     }
 }
@@ -100,6 +109,10 @@ impl fmt::Display for Stop {
             }
             Self::Plain(RefusalReason::Outage) => f.write_str("the store gives no answer"),
             Self::Plain(RefusalReason::Blocked(_)) => f.write_str("such requests are denied"),
+            Self::Full(in_flight) => {
+                write!(f, "all {} permits of {:?} are taken", in_flight.permits(), in_flight.name())
+            }
+            Self::Overloaded(in_flight, _) => write!(f, "{:?} has too much to do", in_flight.name()),
             Self::Plain(_) => f.write_str("the request is refused"),
         }
     }

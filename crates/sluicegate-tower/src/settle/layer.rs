@@ -9,7 +9,7 @@ use tower_layer::Layer;
 
 use crate::guard::{Gate, Guarded, Next, Place, Step, sealed};
 use crate::limits::{Admitted, LimitsHandle};
-use crate::rate_limit::RateLimitLayer;
+use crate::rate_limit::{LayerWait, RateLimitLayer};
 use crate::respond::{ProblemJson, Respond};
 use crate::settle::body::SettlingBody;
 
@@ -50,7 +50,7 @@ where
 {
     type Response = Response<SettlingBody<ResB>>;
     type Error = E;
-    type Wait = <RateLimitLayer<R> as Gate<Request<B>, Response<ResB>, E>>::Wait;
+    type Wait = LayerWait<ResB>;
     type Pass = Admitted;
 
     #[inline]

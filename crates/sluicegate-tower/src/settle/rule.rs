@@ -5,10 +5,9 @@ use std::str::FromStr;
 
 use http::header::{HeaderMap, HeaderName};
 use sluicegate_core::ConfigError;
-use sluicegate_core::error::ConfigErrorKind;
 
 use crate::json::FieldPath;
-use crate::key::text::header_name;
+use crate::key::text::{config_error, header_name, unreadable};
 
 /// The most fields of one source.
 const MOST_FIELDS: usize = 16;
@@ -147,17 +146,15 @@ impl FromStr for OnAbort {
     /// Reads `reserved` or `seen`.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Unreadable`] for any other text.
+    /// [`Unreadable`](sluicegate_core::error::ConfigErrorKind::Unreadable) for any other text.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         match text {
             "reserved" => Ok(Self::Reserved),
             "seen" => Ok(Self::Seen),
             _ => {
-                let shown: String = text.chars().take(64).collect();
-                let problem = format!(
-                    "{shown:?} does not say what a response costs that ends early: use \"reserved\" or \"seen\""
-                );
-                Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()))
+                let problem =
+                    "does not say what a response costs that ends early: use \"reserved\" or \"seen\"";
+                Err(unreadable(text, problem))
             }
         }
     }
@@ -224,7 +221,7 @@ impl Prices {
             fields => Some(format!("{fields} fields tell the cost: at most {MOST_FIELDS} fit")),
         };
         match problem {
-            Some(problem) => Err(ConfigError::new(ConfigErrorKind::Layer, problem)),
+            Some(problem) => Err(config_error(problem)),
             None => self.0.iter().map(|(field, price)| Ok((FieldPath::parse(field)?, *price))).collect(),
         }
     }

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
 use crate::key::KeyForm;
+use crate::key::text::config_error;
 
 /// The longest text that is read: longer than any address with brackets, zone and port.
 const MAX_LENGTH: usize = 100;
@@ -27,7 +27,7 @@ impl Grouping {
         if (1..=128).contains(&bits) {
             return Ok(Self { ipv6_prefix: bits, ..self });
         }
-        Err(ConfigError::new(ConfigErrorKind::Layer, format!("an IPv6 prefix of {bits} bits: use 1 to 128")))
+        Err(config_error(format!("an IPv6 prefix of {bits} bits: use 1 to 128")))
     }
 
     pub(super) const fn nat64(self) -> Self {

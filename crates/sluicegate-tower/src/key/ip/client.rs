@@ -6,7 +6,6 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::{FORWARDED, HeaderName};
 use sluicegate_core::ConfigError;
-use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::store::Listener;
 
 use super::address::{self, Grouping};
@@ -16,7 +15,7 @@ use super::forwarded;
 use super::networks::{IntoNetworks, Networks};
 use super::peer::{NO_PEER, X_FORWARDED_FOR, peer};
 use super::walk::{Proxies, WalkEnd, single, walk};
-use crate::key::text::header_name;
+use crate::key::text::{config_error, header_name};
 use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
 /// One bucket per client address, behind proxies that are named.
@@ -109,7 +108,7 @@ impl ClientIp {
     pub fn behind<const IS_LIST: bool>(proxies: impl IntoNetworks<IS_LIST>) -> Result<Self, ConfigError> {
         let networks = Networks::new(proxies)?;
         if networks.is_empty() {
-            return Err(config_error("no proxies are named: use PeerIp where there are none".into()));
+            return Err(config_error("no proxies are named: use PeerIp where there are none"));
         }
         if let Some(everything) = networks.everything() {
             return Err(config_error(format!(
@@ -278,8 +277,4 @@ impl KeyExtractor for ClientIp {
     fn forms(&self) -> Vec<KeyForm> {
         vec![self.grouping.form()]
     }
-}
-
-fn config_error(message: String) -> ConfigError {
-    ConfigError::new(ConfigErrorKind::Layer, message)
 }

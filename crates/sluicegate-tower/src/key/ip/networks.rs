@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Net, Ipv6Subnets};
 use sluicegate_core::ConfigError;
-use sluicegate_core::error::ConfigErrorKind;
+
+use crate::key::text::{config_error, shown};
 
 /// A network or a list of networks, for [`Networks::new`] and [`ClientIp::behind`](crate::ClientIp::behind): text, or anything else that
 /// prints as a network or an address. The compiler finds out whether it `IS_LIST`.
@@ -128,14 +129,11 @@ fn read(text: &str) -> Result<IpNet, ConfigError> {
     let text = text.trim_ascii();
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     let Ok(network) = network else {
-        let shown: String = text.chars().take(64).collect();
-        return Err(ConfigError::new(
-            ConfigErrorKind::Layer,
-            format!(
-                "{shown:?} is not a network: write an address and the bits that count, up to 32 for IPv4 and 128 for \
-                 IPv6, like \"10.0.0.0/8\" or \"2001:db8::/32\""
-            ),
-        ));
+        return Err(config_error(format!(
+            "{} is not a network: write an address and the bits that count, up to 32 for IPv4 and 128 for IPv6, like \
+             \"10.0.0.0/8\" or \"2001:db8::/32\"",
+            shown(text)
+        )));
     };
     if network != network.trunc() {
         tracing::warn!(

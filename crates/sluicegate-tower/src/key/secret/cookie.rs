@@ -5,11 +5,10 @@ use std::fmt;
 
 use http::StatusCode;
 use http::header::COOKIE;
-use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
 use super::digest::{Digest, one_of};
-use crate::key::text::hex;
+use crate::key::text::{config_error, hex, shown};
 use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 
 /// The most cookies that are read; browsers keep fewer than 200 for a site.
@@ -37,13 +36,9 @@ impl Cookie {
     pub fn new(name: &str) -> Result<Self, ConfigError> {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_token) {
-            let shown: String = name.chars().take(64).collect();
-            return Err(ConfigError::new(
-                ConfigErrorKind::Layer,
-                format!(
-                    "{shown:?} cannot be the name of a cookie: use letters, digits, '-' and '_', like \"session\""
-                ),
-            ));
+            let problem =
+                "cannot be the name of a cookie: use letters, digits, '-' and '_', like \"session\"";
+            return Err(config_error(format!("{} {problem}", shown(name))));
         }
         Ok(Self { name: name.into(), digest: Digest::of("cookie", name), takes_first: false })
     }

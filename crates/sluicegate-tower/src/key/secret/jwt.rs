@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, crypto, decode};
 use serde_json::{Map, Value};
-use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, Key};
 
 use super::bearer;
 use super::digest::Digest;
-use crate::key::text::MAX_LENGTH;
+use crate::key::text::{MAX_LENGTH, config_error};
 use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
 /// The longest token that is decoded.
@@ -226,11 +225,12 @@ impl Claims {
 fn try_backend(algorithm: Algorithm, key: &DecodingKey) -> Result<(), ConfigError> {
     match catch_unwind(AssertUnwindSafe(|| crypto::verify("", b"", key, algorithm))) {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(config_error(format!("{algorithm:?} cannot be verified with this key")).with_source(error)),
+        Ok(Err(error)) => {
+            Err(config_error(format!("{algorithm:?} cannot be verified with this key")).with_source(error))
+        }
         Err(_) => Err(config_error(
             "jsonwebtoken has no crypto backend: enable its feature \"rust_crypto\" or \"aws_lc_rs\" in your Cargo.toml, \
-             not both, or install a CryptoProvider before this"
-                .into(),
+             not both, or install a CryptoProvider before this",
         )),
     }
 }
@@ -240,8 +240,4 @@ fn pem(
     kind: &str,
 ) -> Result<DecodingKey, ConfigError> {
     key.map_err(|error| config_error(format!("not {kind} public key in PEM")).with_source(error))
-}
-
-fn config_error(message: String) -> ConfigError {
-    ConfigError::new(ConfigErrorKind::Layer, message)
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use sluicegate_core::ConfigError;
-use sluicegate_core::error::ConfigErrorKind;
 
 use super::reading::Fold;
 use super::spelling::{has_dots, normal};
+use crate::key::text::{config_error, shown};
 
 /// A path in axum's syntax, as segments. Its [`Fold`] has been applied to it, as to the paths that it is compared with.
 #[derive(Clone, Debug)]
@@ -35,11 +35,8 @@ impl PathPattern {
     /// # Errors
     /// When no path would match it, or other paths than it seems. The message says what to write instead.
     pub fn new(text: &str, fold: Fold) -> Result<Self, ConfigError> {
-        let segments = segments(text).map_err(|problem| {
-            let shown: String = text.chars().take(64).collect();
-            ConfigError::new(ConfigErrorKind::Layer, format!("the path {shown:?} {problem}"))
-        });
-        let mut segments = segments?;
+        let told = |problem: String| config_error(format!("the path {} {problem}", shown(text)));
+        let mut segments = segments(text).map_err(told)?;
         for segment in &mut segments {
             if let PathSegment::Text(text) = segment {
                 *text = fold.apply(&**text).into_owned();

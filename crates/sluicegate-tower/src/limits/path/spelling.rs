@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
 use crate::key::extraction::Purpose;
-use crate::key::hex;
+use crate::key::text::decode_except;
 
 /// Paths that one request may mean, the first in its normal form; most requests have one.
 pub type Spellings<'a> = SmallVec<[Cow<'a, str>; 1]>;
@@ -111,26 +111,7 @@ fn decoded(text: &str) -> Cow<'_, str> {
 /// Decodes percent escapes, except for bytes that `kept` keeps encoded, with their digits in upper case.
 fn decoded_without(text: &str, kept: impl Fn(u8) -> bool) -> String {
     let mut bytes: Vec<u8> = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        let found = match after {
-            [high, low, ..] if *first == b'%' => hex(*high).zip(hex(*low)),
-            _ => None,
-        };
-        match found.map(|(high, low)| high << 4 | low) {
-            None => bytes.push(*first),
-            Some(byte) => {
-                match kept(byte) {
-                    true => {
-                        bytes.extend([b'%', after[0].to_ascii_uppercase(), after[1].to_ascii_uppercase()])
-                    }
-                    false => bytes.push(byte),
-                }
-                rest = &after[2..];
-            }
-        }
-    }
+    decode_except(text, &mut bytes, b"%", kept);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

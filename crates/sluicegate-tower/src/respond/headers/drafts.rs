@@ -1,4 +1,4 @@
-//! The fields of earlier drafts, which clients of other limiters read: [`DraftFields`].
+//! The fields of earlier drafts, which clients of other limiters read.
 //!
 //! They show one quota, and the policies without names. So they cannot be joined with the fields of a service behind the
 //! layer, and the tighter of the two are sent.
@@ -18,71 +18,44 @@ const RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 /// The fields that no other family has.
 pub(super) static FIELDS: [HeaderName; 3] = [LIMIT, REMAINING, RESET];
 
-/// Draft 6: a field for each number.
+/// Writes the fields of draft 6, one for each number, or of draft 7, which has a dictionary of the numbers.
 #[cold]
-pub(super) fn write_six(
+pub(super) fn write<const SIX: bool>(
     headers: &mut HeaderMap,
     shown: Shown<'_>,
     refused_for: Option<u64>,
     already: Already,
 ) {
-    DraftFields::Six.write(headers, shown, refused_for, already);
-}
-
-/// Draft 7: a dictionary of the numbers.
-#[cold]
-pub(super) fn write_seven(
-    headers: &mut HeaderMap,
-    shown: Shown<'_>,
-    refused_for: Option<u64>,
-    already: Already,
-) {
-    DraftFields::Seven.write(headers, shown, refused_for, already);
-}
-
-/// An earlier draft than the one of the lists.
-#[derive(Clone, Copy)]
-enum DraftFields {
-    Six,
-    Seven,
-}
-
-impl DraftFields {
-    /// Writes the fields, unless the service's own fields leave less.
-    fn write(self, headers: &mut HeaderMap, shown: Shown<'_>, refused_for: Option<u64>, already: Already) {
-        let Some(standing) = shown.status else { return };
-        let (limit, remaining) = (standing.capacity(), standing.remaining());
-        if self.left(headers).is_some_and(|theirs| already.leaves_less(theirs, remaining)) {
-            return;
-        }
-        // If a response has `Retry-After`, the drafts require the reset to be the same moment.
-        let reset = refused_for.unwrap_or_else(|| ceil_seconds(standing.reset_after()));
-        let mut told = FieldLine::default();
-        for (name, value) in [("limit=", limit), ("remaining=", remaining), ("reset=", reset)] {
-            told.next_item();
-            told.number(name, value);
-        }
-        let (numbers, told) = match self {
-            Self::Six => ([limit, remaining, reset].map(|value| Some(number(value))), None),
-            Self::Seven => ([None, None, None], told.value()),
-        };
-        let lists = [(RATELIMIT_POLICY, policies(shown)), (RATELIMIT, told)];
-        // A field without a value is removed: the service's own field is about another quota than the one shown now.
-        for (name, value) in FIELDS.iter().cloned().zip(numbers).chain(lists) {
-            set(headers, name, value);
-        }
+    let Some(standing) = shown.status else { return };
+    let (limit, remaining) = (standing.capacity(), standing.remaining());
+    if left::<SIX>(headers).is_some_and(|theirs| already.leaves_less(theirs, remaining)) {
+        return;
     }
-
-    /// The remaining units in the fields of the response.
-    fn left(self, headers: &HeaderMap) -> Option<u64> {
-        match self {
-            Self::Six => whole_number(headers.get(REMAINING)?),
-            Self::Seven => {
-                let mut items = headers.get(RATELIMIT)?.to_str().ok()?.split(',');
-                items.find_map(|item| item.trim().strip_prefix("remaining=")?.parse().ok())
-            }
-        }
+    // If a response has `Retry-After`, the drafts require the reset to be the same moment.
+    let reset = refused_for.unwrap_or_else(|| ceil_seconds(standing.reset_after()));
+    let mut told = FieldLine::default();
+    for (name, value) in [("limit=", limit), ("remaining=", remaining), ("reset=", reset)] {
+        told.next_item();
+        told.number(name, value);
     }
+    let (numbers, told) = match SIX {
+        true => ([limit, remaining, reset].map(|value| Some(number(value))), None),
+        false => ([None, None, None], told.value()),
+    };
+    let lists = [(RATELIMIT_POLICY, policies(shown)), (RATELIMIT, told)];
+    // A field without a value is removed: the service's own field is about another quota than the one shown now.
+    for (name, value) in FIELDS.iter().cloned().zip(numbers).chain(lists) {
+        set(headers, name, value);
+    }
+}
+
+/// The remaining units in the fields of the response.
+fn left<const SIX: bool>(headers: &HeaderMap) -> Option<u64> {
+    if SIX {
+        return whole_number(headers.get(REMAINING)?);
+    }
+    let mut items = headers.get(RATELIMIT)?.to_str().ok()?.split(',');
+    items.find_map(|item| item.trim().strip_prefix("remaining=")?.parse().ok())
 }
 
 /// `100;w=60, 1000;w=3600`: the quotas whose windows are whole seconds.

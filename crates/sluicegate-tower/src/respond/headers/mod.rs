@@ -19,8 +19,8 @@ use std::str::FromStr;
 
 use http::header::{HeaderName, RETRY_AFTER};
 use sluicegate_core::ConfigError;
-use sluicegate_core::error::ConfigErrorKind;
 
+use crate::key::text::unreadable;
 pub(crate) use crate::respond::headers::in_flight::say_in_flight;
 pub use crate::respond::headers::style::LegacyReset;
 use crate::respond::headers::style::{BodyForm, Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET};
@@ -101,8 +101,8 @@ impl HeaderFields {
             Self::All => ("all", form(true, [true; 2])),
             Self::Legacy => ("legacy", form(true, [false; 2])),
             Self::Ietf => ("ietf", form(false, [true; 2])),
-            Self::Draft6 => ("draft-6", Form::own(drafts::write_six, &drafts::FIELDS)),
-            Self::Draft7 => ("draft-7", Form::own(drafts::write_seven, &[])),
+            Self::Draft6 => ("draft-6", Form::own(drafts::write::<true>, &drafts::FIELDS)),
+            Self::Draft7 => ("draft-7", Form::own(drafts::write::<false>, &[])),
             Self::Spring => ("spring", Form::own(spring::write, &join::OF_TOKENS)),
             Self::OpenAi => {
                 ("openai", Form::own(open_ai::write, &open_ai::FIELDS).with_body(BodyForm::OpenAi))
@@ -140,15 +140,15 @@ impl FromStr for HeaderFields {
     /// Reads `all-on-refusal`, `all`, `legacy`, `ietf`, `draft-6`, `draft-7`, `spring`, `openai` or `none`.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Unreadable`] for any other text.
+    /// [`Unreadable`](sluicegate_core::error::ConfigErrorKind::Unreadable) for any other text.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         if let Some(fields) = Self::ALL.into_iter().find(|fields| fields.word() == text) {
             return Ok(fields);
         }
-        let shown: String = text.chars().take(64).collect();
         let words = Self::ALL.map(|fields| format!("{:?}", fields.word())).join(", ");
-        let problem =
-            format!("{shown:?} does not say which header fields responses carry: use one of {words}");
-        Err(ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len()))
+        Err(unreadable(
+            text,
+            &format!("does not say which header fields responses carry: use one of {words}"),
+        ))
     }
 }

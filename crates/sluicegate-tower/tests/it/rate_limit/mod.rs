@@ -21,4 +21,5 @@ mod stacked;
 mod stacked_waits;
 mod stores;
 mod traces;
+mod wait_spans;
 pub(crate) mod waiting;

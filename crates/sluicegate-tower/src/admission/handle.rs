@@ -1,0 +1,117 @@
+//! The limits that a layer has at this moment, or those that a request has kept: [`LimitsHandle`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use http::Extensions;
+
+use crate::admission::set::Limits;
+use crate::admission::way::Begun;
+use crate::guard::Place;
+use crate::key::RequestView;
+
+/// The limits of a layer, to inspect them and to swap them as a whole. Clones refer to the same layer.
+///
+/// A request keeps the limits that it began with to the end of its response: its turn, refunds and [`Meter`](crate::Meter)
+/// belong to them. Requests that begin after a swap meet the new limits, all of them at once.
+///
+/// A policy in both the old and the new limits keeps its buckets, because the store owns them. If only quotas change,
+/// [`replace`](sluicegate_core::RateLimiter::replace) the policy instead; a swap is for another set of limits,
+/// another order, or other conditions, keys and settings. The number of waiting requests and the counts of shadow policies
+/// carry over.
+///
+/// ```
+/// use sluicegate_core::{MemoryStore, Policy};
+/// use sluicegate_tower::RateLimitLayer;
+/// use sluicegate_tower::limits::Limits;
+///
+/// let store = MemoryStore::new();
+/// let api = Policy::gcra("api", "100/min").on(&store)?;
+/// let layer = RateLimitLayer::new(api.clone());
+///
+/// // Later, while the service runs: a second limit beside the first.
+/// let hourly = Policy::gcra("hourly", "1000/h").on(&store)?;
+/// layer.limits_handle().swap(Limits::builder(api).and(hourly).build()?);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct LimitsHandle(Arc<Swapped>);
+
+struct Swapped {
+    limits: ArcSwap<Limits>,
+    /// Whether any request has kept limits; until then requests are not searched for them.
+    is_kept: AtomicBool,
+}
+
+/// The limits of one handle that a request keeps until it comes to them.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    of: LimitsHandle,
+    limits: Limits,
+}
+
+impl LimitsHandle {
+    /// A handle for layers that are made [from](crate::RateLimitLayer) it.
+    pub fn new(limits: Limits) -> Self {
+        Self(Arc::new(Swapped { limits: ArcSwap::from_pointee(limits), is_kept: AtomicBool::new(false) }))
+    }
+
+    /// Whether it is a clone of this one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The limits that requests meet now.
+    pub fn current(&self) -> Limits {
+        Limits::clone(&self.0.limits.load())
+    }
+
+    /// Replaces the limits, and returns the old ones.
+    ///
+    /// New limits take over the queue's count and the counts of shadow policies.
+    /// [`build`](crate::limits::LimitsBuilder::build) has checked the new limits already, so
+    /// a swap cannot fail.
+    pub fn swap(&self, limits: Limits) -> Limits {
+        Limits::clone(&self.0.limits.rcu(|before| limits.instead_of(before)))
+    }
+
+    /// The result for a request that need not wait, or the wait.
+    #[inline]
+    pub(crate) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Begun {
+        let current;
+        let limits = match self.kept(request.extensions) {
+            Some(kept) => kept,
+            None => {
+                // Borrowed for a moment, without a reference count.
+                current = self.0.limits.load();
+                &**current
+            }
+        };
+        limits.begin(request, place)
+    }
+
+    /// The limits as they are now, for requests that come to them later.
+    pub(crate) fn keep(&self) -> Kept {
+        // Relaxed: a thread that sees the kept limits received them after this store.
+        self.0.is_kept.store(true, Ordering::Relaxed);
+        Kept { of: self.clone(), limits: self.current() }
+    }
+
+    /// The limits of this handle that a request has kept, if any.
+    #[inline]
+    fn kept<'a>(&self, extensions: &'a Extensions) -> Option<&'a Limits> {
+        if !self.0.is_kept.load(Ordering::Relaxed) {
+            return None;
+        }
+        let kept = extensions.get::<Kept>()?;
+        self.is_same(&kept.of).then_some(&kept.limits)
+    }
+}
+
+impl fmt::Debug for LimitsHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LimitsHandle").field(&self.current()).finish()
+    }
+}

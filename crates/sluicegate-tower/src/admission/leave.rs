@@ -1,0 +1,162 @@
+//! What happens to the response of a request that was let through: it gives units back, settles the cost, and shows the quotas.
+
+use std::sync::Arc;
+
+use http::{Extensions, Response, StatusCode};
+use smallvec::SmallVec;
+
+use crate::admission::marks::Marked;
+use crate::admission::restate::restate;
+use crate::admission::set::BuiltLimits;
+use crate::bandwidth::Pacer;
+use crate::respond::decided::{Decided, Shown};
+use crate::respond::headers::style::Already;
+use crate::respond::headers::write::write;
+use crate::respond::refusal::Unserved;
+use crate::settle::tap::{Tap, is_encoded};
+
+impl Marked {
+    /// The response, and what is to read its body and to hold it, if `reads_body`.
+    pub(crate) fn leave<B>(
+        mut self: Box<Self>,
+        mut response: Response<B>,
+        reads_body: bool,
+    ) -> (Response<B>, Option<Box<Tap>>, Option<Pacer>) {
+        let mut tap = None;
+        if was_refused(response.extensions()) {
+            // The request was not served, so nothing is charged.
+            self.give_back_all();
+        } else if self.made.refunds {
+            (response, tap) = self.change_by(response, reads_body);
+        }
+        // A connection that goes on by another protocol has no body.
+        let is_over = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let holds = self.holds.as_ref().filter(|_| !is_over);
+        let pacer = holds.and_then(|holds| holds.of_download(&self.made, reads_body));
+        self.mark(&mut response);
+        (response, tap, pacer)
+    }
+
+    // Cold, as others here, so that the code for most responses is short and stays together.
+    #[cold]
+    fn give_back_all(&mut self) {
+        self.give_back(|_| true);
+    }
+
+    /// Gives back the units that limits give back for this response, and settles the others by it.
+    #[cold]
+    fn change_by<B>(&mut self, response: Response<B>, reads_body: bool) -> (Response<B>, Option<Box<Tap>>) {
+        let (head, body) = response.into_parts();
+        let made = Arc::clone(&self.made);
+        let limits = self.limits();
+        let refund_if = limits.iter().map(|limit| made.plan.limits[*limit].refund_if.as_ref());
+        let returned: SmallVec<[bool; 4]> =
+            refund_if.map(|refund| refund.is_some_and(|refund| refund(&head))).collect();
+        self.give_back(|index| returned[index]);
+        let settles =
+            |index: usize| made.plan.limits[limits[index]].settle.as_ref().filter(|_| !returned[index]);
+        let Some(meter) = self.meter.as_ref().filter(|_| made.keeps_meters) else {
+            return (Response::from_parts(head, body), None);
+        };
+        let costs: SmallVec<[Option<u64>; 4]> =
+            (0..limits.len()).map(|index| settles(index)?.cost_in(&head.headers)).collect();
+        meter.settle_each(|index| costs[index]);
+        // A connection that goes on by another protocol has no body.
+        let is_over = head.status == StatusCode::SWITCHING_PROTOCOLS;
+        let rest = (0..limits.len()).filter(|_| !is_over).filter_map(|index| {
+            let settle = settles(index).filter(|settle| costs[index].is_none() && settle.reads_body())?;
+            Some((index, Arc::clone(settle)))
+        });
+        let rest: SmallVec<[_; 2]> = rest.collect();
+        let tap = match &*rest {
+            [] => None,
+            [(index, _), ..] if !reads_body => {
+                made.report_unread(limits[*index]);
+                None
+            }
+            _ => {
+                let unreadable =
+                    rest.iter().find(|(_, settle)| settle.reads_fields() && is_encoded(&head.headers));
+                if let Some((index, _)) = unreadable {
+                    made.report_encoded(limits[*index]);
+                }
+                Some(Box::new(Tap::new(meter.clone(), rest.into_iter(), &head.headers)))
+            }
+        };
+        (Response::from_parts(head, body), tap)
+    }
+
+    /// The limits that the request was checked against, in the order of the meter: those of its asks, and those in shadow.
+    fn limits(&self) -> SmallVec<[usize; 4]> {
+        let asked = self.asks.iter().map(|asked| asked.limit);
+        asked.chain(self.trials.iter().map(|trial| trial.limit)).collect()
+    }
+
+    /// Writes the state of the client's quotas into the response.
+    fn mark<B>(mut self: Box<Self>, response: &mut Response<B>) {
+        let Some(decided) = &mut self.decided else { return };
+        if let Some(meter) = &self.meter {
+            restate(decided, meter.now());
+        }
+        if let Some(inner) = response.extensions_mut().remove::<Decided>() {
+            return self.mark_with(inner, response);
+        }
+        // A decision is large, so it is not moved.
+        let shown = Shown::of(decided);
+        let BuiltLimits { settings, known, .. } = &*self.made;
+        let prepared = || known.policy_line(&decided.policies);
+        write(response.headers_mut(), &settings.style, shown, shown.wait, &prepared, Already::Theirs);
+        // This allocates, so only where somebody reads it.
+        if (self.is_read || !decided.is_allowed())
+            && settings.extensions
+            && let Some(decided) = self.decided.take()
+        {
+            response.extensions_mut().insert(decided);
+        }
+    }
+
+    /// Writes the state of the client's quotas in all layers that have decided, this one and those further in, into the response.
+    #[cold]
+    fn mark_with<B>(&mut self, inner: Decided, response: &mut Response<B>) {
+        let Some(decided) = &self.decided else { return };
+        self.made.report_double(decided, &inner);
+        let merged = decided.merge(&inner);
+        let shown = Shown::of(&merged);
+        write(response.headers_mut(), &self.made.settings.style, shown, shown.wait, &|| None, Already::Both);
+        // A refusal by a layer further in is always left in the extensions.
+        if self.is_read || !merged.is_allowed() {
+            // For layers further out: the joined decision, or the one that was there before.
+            let left = if self.made.settings.extensions { merged } else { inner };
+            response.extensions_mut().insert(left);
+        }
+    }
+
+    /// Gives back the units spent on the [`limits`](Self::limits) for whose places `is_given_back` is true. The decision then has the
+    /// new state of the keys, if the store answers at once.
+    fn give_back(&mut self, is_given_back: impl Fn(usize) -> bool) {
+        let after = match (&self.meter, &mut self.decided) {
+            // The meter gives back the units that the handler has settled.
+            (Some(meter), _) => {
+                meter.give_back(&is_given_back);
+                None
+            }
+            (None, Some(decided)) => self.asks.give_back(&self.made, &mut decided.decision, &is_given_back),
+            (None, None) => None,
+        };
+        for (place, trial) in (self.asks.iter().count()..).zip(&self.trials) {
+            if is_given_back(place) {
+                trial.give_back();
+            }
+        }
+        if let (Some(decided), Some(after)) = (&mut self.decided, after) {
+            *decided = after;
+        }
+    }
+}
+
+/// Whether a layer behind this one refused the request. The next one says so in its decision; the others may refuse for a
+/// reason that is in no decision.
+fn was_refused(extensions: &Extensions) -> bool {
+    extensions.get::<Decided>().is_some_and(|inner| !inner.is_allowed())
+        || extensions.get::<Unserved>().is_some()
+}
