@@ -4,7 +4,7 @@ use std::fmt;
 #[cfg(feature = "tokio")]
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -55,6 +55,9 @@ pub(super) struct Handle {
     pub(super) store: Arc<dyn Store>,
     pub(super) always_answers: bool,
     pub(super) first: PreparedPolicy,
+    /// The policy after layers have asked for what it is to [remember](RateLimiter::keep_accounts), with the count of replacements at
+    /// which it is current: they do so once, before requests come.
+    settled: [OnceLock<(u64, PreparedPolicy)>; 2],
     /// The place that opened the name. A policy of a file of rules takes precedence over the policy that code has under its name.
     pub(super) opened_at: OpenedAt,
     /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
@@ -134,12 +137,29 @@ impl Handle {
             }),
             own: Mutex::new(PolicyOfCode { policy: own, refused: 0 }),
             first,
+            settled: Default::default(),
             replacements: AtomicU64::new(0),
             owned: Owned::default(),
             #[cfg(feature = "tokio")]
             queues: crate::wait::Queues::default(),
             #[cfg(feature = "tokio")]
             waiting: AtomicUsize::new(0),
+        }
+    }
+
+    fn settled(&self, replacements: u64) -> Option<&PreparedPolicy> {
+        let mut settled = self.settled.iter().filter_map(OnceLock::get);
+        settled.find(|(count, _)| *count == replacements).map(|(_, prepared)| prepared)
+    }
+
+    /// Keeps the policy in force for limiters that are asked from now on, if there is room and nothing changes it for a time.
+    pub(super) fn settle(&self) {
+        let replacements = self.replacements.load(Ordering::Acquire);
+        let in_force = self.current.load();
+        let free = self.settled.iter().find(|settled| settled.get().is_none());
+        if let Some(free) = free.filter(|_| !in_force.is_overridden()) {
+            // Another thread may have kept one in the same place, which is as good.
+            _ = free.set((replacements, in_force.prepared.clone()));
         }
     }
 }
@@ -269,12 +289,13 @@ impl RateLimiter {
         Current::Kept(kept)
     }
 
-    /// The policy that decides, if it is the one that this limiter has had from its beginning.
+    /// The policy that decides, if it is one that this limiter has kept.
     #[inline]
     pub(super) fn kept(&self) -> Option<&PreparedPolicy> {
         let replacements = self.replacements();
         match &self.1 {
-            None => (replacements == 0).then_some(&self.0.first),
+            None if replacements == 0 => Some(&self.0.first),
+            None => self.0.settled(replacements),
             Some(pinned) => (replacements == pinned.replacements).then_some(&pinned.prepared),
         }
     }

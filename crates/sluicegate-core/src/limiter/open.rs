@@ -145,6 +145,7 @@ impl RateLimiter {
         }
         if let Some(replacement) = self.replacement(doing, Inherit::Spent)? {
             replacement.commit().tell(self.store());
+            self.0.settle();
         }
         Ok(())
     }

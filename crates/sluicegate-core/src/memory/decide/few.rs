@@ -11,6 +11,7 @@ use super::{buckets_of, counts_rejected, status_after};
 use crate::algorithm::{Left, Looked, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::few::sort_few;
+use crate::memory::account::BucketAccount;
 use crate::memory::bucket::Bucket;
 use crate::memory::change::trace;
 use crate::memory::home::{Home, LockedSet};
@@ -36,8 +37,16 @@ struct BucketAsk<'a> {
     /// The key's slot in its set.
     slot: Option<usize>,
     spent: Looked,
-    /// What a receipt tells of the spend, if the bucket keeps accounts.
-    trace: Option<Box<Trace>>,
+    /// What a receipt tells of the spend, if there is one.
+    entered: Option<Entered>,
+}
+
+/// A spend in one of several buckets of which some keep accounts.
+struct Entered {
+    before: State,
+    account: BucketAccount,
+    /// The number of the key's present bucket.
+    birth: u64,
 }
 
 /// The table of levels that are spans of time.
@@ -100,7 +109,7 @@ impl PolicyBuckets {
         if !is_in_order {
             sort_few(few, |asked| asked.at);
         }
-        if few.iter().any(|asked| asked.trace.is_some() && asked.cost > 0) {
+        if few.iter().any(|asked| asked.entered.is_some() && asked.cost > 0) {
             return told(now_us, few);
         }
         DecisionFuture::ready(Ok(match few.as_slice() {
@@ -122,7 +131,7 @@ pub(super) fn buckets<'a>(ask: &Ask<'a>) -> Option<impl Iterator<Item = &'a Buck
 /// The decision, with what is needed to give it back.
 #[cold]
 fn told(now_us: u64, few: &[&mut BucketAsk<'_>]) -> DecisionFuture {
-    let traces = few.iter().map(|asked| asked.trace.as_deref().copied().unwrap_or_default());
+    let traces = few.iter().map(|asked| asked.trace(now_us));
     let decision = Decision::of(now_us, 0, few.iter().map(|asked| asked.status()));
     DecisionFuture::ready(Ok(decision.with_traces(traces)))
 }
@@ -235,7 +244,7 @@ impl<'a> BucketAsk<'a> {
             level,
             slot: None,
             spent: Looked { passed: false, state: State::REST, left: Left::default() },
-            trace: None,
+            entered: None,
         }
     }
 
@@ -293,8 +302,13 @@ impl<'a> BucketAsk<'a> {
             spot.put(self.slot, self.hash, after, &bucket.rules, now_us);
         }
         let birth = spot.birth(self.hash);
-        let told = trace((bucket, &bucket.rules.own), before.state, after, birth, now_us);
-        self.trace = Some(Box::new(told));
+        self.entered = Some(Entered { before: before.state, account: after.account, birth });
+    }
+
+    fn trace(&self, now_us: u64) -> Trace {
+        let Some(Entered { before, account, birth }) = self.entered else { return Trace::default() };
+        let (bucket, after) = (self.bucket, SlotWords { state: self.spent.state, account, plan: 0 });
+        trace((bucket, &bucket.rules.own), before, after, birth, now_us)
     }
 }
 
