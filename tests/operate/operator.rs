@@ -114,6 +114,41 @@ async fn the_first_sentence_answers_a_stranger_and_the_key_has_twice_its_quota_a
     assert_eq!((capacity(9).await, scene.quotas().as_str()), (6, "login: 6/min, 200/h (gcra)"));
 }
 
+/// Four presses and one field, from the first look to the end.
+#[tokio::test]
+async fn a_key_has_three_times_its_quota_and_then_its_own_by_keyboard_alone_at_390_px_with_scripts_off() {
+    let scene = Scene::new(["6/min", "200/h"]).await;
+    scene.ask(840, Duration::from_millis(500), |_| Ipv4Addr::new(203, 0, 113, 9));
+    let mut page = operator("keyboard").await;
+    page.without_scripts().await;
+    page.looks(390, "light").await;
+    page.open(&scene.url).await;
+    let text = sentence(&mut page).await;
+    assert!(text.contains("all of it one address, 203.0.113.9; the store answers"), "{text}");
+    tab_to(&mut page, "element.innerText === 'look up 203.0.113.9'").await;
+    page.press("Enter").await;
+    assert_eq!(page.loaded().await, 200);
+    // Tab selects what a field says, so that the first digit takes its place.
+    tab_to(&mut page, "element.id === 'give-login'").await;
+    page.write("18/min, 600/h").await;
+    tab_to(&mut page, "element.innerText === 'give it now'").await;
+    page.press("Enter").await;
+    assert_eq!(page.loaded().await, 200);
+    let capacity = async || scene.login.peek(Ipv4Addr::new(203, 0, 113, 9)).await.unwrap().capacity();
+    assert_eq!((capacity().await, scene.quotas().as_str()), (18, "login: 6/min, 200/h (gcra)"));
+    let text = page.text().await;
+    assert!(text.contains("This key alone has 18/min, 600/h by ada until "), "{text}");
+    assert!(text.contains("key quota given"), "it is among the events: {text}");
+    let fits = page.value_of("document.documentElement.scrollWidth <= window.innerWidth").await;
+    assert_eq!(fits, true, "nothing is beside the window");
+    page.picture("operator-given-390").await;
+    tab_to(&mut page, "element.innerText === 'end its quotas'").await;
+    page.press("Enter").await;
+    assert_eq!(page.loaded().await, 200);
+    assert_eq!(capacity().await, 6);
+    assert!(page.text().await.contains("key quota over"), "its end is, too");
+}
+
 #[tokio::test]
 async fn from_the_alarm_to_a_tightened_limit_and_back_takes_two_presses_at_390_px_with_scripts_off() {
     let scene = Scene::new(["100/min", "9000/h"]).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sluicegate::observed::Observed;
 use sluicegate_core::clock::{Clock, ManualClock, SystemClock};
 use sluicegate_core::limiter::Overrides;
+use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::AlarmCause;
 use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_redis::RedisStore;
@@ -23,10 +24,18 @@ struct Instance {
 }
 
 impl Instance {
-    async fn start(name: &str, clock: &ManualClock) -> Self {
-        let redis = connected(patient("alarms").clock(clock.clone()), &standalone().url()).await;
+    async fn start(
+        name: &str,
+        clock: &ManualClock,
+        tighten: impl Fn(PolicyBuilder) -> PolicyBuilder,
+    ) -> Self {
+        let redis = connected(
+            patient(&name.replace("-one", "").replace("-two", "")).clock(clock.clone()),
+            &standalone().url(),
+        )
+        .await;
         let store = Observed::named(name, &redis).unwrap();
-        let login = Policy::gcra("login", "10/min").tighten("3/min burst 10", "30min").on(&store).unwrap();
+        let login = tighten(Policy::gcra("login", "10/min")).on(&store).unwrap();
         Self { redis, store, login }
     }
 
@@ -57,7 +66,9 @@ impl Instance {
 async fn two_instances_tighten_together_and_one_does_not_alone() {
     let (clock, begin) = (ManualClock::new(), SystemClock::new().now_us());
     clock.set(Duration::from_micros(begin));
-    let [one, two] = [Instance::start("alarm-one", &clock).await, Instance::start("alarm-two", &clock).await];
+    let tighten = |policy: PolicyBuilder| policy.tighten("3/min burst 10", "30min");
+    let one = Instance::start("alarm-one", &clock, tighten).await;
+    let two = Instance::start("alarm-two", &clock, tighten).await;
     let attack = begin + 25 * MINUTE;
     for minute in (begin..attack).step_by(usize::try_from(MINUTE).unwrap()) {
         one.serve(&clock, minute, 0).await;
@@ -74,6 +85,44 @@ async fn two_instances_tighten_together_and_one_does_not_alone() {
     assert!(two.notices());
     eventually(async || one.is_tight().await && two.is_tight().await).await;
     assert_eq!(Overrides::of(&one.store).list()[0].by(), "alarm");
+}
+
+/// The people of both instances keep what they had on both.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_instances_tighten_for_keys_that_are_new_to_each() {
+    let (clock, begin) = (ManualClock::new(), SystemClock::new().now_us());
+    clock.set(Duration::from_micros(begin));
+    let tighten = |policy: PolicyBuilder| policy.tighten("3/min burst 3", "30min").tighten_new_keys();
+    let one = Instance::start("alarm-new-one", &clock, tighten).await;
+    let two = Instance::start("alarm-new-two", &clock, tighten).await;
+    let attack = begin + 70 * MINUTE;
+    for minute in (begin..attack).step_by(usize::try_from(MINUTE).unwrap()) {
+        one.serve(&clock, minute, 0).await;
+        two.serve(&clock, minute, 0).await;
+    }
+    one.serve(&clock, attack, 300).await;
+    let person = Ipv4Addr::new(192, 7, 2, 7);
+    let stranger = Ipv4Addr::new(203, 0, 113, 9);
+    let capacity = async |of: &Instance, key| of.login.peek(key).await.unwrap().capacity();
+    assert_eq!(capacity(&two, stranger).await, 10, "one is not enough");
+    two.serve(&clock, attack + 30 * SECOND, 300).await;
+    for instance in [&one, &two] {
+        eventually(async || {
+            Overrides::of(&instance.store).read().await.unwrap();
+            capacity(instance, stranger).await == 3
+        })
+        .await;
+        assert_eq!(capacity(instance, person).await, 10);
+        assert_eq!(instance.login.policy().to_string(), "login: 10/min (gcra)");
+    }
+    let over = Overrides::of(&two.store).list().remove(0);
+    assert_eq!(over.to_string(), "login for new keys: 3/min, by alarm");
+    // One button ends it for both.
+    Overrides::of(&two.store).withdraw("login", over.version(), "ada").await.unwrap();
+    for instance in [&one, &two] {
+        Overrides::of(&instance.store).read().await.unwrap();
+        assert_eq!(capacity(instance, stranger).await, 10);
+    }
 }
 
 async fn eventually(holds: impl AsyncFn() -> bool) {

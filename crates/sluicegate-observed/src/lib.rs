@@ -112,6 +112,8 @@ impl Observed {
             tighteners: Tighteners::default(),
         });
         store.state.events.tighten(&store);
+        let state = Arc::clone(&store.state);
+        store.limiters().know_keys(move |policy| state.meters.get(policy.counted_as())?.known_keys());
         Ok(Self(store))
     }
 

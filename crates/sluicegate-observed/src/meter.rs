@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use sluicegate_core::clock::Clock;
 use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::limiter::RateLimiter;
-use sluicegate_core::store::{Alarm, DecidedBy, QuotaStatus};
+use sluicegate_core::store::{Alarm, DecidedBy, KnownKeys, QuotaStatus};
 
 use super::answer::{Answer, Judgement};
 use super::budgets::Budgets;
@@ -120,6 +120,16 @@ impl PolicyMeter {
         for alarm in self.unusual.turn(&self.name, now_us, counted) {
             self.events.alarm(&self.expected(alarm, now_us));
         }
+    }
+
+    /// From now on the keys of the policy are remembered.
+    pub(super) fn remember_keys(&self) {
+        self.unusual.remember_keys(self.clock.now_us());
+    }
+
+    /// Says of a key whether it came before requests became unusual; `None` if all keys count as known.
+    pub(super) fn known_keys(&self) -> Option<KnownKeys> {
+        self.unusual.known_keys(self.clock.now_us())
     }
 
     /// The alarms that last.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sluicegate_core::Quota;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{Alarm, Event, Listener};
@@ -21,7 +22,7 @@ pub struct PastEvent {
     /// The time of the event.
     pub at: SystemTime,
     /// The kind of event: `quota_changed`, `mode_changed`, `policy_replaced`, `breaker_opened`, `breaker_closed`,
-    /// `fallback_began`, `fallback_ended`, `settled`, `suspended`, `released`, `alarm`, `alarm_expected`, `alarm_over`.
+    /// `fallback_began`, `fallback_ended`, `settled`, `suspended`, `released`, `key_quota_given`, `key_quota_over`, `alarm`, `alarm_expected`, `alarm_over`.
     pub what: &'static str,
     /// The policy that the event is about.
     pub policy: Option<String>,
@@ -107,6 +108,15 @@ impl Listener for RecentEvents {
                     key: subject.key.map(ShownKey::of_ref),
                     by: hand,
                     ..said(what, format!("{lasts:?}"))
+                }
+            }
+            Event::QuotasGiven { subject, quotas, lasts, by } => {
+                let what = if lasts.is_zero() { "key_quota_over" } else { "key_quota_given" };
+                PastEvent {
+                    policy: subject.policy.map(str::to_owned),
+                    key: subject.key.map(ShownKey::of_ref),
+                    by: by.map(str::to_owned),
+                    ..said(what, quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join(", "))
                 }
             }
             Event::Alarm(alarm) => {

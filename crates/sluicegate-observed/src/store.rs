@@ -115,6 +115,11 @@ impl Wrap for ObservedStore {
             // Here, so that no request has to make its tables.
             meter.budgets();
         }
+        if let (Some(tightening), Some(meter)) = (policy.tightening(), &opened.meter)
+            && tightening.is_of_new_keys()
+        {
+            meter.remember_keys();
+        }
         Ok(opened)
     }
 

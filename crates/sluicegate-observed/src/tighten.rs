@@ -48,24 +48,29 @@ enum Task {
 /// Tightens or loosens the policy of an alarm, in the background.
 pub(super) fn follow(store: &Arc<ObservedStore>, alarm: &Alarm) {
     let Some(limiter) = store.limiters().get(&alarm.policy) else { return };
-    let Some(tightening) = limiter.own_policy().tightening().filter(|_| alarm.expected.is_none()) else {
-        return;
-    };
-    let Some(task) = store.tighteners.turn(alarm, store.now_us()) else { return };
-    if tightening.is_shadow() {
-        if matches!(task, Task::Tighten { .. }) {
-            let quota = tightening.quota();
-            tracing::warn!(policy = alarm.policy, %quota, "would be tightened, if it were not in shadow");
-        }
+    let tightening = limiter.own_policy().tightening().filter(|_| alarm.expected.is_none());
+    // What was tightened is loosened, whatever the policy says by now.
+    if tightening.is_none() && !alarm.is_over {
         return;
     }
+    let Some(task) = store.tighteners.turn(alarm, store.now_us()) else { return };
     let (store, policy) = (Arc::clone(store), alarm.policy.clone());
-    run(async move {
-        match task {
-            Task::Tighten { is_to_vote } => tighten(&store, &policy, tightening, is_to_vote).await,
-            Task::Loosen { version } => loosen(&store, &policy, version).await,
+    match (task, tightening) {
+        (Task::Loosen { version }, _) => run(async move { loosen(&store, &policy, version).await }),
+        (Task::Tighten { .. }, Some(tightening)) if tightening.is_shadow() => {
+            let (quota, keys) = (tightening.quota(), keys_of(tightening));
+            tracing::warn!(policy, %quota, keys, "would be tightened, if it were not in shadow");
         }
-    });
+        (Task::Tighten { is_to_vote }, Some(tightening)) => {
+            run(async move { tighten(&store, &policy, tightening, is_to_vote).await });
+        }
+        (Task::Tighten { .. }, None) => {}
+    }
+}
+
+/// The keys that are tightened, as in a file of rules.
+fn keys_of(tightening: Tightening) -> &'static str {
+    if tightening.is_of_new_keys() { "new" } else { "all" }
 }
 
 async fn tighten(store: &Arc<ObservedStore>, policy: &str, tightening: Tightening, is_to_vote: bool) {
@@ -79,10 +84,11 @@ async fn tighten(store: &Arc<ObservedStore>, policy: &str, tightening: Tightenin
     let others = own.iter().flat_map(|own| own.quotas()).skip(1).map(PolicyQuota::quota);
     let over = Override::builder(policy, ALARM).quota(quota).lasting(tightening.longest());
     let over = others.fold(over, OverrideBuilder::quota);
+    let over = if tightening.is_of_new_keys() { over.new_keys() } else { over };
     match Overrides::of(Observed(Arc::clone(store))).put(over).await {
         Ok(over) => {
             store.tighteners.has_put(policy, over.version());
-            tracing::warn!(policy, %quota, "is tightened while its requests are unusual");
+            tracing::warn!(policy, %quota, keys = keys_of(tightening), "is tightened while its requests are unusual");
         }
         Err(error) if error.kind() == OverrideErrorKind::OutOfDate => {
             tracing::info!(policy, %error, "is not tightened: another override stands");

@@ -167,7 +167,7 @@
 //! | `on_exceeded` | `deny`, or a wait as `wait 5s`; `room` makes it a [waiting room](#waiting-rooms-on_exceeded-room) | `deny` |
 //! | `count_rejected` | `true` where refused requests spend too: a client that goes on after a refusal has to pause | `false` |
 //! | `suspend` | refuses a key outright that goes on after many refusals | never |
-//! | `tighten` | another quota while its requests are unusual, on a store that is observed: `{ to: 3/min burst 10, for: 30min }`, `agreed_by: 2` instances that share a store, `shadow: true` to try it | an alarm only tells |
+//! | `tighten` | another quota while its requests are unusual, on a store that is observed: `{ to: 3/min burst 10, for: 30min }`, `keys: new` for keys that were not there before, `agreed_by: 2` instances that share a store, `shadow: true` to try it | an alarm only tells |
 //! | `on_outage` | `local`, `allow` or `deny` while the store is away, or a quota for each instance: `1000/s` | `local` |
 //! | `hidden` | `true` where clients see no fields of it | `false` |
 //! | `table_size` | the number of keys that a store in memory has room for | as the store says |

@@ -236,6 +236,7 @@
 //! | `hidden` | whether clients see nothing of it |
 //! | `override` | the override that an operator has put on the policy, its end, and what is back then; `null` if there is none |
 //! | `override.version` | to be sent with a change that replaces or withdraws it |
+//! | `override.new_keys` | the quotas of keys that are new, where it is for them alone and all others keep the policy's |
 //! | `override.shared` | whether all instances have it, or this one only |
 //! | `on_exceeded`, `on_outage` | the fate of a request without room: `deny` or `wait`; and of a request while the store is away: `local`, `allow`, `deny`, or a quota |
 //! | `per_second` | the mean of the last 10 seconds |

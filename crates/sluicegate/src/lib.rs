@@ -328,7 +328,7 @@ pub mod store {
     pub use sluicegate_core::limiter::Inherit;
     pub use sluicegate_core::store::{
         Alarm, AlarmCause, Ask, Balance, DecidedBy, DecisionFuture, Event, ForwardedFault, IntoStore, Judged,
-        Limiters, Listener, Listeners, Mode, Place, PreparedPolicy, QuotaStatus, Registry, Shared,
+        KnownKeys, Limiters, Listener, Listeners, Mode, Place, PreparedPolicy, QuotaStatus, Registry, Shared,
         SharedFuture, Store, StoreStatus, Subject, Trace, Undecided, Write, judge,
     };
     pub use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};

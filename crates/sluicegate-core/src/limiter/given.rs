@@ -1,18 +1,31 @@
-//! Quotas that operators have given to single keys for a time: [`Given`].
+//! Quotas that operators have given to single keys, or to those that are new, for a time: [`Given`].
 //!
-//! They are [overrides](super::Overrides) with a [key](crate::policy::OverrideBuilder::key), and belong to the policy in force, so that a
-//! limiter whose policy was never replaced does not look for them.
+//! They are [overrides](super::Overrides) with a [key](crate::policy::OverrideBuilder::key), or for
+//! [new keys](crate::policy::OverrideBuilder::new_keys), and belong to the policy in force, so that a limiter whose policy was never replaced
+//! does not look for them.
 
 use std::sync::{Arc, OnceLock};
 
 use super::handle::{InForce, Pinned, RateLimiter};
 use crate::error::ConfigError;
 use crate::key::KeyRef;
-use crate::policy::{Board, Override, Quotas};
+use crate::policy::{Board, Override, Policy, Quotas};
+use crate::store::{KnownKeys, Limiters};
 
-/// The keys of a policy that have quotas from an operator, in their order.
+/// The keys of a policy that have quotas from an operator.
 #[derive(Default)]
-pub(super) struct Given(Vec<GivenKey>);
+pub(super) struct Given {
+    /// Single keys, in their order.
+    keys: Vec<GivenKey>,
+    new_keys: Option<NewKeys>,
+}
+
+/// The keys that are new since the override began.
+struct NewKeys {
+    given: GivenKey,
+    /// `None` where all keys are known.
+    known: Option<KnownKeys>,
+}
 
 struct GivenKey {
     over: Arc<Override>,
@@ -22,37 +35,70 @@ struct GivenKey {
 }
 
 impl Given {
-    /// Those of a policy that are in force at this moment.
+    /// The single keys of a policy that have them at this moment.
     pub(super) fn of(board: &Board, policy: &str, now_us: u64) -> Self {
-        let standing = board.all_given(policy, now_us);
-        let given = standing.map(|over| GivenKey {
-            over: Arc::clone(over),
-            quotas: over.quotas().to_vec().into(),
-            made: Default::default(),
+        Self { keys: board.all_given(policy, now_us).map(GivenKey::of).collect(), new_keys: None }
+    }
+
+    /// These, and the keys that are new, if the override of the policy is for them. The keys that are known stay the same as long as it stands.
+    pub(super) fn with_new_keys(
+        self,
+        over: Option<&Arc<Override>>,
+        before: &Self,
+        (policy, limiters): (&Policy, &Limiters),
+    ) -> Self {
+        let over = over.filter(|over| over.is_for_new_keys());
+        let new_keys = over.map(|over| NewKeys {
+            given: GivenKey::of(over),
+            known: match &before.new_keys {
+                Some(before) if before.given.over == *over => before.known.clone(),
+                _ => limiters.known_keys(policy),
+            },
         });
-        Self(given.collect())
+        Self { new_keys, ..self }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.keys.is_empty() && self.new_keys.is_none()
     }
 
-    fn of_key(&self, key: KeyRef<'_>, now_us: u64) -> Option<&GivenKey> {
-        let key = key.to_key();
-        let place = self.0.binary_search_by(|given| given.over.key().cmp(&Some(&key))).ok()?;
-        self.0.get(place).filter(|given| given.over.stands_at(now_us))
+    /// The overrides, in an order that is the same for equal ones.
+    pub(super) fn overrides(&self) -> impl Iterator<Item = &Arc<Override>> {
+        let new_keys = self.new_keys.iter().map(|new_keys| &new_keys.given);
+        self.keys.iter().chain(new_keys).map(|given| &given.over)
+    }
+
+    /// The override of this key, or that for new keys if it is one and brings no quotas of its own.
+    fn of_key(&self, key: KeyRef<'_>, brings_quotas: bool, now_us: u64) -> Option<&GivenKey> {
+        let single = || {
+            let key = key.to_key();
+            let place = self.keys.binary_search_by(|given| given.over.key().cmp(&Some(&key))).ok()?;
+            self.keys.get(place)
+        };
+        let is_known = |known: &Option<KnownKeys>| known.as_ref().is_none_or(|known| known(key));
+        let new = || self.new_keys.as_ref().filter(|new| !brings_quotas && !is_known(&new.known));
+        let single = if self.keys.is_empty() { None } else { single() };
+        let given = single.or_else(|| new().map(|new| &new.given));
+        given.filter(|given| given.over.stands_at(now_us))
+    }
+}
+
+impl GivenKey {
+    fn of(over: &Arc<Override>) -> Self {
+        let quotas = over.quotas().to_vec().into();
+        Self { over: Arc::clone(over), quotas, made: Default::default() }
     }
 }
 
 impl PartialEq for Given {
     fn eq(&self, other: &Self) -> bool {
-        self.0.iter().map(|given| &given.over).eq(other.0.iter().map(|given| &given.over))
+        self.overrides().eq(other.overrides())
     }
 }
 
 impl RateLimiter {
-    /// This limiter under the quotas that an operator has given this key for a time, by an [override](super::Overrides) of the key alone;
-    /// `None` if the key has none. They come before quotas that the key brings.
+    /// This limiter under the quotas that an operator has given this key for a time, by an [override](super::Overrides) of the key alone or
+    /// of new keys; `None` if the key has none. Those of the key alone come before quotas that the key brings.
     ///
     /// A check of the key looks for them by itself. Middleware calls this to show the numbers that decide.
     ///
@@ -84,13 +130,15 @@ impl RateLimiter {
     /// As [`given`](Self::given), after a replacement by this policy.
     pub(super) fn given_in(&self, in_force: &InForce, key: KeyRef<'_>) -> Option<Self> {
         let is_given = self.1.as_ref().is_some_and(|pinned| pinned.is_given);
+        let brings_quotas = self.1.as_ref().is_some_and(|pinned| pinned.quotas.is_some());
         // A request that began under other rules is decided by these.
         let epoch = self.epoch();
         let is_other = epoch.is_some_and(|epoch| epoch != in_force.epoch);
         if in_force.given.is_empty() || is_given || is_other {
             return None;
         }
-        let GivenKey { quotas, made, .. } = in_force.given.of_key(key, self.0.store.now_us())?;
+        let GivenKey { quotas, made, .. } =
+            in_force.given.of_key(key, brings_quotas, self.0.store.now_us())?;
         let made = &made[usize::from(epoch.is_some())];
         let pinned = made.get_or_init(|| match self.under_given(quotas) {
             Ok(own) => own.1,

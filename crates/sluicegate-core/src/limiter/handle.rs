@@ -79,6 +79,8 @@ pub(super) struct InForce {
     pub(super) over: Option<Arc<Override>>,
     /// Keys to which operators have given quotas.
     pub(super) given: Given,
+    /// The end of the first of these overrides.
+    pub(super) ends_us: u64,
     /// The number of times that policies were replaced [with](super::replace_all_with) rules before.
     pub(super) epoch: u64,
 }
@@ -133,6 +135,7 @@ impl Handle {
                 prepared: first.clone(),
                 over: None,
                 given: Given::default(),
+                ends_us: u64::MAX,
                 epoch: 0,
             }),
             own: Mutex::new(PolicyOfCode { policy: own, refused: 0 }),
@@ -319,16 +322,14 @@ impl RateLimiter {
         }
     }
 
-    /// The policy in force in the place of the first one. The first ask after the end of an override ends it.
+    /// The policy in force in the place of the first one. The first ask after the end of an override, of the policy or of a key, ends it.
     pub(super) fn in_force(&self) -> arc_swap::Guard<Arc<InForce>> {
         let in_force = self.0.current.load();
-        match &in_force.over {
-            Some(over) if !over.stands_at(self.0.store.now_us()) => {
-                self.end_override();
-                self.0.current.load()
-            }
-            _ => in_force,
+        if in_force.ends_us == u64::MAX || self.0.store.now_us() < in_force.ends_us {
+            return in_force;
         }
+        self.end_override();
+        self.0.current.load()
     }
 }
 

@@ -10,12 +10,13 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use super::given::Given;
 use super::handle::{InForce, PolicyOfCode, RateLimiter};
 use crate::error::ConfigError;
 use crate::policy::{Override, Policy};
-use crate::store::{Event, Inherit, PreparedPolicy, Store};
+use crate::store::{Event, Inherit, PreparedPolicy, Store, Subject};
 use crate::suspension;
 
 /// A policy that is prepared to replace that of a handle, while no other replacement can.
@@ -25,7 +26,8 @@ pub(super) struct Replacement<'a> {
     /// The policy as code has it.
     policy: Arc<Policy>,
     old: Arc<InForce>,
-    new: InForce,
+    /// Boxed, because few of many policies are replaced.
+    new: Box<InForce>,
     inherit: Inherit,
 }
 
@@ -36,6 +38,9 @@ pub(super) struct Replaced {
     inherit: Inherit,
     /// The override that changed it, unless it was code or the time.
     over: Option<Arc<Override>>,
+    /// The overrides by which some keys have other quotas from now on, and those by which they had, each with the operator who has withdrawn it.
+    given: Vec<Arc<Override>>,
+    ended: Vec<(Arc<Override>, Option<String>)>,
 }
 
 impl<'a> Replacement<'a> {
@@ -50,7 +55,7 @@ impl<'a> Replacement<'a> {
         inherit: Inherit,
     ) -> Result<Option<Self>, ConfigError> {
         let old = limiter.0.current.load_full();
-        let (epoch, given) = (old.epoch, limiter.standing_given());
+        let given = limiter.standing_given();
         let is_new = policy != *own.policy;
         let over = limiter.standing_override().filter(|over| is_new || over.version() != own.refused);
         if over.is_some() && is_new {
@@ -69,7 +74,10 @@ impl<'a> Replacement<'a> {
                 (limiter.open_for(policy.clone(), &old, inherit)?, None)
             }
         };
-        let new = InForce { prepared, over, given, epoch };
+        let given = given.with_new_keys(over.as_ref(), &old.given, (&policy, limiter.0.store.limiters()));
+        let ends_us = over.iter().chain(given.overrides()).map(|over| over.until_us()).min();
+        let ends_us = ends_us.unwrap_or(u64::MAX);
+        let new = Box::new(InForce { prepared, over, given, ends_us, epoch: old.epoch });
         let is_in_force = new.prepared.is(&old.prepared) && new.over == old.over && new.given == old.given;
         if is_in_force && !is_new {
             return Ok(None);
@@ -95,20 +103,36 @@ impl<'a> Replacement<'a> {
         own.policy = policy;
         let prepared = new.prepared.clone();
         let over = limiter.changed_by(&old, &new);
+        let given = new.given.overrides().filter(|over| !old.given.overrides().any(|before| before == *over));
+        let is_over = |before: &&Arc<Override>| {
+            !new.given
+                .overrides()
+                .any(|over| (over.key(), over.is_for_new_keys()) == (before.key(), before.is_for_new_keys()))
+        };
+        let ended =
+            old.given.overrides().filter(is_over).map(|over| (Arc::clone(over), limiter.withdrawn_by(over)));
+        let (given, ended) = (given.cloned().collect(), ended.collect());
         if !prepared.is(&old.prepared) {
             // Before the first ask under the new policy, so that a later ask under the old one finds what was spent.
             suspension::replaced(&*limiter.0.store, &old.prepared, &prepared, inherit);
         }
-        limiter.0.current.store(Arc::new(new));
+        limiter.0.current.store(Arc::from(new));
         // Release: a thread that sees the count also sees the new policy.
         limiter.0.replacements.fetch_add(1, Ordering::Release);
-        Replaced { old, new: prepared, inherit, over }
+        Replaced { old, new: prepared, inherit, over, given, ended }
     }
 }
 
 impl Replaced {
     /// To be called outside of all locks.
     pub(super) fn tell(&self, store: &Arc<dyn Store>) {
+        for (over, by) in &self.ended {
+            tell_of_key(store, over, Duration::ZERO, by.as_deref());
+        }
+        for over in &self.given {
+            let lasts = Duration::from_micros(over.until_us().saturating_sub(store.now_us()));
+            tell_of_key(store, over, lasts, Some(over.by()));
+        }
         let (old, new) = (self.old.prepared.policy(), self.new.policy());
         if old.is_like(new) && self.inherit != Inherit::Reset {
             return;
@@ -129,6 +153,24 @@ impl Replaced {
         );
         store.notice(&Event::PolicyReplaced { old, new, inherit: self.inherit, by });
     }
+}
+
+/// Tells that keys have other quotas for this time, or no longer.
+fn tell_of_key(store: &Arc<dyn Store>, over: &Override, lasts: Duration, by: Option<&str>) {
+    let subject = Subject::of(over.policy());
+    let subject = over.key().map_or(subject, |key| subject.with_key(key.as_ref()));
+    #[cfg(feature = "tracing")]
+    {
+        let (policy, key, until_us) =
+            (over.policy(), over.key().map(crate::key::Key::shown), over.until_us());
+        let what = if lasts.is_zero() {
+            "a key no longer has the quotas that it was given"
+        } else {
+            "a key is given quotas for a time"
+        };
+        tracing::info!(target: "sluicegate::audit", policy, key, to = %over, by, until_us, "{what}");
+    }
+    store.notice(&Event::QuotasGiven { subject, quotas: over.quotas(), lasts, by });
 }
 
 impl RateLimiter {
@@ -176,7 +218,7 @@ impl RateLimiter {
 
     /// Checks that this override can be kept here.
     pub(super) fn would_keep(&self, over: &Override) -> Result<(), ConfigError> {
-        if over.key().is_some() {
+        if over.key().is_some() || over.is_for_new_keys() {
             return self.under_given(&over.quotas().to_vec().into()).map(drop);
         }
         let own = self.own_policy();
@@ -187,6 +229,13 @@ impl RateLimiter {
     fn standing_override(&self) -> Option<Arc<Override>> {
         let overrides = self.0.store.limiters().overrides();
         overrides.standing(self.0.first.policy().name(), None, self.0.store.now_us()).cloned()
+    }
+
+    /// The operator who has withdrawn or replaced the override of a key; `None` if its time is over.
+    fn withdrawn_by(&self, over: &Override) -> Option<String> {
+        let board = self.0.store.limiters().overrides();
+        let last = board.last(over.policy(), over.key()).filter(|last| ***last != *over);
+        last.map(|last| last.by().to_owned())
     }
 
     fn standing_given(&self) -> Given {

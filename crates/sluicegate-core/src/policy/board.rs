@@ -12,8 +12,8 @@ use crate::quota::Quota;
 /// each policy wins.
 ///
 /// Its entries are in the order of their policies, and of the keys of each. It is written as a line for each: version, policy, operator,
-/// until when it stands and is remembered, its mode, its quotas, and its key in hexadecimal digits if it is for one, with tabs between
-/// them. A store that others can read seals the lines.
+/// until when it stands and is remembered, its mode, its quotas, and its key in hexadecimal digits if it is for one, or `new` if it is for
+/// new keys, with tabs between them. A store that others can read seals the lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Board(Vec<BoardEntry>);
 
@@ -32,7 +32,7 @@ impl BoardEntry {
     }
 
     fn line(&self) -> String {
-        let Override { policy, key, quotas, mode, by, until_us, version } = &*self.last;
+        let Override { policy, key, new_keys, quotas, mode, by, until_us, version } = &*self.last;
         let mode = mode.map(|mode| mode.to_string()).unwrap_or_default();
         let mut line = format!("{version}\t{policy}\t{by}\t{until_us}\t{}\t{mode}\t", self.kept_us);
         for (index, quota) in quotas.iter().enumerate() {
@@ -42,6 +42,9 @@ impl BoardEntry {
         if let Some(key) = key {
             let _ = write!(line, "\t{:02x}", key.kind() as u8);
             key.as_bytes().iter().for_each(|byte| _ = write!(line, "{byte:02x}"));
+        }
+        if *new_keys {
+            _ = write!(line, "\t{NEW_KEYS}");
         }
         line
     }
@@ -56,14 +59,17 @@ impl BoardEntry {
         let mode = Some(next()?).filter(|mode| !mode.is_empty()).map(str::parse).transpose().ok()?;
         let quotas = next()?.split(',').filter(|quota| !quota.is_empty()).map(str::parse::<Quota>);
         let quotas = quotas.collect::<Result<_, _>>().ok()?;
-        let key = next().map(read_key);
+        let keys = next();
+        let new_keys = keys == Some(NEW_KEYS);
+        let key = keys.filter(|_| !new_keys).map(read_key);
         if key.as_ref().is_some_and(Option::is_none) {
             return None;
         }
         check_name("policy name", &policy).ok()?;
         check_operator(&by).ok()?;
         let key = key.flatten();
-        Some(Self { last: Arc::new(Override { policy, key, quotas, mode, by, until_us, version }), kept_us })
+        let over = Override { policy, key, new_keys, quotas, mode, by, until_us, version };
+        Some(Self { last: Arc::new(over), kept_us })
     }
 }
 
@@ -163,6 +169,9 @@ impl Board {
     }
 }
 
+/// The word in the place of a key for all that are new.
+const NEW_KEYS: &str = "new";
+
 /// Reads a key of its kind and its parts in hexadecimal digits.
 fn read_key(text: &str) -> Option<Key> {
     let pairs = text.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
@@ -195,6 +204,7 @@ mod tests {
         for key in [Key::from("acme"), Key::from(("a\tb\n", 7))] {
             full.put(Override::builder("login", "ada").quota("9/min").key(key).build(1).unwrap());
         }
+        full.put(Override::builder("mail", "ada").quota("9/min").new_keys().build(1).unwrap());
         for mode in [PolicyMode::Enforce, PolicyMode::Shadow, PolicyMode::Off] {
             full.put(Override::builder(mode.to_string(), "ada").mode(mode).build(1).unwrap());
         }

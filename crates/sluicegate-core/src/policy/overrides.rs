@@ -24,6 +24,7 @@ const LONGEST_NAME: usize = 64;
 pub struct Override {
     pub(super) policy: String,
     pub(super) key: Option<Key>,
+    pub(super) new_keys: bool,
     pub(super) quotas: Vec<Quota>,
     pub(super) mode: Option<PolicyMode>,
     pub(super) by: String,
@@ -37,6 +38,7 @@ impl Override {
         OverrideBuilder {
             policy: policy.into(),
             key: None,
+            new_keys: false,
             by: by.into(),
             quotas: Vec::new(),
             mode: None,
@@ -53,6 +55,11 @@ impl Override {
     /// The key whose quotas it changes, if it is not for all keys of the policy.
     pub fn key(&self) -> Option<&Key> {
         self.key.as_ref()
+    }
+
+    /// Whether it is for keys that are [new](OverrideBuilder::new_keys), and all others keep the policy's own quotas.
+    pub fn is_for_new_keys(&self) -> bool {
+        self.new_keys
     }
 
     /// The quotas that take the place of the policy's own; none if those stay.
@@ -105,13 +112,14 @@ impl Override {
     ) -> Result<Self, ConfigError> {
         check_operator(by).map_err(|error| error.in_policy(policy))?;
         let (policy, by) = (policy.to_owned(), by.to_owned());
-        Ok(Self { policy, key, quotas: Vec::new(), mode: None, by, until_us: now_us, version: now_us })
+        let (quotas, mode, until_us, version) = (Vec::new(), None, now_us, now_us);
+        Ok(Self { policy, key, new_keys: false, quotas, mode, by, until_us, version })
     }
 
-    /// The policy with this change.
+    /// The policy with this change, as keys have it that are not new.
     pub(crate) fn changed(&self, policy: &Policy) -> Result<Policy, ConfigError> {
         let mode = self.mode.unwrap_or_else(|| policy.mode());
-        if self.quotas.is_empty() {
+        if self.quotas.is_empty() || self.new_keys {
             return Ok(policy.in_mode(mode));
         }
         policy.with_quotas(&self.quotas).map(|policy| policy.in_mode(mode))
@@ -124,6 +132,9 @@ impl fmt::Display for Override {
         f.write_str(&self.policy)?;
         if let Some(key) = &self.key {
             write!(f, " for {}", key.shown())?;
+        }
+        if self.new_keys {
+            f.write_str(" for new keys")?;
         }
         f.write_str(": ")?;
         for quota in &self.quotas {
@@ -145,6 +156,7 @@ impl fmt::Display for Override {
 pub struct OverrideBuilder {
     policy: String,
     key: Option<Key>,
+    new_keys: bool,
     by: String,
     quotas: Vec<Result<Quota, ConfigError>>,
     mode: Option<PolicyMode>,
@@ -168,6 +180,16 @@ impl OverrideBuilder {
     /// Makes it an override of one key alone, whose quotas then come before those that its requests bring. Default: of all keys.
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.key = Some(key.into());
+        self
+    }
+
+    /// Makes it an override of keys that are new, so that known keys keep the policy's quotas. Keys that bring quotas of their own keep
+    /// these, too. Default: of all keys.
+    ///
+    /// It needs a store that remembers keys: `Observed` of the crate `sluicegate-observed`, for policies that are
+    /// [tightened for new keys](super::PolicyBuilder::tighten_new_keys). Elsewhere no key is new.
+    pub fn new_keys(mut self) -> Self {
+        self.new_keys = true;
         self
     }
 
@@ -222,9 +244,13 @@ impl OverrideBuilder {
         if quotas.is_empty() && self.mode.is_none() {
             return refused("an override that changes nothing: give it a quota or a mode".to_owned());
         }
-        if self.key.is_some() && (quotas.is_empty() || self.mode.is_some()) {
+        let of_keys = self.key.is_some() || self.new_keys;
+        if self.key.is_some() && self.new_keys {
+            return refused("an override of one key is not for new keys: leave out one of them".to_owned());
+        }
+        if of_keys && (quotas.is_empty() || self.mode.is_some()) {
             return refused(
-                "an override of one key changes its quotas: give it quotas, and leave the mode to all keys"
+                "an override of some keys changes their quotas: give it quotas, and leave the mode to all keys"
                     .to_owned(),
             );
         }
@@ -246,7 +272,8 @@ impl OverrideBuilder {
             ));
         }
         let (policy, key, by) = (self.policy.clone(), self.key.clone(), self.by.clone());
-        Ok(Override { policy, key, quotas, mode: self.mode, by, until_us, version: now_us })
+        let (new_keys, mode) = (self.new_keys, self.mode);
+        Ok(Override { policy, key, new_keys, quotas, mode, by, until_us, version: now_us })
     }
 }
 

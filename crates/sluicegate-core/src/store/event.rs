@@ -17,6 +17,7 @@ use crate::error::StoreError;
 use crate::in_flight::Class;
 use crate::key::KeyRef;
 use crate::policy::Policy;
+use crate::quota::Quota;
 
 /// Something that is worth a count or a line in a log, and is no decision.
 ///
@@ -61,6 +62,17 @@ pub enum Event<'a> {
         /// How the keys of the old one start under the new one.
         inherit: Inherit,
         /// The operator who has put or withdrawn an override; None if code has replaced the policy, or an override is over.
+        by: Option<&'a str>,
+    },
+    /// A key of a policy has other quotas from now on, because an operator has given them for a time, or has them no longer.
+    QuotasGiven {
+        /// The policy, and the key; without one, all keys that are [new](crate::policy::OverrideBuilder::new_keys).
+        subject: Subject<'a>,
+        /// The quotas that were given.
+        quotas: &'a [Quota],
+        /// The time for which they are given from now. Zero ends it.
+        lasts: Duration,
+        /// The operator who has given or withdrawn them; None if their time is over.
         by: Option<&'a str>,
     },
     /// The value that instances share by this store has been read; see [`Shared`](super::Shared).

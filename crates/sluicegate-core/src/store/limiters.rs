@@ -7,10 +7,11 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::alone::Memory;
-use crate::policy::Board;
+use crate::key::KeyRef;
+use crate::policy::{Board, Policy};
 
 /// The handles of a store: one per policy name, so that every caller that names a policy sees its replacements and joins
 /// its queues. Authors of stores keep one and return it from [`Store::limiters`](crate::Store::limiters).
@@ -31,8 +32,15 @@ pub struct Limiters {
     handles: Mutex<Handles>,
     overrides: Mutex<Board>,
     follows: AtomicBool,
+    known_keys: OnceLock<Box<KnowsKeys>>,
     memory: Arc<Memory>,
 }
+
+/// Says of a key whether it is known: whether it came before the requests of its policy became unusual.
+pub type KnownKeys = Arc<dyn Fn(KeyRef<'_>) -> bool + Send + Sync>;
+
+/// The keys of a policy that are known at a moment.
+type KnowsKeys = dyn Fn(&Policy) -> Option<KnownKeys> + Send + Sync;
 
 /// Handles by name. A store holds them without knowing their type, which is the [`RateLimiter`](crate::RateLimiter)'s.
 type Handles = HashMap<String, Weak<dyn Any + Send + Sync>>;
@@ -40,6 +48,19 @@ type Handles = HashMap<String, Weak<dyn Any + Send + Sync>>;
 impl Limiters {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Handles> {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on `known` is asked which keys of a policy are known, when an override [for new keys](crate::policy::Override::is_for_new_keys)
+    /// begins; `None` where all are. For stores that remember keys, one for each store. It is called in the middle of a replacement, so it
+    /// must neither open nor replace policies.
+    pub fn know_keys(&self, known: impl Fn(&Policy) -> Option<KnownKeys> + Send + Sync + 'static) {
+        // The first one stays.
+        _ = self.known_keys.set(Box::new(known));
+    }
+
+    /// The keys of this policy that are known now; `None` where all are.
+    pub(crate) fn known_keys(&self, policy: &Policy) -> Option<KnownKeys> {
+        self.known_keys.get()?(policy)
     }
 
     /// The overrides that this instance knows of. No other lock is taken while this one is held.

@@ -46,7 +46,7 @@ pub(crate) use self::future::DecideResult;
 pub use self::future::DecisionFuture;
 pub use self::handle::IntoStore;
 pub use self::judge::{Balance, Judged, judge};
-pub use self::limiters::Limiters;
+pub use self::limiters::{KnownKeys, Limiters};
 pub use self::place::Place;
 pub(crate) use self::prepared::SuspensionBuckets;
 pub use self::prepared::{OwnQuotas, PreparedPolicy, WeakPolicy};

@@ -4,6 +4,7 @@
 //! refusals, and the parts that the busiest keys and the busiest network make. Every ten seconds they are compared with what is
 //! [usual](usual::UsualRange). It takes 28 KiB for each policy, whatever keys come.
 
+mod known;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -15,8 +16,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sluicegate_core::key::KeyRef;
-use sluicegate_core::store::{Alarm, AlarmCause};
+use sluicegate_core::store::{Alarm, AlarmCause, KnownKeys};
 
+use self::known::KeyHistory;
 use self::sample::{KeyFigures, KeySample, MINUTE, NEW};
 use self::usual::UsualRange;
 use self::watch::{AlarmWatch, SlotVerdict};
@@ -56,6 +58,8 @@ struct UnusualState {
     /// The counts at the beginnings of the last six slots, the oldest first.
     counted: VecDeque<CountsSoFar>,
     sample: KeySample,
+    /// For a policy that is tightened for new keys only.
+    history: Option<KeyHistory>,
     usual: [UsualRange; CAUSES],
     watches: [AlarmWatch; CAUSES],
     new_keys: f64,
@@ -68,6 +72,7 @@ impl AnomalyDetector {
             slot: slot_at(now_us),
             counted: std::iter::repeat_n(CountsSoFar::default(), MINUTE as usize).collect(),
             sample: KeySample::new(),
+            history: None,
             usual: std::array::from_fn(|_| UsualRange::new()),
             watches: std::array::from_fn(|_| AlarmWatch::default()),
             new_keys: 0.0,
@@ -90,7 +95,10 @@ impl AnomalyDetector {
     fn look(&self, key: KeyRef<'_>, now_us: u64) {
         // Of two at the same time, one is enough.
         if let Ok(mut state) = self.state.try_lock() {
-            state.sample.see(key, slot_at(now_us));
+            let digest = state.sample.see(key, slot_at(now_us));
+            if let Some(history) = &mut state.history {
+                history.see(digest);
+            }
         }
     }
 
@@ -108,6 +116,17 @@ impl AnomalyDetector {
             // The thread with the lock does the same.
             _ => Vec::new(),
         }
+    }
+
+    /// From now on keys are remembered.
+    pub(super) fn remember_keys(&self, now_us: u64) {
+        lock(&self.state).history.get_or_insert_with(|| KeyHistory::new(slot_at(now_us)));
+    }
+
+    /// Says of a key whether it came before requests became unusual; `None` if all keys count as known.
+    pub(super) fn known_keys(&self, now_us: u64) -> Option<KnownKeys> {
+        let state = lock(&self.state);
+        state.history.as_ref()?.known(slot_at(now_us), state.sample.digests())
     }
 
     /// The alarms that last.
@@ -152,6 +171,9 @@ impl UnusualState {
         if requests > 0 && slot / MINUTE != self.slot / MINUTE {
             // What comes with an attack is no more usual than the attack.
             let is_unusual = self.watches.iter().any(|watch| watch.alarm().is_some());
+            if let Some(history) = &mut self.history {
+                history.turn(slot, is_unusual);
+            }
             for (place, cause) in AlarmCause::ALL.into_iter().enumerate() {
                 // At first each key is new.
                 if cause != AlarmCause::NewKeys || slot - self.begun > NEW {

@@ -70,16 +70,21 @@ impl KeySample {
         Self { digests: RandomState::default(), keys, kept: 0, used: 0, learning: 0 }
     }
 
-    /// A request of this key comes.
-    pub(super) fn see(&mut self, key: KeyRef<'_>, slot: u32) {
+    /// A request of this key comes. Returns its digest.
+    pub(super) fn see(&mut self, key: KeyRef<'_>, slot: u32) -> u64 {
         let digest = self.digests.hash_one(key);
-        if digest.trailing_zeros() < self.kept {
-            return;
+        if digest.trailing_zeros() >= self.kept {
+            match self.keys.get_mut(&digest) {
+                Some(key) => key.see(slot),
+                None => self.add(digest, key, slot),
+            }
         }
-        match self.keys.get_mut(&digest) {
-            Some(key) => key.see(slot),
-            None => self.add(digest, key, slot),
-        }
+        digest
+    }
+
+    /// The hashes by which keys have their digests.
+    pub(super) fn digests(&self) -> RandomState {
+        self.digests.clone()
     }
 
     /// Adds a key, if it is of those that are kept once there is room.

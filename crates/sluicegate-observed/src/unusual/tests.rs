@@ -7,7 +7,7 @@ use sluicegate_core::Key;
 use super::sample::{KeySample, MINUTE};
 
 fn see(sample: &mut KeySample, keys: impl Iterator<Item = u64>, slot: u32) {
-    keys.for_each(|key| sample.see(Key::from(key).as_ref(), slot));
+    keys.for_each(|key| _ = sample.see(Key::from(key).as_ref(), slot));
 }
 
 fn near(estimate: f64, truth: f64, error: f64) -> bool {

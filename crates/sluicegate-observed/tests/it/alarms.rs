@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
@@ -9,10 +10,10 @@ use std::task::{Context, Waker};
 use std::time::{Duration, UNIX_EPOCH};
 
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::limiter::Overrides;
+use sluicegate_core::limiter::{Inherit, Overrides};
 use sluicegate_core::policy::{Override, PolicyBuilder};
 use sluicegate_core::store::{Alarm, AlarmCause, Event};
-use sluicegate_core::{MemoryStore, Policy, RateLimiter};
+use sluicegate_core::{Key, MemoryStore, Policy, RateLimiter};
 use sluicegate_observed::Observed;
 use sluicegate_tests::random::Random;
 
@@ -33,6 +34,8 @@ struct Scene {
 
 /// A request: its time and its client.
 type Request = (u64, Ipv4Addr);
+/// The requests of an attack that begins at this time.
+type Attack<'a> = &'a dyn Fn(u64) -> Vec<Request>;
 
 impl Scene {
     fn new(name: &str) -> Self {
@@ -147,22 +150,26 @@ fn people_alone_are_as_usual_for_a_day_and_a_night() {
     assert_eq!(scene.told(), []);
 }
 
+fn network() -> impl Iterator<Item = Ipv4Addr> {
+    (0..200_u32).map(|host| Ipv4Addr::from(0xC633_6400 + host))
+}
+
 #[test]
 fn one_network_is_noticed_and_named() {
     let mut scene = Scene::new("alarm-network");
-    let network = (0..200_u32).map(|host| Ipv4Addr::from(0xC633_6400 + host));
-    let told = scene.attacked(|begin| each(network.clone(), begin, 10 * SECOND));
+    let told = scene.attacked(|begin| each(network(), begin, 10 * SECOND));
     let alarm = noticed(&told, AlarmCause::BusiestNetwork, BEGIN + 3 * HOUR);
     assert!(alarm.networks[0].0 == "198.51.100.0/24" && alarm.share > 0.8, "{alarm:?}");
+}
+
+fn ramp(begin: u64) -> Vec<Request> {
+    let joins = spread().enumerate().map(|(index, address)| (begin + 2 * SECOND * index as u64, address));
+    joins.flat_map(|(join, address)| each([address].into_iter(), join, 10 * SECOND)).collect()
 }
 
 #[test]
 fn a_slow_ramp_is_noticed_once_it_makes_more_than_is_usual() {
     let mut scene = Scene::new("alarm-ramp");
-    let ramp = |begin: u64| -> Vec<Request> {
-        let joins = spread().enumerate().map(|(index, address)| (begin + 2 * SECOND * index as u64, address));
-        joins.flat_map(|(join, address)| each([address].into_iter(), join, 10 * SECOND)).collect()
-    };
     // Fifty addresses make three hundred requests a minute.
     let noticeable = BEGIN + 3 * HOUR + 100 * SECOND;
     noticed(&scene.attacked(ramp), AlarmCause::Requests, noticeable);
@@ -294,6 +301,101 @@ fn in_shadow_nothing_is_tightened() {
         tightened("tight-shadow", |policy| policy.tighten("3/min", "30min").tighten_in_shadow());
     assert_eq!((people, attackers), (0, 0));
     assert_eq!(Overrides::of(&scene.store).list(), []);
+}
+
+/// The keys of a kind, and those of them that were refused.
+#[derive(Default)]
+struct Keys {
+    all: BTreeSet<Ipv4Addr>,
+    refused: BTreeSet<Ipv4Addr>,
+}
+
+/// Serves people and an attack on a policy that is tightened for new keys: people who came
+/// before, those who did not, and the attackers.
+fn tightened_for_new(name: &str, quota: &str, attack: Attack<'_>) -> (Scene, [Keys; 3]) {
+    let scene = Scene::new(name);
+    let limiter = Policy::gcra("tight", "10/min").tighten(quota, "1h").tighten_new_keys().on(&scene.store);
+    let mut scene = Scene { limiter: limiter.unwrap(), ..scene };
+    let begin = BEGIN + 3 * HOUR;
+    let before = scene.people(BEGIN, begin);
+    let known: BTreeSet<_> = before.iter().map(|(_, address)| *address).collect();
+    scene.serve(before);
+    let mut requests = scene.people(begin, begin + 20 * MINUTE);
+    requests.extend(attack(begin));
+    let mut keys: [Keys; 3] = Default::default();
+    for ((_, address), is_allowed) in scene.serve(requests) {
+        let place = match address.octets()[0] {
+            _ if known.contains(&address) => 0,
+            10..=127 => 1,
+            _ => 2,
+        };
+        keys[place].all.insert(address);
+        if !is_allowed {
+            keys[place].refused.insert(address);
+        }
+    }
+    (scene, keys)
+}
+
+#[test]
+fn of_four_attacks_new_keys_are_tightened_and_ninety_nine_in_a_hundred_ordinary_ones_are_unharmed() {
+    let attacks: [(&str, Attack<'_>); 4] = [
+        ("spread", &|begin| each(spread(), begin, 10 * SECOND)),
+        ("network", &|begin| each(network(), begin, 10 * SECOND)),
+        ("ramp", &ramp),
+        ("stuffing", &|begin| each(spread().take(30), begin, 2 * SECOND)),
+    ];
+    for (name, attack) in attacks {
+        let (scene, [regulars, newcomers, attackers]) =
+            tightened_for_new(&format!("new-{name}"), "3/min burst 4", attack);
+        let (ordinary, harmed) =
+            (regulars.all.len() + newcomers.all.len(), regulars.refused.len() + newcomers.refused.len());
+        assert!(harmed * 100 <= ordinary, "{name}: {harmed} of {ordinary}");
+        assert!(
+            attackers.refused.len() * 10 > attackers.all.len() * 9,
+            "{name}: {}",
+            attackers.refused.len()
+        );
+        let [over] = &Overrides::of(&scene.store).list()[..] else { panic!("{name}: one stands") };
+        assert_eq!(over.to_string(), "tight for new keys: 3/min burst 4, by alarm");
+        assert_eq!(scene.limiter.policy().to_string(), "tight: 10/min (gcra)", "{name}");
+    }
+}
+
+#[test]
+fn however_tight_it_is_for_new_keys_regulars_have_what_they_had_and_all_have_it_at_the_end() {
+    let (mut scene, [regulars, newcomers, _]) =
+        tightened_for_new("new-tight", "1/min burst 1", &|begin| each(spread(), begin, 10 * SECOND));
+    let (harmed, all) = (regulars.refused.len(), regulars.all.len());
+    assert!(harmed * 100 <= all && all > 150, "{harmed} of {all}");
+    assert!(newcomers.refused.len() * 4 > newcomers.all.len(), "it holds for them");
+    let stranger = Key::from(Ipv4Addr::new(203, 0, 113, 9));
+    let capacity = |scene: &Scene| scene.limiter.peek(&stranger).now().unwrap().unwrap().capacity();
+    assert_eq!(capacity(&scene), 1);
+    // A reload in the middle changes nothing about it; without `tighten`, it ends with the alarm nevertheless.
+    let regular = *regulars.all.first().unwrap();
+    for build in [|it: PolicyBuilder| it.tighten("1/min burst 1", "1h").tighten_new_keys(), |it| it] {
+        let policy = build(Policy::gcra("tight", "12/min")).build().unwrap();
+        scene.limiter.replace(policy, Inherit::Spent).unwrap();
+        assert_eq!(capacity(&scene), 1);
+        assert_eq!(scene.limiter.peek(regular).now().unwrap().unwrap().capacity(), 12);
+    }
+    let after = scene.people(BEGIN + 3 * HOUR + 20 * MINUTE, BEGIN + 3 * HOUR + 28 * MINUTE);
+    scene.serve(after);
+    assert_eq!((capacity(&scene), Overrides::of(&scene.store).list().len()), (12, 0));
+    let events = scene.store.snapshot().events;
+    let told: Vec<_> = events.iter().filter(|event| event.what.starts_with("key_quota")).collect();
+    let [begins, ends] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((begins.what, begins.to.as_deref()), ("key_quota_given", Some("1/min")));
+    assert!(ends.what == "key_quota_over" && told.iter().all(|it| it.by.as_deref() == Some("alarm")));
+}
+
+#[test]
+fn in_shadow_new_keys_have_what_all_have() {
+    let (scene, [people, attackers, ..]) = tightened("new-shadow", |policy| {
+        policy.tighten("1/min", "30min").tighten_new_keys().tighten_in_shadow()
+    });
+    assert_eq!((people, attackers, Overrides::of(&scene.store).list().len()), (0, 0, 0));
 }
 
 #[test]

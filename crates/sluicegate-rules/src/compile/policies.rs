@@ -200,13 +200,23 @@ fn options(mut builder: PolicyBuilder, given: &PolicyEntry, problems: &mut Probl
 }
 
 fn tightening(builder: PolicyBuilder, given: &At<Tighten>, problems: &mut Problems<'_>) -> PolicyBuilder {
-    let Tighten { to, r#for, agreed_by, shadow } = &given.value;
+    let Tighten { to, r#for, agreed_by, keys, shadow } = &given.value;
     let agreed_by = agreed_by.as_ref().map(|text| number(text, "a number of instances", 1..=100, problems));
     let (to, longest) = (read::<Quota>(to, problems), read::<TimeSpan>(r#for, problems));
     let (Some(to), Some(longest)) = (to, longest) else { return builder };
     let mut builder = builder.tighten(to, longest);
     if let Some(Some(instances)) = agreed_by {
         builder = builder.tighten_agreed_by(instances);
+    }
+    match keys.as_ref().map(|keys| (&*keys.value, keys.place)) {
+        None | Some(("all", _)) => {}
+        Some(("new", _)) => builder = builder.tighten_new_keys(),
+        Some((other, place)) => {
+            problems.error(
+                place,
+                format!("{:?} does not say which keys are tightened: use \"all\" or \"new\"", short(other)),
+            );
+        }
     }
     if shadow.as_ref().is_some_and(|shadow| shadow.value) {
         builder = builder.tighten_in_shadow();

@@ -142,6 +142,10 @@ pub(crate) struct Tighten {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub agreed_by: Option<At<String>>,
+    /// `new` where keys that came before the requests became unusual keep what they have. Default: `all`.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::all_or_new")]
+    pub keys: Option<At<String>>,
     /// `true` where the log says what would be done, and nothing is. Default: false.
     #[serde(default, deserialize_with = "said")]
     pub shadow: Option<At<bool>>,

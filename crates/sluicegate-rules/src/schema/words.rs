@@ -45,6 +45,10 @@ pub(super) fn ignore_or_keep(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["ignore", "keep"]), VARIABLE)
 }
 
+pub(super) fn all_or_new(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["all", "new"]), VARIABLE)
+}
+
 pub(super) fn on_exceeded(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["deny"]), r"^wait *[0-9]|\$\{")
 }

@@ -89,6 +89,10 @@ fn each_mistake_in_a_value_names_it() {
             "{ quota: 5/min, tighten: { to: 2/min, for: 1h, agreed_by: none } }",
             "\"none\" is not a number of instances",
         ),
+        (
+            "{ quota: 5/min, tighten: { to: 2/min, for: 1h, keys: old } }",
+            "\"old\" does not say which keys are tightened: use \"all\" or \"new\"",
+        ),
         ("{ quota: 5/min, tighten: { to: 2/min } }", "for"),
         ("{ quota: 5/min, table_size: many }", "\"many\" is not a number of keys"),
     ];

@@ -52,6 +52,8 @@ pub(crate) struct Input {
     pub(super) request: Option<Pretended>,
     /// The new quotas of a policy, with commas between them.
     pub(super) quota: Option<String>,
+    /// `new` where the new quotas of a policy are for keys that are new, and `all` otherwise.
+    pub(super) keys: Option<String>,
     /// `enforce`, `shadow` or `off`; for a room `metered`, `paused` or `open`.
     pub(super) mode: Option<String>,
     /// The name of the room that is changed.

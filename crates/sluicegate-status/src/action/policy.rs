@@ -32,6 +32,11 @@ pub(super) async fn change(scope: &Scope, operator: &str, input: &Input) -> Resu
     if let Some(mode) = &input.mode {
         wanted = wanted.mode(mode.parse().map_err(|error: ConfigError| ActionFault::bad(error.to_string()))?);
     }
+    wanted = match input.keys.as_deref() {
+        None | Some("all") => wanted,
+        Some("new") => wanted.new_keys(),
+        Some(_) => return Err(ActionFault::bad("say \"new\" or \"all\" of the keys that it is for")),
+    };
     wanted = as_written(wanted, input)?;
     if let Some(version) = input.version()? {
         wanted = as_it_is(wanted.replacing(version), input, overrides, (policy, version)).await?;
@@ -106,6 +111,9 @@ async fn as_it_is(
         if input.quota.is_none() {
             wanted = over.quotas().iter().copied().fold(wanted, OverrideBuilder::quota);
         }
+        if input.keys.is_none() && over.is_for_new_keys() {
+            wanted = wanted.new_keys();
+        }
         if let (None, Some(mode)) = (&input.mode, over.mode()) {
             wanted = wanted.mode(mode);
         }
@@ -120,7 +128,7 @@ fn instead_of(
     span: Option<Duration>,
 ) -> OverrideBuilder {
     if let Some(over) = over {
-        let quotas = over.quotas().iter().copied();
+        let quotas = over.quotas().iter().copied().filter(|_| !over.is_for_new_keys());
         wanted = quotas.fold(wanted.replacing(over.version()), OverrideBuilder::quota);
     }
     match span {

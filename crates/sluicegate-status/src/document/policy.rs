@@ -95,6 +95,7 @@ fn over(known: &PolicyView<'_>) -> Option<OverrideShown> {
         until: rfc3339(UNIX_EPOCH + Duration::from_micros(over.until_us())),
         version: over.version(),
         shared: known.overrides.are_shared(),
+        new_keys: over.is_for_new_keys().then(|| over.quotas().iter().map(Quota::to_string).collect()),
         own_quotas: own.quotas().iter().map(|quota| quota.quota().to_string()).collect(),
         own_mode: own.mode().to_string(),
     })
@@ -134,14 +135,14 @@ fn quotas(policy: &Policy) -> Vec<QuotaShown> {
 fn tighter(policy: &Policy) -> Option<Tighter> {
     let mut quotas: Vec<Quota> = policy.quotas().iter().map(|quota| quota.quota()).collect();
     let first = quotas.first_mut()?;
-    let (quota, lasts) = match policy.tightening() {
-        Some(own) => (own.quota(), own.longest()),
-        None => (first.with_units(first.limit() / 2, (first.burst_size() / 2).max(1)), HALF_AN_HOUR),
+    let (quota, lasts, of_new_keys) = match policy.tightening() {
+        Some(own) => (own.quota(), own.longest(), own.is_of_new_keys()),
+        None => (first.with_units(first.limit() / 2, (first.burst_size() / 2).max(1)), HALF_AN_HOUR, false),
     };
     *first = quota;
     policy.with_quotas(&quotas).ok()?;
     let quota = quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join(", ");
-    Some(Tighter { quota, lasts: TimeSpan::from(lasts).to_string() })
+    Some(Tighter { quota, lasts: TimeSpan::from(lasts).to_string(), of_new_keys })
 }
 
 /// Seconds, whole where possible: `60`, and `0.5` for half a second.

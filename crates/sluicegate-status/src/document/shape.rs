@@ -126,6 +126,7 @@ pub(crate) struct PolicyStatus {
 pub(super) struct Tighter {
     pub(super) quota: String,
     pub(super) lasts: String,
+    pub(super) of_new_keys: bool,
 }
 
 impl PolicyStatus {
@@ -221,6 +222,9 @@ pub(super) struct OverrideShown {
     pub(super) version: u64,
     /// Whether other instances have it, too.
     pub(super) shared: bool,
+    /// The quotas of keys that are new, if it is for them alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) new_keys: Option<Vec<String>>,
     /// The quotas that are back when it ends.
     pub(super) own_quotas: Vec<String>,
     /// The mode that is back when it ends.

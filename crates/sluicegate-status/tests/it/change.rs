@@ -40,6 +40,27 @@ async fn a_quota_is_changed_for_an_hour_what_was_spent_counts_and_then_it_is_bac
     );
 }
 
+/// Nothing is remembered of the keys of a policy that is not tightened, so this holds for none of them.
+#[tokio::test]
+async fn quotas_for_new_keys_are_a_change_of_the_policy_that_is_shown_replaced_and_withdrawn_as_one() {
+    let world = World::new();
+    let page = world.guarded();
+    let body = json!({"quota": "2/min", "keys": "new"});
+    let (status, changed) = post(&page, "/policies/login", &body).await;
+    assert_eq!((status, &changed["override"]["new_keys"]), (StatusCode::OK, &json!(["2/min"])), "{changed}");
+    assert_eq!(changed["quotas"][0]["limit"], 5);
+    assert!(get(&page, "/").await.body().contains("new keys have 2/min by ada until"));
+    let body = json!({"quota": "3/min", "version": changed["override"]["version"]});
+    let (_, changed) = post(&page, "/policies/login", &body).await;
+    assert_eq!(changed["override"]["new_keys"], json!(["3/min"]), "{changed}");
+    let (status, answer) = post(&page, "/policies/login", &json!({"quota": "2/min", "keys": "old"})).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+    let response = submit(&page, "do=all-to-shadow&confirm=yes").await;
+    assert_eq!(response.status(), StatusCode::OK, "{}", response.body());
+    let (mode, over) = (&login(&page).await["mode"], &login(&page).await["override"]);
+    assert_eq!((mode, &over["new_keys"]), (&json!("shadow"), &Value::Null));
+}
+
 #[tokio::test]
 async fn the_second_of_two_operators_sees_what_the_first_has_done() {
     let world = World::new();

@@ -154,9 +154,6 @@ impl Overrides {
             changes.iter().map(put).collect()
         })
         .await
-        .inspect(|all: &Vec<Arc<Override>>| {
-            all.iter().for_each(|over| audit(over, "a key is given quotas for a time"));
-        })
     }
 
     /// Ends the override of this version, by this operator; the policy of the code is back here when this returns.
@@ -177,7 +174,7 @@ impl Overrides {
             Ok(board.put(withdrawal))
         })
         .await
-        .map(|withdrawal| audit(&withdrawal, "a key no longer has the quotas that it was given"))
+        .map(drop)
     }
 
     /// Changes the value that is shared, and tries again if another operator has written in between.
@@ -227,18 +224,6 @@ impl Overrides {
         )
     }
 }
-
-/// Writes down the override of a key. That of a policy is written down where it replaces the policy.
-#[cfg(feature = "tracing")]
-fn audit(over: &Override, what: &'static str) {
-    if let Some(key) = over.key() {
-        let (policy, key, by, until_us) = (over.policy(), key.shown(), over.by(), over.until_us());
-        tracing::info!(target: "sluicegate::audit", policy, key, to = %over, by, until_us, "{what}");
-    }
-}
-
-#[cfg(not(feature = "tracing"))]
-fn audit(_: &Override, _: &'static str) {}
 
 fn refused(policy: &str, problem: impl Into<Cow<'static, str>>) -> ConfigError {
     ConfigError::new(ConfigErrorKind::Override, problem).in_policy(policy)

@@ -111,8 +111,9 @@ fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
 fn overridden(over: &OverrideShown) -> Markup {
     html! {
         " " span.over {
+            @if let Some(quotas) = &over.new_keys { "new keys have " (quotas.join(", ")) " " }
             "by " (over.by) " until " time datetime=(over.until) { (number::clock(&over.until)) " UTC" }
-            ", then " (over.own_quotas.join(", ")) " (" (over.own_mode) ")"
+            @if over.new_keys.is_none() { ", then " (over.own_quotas.join(", ")) " (" (over.own_mode) ")" }
             @if !over.shared { "; this instance only" }
         }
     }

@@ -87,6 +87,7 @@ fn notice(about: &str, text: Option<&str>, is_alarm: bool) -> NoticeShown {
 
 fn over() -> OverrideShown {
     OverrideShown {
+        new_keys: None,
         by: "ada".to_owned(),
         until: "2026-11-21T15:40:00.000Z".to_owned(),
         version: 1,
@@ -326,7 +327,8 @@ fn the_first_step_is_about_the_key_that_is_refused_most() {
 fn a_policy_with_an_alarm_is_tightened_first_unless_one_key_is_the_cause_and_is_loosened_again() {
     let mut known = document(vec![refusing("login", 0.7, 40)]);
     known.notices = vec![notice("login", Some("x"), true)];
-    known.policies[0].tighter = Some(Tighter { quota: "2/min".to_owned(), lasts: "30min".to_owned() });
+    known.policies[0].tighter =
+        Some(Tighter { quota: "2/min".to_owned(), lasts: "30min".to_owned(), of_new_keys: false });
     known.policies[0].offenders = vec![offender("127.0.0.1", "address", 0.1)];
     assert!(matches!(&steps(&known)[..], [NextAction::Tighten(..), NextAction::LookUp(..)]));
     known.policies[0].offenders[0].share = 0.9;

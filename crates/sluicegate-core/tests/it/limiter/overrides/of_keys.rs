@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_conformance::ALGORITHMS;
+use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::{self, Inherit, OverrideErrorKind, Overrides, change_all, check_all};
 use sluicegate_core::policy::{Override, OverrideBuilder, PolicyMode};
-use sluicegate_core::{Key, Policy, RateLimiter};
+use sluicegate_core::store::KnownKeys;
+use sluicegate_core::{Key, MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_tests::log::Log;
 use sluicegate_tests::time::on_the_hour;
 
@@ -100,6 +102,47 @@ async fn rules_and_code_that_replace_the_policy_leave_the_key_its_quotas() {
     assert_eq!((capacity(&limiter, "acme"), capacity(&new, "acme")), (3, 3));
 }
 
+/// One key of the store is known from now on.
+fn knows_one_key(store: &MemoryStore) {
+    let store: Arc<dyn Store> = store.into();
+    let known: KnownKeys = Arc::new(|key: KeyRef<'_>| key.to_key() == Key::from("old"));
+    store.limiters().know_keys(move |_| Some(Arc::clone(&known)));
+}
+
+#[tokio::test]
+async fn new_keys_have_other_quotas_and_known_ones_and_those_with_a_plan_keep_theirs() {
+    for algorithm in ALGORITHMS {
+        let (store, clock) = store();
+        knows_one_key(&store);
+        let limiter = Policy::builder("p", algorithm, "5/h").on(&store).unwrap();
+        let overrides = Overrides::of(&store);
+        let standing = overrides.put(to("p", "2/h").new_keys()).await.unwrap();
+        let plan = limiter.with_quotas("7/h").unwrap();
+        let all = [(&limiter, "old"), (&limiter, "new"), (&plan, "new too")];
+        assert_eq!(all.map(|(limiter, key)| capacity(limiter, key)), [5, 2, 7], "{algorithm}");
+        assert_eq!(limiter.overridden(), Some(Arc::clone(&standing)), "{algorithm}");
+        assert_eq!(limiter.policy().quotas()[0].quota().limit(), 5, "{algorithm}");
+        // A key that an operator has given quotas has those, known or not.
+        overrides.put(ten("new")).await.unwrap();
+        assert_eq!((capacity(&limiter, "new"), capacity(&limiter, "newer")), (10, 2), "{algorithm}");
+        limiter.replace(Policy::builder("p", algorithm, "6/h").build().unwrap(), Inherit::Spent).unwrap();
+        assert_eq!((capacity(&limiter, "old"), capacity(&limiter, "newer")), (6, 2), "{algorithm}");
+        let error = overrides.put(to("p", "3/h")).await.unwrap_err();
+        assert_eq!(error.standing(), Some(&*standing), "{algorithm}: one override of a policy at a time");
+        clock.advance(HOUR);
+        assert_eq!((capacity(&limiter, "new"), capacity(&limiter, "newer")), (6, 6), "{algorithm}");
+        assert!(limiter.overridden().is_none() && overrides.list().is_empty(), "{algorithm}");
+    }
+}
+
+#[tokio::test]
+async fn where_no_keys_are_remembered_none_is_new() {
+    let (store, _) = store();
+    let limiter = Policy::gcra("p", "5/h").on(&store).unwrap();
+    Overrides::of(&store).put(to("p", "2/h").new_keys()).await.unwrap();
+    assert_eq!(capacity(&limiter, "new"), 5);
+}
+
 #[tokio::test]
 async fn of_two_operators_the_second_sees_what_the_first_has_given_the_key_and_both_are_audited() {
     let log = Log::of_this_thread();
@@ -133,6 +176,9 @@ async fn what_a_key_cannot_be_given_is_refused_by_its_value() {
         (to("p", "10/h").key("acme"), "a key brings 1 quotas (10/h), and the policy has 2"),
         (to("p", "10/h").quota("40/d").key("acme").mode(PolicyMode::Shadow), "leave the mode to all keys"),
         (Override::builder("p", "ada").key("acme"), "give it"),
+        (Override::builder("p", "ada").new_keys(), "give it"),
+        (to("p", "10/h").quota("40/d").key("acme").new_keys(), "leave out one of them"),
+        (to("p", "10/h").new_keys(), "a key brings 1 quotas (10/h), and the policy has 2"),
         (to("q", "10/h").key("acme"), "no policy of this name"),
     ] {
         let error = overrides.put(change).await.unwrap_err();
