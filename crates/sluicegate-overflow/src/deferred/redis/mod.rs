@@ -3,6 +3,8 @@
 //! The job in oxana is a [`QueuedJob`]. Beside it there is a record of each job that oxana has let go of: of one that is done, with its result, until
 //! the result is forgotten; of one that is parked, until it is put back.
 
+mod worker;
+
 use std::fmt;
 use std::future::Future;
 use std::num::NonZeroUsize;
@@ -10,20 +12,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use deadpool_redis::redis::AsyncCommands;
-use deadpool_redis::{Pool, Runtime};
-use oxana::{FromContext, Job, JobContext, OxanaError, Queue, QueueConfig, Storage, Worker};
-use serde::{Deserialize, Serialize};
+use deadpool_redis::redis::{AsyncCommands, RedisError};
+use deadpool_redis::{Connection, Pool, PoolError, Runtime};
+use oxana::{OxanaError, Storage};
 use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
 use sluicegate_core::{ConfigError, StoreError};
 use tokio::sync::oneshot;
 
+use self::worker::{Deferred, JobEnd, Jobs, name_of};
 use crate::deferred::queue::{
-    JobFailed, JobQueue, JobRecord, JobState, JobWorker, Pushed, QueueFuture, QueueSettings, QueuedJob,
-    StopFuture,
+    JobQueue, JobRecord, JobState, JobWorker, Pushed, QueueFuture, QueueSettings, QueuedJob, StopFuture,
 };
 
 /// The longest wait for a connection, and for a reply.
@@ -96,13 +96,12 @@ impl OxanaQueue {
             return Ok(Pushed::Known(record));
         }
         let (kept, parked) = (self.storage.jobs_count().await, self.storage.dead_count().await);
-        let count =
-            kept.map_err(|error| store_error(&error))? + parked.map_err(|error| store_error(&error))?;
+        let count = kept.map_err(store_error)? + parked.map_err(store_error)?;
         if u64::try_from(count).unwrap_or(u64::MAX) >= self.settings.most_jobs {
             return Ok(Pushed::Full);
         }
         let (id, deferred) = (job.id.clone(), Deferred::of(job));
-        match self.storage.try_enqueue(Jobs, deferred).await.map_err(|error| store_error(&error))? {
+        match self.storage.try_enqueue(Jobs, deferred).await.map_err(store_error)? {
             Some(_) => Ok(Pushed::Kept),
             // Another instance was faster; if its job is done already, it has left a record.
             None => self.found(&id).await?.map(Pushed::Known).ok_or_else(|| {
@@ -113,73 +112,44 @@ impl OxanaQueue {
 
     /// A job that oxana lets go of has its record before.
     async fn found(&self, id: &str) -> Result<Option<JobRecord>, StoreError> {
-        let job = self.storage.get_job(&name_of(id)).await.map_err(|error| store_error(&error))?;
+        let job = self.storage.get_job(&name_of(id)).await.map_err(store_error)?;
         if let Some(envelope) = job {
             let deferred: Deferred = serde_json::from_value(envelope.job.args).map_err(unreadable)?;
             return Ok(Some(JobRecord::new(JobState::Waiting, decoded(&deferred.label)?)));
         }
-        match self.record(id).await? {
-            None => Ok(None),
-            Some(JobEnd { label, result: None }) => {
-                Ok(Some(JobRecord::new(JobState::Parked, decoded(&label)?)))
-            }
-            Some(JobEnd { label, result: Some(result) }) => {
-                Ok(Some(JobRecord::new(JobState::Done(decoded(&result)?), decoded(&label)?)))
-            }
-        }
+        let Some(JobEnd { label, result }) = self.record(id).await? else { return Ok(None) };
+        let state = match result {
+            None => JobState::Parked,
+            Some(result) => JobState::Done(decoded(&result)?),
+        };
+        Ok(Some(JobRecord::new(state, decoded(&label)?)))
     }
 
-    async fn record(&self, id: &str) -> Result<Option<JobEnd>, StoreError> {
-        let mut redis = self.pool.get().await.map_err(|error| unsent(&error))?;
-        let found: Option<Vec<u8>> = redis.get(self.key(id)).await.map_err(|error| unavailable(&error))?;
+    pub(super) async fn record(&self, id: &str) -> Result<Option<JobEnd>, StoreError> {
+        let found: Option<Vec<u8>> = self.redis().await?.get(self.key(id)).await.map_err(unavailable)?;
         found.map(|record| serde_json::from_slice(&record).map_err(unreadable)).transpose()
     }
 
-    async fn write(&self, id: &str, record: &JobEnd) -> Result<(), StoreError> {
+    pub(super) async fn write(&self, id: &str, record: &JobEnd) -> Result<(), StoreError> {
         let text = serde_json::to_vec(record).map_err(unreadable)?;
-        let mut redis = self.pool.get().await.map_err(|error| unsent(&error))?;
+        let mut redis = self.redis().await?;
         let written = match record.result {
             Some(_) => redis.set_ex(self.key(id), text, self.settings.results_last.as_secs()).await,
             None => redis.set(self.key(id), text).await,
         };
-        written.map_err(|error| unavailable(&error))
+        written.map_err(unavailable)
     }
 
-    async fn forget(&self, id: &str) -> Result<(), StoreError> {
-        let mut redis = self.pool.get().await.map_err(|error| unsent(&error))?;
-        redis.del(self.key(id)).await.map_err(|error| unavailable(&error))
+    pub(super) async fn forget(&self, id: &str) -> Result<(), StoreError> {
+        self.redis().await?.del(self.key(id)).await.map_err(unavailable)
+    }
+
+    async fn redis(&self) -> Result<Connection, StoreError> {
+        self.pool.get().await.map_err(unsent)
     }
 
     fn key(&self, id: &str) -> String {
         format!("{}:{id}", self.records)
-    }
-
-    /// Runs a worker of oxana until it ends, or `stopped` is told.
-    async fn run_once(self: &Arc<Self>, worker: &JobWorker, stopped: oneshot::Receiver<()>) {
-        let QueueSettings { lease, at_once, .. } = self.settings;
-        let hands = Hands { queue: Arc::clone(self), worker: worker.clone() };
-        // With an identity of its own: claims that an identity has lost come back only when that one is silent.
-        let storage = match storage(&self.pool, self.storage.namespace()) {
-            Ok(storage) => storage,
-            Err(error) => return tracing::error!(%error, "the worker of deferred jobs cannot begin"),
-        };
-        let runtime = storage
-            .runtime(hands)
-            .queue_with(Jobs::to_config().concurrency(at_once))
-            .worker::<Hands, Deferred>()
-            .error_formatter(|_| JobFailed.to_string())
-            .heartbeat_interval(lease / 5)
-            .dead_process_threshold(lease)
-            .resurrect_scan_interval(lease / 3)
-            .dequeue_timeout(IDLE)
-            .disable_shutdown_timeout()
-            .shutdown_on(async move {
-                _ = stopped.await;
-                Ok(())
-            });
-        if let Err(error) = runtime.run().await {
-            tracing::warn!(%error, "the worker of deferred jobs has lost its Redis, and begins again");
-        }
     }
 }
 
@@ -214,147 +184,9 @@ impl JobQueue for RedisJobs {
 
     fn unpark(&self) -> QueueFuture<'_, u64> {
         Box::pin(async move {
-            let revived = self.0.storage.revive_all_dead().await.map_err(|error| store_error(&error))?;
+            let revived = self.0.storage.revive_all_dead().await.map_err(store_error)?;
             Ok(u64::try_from(revived).unwrap_or(u64::MAX))
         })
-    }
-}
-
-/// A job in oxana. Bytes are in base64.
-#[derive(Serialize, Deserialize)]
-struct Deferred {
-    id: String,
-    label: String,
-    sealed: String,
-}
-
-/// A job that oxana has let go of: parked, or done with this result.
-#[derive(Serialize, Deserialize)]
-struct JobEnd {
-    label: String,
-    result: Option<String>,
-}
-
-impl Deferred {
-    fn of(QueuedJob { id, label, sealed, .. }: QueuedJob) -> Self {
-        Self { id, label: STANDARD.encode(label), sealed: STANDARD.encode(sealed) }
-    }
-
-    fn queued(&self) -> Result<QueuedJob, StoreError> {
-        Ok(QueuedJob::new(&*self.id, decoded(&self.label)?, decoded(&self.sealed)?))
-    }
-}
-
-impl Job for Deferred {
-    fn name() -> &'static str {
-        NAME
-    }
-
-    fn unique_id(&self) -> Option<String> {
-        Some(self.id.clone())
-    }
-}
-
-const NAME: &str = "deferred";
-
-/// The name that oxana gives to the job of this id.
-fn name_of(id: &str) -> String {
-    format!("{NAME}/{id}")
-}
-
-/// The queue in the namespace.
-struct Jobs;
-
-impl Queue for Jobs {
-    fn to_config() -> QueueConfig {
-        QueueConfig::as_static("jobs")
-    }
-}
-
-/// Takes what oxana hands out.
-#[derive(Clone)]
-struct Hands {
-    queue: Arc<OxanaQueue>,
-    worker: JobWorker,
-}
-
-impl FromContext<Self> for Hands {
-    fn from_context(hands: &Self) -> Self {
-        hands.clone()
-    }
-}
-
-#[async_trait]
-impl Worker<Deferred> for Hands {
-    type Error = JobFailed;
-
-    async fn process(&self, job: Deferred, ctx: &JobContext) -> Result<(), JobFailed> {
-        self.carry_out(&job, ctx).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "an attempt at a deferred job was not begun");
-            Err(JobFailed)
-        })
-    }
-
-    fn max_retries(&self, _: &Deferred) -> u32 {
-        self.queue.settings.attempts - 1
-    }
-
-    fn retry_delay(&self, _: &Deferred, retries: u32) -> u64 {
-        self.queue.settings.pause_after(retries.saturating_add(1)).as_secs()
-    }
-}
-
-impl Hands {
-    /// Makes an attempt. An attempt that its process did not survive counts, too.
-    ///
-    /// # Errors
-    /// When Redis does not answer before the attempt is begun.
-    async fn carry_out(
-        &self,
-        job: &Deferred,
-        ctx: &JobContext,
-    ) -> Result<Result<(), JobFailed>, Box<dyn std::error::Error + Send + Sync>> {
-        let attempts = self.queue.settings.attempts;
-        let is_last = ctx.meta.retries >= attempts - 1;
-        let was_put_back = match self.queue.record(&job.id).await? {
-            // It was done, and oxana has not heard of it.
-            Some(JobEnd { result: Some(_), .. }) => return Ok(Ok(())),
-            // A parked job has no attempts left but the one that it was put back for.
-            found => found.is_some() && is_last,
-        };
-        let begun = ctx.state.get::<u32>().await?.unwrap_or(0).saturating_add(1);
-        if begun > attempts && !was_put_back {
-            // It failed, or its process died, in each attempt.
-            if is_last {
-                self.keep(job, None).await;
-            }
-            return Ok(Err(JobFailed));
-        }
-        ctx.state.update(begun).await?;
-        if was_put_back {
-            self.queue.forget(&job.id).await?;
-        }
-        match self.worker.carry_out(job.queued()?, begun).await {
-            Ok(result) => {
-                self.keep(job, Some(STANDARD.encode(result))).await;
-                Ok(Ok(()))
-            }
-            Err(failed) => {
-                if is_last {
-                    self.keep(job, None).await;
-                }
-                Ok(Err(failed))
-            }
-        }
-    }
-
-    /// Writes what became of a job, until Redis has heard of it.
-    async fn keep(&self, job: &Deferred, result: Option<String>) {
-        let record = JobEnd { label: job.label.clone(), result };
-        while let Err(error) = self.queue.write(&job.id, &record).await {
-            tracing::warn!(%error, "what became of a deferred job cannot be written yet");
-            tokio::time::sleep(PAUSE).await;
-        }
     }
 }
 
@@ -372,16 +204,16 @@ fn unreadable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Sto
     StoreError::with_source(StoreErrorKind::Protocol, error)
 }
 
-fn unavailable(error: &deadpool_redis::redis::RedisError) -> StoreError {
+fn unavailable(error: RedisError) -> StoreError {
     let kind = if error.is_timeout() { StoreErrorKind::Timeout } else { StoreErrorKind::Unavailable };
     StoreError::with_source(kind, error.to_string())
 }
 
-fn unsent(error: &deadpool_redis::PoolError) -> StoreError {
+fn unsent(error: PoolError) -> StoreError {
     StoreError::with_source(StoreErrorKind::Unavailable, error.to_string()).unsent()
 }
 
-fn store_error(error: &OxanaError) -> StoreError {
+fn store_error(error: OxanaError) -> StoreError {
     match error {
         OxanaError::DeadpoolRedisError(error) => unavailable(error),
         OxanaError::DeadpoolRedisPoolError(error) => unsent(error),
