@@ -21,6 +21,7 @@
 //! If its numbers are not read: counting costs every decision a few nanoseconds.
 
 mod answer;
+mod ask;
 mod budgets;
 mod counts;
 mod durations;

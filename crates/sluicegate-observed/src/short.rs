@@ -10,8 +10,9 @@ use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{DecisionFuture, Mode, ShortWay};
 
 use super::answer::Judgement;
+use super::ask::{AskFacts, ObservedAsk, Took};
 use super::state::ObservedState;
-use super::store::{ObservedAsk, OpenPolicy, Took};
+use super::store::OpenPolicy;
 use super::thread;
 
 /// The short way of a policy, around that of the store within.
@@ -64,8 +65,8 @@ impl ObservedShortWay {
         let is_looked_at = begun.is_some();
         let took = begun.map(|begun| Took::since(begun, thread::ONE_IN, &self.state));
         let (watched, budget) = (&self.watched, self.budget.as_ref());
-        let asked =
-            ObservedAsk { watched, place: 0, key, cost, mode: Mode::Spend, peeks: 0, budget, is_looked_at };
+        let facts = AskFacts { place: 0, cost, mode: Mode::Spend, peeks: 0, is_looked_at };
+        let asked = ObservedAsk { watched, key, budget, facts };
         asked.note(&self.state, result, took, Decision::at_us);
     }
 }
