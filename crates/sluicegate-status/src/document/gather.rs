@@ -14,7 +14,7 @@ use sluicegate_tower::room::Room;
 use super::adaptive;
 use super::notices::{Notice, Notices};
 use super::policy::{PolicyView, ShownKeys, status};
-use super::room::{self, RoomEvent, RoomEvents};
+use super::room::{self, RoomEvents};
 use super::shape::{Document, Errors, Happened, NoticeShown, RoomShown, ShownStore};
 use crate::instant::{rfc3339, seconds_up};
 use crate::scope::Scope;
@@ -48,8 +48,7 @@ pub(crate) fn gather(
     });
     let events = snapshots.iter().flat_map(|(_, known)| &known.events);
     let events = events.map(|event| (event.at, happened(event, keys)));
-    let of_rooms = room_events.all().into_iter().map(|event| (event.at, room_happened(event)));
-    let mut events: Vec<_> = events.chain(of_rooms).collect();
+    let mut events: Vec<_> = events.chain(room_events.all()).collect();
     events.sort_by_key(|(at, _)| *at);
     Document {
         version: 1,
@@ -123,11 +122,6 @@ fn happened(event: &PastEvent, keys: ShownKeys<'_>) -> Happened {
         from: event.from.clone(),
         to: event.to.clone(),
     }
-}
-
-fn room_happened(RoomEvent { at, what, by, room, from, to }: RoomEvent) -> Happened {
-    let [by, room, from, to] = [by, room, from, to].map(Some);
-    Happened { at: rfc3339(at), what, by, policy: None, key: None, room, from, to }
 }
 
 /// The current state of a waiting room.

@@ -7,6 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sluicegate_core::Quota;
 use sluicegate_tower::room::RoomNumbers;
 
+use super::shape::Happened;
+use crate::instant::rfc3339;
+
 /// The number of events that are kept, the same as of a store.
 const MOST: usize = 100;
 
@@ -19,30 +22,16 @@ pub(crate) struct RoomChanged {
 
 /// The last changes of rooms that were made by this page.
 #[derive(Default)]
-pub(crate) struct RoomEvents(Mutex<VecDeque<RoomEvent>>);
-
-/// A change of a room by an operator.
-#[derive(Clone, Debug)]
-pub(super) struct RoomEvent {
-    pub(super) at: SystemTime,
-    pub(super) what: &'static str,
-    pub(super) by: String,
-    pub(super) room: String,
-    pub(super) from: String,
-    pub(super) to: String,
-}
+pub(crate) struct RoomEvents(Mutex<VecDeque<(SystemTime, Happened)>>);
 
 impl RoomEvents {
     /// Adds an event for the rate and one for the mode, if they have changed. The oldest make room.
     pub(crate) fn add(&self, changed: &RoomChanged, by: &str, now_us: u64) {
         let RoomChanged { room, before, after } = changed;
-        let event = |what, from: String, to: String| RoomEvent {
-            at: UNIX_EPOCH + Duration::from_micros(now_us),
-            what,
-            by: by.to_owned(),
-            room: room.clone(),
-            from,
-            to,
+        let at = UNIX_EPOCH + Duration::from_micros(now_us);
+        let event = |what, from: String, to: String| {
+            let [by, room, from, to] = [by.to_owned(), room.clone(), from, to].map(Some);
+            (at, Happened { at: rfc3339(at), what, by, policy: None, key: None, room, from, to })
         };
         let rates = (before.rate != after.rate)
             .then(|| event("room_rate_changed", rate(before.rate), rate(after.rate)));
@@ -54,8 +43,8 @@ impl RoomEvents {
         all.drain(..too_many);
     }
 
-    /// All events, the oldest first.
-    pub(super) fn all(&self) -> Vec<RoomEvent> {
+    /// All events with their times, the oldest first.
+    pub(super) fn all(&self) -> Vec<(SystemTime, Happened)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }
@@ -85,8 +74,10 @@ mod tests {
             events.add(&change(numbers("metered", number), numbers("paused", number + 1)), "ada", number);
         }
         let all = events.all();
-        assert_eq!((all.len(), all[0].what, all[1].what), (100, "room_rate_changed", "room_mode_changed"));
-        assert_eq!((&*all[0].from, &*all[0].to, &*all[99].to), ("11/s", "12/s", "paused"));
-        assert_eq!(all[0].at, UNIX_EPOCH + Duration::from_micros(11));
+        let [(at, first), (_, second), .., (_, last)] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((all.len(), first.what, second.what), (100, "room_rate_changed", "room_mode_changed"));
+        let text = |text: &Option<String>| text.clone().unwrap();
+        assert_eq!([&first.from, &first.to, &last.to].map(text), ["11/s", "12/s", "paused"]);
+        assert_eq!(*at, UNIX_EPOCH + Duration::from_micros(11));
     }
 }
