@@ -44,7 +44,7 @@ pub enum LimitAlgorithm {
     ///   while is told from one that has too much to do.
     /// - A window moves the limit a fifth of the way, so by -10 % to +6 % and a fifth of the headroom; less if it has below 50 samples.
     /// - The limit grows only while all of it is in use, and shrinks by a tenth in windows with
-    ///   [many faults](crate::in_flight::adaptive::Window::is_faulty).
+    ///   [many faults](crate::in_flight::adaptive::SampleWindow::is_faulty).
     ///
     /// # Rounding
     /// The limit is kept in thousandths, and times in microseconds; all are rounded down.
@@ -64,7 +64,7 @@ pub enum LimitAlgorithm {
     /// # Source
     /// Brakmo, Peterson: "TCP Vegas: End to End Congestion Avoidance on a Global Internet" (1995), section 3.2, as Netflix has
     /// turned it to concurrency: concurrency-limits, `VegasLimit`, with `alpha = 3 log10(limit)` and `beta = 6 log10(limit)`.
-    /// Deviations: it counts windows with [many faults](crate::in_flight::adaptive::Window::is_faulty) as a drop, and
+    /// Deviations: it counts windows with [many faults](crate::in_flight::adaptive::SampleWindow::is_faulty) as a drop, and
     /// forgets the shortest latency after 30 windows, where the original does it after up to 30 times the limit of samples,
     /// drawn at random.
     ///
@@ -72,7 +72,7 @@ pub enum LimitAlgorithm {
     /// As under [`Gradient`](Self::Gradient).
     Vegas,
     /// One more after each window that used it, a tenth less after each with [many
-    /// faults](crate::in_flight::adaptive::Window::is_faulty).
+    /// faults](crate::in_flight::adaptive::SampleWindow::is_faulty).
     ///
     /// # Source
     /// Chiu, Jain: "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance in Computer Networks" (1989); the
