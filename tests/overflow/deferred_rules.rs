@@ -68,7 +68,10 @@ async fn a_limit_that_refuses_wins_and_requests_that_others_exceed_are_kept() {
     let explained = rules.explain(&Request::post("/orders").header("x-user", "dan").body(()).unwrap()).await;
     let lines = explained.to_string();
     assert!(lines.contains("order: asks 1 of orders: 1/min (gcra)"), "{lines}");
-    assert!(lines.contains("\n  order: defers what exceeds orders\n"), "{lines}");
+    let line =
+        "\n  order: defers what exceeds orders to the queue of the program, bodies up to 65536 bytes\n";
+    assert!(lines.contains(line), "{lines}");
+    assert_eq!(explained.rules[0].deferring[0].longest_body, Some(64 * 1024));
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,6 +108,8 @@ async fn a_policy_in_shadow_defers_nothing_and_one_that_begins_to_defer_does_so_
     let rules = Rules::builder().deferral(deferral()).put(store(), file(&shadowed)).unwrap();
     let service = rules.layer().deferring().layer(service_fn(served));
     assert_eq!(statuses(&service, "ada", "/orders", 3).await, [200; 3]);
+    let explained = rules.explain(&Request::post("/orders").header("x-user", "ada").body(()).unwrap()).await;
+    assert!(explained.rules.iter().all(|rule| rule.deferring.is_empty()), "{explained}");
     rules.replace(file(RULES)).unwrap();
     assert_eq!(statuses(&service, "bob", "/orders", 1).await, [202]);
     rules.replace(file(&RULES.replace("defer", "deny"))).unwrap();

@@ -17,8 +17,8 @@ pub(crate) fn run(rules: &[PathBuf], against: Option<&Path>) -> Result<String, S
                     _ = writeln!(good, "{warning}");
                 }
                 _ = writeln!(good, "{}: good", path.display());
-                for room in file.rooms() {
-                    _ = writeln!(good, "{}: {room}", path.display());
+                for told in file.rooms().chain(file.deferring()) {
+                    _ = writeln!(good, "{}: {told}", path.display());
                 }
                 if let Some(old) = &old {
                     _ = writeln!(good, "{}: {}", path.display(), file.changes_since(old));

@@ -13,17 +13,20 @@
 //!         { "why_not": "the request costs nothing" } ],
 //!       "in_flight": { "name": "logins", "permits": 2, "shared": false, "wait_ms": 10000,
 //!         "asks": { "key": "203.0.113.9", "remaining": 2 } },
-//!       "rooms": [ { "name": "sale", "rate": "50/s" } ] } ] }
+//!       "rooms": [ { "name": "sale", "rate": "50/s" } ],
+//!       "deferring": [ { "policy": "orders", "longest_body": null } ] } ] }
 //! ```
 //!
-//! `rooms` are the waiting rooms that the request comes to first. `bandwidth` is `down`, `up` or `both` where the limit holds bodies. `in_flight` is null in a rule that names none, and has `why_not` instead of `asks` where the request takes no permit.
+//! `rooms` are the waiting rooms that the request comes to first. `deferring` are the policies whose excess the program keeps for later, in its
+//! queue, where `outcome` says that the request is refused; `longest_body` is the most bytes of a body that the queue keeps, and null in a tool,
+//! which has no queue. `bandwidth` is `down`, `up` or `both` where the limit holds bodies. `in_flight` is null in a rule that names none, and has `why_not` instead of `asks` where the request takes no permit.
 //! `outcome` is `exempt`, `unlimited`, `uncounted`, `allowed`, `delayed` (with `wait_ms`) or `refused`. Times are whole milliseconds,
 //! rounded up; those until there is room are lower bounds where `counts_rejected` says that refused requests count. A later version may add fields; one that changes a field has another number.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use sluicegate_rules::{Explained, RoomExplained, RuleExplained};
+use sluicegate_rules::{DeferralExplained, Explained, RoomExplained, RuleExplained};
 use sluicegate_tower::in_flight::InFlightExplained;
 use sluicegate_tower::limits::{LimitExplained, WouldBe};
 
@@ -58,8 +61,9 @@ fn outcome(outcome: &WouldBe) -> Map<String, Value> {
 }
 
 fn rule(rule: &RuleExplained) -> Value {
-    let RuleExplained { section, name, group, why_not, limits, in_flight, rooms, .. } = rule;
+    let RuleExplained { section, name, group, why_not, limits, in_flight, rooms, deferring, .. } = rule;
     let room = |room: &RoomExplained| json!({ "name": room.name, "rate": room.rate.to_string() });
+    let deferral = |to: &DeferralExplained| json!({ "policy": to.policy, "longest_body": to.longest_body });
     json!({
         "section": section.to_string(),
         "name": name,
@@ -69,6 +73,7 @@ fn rule(rule: &RuleExplained) -> Value {
         "limits": limits.iter().map(limit).collect::<Vec<_>>(),
         "in_flight": in_flight.as_ref().map(permit),
         "rooms": rooms.iter().map(room).collect::<Vec<_>>(),
+        "deferring": deferring.iter().map(deferral).collect::<Vec<_>>(),
     })
 }
 

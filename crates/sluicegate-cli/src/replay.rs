@@ -128,6 +128,10 @@ fn replay(asked: &ReplayArguments) -> Result<Replay, String> {
         let path = asked.rules.display();
         _ = writeln!(io::stderr(), "{path}: {room}, is left out: its requests count as let in at once");
     }
+    for deferring in file.deferring() {
+        let path = asked.rules.display();
+        _ = writeln!(io::stderr(), "{path}: {deferring}: such requests count as rejected");
+    }
     let prepared = || {
         let how = match asked.within_second {
             WithinSecondOption::Spread => WithinSecond::Spread,

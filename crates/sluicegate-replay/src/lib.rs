@@ -79,6 +79,11 @@
 //! The replay tells where it cannot be exact: lines that came too late, keys that were forgotten, requests that were left out, and how far a
 //! suggestion out of a sample may be off.
 //!
+//! A suggestion is learned from one log, and the next log is another one. Learned in one half of a real log of two days and judged on the other
+//! half, `0.1%/keys` refuses one of 535 keys and none of 521. `0.1%` of requests refuses none in one direction, and 94 of 2,500 in the other:
+//! all of them are of one client, which asks twice as fast as any client of the half that was seen. Ask for a share of keys where a single
+//! client may decide.
+//!
 //! # How fast it is
 //! The speed is about a million lines a second and processor; three quarters of the time is reading. A hundred rules take a fifth more time
 //! than one.

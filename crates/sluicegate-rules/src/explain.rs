@@ -3,15 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sluicegate_core::Quota;
+use sluicegate_core::policy::PolicyMode;
 use sluicegate_tower::in_flight::{InFlightExplained, InFlightLimit};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::path::has_dots;
 use sluicegate_tower::limits::{LimitExplained, Limits, Select, WouldBe};
 use sluicegate_tower::room::Door;
 
-use crate::compile::{Choice, Compiled, Unclear, WithKeys};
-use crate::explain_room::RoomExplained;
+use crate::compile::{Choice, Compiled, Rule, Sections, WithKeys};
+use crate::explain_parts::{DeferralExplained, RoomExplained};
 
 /// All rules of a file for one request: whether each applies, what it asks then, and why it does not otherwise; made by
 /// [`Rules::explain`](crate::Rules::explain).
@@ -57,7 +57,7 @@ use crate::explain_room::RoomExplained;
 /// | `tried: would ask ...` | the policy is only tried out (`mode: shadow`), and refuses nobody |
 /// | `rest: not asked: of group endpoint, rule login applies` | a rule that does not apply, and why |
 /// | `shop: waiting room sale, 50/s, 120 wait, a newcomer for about 3s` | a request without a pass waits there, before all else; [`outcome`](Explained::outcome) does not tell of it |
-/// | `order: defers what exceeds orders` | a request that exceeds this policy is kept and carried out later, where the [outcome](WouldBe) says that it is refused |
+/// | `order: defers what exceeds orders to the queue of the program, bodies up to 65536 bytes` | a request that exceeds this policy is kept and carried out later, where the [outcome](WouldBe) says that it is refused; a tool has no queue, and says nothing of bodies |
 /// | `report: takes a permit of at-once` | the request is counted by a number under `in_flight`, which is asked before the limits |
 ///
 /// Keys that may be secrets are digests, as `Key(d415ad2e)`: the same key has the same digest within a process. Values of header fields
@@ -92,8 +92,9 @@ pub struct RuleExplained {
     pub in_flight: Option<InFlightExplained>,
     /// The waiting rooms that it comes to, in their order, before the permit and the limits.
     pub rooms: Vec<RoomExplained>,
-    /// The policies of its limits that defer: a request that exceeds one of them is kept and carried out later, unless another limit refuses it.
-    pub deferring: Vec<String>,
+    /// The policies of its limits that defer, and are enforced: a request that exceeds one of them is kept and carried out later, unless
+    /// another limit refuses it.
+    pub deferring: Vec<DeferralExplained>,
 }
 
 /// A section of a file with rules.
@@ -108,23 +109,16 @@ pub enum Section {
     Rules,
 }
 
-/// The name and the rate of a room in the file, and its door.
-type RoomOfRule = (String, Quota, Option<Arc<dyn Door>>);
-
 /// The part of the rules of a file that explanations need.
 pub(crate) struct Explainer {
-    deny: Arc<Choice>,
-    exempt: Arc<Choice>,
-    choice: Arc<Choice>,
-    unclear: Unclear,
-    /// The number of limits of each rule.
-    sizes: Vec<usize>,
+    sections: Sections,
+    rules: Arc<[Rule]>,
     /// The limits of each rule on requests under way at once.
     in_flight: Vec<Option<InFlightLimit>>,
-    /// The waiting rooms of each rule, without doors for a tool.
-    rooms: Vec<Vec<RoomOfRule>>,
-    /// The policies of each rule that defer.
-    deferring: Vec<Vec<String>>,
+    /// The waiting rooms of the file, without numbers, and the door of each; a tool has none.
+    rooms: Vec<(RoomExplained, Option<Arc<dyn Door>>)>,
+    /// The most bytes of a body that is kept for later, in a program that keeps some.
+    longest_body: Option<usize>,
     /// The quotas of single keys.
     pub(crate) with_keys: Arc<WithKeys>,
 }
@@ -132,29 +126,25 @@ pub(crate) struct Explainer {
 impl Explainer {
     pub(crate) fn of(
         compiled: &Compiled,
-        (in_flight, doors): (Vec<Option<InFlightLimit>>, &[Arc<dyn Door>]),
-        unclear: Unclear,
+        (sections, in_flight): (Sections, Vec<Option<InFlightLimit>>),
+        doors: &[Arc<dyn Door>],
+        longest_body: Option<usize>,
     ) -> Self {
-        let room = |place: &usize| {
-            let terms = &compiled.rooms.get(*place)?.terms;
-            Some((terms.name.clone(), terms.rate, doors.get(*place).cloned()))
-        };
-        let rooms = compiled.rooms_of_rules().map(|rooms| rooms.iter().filter_map(room).collect());
-        let Compiled { deny, exempt, choice, with_keys, .. } = compiled;
-        let with_keys = Arc::clone(with_keys);
-        let (deny, exempt, choice) = (Arc::clone(deny), Arc::clone(exempt), Arc::clone(choice));
-        let (sizes, rooms) = (compiled.sizes().collect(), rooms.collect());
-        let deferring = compiled.deferring().collect();
-        Self { deny, exempt, choice, unclear, sizes, in_flight, rooms, deferring, with_keys }
+        let rooms = compiled.rooms.iter().enumerate().map(|(place, room)| {
+            let (name, rate) = (room.terms.name.clone(), room.terms.rate);
+            (RoomExplained { name, rate, numbers: None }, doors.get(place).cloned())
+        });
+        let (rules, with_keys) = (Arc::clone(&compiled.rules), Arc::clone(&compiled.with_keys));
+        Self { sections, rules, in_flight, rooms: rooms.collect(), longest_body, with_keys }
     }
 
     /// Explains a request by these limits, which must come from the same file.
     pub(crate) async fn explain(&self, limits: &Limits, request: RequestView<'_>) -> Explained {
         let explanation = limits.explain(request).await;
-        let Self { deny, exempt, choice, unclear, sizes, in_flight, rooms: of_rules, .. } = self;
+        let Sections { deny, exempt, rules: choice, .. } = &self.sections;
         let is_denied = deny.first(request).is_some();
         let mut rules = doors(Section::Deny, deny, request, None);
-        let unclear = unclear(request);
+        let unclear = self.sections.unclear(request);
         let never = match (is_denied, has_dots(request.path())) {
             (true, _) => Some("the request is denied"),
             (_, true) => Some("a path with \".\" or \"..\" is never exempt"),
@@ -167,27 +157,37 @@ impl Explainer {
             _ => unclear,
         };
         let mut asked = explanation.limits.into_iter();
-        for (place, ((name, group), size)) in choice.names().zip(sizes).enumerate() {
-            let limits: Vec<_> = asked.by_ref().take(*size).collect();
-            let why_not = passes_by.map(str::to_owned).or_else(|| choice.why_not(request, place));
-            let limits = if why_not.is_some() { Vec::new() } else { limits };
-            let in_flight = match in_flight.get(place) {
-                Some(Some(limit)) if why_not.is_none() => limit.explain(request).await,
-                _ => None,
-            };
-            let rooms = of_rules.get(place).filter(|_| why_not.is_none()).into_iter().flatten();
-            let rooms = rooms.map(|(name, rate, door)| RoomExplained {
-                name: name.clone(),
-                rate: *rate,
-                numbers: door.as_ref().map(|door| door.numbers()),
-            });
-            let deferring =
-                self.deferring.get(place).filter(|_| why_not.is_none()).cloned().unwrap_or_default();
-            let (name, group, rooms) = (name.to_owned(), group.map(str::to_owned), rooms.collect());
-            let section = Section::Rules;
-            rules.push(RuleExplained { section, name, group, why_not, limits, in_flight, rooms, deferring });
+        for (place, rule) in self.rules.iter().enumerate() {
+            let mut explained = RuleExplained::new(Section::Rules, &rule.name);
+            explained.group.clone_from(&rule.group);
+            let limits: Vec<_> = asked.by_ref().take(rule.size()).collect();
+            explained.why_not = passes_by.map(str::to_owned).or_else(|| choice.why_not(request, place));
+            if explained.why_not.is_none() {
+                explained.deferring = self.deferring(rule, &limits);
+                explained.limits = limits;
+                explained.rooms = rule.rooms.iter().filter_map(|room| self.room(*room)).collect();
+                if let Some(limit) = self.in_flight.get(place).and_then(Option::as_ref) {
+                    explained.in_flight = limit.explain(request).await;
+                }
+            }
+            rules.push(explained);
         }
         Explained { outcome: explanation.outcome, rules }
+    }
+
+    fn room(&self, place: usize) -> Option<RoomExplained> {
+        let (room, door) = self.rooms.get(place)?;
+        Some(RoomExplained { numbers: door.as_ref().map(|door| door.numbers()), ..room.clone() })
+    }
+
+    /// The policies of a rule that defer what exceeds them: those that are enforced and asked.
+    fn deferring(&self, rule: &Rule, limits: &[LimitExplained]) -> Vec<DeferralExplained> {
+        let asks = limits.iter().filter_map(|limit| limit.asks.as_ref().ok());
+        let enforced = asks.map(|asks| &asks.policy).filter(|policy| policy.mode() == PolicyMode::Enforce);
+        let names = enforced.map(|policy| policy.name().to_owned());
+        let deferring =
+            names.filter(|name| rule.policies().any(|keyed| keyed.defers && keyed.policy.name() == name));
+        deferring.map(|policy| DeferralExplained { policy, longest_body: self.longest_body }).collect()
     }
 }
 
@@ -197,17 +197,26 @@ fn doors(
     request: RequestView<'_>,
     never: Option<&str>,
 ) -> Vec<RuleExplained> {
-    let all = doors.names().enumerate().map(|(place, (name, _))| RuleExplained {
-        section,
-        name: name.to_owned(),
-        group: None,
+    let all = doors.names().enumerate().map(|(place, name)| RuleExplained {
         why_not: doors.why_not(request, place).or_else(|| never.map(str::to_owned)),
-        limits: Vec::new(),
-        in_flight: None,
-        rooms: Vec::new(),
-        deferring: Vec::new(),
+        ..RuleExplained::new(section, name)
     });
     all.collect()
+}
+
+impl RuleExplained {
+    fn new(section: Section, name: &str) -> Self {
+        Self {
+            section,
+            name: name.to_owned(),
+            group: None,
+            why_not: None,
+            limits: Vec::new(),
+            in_flight: None,
+            rooms: Vec::new(),
+            deferring: Vec::new(),
+        }
+    }
 }
 
 impl fmt::Display for Explained {
@@ -226,8 +235,7 @@ impl fmt::Display for RuleExplained {
                 let rooms = rooms.iter().map(|room| format!("  {name}: {room}"));
                 let limits = limits.iter().map(|limit| format!("  {limit}"));
                 let permit = in_flight.iter().map(|permit| format!("  {name}: {permit}"));
-                let deferring =
-                    deferring.iter().map(|policy| format!("  {name}: defers what exceeds {policy}"));
+                let deferring = deferring.iter().map(|deferral| format!("  {name}: {deferral}"));
                 f.write_str(
                     &rooms.chain(limits).chain(deferring).chain(permit).collect::<Vec<_>>().join("\n"),
                 )

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::{MemoryStore, Store, limiter};
+use sluicegate_core::{MemoryStore, Policy, Store, limiter};
 
 use crate::changes::Changes;
-use crate::compile::{Compiled, LimitsPart, NamedStore, compile};
+use crate::compile::{Compiled, LimitsPart, NamedStore, Rule, compile};
 use crate::error::{Problem, Problems, RulesError};
 use crate::leases::Leases;
 use crate::read;
@@ -270,6 +270,27 @@ impl RulesFile {
     /// ```
     pub fn rooms(&self) -> impl Iterator<Item = String> {
         self.compiled.rooms.iter().map(|room| format!("rule {:?}: {room}", room.rule))
+    }
+
+    /// The policies of the file that defer, in words, for each rule that names one. The program has the queue that keeps such requests.
+    ///
+    /// ```
+    /// use sluicegate_rules::{RulesFile, Variables};
+    ///
+    /// let file = RulesFile::parse("rules.yaml", "
+    /// version: 1
+    /// policies: { orders: { quota: 2/s, on_exceeded: defer } }
+    /// rules: [{ name: order, limit: orders, key: everybody }]
+    /// ", &Variables::none())?;
+    /// let words = r#"rule "order": defers to the queue of the program what exceeds orders: 2/s (gcra)"#;
+    /// assert_eq!(file.deferring().collect::<Vec<_>>(), [words]);
+    /// # Ok::<(), sluicegate_rules::RulesError>(())
+    /// ```
+    pub fn deferring(&self) -> impl Iterator<Item = String> {
+        let in_words = |(rule, policy): (&Rule, &Policy)| {
+            format!("rule {:?}: defers to the queue of the program what exceeds {policy}", rule.name)
+        };
+        self.compiled.deferring().map(in_words)
     }
 
     /// Sets the number of keys that each policy has room for in memory, whatever the file says: for tools that ask about one request.

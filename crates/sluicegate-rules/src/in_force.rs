@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::limiter::{self, Inherit};
 use sluicegate_core::{Policy, RateLimiter, Store};
+use sluicegate_tower::defer::Defer;
 use sluicegate_tower::in_flight::InFlightLimits;
 use sluicegate_tower::limits::Limits;
 use sluicegate_tower::room::{Door, RoomMaker};
@@ -53,6 +54,9 @@ pub(crate) struct Put {
     pub explainer: Explainer,
 }
 
+/// The waiting rooms and the queue that a program gives, if it does.
+type GivenByCode<'a> = (Option<&'a Arc<dyn RoomMaker>>, Option<&'a Arc<dyn Defer>>);
+
 /// The limits in parts.
 pub(crate) struct SplitLimits {
     /// Those that refuse.
@@ -86,11 +90,11 @@ impl FileInForce {
     pub(crate) fn put(
         &mut self,
         store: &Arc<dyn Store>,
-        (rooms, keeps): (Option<&Arc<dyn RoomMaker>>, bool),
+        (rooms, deferral): GivenByCode<'_>,
         file: &RulesFile,
     ) -> Result<Put, RulesError> {
         let doors = doors(rooms, file)?;
-        refuse_to_defer(keeps, file)?;
+        refuse_to_defer(deferral.is_some(), file)?;
         let unused = file.compiled.unused.iter().filter(|_| self.open_all);
         let policies: Vec<Policy> = file.compiled.policies.iter().chain(unused).cloned().collect();
         let names =
@@ -106,9 +110,9 @@ impl FileInForce {
             let (used, unused) = limiters[..policies.len()].split_at(file.compiled.policies.len());
             let all = file.compiled.limits(used, LimitsPart::All)?;
             let part = |part| file.compiled.limits(used, part);
-            let split = match keeps {
-                true => Some((part(LimitsPart::Refusing)?, part(LimitsPart::Deferring)?)),
-                false => None,
+            let split = match deferral {
+                Some(_) => Some((part(LimitsPart::Refusing)?, part(LimitsPart::Deferring)?)),
+                None => None,
             };
             Ok((all, split, unused.to_vec()))
         });
@@ -125,14 +129,15 @@ impl FileInForce {
             policies.iter().filter_map(|policy| store.limiters().get(policy.name())).collect();
         self.policies = policies;
         self.unused = unused;
-        let unclear = file.compiled.unclear(&open);
-        let at_once = || file.compiled.at_once(&in_flight, Arc::clone(&unclear));
+        let sections = file.compiled.sections.on(&open);
+        let at_once = || file.compiled.at_once(&in_flight, sections.clone());
         let split =
             split.map(|(refusing, deferring)| SplitLimits { refusing, at_once: at_once(), deferring });
         let at_once = at_once();
         self.put_doors(&doors, &file.compiled.rooms);
-        let explainer = Explainer::of(&file.compiled, (in_flight, &doors), Arc::clone(&unclear));
-        Ok(Put { limits, split, at_once, doors: file.compiled.doors(doors, unclear), explainer })
+        let longest_body = deferral.map(|deferral| deferral.longest_body());
+        let explainer = Explainer::of(&file.compiled, (sections.clone(), in_flight), &doors, longest_body);
+        Ok(Put { limits, split, at_once, doors: file.compiled.doors(doors, sections), explainer })
     }
 
     /// Puts the terms of all rooms in force. A rate changes only where the file's rate changed: an operator may have set another one.
@@ -163,14 +168,15 @@ pub(crate) fn refuse_two_stores(is_own_store: bool, file: &RulesFile) -> Result<
 
 /// Refuses a file that defers in a program that keeps no requests.
 fn refuse_to_defer(keeps: bool, file: &RulesFile) -> Result<(), RulesError> {
-    let deferring = file.compiled.first_that_defers().filter(|_| !keeps && !file.compiled.is_without_rooms);
-    let Some((rule, place, policy)) = deferring else { return Ok(()) };
+    let deferring = file.compiled.deferring().next().filter(|_| !keeps && !file.compiled.is_without_rooms);
+    let Some((rule, policy)) = deferring else { return Ok(()) };
     let text = format!(
-        "rule {rule:?} has the policy {:?}, which defers, and the program keeps no requests: open the file by `Rules::builder().deferral(..)`, with a `Deferral` of the feature \"deferred\"",
+        "rule {:?} has the policy {:?}, which defers, and the program keeps no requests: open the file by `Rules::builder().deferral(..)`, with a `Deferral` of the feature \"deferred\"",
+        rule.name,
         policy.name()
     );
     let mut problems = Problems::of(&file.name, "");
-    problems.error(place, text);
+    problems.error(rule.place, text);
     Err(problems.into_errors())
 }
 

@@ -475,7 +475,8 @@
 //! # Ok::<(), sluicegate_rules::RulesError>(())
 //! ```
 //!
-//! Such a policy has no quotas of keys, and is no tier; its rule has no `settle`, `refund_if` or `bandwidth`.
+//! Such a policy has no quotas of keys, and is no tier; its rule has no `settle`, `refund_if` or `bandwidth`. [`RulesFile::deferring`] tells which
+//! rules defer, and an [explanation](Explained) what a request exceeds, and up to which body the queue keeps it.
 //!
 //! # How many at once: `in_flight`
 //! A number under `in_flight` says how many requests of a key may be under way in each instance, and a rule names it beside its limits.
@@ -544,7 +545,7 @@ mod deferring;
 mod descriptor;
 mod error;
 mod explain;
-mod explain_room;
+mod explain_parts;
 mod file;
 mod in_force;
 mod layer;
@@ -570,7 +571,7 @@ pub use self::changes::Changes;
 pub use self::descriptor::{Descriptor, Descriptors};
 pub use self::error::{Problem, RulesError};
 pub use self::explain::{Explained, RuleExplained, Section};
-pub use self::explain_room::RoomExplained;
+pub use self::explain_parts::{DeferralExplained, RoomExplained};
 pub use self::file::RulesFile;
 pub use self::layer::{DeferringRulesLayer, ReadingRulesLayer, RulesLayer, RulesService};
 pub use self::rules::Rules;

@@ -23,14 +23,13 @@ pub(crate) fn sections(text: &str, variables: &Variables, problems: &mut Problem
         problems.error(None, format!("it has {} bytes, and at most {MOST_BYTES} are read", text.len()));
         return None;
     }
-    let (values, _) = variables.of(text);
     let options = serde_saphyr::options! {
         with_snippet: false,
         strict_booleans: true,
         merge_keys: MergeKeyPolicy::Error,
         reject_unsupported_tags: true,
     };
-    let error = match serde_saphyr::from_str_with_options(text, options.with_properties(values)) {
+    let error = match serde_saphyr::from_str_with_options(text, options.with_properties(variables.of(text))) {
         Ok(file) => {
             quoted_variables(text, problems);
             return Some(file);

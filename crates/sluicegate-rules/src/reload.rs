@@ -12,18 +12,8 @@ use crate::news::News;
 use crate::rules::Rules;
 use crate::source::FileContents;
 
-/// The result of reading the file again.
-enum Reloaded {
-    /// The file is the one in force, or there is no file.
-    Same,
-    /// The file is the one in force again, after it was wrong.
-    RightAgain,
-    Changed(Changes),
-    Wrong {
-        error: RulesError,
-        is_new: bool,
-    },
-}
+/// The changes that took effect, if there are any, or the mistakes in the file; and whether this is news.
+type Reloaded = (Result<Option<Changes>, RulesError>, bool);
 
 impl Rules {
     /// Reads the file again, and puts it in force if its text is another one, or if [other rules](Self::replace) were put in its
@@ -56,11 +46,7 @@ impl Rules {
     /// As [`open`](Self::open). The rules in force stay in force, whatever is wrong: a file that is gone or empty never means that there
     /// are no limits.
     pub fn reload(&self) -> Result<Option<Changes>, RulesError> {
-        match self.read_again(true) {
-            Reloaded::Same | Reloaded::RightAgain => Ok(None),
-            Reloaded::Changed(changes) => Ok(Some(changes)),
-            Reloaded::Wrong { error, .. } => Err(error),
-        }
+        self.read_again(true).0
     }
 
     /// Calls `listener` with news from now on: the changes that took effect, `None` if the file is right again and is the one in force, or
@@ -97,22 +83,22 @@ impl Rules {
     /// Reads the file again and logs the result. An operator who has asked for it gets an answer even if there is no news.
     pub(crate) fn reload_and_log(&self, is_asked: bool) {
         match self.read_again(is_asked) {
-            Reloaded::Changed(changes) => tracing::info!(target: "sluicegate::audit", "rules: {changes}"),
-            Reloaded::RightAgain => tracing::info!("the rules file is right again, as it is in force"),
-            Reloaded::Wrong { error, is_new: true } => {
-                tracing::error!("the rules stay as they were:\n{error}")
-            }
-            Reloaded::Wrong { .. } if is_asked => {
+            (Ok(Some(changes)), _) => tracing::info!(target: "sluicegate::audit", "rules: {changes}"),
+            (Ok(None), true) => tracing::info!("the rules file is right again, as it is in force"),
+            (Err(error), true) => tracing::error!("the rules stay as they were:\n{error}"),
+            (Err(_), false) if is_asked => {
                 tracing::error!("the rules stay as they were: the file is wrong as before");
             }
-            Reloaded::Same if is_asked => tracing::info!("the rules stay as they were: the file is the same"),
-            Reloaded::Same | Reloaded::Wrong { .. } => {}
+            (Ok(None), false) if is_asked => {
+                tracing::info!("the rules stay as they were: the file is the same");
+            }
+            (_, false) => {}
         }
     }
 
     /// Rules that code has put in force stay until the file changes, unless a reload is asked for.
     fn read_again(&self, is_asked: bool) -> Reloaded {
-        let Some(source) = &self.0.source else { return Reloaded::Same };
+        let Some(source) = &self.0.source else { return (Ok(None), false) };
         let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let known = in_force.read.as_ref().filter(|_| !(is_asked && in_force.is_replaced));
         let read = source.read(known).and_then(|read| {
@@ -123,20 +109,12 @@ impl Rules {
             Ok(Some(changes))
         });
         let before = std::mem::replace(&mut in_force.error, read.as_ref().err().cloned());
-        let outcome = match read {
-            Ok(Some(changes)) => Reloaded::Changed(changes),
-            Ok(None) if before.is_some() => Reloaded::RightAgain,
-            Ok(None) => Reloaded::Same,
-            Err(error) => Reloaded::Wrong { is_new: before.as_ref() != Some(&error), error },
+        let is_news = match &read {
+            Ok(changes) => changes.is_some() || before.is_some(),
+            Err(error) => before.as_ref() != Some(error),
         };
-        let news = match &outcome {
-            Reloaded::Changed(changes) => Some(Ok(Some(changes))),
-            Reloaded::RightAgain => Some(Ok(None)),
-            Reloaded::Wrong { error, is_new: true } => Some(Err(error)),
-            Reloaded::Same | Reloaded::Wrong { .. } => None,
-        };
-        self.tell(in_force, news);
-        outcome
+        self.tell(in_force, is_news.then(|| read.as_ref().map(Option::as_ref)));
+        (read, is_news)
     }
 
     /// Releases the rules in force, and tells this news before any later news can be told.

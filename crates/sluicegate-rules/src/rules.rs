@@ -207,7 +207,7 @@ impl Rules {
         refuse_two_stores(leases.is_some(), file)?;
         let mut in_force = FileInForce::of(file.compiled.store.clone(), open_all);
         let Put { limits, split, at_once, doors, explainer } =
-            in_force.put(&store, (rooms.as_ref(), deferral.is_some()), file)?;
+            in_force.put(&store, (rooms.as_ref(), deferral.as_ref()), file)?;
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
         let deferring = deferral.zip(split).map(|(deferral, split)| Deferring::new(deferral, split));
         in_flight.swap_with(at_once.before(&limits));
@@ -252,9 +252,9 @@ impl Rules {
         refuse_two_stores(self.0.leases.is_some(), file)?;
         let (before, rooms) = (in_force.policies.clone(), in_force.rooms.clone().unwrap_or_default());
         let keys_before = in_force.single_keys.clone();
-        let keeps = self.0.deferring.is_some();
+        let deferral = self.0.deferring.as_ref().map(Deferring::deferral);
         let Put { limits, split, at_once, doors, explainer } =
-            in_force.put(&self.0.store, (self.0.rooms.as_ref(), keeps), file)?;
+            in_force.put(&self.0.store, (self.0.rooms.as_ref(), deferral), file)?;
         // Requests that have begun are decided by the policies that their limits are pinned to.
         {
             let mut current = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);

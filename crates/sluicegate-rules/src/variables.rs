@@ -1,6 +1,6 @@
 //! Environment variables that values of a file name.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use regex::Regex;
 
@@ -96,11 +96,11 @@ impl Variables {
         self
     }
 
-    /// The values of the variables that this text names, and the names of those that got a placeholder.
-    pub(crate) fn of(&self, text: &str) -> (HashMap<String, String>, BTreeSet<String>) {
-        let (mut values, mut unset) = (HashMap::new(), BTreeSet::new());
+    /// The values of the variables that this text names.
+    pub(crate) fn of(&self, text: &str) -> HashMap<String, String> {
+        let mut values = HashMap::new();
         // The pattern is good.
-        let Ok(reference) = Regex::new(r"\$\{([A-Za-z_][A-Za-z0-9_]*)") else { return (values, unset) };
+        let Ok(reference) = Regex::new(r"\$\{([A-Za-z_][A-Za-z0-9_]*)") else { return values };
         for name in reference.captures_iter(text).filter_map(|found| found.get(1)) {
             let name = name.as_str();
             let value = match &self.known {
@@ -108,28 +108,17 @@ impl Variables {
                 ValueSource::Environment => std::env::var(name).ok(),
                 ValueSource::These(these) => these.get(name).cloned(),
             };
-            match value {
-                Some(value) => _ = values.insert(name.to_owned(), value),
-                None if self.placeholders => {
-                    unset.insert(name.to_owned());
-                    values.insert(name.to_owned(), format!("{PLACEHOLDER}{name} is not set here>"));
-                }
-                None => {}
-            }
+            let placeholder = || self.placeholders.then(|| format!("{PLACEHOLDER}{name} is not set here>"));
+            values.extend(value.or_else(placeholder).map(|value| (name.to_owned(), value)));
         }
-        (values, unset)
+        values
     }
 }
 
 /// The beginning of a variable's placeholder.
 const PLACEHOLDER: &str = "<the environment variable ";
 
-/// Whether the value contains a variable that is not set, so that nothing can be said about it.
-pub(crate) fn is_placeholder(value: &str) -> bool {
-    unset(value).is_some()
-}
-
-/// The variable in this value that is not set, if there is one.
+/// The variable in this value that is not set, if there is one: then nothing can be said about the value.
 pub(crate) fn unset(value: &str) -> Option<&str> {
     let (_, named) = value.split_once(PLACEHOLDER)?;
     named.split(' ').next()

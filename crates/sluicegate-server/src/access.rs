@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 /// The secrets of which a caller has to show one. Without secrets every caller is let in.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Access {
     /// Their hashes, which compare in constant time.
     secrets: Vec<blake3::Hash>,

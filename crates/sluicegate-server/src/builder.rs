@@ -203,7 +203,7 @@ impl ServerBuilder {
             Some(address) => Some(BoundSocket::bind(address).await?),
             None => None,
         };
-        let page = self.page(&signing, http.address())?;
+        let page = self.page(&access, &signing, http.address())?;
         let (ending, is_ending) = watch::channel(false);
         let app = App {
             access,
@@ -233,14 +233,18 @@ impl ServerBuilder {
         }
     }
 
-    fn page(&self, signing: &[u8], address: SocketAddr) -> Result<Option<StatusPage>, ServeError> {
+    fn page(
+        &self,
+        access: &Access,
+        signing: &[u8],
+        address: SocketAddr,
+    ) -> Result<Option<StatusPage>, ServeError> {
         let Some(observed) = &self.observed else { return Ok(None) };
         let mut page = StatusPage::new(observed).limits("rules", self.rules.limits_handle());
         if let Some(instance) = &self.instance {
             page = page.instance(instance);
         }
-        let mut access = Access::default();
-        self.secrets.iter().for_each(|secret| access.add(secret));
+        let access = access.clone();
         page = match access.is_open() {
             true => page.unguarded_and_read_only(),
             false => page

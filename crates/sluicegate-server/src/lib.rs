@@ -116,7 +116,6 @@ mod app;
 mod asks;
 mod bounds;
 mod builder;
-mod bytes;
 mod charge;
 mod connection;
 mod error;

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use prost::Message as _;
 use sluicegate_core::key::KeyKind;
 use sluicegate_core::limiter::{Receipt, change_all};
 use sluicegate_core::policy::Quotas;
@@ -15,13 +16,9 @@ use sluicegate_core::store::{DecidedBy, DecisionFuture};
 use sluicegate_core::{Algorithm, ConfigError, Key, OnOutage, Policy, Quota, RateLimiter, Store};
 
 use crate::asks::LimiterAsk;
-use crate::bytes::{BytesReader, Writer};
 
 /// The policy that allows each token once.
 pub(crate) const USED: &str = "sluicegate-receipts";
-
-/// The version of the encoding.
-const VERSION: u8 = 1;
 
 /// The longest token that is read, in bytes.
 const LONGEST: usize = 16 * 1024;
@@ -42,6 +39,37 @@ pub(crate) struct ReceiptToken {
     pub(crate) text: String,
     /// The time until the token expires.
     pub(crate) lifetime: Duration,
+}
+
+/// The contents of a token, before its signature.
+#[derive(Clone, PartialEq, prost::Message)]
+struct TokenContents {
+    /// The only process that can settle it; empty if any can.
+    #[prost(bytes = "vec", tag = "1")]
+    instance: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    id: Vec<u8>,
+    /// The second of Unix time in which it expires.
+    #[prost(uint64, tag = "3")]
+    end: u64,
+    #[prost(message, repeated, tag = "4")]
+    entries: Vec<TokenEntry>,
+}
+
+/// The units of a key under one policy.
+#[derive(Clone, PartialEq, prost::Message)]
+struct TokenEntry {
+    #[prost(string, tag = "1")]
+    policy: String,
+    /// The key's own quotas; empty if it has those of the policy.
+    #[prost(string, tag = "2")]
+    quotas: String,
+    #[prost(uint32, tag = "3")]
+    kind: u32,
+    #[prost(bytes = "vec", tag = "4")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "5")]
+    receipt: Vec<u8>,
 }
 
 /// A redeemed token: the units that it still holds under each limiter.
@@ -69,7 +97,7 @@ impl ReceiptTokens {
         let once = Quota::new(1, lifetime.saturating_mul(2));
         let used = Policy::builder(USED, Algorithm::Gcra, once).hidden().on_outage(OnOutage::Deny).build()?;
         let used = RateLimiter::new(Arc::clone(&store), used)?;
-        let key = blake3::derive_key("sluicegate-server 1 receipts", secret);
+        let key = blake3::derive_key("sluicegate-server 2 receipts", secret);
         Ok(Self { store, key, instance: random(), lifetime, used })
     }
 
@@ -91,31 +119,32 @@ impl ReceiptTokens {
         &self,
         spent: impl IntoIterator<Item = (&'a RateLimiter, &'a Key, Receipt)>,
     ) -> Option<ReceiptToken> {
-        let (mut entries, mut count, mut is_mine) = (Writer::default(), 0, self.store.shared().is_none());
+        let (mut entries, mut is_mine) = (Vec::new(), self.store.shared().is_none());
         for (limiter, key, receipt) in spent {
             is_mine |= receipt.decided_by() != DecidedBy::Store;
             let Some(receipt) = receipt.into_bytes() else { continue };
             let policy = limiter.policy();
-            entries.text(policy.name());
-            entries.text(&own_quotas(&policy, limiter));
-            entries.byte(kind_number(key.kind()));
-            entries.bytes(key.as_bytes());
-            entries.bytes(&receipt);
-            count += 1;
+            entries.push(TokenEntry {
+                policy: policy.name().to_owned(),
+                quotas: own_quotas(&policy, limiter),
+                kind: kind_number(key.kind()),
+                key: key.as_bytes().to_vec(),
+                receipt,
+            });
         }
-        if count == 0 {
+        if entries.is_empty() {
             return None;
         }
-        let mut token = Writer::default();
-        token.byte(VERSION);
-        token.array(if is_mine { &self.instance } else { &[0; 16] });
-        token.array(&random::<16>());
-        token.number(since_epoch().saturating_add(self.lifetime).as_secs());
-        token.byte(count);
-        token.array(entries.as_slice());
-        let signature = blake3::keyed_hash(&self.key, token.as_slice());
-        token.array(signature.as_bytes());
-        Some(ReceiptToken { text: URL_SAFE_NO_PAD.encode(token.as_slice()), lifetime: self.lifetime })
+        let contents = TokenContents {
+            instance: if is_mine { self.instance.to_vec() } else { Vec::new() },
+            id: random::<16>().to_vec(),
+            end: since_epoch().saturating_add(self.lifetime).as_secs(),
+            entries,
+        };
+        let mut token = contents.encode_to_vec();
+        let signature = blake3::keyed_hash(&self.key, &token);
+        token.extend_from_slice(signature.as_bytes());
+        Some(ReceiptToken { text: URL_SAFE_NO_PAD.encode(token), lifetime: self.lifetime })
     }
 
     /// Accepts a token, once.
@@ -129,6 +158,7 @@ impl ReceiptTokens {
         }
     }
 
+    /// The id of a token, and what it holds.
     fn read(&self, token: &str) -> Result<([u8; 16], Redeemed), RedeemError> {
         let bytes = Some(token).filter(|token| token.len() <= LONGEST);
         let bytes = bytes.and_then(|token| URL_SAFE_NO_PAD.decode(token).ok()).ok_or(RedeemError::Forged)?;
@@ -137,30 +167,22 @@ impl ReceiptTokens {
         if blake3::keyed_hash(&self.key, signed) != blake3::Hash::from_bytes(*signature) {
             return Err(RedeemError::Forged);
         }
-        self.entries(&mut BytesReader::of(signed)).ok_or(RedeemError::Forged)?
-    }
-
-    fn entries(&self, token: &mut BytesReader<'_>) -> Option<Result<([u8; 16], Redeemed), RedeemError>> {
-        if token.byte()? != VERSION {
-            return None;
-        }
-        let (instance, id, end) = (token.array::<16>()?, token.array::<16>()?, token.number()?);
+        let TokenContents { instance, id, end, entries } =
+            TokenContents::decode(signed).map_err(|_| RedeemError::Forged)?;
         if end <= since_epoch().as_secs() {
-            return Some(Err(RedeemError::Expired));
+            return Err(RedeemError::Expired);
         }
-        if instance != [0; 16] && instance != self.instance {
-            return Some(Err(RedeemError::Elsewhere));
+        if !instance.is_empty() && instance != self.instance {
+            return Err(RedeemError::Elsewhere);
         }
-        let mut entries = Vec::new();
-        for _ in 0..token.byte()? {
-            let (policy, quotas) = (token.text()?, token.text()?);
-            let kind = kind_of(token.byte()?)?;
-            let (key, receipt) = (Key::from_bytes(token.bytes()?).of_kind(kind), token.bytes()?);
-            let receipt = Receipt::from_bytes(receipt)?;
-            let Some(limiter) = self.limiter(policy, quotas) else { return Some(Err(RedeemError::Expired)) };
-            entries.push((limiter, key, receipt));
-        }
-        token.is_over().then_some(Ok((id, Redeemed(entries))))
+        let redeemed = entries.iter().map(|entry| {
+            let kind = kind_of(entry.kind).ok_or(RedeemError::Forged)?;
+            let receipt = Receipt::from_bytes(&entry.receipt).ok_or(RedeemError::Forged)?;
+            let limiter = self.limiter(&entry.policy, &entry.quotas).ok_or(RedeemError::Expired)?;
+            Ok((limiter, Key::from_bytes(&entry.key).of_kind(kind), receipt))
+        });
+        let id = id.try_into().map_err(|_| RedeemError::Forged)?;
+        Ok((id, Redeemed(redeemed.collect::<Result<_, _>>()?)))
     }
 
     /// The limiter of the policy, unless the policy has left the rules since.
@@ -217,7 +239,7 @@ fn own_quotas(policy: &Policy, limiter: &RateLimiter) -> String {
     }
 }
 
-fn kind_number(kind: KeyKind) -> u8 {
+fn kind_number(kind: KeyKind) -> u32 {
     match kind {
         KeyKind::Address => 1,
         KeyKind::Name => 2,
@@ -225,8 +247,8 @@ fn kind_number(kind: KeyKind) -> u8 {
     }
 }
 
-fn kind_of(number: u8) -> Option<KeyKind> {
-    [KeyKind::Secret, KeyKind::Address, KeyKind::Name].get(usize::from(number)).copied()
+fn kind_of(number: u32) -> Option<KeyKind> {
+    [KeyKind::Secret, KeyKind::Address, KeyKind::Name].get(usize::try_from(number).ok()?).copied()
 }
 
 fn since_epoch() -> Duration {

@@ -78,6 +78,37 @@ fn a_waiting_room_is_told_in_words_by_every_command() {
     assert!(replayed.contains("login") && !replayed.contains("sale  "), "{replayed}");
 }
 
+/// Only the text of an explanation once told of policies that defer, and it told of those in shadow too, which defer nothing.
+#[test]
+fn every_command_tells_which_rule_defers_and_to_which_queue() {
+    let told = |policy: &str| {
+        format!("defer.yaml: rule \"order\": defers to the queue of the program what exceeds {policy} (gcra)")
+    };
+    let checked = printed(&run(&["check", "defer.yaml"]));
+    assert_eq!(checked, format!("0\ndefer.yaml: good\n{}\n{}\n", told("orders: 2/s"), told("tried: 1/s")));
+    let explain = ["explain", "--rules", "defer.yaml", "POST", "/orders", "--peer", "203.0.113.9"];
+    let explained = printed(&run(&explain));
+    let line = "\n  order: defers what exceeds orders to the queue of the program\n";
+    assert!(explained.contains(line) && !explained.contains("exceeds tried"), "{explained}");
+    let rules = |arguments: &[&str]| {
+        let output = run(&[arguments, &["--json"]].concat());
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+        document["rules"].clone()
+    };
+    let deferring = serde_json::json!([{ "policy": "orders", "longest_body": null }]);
+    assert_eq!(rules(&explain)[0]["deferring"], deferring);
+    let other = ["explain", "--rules", "defer.yaml", "GET", "/orders", "--peer", "203.0.113.9"];
+    assert_eq!(rules(&other)[0]["deferring"], serde_json::json!([]), "the rule does not apply");
+    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("defer.log");
+    let line = "192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"POST /orders HTTP/1.1\" 200 17\n";
+    std::fs::write(&log, line.repeat(6)).expect("the log is written");
+    let replayed = printed(&run(&["replay", "--rules", "defer.yaml", log.to_str().expect("it is text")]));
+    assert!(
+        replayed.contains(&format!("{}: such requests count as rejected", told("orders: 2/s"))),
+        "{replayed}"
+    );
+}
+
 #[test]
 fn check_says_what_a_reload_would_change() {
     assert_eq!(

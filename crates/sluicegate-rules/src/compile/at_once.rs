@@ -7,8 +7,10 @@ use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{ConfigError, Store};
 use sluicegate_tower::in_flight::{InFlightLimit, InFlightLimits};
 use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::Selected;
 
-use super::compiled::{Compiled, Unclear, is_exempt};
+use super::compiled::Compiled;
+use super::sections::Sections;
 
 impl Compiled {
     /// The numbers of requests under way at once that each rule names, on the store if instances share them. One that is `open` by its name
@@ -48,20 +50,11 @@ impl Compiled {
 
     /// Combines these limits. Each applies where its rule does: to a request that reaches the rules, and within a group only to the first
     /// rule that matches. The rules that apply are found once for all limits.
-    pub(crate) fn at_once(&self, limits: &[Option<InFlightLimit>], unclear: Unclear) -> InFlightLimits {
-        let [deny, exempt, choice] = [&self.deny, &self.exempt, &self.choice].map(Arc::clone);
+    pub(crate) fn at_once(&self, limits: &[Option<InFlightLimit>], sections: Sections) -> InFlightLimits {
         let mut place = 0..;
-        let places: Vec<Option<usize>> =
-            limits.iter().map(|limit| limit.as_ref().and_then(|_| place.next())).collect();
+        let places = limits.iter().map(|limit| limit.iter().filter_map(|_| place.next()).collect()).collect();
+        let select = sections.select(places);
         let all = InFlightLimits::new(limits.iter().flatten().cloned()).headers(self.headers);
-        all.select(move |request: RequestView<'_>| {
-            let applying = choice.applying(request).filter_map(|rule| places.get(rule).copied().flatten());
-            let applying: Vec<usize> = applying.collect();
-            let passes_by = !applying.is_empty()
-                && (deny.first(request).is_some()
-                    || unclear(request).is_some()
-                    || is_exempt((&exempt, &deny), &unclear, request));
-            if passes_by { Vec::new() } else { applying }
-        })
+        all.select(move |request: RequestView<'_>| Selected::from_iter(select(request)))
     }
 }

@@ -71,25 +71,19 @@ impl AttributeSource {
         problems: &mut Problems<'p>,
         writers: impl FnOnce(&mut Problems<'p>) -> Option<Writers>,
     ) -> Option<Self> {
-        let found = match call(&word.value) {
+        let wrong = match call(&word.value) {
             Some(("header", name)) => match name.parse() {
                 Ok(name) => return writers(problems).map(|writers| Self::Header(name, writers)),
-                Err(_) => Err(format!("{:?} is not the name of a header field", short(name))),
+                Err(_) => format!("{:?} is not the name of a header field", short(name)),
             },
-            Some(("jwt", claim)) => match keys.verifier().map(|jwt| jwt.map(|jwt| jwt.claim("sub"))) {
-                Ok(Some(Ok(jwt))) => Ok(Self::Claim(Arc::new(jwt), claim.to_owned())),
-                Ok(Some(Err(error))) => Err(error.problem().to_owned()),
-                // The section reports its own mistakes.
-                Ok(None) => return None,
-                Err(missing) => Err(missing.to_owned()),
-            },
-            None if word.value == "api_key" => match keys.listed() {
-                Ok(listed) => return listed.cloned().map(Self::ApiKey),
-                Err(missing) => Err(missing.to_owned()),
-            },
-            _ => Err(format!("{:?} does not say where {what} header(name)", short(&word.value))),
+            Some(("jwt", claim)) => {
+                return keys.claim(word, "sub", problems).map(|jwt| Self::Claim(jwt, claim.to_owned()));
+            }
+            None if word.value == "api_key" => return keys.listed(word, problems).cloned().map(Self::ApiKey),
+            _ => format!("{:?} does not say where {what} header(name)", short(&word.value)),
         };
-        found.map_err(|text| problems.error(word.place, text)).ok()
+        problems.error(word.place, wrong);
+        None
     }
 
     /// The name of the tier or class that the request says, if it says one.

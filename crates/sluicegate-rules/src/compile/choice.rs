@@ -43,6 +43,7 @@ pub(crate) struct Choice {
 }
 
 /// The part of a rule that says to which requests it applies.
+#[derive(Default)]
 pub(super) struct Conditional {
     pub name: String,
     /// The group, of which only the first rule that matches applies.
@@ -108,9 +109,9 @@ impl Choice {
         self.rules.iter().any(|rule| rule.only_if.reads_host())
     }
 
-    /// Names of rules with their groups, in order.
-    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = (&str, Option<&str>)> {
-        self.rules.iter().map(|rule| (&*rule.name, rule.group.as_deref()))
+    /// Names of rules, in order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().map(|rule| &*rule.name)
     }
 
     fn asking<'a>(&self, request: RequestView<'a>) -> RequestFacts<'a> {
@@ -119,6 +120,9 @@ impl Choice {
 
     /// The first rule of which all conditions hold.
     pub(crate) fn first(&self, request: RequestView<'_>) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
         let asking = self.asking(request);
         self.finder.candidates(&asking).into_iter().find(|rule| self.holds(*rule, &asking))
     }
@@ -376,9 +380,7 @@ impl Finder {
         }
         found
     }
-}
 
-impl Finder {
     /// Every rule that can apply to a descriptor, in order, and others besides.
     fn candidates_of(&self, described: &RequestDescriptor) -> RulePlaces {
         let mut found = RulePlaces::from_slice(&self.descriptors);

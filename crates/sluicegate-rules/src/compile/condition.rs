@@ -21,12 +21,13 @@ use super::descriptor::{DescriptorPattern, NotDescribed};
 use super::keys::Keys;
 use super::networks;
 use super::plan::TierPlan;
+use super::refuse;
 use super::tiers::AllTiers;
 use crate::at::At;
 use crate::descriptor::RequestDescriptor;
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{Condition, FieldValues, OneOrMany};
+use crate::schema::{Condition, FieldValues, OneOrMany, written};
 
 /// The conditions that a request must meet, all of them.
 #[derive(Default)]
@@ -258,17 +259,7 @@ impl Matcher {
         if self.descriptor.is_some() != is_descriptor {
             return Some(Mismatch::Kind { is_descriptor });
         }
-        self.inner_mismatch(asking, reading)
-    }
-
-    /// [`mismatch`](Self::mismatch) without the comparison of kinds: a condition within another has the kind of the outer one.
-    fn inner_mismatch<'a>(
-        &'a self,
-        asking: &'a RequestFacts<'_>,
-        reading: &'a MeantPath<'_>,
-    ) -> Option<Mismatch<'a>> {
-        let path = reading.path(self.sense);
-        self.mismatch_of(asking, reading, |paths| paths.iter().any(|one| one.matches(path)))
+        self.mismatch_of(asking, reading, true)
     }
 
     /// [`mismatch`](Self::mismatch) for a rule that was found by this path, which is not compared again.
@@ -277,16 +268,16 @@ impl Matcher {
         asking: &'a RequestFacts<'_>,
         reading: &'a MeantPath<'_>,
     ) -> Option<Mismatch<'a>> {
-        self.mismatch_of(asking, reading, |_| true)
+        self.mismatch_of(asking, reading, false)
     }
 
     fn mismatch_of<'a>(
         &'a self,
         asking: &'a RequestFacts<'_>,
         reading: &'a MeantPath<'_>,
-        is_met: impl Fn(&[PathPattern]) -> bool,
+        compares_path: bool,
     ) -> Option<Mismatch<'a>> {
-        let request = &asking.request;
+        let (request, path) = (&asking.request, reading.path(self.sense));
         if let (Some(pattern), Some(described)) = (&self.descriptor, asking.described)
             && let Some(mismatch) = pattern.mismatch(described)
         {
@@ -295,8 +286,9 @@ impl Matcher {
         if !self.methods.is_empty() && !self.methods.contains(request.method) {
             return Some(Mismatch::Method(request.method, &self.methods));
         }
-        if let Some(paths) = self.paths.as_ref().filter(|all| !is_met(all)) {
-            return Some(Mismatch::Path(reading.path(self.sense), paths));
+        let is_met = |paths: &Vec<PathPattern>| paths.iter().any(|one| one.matches(path));
+        if let Some(paths) = self.paths.as_ref().filter(|paths| compares_path && !is_met(paths)) {
+            return Some(Mismatch::Path(path, paths));
         }
         if !self.hosts.is_empty() {
             let host = asking.host();
@@ -330,7 +322,11 @@ impl Matcher {
                 return Some(Mismatch::Tier(plan, tier, wanted));
             }
         }
-        self.not.as_ref().filter(|not| not.inner_mismatch(asking, reading).is_none()).map(|_| Mismatch::Not)
+        // A condition within another has the kind of the outer one.
+        self.not
+            .as_ref()
+            .filter(|not| not.mismatch_of(asking, reading, true).is_none())
+            .map(|_| Mismatch::Not)
     }
 }
 
@@ -402,15 +398,14 @@ fn refuse_mixture(condition: &Condition, problems: &mut Problems<'_>) {
     let mut inner = Some(condition);
     while let Some(condition) = inner {
         if is_about_descriptors {
-            for (word, place) in condition.words_of_requests() {
-                let text = format!(
+            refuse(written!(condition; path method host header query body tier), problems, |word| {
+                format!(
                     "{word:?} says nothing of descriptors: name an entry of the descriptor, or leave it out"
-                );
-                problems.error(place, text);
-            }
+                )
+            });
         } else if condition.is_about_descriptors() {
-            let place = condition.domain.as_ref().map(|domain| domain.place);
-            let place = place.or_else(|| condition.descriptor.as_ref().map(|descriptor| descriptor.place));
+            let [domain, descriptor] = written!(condition; domain descriptor);
+            let place = domain.1.or(descriptor.1);
             problems.error(
                 place,
                 "this is about requests: write \"domain\" outside of \"not\", too, if descriptors are meant",

@@ -13,11 +13,11 @@ use sluicegate_core::policy::{PolicyMode, TimeSpan};
 use sluicegate_core::{ConfigError, MemoryStore, OnExceeded, OnOutage, Store};
 
 use super::store::NamedStore;
-use super::{number, option, read};
+use super::{number, option, read, refuse};
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{File, InFlightEntry};
+use crate::schema::{File, InFlightEntry, written};
 
 /// The limits by name, and the names that a rule uses.
 pub(super) struct InFlightNumbers {
@@ -118,7 +118,10 @@ fn number_of(
     let longest = on_exceeded.and_then(OnExceeded::longest_wait);
     let at_once = match (&entry.permits, &entry.adaptive) {
         (Some(permits), None) => {
-            only_adaptive(entry, problems);
+            let adapting = written!(entry; at_least at_most first timeout mode fair guarantee);
+            refuse(adapting, problems, |word| {
+                format!("{word:?} is for numbers that adapt: write \"adaptive\" instead of \"permits\"")
+            });
             let permits = number(permits, "a number of permits", 1..=MOST, problems);
             let sharing = sharing(entry, store, problems)?;
             let at_once = AtOnce::Each(permits?, sharing);
@@ -177,12 +180,9 @@ fn sharing(
 
 /// Reports the words that mean nothing where instances do not share the permits.
 fn only_shared(entry: &InFlightEntry, why: &str, problems: &mut Problems<'_>) {
-    let shared = entry.shared.as_ref().filter(|shared| shared.value).map(|shared| ("shared", shared.place));
-    let words = [("lease", &entry.lease), ("on_outage", &entry.on_outage)];
-    let said = words.into_iter().filter_map(|(word, value)| Some((word, value.as_ref()?.place)));
-    for (word, place) in said.chain(shared) {
-        problems.error(place, format!("{word:?}: {why}"));
-    }
+    let shared = entry.shared.as_ref().filter(|shared| shared.value).map(|shared| shared.place);
+    let [lease, on_outage] = written!(entry; lease on_outage);
+    refuse([lease, on_outage, ("shared", shared)], problems, |word| format!("{word:?}: {why}"));
 }
 
 fn adaptive(
@@ -227,39 +227,4 @@ fn adaptive(
         Some(mode) => builder.mode(mode),
         None => builder,
     })
-}
-
-/// Says which words mean nothing where the number is a fixed one.
-fn only_adaptive(entry: &InFlightEntry, problems: &mut Problems<'_>) {
-    let InFlightEntry {
-        permits: _,
-        shared: _,
-        lease: _,
-        on_outage: _,
-        adaptive: _,
-        on_exceeded: _,
-        at_least,
-        at_most,
-        first,
-        timeout,
-        fair,
-        guarantee,
-        mode,
-    } = entry;
-    let words = [
-        ("at_least", at_least),
-        ("at_most", at_most),
-        ("first", first),
-        ("timeout", timeout),
-        ("mode", mode),
-    ];
-    let said = words.into_iter().filter_map(|(word, value)| Some((word, value.as_ref()?.place)));
-    let fair = fair.as_ref().map(|fair| ("fair", fair.place));
-    let guarantee = guarantee.0.first().map(|(class, _)| ("guarantee", class.place));
-    for (word, place) in said.chain(fair).chain(guarantee) {
-        problems.error(
-            place,
-            format!("{word:?} is for numbers that adapt: write \"adaptive\" instead of \"permits\""),
-        );
-    }
 }

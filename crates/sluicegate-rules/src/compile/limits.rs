@@ -20,6 +20,7 @@ use super::own::{KeyedPolicy, WithKeys};
 use super::policies::Policies;
 use super::reader::{NamedByRules, RuleReader};
 use super::rule::{Rule, status};
+use super::sections::Sections;
 use super::store::NamedStore;
 use super::tiers::AllTiers;
 use super::{is_unknown, option};
@@ -45,7 +46,7 @@ pub(super) fn of(
         [Purpose::Deny, Purpose::Exempt, Purpose::Limit].map(|purpose| Comparison { purpose, reading });
     let deny =
         file.deny.iter().map(|entry| reader.door(&entry.value.name, &entry.value.only_if, denying, problems));
-    let deny = Arc::new(Choice::new(deny.collect(), denying));
+    let deny = Choice::new(deny.collect(), denying);
     let statuses = file.deny.iter().map(|entry| {
         let given = entry.value.status.as_ref().and_then(|text| status(text, problems));
         given.unwrap_or(StatusCode::FORBIDDEN)
@@ -55,7 +56,7 @@ pub(super) fn of(
         .exempt
         .iter()
         .map(|entry| reader.door(&entry.value.name, &entry.value.only_if, exempting, problems));
-    let exempt = Arc::new(Choice::new(exempt.collect(), exempting));
+    let exempt = Choice::new(exempt.collect(), exempting);
     if file.rules().is_empty() && !file.is_by_name() {
         let text = "there are no rules, so nothing would be limited: add one under \"rules\", or write rules: [] if all policies are checked by name";
         problems.error(None, text);
@@ -86,7 +87,7 @@ pub(super) fn of(
     let replaces: Vec<Vec<usize>> = rules.iter().map(|rule| replaced(rule, &rules, problems)).collect();
     let conditions = rules.iter_mut().map(Rule::condition).zip(replaces);
     let conditions = conditions.map(|(condition, replaces)| Conditional { replaces, ..condition });
-    let choice = Arc::new(Choice::new(conditions.collect(), limiting));
+    let choice = Choice::new(conditions.collect(), limiting);
     let unused: Vec<&KeyedPolicy> =
         file.policies.0.iter().filter_map(|(name, _)| policies.unused(&name.value)).collect();
     let all = rules.iter().flat_map(Rule::policies).chain(unused.iter().copied());
@@ -100,11 +101,9 @@ pub(super) fn of(
         files,
         headers,
         store,
-        deny,
+        sections: Sections::new(deny, exempt, choice),
         statuses,
-        exempt,
-        choice,
-        rules,
+        rules: rules.into(),
         rooms,
         body_fields,
         is_without_rooms: false,

@@ -6,9 +6,7 @@ mod choice;
 mod class;
 mod compiled;
 mod condition;
-mod deferred;
 mod descriptor;
-mod doors;
 mod in_flight;
 mod keys;
 mod limits;
@@ -21,6 +19,7 @@ mod policies;
 mod reader;
 mod rooms;
 mod rule;
+mod sections;
 mod settle;
 mod store;
 mod tiers;
@@ -32,14 +31,16 @@ use std::str::FromStr;
 use sluicegate_core::ConfigError;
 
 pub(crate) use self::choice::Choice;
-pub(crate) use self::compiled::{Compiled, LimitsPart, Unclear};
+pub(crate) use self::compiled::{Compiled, LimitsPart};
 use self::in_flight::InFlightNumbers;
 use self::keys::Keys;
 pub(crate) use self::own::WithKeys;
 use self::policies::Policies;
 pub(crate) use self::rooms::FileRoom;
+pub(crate) use self::rule::Rule;
+pub(crate) use self::sections::Sections;
 pub(crate) use self::store::NamedStore;
-use crate::at::At;
+use crate::at::{At, Position};
 use crate::error::Problems;
 use crate::schema::File;
 use crate::variables::unset;
@@ -63,7 +64,7 @@ pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problem
     if !file.is_by_name() {
         policies.warn_of_unused(problems);
     }
-    if let (Some(section), Ok(Some(listed))) = (&file.api_keys, keys.listed()) {
+    if let (Some(section), Some(listed)) = (&file.api_keys, keys.all_listed()) {
         policies.warn_of_unread(section, listed, problems);
     }
     compiled
@@ -94,6 +95,19 @@ fn option<T: FromStr<Err = ConfigError>>(
     problems: &mut Problems<'_>,
 ) -> Option<T> {
     text.and_then(|text| read(text, problems))
+}
+
+/// Reports words that are written where they mean nothing.
+fn refuse<const N: usize>(
+    words: [(&'static str, Option<Position>); N],
+    problems: &mut Problems<'_>,
+    why: impl Fn(&str) -> String,
+) {
+    for (word, place) in words {
+        if let Some(place) = place {
+            problems.error(place, why(word));
+        }
+    }
 }
 
 /// Points at the part of a value that is wrong.

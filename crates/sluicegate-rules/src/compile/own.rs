@@ -55,7 +55,7 @@ const MOST: usize = 65_535;
 
 /// A policy that rules spend from, with the quotas of keys that have their own.
 #[derive(Clone)]
-pub(super) struct KeyedPolicy {
+pub(crate) struct KeyedPolicy {
     pub policy: Policy,
     single: Arc<SingleKeys>,
     /// The quotas that keys have by their tier.
@@ -120,11 +120,6 @@ impl KeyedPolicy {
             problems.error(name.place, text);
         }
         keyed
-    }
-
-    /// The same policy, whose requests are kept for later when they exceed it.
-    pub(super) fn deferring(self) -> Self {
-        Self { defers: true, ..self }
     }
 
     /// Adds the quotas that keys have by their tier, unless they have their own.

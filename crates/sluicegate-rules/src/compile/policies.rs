@@ -9,15 +9,14 @@ use std::collections::{HashMap, HashSet};
 use sluicegate_core::policy::{PolicyBuilder, PolicyMode, TimeSpan};
 use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy, Quota};
 
-use super::deferred::{self, defers};
 use super::keys::{ApiKeys, Keys};
 use super::own::KeyedPolicy;
 use super::rooms::{self, FileRoomTerms};
-use super::{is_unknown, number, option, read, wrong};
+use super::{is_unknown, number, option, read, refuse, wrong};
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
-use crate::schema::{ApiKeysEntry, Named, OneOrMany, PolicyEntry, Suspend, Tighten};
+use crate::schema::{ApiKeysEntry, Named, OneOrMany, PolicyEntry, Suspend, Tighten, written};
 
 /// The policies by name, and which of them a rule uses.
 pub(super) struct Policies {
@@ -40,21 +39,18 @@ impl Policies {
         for (name, entry) in &section.0 {
             let entry = &entry.value;
             let (mut policy, mut room) = (None, None);
-            if rooms::is_room(entry) {
+            if is_said(entry, "room") {
                 room = Some(rooms::terms(name, entry, problems));
             } else {
-                if let Some(room) = &entry.room {
-                    problems.error(
-                        room.place,
-                        "this is of a waiting room: say on_exceeded: room, or leave it out",
-                    );
-                }
+                refuse(written!(entry; room), problems, |_| {
+                    "this is of a waiting room: say on_exceeded: room, or leave it out".to_owned()
+                });
                 let own = (name, &entry.overrides, entry.quota_by.as_ref());
                 policy = self::policy(name, entry, problems)
                     .map(|policy| KeyedPolicy::of(policy, own, keys, problems));
-                if defers(entry) {
-                    deferred::check(entry, problems);
-                    policy = policy.map(KeyedPolicy::deferring);
+                if is_said(entry, DEFER) {
+                    refuse_beside_defer(entry, problems);
+                    policy.iter_mut().for_each(|policy| policy.defers = true);
                 }
             }
             let known = FilePolicy { name: name.clone(), policy, room };
@@ -120,6 +116,26 @@ impl Policies {
     }
 }
 
+/// The word of `on_exceeded` in a policy whose requests are kept for later.
+const DEFER: &str = "defer";
+
+/// Whether this word stands under `on_exceeded`.
+fn is_said(entry: &PolicyEntry, word: &str) -> bool {
+    entry.on_exceeded.as_ref().is_some_and(|said| said.value == word)
+}
+
+/// Reports words that have no meaning in a policy that defers.
+fn refuse_beside_defer(entry: &PolicyEntry, problems: &mut Problems<'_>) {
+    refuse(written!(entry; quota_by overrides), problems, |word| {
+        format!(
+            "a policy that defers has no {word:?}: a job takes its turn by the quotas of the policy, and not of its key"
+        )
+    });
+    refuse(written!(entry; count_rejected suspend), problems, |word| {
+        format!("a policy that defers has no {word:?}: a request that is kept for later is no refusal")
+    });
+}
+
 /// Stands for a quota that is not known here: as high as every algorithm keeps on every store.
 const UNKNOWN: &str = "2000/s";
 
@@ -174,7 +190,7 @@ fn policy(name: &At<String>, given: &PolicyEntry, problems: &mut Problems<'_>) -
 
 fn options(mut builder: PolicyBuilder, given: &PolicyEntry, problems: &mut Problems<'_>) -> PolicyBuilder {
     // Without what keeps the requests, such a policy refuses them.
-    let on_exceeded = given.on_exceeded.as_ref().filter(|_| !defers(given));
+    let on_exceeded = given.on_exceeded.as_ref().filter(|_| !is_said(given, DEFER));
     if let Some(on_exceeded) = option::<OnExceeded>(on_exceeded, problems) {
         builder = builder.on_exceeded(on_exceeded);
     }

@@ -10,21 +10,20 @@ use sluicegate_core::Policy;
 use super::choice::Conditional;
 use super::class::Classes;
 use super::condition::{Comparison, Matcher};
-use super::deferred;
 use super::in_flight::{AtOnce, InFlightNumbers};
 use super::keys::Keys;
-use super::option;
 use super::own::KeyedPolicy;
 use super::policies::Policies;
 use super::rooms::FileRoom;
-use super::rule::{Budget, CostField, Rule, RuleCost, parts, statuses, units};
+use super::rule::{Budget, Rule, RuleCost, parts, statuses, units};
 use super::settle::settle;
 use super::store::NamedStore;
 use super::tiers::AllTiers;
+use super::{option, refuse};
 use crate::at::{At, Position};
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{Condition, Cost, OneOrMany, RuleEntry};
+use crate::schema::{Condition, Cost, OneOrMany, RuleEntry, written};
 
 /// Reads one rule after the other, and keeps what can be checked only when all of them are read.
 pub(super) struct RuleReader<'a> {
@@ -94,14 +93,7 @@ impl<'a> RuleReader<'a> {
         problems: &mut Problems<'_>,
     ) -> Conditional {
         let only_if = self.matcher(only_if, comparison, problems);
-        Conditional {
-            name: name.value.clone(),
-            group: None,
-            only_if,
-            asks: String::new(),
-            policies: Vec::new(),
-            replaces: Vec::new(),
-        }
+        Conditional { name: name.value.clone(), only_if, ..Conditional::default() }
     }
 
     /// A condition as requests meet it. An empty one always holds, and is reported as a mistake.
@@ -129,10 +121,8 @@ impl<'a> RuleReader<'a> {
         problems: &mut Problems<'_>,
     ) -> Option<Rule> {
         let given = &rule.value;
-        let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, comparison, problems));
         let condition = given.only_if.as_ref().map(|condition| &condition.value);
-        let is_about_descriptors = condition.is_some_and(Condition::is_about_descriptors);
-        check_kind(given, is_about_descriptors, problems);
+        let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, comparison, problems));
         let share = given.share.as_ref().and_then(|share| parts(share, problems));
         let limits = given.limit.all();
         let (mut budgets, mut named) = (Vec::new(), Vec::new());
@@ -163,22 +153,14 @@ impl<'a> RuleReader<'a> {
             None => Some(RuleCost::Fixed(1)),
             Some(cost) => units(cost, problems),
         };
-        if let Some(RuleCost::Said { field: CostField::Json(field), .. }) = &cost {
-            self.body_fields.get_mut().insert(field.clone());
+        if let Some(Cost::Entry(said)) = given.cost.as_ref().map(|cost| &cost.value) {
+            self.body_fields.get_mut().extend(said.json.iter().map(|field| field.value.clone()));
         }
         let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
         let refund_if: Vec<_> = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
         let settle = given.settle.as_ref().map(|entry| settle(entry, problems));
         let bandwidth = option(given.bandwidth.as_ref(), problems);
-        if given.bandwidth.is_some() {
-            counts_bytes(given, problems);
-        }
-        if !spends && !limits.is_empty() {
-            spends_nothing(given, problems);
-        }
-        if budgets.iter().any(Budget::defers) {
-            deferred::check_rule(given, is_about_descriptors, problems);
-        }
+        check_words(given, (spends || limits.is_empty(), &budgets), problems);
         let in_flight = given.in_flight.as_ref().and_then(|name| self.in_flight.used(name, problems));
         let class = given.class.as_ref().map(|words| Classes::of(words, self.keys, problems));
         if let Some(said) = given.class.as_ref()
@@ -230,7 +212,7 @@ impl<'a> RuleReader<'a> {
             bandwidth,
             settle: settle.flatten(),
             replaces: given.replaces.as_ref().map(At::all).unwrap_or_default(),
-            is_about_descriptors,
+            is_about_descriptors: condition.is_some_and(Condition::is_about_descriptors),
         })
     }
 
@@ -323,58 +305,48 @@ impl<'a> RuleReader<'a> {
     }
 }
 
-/// Reports words about connections and responses, which a rule about descriptors cannot have, and words that only such a rule can have.
-fn check_kind(given: &RuleEntry, is_about_descriptors: bool, problems: &mut Problems<'_>) {
-    let of_requests = [
-        given.in_flight.as_ref().map(|word| ("in_flight", word.place)),
-        given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
-        given.settle.as_ref().map(|word| ("settle", word.place)),
-        given.bandwidth.as_ref().map(|word| ("bandwidth", word.place)),
-        given
-            .cost
-            .as_ref()
-            .filter(|cost| matches!(cost.value, Cost::Said(_)))
-            .map(|word| ("header", word.place)),
-    ];
-    for (word, place) in of_requests.into_iter().flatten().filter(|_| is_about_descriptors) {
-        let text = format!(
-            "{word:?} says nothing of descriptors, which have no header fields and no response: leave it out"
-        );
-        problems.error(place, text);
+/// Reports words that mean nothing beside others of the rule.
+fn check_words(given: &RuleEntry, (spends, budgets): (bool, &[Budget]), problems: &mut Problems<'_>) {
+    let condition = given.only_if.as_ref().map(|condition| &condition.value);
+    let is_about_descriptors = condition.is_some_and(Condition::is_about_descriptors);
+    if is_about_descriptors {
+        let said = given.cost.as_ref().filter(|cost| matches!(cost.value, Cost::Entry(_)));
+        let [in_flight, refund_if, settle, bandwidth] = written!(given; in_flight refund_if settle bandwidth);
+        let words = [in_flight, refund_if, settle, bandwidth, ("header", said.map(|cost| cost.place))];
+        refuse(words, problems, |word| {
+            format!(
+                "{word:?} says nothing of descriptors, which have no header fields and no response: leave it out"
+            )
+        });
+    } else {
+        refuse(written!(given; replaces), problems, |_| {
+            "\"replaces\" is about descriptors: write \"domain\" or \"descriptor\" under \"only_if\""
+                .to_owned()
+        });
     }
-    if let Some(replaces) = given.replaces.as_ref().filter(|_| !is_about_descriptors) {
-        let text = "\"replaces\" is about descriptors: write \"domain\" or \"descriptor\" under \"only_if\"";
-        problems.error(replaces.place, text);
+    if given.bandwidth.is_some() {
+        refuse(written!(given; cost refund_if settle), problems, |word| {
+            format!(
+                "{word:?} says nothing here: this rule has \"bandwidth\", so it counts bytes of bodies; for requests write a rule of its own"
+            )
+        });
     }
-}
-
-/// Reports words that have no meaning in a rule that names only a waiting room.
-fn spends_nothing(given: &RuleEntry, problems: &mut Problems<'_>) {
-    let said = [
-        given.share.as_ref().map(|word| ("share", word.place)),
-        given.cost.as_ref().map(|word| ("cost", word.place)),
-        given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
-        given.settle.as_ref().map(|word| ("settle", word.place)),
-        given.bandwidth.as_ref().map(|word| ("bandwidth", word.place)),
-    ];
-    for (word, place) in said.into_iter().flatten() {
-        let text = format!("{word:?} says nothing here: this rule has a waiting room, which spends nothing");
-        problems.error(place, text);
+    if !spends {
+        refuse(written!(given; share cost refund_if settle bandwidth), problems, |word| {
+            format!("{word:?} says nothing here: this rule has a waiting room, which spends nothing")
+        });
     }
-}
-
-/// Reports words about requests in a rule that counts bytes of bodies.
-fn counts_bytes(given: &RuleEntry, problems: &mut Problems<'_>) {
-    let said = [
-        given.cost.as_ref().map(|word| ("cost", word.place)),
-        given.refund_if.as_ref().map(|word| ("refund_if", word.place)),
-        given.settle.as_ref().map(|word| ("settle", word.place)),
-    ];
-    for (word, place) in said.into_iter().flatten() {
-        let text = format!(
-            "{word:?} says nothing here: this rule has \"bandwidth\", so it counts bytes of bodies; for requests write a rule of its own"
-        );
-        problems.error(place, text);
+    if budgets.iter().any(Budget::defers) {
+        refuse(written!(given; refund_if settle bandwidth), problems, |word| {
+            format!(
+                "{word:?} says nothing of requests that are kept for later: write a rule of its own, with a policy that does not defer"
+            )
+        });
+        if is_about_descriptors {
+            let text =
+                "a descriptor is no request that could be kept for later: name a policy that does not defer";
+            problems.error(given.limit.place, text);
+        }
     }
 }
 

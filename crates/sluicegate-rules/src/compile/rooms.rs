@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use sluicegate_core::policy::TimeSpan;
 use sluicegate_core::{Policy, Quota};
-use sluicegate_tower::room::RoomTerms;
+use sluicegate_tower::room::{Door, RoomTerms};
 
+use super::compiled::Compiled;
 use super::moment::moment;
-use super::{is_unknown, number, read};
+use super::sections::Sections;
+use super::{is_unknown, number, read, refuse};
 use crate::at::{At, Position};
 use crate::error::Problems;
-use crate::schema::{PolicyEntry, RoomEntry};
+use crate::rooms::Doors;
+use crate::schema::{PolicyEntry, RoomEntry, written};
 
 /// A waiting room, as the file has it.
 #[derive(Clone)]
@@ -40,11 +43,6 @@ pub(super) struct FileRoomTerms {
 /// A rate that is not known here.
 const UNKNOWN: &str = "1000/s";
 
-/// Whether a policy of the file is a waiting room, right or wrong.
-pub(super) fn is_room(entry: &PolicyEntry) -> bool {
-    entry.on_exceeded.as_ref().is_some_and(|word| word.value == "room")
-}
-
 /// The room of a policy with `on_exceeded: room`.
 pub(super) fn terms(
     name: &At<String>,
@@ -52,23 +50,12 @@ pub(super) fn terms(
     problems: &mut Problems<'_>,
 ) -> Option<FileRoomTerms> {
     let before = problems.errors();
-    let place = |said: Option<Position>, word: &'static str| said.map(|place| (word, place));
-    let others = [
-        place(entry.algorithm.as_ref().map(|word| word.place), "algorithm"),
-        place(entry.mode.as_ref().map(|word| word.place), "mode"),
-        place(entry.hidden.as_ref().map(|word| word.place), "hidden"),
-        place(entry.count_rejected.as_ref().map(|word| word.place), "count_rejected"),
-        place(entry.on_outage.as_ref().map(|word| word.place), "on_outage"),
-        place(entry.quota_by.as_ref().map(|word| word.place), "quota_by"),
-        place(entry.overrides.0.first().map(|(key, _)| key.place), "overrides"),
-        place(entry.table_size.as_ref().map(|word| word.place), "table_size"),
-        place(entry.suspend.as_ref().map(|word| word.place), "suspend"),
-    ];
-    for (word, place) in others.into_iter().flatten() {
-        let text =
-            format!("a waiting room has no {word:?}: nothing is spent, and nobody is refused for good");
-        problems.error(place, text);
-    }
+    let words = written!(
+        entry; algorithm mode hidden count_rejected on_outage quota_by overrides table_size suspend tighten
+    );
+    refuse(words, problems, |word| {
+        format!("a waiting room has no {word:?}: nothing is spent, and nobody is refused for good")
+    });
     let [quota] = &mut entry.quota.all()[..] else {
         problems.error(entry.quota.place, "a waiting room has one rate, as 50/s");
         return None;
@@ -119,6 +106,18 @@ impl FileRoom {
         let options = format!("{:?}", (opens_at, most_active, pass_lasts, longest_line, counted));
         terms.places_per_client = places_per_client.map(|places| (places, key, on_missing_key));
         Self { terms, options, rule: rule.to_owned(), place }
+    }
+}
+
+impl Compiled {
+    /// Joins the doors of the rooms. A request comes to a door where the rules of its room apply: when it reaches the rules, and within a
+    /// group only by the first rule that matches.
+    pub(crate) fn doors(&self, each: Vec<Arc<dyn Door>>, sections: Sections) -> Doors {
+        if each.is_empty() {
+            return Doors::default();
+        }
+        let of_rules = self.rules.iter().map(|rule| rule.rooms.clone()).collect();
+        Doors { each, select: Some(Box::new(sections.select(of_rules))) }
     }
 }
 

@@ -1,6 +1,5 @@
 //! A rule of a file: what it spends from, by which key, how much, and when the units are given back.
 
-use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
@@ -25,34 +24,34 @@ use crate::read::short;
 use crate::schema::{Cost, SaidCost};
 
 /// A rule, understood.
-pub(super) struct Rule {
+pub(crate) struct Rule {
     pub name: String,
     /// The place of the rule in the file, for mistakes that show only when its limit is made.
     pub place: Position,
     pub group: Option<String>,
-    pub only_if: Matcher,
+    pub(super) only_if: Matcher,
     /// The limits that each request of the rule is asked of, all together.
-    pub budgets: Vec<Budget>,
+    pub(super) budgets: Vec<Budget>,
     /// The places of its waiting rooms among those of the file.
     pub rooms: Vec<usize>,
-    pub key: Arc<dyn KeyExtractor>,
+    pub(super) key: Arc<dyn KeyExtractor>,
     /// The limit on requests of a key that are under way at once.
-    pub in_flight: Option<Number>,
+    pub(super) in_flight: Option<Number>,
     /// The importance of its requests, if the file says it.
-    pub class: Option<Arc<Classes>>,
-    pub on_missing_key: Option<OnMissingKey>,
-    pub cost: RuleCost,
-    pub refund_if: Vec<Statuses>,
+    pub(super) class: Option<Arc<Classes>>,
+    pub(super) on_missing_key: Option<OnMissingKey>,
+    pub(super) cost: RuleCost,
+    pub(super) refund_if: Vec<Statuses>,
     /// The bodies whose bytes it counts, if it does not count requests.
-    pub bandwidth: Option<Direction>,
+    pub(super) bandwidth: Option<Direction>,
     /// The places where responses tell what a request really costs.
-    pub settle: Option<Settle>,
+    pub(super) settle: Option<Settle>,
     /// Its limit and key, written out.
-    pub asks: String,
+    pub(super) asks: String,
     /// The names of the rules that it replaces.
-    pub replaces: Vec<At<String>>,
+    pub(super) replaces: Vec<At<String>>,
     /// Whether it is about descriptors, whose hits its cost is multiplied by.
-    pub is_about_descriptors: bool,
+    pub(super) is_about_descriptors: bool,
 }
 
 /// The limiter or tiers that a rule spends from.
@@ -76,16 +75,8 @@ pub(super) enum RuleCost {
     /// A fixed cost for each request. A cost of 0 is refused, because such a rule would limit nothing.
     Fixed(u64),
     /// The number in a field of the request, held within `least` and `most`: `missing` where there is no field, `most` where it holds no
-    /// number. A client may write the field, so the file has to say the bounds.
-    Said { field: CostField, least: u64, most: u64, missing: u64 },
-}
-
-/// A field of a request.
-#[derive(Clone, Debug)]
-pub(super) enum CostField {
-    Header(String),
-    /// One of the JSON body.
-    Json(String),
+    /// number. A client may write the field, so the file has to say the bounds. `field` is shown.
+    Said { reserve: Reserve, field: String, least: u64, most: u64, missing: u64 },
 }
 
 /// Statuses of a response: one, or all of a hundred.
@@ -97,11 +88,16 @@ pub(super) enum Statuses {
 
 impl Rule {
     /// All policies that it may spend from.
-    pub(super) fn policies(&self) -> impl Iterator<Item = &KeyedPolicy> {
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &KeyedPolicy> {
         self.budgets.iter().flat_map(|budget| match budget {
             Budget::Policy(policy) => vec![&**policy],
             Budget::Tiers(tiers) => tiers.policies().collect(),
         })
+    }
+
+    /// The number of its limits.
+    pub(crate) fn size(&self) -> usize {
+        self.budgets.len()
     }
 
     /// The names of all policies that it may spend from.
@@ -148,7 +144,7 @@ impl Rule {
             only_if,
             asks: mem::take(&mut self.asks),
             policies: self.names().map(str::to_owned).collect(),
-            replaces: Vec::new(),
+            ..Conditional::default()
         }
     }
 
@@ -167,13 +163,9 @@ impl Rule {
                 cost.saturating_mul(hits)
             }),
             RuleCost::Fixed(cost) => limit.cost(cost)?,
-            RuleCost::Said { field, least, most, missing } => {
-                let reserve = match field {
-                    CostField::Header(name) => Reserve::header(&name, missing)?,
-                    CostField::Json(field) => Reserve::json(&field, missing)?,
-                };
-                // Otherwise none of these requests would ever pass.
-                limit.cost(least)?.cost(missing)?.reserve(reserve.at_least(least).at_most(most))
+            // Otherwise none of these requests would ever pass.
+            RuleCost::Said { reserve, least, missing, .. } => {
+                limit.cost(least)?.cost(missing)?.reserve(reserve)
             }
         };
         if let Some(direction) = self.bandwidth {
@@ -205,15 +197,6 @@ impl RuleCost {
     }
 }
 
-impl fmt::Display for CostField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Header(name) => write!(f, "header {name}"),
-            Self::Json(field) => write!(f, "field {field} of the body"),
-        }
-    }
-}
-
 impl Statuses {
     fn has(self, status: StatusCode) -> bool {
         match self {
@@ -228,23 +211,24 @@ pub(super) const MOST_UNITS: u64 = 1 << 32;
 
 pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<RuleCost> {
     match &cost.value {
-        Cost::Fixed(text) => {
+        Cost::Text(text) => {
             let text = At { value: text.clone(), place: cost.place };
             number(&text, "a number of units", 1..=MOST_UNITS, problems).map(RuleCost::Fixed)
         }
-        Cost::Said(given) => {
+        Cost::Entry(given) => {
             let SaidCost { header, json, min, max, missing } = &**given;
             let mut number = |text| number(text, "a number of units", 1..=MOST_UNITS, problems);
             let (least, most, missing) = (number(min), number(max), number(missing));
-            let field = match (header, json) {
-                (Some(name), None) => Reserve::header(&name.value, 0)
-                    .map(|_| CostField::Header(name.value.to_ascii_lowercase()))
+            let reserved = missing.unwrap_or_default();
+            let said = match (header, json) {
+                (Some(name), None) => Reserve::header(&name.value, reserved)
+                    .map(|reserve| (reserve, format!("header {}", name.value.to_ascii_lowercase())))
                     .map_err(|_| {
                         let text = format!("{:?} is not the name of a header field", short(&name.value));
                         problems.error(name.place, text);
                     }),
-                (None, Some(field)) => Reserve::json(&field.value, 0)
-                    .map(|_| CostField::Json(field.value.clone()))
+                (None, Some(field)) => Reserve::json(&field.value, reserved)
+                    .map(|reserve| (reserve, format!("field {} of the body", field.value)))
                     .map_err(|error| problems.error(field.place, error.problem())),
                 _ => {
                     let text = "the cost is in one field of a request: write header, or json";
@@ -252,12 +236,13 @@ pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Rule
                     Err(())
                 }
             };
-            let (field, least, most) = (field.ok()?, least?, most?);
+            let ((reserve, field), least, most) = (said.ok()?, least?, most?);
             if least > most {
                 problems.error(min.place, format!("the least cost {least} is above the most, {most}"));
                 return None;
             }
-            Some(RuleCost::Said { field, least, most, missing: missing? })
+            let reserve = reserve.at_least(least).at_most(most);
+            Some(RuleCost::Said { reserve, field, least, most, missing: missing? })
         }
     }
 }

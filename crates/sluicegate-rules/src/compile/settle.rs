@@ -42,8 +42,8 @@ fn fields(
     problems: &mut Problems<'_>,
 ) -> Option<Settle> {
     let prices: Option<PricedFields> = match &given.value {
-        PricesEntry::One(field) => Some(vec![(field.clone(), 1)]),
-        PricesEntry::Each(prices) => {
+        PricesEntry::Text(field) => Some(vec![(field.clone(), 1)]),
+        PricesEntry::Entry(prices) => {
             let price = |(field, price): &(At<String>, At<String>)| {
                 // Each field by itself, so that a mistake is told at its place.
                 let price = number(price, "a number of units", 1..=MOST_UNITS, problems)?;

@@ -11,11 +11,12 @@ use sluicegate_fleet::{DenyCache, Leased};
 #[cfg(feature = "redis")]
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 
+use super::refuse;
 use crate::at::At;
 use crate::error::Problems;
 use crate::leases::Leases;
-use crate::schema::{OneOrMany, StoreEntry};
-use crate::variables::{is_placeholder, unset};
+use crate::schema::{OneOrMany, StoreEntry, written};
+use crate::variables::unset;
 
 /// A store that a file names. It is neither open nor connected yet.
 ///
@@ -23,7 +24,17 @@ use crate::variables::{is_placeholder, unset};
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum NamedStore {
     Memory { keys: usize },
-    Redis { url: String, deadline: Option<Duration>, replicas: u64, durable: bool, fleet: Fleet },
+    Redis(NamedRedis),
+}
+
+/// A Redis that a file names, and the stores around it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct NamedRedis {
+    url: String,
+    deadline: Option<Duration>,
+    replicas: u64,
+    durable: bool,
+    fleet: Fleet,
 }
 
 /// The stores around Redis that save calls to it.
@@ -40,34 +51,28 @@ impl NamedStore {
         let StoreEntry { redis, memory, deadline, replicas, durable, fleet } = &section.value;
         match (redis, memory) {
             (Some(url), None) => {
-                if !is_placeholder(&url.value) {
-                    check(url, problems);
+                if unset(&url.value).is_none() {
+                    NamedRedis::check(url, problems);
                 }
                 let replicas = replicas.as_ref().map(|text| self::replicas(text, problems));
                 let deadline = deadline.as_ref().map(|text| self::deadline(text, problems));
-                Some(Self::Redis {
+                Some(Self::Redis(NamedRedis {
                     url: url.value.clone(),
                     deadline: deadline.flatten(),
                     replicas: replicas.flatten().unwrap_or(1),
                     durable: durable.as_ref().is_some_and(|durable| durable.value),
                     fleet: fleet.as_ref().map(|words| Fleet::of(words, problems)).unwrap_or_default(),
-                })
+                }))
             }
             (None, Some(keys)) => {
-                for (word, name) in [(deadline, "deadline"), (replicas, "replicas")] {
-                    if let Some(word) = word {
-                        let text = format!("a store in memory has no {name}: leave the word out");
-                        problems.error(word.place, text);
+                let words = written!(section.value; deadline replicas durable fleet);
+                refuse(words, problems, |word| match word {
+                    "durable" => {
+                        "a store in memory keeps nothing over a restart: leave the word out".to_owned()
                     }
-                }
-                if let Some(durable) = durable {
-                    let text = "a store in memory keeps nothing over a restart: leave the word out";
-                    problems.error(durable.place, text);
-                }
-                if let Some(fleet) = fleet {
-                    let text = "a store in memory is asked without a call: leave the word out";
-                    problems.error(fleet.place, text);
-                }
+                    "fleet" => "a store in memory is asked without a call: leave the word out".to_owned(),
+                    word => format!("a store in memory has no {word}: leave the word out"),
+                });
                 let keys = self::keys(keys, problems)?;
                 Some(Self::Memory { keys: usize::try_from(keys).unwrap_or(usize::MAX) })
             }
@@ -85,7 +90,7 @@ impl NamedStore {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Memory { .. } => "memory",
-            Self::Redis { .. } => "redis",
+            Self::Redis(_) => "redis",
         }
     }
 
@@ -93,7 +98,7 @@ impl NamedStore {
     pub(super) fn replicas(&self) -> u64 {
         match self {
             Self::Memory { .. } => 1,
-            Self::Redis { replicas, .. } => *replicas,
+            Self::Redis(redis) => redis.replicas,
         }
     }
 
@@ -101,7 +106,7 @@ impl NamedStore {
     pub(super) fn can_keep(&self, policy: &Policy) -> Result<(), ConfigError> {
         match self {
             Self::Memory { .. } => Ok(()),
-            Self::Redis { .. } => can_keep(policy),
+            Self::Redis(_) => NamedRedis::can_keep(policy),
         }
     }
 
@@ -112,9 +117,7 @@ impl NamedStore {
                 let store = MemoryStore::builder().table_size(*keys).build()?;
                 Ok(((&store).into(), Leases::default()))
             }
-            Self::Redis { url, deadline, replicas, durable, fleet } => {
-                redis(url, *deadline, *replicas, *durable, *fleet)
-            }
+            Self::Redis(redis) => redis.open(),
         }
     }
 
@@ -127,11 +130,11 @@ impl NamedStore {
             Self::Memory { .. } => {
                 Err("its store is in the memory of the service, and no other process can ask it".to_owned())
             }
-            Self::Redis { url, deadline, .. } => match unset(url) {
+            Self::Redis(redis) => match unset(&redis.url) {
                 Some(name) => {
                     Err(format!("its store needs the environment variable {name}, which is not set here"))
                 }
-                None => connected_redis(url, *deadline, within).await,
+                None => redis.connected(within).await,
             },
         }
     }
@@ -157,98 +160,73 @@ impl Fleet {
 }
 
 #[cfg(feature = "redis")]
-fn redis(
-    url: &str,
-    deadline: Option<Duration>,
-    replicas: u64,
-    durable: bool,
-    Fleet { leases, deny_cache }: Fleet,
-) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
-    let builder = RedisStore::builder();
-    let redis = connecting_redis(url, deadline, if durable { builder.durable() } else { builder })?;
-    let store = sluicegate_resilient::Resilient::builder(&redis).replicas(replicas).build()?;
-    let (mut store, mut held): (Arc<dyn Store>, _) = ((&store).into(), Leases::default());
-    if leases {
-        let leased = Leased::builder(store).build()?;
-        (store, held) = ((&leased).into(), Leases::of(leased));
+impl NamedRedis {
+    fn open(&self) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
+        let builder = RedisStore::builder();
+        let redis = self.connecting(if self.durable { builder.durable() } else { builder })?;
+        let store = sluicegate_resilient::Resilient::builder(&redis).replicas(self.replicas).build()?;
+        let (mut store, mut held): (Arc<dyn Store>, _) = ((&store).into(), Leases::default());
+        if self.fleet.leases {
+            let leased = Leased::builder(store).build()?;
+            (store, held) = ((&leased).into(), Leases::of(leased));
+        }
+        if self.fleet.deny_cache {
+            store = (&DenyCache::builder(store).build()?).into();
+        }
+        Ok((store, held))
     }
-    if deny_cache {
-        store = (&DenyCache::builder(store).build()?).into();
+
+    async fn connected(&self, within: Duration) -> Result<Arc<dyn Store>, String> {
+        let redis = self.connecting(RedisStore::builder().onlooker());
+        let redis = redis.map_err(|error| error.problem().to_owned())?;
+        match redis.connected(within).await {
+            Ok(()) => Ok(redis.into()),
+            Err(error) => Err(match std::error::Error::source(&error) {
+                Some(source) => format!("{error}: {source}"),
+                None => error.to_string(),
+            }),
+        }
     }
-    Ok((store, held))
-}
 
-#[cfg(feature = "redis")]
-async fn connected_redis(
-    url: &str,
-    deadline: Option<Duration>,
-    within: Duration,
-) -> Result<Arc<dyn Store>, String> {
-    let onlooker = RedisStore::builder().onlooker();
-    let redis = connecting_redis(url, deadline, onlooker).map_err(|error| error.problem().to_owned())?;
-    match redis.connected(within).await {
-        Ok(()) => Ok(redis.into()),
-        Err(error) => Err(match std::error::Error::source(&error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
-        }),
+    fn connecting(&self, builder: RedisStoreBuilder) -> Result<RedisStore, ConfigError> {
+        match self.deadline {
+            Some(deadline) => builder.deadline(deadline),
+            None => builder,
+        }
+        .connect(&self.url)
     }
-}
 
-#[cfg(feature = "redis")]
-fn connecting_redis(
-    url: &str,
-    deadline: Option<Duration>,
-    builder: RedisStoreBuilder,
-) -> Result<RedisStore, ConfigError> {
-    match deadline {
-        Some(deadline) => builder.deadline(deadline),
-        None => builder,
+    fn check(url: &At<String>, problems: &mut Problems<'_>) {
+        if let Err(error) = RedisStore::check_url(&url.value) {
+            problems.error(url.place, error.problem());
+        }
     }
-    .connect(url)
-}
 
-#[cfg(not(feature = "redis"))]
-const NO_REDIS: &str = "the file names a Redis, and this program has none: enable the feature `redis` of sluicegate, or of sluicegate-rules";
-
-#[cfg(not(feature = "redis"))]
-fn redis(
-    _: &str,
-    _: Option<Duration>,
-    _: u64,
-    _: bool,
-    _: Fleet,
-) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
-    Err(ConfigError::new(sluicegate_core::error::ConfigErrorKind::Store, NO_REDIS))
-}
-
-#[cfg(not(feature = "redis"))]
-#[expect(clippy::unused_async, reason = "with Redis, it waits for the connection")]
-async fn connected_redis(_: &str, _: Option<Duration>, _: Duration) -> Result<Arc<dyn Store>, String> {
-    Err(NO_REDIS.to_owned())
-}
-
-#[cfg(feature = "redis")]
-fn check(url: &At<String>, problems: &mut Problems<'_>) {
-    if let Err(error) = RedisStore::check_url(&url.value) {
-        problems.error(url.place, error.problem());
+    fn can_keep(policy: &Policy) -> Result<(), ConfigError> {
+        RedisStore::check_policy(policy)
     }
 }
 
-#[cfg(feature = "redis")]
-fn can_keep(policy: &Policy) -> Result<(), ConfigError> {
-    sluicegate_redis::RedisStore::check_policy(policy)
-}
-
-/// Without the feature `redis`, it is not known which policies a Redis can keep.
+/// Without the feature `redis`, nothing is opened, no URL can be checked, and it is not known which policies a Redis can keep.
 #[cfg(not(feature = "redis"))]
-fn can_keep(_: &Policy) -> Result<(), ConfigError> {
-    Ok(())
-}
+impl NamedRedis {
+    const NO_REDIS: &str = "the file names a Redis, and this program has none: enable the feature `redis` of sluicegate, or of sluicegate-rules";
 
-/// Without the feature `redis`, no URL can be checked.
-#[cfg(not(feature = "redis"))]
-fn check(_: &At<String>, _: &mut Problems<'_>) {}
+    fn open(&self) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
+        Err(ConfigError::new(sluicegate_core::error::ConfigErrorKind::Store, Self::NO_REDIS))
+    }
+
+    #[expect(clippy::unused_async, reason = "with Redis, it waits for the connection")]
+    async fn connected(&self, _: Duration) -> Result<Arc<dyn Store>, String> {
+        Err(Self::NO_REDIS.to_owned())
+    }
+
+    fn check(_: &At<String>, _: &mut Problems<'_>) {}
+
+    fn can_keep(_: &Policy) -> Result<(), ConfigError> {
+        Ok(())
+    }
+}
 
 /// Reads `replicas`. No value of this section is shown: where two lines are mixed up, one of them may be a secret.
 fn replicas(text: &At<String>, problems: &mut Problems<'_>) -> Option<u64> {
@@ -299,7 +277,7 @@ impl fmt::Debug for NamedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory { keys } => f.debug_struct("Memory").field("keys", keys).finish(),
-            Self::Redis { replicas, durable, fleet, .. } => {
+            Self::Redis(NamedRedis { replicas, durable, fleet, .. }) => {
                 let mut debug = f.debug_struct("Redis");
                 debug
                     .field("replicas", replicas)

@@ -7,7 +7,7 @@ use super::DescriptorEntries;
 use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry};
 use super::shapes::{Cost, FieldValues, Named, OneOrMany, PricesEntry, said};
 use super::words;
-use crate::at::{At, Position};
+use crate::at::At;
 
 /// Rate limits of a service.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -354,16 +354,5 @@ impl Condition {
     /// Whether it is about descriptors, and about no request.
     pub(crate) fn is_about_descriptors(&self) -> bool {
         self.domain.is_some() || self.descriptor.is_some()
-    }
-
-    /// The words that a condition about descriptors cannot have, and those of one about requests.
-    pub(crate) fn words_of_requests(&self) -> impl Iterator<Item = (&'static str, Position)> {
-        let Self { path, method, host, header, query, body, tier, .. } = self;
-        let lists = [("path", path), ("method", method), ("host", host)]
-            .map(|(word, list)| (word, list.as_ref().map(|list| list.place)));
-        let fields = [("header", header), ("query", query), ("body", body)]
-            .map(|(word, fields)| (word, fields.as_ref().map(|fields| fields.place)));
-        let tier = [("tier", tier.as_ref().map(|tier| tier.place))];
-        lists.into_iter().chain(fields).chain(tier).filter_map(|(word, place)| Some((word, place?)))
     }
 }

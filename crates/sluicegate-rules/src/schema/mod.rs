@@ -17,7 +17,7 @@ pub(crate) use self::sections::{
     ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
 };
 pub(crate) use self::shapes::{
-    Cost, FieldValues, KeyEntry, KeyLine, Named, OneOrMany, PricesEntry, SaidCost,
+    Cost, FieldValues, KeyEntry, KeyLine, Named, OneOrMany, OptionalWord, PricesEntry, SaidCost, written,
 };
 
 /// The JSON Schema of rules files, for editors, as text that ends with a line end: draft 7, which all of them read.

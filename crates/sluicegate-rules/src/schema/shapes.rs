@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use crate::at::At;
+use crate::at::{At, Position};
 
 /// A map whose names are the user's, in the order of the file.
 #[derive(Debug)]
@@ -67,6 +67,32 @@ pub(super) fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
+
+/// A word that a file may have or not.
+pub(crate) trait OptionalWord {
+    /// The place of the word, if it is written.
+    fn place(&self) -> Option<Position>;
+}
+
+impl<T> OptionalWord for Option<At<T>> {
+    fn place(&self) -> Option<Position> {
+        self.as_ref().map(|word| word.place)
+    }
+}
+
+impl<V> OptionalWord for Named<V> {
+    fn place(&self) -> Option<Position> {
+        self.0.first().map(|(name, _)| name.place)
+    }
+}
+
+/// Some words of an entry, each with its place if it is written.
+macro_rules! written {
+    ($entry:expr; $($word:ident)*) => {
+        [$((stringify!($word), $crate::schema::OptionalWord::place(&$entry.$word))),*]
+    };
+}
+pub(crate) use written;
 
 /// A text, or a list of texts.
 #[derive(Clone, Debug)]
@@ -147,13 +173,75 @@ impl JsonSchema for OneOrMany {
 /// Header fields or query parameters, and the values that they must have.
 pub(crate) type FieldValues = Named<At<String>>;
 
-/// Units that a request spends: a number, or a field of the request that says it.
+/// A text, or names with their values.
 #[derive(Debug)]
-pub(crate) enum Cost {
-    /// A fixed number for all requests.
-    Fixed(String),
-    /// A number that each request brings.
-    Said(Box<SaidCost>),
+pub(crate) enum TextOr<T> {
+    Text(String),
+    Entry(Box<T>),
+}
+
+/// Names with their values, in the place of which a text may stand.
+pub(crate) trait EntryShape: for<'de> Deserialize<'de> {
+    /// Both shapes, for an error.
+    const EXPECTED: &'static str;
+}
+
+impl<'de, T: EntryShape> Deserialize<'de> for TextOr<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either<T>(PhantomData<T>);
+
+        impl<'de, T: EntryShape> Visitor<'de> for Either<T> {
+            type Value = TextOr<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(T::EXPECTED)
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<TextOr<T>, E> {
+                Ok(TextOr::Text(text.to_owned()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<TextOr<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<TextOr<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<TextOr<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TextOr<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(|entry| TextOr::Entry(Box::new(entry)))
+            }
+        }
+
+        deserializer.deserialize_any(Either(PhantomData))
+    }
+}
+
+/// Units that a request spends: a number, or a field of the request that says it.
+pub(crate) type Cost = TextOr<SaidCost>;
+
+impl EntryShape for SaidCost {
+    const EXPECTED: &'static str =
+        "a number, or { header, min, max, missing }, or { json, min, max, missing }";
+}
+
+/// A field of a JSON object, or several with the units that one of each costs.
+pub(crate) type PricesEntry = TextOr<Named<At<String>>>;
+
+impl EntryShape for Named<At<String>> {
+    const EXPECTED: &'static str = "a field, or { field: units, other: units }";
+}
+
+/// The text that the file of API keys has for a key: its tier alone; or its tier, its quotas, or both.
+pub(crate) type KeyLine = TextOr<KeyEntry>;
+
+impl EntryShape for KeyEntry {
+    const EXPECTED: &'static str = "a tier, or { tier, quota }";
 }
 
 /// Units that a header field or a field of the JSON body says.
@@ -175,24 +263,6 @@ pub(crate) struct SaidCost {
     pub missing: At<String>,
 }
 
-/// A field of a JSON object, or several with the units that one of each costs.
-#[derive(Debug)]
-pub(crate) enum PricesEntry {
-    /// A field whose number is the cost.
-    One(String),
-    /// Fields with their prices.
-    Each(Named<At<String>>),
-}
-
-/// The text that the file of API keys has for a key.
-#[derive(Debug)]
-pub(crate) enum KeyLine {
-    /// Its tier alone.
-    Tier(String),
-    /// Its tier, its quotas, or both.
-    Entry(Box<KeyEntry>),
-}
-
 /// The tier and the quotas of an API key.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -201,59 +271,6 @@ pub(crate) struct KeyEntry {
     pub tier: Option<At<String>>,
     #[serde(default, deserialize_with = "said")]
     pub quota: Option<At<OneOrMany>>,
-}
-
-impl<'de> Deserialize<'de> for KeyLine {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TierOrEntry;
-
-        impl<'de> Visitor<'de> for TierOrEntry {
-            type Value = KeyLine;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a tier, or { tier, quota }")
-            }
-
-            fn visit_str<E: Error>(self, tier: &str) -> Result<KeyLine, E> {
-                Ok(KeyLine::Tier(tier.to_owned()))
-            }
-
-            fn visit_u64<E: Error>(self, tier: u64) -> Result<KeyLine, E> {
-                self.visit_str(&tier.to_string())
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<KeyLine, A::Error> {
-                KeyEntry::deserialize(MapAccessDeserializer::new(map))
-                    .map(|entry| KeyLine::Entry(Box::new(entry)))
-            }
-        }
-
-        deserializer.deserialize_any(TierOrEntry)
-    }
-}
-
-impl<'de> Deserialize<'de> for PricesEntry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FieldOrPrices;
-
-        impl<'de> Visitor<'de> for FieldOrPrices {
-            type Value = PricesEntry;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a field, or { field: units, other: units }")
-            }
-
-            fn visit_str<E: Error>(self, field: &str) -> Result<PricesEntry, E> {
-                Ok(PricesEntry::One(field.to_owned()))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PricesEntry, A::Error> {
-                Named::deserialize(MapAccessDeserializer::new(map)).map(PricesEntry::Each)
-            }
-        }
-
-        deserializer.deserialize_any(FieldOrPrices)
-    }
 }
 
 impl JsonSchema for PricesEntry {
@@ -268,42 +285,6 @@ impl JsonSchema for PricesEntry {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let price = json_schema!({ "type": ["integer", "string"], "minimum": 1 });
         json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object", "additionalProperties": price }] })
-    }
-}
-
-impl<'de> Deserialize<'de> for Cost {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NumberOrHeader;
-
-        impl<'de> Visitor<'de> for NumberOrHeader {
-            type Value = Cost;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, or { header, min, max, missing }, or { json, min, max, missing }")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Cost, E> {
-                Ok(Cost::Fixed(text.to_owned()))
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Cost, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Cost, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Cost, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Cost, A::Error> {
-                SaidCost::deserialize(MapAccessDeserializer::new(map)).map(|cost| Cost::Said(Box::new(cost)))
-            }
-        }
-
-        deserializer.deserialize_any(NumberOrHeader)
     }
 }
 

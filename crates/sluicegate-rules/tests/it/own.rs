@@ -290,6 +290,7 @@ fn each_mistake_about_quotas_of_keys_names_the_value_and_what_would_do() {
         ),
         ("algorithm: sliding-log, overrides: { acme: 9/min burst 2 }", "4:65", "burst 2"),
         ("on_exceeded: room, quota_by: jwt(quota)", "4:51", "a waiting room has no \"quota_by\""),
+        ("on_exceeded: room, tighten: { to: 1/min, for: 1h }", "4:50", "a waiting room has no \"tighten\""),
     ] {
         let text = format!("{head}  a: {{ quota: 5/min, {words} }}\n{tail}");
         let error = error(RulesFile::parse("rules.yaml", &text, &Variables::none()));

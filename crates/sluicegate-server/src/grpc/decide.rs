@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Request;
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::limiter::{change_all, check_all};
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::{DecisionFuture, Mode, QuotaStatus};
 use sluicegate_core::{Policy, StoreError};
 use sluicegate_tower::limits::{Limits, Refused};
@@ -87,14 +87,14 @@ impl<'a> StoreCall<'a> {
 
     /// Asks the store.
     fn ask(self) -> (Self, DecisionFuture) {
-        let refunds = self.0.iter().all(|asking| asking.hits == Hits::Refund);
-        let decision = match refunds {
-            true => change_all(self.asked().map(|(_, asked)| asked.limiter.refund(&asked.key, asked.cost))),
-            false => check_all(self.asked().map(|(asking, asked)| {
-                let mode = if asking.hits == Hits::Look { Mode::Peek } else { Mode::Spend };
-                asked.limiter.check(&asked.key).cost(asked.cost).mode(mode)
-            })),
-        };
+        let decision = check_all(self.asked().map(|(asking, asked)| {
+            let mode = match asking.hits {
+                Hits::Spend => Mode::Spend,
+                Hits::Look => Mode::Peek,
+                Hits::Refund => Mode::Refund,
+            };
+            asked.limiter.check(&asked.key).cost(asked.cost).mode(mode)
+        }));
         (self, decision)
     }
 

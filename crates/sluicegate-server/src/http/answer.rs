@@ -67,6 +67,9 @@ pub(super) enum HttpReply {
     Reported(Decided, Option<ReceiptToken>),
 }
 
+/// The result of a call, or the reason why it was not performed.
+pub(super) type Replied = Result<HttpReply, CallProblem>;
+
 impl CheckAnswer {
     /// No limit applies.
     fn without_limits() -> Self {

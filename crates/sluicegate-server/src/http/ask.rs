@@ -5,7 +5,7 @@ use sluicegate_core::Decision;
 use sluicegate_core::store::Mode;
 use sluicegate_tower::limits::Limits;
 
-use super::answer::HttpReply;
+use super::answer::{HttpReply, Replied};
 use super::call::{CallSubject, HttpCall};
 use super::problem::CallProblem;
 use super::settle;
@@ -29,12 +29,7 @@ pub(super) enum Verb {
 }
 
 /// Performs one call.
-pub(super) async fn ask(
-    app: &App,
-    limits: &Limits,
-    verb: Verb,
-    call: &HttpCall,
-) -> Result<HttpReply, CallProblem> {
+pub(super) async fn ask(app: &App, limits: &Limits, verb: Verb, call: &HttpCall) -> Replied {
     call.check_members(verb)?;
     match (verb, call.receipt()) {
         (Verb::Refund, Some(receipt)) => return settle::refund(app, call, receipt).await,
@@ -61,7 +56,7 @@ pub(super) async fn ask(
 }
 
 /// Decides a described request as a layer with these rules does; it waits where a policy waits.
-async fn by_rules(app: &App, limits: &Limits, request: &Request<()>) -> Result<HttpReply, CallProblem> {
+async fn by_rules(app: &App, limits: &Limits, request: &Request<()>) -> Replied {
     match app.ready.unless_ending(limits.decide(request)).await {
         // `refund_if` looks at the response of a service, and there is none here.
         Some(Ok(admitted)) => Ok(HttpReply::Allowed(admitted.decided().cloned(), None)),
@@ -70,13 +65,7 @@ async fn by_rules(app: &App, limits: &Limits, request: &Request<()>) -> Result<H
     }
 }
 
-async fn decide(
-    app: &App,
-    limits: &Limits,
-    verb: Verb,
-    call: &HttpCall,
-    asks: &LimiterAsks,
-) -> Result<HttpReply, CallProblem> {
+async fn decide(app: &App, limits: &Limits, verb: Verb, call: &HttpCall, asks: &LimiterAsks) -> Replied {
     match verb {
         Verb::Reserve => {
             let mut decision = reserve(app, call, asks).await?;

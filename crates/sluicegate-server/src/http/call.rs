@@ -134,17 +134,8 @@ impl HttpCall {
 
     /// The calls of the batch, if it is one.
     pub(super) fn batch(&self, bounds: &Bounds) -> Result<Option<&[Self]>, CallProblem> {
-        let Self { policy, key, cost, checks, request, batch, wait, receipt, units } = self;
-        let Some(batch) = batch else { return Ok(None) };
-        let is_more = policy.is_some()
-            || key.is_some()
-            || cost.is_some()
-            || checks.is_some()
-            || request.is_some()
-            || wait.is_some()
-            || receipt.is_some()
-            || units.is_some();
-        if is_more {
+        let Some(batch) = &self.batch else { return Ok(None) };
+        if self.members().iter().any(|(_, is_there)| *is_there) {
             return Err(CallProblem::bad("\"batch\" stands alone: write the other members into its calls"));
         }
         if batch.len() > bounds.batch {
@@ -152,6 +143,21 @@ impl HttpCall {
             return Err(CallProblem::too_much(text));
         }
         Ok(Some(batch))
+    }
+
+    /// All members but `batch`, and whether each is there.
+    fn members(&self) -> [(&'static str, bool); 8] {
+        let Self { policy, key, cost, checks, request, batch: _, wait, receipt, units } = self;
+        [
+            ("wait", wait.is_some()),
+            ("receipt", receipt.is_some()),
+            ("units", units.is_some()),
+            ("policy", policy.is_some()),
+            ("key", key.is_some()),
+            ("cost", cost.is_some()),
+            ("checks", checks.is_some()),
+            ("request", request.is_some()),
+        ]
     }
 
     /// The receipt to give back from.
@@ -166,19 +172,15 @@ impl HttpCall {
 
     /// Refuses members that have no meaning for this operation.
     pub(super) fn check_members(&self, verb: Verb) -> Result<(), CallProblem> {
-        let Self { policy, key, cost, checks, request, batch: _, wait, receipt, units } = self;
-        let is_of_receipt = verb == Verb::Refund && receipt.is_some();
-        let members = [
-            ("wait", wait.is_some() && verb != Verb::Reserve),
-            ("receipt", receipt.is_some() && verb != Verb::Refund),
-            ("units", units.is_some() && !is_of_receipt),
-            ("policy", policy.is_some() && is_of_receipt),
-            ("key", key.is_some() && is_of_receipt),
-            ("cost", cost.is_some() && (is_of_receipt || verb == Verb::Reset)),
-            ("checks", checks.is_some() && is_of_receipt),
-            ("request", request.is_some() && is_of_receipt),
-        ];
-        match members.into_iter().find(|(_, is_stray)| *is_stray) {
+        let is_of_receipt = verb == Verb::Refund && self.receipt.is_some();
+        let is_stray = |member: &str| match member {
+            "wait" => verb != Verb::Reserve,
+            "receipt" => verb != Verb::Refund,
+            "units" => !is_of_receipt,
+            "cost" => is_of_receipt || verb == Verb::Reset,
+            _ => is_of_receipt,
+        };
+        match self.members().into_iter().find(|(name, is_there)| *is_there && is_stray(name)) {
             Some((name, _)) => {
                 Err(CallProblem::bad(format!("{name:?} has no meaning in this call: leave it out")))
             }

@@ -30,13 +30,14 @@ use crate::app::App;
 
 /// Everything that is served over HTTP.
 pub(crate) fn router(app: Arc<App>) -> Router {
+    let of = |verb| post(move |State(app): State<Arc<App>>, request: Request| ask(app, verb, request));
     let asked = Router::new()
-        .route("/v1/check", post(check))
-        .route("/v1/peek", post(peek))
-        .route("/v1/reserve", post(reserve))
+        .route("/v1/check", of(Verb::Check))
+        .route("/v1/peek", of(Verb::Peek))
+        .route("/v1/reserve", of(Verb::Reserve))
         .route("/v1/settle", post(settle))
-        .route("/v1/refund", post(refund))
-        .route("/v1/reset", post(reset))
+        .route("/v1/refund", of(Verb::Refund))
+        .route("/v1/reset", of(Verb::Reset))
         .route("/metrics", get(pages::metrics))
         .route_layer(middleware::from_fn_with_state(Arc::clone(&app), with_secret));
     let open = proxy::routes().route("/openapi.json", get(pages::openapi));
@@ -90,26 +91,6 @@ async fn within_bounds(State(app): State<Arc<App>>, request: Request, next: Next
         CallProblem::temporary(format!("this took longer than {longest:?}, the time for a request"))
             .into_response()
     })
-}
-
-async fn check(State(app): State<Arc<App>>, request: Request) -> Response {
-    ask(app, Verb::Check, request).await
-}
-
-async fn peek(State(app): State<Arc<App>>, request: Request) -> Response {
-    ask(app, Verb::Peek, request).await
-}
-
-async fn reserve(State(app): State<Arc<App>>, request: Request) -> Response {
-    ask(app, Verb::Reserve, request).await
-}
-
-async fn refund(State(app): State<Arc<App>>, request: Request) -> Response {
-    ask(app, Verb::Refund, request).await
-}
-
-async fn reset(State(app): State<Arc<App>>, request: Request) -> Response {
-    ask(app, Verb::Reset, request).await
 }
 
 async fn settle(State(app): State<Arc<App>>, request: Request) -> Response {

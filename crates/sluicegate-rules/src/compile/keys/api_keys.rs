@@ -184,7 +184,7 @@ fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<KeyGra
 /// Reads what stands behind the digest of a key, in the file of this name. Returns `None` if it is wrong, which is reported.
 fn line(said: At<KeyLine>, name: &str, problems: &mut Problems<'_>) -> Option<KeyGrant> {
     let entry = match said.value {
-        KeyLine::Tier(tier) => return Some(KeyGrant { tier: Some(tier), quotas: None }),
+        KeyLine::Text(tier) => return Some(KeyGrant { tier: Some(tier), quotas: None }),
         KeyLine::Entry(entry) => entry,
     };
     let KeyEntry { tier, quota } = *entry;

@@ -11,7 +11,7 @@ use crate::read::MOST_BYTES;
 use crate::schema::Jwt;
 
 /// Makes extractors that verify tokens in the same way, each for a claim.
-pub(in crate::compile) struct Verifier {
+pub(super) struct Verifier {
     how: VerificationKey,
     /// The file that the key was read from.
     pub(super) file: Option<(PathBuf, Vec<u8>)>,
@@ -60,7 +60,7 @@ impl Verifier {
     }
 
     /// An extractor of the key in this claim.
-    pub(in crate::compile) fn claim(&self, claim: &str) -> Result<BearerJwt, ConfigError> {
+    pub(super) fn claim(&self, claim: &str) -> Result<BearerJwt, ConfigError> {
         let mut jwt = match &self.how {
             VerificationKey::Hs256(secret) => BearerJwt::hs256(secret.as_bytes())?,
             VerificationKey::PublicKey(pem) => BearerJwt::rs256(pem).or_else(|_| BearerJwt::es256(pem))?,

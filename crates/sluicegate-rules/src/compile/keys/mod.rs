@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluicegate_core::ConfigError;
-use sluicegate_tower::key::{ApiKey, HeaderKey, Networks, RequestView};
+use sluicegate_tower::key::{ApiKey, BearerJwt, HeaderKey, Networks, RequestView};
 use sluicegate_tower::request_fields::FieldKey;
 use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
 
 pub(super) use self::api_keys::ApiKeys;
-pub(super) use self::jwt::Verifier;
+use self::jwt::Verifier;
 use self::word::Word;
 use super::descriptor::DescriptorKey;
 use crate::at::At;
@@ -29,12 +29,10 @@ pub(super) struct Keys {
     client: Option<ClientIp>,
     /// The proxies that the file names.
     proxies: Option<Networks>,
-    /// Verifies tokens, without the claim; `None` if the section is missing or wrong.
-    jwt: Option<Verifier>,
-    has_jwt: bool,
-    /// The keys that are listed; `None` if the section is missing or wrong.
-    api_keys: Option<ApiKeys>,
-    has_api_keys: bool,
+    /// Verifies tokens, without the claim; `Some(None)` if the section is wrong, which it reports.
+    jwt: Option<Option<Verifier>>,
+    /// The keys that are listed; `Some(None)` if the section is wrong, which it reports.
+    api_keys: Option<Option<ApiKeys>>,
     named: Vec<(At<String>, Vec<At<String>>)>,
 }
 
@@ -47,11 +45,10 @@ impl Keys {
         let proxies = file.clients.as_ref().and_then(|clients| clients.value.proxies.as_ref());
         let proxies = proxies
             .and_then(|proxies| Networks::new(proxies.all().iter().map(|network| &network.value)).ok());
-        let jwt = file.jwt.as_ref().and_then(|jwt| Verifier::of(jwt, folder, problems));
+        let jwt = file.jwt.as_ref().map(|jwt| Verifier::of(jwt, folder, problems));
         let named = file.keys.0.iter().map(|(name, list)| (name.clone(), list.all())).collect();
-        let api_keys = file.api_keys.as_ref().and_then(|keys| ApiKeys::of(keys, folder, problems));
-        let (has_jwt, has_api_keys) = (file.jwt.is_some(), file.api_keys.is_some());
-        let keys = Self { client, proxies, jwt, has_jwt, api_keys, has_api_keys, named };
+        let api_keys = file.api_keys.as_ref().map(|keys| ApiKeys::of(keys, folder, problems));
+        let keys = Self { client, proxies, jwt, api_keys, named };
         for (name, list) in &keys.named {
             if WORDS.contains(&&*name.value) {
                 let text = format!("{:?} is a word of this file already: choose another name", name.value);
@@ -102,8 +99,8 @@ impl Keys {
 
     /// Other files that keys were read from, and what they held.
     pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let of_jwt = self.jwt.iter().filter_map(|jwt| jwt.file.clone());
-        of_jwt.chain(self.api_keys.iter().map(|keys| keys.file.clone())).collect()
+        let of_jwt = self.jwt.iter().flatten().filter_map(|jwt| jwt.file.clone());
+        of_jwt.chain(self.all_listed().map(|keys| keys.file.clone())).collect()
     }
 
     /// Whether clients can choose such a key freely, because nothing verifies it.
@@ -135,14 +132,7 @@ impl Keys {
                 Some(client) => Arc::new(client.clone()),
                 None => Arc::new(PeerIp::new()),
             })),
-            ("api_key", _) => match (&self.api_keys, self.has_api_keys) {
-                (Some(keys), _) => Some(Word::Listed(keys.clone())),
-                (None, true) => None,
-                (None, false) => {
-                    problems.error(word.place, NEEDS_API_KEYS);
-                    None
-                }
-            },
+            ("api_key", _) => self.listed(word, problems).cloned().map(Word::Listed),
             (_, Some(("header", name))) => {
                 let key = HeaderKey::new(name).map_err(&mut wrong).ok()?;
                 Some(Word::Header(name.parse().ok()?, key))
@@ -156,17 +146,9 @@ impl Keys {
             }
             (_, Some(("api_key", name))) => ApiKey::header(name).map_err(wrong).map(Word::Secret).ok(),
             (_, Some(("verified_before", inner))) => self.verified_before(word, inner, problems),
-            (_, Some(("jwt", claim))) => match (&self.jwt, self.has_jwt) {
-                (Some(jwt), _) => {
-                    let claim = (jwt.claim(claim).map_err(&mut wrong).ok()?, claim.to_owned());
-                    Some(Word::Claim(Arc::new(claim.0), claim.1))
-                }
-                (None, true) => None,
-                (None, false) => {
-                    problems.error(word.place, NEEDS_JWT);
-                    None
-                }
-            },
+            (_, Some(("jwt", claim))) => {
+                self.claim(word, claim, problems).map(|jwt| Word::Claim(jwt, claim.to_owned()))
+            }
             _ => {
                 let mut text = format!(
                     "{:?} is not a key: use client, peer, everybody, api_key, api_key(header), jwt(claim), header(name), body(field), verified_before(header(name)), descriptor, descriptor(entry)",
@@ -191,19 +173,46 @@ impl Keys {
         self.proxies.as_ref()
     }
 
-    /// The verifier of tokens, for tiers and quotas in a claim; or what is missing.
-    pub(super) fn verifier(&self) -> Result<Option<&Verifier>, &'static str> {
-        if self.has_jwt { Ok(self.jwt.as_ref()) } else { Err(NEEDS_JWT) }
+    /// The extractor of a claim of verified tokens; `None` if there is none, which is reported here or by the section.
+    pub(super) fn claim(
+        &self,
+        word: &At<String>,
+        claim: &str,
+        problems: &mut Problems<'_>,
+    ) -> Option<Arc<BearerJwt>> {
+        let jwt = section(
+            &self.jwt,
+            word,
+            "this needs the section \"jwt\", which says how tokens are verified",
+            problems,
+        )?;
+        jwt.claim(claim).map(Arc::new).map_err(|error| problems.error(word.place, error.problem())).ok()
     }
 
-    /// The keys that are listed, for tiers and quotas in their file; or what is missing.
-    pub(super) fn listed(&self) -> Result<Option<&ApiKeys>, &'static str> {
-        if self.has_api_keys { Ok(self.api_keys.as_ref()) } else { Err(NEEDS_API_KEYS) }
+    /// The keys that are listed; `None` if there are none, which is reported here or by the section.
+    pub(super) fn listed(&self, word: &At<String>, problems: &mut Problems<'_>) -> Option<&ApiKeys> {
+        let missing = "this needs the section \"api_keys\", which lists the keys that are known";
+        section(&self.api_keys, word, missing, problems)
+    }
+
+    /// The keys that are listed, if the section is there and right.
+    pub(super) fn all_listed(&self) -> Option<&ApiKeys> {
+        self.api_keys.as_ref()?.as_ref()
     }
 }
 
-const NEEDS_JWT: &str = "this needs the section \"jwt\", which says how tokens are verified";
-const NEEDS_API_KEYS: &str = "this needs the section \"api_keys\", which lists the keys that are known";
+/// The contents of a section that a word needs.
+fn section<'s, T>(
+    section: &'s Option<Option<T>>,
+    word: &At<String>,
+    missing: &str,
+    problems: &mut Problems<'_>,
+) -> Option<&'s T> {
+    if section.is_none() {
+        problems.error(word.place, missing);
+    }
+    section.as_ref()?.as_ref()
+}
 
 /// Words that name a key.
 const WORDS: [&str; 9] =

@@ -1,4 +1,4 @@
-//! A waiting room, for a request that comes to it: [`RoomExplained`].
+//! The waiting rooms that a request comes to, and the queue that may keep it: [`RoomExplained`], [`DeferralExplained`].
 
 use std::fmt;
 
@@ -18,6 +18,25 @@ pub struct RoomExplained {
     ///
     /// They are of one moment, and estimates where the line is long: visitors who leave are noticed only at their turn.
     pub numbers: Option<RoomNumbers>,
+}
+
+/// A policy that defers, for a request that may exceed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeferralExplained {
+    /// Its name. Its quotas, by which jobs are carried out, are those of the limit.
+    pub policy: String,
+    /// The most bytes of a body that the queue of the program keeps; a request with a longer one is refused. `None` in a tool, which has no
+    /// queue.
+    pub longest_body: Option<usize>,
+}
+
+/// Writes `defers what exceeds orders to the queue of the program, bodies up to 65536 bytes`.
+impl fmt::Display for DeferralExplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "defers what exceeds {} to the queue of the program", self.policy)?;
+        self.longest_body.map_or(Ok(()), |bytes| write!(f, ", bodies up to {bytes} bytes"))
+    }
 }
 
 /// Writes `waiting room sale, 50/s, 120 wait, a newcomer for about 3s`.

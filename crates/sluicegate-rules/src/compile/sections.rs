@@ -1,0 +1,93 @@
+//! The sections that a request goes through: denials, then exemptions, then rules.
+
+use std::sync::Arc;
+
+use http::header;
+use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::{Policy, RateLimiter};
+use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::path::has_dots;
+use smallvec::SmallVec;
+
+use super::FastMap;
+use super::choice::Choice;
+
+/// The sections of a file, for requests. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Sections {
+    pub deny: Arc<Choice>,
+    pub exempt: Arc<Choice>,
+    /// Chooses the rules that apply to a request.
+    pub rules: Arc<Choice>,
+    /// Whether a condition looks at the host.
+    reads_host: bool,
+    /// The limiters of the file's policies, by name; none before they are open.
+    pub(super) limiters: Arc<FastMap<String, RateLimiter>>,
+}
+
+const TWO_HOSTS: &str =
+    "the request has two fields Host, of which another server may read the other one: it is refused with 400";
+const TORN: &str = "the path has dots, and its two readings meet rules that may spend from one policy: it is refused with 400";
+
+impl Sections {
+    pub(super) fn new(deny: Choice, exempt: Choice, rules: Choice) -> Self {
+        let reads_host = [&deny, &exempt, &rules].iter().any(|choice| choice.reads_host());
+        let [deny, exempt, rules] = [deny, exempt, rules].map(Arc::new);
+        Self { deny, exempt, rules, reads_host, limiters: Arc::default() }
+    }
+
+    /// The same sections, now that all policies are open.
+    pub(crate) fn on(&self, open: &[RateLimiter]) -> Self {
+        let named = open.iter().map(|limiter| (limiter.policy().name().to_owned(), limiter.clone()));
+        Self { limiters: Arc::new(named.collect()), ..self.clone() }
+    }
+
+    /// Whether a request may be refused before any limit.
+    pub(super) fn may_refuse(&self) -> bool {
+        !self.deny.is_empty() || self.rules.may_be_torn() || self.reads_host
+    }
+
+    /// Says why a request is refused with 400: it names two hosts and the rules look at one, or its path has dots and would spend from one
+    /// policy in two ways. A policy that is not enforced, by the file or by an operator, refuses nobody.
+    pub(crate) fn unclear(&self, request: RequestView<'_>) -> Option<&'static str> {
+        if self.reads_host && request.headers.get_all(header::HOST).iter().nth(1).is_some() {
+            return Some(TWO_HOSTS);
+        }
+        let is_enforced = |policy: &str| {
+            let limiter = self.limiters.get(policy);
+            limiter.is_some_and(|limiter| limiter.with_policy(Policy::mode) == PolicyMode::Enforce)
+        };
+        self.rules.is_torn(request, is_enforced).then_some(TORN)
+    }
+
+    /// Whether a request skips the rules. A path with dots is never exempt, because only the service behind knows where it leads. A denial
+    /// holds wherever the other rules stand.
+    pub(super) fn is_exempt(&self, request: RequestView<'_>) -> bool {
+        self.exempt.first(request).is_some()
+            && !has_dots(request.path())
+            && self.unclear(request).is_none()
+            && self.deny.first(request).is_none()
+    }
+
+    /// Selects things of rules, by their places: each of those that the rules have which a request meets, once. A request meets no rule if
+    /// it is refused before them, or exempt.
+    pub(super) fn select(
+        self,
+        of_rules: Vec<Vec<usize>>,
+    ) -> impl Fn(RequestView<'_>) -> SmallVec<[usize; 2]> + Send + Sync + 'static {
+        move |request| {
+            let mut found = SmallVec::new();
+            for place in self.rules.applying(request).filter_map(|rule| of_rules.get(rule)).flatten() {
+                if !found.contains(place) {
+                    found.push(*place);
+                }
+            }
+            let meets_none = || {
+                self.deny.first(request).is_some()
+                    || self.unclear(request).is_some()
+                    || self.is_exempt(request)
+            };
+            if !found.is_empty() && meets_none() { SmallVec::new() } else { found }
+        }
+    }
+}
