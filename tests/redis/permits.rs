@@ -8,12 +8,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
 use sluicegate::in_flight::{
     HeldPermit, InFlight, InFlightBuilder, InFlightLayer, InFlightLimit, NoPermitKind, Permit,
 };
 use sluicegate::key::HeaderKey;
+use sluicegate::observed::Observed;
 use sluicegate::rules::{Rules, RulesFile, Variables};
-use sluicegate_core::OnOutage;
+use sluicegate::status::StatusPage;
+use sluicegate_core::{MemoryStore, OnOutage};
 use sluicegate_redis::RedisStore;
 use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::deployments::{Cluster, Sentinels, standalone};
@@ -74,6 +77,60 @@ async fn instances_share_a_number_on_every_deployment_and_keys_are_apart() {
             assert_eq!((one.in_use(key), other.in_use(key)), (1, 2));
         }
     }
+}
+
+/// The page of an instance that serves requests by this limit, as data and as HTML.
+async fn shown(name: &str, jobs: &InFlight) -> (Value, String) {
+    let store = Observed::named(name, MemoryStore::new()).unwrap();
+    store.in_flight(jobs);
+    let page = StatusPage::new(&store).unguarded_and_read_only().build().unwrap();
+    let get = async |path: &str| {
+        let request = Request::get(path).body(String::new()).unwrap();
+        page.clone().oneshot(request).await.unwrap().into_body()
+    };
+    let document: Value = serde_json::from_str(&get("/status.json").await).unwrap();
+    (document["shared"][0].clone(), get("/").await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_of_two_instances_say_what_is_out_here_and_on_both_and_when_the_store_has_answered() {
+    let server = Server::start();
+    let url = server.url();
+    let (one, other) = (instance(&url, "shown", 8).await, instance(&url, "shown", 8).await);
+    let (idle, page) = shown("permits-idle", &one).await;
+    assert_eq!((&idle["answered_seconds"], &idle["in_use"]), (&Value::Null, &json!(0)), "{idle}");
+    assert!(page.contains("not known here") && page.contains("not asked yet"), "{page}");
+    let mut held = vec![acquire(&one, "ada").await, acquire(&one, "bob").await];
+    held.extend([acquire(&other, "ada").await, acquire(&other, "ada").await]);
+    let (document, page) = shown("permits-other", &other).await;
+    for (field, value) in
+        [("in_use", 2), ("keys", 1), ("held", 3), ("instances", 2), ("permits", 8), ("lost", 0)]
+    {
+        assert_eq!(document[field], value, "{field}: {document}");
+    }
+    assert_eq!((&document["store"], &document["lease_seconds"]), (&json!("ok"), &json!(2)), "{document}");
+    assert!(document["answered_seconds"].as_u64().is_some_and(|ago| ago < 20), "{document}");
+    assert!(
+        page.contains("3 of 8 on 2 instances") && page.contains("Requests at once on all instances"),
+        "{page}"
+    );
+    // The first one learns of it with its next call.
+    held.push(acquire(&one, "ada").await);
+    let (document, page) = shown("permits-one", &one).await;
+    assert_eq!(
+        (&document["in_use"], &document["held"], &document["instances"]),
+        (&json!(3), &json!(4), &json!(2))
+    );
+    assert!(page.contains("3 for 2 keys"), "{page}");
+    drop(server);
+    eventually("it is told of the outage", || one.shared_status().is_some_and(|status| status.is_down));
+    let (document, page) = shown("permits-down", &one).await;
+    assert_eq!(document["store"], "down");
+    assert!(page.contains("the store does not answer"), "{page}");
+    drop(held);
+    let fixed = InFlight::new("uploads", 2).unwrap();
+    let (none, page) = shown("permits-fixed", &fixed).await;
+    assert!(none.is_null() && !page.contains("Requests at once on all instances"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -244,7 +244,8 @@ impl Observed {
             uptime: Duration::from_micros(now_us.saturating_sub(*since_us)),
             stores: vec![self.store_snapshot(&status)],
             policies: policies.collect(),
-            adaptive: self.0.state.adaptive(),
+            adaptive: self.0.state.of_permits(InFlight::status),
+            shared: self.0.state.of_permits(InFlight::shared_status),
             events: events.past.events(),
         }
     }

@@ -4,7 +4,7 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sluicegate_core::in_flight::AdaptiveStatus;
+use sluicegate_core::in_flight::{AdaptiveStatus, SharedStatus};
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{Alarm, BreakerState};
 
@@ -26,6 +26,9 @@ pub struct Snapshot {
     pub policies: Vec<PolicySnapshot>,
     /// The limits that [adapt](sluicegate_core::in_flight::InFlight::adaptive) and are [counted](super::Observed::in_flight), by name.
     pub adaptive: Vec<(String, AdaptiveStatus)>,
+    /// The limits whose permits instances [share](sluicegate_core::in_flight::InFlightBuilder::on) and that are
+    /// [counted](super::Observed::in_flight), by name.
+    pub shared: Vec<(String, SharedStatus)>,
     /// The latest events, the youngest last; at most 100.
     pub events: Vec<PastEvent>,
 }

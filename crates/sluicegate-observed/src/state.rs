@@ -11,7 +11,7 @@ use std::time::Duration;
 use metrics::Key;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
-use sluicegate_core::in_flight::{AdaptiveStatus, Class, InFlight};
+use sluicegate_core::in_flight::{Class, InFlight};
 use sluicegate_core::store::BreakerState;
 use sluicegate_core::store::{Event, ForwardedFault, Listener, StoreStatus, Undecided};
 
@@ -212,10 +212,10 @@ impl ObservedState {
         lock(&self.in_flight).iter_mut().for_each(ObservedPermits::tell);
     }
 
-    /// The state of the limits that adapt.
-    pub(super) fn adaptive(&self) -> Vec<(String, AdaptiveStatus)> {
+    /// The state of each limit in flight that has it, by name.
+    pub(super) fn of_permits<T>(&self, status: impl Fn(&InFlight) -> Option<T>) -> Vec<(String, T)> {
         let all = lock(&self.in_flight);
-        all.iter().filter_map(|permits| Some((permits.of.name().to_owned(), permits.of.status()?))).collect()
+        all.iter().filter_map(|permits| Some((permits.of.name().to_owned(), status(&permits.of)?))).collect()
     }
 
     fn series(&self, total: usize) -> Key {

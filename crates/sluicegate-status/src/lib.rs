@@ -278,6 +278,17 @@
 //! | `would_shed` | those that it would have refused while it was in shadow |
 //! | `minutes` | the last 60 minutes, the oldest first: number and latency at the end of each; `null` where nothing was answered |
 //!
+//! Of each limit in flight that instances [share](sluicegate_core::in_flight::InFlightBuilder::on) and that is counted, under `shared`:
+//!
+//! | field | what it says |
+//! |---|---|
+//! | `name`, `permits` | the limit, and how many requests of a key may be under way on all instances together |
+//! | `in_use`, `keys`, `waiting` | requests under way on this instance, their keys, and requests that wait here |
+//! | `held`, `instances` | of the key that has the fewest permits left, of those that are served here: how many are out, and how many instances hold them |
+//! | `store` | `ok`, or `down` while it does not answer |
+//! | `answered_seconds`, `lease_seconds` | the time since the store's last answer, or `null`; and the time after which it gives the permits of a silent instance to others |
+//! | `lost` | permits that went to others while their requests were under way here, since the limit was built |
+//!
 //! Of each waiting room:
 //!
 //! | field | content |

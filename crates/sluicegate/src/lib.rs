@@ -228,7 +228,7 @@ pub mod in_flight {
     pub use sluicegate_core::in_flight::{
         Acquire, AdaptiveBuilder, AdaptiveMoment, AdaptiveStatus, Class, DemandsOf, InFlight,
         InFlightBuilder, NoPermit, NoPermitKind, Permit, PermitDemand, PermitGrant, PermitRequest,
-        SharedPermits, Sharing, adaptive,
+        SharedPermits, SharedStatus, Sharing, adaptive,
     };
     #[cfg(feature = "tower")]
     pub use sluicegate_tower::in_flight::{

@@ -53,7 +53,7 @@ use self::service::{Move, PermitReply, ServicePermit, ServicePermits};
 pub use self::settings::AdaptiveBuilder;
 pub use self::shared::{DemandsOf, PermitDemand, PermitGrant, SharedPermits, Sharing};
 use self::shared::{PermitTicket, SharedAsk};
-pub use self::status::{AdaptiveMoment, AdaptiveStatus};
+pub use self::status::{AdaptiveMoment, AdaptiveStatus, SharedStatus};
 use self::table::{EnterResult, PermitTable};
 use crate::clock::Clock;
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -281,6 +281,14 @@ impl InFlight {
         match &self.0.permits {
             Permits::Service(service) => Some(service.status()),
             Permits::Each { .. } | Permits::Shared(_) => None,
+        }
+    }
+
+    /// The state of permits that instances share; `None` if they are of this process.
+    pub fn shared_status(&self) -> Option<SharedStatus> {
+        match &self.0.permits {
+            Permits::Shared(shared) => Some(shared.status()),
+            Permits::Each { .. } | Permits::Service(_) => None,
         }
     }
 

@@ -45,6 +45,35 @@ pub struct AdaptiveMoment {
     pub latency: Duration,
 }
 
+/// The state of permits that instances share, as far as this one knows it; made by
+/// [`InFlight::shared_status`](crate::in_flight::InFlight::shared_status).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedStatus {
+    /// The number of permits of each key, for all instances together.
+    pub permits: u64,
+    /// The time after which the permits of an instance that the store does not hear of are given to others.
+    pub lease: Duration,
+    /// The number of permits that are out on this instance, for all keys.
+    pub in_use: u64,
+    /// The number of keys that these are of.
+    pub keys: usize,
+    /// The number of requests that wait here for permits that come back.
+    pub waiting: usize,
+    /// The permits that are out on all instances of the key that has the fewest left, of those that have permits out here. As of the
+    /// store's last answer; 0 if no permit is out here.
+    pub held: u64,
+    /// The number of instances that hold these, this one among them.
+    pub instances: u64,
+    /// The time since the store's last answer; None before there was one. While permits are out, the store is asked three times in each
+    /// lease.
+    pub answered: Option<Duration>,
+    /// Whether the last call to the store had no answer.
+    pub is_down: bool,
+    /// The number of permits that this instance has [lost](crate::in_flight::Permit::is_lost) so far.
+    pub lost: u64,
+}
+
 /// The rate at which permits come back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DrainRate {

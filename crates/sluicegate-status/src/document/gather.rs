@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
 
+use sluicegate_core::in_flight::SharedStatus;
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::store::BreakerState;
 use sluicegate_observed::{Observed, PastEvent, Snapshot, StoreSnapshot, StoreState};
@@ -15,7 +16,7 @@ use super::adaptive;
 use super::notices::{Notice, Notices};
 use super::policy::{PolicyView, ShownKeys, status};
 use super::room::{self, RoomEvents};
-use super::shape::{Document, Errors, Happened, NoticeShown, RoomShown, ShownStore};
+use super::shape::{Document, Errors, Happened, NoticeShown, RoomShown, SharedShown, ShownStore};
 use crate::instant::{rfc3339, seconds_up};
 use crate::scope::Scope;
 
@@ -66,8 +67,29 @@ pub(crate) fn gather(
             .flat_map(|(_, known)| &known.adaptive)
             .map(|(name, status)| adaptive::shown(name, status))
             .collect(),
+        shared: snapshots
+            .iter()
+            .flat_map(|(_, known)| &known.shared)
+            .map(|(name, status)| shared(name, status))
+            .collect(),
         rooms: scope.rooms.iter().map(|room| room_shown(&**room)).collect(),
         events: events.into_iter().map(|(_, event)| event).collect(),
+    }
+}
+
+fn shared(name: &str, status: &SharedStatus) -> SharedShown {
+    SharedShown {
+        name: name.to_owned(),
+        permits: status.permits,
+        lease_seconds: status.lease.as_secs(),
+        in_use: status.in_use,
+        keys: status.keys,
+        waiting: status.waiting,
+        held: status.held,
+        instances: status.instances,
+        store: if status.is_down { "down" } else { "ok" },
+        answered_seconds: status.answered.map(|ago| ago.as_secs()),
+        lost: status.lost,
     }
 }
 

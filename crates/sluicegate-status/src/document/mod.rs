@@ -26,6 +26,6 @@ pub(crate) use self::room::{RoomChanged, RoomEvents, seen};
 pub(crate) use self::shape::Document;
 use self::shape::{
     AdaptiveShown, AskerShown, BudgetShown, ByClass, GivenQuotas, GivenShown, Happened, MinuteShown,
-    NoticeShown, OffenderShown, OverrideShown, PolicyStatus, RoomShown, ShownStore, Tighter,
+    NoticeShown, OffenderShown, OverrideShown, PolicyStatus, RoomShown, SharedShown, ShownStore, Tighter,
 };
 use self::summary::{NextAction, sentence, steps};

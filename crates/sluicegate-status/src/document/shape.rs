@@ -23,6 +23,8 @@ pub(crate) struct Document {
     pub(super) stores: Vec<ShownStore>,
     pub(crate) policies: Vec<PolicyStatus>,
     pub(super) adaptive: Vec<AdaptiveShown>,
+    /// The limits whose permits instances share.
+    pub(super) shared: Vec<SharedShown>,
     pub(super) rooms: Vec<RoomShown>,
     pub(super) events: Vec<Happened>,
 }
@@ -174,6 +176,27 @@ pub(super) struct AdaptiveShown {
     pub(super) would_shed: ByClass,
     /// The last 60 minutes, the oldest first; none where nothing was answered.
     pub(super) minutes: Vec<Option<StandingShown>>,
+}
+
+/// A number of requests under way at once for all instances.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SharedShown {
+    pub(super) name: String,
+    /// The number for each key, and how long the store waits for a sign of life of an instance.
+    pub(super) permits: u64,
+    pub(super) lease_seconds: u64,
+    /// Requests under way on this instance, their keys, and requests that wait here.
+    pub(super) in_use: u64,
+    pub(super) keys: usize,
+    pub(super) waiting: usize,
+    /// Of the key with the fewest permits left: those that are out on all instances, and the number of these.
+    pub(super) held: u64,
+    pub(super) instances: u64,
+    /// `ok`, or `down` while the store does not answer.
+    pub(super) store: &'static str,
+    /// The time since its last answer.
+    pub(super) answered_seconds: Option<u64>,
+    pub(super) lost: u64,
 }
 
 /// Where such a number stood.

@@ -32,12 +32,20 @@ pub struct PermitGrant {
     /// The number of permits that requests of other instances have waited for longer than those of this one. As many that come back
     /// here go back to the store.
     pub owed: u64,
+    /// The number of instances that hold permits of the key, this one among them; 0 if the store does not say so.
+    pub instances: u64,
 }
 
 impl PermitGrant {
     /// An answer.
     pub fn new(held: u64, left: u64, owed: u64) -> Self {
-        Self { held, left, owed }
+        Self { held, left, owed, instances: 0 }
+    }
+
+    /// The same, with the number of instances that hold permits of the key.
+    #[must_use]
+    pub fn by(self, instances: u64) -> Self {
+        Self { instances, ..self }
     }
 }
 

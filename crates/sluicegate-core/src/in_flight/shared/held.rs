@@ -19,6 +19,8 @@ pub(super) struct HeldPermits {
     pub(super) until_us: u64,
     /// The number of permits that were left for all instances, by the last answer.
     pub(super) left: u64,
+    /// The number of instances that held permits, by the last answer.
+    pub(super) instances: u64,
     /// The number of permits to give back, because other instances have requests that wait longer.
     pub(super) owed: u64,
     /// The number of permits that went back for other instances since the store was asked last.

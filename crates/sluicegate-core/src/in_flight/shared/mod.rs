@@ -17,6 +17,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use foldhash::quality::RandomState;
 
@@ -29,6 +30,7 @@ use crate::clock::Clock;
 use crate::in_flight::NoPermitKind;
 use crate::in_flight::line::Wakers;
 use crate::in_flight::place::QueuePlace;
+use crate::in_flight::status::SharedStatus;
 use crate::key::{Key, KeyRef};
 use crate::policy::OnOutage;
 use crate::store::{Event, Listeners, Subject};
@@ -64,6 +66,8 @@ struct SharedState {
     waiting: usize,
     /// Whether the last call had no answer.
     is_down: bool,
+    /// The time of the last answer.
+    answered_us: Option<u64>,
     is_closed: bool,
     /// The task of the store.
     task: Option<Waker>,
@@ -227,6 +231,25 @@ impl SharedPermits {
 
     pub(super) fn keys(&self) -> usize {
         self.lock().keys.values().filter(|held| held.in_use() + held.lost > 0).count()
+    }
+
+    pub(super) fn status(&self) -> SharedStatus {
+        let now_us = self.clock.now_us();
+        let state = self.lock();
+        let held = || state.keys.values().filter(|held| held.in_use() + held.lost > 0);
+        let fullest = held().filter(|held| held.until_us > 0).min_by_key(|held| held.left);
+        SharedStatus {
+            permits: self.permits(),
+            lease: self.sharing.lease,
+            in_use: held().map(|held| held.in_use() + held.lost).sum(),
+            keys: held().count(),
+            waiting: state.waiting,
+            held: fullest.map_or(0, |held| self.permits().saturating_sub(held.left)),
+            instances: fullest.map_or(0, |held| held.instances),
+            answered: state.answered_us.map(|at_us| Duration::from_micros(now_us.saturating_sub(at_us))),
+            is_down: state.is_down,
+            lost: self.lost(),
+        }
     }
 
     pub(super) fn lost(&self) -> u64 {

@@ -83,11 +83,11 @@ impl SharedPermits {
         let now_us = self.clock.now_us();
         let mut woken = Wakers::new();
         let mut state = self.lock();
-        state.is_down = false;
+        (state.is_down, state.answered_us) = (false, Some(now_us));
         let SharedState { keys, changed, waiting, .. } = &mut *state;
         let Some(held) = keys.get_mut(&demand.key) else { return };
         held.until_us = demand.asked_at_us.saturating_add(micros(self.sharing.lease));
-        held.left = grant.left;
+        (held.left, held.instances) = (grant.left, grant.instances);
         let lost = held.grant(grant.held, &mut woken);
         // Permits that came back for other instances while the call was under way.
         let returned = std::mem::take(&mut held.returned);

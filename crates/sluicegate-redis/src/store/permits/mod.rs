@@ -141,15 +141,15 @@ impl PermitReporter {
 /// The reply of the script.
 fn grants(reply: &[Vec<u8>], keys: usize) -> Result<Vec<PermitGrant>, StoreError> {
     let number = |digits: &Vec<u8>| str::from_utf8(digits).ok()?.parse::<u64>().ok();
-    let (each, rest) = reply.as_chunks::<3>();
-    let grant = |[held, left, owed]: &[Vec<u8>; 3]| {
-        Some(PermitGrant::new(number(held)?, number(left)?, number(owed)?))
+    let (each, rest) = reply.as_chunks::<4>();
+    let grant = |[held, left, owed, instances]: &[Vec<u8>; 4]| {
+        Some(PermitGrant::new(number(held)?, number(left)?, number(owed)?).by(number(instances)?))
     };
     let grants = each.iter().map(grant).collect::<Option<Vec<_>>>();
     grants.filter(|grants| rest.is_empty() && grants.len() == keys).ok_or_else(|| {
         StoreError::with_source(
             StoreErrorKind::Protocol,
-            "the reply of the script is not three numbers for each key",
+            "the reply of the script is not four numbers for each key",
         )
     })
 }

@@ -3,7 +3,8 @@
 -- KEYS: the keys that the instance tells of. ARGV: the time in microseconds, or nothing for the server's; the instance; its lease in
 -- microseconds; the number of its call; how many permits each key has; and for each key the permits that the instance has in use,
 -- those that it wants, the requests that go on waiting, and how long its first request has waited.
--- Reply: for each key the permits that the instance holds from now on, those that are left, and those that it owes to others.
+-- Reply: for each key the permits that the instance holds from now on, those that are left, those that it owes to
+-- others, and the number of instances that hold some.
 --
 -- A field: the permits that the instance holds, its requests that wait, since when, until when its lease is, how long it is, and the
 -- number of the call that wrote it.
@@ -39,7 +40,7 @@ for i, key in ipairs(KEYS) do
     redis.call('DEL', key) -- not ours
     fields = {}
   end
-  local free, ahead, longest, is_late, mine, own = number, 0, lease, false, nil, 0
+  local free, ahead, holders, longest, is_late, mine, own = number, 0, 0, lease, false, nil, 0
   for j = 1, #fields, 2 do
     local instance = fields[j]
     local held, waits, first, till, lasts, by = read(fields[j + 1])
@@ -55,6 +56,7 @@ for i, key in ipairs(KEYS) do
         write(key, instance, held, waits, first, till, lasts, by)
       end
       free = free - held
+      if held > 0 then holders = holders + 1 end
       longest = math.max(longest, till - now)
       if till - lasts + WAITS > now and first + TURN < since then ahead = ahead + waits end
     end
@@ -77,5 +79,6 @@ for i, key in ipairs(KEYS) do
   reply[#reply + 1] = granted
   reply[#reply + 1] = left
   reply[#reply + 1] = math.max(0, ahead - left)
+  reply[#reply + 1] = granted > 0 and holders + 1 or holders
 end
 return reply

@@ -17,6 +17,7 @@ mod offenders;
 mod page;
 mod policies;
 mod rooms;
+mod shared;
 mod stores;
 mod summary;
 mod tighten;

@@ -6,7 +6,9 @@
 use http::Uri;
 use maud::{DOCTYPE, Markup, html};
 
-use super::{adaptive, budgets, events, look_up, offenders, policies, rooms, stores, summary, tighten};
+use super::{
+    adaptive, budgets, events, look_up, offenders, policies, rooms, shared, stores, summary, tighten,
+};
 use crate::document::{Document, LookedUp, NoticeShown, number};
 
 /// The style sheet of the page, which it links to.
@@ -83,6 +85,7 @@ pub(crate) fn page(look: &Look<'_>) -> String {
                     (policies::section(policies, look.token))
                     (budgets::section(policies, look.token))
                     (adaptive::section(&look.document.adaptive))
+                    (shared::section(&look.document.shared))
                     (rooms::section(&look.document.rooms, look.token))
                     (offenders::section(policies, look.token))
                     @if let Some(token) = look.token { (look_up::section(policies, look.limits, token)) }

@@ -107,6 +107,7 @@ fn document(policies: Vec<PolicyStatus>) -> Document {
         stores: vec![store("memory", "ok", Some(0.005))],
         policies,
         adaptive: Vec::new(),
+        shared: Vec::new(),
         rooms: Vec::new(),
         events: Vec::new(),
     }
