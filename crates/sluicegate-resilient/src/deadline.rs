@@ -27,7 +27,14 @@ impl Deadline {
 
     /// The answer, or a timeout.
     pub(super) async fn keep(&self, answer: DecisionFuture) -> Result<Decision, StoreError> {
-        let Some(longest) = self.0 else { return answer.await };
-        timeout(longest, answer).await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)))
+        match (self.0, answer.now()) {
+            // Without a timer, which takes a runtime.
+            (_, Ok(answer)) => answer,
+            (None, Err(pending)) => pending.await,
+            (Some(longest), Err(pending)) => {
+                let late = |_| Err(StoreError::new(StoreErrorKind::Timeout));
+                timeout(longest, pending).await.unwrap_or_else(late)
+            }
+        }
     }
 }

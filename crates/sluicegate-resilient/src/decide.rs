@@ -8,7 +8,7 @@
 //!    may have arrived.
 //! 4. If some parts are away, the call is split: see `split`. If all are, the fallback decides.
 //!
-//! Reports that have to wait continue in a task of their own, so that a client that
+//! Reports are finished even if nobody waits for them, so that a client that
 //! hangs up does not undo a charge.
 
 use std::sync::Arc;
@@ -103,7 +103,10 @@ impl ResilientState {
         }
         let each: PartsOfEach = asks.iter().map(|ask| self.within.parts(std::slice::from_ref(ask))).collect();
         if let Some(groups) = by_part(asks, &each) {
-            let answers = groups.into_iter().map(|places| (self.decide(&in_places(asks, &places)), places));
+            let answers = groups.into_iter().map(|places| {
+                let answer = self.decide(&in_places(asks, &places));
+                (places, answer)
+            });
             return joined(answers.collect());
         }
         let (permits, away) = self.parts.permits(union(&each));
@@ -123,21 +126,18 @@ impl ResilientState {
         each: PartsOfEach,
         permits: CallPermits,
     ) -> DecisionFuture {
-        match self.within_store(asks.iter().copied()).now() {
-            Ok(result) => self.after_store(asks, &each, permits, result),
-            Err(answer) => {
-                let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
-                let state = Arc::clone(self);
-                self.carry_out(asks.iter().any(|ask| !ask.ask().mode().asks()), async move {
-                    let result = state.deadline.keep(answer).await;
-                    let follows = {
-                        let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
-                        state.after_store(&asks, &each, permits, result)
-                    };
-                    follows.await
-                })
-            }
-        }
+        let answer = self.within_store(asks.iter().copied());
+        let reports = asks.iter().any(|ask| !ask.mode().asks());
+        let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
+        let state = Arc::clone(self);
+        self.carry_out(reports, async move {
+            let result = state.deadline.keep(answer).await;
+            let follows = {
+                let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
+                state.after_store(&asks, &each, permits, result)
+            };
+            follows.await
+        })
     }
 
     /// The answer of the store within, which does not know the spends of the fallback: the debt is struck off when it has
@@ -149,30 +149,20 @@ impl ResilientState {
         self.within.decide(&asks)
     }
 
-    /// An answer that comes later. Its outcome is noted, with the store or without, even if its caller has gone.
-    ///
-    /// Outside of a runtime no task can take it over; it then continues only while it is polled.
+    /// Finishes a call. The outcome of a report is noted, with the store or without, even if its caller has gone.
     pub(super) fn carry_out(
         self: &Arc<Self>,
         reports: bool,
-        answer: impl Future<Output = Result<Decision, StoreError>> + Send + 'static,
+        call: impl Future<Output = Result<Decision, StoreError>> + Send + 'static,
     ) -> DecisionFuture {
-        let Some(report) = reports.then(|| Report::begin(Arc::clone(self))) else {
-            return DecisionFuture::pending(answer);
-        };
-        let answer = async move {
-            let _report = report;
-            answer.await
-        };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
-                let task = runtime.spawn(answer);
-                DecisionFuture::pending(async {
-                    task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
-                })
-            }
-            Err(_) => DecisionFuture::pending(answer),
+        if !reports {
+            return DecisionFuture::polled(call);
         }
+        let report = Report::begin(Arc::clone(self));
+        DecisionFuture::begun_here(async move {
+            let _report = report;
+            call.await
+        })
     }
 
     /// The answer derived from the store's.

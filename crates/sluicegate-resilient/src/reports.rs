@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sluicegate_core::Decision;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
 use sluicegate_core::store::{Ask, DecisionFuture, Mode};
-use sluicegate_core::wrap::OwnedAsk;
+use sluicegate_core::wrap::{OwnedAsk, ask_at_once};
 use smallvec::SmallVec;
 
 use super::ResilientState;
@@ -49,25 +49,10 @@ pub(super) fn by_part(asks: &[Ask<'_>], parts_of_each: &[u64]) -> Option<SmallVe
 ///
 /// The result is an error if one answer is, and then says nothing about the other reports, which may have
 /// succeeded.
-pub(super) fn joined(answers: SmallVec<[(DecisionFuture, AskPlaces); 2]>) -> DecisionFuture {
-    if answers.iter().all(|(answer, _)| answer.known().is_some()) {
-        let pieces = answers.into_iter().map(|(answer, places)| match answer.now() {
-            Ok(result) => result.map(|decision| (decision, places)),
-            Err(_) => Err(StoreError::new(StoreErrorKind::NothingAsked)),
-        });
-        let pieces: Result<SmallVec<[_; 2]>, StoreError> = pieces.collect();
-        return DecisionFuture::ready(pieces.and_then(Decision::joined));
-    }
-    DecisionFuture::pending(async {
-        let mut pieces = SmallVec::<[_; 2]>::new();
-        let mut failed = None;
-        for (answer, places) in answers {
-            match answer.await {
-                Ok(decision) => pieces.push((decision, places)),
-                Err(error) => failed = Some(error),
-            }
-        }
-        failed.map_or_else(|| Decision::joined(pieces), Err)
+pub(super) fn joined(answers: SmallVec<[(AskPlaces, DecisionFuture); 2]>) -> DecisionFuture {
+    DecisionFuture::polled(async {
+        let parts = ask_at_once(answers).await?;
+        Decision::joined(parts.into_iter().map(|(places, decision)| (decision, places)))
     })
 }
 
@@ -90,6 +75,6 @@ impl ResilientState {
             }
             result
         });
-        joined([(answer, others)].into_iter().collect())
+        joined([(others, answer)].into_iter().collect())
     }
 }

@@ -89,16 +89,11 @@ impl SplitCall {
         let answer = self.state.within_store(asks);
         let reports = remote.iter().any(|ask| !ask.mode().asks());
         drop(remote);
-        match answer.now() {
-            Ok(result) => DecisionFuture::ready(self.after_store(local, places, permits, result)),
-            Err(answer) => {
-                let state = Arc::clone(&self.state);
-                state.clone().carry_out(reports, async move {
-                    let result = state.deadline.keep(answer).await;
-                    self.after_store(local, places, permits, result)
-                })
-            }
-        }
+        let state = Arc::clone(&self.state);
+        state.clone().carry_out(reports, async move {
+            let result = state.deadline.keep(answer).await;
+            self.after_store(local, places, permits, result)
+        })
     }
 
     /// The fallback's answer to the asks of the parts that are away, if it has one.

@@ -39,6 +39,26 @@ impl DecisionFuture {
         Self::begun_boxed(runtime, Box::pin(work))
     }
 
+    /// As [`begun`](Self::begun), on the tokio runtime of the caller; without one, the work is only [polled](Self::polled).
+    pub fn begun_here(work: impl Future<Output = DecideResult> + Send + 'static) -> Self {
+        match Handle::try_current() {
+            Ok(runtime) => Self::begun(&runtime, work),
+            Err(_) => Self::polled(work),
+        }
+    }
+
+    /// As [`map`](Self::map), but `change` sees the answer even if the future is dropped before it came, where the caller has a tokio
+    /// runtime. For stores around stores that keep what they learn from an answer.
+    pub fn map_even_if_dropped(
+        self,
+        change: impl FnOnce(DecideResult) -> DecideResult + Send + 'static,
+    ) -> Self {
+        match self.now() {
+            Ok(answer) => Self::ready(change(answer)),
+            Err(pending) => Self::begun_here(async { change(pending.await) }),
+        }
+    }
+
     pub(crate) fn begun_boxed(
         runtime: &Handle,
         work: Pin<Box<dyn Future<Output = DecideResult> + Send>>,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use crate::decision::Decision;
 use crate::error::StoreError;
@@ -48,6 +48,22 @@ impl DecisionFuture {
     /// A decision that is still to come.
     pub fn pending(future: impl Future<Output = Result<Decision, StoreError>> + Send + 'static) -> Self {
         Self(FutureState::Pending(Box::pin(future)))
+    }
+
+    /// Work that begins now, with a first poll: the decision is known at once if nothing in it has to wait. Work that sets a timer needs a
+    /// runtime that has one.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the rest of the work.
+    pub fn polled(work: impl Future<Output = Result<Decision, StoreError>> + Send + 'static) -> Self {
+        Self::polled_boxed(Box::pin(work))
+    }
+
+    pub(crate) fn polled_boxed(mut work: Pin<Box<dyn Future<Output = DecideResult> + Send>>) -> Self {
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Self::ready(answer),
+            Poll::Pending => Self(FutureState::Pending(work)),
+        }
     }
 
     /// The answer in place, if it is known without waiting: cheaper than taking it out with

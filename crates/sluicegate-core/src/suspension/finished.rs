@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 
 use crate::store::{DecideResult, DecisionFuture};
 
@@ -11,14 +10,11 @@ use crate::store::{DecideResult, DecisionFuture};
 /// hangs up does not evade the consequences of its refusal.
 pub(crate) fn finished(
     is_here: bool,
-    mut work: Pin<Box<dyn Future<Output = DecideResult> + Send>>,
+    work: Pin<Box<dyn Future<Output = DecideResult> + Send>>,
 ) -> DecisionFuture {
     #[cfg(feature = "tokio")]
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         return DecisionFuture::begun_boxed(&runtime, work);
     }
-    if is_here && let Poll::Ready(answer) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        return DecisionFuture::ready(answer);
-    }
-    DecisionFuture::pending(work)
+    if is_here { DecisionFuture::polled_boxed(work) } else { DecisionFuture::pending(work) }
 }

@@ -151,7 +151,7 @@ impl CacheState {
             RefusalLookup::Nothing => Probes::new(),
             RefusalLookup::Due => self.table.probe(id).into_iter().collect(),
             RefusalLookup::Probed(latch) => match Handle::try_current() {
-                Ok(runtime) if may_wait => return self.wait(asks, latch, &runtime),
+                Ok(_) if may_wait => return self.wait(asks, latch),
                 _ => Probes::new(),
             },
         };
@@ -179,10 +179,8 @@ impl CacheState {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return DecisionFuture::ready(Ok(self.refuse(asks, &questions, &refusals, now_us)));
         }
-        if let (Some(latch), true) = (probed, may_wait)
-            && let Ok(runtime) = Handle::try_current()
-        {
-            return self.wait(asks, latch, &runtime);
+        if let (Some(latch), true, Ok(_)) = (probed, may_wait, Handle::try_current()) {
+            return self.wait(asks, latch);
         }
         let probes = due.into_iter().filter_map(|id| self.table.probe(id)).collect();
         self.ask_store(asks, questions, probes, now_us)
@@ -190,10 +188,10 @@ impl CacheState {
 
     /// Decides when another request's probe is over, once.
     #[cold]
-    fn wait(self: &Arc<Self>, asks: &[Ask<'_>], latch: Latch, runtime: &Handle) -> DecisionFuture {
+    fn wait(self: &Arc<Self>, asks: &[Ask<'_>], latch: Latch) -> DecisionFuture {
         let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
         let state = Arc::clone(self);
-        DecisionFuture::begun(runtime, async move {
+        DecisionFuture::begun_here(async move {
             latch.opened().await;
             let follows = {
                 let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
@@ -226,28 +224,13 @@ impl CacheState {
             }
             return answer;
         }
-        self.await_store(answer, questions, probes, sent_us)
-    }
-
-    /// Keeps the store's answer when it comes, whether anybody waits for it or not.
-    fn await_store(
-        self: &Arc<Self>,
-        pending: DecisionFuture,
-        questions: Questions,
-        probes: Probes,
-        sent_us: u64,
-    ) -> DecisionFuture {
         let state = Arc::clone(self);
-        let work = async move {
-            let result = pending.await;
+        // Kept whether anybody waits for it or not.
+        answer.map_even_if_dropped(move |result| {
             let waits = state.keep(&questions, &result, sent_us);
             drop(probes);
             told(result, &waits)
-        };
-        match Handle::try_current() {
-            Ok(runtime) => DecisionFuture::begun(&runtime, work),
-            Err(_) => DecisionFuture::pending(work),
-        }
+        })
     }
 
     /// Keeps what the store has answered, and returns the waits that are longer here than the store's. Decisions of an outage are local
@@ -330,26 +313,12 @@ impl CacheState {
             each.for_each(|id| table.forget(*id));
         };
         forget(&self.table);
-        match self.within.decide(asks).now() {
-            Ok(result) => {
-                forget(&self.table);
-                _ = self.keep(&looks, &result, sent_us);
-                DecisionFuture::ready(result)
-            }
-            Err(pending) => {
-                let state = Arc::clone(self);
-                let work = async move {
-                    let result = pending.await;
-                    forget(&state.table);
-                    _ = state.keep(&looks, &result, sent_us);
-                    result
-                };
-                match Handle::try_current() {
-                    Ok(runtime) => DecisionFuture::begun(&runtime, work),
-                    Err(_) => DecisionFuture::pending(work),
-                }
-            }
-        }
+        let state = Arc::clone(self);
+        self.within.decide(asks).map_even_if_dropped(move |result| {
+            forget(&state.table);
+            _ = state.keep(&looks, &result, sent_us);
+            result
+        })
     }
 
     /// The asks that a refusal may answer.

@@ -1,17 +1,13 @@
 //! Asks the stores about pieces: all of them together, or each of them on its own.
 //!
-//! A store decides all of its pieces, or none. A request that spends on several stores spends on one after the other, in their order, and
-//! the units of the first ones are given back when a later one refuses or gives no answer. In between, for the length of a call, units are
-//! held that nobody spends: too few are admitted then, and never too many. Reports follow when all stores have granted.
-//!
-//! # Crashes and lost answers
-//! A process that dies between the first part and the last leaves units spent that nobody uses, until they drain or their window ends. The
-//! same holds for a part whose answer is lost: a second call might spend twice, so none is made.
+//! A store decides all of its pieces, or none. A request that spends on several stores is decided [in turn](ask_in_turn), in the order of
+//! the stores; reports follow when all of them have granted. An answer that is lost is not asked for again: a second call might spend twice.
 
 use std::sync::Arc;
 
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{Ask, DecisionFuture, Mode};
+use sluicegate_core::wrap::{Part, ask_at_once, ask_in_turn};
 use sluicegate_core::{Store, StoreError};
 use smallvec::SmallVec;
 
@@ -29,9 +25,7 @@ pub(super) async fn look(
     pieces: &[PartialAsk<'_>],
 ) -> Result<PieceOutcome, StoreError> {
     let mut came = PieceOutcome::of(pieces.len());
-    for (places, answer) in begin(stores, pieces, groups(stores, pieces, |_| true)) {
-        came.note(&places, answer.await?);
-    }
+    came.note(at_once(stores, pieces, |_| true).await?);
     Ok(came)
 }
 
@@ -43,43 +37,27 @@ pub(super) async fn decide(
     stores: &[Arc<dyn Store>],
     pieces: &[PartialAsk<'_>],
 ) -> Result<PieceOutcome, StoreError> {
-    let mut came = PieceOutcome::of(pieces.len());
-    let of_store = |store: usize| (0..pieces.len()).filter(move |place| pieces[*place].store == store);
-    let asked: SmallVec<[usize; 2]> =
-        (0..stores.len()).filter(|store| of_store(*store).next().is_some()).collect();
     if pieces.iter().all(|piece| is_sure(piece.mode)) {
-        for (places, answer) in begin(stores, pieces, groups(stores, pieces, |_| true)) {
-            came.note(&places, answer.await?);
-        }
+        return look(stores, pieces).await;
+    }
+    let mut came = PieceOutcome::of(pieces.len());
+    let is_one = pieces.iter().all(|piece| piece.store == pieces[0].store);
+    // A single store is asked about everything in one call. Of several, asks that may be refused come first.
+    let comes_first = |piece: &PartialAsk<'_>| is_one || !is_sure(piece.mode);
+    let of_store = |store: usize| -> PiecePlaces {
+        let each = pieces.iter().enumerate();
+        each.filter(|(_, piece)| piece.store == store && comes_first(piece)).map(|(place, _)| place).collect()
+    };
+    let parts = (0..stores.len()).map(of_store).filter(|places| !places.is_empty());
+    let asked = ask_in_turn(parts, |places, _| ask(stores, pieces, places, is_one)).await;
+    came.note(asked.passed);
+    if let Some(end) = asked.ended {
+        give_back(stores, pieces, &came).await;
+        came.note([end?]);
         return Ok(came);
     }
-    if let [store] = asked[..] {
-        let places: PiecePlaces = of_store(store).collect();
-        let answer = ask(&stores[store], pieces, &places, asked.len());
-        came.note(&places, answer.await?);
-        return Ok(came);
-    }
-    // Asks that may be refused come first, on one store after the other.
-    for store in asked {
-        let places: PiecePlaces = of_store(store).filter(|place| !is_sure(pieces[*place].mode)).collect();
-        if places.is_empty() {
-            continue;
-        }
-        let answer = ask(&stores[store], pieces, &places, 2).await;
-        match answer {
-            Ok(decision) => came.note(&places, decision),
-            Err(error) => {
-                give_back(stores, pieces, &came).await;
-                return Err(error);
-            }
-        }
-        if !came.is_allowed {
-            give_back(stores, pieces, &came).await;
-            return Ok(came);
-        }
-    }
-    for (places, answer) in begin(stores, pieces, groups(stores, pieces, is_sure)) {
-        came.note(&places, answer.await?);
+    if !is_one {
+        came.note(at_once(stores, pieces, is_sure).await?);
     }
     Ok(came)
 }
@@ -117,28 +95,33 @@ fn groups(
     groups
 }
 
-/// Begins a call for each group.
-fn begin(
+/// Asks about all pieces in these modes at the same time.
+async fn at_once(
     stores: &[Arc<dyn Store>],
     pieces: &[PartialAsk<'_>],
-    groups: Vec<PiecePlaces>,
-) -> Vec<(PiecePlaces, DecisionFuture)> {
-    let begun = groups.into_iter().map(|places| {
-        let answer = ask(&stores[pieces[places[0]].store], pieces, &places, 1);
+    which: impl Fn(Mode) -> bool,
+) -> Result<Vec<Part<PiecePlaces>>, StoreError> {
+    let begun = groups(stores, pieces, which).into_iter().map(|places| {
+        let answer = ask(stores, pieces, &places, true);
         (places, answer)
     });
-    begun.collect()
+    ask_at_once(begun.collect::<Vec<_>>()).await
 }
 
-/// Asks one of this many stores. With several stores nothing waits for a turn, because the turns would come at different times: a
-/// reservation becomes a spend, which passes now or is refused by its part.
-fn ask(store: &Arc<dyn Store>, pieces: &[PartialAsk<'_>], places: &[usize], stores: usize) -> DecisionFuture {
+/// Asks the store of these pieces. Beside others nothing waits for a turn, because the turns would come at different times: a reservation
+/// becomes a spend, which passes now or is refused by its part.
+fn ask(
+    stores: &[Arc<dyn Store>],
+    pieces: &[PartialAsk<'_>],
+    places: &[usize],
+    may_wait: bool,
+) -> DecisionFuture {
     let asks = places.iter().map(|place| pieces[*place].ask()).map(|ask| match ask.mode() {
-        Mode::Reserve { .. } if stores > 1 => ask.in_mode(Mode::Spend),
+        Mode::Reserve { .. } if !may_wait => ask.in_mode(Mode::Spend),
         _ => ask,
     });
     let asks: SmallVec<[Ask<'_>; 4]> = asks.collect();
-    store.decide(&asks)
+    stores[pieces[places[0]].store].decide(&asks)
 }
 
 /// Gives back what pieces have spent. A refund without an answer is not sent again: too few units are admitted then.

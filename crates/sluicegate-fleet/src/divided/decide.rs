@@ -8,16 +8,13 @@
 //!
 //! An ask for as much as there is, and a report that does not say where its units were spent, look first.
 
-use std::future::Future as _;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use sluicegate_core::clock::micros;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Ask, DecisionFuture, Mode, QuotaStatus};
 use sluicegate_core::wrap::OwnedAsk;
 use sluicegate_core::{Decision, StoreError};
-use tokio::runtime::Handle;
 
 use super::answer::{PassesAt, merged};
 use super::call;
@@ -35,21 +32,9 @@ use super::table::StatusTable;
 const TRIES: usize = 3;
 
 /// Begins a request; it is finished whether anybody waits for it or not.
-///
-/// Without a runtime nothing else can poll a request that has to wait; it goes on only while the caller polls it.
 pub(super) fn begin<D: Divide>(divide: &Arc<D>, asks: &[Ask<'_>]) -> DecisionFuture {
     let (divide, asks) = (Arc::clone(divide), asks.iter().map(OwnedAsk::new).collect::<Vec<_>>());
-    let work = async move { decide(&*divide, &asks).await };
-    match Handle::try_current() {
-        Ok(runtime) => DecisionFuture::begun(&runtime, work),
-        Err(_) => {
-            let mut work = Box::pin(work);
-            match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(answer) => DecisionFuture::ready(answer),
-                Poll::Pending => DecisionFuture::pending(work),
-            }
-        }
-    }
+    DecisionFuture::begun_here(async move { decide(&*divide, &asks).await })
 }
 
 async fn decide(divide: &dyn Divide, asks: &[OwnedAsk]) -> Result<Decision, StoreError> {

@@ -68,25 +68,23 @@ impl<D: Divide> Divided<D> {
             return Err(ConfigError::new(ConfigErrorKind::TooManyQuotas, problem).in_policy(policy.name()));
         }
         let opened = parts.into_iter().enumerate().map(|(part, policy)| {
-            let store = if is_whole { 0 } else { self.divide.store_of(part) };
             let replaces = old.and_then(|(old, how)| Some((old.parts.get(part)?, how)));
-            self.divide.stores()[store].open(policy, replaces)
+            self.store(is_whole, part).open(policy, replaces)
         });
         Ok(OpenedParts { parts: opened.collect::<Result<_, _>>()?, is_whole })
     }
 
-    /// Whether a predicate holds for each part of a policy, in the store of that part.
-    fn all_parts(
-        &self,
-        policy: &PreparedPolicy,
-        holds: impl Fn(&dyn Store, &PreparedPolicy) -> bool,
-    ) -> bool {
-        OpenedParts::of(policy).is_ok_and(|opened| {
-            opened.parts.iter().enumerate().all(|(part, policy)| {
-                let store = if opened.is_whole { 0 } else { self.divide.store_of(part) };
-                holds(&*self.divide.stores()[store], policy)
-            })
-        })
+    /// The store of this part of a policy.
+    fn store(&self, is_whole: bool, part: usize) -> &dyn Store {
+        &*self.divide.stores()[if is_whole { 0 } else { self.divide.store_of(part) }]
+    }
+
+    /// The parts of a policy, each with its store.
+    fn each_part<'a>(
+        &'a self,
+        opened: &'a OpenedParts,
+    ) -> impl Iterator<Item = (&'a dyn Store, &'a PreparedPolicy)> {
+        opened.parts.iter().enumerate().map(|(part, policy)| (self.store(opened.is_whole, part), policy))
     }
 
     /// The asks for the first store, or `None` if one of them is about a policy in parts.
@@ -118,11 +116,7 @@ impl<D: Divide> Store for Divided<D> {
     fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
         let Some(own) = policy.own() else { return Ok(()) };
         let opened = policy.replaced::<OpenedParts>()?.under(&*self.divide, policy, own)?;
-        for (part, policy) in opened.parts.iter().enumerate() {
-            let store = if opened.is_whole { 0 } else { self.divide.store_of(part) };
-            self.divide.stores()[store].admit(policy)?;
-        }
-        Ok(())
+        self.each_part(&opened).try_for_each(|(store, policy)| store.admit(policy))
     }
 
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
@@ -149,18 +143,19 @@ impl<D: Divide> Store for Divided<D> {
     }
 
     fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
-        self.all_parts(policy, |store, policy| store.is_at_rest(policy, key))
+        let opened = OpenedParts::of(policy);
+        opened.is_ok_and(|opened| self.each_part(opened).all(|(store, part)| store.is_at_rest(part, key)))
     }
 
     fn may_close(&self, policy: &PreparedPolicy) -> bool {
-        self.all_parts(policy, |store, policy| store.may_close(policy))
+        let opened = OpenedParts::of(policy);
+        opened.is_ok_and(|opened| self.each_part(opened).all(|(store, part)| store.may_close(part)))
     }
 
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         let (Ok(old), Ok(new)) = (OpenedParts::of(old), OpenedParts::of(new)) else { return };
-        for (part, (old, policy)) in old.parts.iter().zip(&new.parts).enumerate() {
-            let store = if new.is_whole { 0 } else { self.divide.store_of(part) };
-            self.divide.stores()[store].replaced(old, policy, inherit);
+        for (old, (store, new)) in old.parts.iter().zip(self.each_part(new)) {
+            store.replaced(old, new, inherit);
         }
     }
 

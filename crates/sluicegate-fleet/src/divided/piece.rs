@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use sluicegate_core::Key;
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::store::{Ask, DecidedBy, Mode, PreparedPolicy, QuotaStatus};
-use sluicegate_core::{Decision, Key};
+use sluicegate_core::wrap::Part;
 use smallvec::SmallVec;
 
 /// One number per quota.
@@ -89,16 +90,18 @@ impl PieceOutcome {
         Self { each, is_allowed: true, at_us: 0, delay: Duration::ZERO, by: DecidedBy::Store }
     }
 
-    /// Notes the decision of a store about the pieces at these places.
-    pub(super) fn note(&mut self, places: &[usize], mut decision: Decision) {
-        self.is_allowed &= decision.is_allowed();
-        self.at_us = self.at_us.max(decision.at_us());
-        self.delay = self.delay.max(decision.delay());
-        self.by = self.by.max(decision.decided_by());
-        for (index, place) in places.iter().enumerate() {
-            let own = decision.quotas().iter().filter(|status| status.policy_index() == index);
-            self.each[*place].statuses = own.copied().collect();
-            self.each[*place].receipt = decision.take_receipt(index);
+    /// Notes the decisions of stores about the pieces at these places.
+    pub(super) fn note(&mut self, parts: impl IntoIterator<Item = Part<Vec<usize>>>) {
+        for (places, mut decision) in parts {
+            self.is_allowed &= decision.is_allowed();
+            self.at_us = self.at_us.max(decision.at_us());
+            self.delay = self.delay.max(decision.delay());
+            self.by = self.by.max(decision.decided_by());
+            for (index, place) in places.into_iter().enumerate() {
+                let own = decision.quotas().iter().filter(|status| status.policy_index() == index);
+                self.each[place].statuses = own.copied().collect();
+                self.each[place].receipt = decision.take_receipt(index);
+            }
         }
     }
 }

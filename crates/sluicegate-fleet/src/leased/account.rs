@@ -2,7 +2,7 @@
 
 use sluicegate_core::Decision;
 use sluicegate_core::clock::micros;
-use sluicegate_core::store::{DecidedBy, QuotaStatus, judge};
+use sluicegate_core::store::{Ask, DecidedBy, QuotaStatus, judge};
 
 use super::batch::{Batch, Stock};
 use super::measure::Measure;
@@ -67,14 +67,6 @@ impl Drop for Flight {
     }
 }
 
-/// The cost of a request: units of each quota.
-pub(super) trait CostPerQuota {
-    /// Units of the quota at this place.
-    fn of(&self, quota: usize) -> u64;
-    /// The cost that counts for the rate of a key.
-    fn most(&self) -> u64;
-}
-
 impl KeyAccount {
     /// An account of an unknown key: its first request goes to the store, and leases nothing.
     pub(super) fn new(now_us: u64) -> Self {
@@ -91,18 +83,12 @@ impl KeyAccount {
 
     /// Whether the held units are enough. Units that have ended are forgotten first, and counted as lost.
     #[inline]
-    pub(super) fn has(
-        &mut self,
-        measures: &[Measure],
-        costs: &impl CostPerQuota,
-        now_us: u64,
-        lost: &mut u64,
-    ) -> bool {
+    pub(super) fn has(&mut self, measures: &[Measure], ask: &Ask<'_>, now_us: u64, lost: &mut u64) -> bool {
         if self.units.is_empty() {
             return false;
         }
         *lost += self.units.expire(measures, now_us);
-        (0..measures.len()).all(|quota| self.units.of(quota) >= costs.of(quota))
+        (0_u8..).take(measures.len()).all(|quota| self.units.of(quota.into()) >= ask.cost_of(quota))
     }
 
     /// Spends held units, which must be enough; reports the status of each quota for the ask at `place`.
@@ -110,22 +96,22 @@ impl KeyAccount {
     pub(super) fn spend(
         &mut self,
         measures: &[Measure],
-        costs: &impl CostPerQuota,
+        ask: &Ask<'_>,
         (place, now_us): (u8, u64),
         mut tell: impl FnMut(QuotaStatus),
     ) {
-        self.rate.spend(costs.most());
+        self.rate.spend(ask.cost());
         for (quota, measure) in (0_u8..).zip(measures) {
-            let (index, cost) = (usize::from(quota), costs.of(quota.into()));
+            let (index, cost) = (usize::from(quota), ask.cost_of(quota));
             self.units.spend(index, cost);
-            let left = self.units.left(index, now_us);
+            let (units, reset_us) = (self.units.of(index), self.units.reset_us(index, now_us));
             // If nothing is left, this says whether the next request is worth a call.
             let is_more_there =
-                left.units == 0 && (self.flight.is_some() || self.has_more(index, measure, cost, now_us));
-            let more_us = if is_more_there { 0 } else { measure.more_after_us(left.reset_us) };
+                units == 0 && (self.flight.is_some() || self.has_more(index, measure, cost, now_us));
+            let more_us = if is_more_there { 0 } else { measure.more_after_us(reset_us) };
             let status = QuotaStatus::at_rest((place, quota), measure.capacity())
-                .with_remaining(left.units)
-                .with_reset_after_us(left.reset_us)
+                .with_remaining(units)
+                .with_reset_after_us(reset_us)
                 .with_more_after_us(more_us);
             tell(status.spending(cost));
         }
@@ -140,20 +126,15 @@ impl KeyAccount {
 
     /// Decides one ask here.
     #[inline]
-    pub(super) fn decide(
-        &mut self,
-        measures: &[Measure],
-        costs: &impl CostPerQuota,
-        now_us: u64,
-    ) -> Decision {
+    pub(super) fn decide(&mut self, measures: &[Measure], ask: &Ask<'_>, now_us: u64) -> Decision {
         let at_us = self.store_us(now_us);
         if let ([_], [measure]) = (measures, measures) {
             let mut status = QuotaStatus::at_rest((0, 0), measure.capacity());
-            self.spend(measures, costs, (0, now_us), |told| status = told);
+            self.spend(measures, ask, (0, now_us), |told| status = told);
             return judge(at_us, 0, [status]).by(DecidedBy::Lease);
         }
         let mut statuses = PerQuota::new();
-        self.spend(measures, costs, (0, now_us), |told| statuses.push(told));
+        self.spend(measures, ask, (0, now_us), |told| statuses.push(told));
         judge(at_us, 0, statuses).by(DecidedBy::Lease)
     }
 

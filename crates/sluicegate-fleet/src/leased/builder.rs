@@ -81,7 +81,6 @@ impl LeasedBuilder {
             batch,
             table: AccountTable::new(keys),
             clock,
-            policies: std::sync::Mutex::default(),
             numbers: AtomicU64::new(1),
             is_closed: AtomicBool::new(false),
         })))))

@@ -21,7 +21,6 @@ use sluicegate_core::{ConfigError, Policy};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::account::CostPerQuota;
 use super::measure::Measure;
 use super::policy::LeasedPolicy;
 use super::refill::{PendingRefill, Refills};
@@ -46,7 +45,7 @@ impl Wrap for LeasingStore {
         policy: &Arc<Policy>,
         _: Option<(&Self::Own, Inherit)>,
     ) -> Result<Self::Own, ConfigError> {
-        Ok(self.0.opened(policy))
+        Ok(Arc::new(LeasedPolicy::new(policy, &self.0.batch)))
     }
 
     #[inline]
@@ -82,18 +81,6 @@ enum NextStep {
     Wait(Latch),
     /// Go to the store, with this refill.
     Within(PendingRefill),
-}
-
-impl CostPerQuota for Ask<'_> {
-    #[inline]
-    fn of(&self, quota: usize) -> u64 {
-        u8::try_from(quota).map_or(0, |quota| self.cost_of(quota))
-    }
-
-    #[inline]
-    fn most(&self) -> u64 {
-        self.cost()
-    }
 }
 
 /// Whether held units can decide an ask. They are units of the policy's quotas, so the store decides for a key that brings its own.
@@ -182,15 +169,11 @@ impl LeaseState {
     #[cold]
     fn wait(self: &Arc<Self>, ask: &Ask<'_>, latch: Latch) -> DecisionFuture {
         let (state, ask) = (Arc::clone(self), OwnedAsk::new(ask));
-        let work = async move {
+        DecisionFuture::begun_here(async move {
             latch.opened().await;
             let decided = state.one(&ask.ask(), false);
             decided.await
-        };
-        match Handle::try_current() {
-            Ok(runtime) => DecisionFuture::begun(&runtime, work),
-            Err(_) => DecisionFuture::pending(work),
-        }
+        })
     }
 
     /// Handles an ask that held units cannot decide.
@@ -207,8 +190,7 @@ impl LeaseState {
                 if held.iter().all(|units| *units == 0) {
                     return answer;
                 }
-                let costs: PerQuota<u64> =
-                    (0..held.len()).map(|quota| CostPerQuota::of(ask, quota)).collect();
+                let costs: PerQuota<u64> = (0..).take(held.len()).map(|quota| ask.cost_of(quota)).collect();
                 answer.map(move |result| result.map(|decision| with_held(&decision, &held, &costs)))
             }
             _ => self.within.decide(asks),

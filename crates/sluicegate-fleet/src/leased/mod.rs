@@ -28,10 +28,10 @@ mod time;
 mod units;
 mod unleased;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use sluicegate_core::Policy;
+use sluicegate_core::Store;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::store::IntoStore;
 pub use sluicegate_core::store::LeaseStatus;
@@ -40,7 +40,7 @@ use sluicegate_core::wrap::Within;
 pub use self::batch::Batch;
 pub use self::builder::LeasedBuilder;
 pub use self::close::Unreturned;
-use self::policy::{LeasedPolicies, LeasedPolicy};
+use self::policy::LeasedPolicy;
 use self::table::AccountTable;
 pub use self::unleased::Unleased;
 
@@ -57,7 +57,7 @@ pub use self::unleased::Unleased;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let redis = sluicegate_core::MemoryStore::new();
-/// use sluicegate_core::Policy;
+/// use sluicegate_core::Store;
 /// use sluicegate_resilient::Resilient;
 /// use sluicegate_fleet::leased::Leased;
 ///
@@ -119,7 +119,6 @@ struct LeaseState {
     batch: Batch,
     table: AccountTable,
     clock: Arc<dyn Clock>,
-    policies: Mutex<LeasedPolicies>,
     numbers: AtomicU64,
     is_closed: AtomicBool,
 }
@@ -143,7 +142,7 @@ impl Leased {
         self.0.0.status()
     }
 
-    /// The names of the open policies that are not leased, each with the reason.
+    /// The open policies that are not leased, by name, each with the reason.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -156,22 +155,13 @@ impl Leased {
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     pub fn unleased(&self) -> Vec<(String, Unleased)> {
-        let policies = self.0.0.policies.lock().unwrap_or_else(PoisonError::into_inner);
-        policies
-            .open()
-            .filter_map(|policy| policy.unleased().map(|(name, why)| (name.to_owned(), why)))
+        let open = self.0.limiters().all().into_iter().map(|limiter| limiter.policy());
+        open.filter_map(|policy| Some((policy.name().to_owned(), Unleased::why(&policy, &self.0.0.batch)?)))
             .collect()
     }
 }
 
 impl LeaseState {
-    /// The state kept of a policy that is opened.
-    fn opened(&self, policy: &Policy) -> Arc<LeasedPolicy> {
-        let policy = Arc::new(LeasedPolicy::new(policy, &self.batch));
-        self.policies.lock().unwrap_or_else(PoisonError::into_inner).add(&policy);
-        policy
-    }
-
     /// Whether it still leases.
     #[inline]
     fn is_open(&self) -> bool {

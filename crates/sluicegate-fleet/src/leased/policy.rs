@@ -1,7 +1,7 @@
 //! The state kept of a policy, and whether it may be leased: [`LeasedPolicy`].
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
 
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{PreparedPolicy, WeakPolicy};
@@ -32,8 +32,6 @@ impl Unleased {
 
 /// The state that a [`Leased`](super::Leased) store keeps of a policy.
 pub(super) struct LeasedPolicy {
-    /// Names the policy in the list of policies that are not leased.
-    name: String,
     /// The lifetime of its units, by quota; or the reason why it is not leased.
     measures: Result<SmallVec<[Measure; 2]>, Unleased>,
     /// The policy as the outer store has prepared it. Weak, so that idle keys do not keep it open.
@@ -45,7 +43,6 @@ pub(super) struct LeasedPolicy {
 impl LeasedPolicy {
     pub(super) fn new(policy: &Policy, batch: &Batch) -> Self {
         Self {
-            name: policy.name().to_owned(),
             measures: measures(policy, batch),
             prepared: OnceLock::new(),
             is_replaced: AtomicBool::new(false),
@@ -64,11 +61,6 @@ impl LeasedPolicy {
         self.is_replaced.store(true, Ordering::Relaxed);
     }
 
-    /// Its name, and the reason why it is not leased, if it is not.
-    pub(super) fn unleased(&self) -> Option<(&str, Unleased)> {
-        self.measures.as_ref().err().map(|why| (self.name.as_str(), *why))
-    }
-
     /// Remembers the policy as the outer store has prepared it, to give leases back without a request.
     pub(super) fn remember(&self, policy: &PreparedPolicy) {
         _ = self.prepared.get_or_init(|| policy.downgrade());
@@ -77,30 +69,6 @@ impl LeasedPolicy {
     /// The policy as the outer store has prepared it, if it is still open.
     pub(super) fn prepared(&self) -> Option<PreparedPolicy> {
         self.prepared.get()?.upgrade()
-    }
-}
-
-/// The states of open policies, and some closed ones.
-#[derive(Default)]
-pub(super) struct LeasedPolicies {
-    policies: Vec<Weak<LeasedPolicy>>,
-    /// The number of open policies when closed ones were last dropped.
-    kept: usize,
-}
-
-impl LeasedPolicies {
-    /// Adds the state of a policy. Closed ones are dropped when there are twice as many as were kept, so that many policies cost linear time.
-    pub(super) fn add(&mut self, policy: &Arc<LeasedPolicy>) {
-        if self.policies.len() > self.kept * 2 {
-            self.policies.retain(|policy| policy.strong_count() > 0);
-            self.kept = self.policies.len();
-        }
-        self.policies.push(Arc::downgrade(policy));
-    }
-
-    /// The policies of open policies.
-    pub(super) fn open(&self) -> impl Iterator<Item = Arc<LeasedPolicy>> {
-        self.policies.iter().filter_map(Weak::upgrade)
     }
 }
 
@@ -120,31 +88,4 @@ fn measures(policy: &Policy, batch: &Batch) -> Result<SmallVec<[Measure; 2]>, Un
     let measures: SmallVec<[Measure; 2]> =
         policy.quotas().iter().map(Measure::new).collect::<Result<_, _>>()?;
     if measures.iter().all(|measure| batch.is_for(measure)) { Ok(measures) } else { Err(Unleased::TooSmall) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn policy() -> Arc<LeasedPolicy> {
-        let policy = Policy::gcra("api", "1000/min").build().expect("it is a policy");
-        Arc::new(LeasedPolicy::new(&policy, &Batch::new()))
-    }
-
-    /// All policies were once looked at for each one that was added.
-    #[test]
-    fn closed_plans_are_dropped_when_the_list_has_doubled() {
-        let mut policies = LeasedPolicies::default();
-        let open: Vec<_> = (0..100).map(|_| policy()).collect();
-        open.iter().for_each(|policy| policies.add(policy));
-        let mut sweeps = 0;
-        for _ in 0..10_000 {
-            let before = policies.policies.len();
-            policies.add(&policy());
-            assert!(policies.policies.len() <= 202, "{} beside 100 that are open", policies.policies.len());
-            sweeps += usize::from(policies.policies.len() <= before);
-        }
-        assert!(sweeps <= 10_000 / 90, "{sweeps}");
-        assert_eq!(policies.open().count(), 100);
-    }
 }

@@ -76,16 +76,7 @@ impl LeaseState {
         }
         let landing = Landing { state: Arc::clone(self), refills };
         let count = asks.len();
-        match self.within.decide(&all).now() {
-            Ok(result) => DecisionFuture::ready(landing.landed(count, result)),
-            Err(pending) => {
-                let work = async move { landing.landed(count, pending.await) };
-                match Handle::try_current() {
-                    Ok(runtime) => DecisionFuture::begun(&runtime, work),
-                    Err(_) => DecisionFuture::pending(work),
-                }
-            }
-        }
+        self.within.decide(&all).map_even_if_dropped(move |result| landing.landed(count, result))
     }
 
     /// Asks for the next lease of a key that has some units left.
@@ -94,21 +85,12 @@ impl LeaseState {
         if refill.units == 0 {
             return;
         }
-        let runtime = Handle::try_current();
         let asked = Ask::new(ask.policy(), ask.key(), refill.units, Mode::Lease);
         let landing = Landing { state: Arc::clone(self), refills: std::iter::once((0, refill)).collect() };
-        if runtime.is_err() && !self.within.store().always_answers() {
-            // Nothing would wait for the answer.
-            return;
-        }
-        match self.within.decide(&[asked]).now() {
-            Ok(result) => drop(landing.landed(0, result)),
-            Err(pending) => {
-                let work = async move { drop(landing.landed(0, pending.await)) };
-                if let Ok(runtime) = runtime {
-                    runtime.spawn(work);
-                }
-            }
+        // Without a runtime nothing waits for an answer that comes later.
+        if Handle::try_current().is_ok() || self.within.store().always_answers() {
+            let answer = self.within.decide(&[asked]);
+            drop(answer.map_even_if_dropped(move |result| landing.landed(0, result)));
         }
     }
 }

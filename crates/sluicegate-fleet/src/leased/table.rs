@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::quality::RandomState;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyRef;
+use sluicegate_core::store::LeaseStatus;
 use smallvec::SmallVec;
 
 use super::account::KeyAccount;
@@ -32,20 +33,8 @@ pub(super) struct AccountTable {
 #[derive(Default)]
 pub(super) struct AccountSet {
     entries: Vec<AccountEntry>,
-    pub(super) counts: LeaseCounts,
-}
-
-/// Counters, kept beside the accounts so that no request writes to a cache line that all others write to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LeaseCounts {
-    /// Requests that were decided here.
-    pub(super) local: u64,
-    /// Units that were leased.
-    pub(super) granted: u64,
-    /// Units that ended before they were spent, or were dropped.
-    pub(super) lost: u64,
-    /// Units that were given back.
-    pub(super) returned: u64,
+    /// Beside the accounts, so that no request writes to a cache line that all others write to.
+    pub(super) counts: LeaseStatus,
 }
 
 struct AccountEntry {
@@ -107,7 +96,7 @@ impl AccountSet {
         hash: u64,
         policy: &Arc<LeasedPolicy>,
         key: KeyRef<'_>,
-    ) -> Option<(&mut KeyAccount, &mut LeaseCounts)> {
+    ) -> Option<(&mut KeyAccount, &mut LeaseStatus)> {
         let is_it = |entry: &&mut AccountEntry| {
             entry.hash == hash && Arc::ptr_eq(&entry.policy, policy) && entry.key.as_ref() == key
         };
@@ -116,7 +105,7 @@ impl AccountSet {
     }
 
     /// The account with an id.
-    pub(super) fn at(&mut self, id: &AccountId) -> Option<(&mut KeyAccount, &mut LeaseCounts)> {
+    pub(super) fn at(&mut self, id: &AccountId) -> Option<(&mut KeyAccount, &mut LeaseStatus)> {
         self.find(id.hash, &id.policy, id.key.as_ref())
     }
 
@@ -167,7 +156,7 @@ impl AccountSet {
     /// Calls `each` with every account.
     pub(super) fn walk(
         &mut self,
-        mut each: impl FnMut(&LeasedPolicy, &Key, &mut KeyAccount, &mut LeaseCounts),
+        mut each: impl FnMut(&LeasedPolicy, &Key, &mut KeyAccount, &mut LeaseStatus),
     ) {
         for AccountEntry { policy, key, account, .. } in &mut self.entries {
             each(policy, key, account, &mut self.counts);

@@ -33,14 +33,6 @@ struct HeldPart {
     span_us: u64,
 }
 
-/// The status of a quota after units of it were spent here.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LocalStatus {
-    pub(super) units: u64,
-    /// The time until the bucket is at rest, as far as this instance knows.
-    pub(super) reset_us: u64,
-}
-
 impl Grant {
     /// The lease of this receipt, asked for at `sent_us`; `None` if the receipt does not say how long it lasts.
     pub(super) fn new(measures: &[Measure], receipt: Receipt, sent_us: u64) -> Option<Self> {
@@ -138,11 +130,10 @@ impl LeasedUnits {
         }
     }
 
-    /// The status of a quota, as far as this instance knows.
+    /// The time until the bucket of a quota is at rest, as far as this instance knows.
     #[inline]
-    pub(super) fn left(&self, quota: usize, now_us: u64) -> LocalStatus {
-        let end_us = self.0.last().map_or(0, |grant| grant.end_us(quota));
-        LocalStatus { units: self.of(quota), reset_us: end_us.saturating_sub(now_us) }
+    pub(super) fn reset_us(&self, quota: usize, now_us: u64) -> u64 {
+        self.0.last().map_or(0, |grant| grant.end_us(quota)).saturating_sub(now_us)
     }
 
     /// Adds a lease whose answer has come by now. If the store shows that a bucket no longer has the units that were held of it, the key

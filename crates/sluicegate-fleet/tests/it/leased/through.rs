@@ -44,8 +44,9 @@ fn what_cannot_be_leased_passes_through_and_is_listed() {
     }
     let mut listed = scene.store.unleased();
     listed.retain(|(name, _)| open.iter().any(|(limiter, _)| limiter.policy().name() == name));
-    let expected: Vec<_> =
+    let mut expected: Vec<_> =
         open.iter().map(|(limiter, why)| (limiter.policy().name().to_owned(), *why)).collect();
+    expected.sort_by(|(one, _), (other, _)| one.cmp(other));
     assert_eq!(listed, expected);
     drop(open);
     assert!(scene.store.unleased().is_empty());

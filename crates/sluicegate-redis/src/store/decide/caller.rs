@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::ask::KeyAsk;
 use super::batch::Batcher;
-use super::request::{DecisionResult, ScriptRequest, call};
+use super::request::{ScriptRequest, call};
 use crate::connection::part_of;
 use crate::store::client::RedisClient;
 
@@ -32,12 +32,14 @@ impl Caller {
         DecisionFuture::begun(&self.client.runtime, self.batches.decide(request))
     }
 
-    /// Decides the asks of one slot for a request in several slots, by this deadline and in a call of its own.
-    pub(super) async fn ask(&self, asks: Vec<KeyAsk>, deadline: Instant) -> DecisionResult {
-        let request = self.request(asks, deadline);
-        call(self.client.connection.state(), part_of(request.slot()), &[&request])
-            .await?
-            .decision(&request.asks)
+    /// Decides the asks of one slot for a request in several slots, by this deadline and in a call of its own. It begins at once, and
+    /// continues even if its future is dropped.
+    pub(super) fn ask(self: &Arc<Self>, asks: Vec<KeyAsk>, deadline: Instant) -> DecisionFuture {
+        let (caller, request) = (Arc::clone(self), self.request(asks, deadline));
+        DecisionFuture::begun(&self.client.runtime, async move {
+            let connection = caller.client.connection.state();
+            call(connection, part_of(request.slot()), &[&request]).await?.decision(&request.asks)
+        })
     }
 
     fn request(&self, asks: Vec<KeyAsk>, deadline: Instant) -> ScriptRequest {

@@ -5,7 +5,7 @@
 //! | `ask` | the ask about one key, as the script needs it |
 //! | `caller`, `batch`, `request` | send requests to Redis, alone or with others |
 //! | `command`, `lua/`, `reply`, `bucket` | the script, its input, and its output |
-//! | `cross_slot/` | requests whose keys live in several slots of a Cluster |
+//! | `cross_slot` | requests whose keys live in several slots of a Cluster |
 //! | `probe` | checks that the server can run the script |
 //!
 //! A call begins when the store is asked, with a first poll of its future, and

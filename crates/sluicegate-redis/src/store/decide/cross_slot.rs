@@ -26,21 +26,21 @@
 //! The slot with the longest wait is asked first. The others learn when that turn comes,
 //! and hold their units until then.
 
-mod give_up;
-mod parts;
-
 use std::sync::Arc;
 
 use sluicegate_core::clock::micros;
+use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{Mode, QuotaStatus};
+use sluicegate_core::wrap::{Part, ask_at_once, ask_in_turn};
 use sluicegate_core::{Decision, Outcome, StoreError};
 use tokio::time::Instant;
 
-use self::give_up::give_up;
-use self::parts::{SlotPart, by_slot, each, joined};
 use super::ask::{CrossSlot, KeyAsk};
 use super::caller::Caller;
 use super::request::DecisionResult;
+
+/// The asks of one slot, and its decision.
+type SlotPart = Part<Vec<KeyAsk>>;
 
 /// The result of an attempt.
 enum Attempt {
@@ -68,82 +68,120 @@ pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> DecisionRe
         tokio::time::sleep(pause).await;
         end = attempt(&caller, &asking, deadline).await?;
     }
-    match end {
-        Attempt::Granted(mut parts) => match each(&caller, by_slot(certain), deadline).await {
-            Ok(done) => {
-                parts.extend(done);
-                joined(parts)
-            }
-            Err(error) => {
-                give_back(&caller, parts);
-                Err(error)
-            }
-        },
-        Attempt::Refused(mut parts, _) => {
+    let (mut parts, more) = match end {
+        Attempt::Granted(parts) => {
+            let done = at_once(&caller, by_slot(certain), deadline).await;
+            let done = done.inspect_err(|_| give_back(&caller, &parts))?;
+            (parts, done)
+        }
+        Attempt::Refused(parts, _) => {
             count_rejected(&caller, &asking);
             // Their state is part of the answer.
             let looks = certain.iter().map(|ask| ask.with_mode(Mode::Peek)).collect();
-            parts.extend(each(&caller, by_slot(looks), deadline).await?);
-            joined(parts)
+            (parts, at_once(&caller, by_slot(looks), deadline).await?)
         }
-    }
+    };
+    parts.extend(more);
+    joined(parts)
 }
 
 /// Makes one attempt. With only one slot there is nothing to coordinate, and the script decides everything.
 async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> Result<Attempt, StoreError> {
-    let mut groups = by_slot(asking.to_vec());
+    let groups = by_slot(asking.to_vec());
     if groups.len() < 2 {
-        let parts = each(caller, groups, deadline).await?;
-        let granted = parts.iter().all(|part| part.decision.is_allowed());
+        let parts = at_once(caller, groups, deadline).await?;
+        let granted = parts.iter().all(|(_, decision)| decision.is_allowed());
         return Ok(if granted { Attempt::Granted(parts) } else { Attempt::Refused(parts, false) });
     }
     let peeks = groups.iter().map(|asks| asks.iter().map(|ask| ask.with_mode(Mode::Peek)).collect());
-    let looks = each(caller, peeks.collect(), deadline).await?;
-    if looks.iter().zip(&groups).any(|(look, asks)| is_refused(&look.decision, asks)) {
-        let is_busy = looks.iter().any(|look| is_busy(&look.decision));
+    let mut looks = at_once(caller, peeks.collect(), deadline).await?;
+    if looks.iter().zip(&groups).any(|((_, look), asks)| is_refused(look, asks)) {
+        let is_busy = looks.iter().any(|(_, look)| is_busy(look));
         return Ok(Attempt::Refused(looks, is_busy));
     }
     // The slot with the longest wait comes first, or else the one with the least left.
-    let mut order: Vec<usize> = (0..groups.len()).collect();
-    order.sort_by_key(|index| {
-        let statuses = || looks[*index].decision.quotas().iter();
-        let wait = statuses().filter(|status| !status.passed()).map(QuotaStatus::available_after).max();
-        (std::cmp::Reverse(wait), statuses().map(QuotaStatus::remaining).min())
+    let mut order: Vec<_> = groups.into_iter().zip(&looks).collect();
+    order.retain(|(asks, _)| asks.iter().any(|ask| ask.mode.spends()));
+    order.sort_by_key(|(_, (_, look))| {
+        let waits = look.quotas().iter().filter(|status| !status.passed()).map(QuotaStatus::available_after);
+        (std::cmp::Reverse(waits.max()), look.quotas().iter().map(QuotaStatus::remaining).min())
     });
-    let mut looks: Vec<Option<SlotPart>> = looks.into_iter().map(Some).collect();
-    let mut spent: Vec<SlotPart> = Vec::with_capacity(groups.len());
-    let last = order.len() - 1;
-    for (turn, index) in order.into_iter().enumerate() {
-        let mut asks = std::mem::take(&mut groups[index]);
-        if !asks.iter().any(|ask| ask.mode.spends()) {
-            spent.extend(looks[index].take());
-            continue;
-        }
-        let due_us =
-            spent.iter().filter(|part| !part.decision.delay().is_zero()).map(|part| part.decision.spent_us());
-        let due_us = due_us.max().unwrap_or(0);
-        let marked_us = if turn < last { micros(caller.client.deadline) } else { 0 };
-        for ask in &mut asks {
+    let order: Vec<Vec<KeyAsk>> = order.into_iter().map(|(asks, _)| asks).collect();
+    let slots = order.len();
+    let asked = ask_in_turn(order, |asks, before| {
+        let waits = before.iter().filter(|(_, decision)| !decision.delay().is_zero());
+        let due_us = waits.map(|(_, decision)| decision.spent_us()).max().unwrap_or(0);
+        let marked_us = if before.len() + 1 < slots { micros(caller.client.deadline) } else { 0 };
+        for ask in &mut *asks {
             // A request that is delayed only by a queue departs at the time of that queue.
             let due_us = if ask.mode.longest_wait().is_some() { due_us } else { 0 };
             ask.cross_slot = Some(CrossSlot { due_us, marked_us });
         }
-        match caller.ask(asks.clone(), deadline).await {
-            Ok(decision) if decision.is_allowed() => spent.push(SlotPart { asks, decision }),
-            Ok(decision) => {
-                give_back(caller, spent);
-                let is_busy = is_busy(&decision);
-                looks[index] = Some(SlotPart { asks, decision });
-                let looks = looks.into_iter().flatten().collect();
-                return Ok(Attempt::Refused(looks, is_busy));
-            }
-            Err(error) => {
-                give_back(caller, spent);
-                return Err(error);
-            }
+        caller.ask(asks.clone(), deadline)
+    })
+    .await;
+    let (mut parts, refused) = match asked.ended {
+        None => (asked.passed, false),
+        Some(end) => {
+            give_back(caller, &asked.passed);
+            (vec![end?], true)
+        }
+    };
+    let is_busy = refused && is_busy(&parts[0].1);
+    // Where the others stand was seen before.
+    looks.retain(|(asks, _)| !parts.iter().any(|(of, _)| of[0].lives_with(&asks[0])));
+    parts.extend(looks);
+    Ok(if refused { Attempt::Refused(parts, is_busy) } else { Attempt::Granted(parts) })
+}
+
+/// Gives up a turn in several slots: all of them take it back, or none does. Slots that may refuse come first, which are those that do more
+/// than hold the units. If one refuses, the units that the others have taken back are charged again.
+async fn give_up(caller: &Arc<Caller>, asks: Vec<KeyAsk>, deadline: Instant) -> DecisionResult {
+    let mut groups = by_slot(asks);
+    groups.sort_by_key(|asks| asks.iter().all(|ask| ask.spent.as_ref().is_some_and(|spent| spent.is_held)));
+    let asked = ask_in_turn(groups, |asks, _| caller.ask(asks.clone(), deadline)).await;
+    let mut parts = asked.passed;
+    if let Some(end) = asked.ended {
+        let refused = end?;
+        for (asks, _) in &parts {
+            let again = asks.iter().map(|ask| ask.with_mode(Mode::Charge)).collect();
+            drop(caller.ask(again, caller.client.deadline()));
+        }
+        parts.push(refused);
+    }
+    joined(parts)
+}
+
+/// The asks of each slot.
+///
+/// By hash tag rather than by slot: two tags in one slot could share a call, and would rarely do so
+/// among 16,384 slots.
+fn by_slot(asks: Vec<KeyAsk>) -> Vec<Vec<KeyAsk>> {
+    let mut groups: Vec<Vec<KeyAsk>> = Vec::new();
+    for ask in asks {
+        match groups.iter_mut().find(|group| group[0].lives_with(&ask)) {
+            Some(group) => group.push(ask),
+            None => groups.push(vec![ask]),
         }
     }
-    Ok(Attempt::Granted(spent))
+    groups
+}
+
+/// Calls for all groups at the same time.
+async fn at_once(
+    caller: &Arc<Caller>,
+    groups: Vec<Vec<KeyAsk>>,
+    deadline: Instant,
+) -> Result<Vec<SlotPart>, StoreError> {
+    let begun = groups.into_iter().map(|asks| (asks.clone(), caller.ask(asks, deadline)));
+    ask_at_once(begun.collect::<Vec<_>>()).await
+}
+
+/// The parts as one decision. Its moment is that of the slot that departs last, because the slots' clocks may differ a little.
+fn joined(parts: Vec<SlotPart>) -> DecisionResult {
+    // The statuses already say which asks they belong to.
+    let places: Vec<u8> = (0..=u8::MAX).take(MAX_QUOTAS).collect();
+    Decision::joined(parts.into_iter().map(|(_, decision)| (decision, &places)))
 }
 
 /// Spends a refused request under the policies that count refused requests, each by itself: as a spend if it still fits, as a
@@ -154,8 +192,7 @@ fn count_rejected(caller: &Arc<Caller>, asking: &[KeyAsk]) {
         return;
     }
     for ask in asking.iter().filter(|ask| ask.mode.spends() && ask.prepared.counts_rejected) {
-        let (caller, ask) = (Arc::clone(caller), ask.with_mode(Mode::Spend));
-        tokio::spawn(async move { caller.ask(vec![ask], caller.client.deadline()).await });
+        drop(caller.ask(vec![ask.with_mode(Mode::Spend)], caller.client.deadline()));
     }
 }
 
@@ -184,21 +221,17 @@ fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
 /// refund arrives or not, and a lost refund only denies more.
 ///
 /// A turn that others may depend on is returned, everything else refunded by its receipt.
-fn give_back(caller: &Arc<Caller>, spent: Vec<SlotPart>) {
-    for SlotPart { asks, mut decision } in spent {
+fn give_back(caller: &Arc<Caller>, spent: &[SlotPart]) {
+    for (asks, decision) in spent {
         let is_turn = !decision.delay().is_zero();
-        let asks: Vec<KeyAsk> = asks
-            .iter()
-            .filter(|ask| ask.mode.spends())
-            .filter_map(|ask| {
-                let may_wait = ask.mode.longest_wait().is_some();
-                let mode = if is_turn && may_wait { Mode::Return } else { Mode::Refund };
-                Some(ask.of(mode, &decision.take_receipt(usize::from(ask.at))?))
-            })
-            .collect();
+        let refund = |ask: &KeyAsk| {
+            let may_wait = ask.mode.longest_wait().is_some();
+            let mode = if is_turn && may_wait { Mode::Return } else { Mode::Refund };
+            Some(ask.of(mode, &decision.receipt(usize::from(ask.at))?))
+        };
+        let asks: Vec<KeyAsk> = asks.iter().filter(|ask| ask.mode.spends()).filter_map(refund).collect();
         if !asks.is_empty() {
-            let caller = Arc::clone(caller);
-            tokio::spawn(async move { caller.ask(asks, caller.client.deadline()).await });
+            drop(caller.ask(asks, caller.client.deadline()));
         }
     }
 }

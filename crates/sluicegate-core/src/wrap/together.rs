@@ -1,0 +1,70 @@
+//! Asks of one request that several places decide: all of it passes, or nothing of it stays spent.
+//!
+//! A place is whatever decides its asks in one step: a store, a hash slot of a Cluster, the fallback of a `Resilient` store. No step spans
+//! two of them, so a request that needs several is decided in this way:
+//!
+//! 1. Asks that may be refused go to one place after the other ([`ask_in_turn`]), until one refuses or gives no answer.
+//! 2. The caller gives back what the places before it have spent, by their receipts. It is not given back twice, whatever the answer.
+//! 3. Asks that cannot be refused go to all places [at once](ask_at_once), when all others have passed.
+//! 4. The answers are [joined](Decision::joined).
+//!
+//! Between two steps units are held that no request spends. A process that dies there, and an answer that is lost, leave them spent until
+//! they drain or their window ends: too few requests are admitted then, and never too many.
+
+use crate::decision::Decision;
+use crate::error::StoreError;
+use crate::store::DecisionFuture;
+
+/// The asks of a request that one place has decided, and its decision.
+pub type Part<A> = (A, Decision);
+
+/// The answers of places that were asked one after the other.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it is a pair with names")]
+pub struct AskedInTurn<A> {
+    /// The parts that have passed, in the order in which they were asked. Give back what they have spent if another one did not pass.
+    pub passed: Vec<Part<A>>,
+    /// The part that was refused, or the error of a place that gave no answer; `None` if all have passed.
+    pub ended: Option<Result<Part<A>, StoreError>>,
+}
+
+/// Asks one place after the other, until one refuses or gives no answer. `ask` gets the asks of a place, and the parts that have passed
+/// before. For stores that decide by several places.
+///
+/// # Cancel safety
+/// What has passed when the future is dropped stays spent: run it [to its end](DecisionFuture::begun).
+pub async fn ask_in_turn<A>(
+    parts: impl IntoIterator<Item = A>,
+    mut ask: impl FnMut(&mut A, &[Part<A>]) -> DecisionFuture,
+) -> AskedInTurn<A> {
+    let mut asked = AskedInTurn { passed: Vec::new(), ended: None };
+    for mut asks in parts {
+        match ask(&mut asks, &asked.passed).await {
+            Ok(decision) if decision.is_allowed() => asked.passed.push((asks, decision)),
+            answer => {
+                asked.ended = Some(answer.map(|decision| (asks, decision)));
+                break;
+            }
+        }
+    }
+    asked
+}
+
+/// The answers of places that were asked at the same time. It waits for all of them, also after an error: for looks, and for reports,
+/// which are never all or nothing. For stores that decide by several places.
+///
+/// # Errors
+/// The error of a place that gave no answer. It says nothing about the others.
+pub async fn ask_at_once<A>(
+    begun: impl IntoIterator<Item = (A, DecisionFuture)>,
+) -> Result<Vec<Part<A>>, StoreError> {
+    let begun: Vec<_> = begun.into_iter().collect();
+    let (mut parts, mut failed) = (Vec::with_capacity(begun.len()), None);
+    for (asks, answer) in begun {
+        match answer.await {
+            Ok(decision) => parts.push((asks, decision)),
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(parts), Err)
+}
