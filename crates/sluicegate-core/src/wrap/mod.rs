@@ -69,7 +69,7 @@ use std::sync::Arc;
 pub(crate) use self::outage::assumed;
 pub use self::outage::{OutageAnswer, decide_in_outage, or_by_policy};
 pub use self::owned::OwnedAsk;
-pub use self::together::{AskedInTurn, Part, ask_at_once, ask_in_turn};
+pub use self::together::{AskedInTurn, DecidedPart, ask_at_once, ask_in_turn};
 use self::within::Layered;
 pub use self::within::Within;
 use crate::error::ConfigError;

@@ -16,16 +16,16 @@ use crate::error::StoreError;
 use crate::store::DecisionFuture;
 
 /// The asks of a request that one place has decided, and its decision.
-pub type Part<A> = (A, Decision);
+pub type DecidedPart<A> = (A, Decision);
 
 /// The answers of places that were asked one after the other.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "it is a pair with names")]
 pub struct AskedInTurn<A> {
     /// The parts that have passed, in the order in which they were asked. Give back what they have spent if another one did not pass.
-    pub passed: Vec<Part<A>>,
+    pub passed: Vec<DecidedPart<A>>,
     /// The part that was refused, or the error of a place that gave no answer; `None` if all have passed.
-    pub ended: Option<Result<Part<A>, StoreError>>,
+    pub ended: Option<Result<DecidedPart<A>, StoreError>>,
 }
 
 /// Asks one place after the other, until one refuses or gives no answer. `ask` gets the asks of a place, and the parts that have passed
@@ -35,7 +35,7 @@ pub struct AskedInTurn<A> {
 /// What has passed when the future is dropped stays spent: run it [to its end](DecisionFuture::begun).
 pub async fn ask_in_turn<A>(
     parts: impl IntoIterator<Item = A>,
-    mut ask: impl FnMut(&mut A, &[Part<A>]) -> DecisionFuture,
+    mut ask: impl FnMut(&mut A, &[DecidedPart<A>]) -> DecisionFuture,
 ) -> AskedInTurn<A> {
     let mut asked = AskedInTurn { passed: Vec::new(), ended: None };
     for mut asks in parts {
@@ -57,7 +57,7 @@ pub async fn ask_in_turn<A>(
 /// The error of a place that gave no answer. It says nothing about the others.
 pub async fn ask_at_once<A>(
     begun: impl IntoIterator<Item = (A, DecisionFuture)>,
-) -> Result<Vec<Part<A>>, StoreError> {
+) -> Result<Vec<DecidedPart<A>>, StoreError> {
     let begun: Vec<_> = begun.into_iter().collect();
     let (mut parts, mut failed) = (Vec::with_capacity(begun.len()), None);
     for (asks, answer) in begun {

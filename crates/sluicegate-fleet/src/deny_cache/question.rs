@@ -44,13 +44,13 @@ pub(super) struct Question {
     /// The costs by quota, where they differ.
     costs: SmallVec<[u64; 2]>,
     /// The longest that it would wait for a turn.
-    patience_us: u64,
+    pub(super) patience_us: u64,
     /// Whether it takes less if there is less.
     takes: bool,
     /// Whether it only looks whether the key of another ask is suspended.
-    looks: bool,
-    /// Whether one more unit may be leased, so that it asks for many at once.
-    leases: bool,
+    pub(super) looks: bool,
+    /// Whether one more unit may be leased, so that it asks for many at once, and held units may decide it.
+    pub(super) leases: bool,
     /// The window of each quota that counts two windows, and 0 for other quotas.
     windows_us: SmallVec<[u64; 2]>,
 }
@@ -86,21 +86,8 @@ impl Question {
         Some(Self { place, id, quotas, mark, cost, costs, patience_us, takes, looks, leases, windows_us })
     }
 
-    pub(super) fn looks(&self) -> bool {
-        self.looks
-    }
-
     pub(super) fn place(&self) -> usize {
         usize::from(self.place)
-    }
-
-    pub(super) fn patience_us(&self) -> u64 {
-        self.patience_us
-    }
-
-    /// Whether held units of a lease may decide it.
-    pub(super) fn leases(&self) -> bool {
-        self.leases
     }
 
     /// The window of a quota whose units come back by the counts of two windows; 0 for any other quota.

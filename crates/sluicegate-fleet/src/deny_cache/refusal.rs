@@ -31,8 +31,8 @@ pub(super) struct CachedRefusal {
     at_us: u64,
     /// The number of the quotas that the key has brought; 0 for none.
     quotas: u64,
-    /// The end for every question; one of its lines may end before that.
-    ends_us: u64,
+    /// The end for every question, by the clock of the cache; one of its lines may end before that.
+    pub(super) ends_us: u64,
     /// A line for each quota of the policy, also for quotas that have let the cost pass, because an answer shows all of them.
     lines: SmallVec<[QuotaRefusal; 1]>,
 }
@@ -95,7 +95,7 @@ impl RefusedCost {
             return None;
         }
         let told_us = micros(status.available_after());
-        let wait_us = match keep.in_lumps && told_us > 0 && question.leases() {
+        let wait_us = match keep.in_lumps && told_us > 0 && question.leases {
             true => told_us.max(question.lump_us(quota_of(status), micros(status.reset_after()))),
             false => told_us,
         };
@@ -108,12 +108,12 @@ impl RefusedCost {
         let (wait_us, sure_us) =
             if status.is_impossible() { (u64::MAX, u64::MAX) } else { (wait_us, sure_us) };
         let cost = question.refused_cost(status);
-        Some(Self { cost, patience_us: question.patience_us(), wait_us, sure_us })
+        Some(Self { cost, patience_us: question.patience_us, wait_us, sure_us })
     }
 
     /// Whether the cost of a question is at least as high, and its patience at most as long.
     fn covers(&self, question: &Question, quota: u8) -> bool {
-        question.cost_of(quota) >= self.cost && question.patience_us() <= self.patience_us
+        question.cost_of(quota) >= self.cost && question.patience_us <= self.patience_us
     }
 }
 
@@ -185,11 +185,6 @@ impl CachedRefusal {
         (rest_us.max(lump_us).max(cost_us), true)
     }
 
-    /// The end of the refusal, by the clock of the cache.
-    pub(super) fn ends_us(&self) -> u64 {
-        self.ends_us
-    }
-
     /// Whether it refuses this question now.
     pub(super) fn refuses(&self, question: &Question, now_us: u64) -> bool {
         // Nothing is known about the key under other quotas.
@@ -234,7 +229,7 @@ impl CachedRefusal {
                     let more_us = of.and_then(|of| more_us(of, more));
                     let until_all_us = reset_us.max(wait_us);
                     let cost_us = more_us.map_or(until_all_us, |more_us| wait_us.saturating_add(more_us));
-                    let patience_us = refused.patience_us.saturating_sub(question.patience_us());
+                    let patience_us = refused.patience_us.saturating_sub(question.patience_us);
                     let status = if is_estimate { status.provisional() } else { status };
                     match cost_us.min(until_all_us).saturating_add(patience_us) {
                         0 => status,

@@ -244,8 +244,8 @@ impl CacheState {
         let mut waits = RefusalWaits::new();
         let times = Times { sent_us, received_us: self.clock.now_us() };
         // Joint turns are bounded by the shortest patience, so the answer says nothing about each turn alone.
-        let spends = || questions.iter().filter(|question| !question.looks());
-        let is_plain = spends().count() == 1 || spends().all(|question| question.patience_us() == 0);
+        let spends = || questions.iter().filter(|question| !question.looks);
+        let is_plain = spends().count() == 1 || spends().all(|question| question.patience_us == 0);
         for (index, question) in questions.iter().enumerate() {
             let mut others = questions[..index].iter().chain(&questions[index + 1..]);
             // Asks about one bucket see each other: a cost that is too much after the first may fit alone.

@@ -124,13 +124,13 @@ impl RefusalTable {
         if refusal.refuses(question, now_us) {
             return RefusalLookup::Refused(refused(refusal));
         }
-        if now_us < refusal.ends_us() {
+        if now_us < refusal.ends_us {
             // Nothing is known about a lower cost, or about one that would wait.
             return RefusalLookup::Nothing;
         }
         match shard.probes.get(&id) {
             Some(probe) => RefusalLookup::Probed(probe.clone()),
-            None if now_us >= refusal.ends_us().saturating_add(self.linger_us) => {
+            None if now_us >= refusal.ends_us.saturating_add(self.linger_us) => {
                 self.remove(&mut shard, id);
                 RefusalLookup::Nothing
             }
@@ -165,12 +165,12 @@ impl RefusalTable {
             // The refusal that ends first has the least to refuse.
             let Some((soonest_us, soonest)) = shard.by_end.first().copied() else { return };
             self.evictions.fetch_add(1, Ordering::Relaxed);
-            if soonest_us > refusal.ends_us() {
+            if soonest_us > refusal.ends_us {
                 return;
             }
             self.remove(&mut shard, soonest);
         }
-        shard.by_end.insert((refusal.ends_us(), id));
+        shard.by_end.insert((refusal.ends_us, id));
         shard.refusals.insert(id, refusal);
         // Relaxed, here and below: this count is beside the shards, which are read under their locks.
         self.keys.fetch_add(1, Ordering::Relaxed);
@@ -211,7 +211,7 @@ impl RefusalTable {
 
     fn remove(&self, shard: &mut RefusalShard, id: Id) {
         if let Some(refusal) = shard.refusals.remove(&id) {
-            shard.by_end.remove(&(refusal.ends_us(), id));
+            shard.by_end.remove(&(refusal.ends_us, id));
             self.keys.fetch_sub(1, Ordering::Relaxed);
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{Ask, DecisionFuture, Mode};
-use sluicegate_core::wrap::{Part, ask_at_once, ask_in_turn};
+use sluicegate_core::wrap::{DecidedPart, ask_at_once, ask_in_turn};
 use sluicegate_core::{Store, StoreError};
 use smallvec::SmallVec;
 
@@ -100,7 +100,7 @@ async fn at_once(
     stores: &[Arc<dyn Store>],
     pieces: &[PartialAsk<'_>],
     which: impl Fn(Mode) -> bool,
-) -> Result<Vec<Part<PiecePlaces>>, StoreError> {
+) -> Result<Vec<DecidedPart<PiecePlaces>>, StoreError> {
     let begun = groups(stores, pieces, which).into_iter().map(|places| {
         let answer = ask(stores, pieces, &places, true);
         (places, answer)

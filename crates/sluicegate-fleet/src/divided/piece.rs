@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluicegate_core::Key;
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::store::{Ask, DecidedBy, Mode, PreparedPolicy, QuotaStatus};
-use sluicegate_core::wrap::Part;
+use sluicegate_core::wrap::DecidedPart;
 use smallvec::SmallVec;
 
 /// One number per quota.
@@ -91,7 +91,7 @@ impl PieceOutcome {
     }
 
     /// Notes the decisions of stores about the pieces at these places.
-    pub(super) fn note(&mut self, parts: impl IntoIterator<Item = Part<Vec<usize>>>) {
+    pub(super) fn note(&mut self, parts: impl IntoIterator<Item = DecidedPart<Vec<usize>>>) {
         for (places, mut decision) in parts {
             self.is_allowed &= decision.is_allowed();
             self.at_us = self.at_us.max(decision.at_us());

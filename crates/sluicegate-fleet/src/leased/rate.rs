@@ -9,7 +9,7 @@
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpendRate {
     /// The beginning of the time that the count covers, by the local clock.
-    since_us: u64,
+    pub(super) since_us: u64,
     units: u64,
 }
 
@@ -36,10 +36,5 @@ impl SpendRate {
             *self = Self { since_us: now_us.saturating_sub(ahead_us / 2), units: units / 2 };
         }
         units
-    }
-
-    /// The moment when the count last began anew.
-    pub(super) fn since_us(&self) -> u64 {
-        self.since_us
     }
 }

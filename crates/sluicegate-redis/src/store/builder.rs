@@ -16,10 +16,10 @@ use tokio::time::Instant;
 
 use super::RedisStore;
 use super::client::RedisClient;
-use super::decide::Decider;
+use super::decide::{Decider, probe};
 use super::durable;
 use super::key::{self, Tags};
-use super::shared::SharedKey;
+use super::shared::{SharedKey, SharedValue};
 use super::state::RedisState;
 use crate::connection::{Supervised, Target, TrustedCa};
 
@@ -237,13 +237,13 @@ impl RedisStoreBuilder {
                     .to_owned(),
             );
         };
-        let mut probe = Decider::probe(&prefix)?;
+        let mut probe = probe(&prefix)?;
         if is_durable {
             durable::check(&mut probe);
         }
-        let known = SharedKey::read_by(&mut probe, &prefix, &secret);
+        let known = SharedValue::read_by(&mut probe, &prefix, &secret);
         let connection = Supervised::start(target.clone(), probe, Instant::now() + first_connection);
-        let shared = SharedKey::start(&prefix, known, Arc::clone(connection.state()), runtime.clone());
+        let shared = SharedKey::start(known, Arc::clone(connection.state()), runtime.clone());
         let client = Arc::new(RedisClient { connection, clock, deadline, runtime });
         Ok(RedisStore(Arc::new(RedisState {
             decider: Decider::start(Arc::clone(&client)),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, ToRedisArgs, Value};
 use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 use tokio::runtime::Handle;
@@ -122,13 +122,17 @@ impl Script {
         Self { text, digest }
     }
 
-    fn command(&self, name: ScriptName, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
-        let (command, script) = match name {
-            ScriptName::Digest => ("EVALSHA", &*self.digest),
-            ScriptName::Text => ("EVAL", &*self.text),
-        };
+    /// The command that calls it, and the name by which the command knows it.
+    pub(super) fn named(&self, name: ScriptName) -> [&str; 2] {
+        match name {
+            ScriptName::Digest => ["EVALSHA", &self.digest],
+            ScriptName::Text => ["EVAL", &self.text],
+        }
+    }
+
+    pub(super) fn command(&self, name: ScriptName, keys: &[impl ToRedisArgs], arguments: &[Vec<u8>]) -> Cmd {
         let mut cmd = Cmd::new();
-        cmd.arg(command).arg(script).arg(keys.len()).arg(keys).arg(arguments);
+        cmd.arg(&self.named(name)).arg(keys.len()).arg(keys).arg(arguments);
         cmd
     }
 }

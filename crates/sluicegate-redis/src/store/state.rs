@@ -23,7 +23,7 @@ use crate::connection::{Target, part_of};
 /// The part that limiters hold. The connection ends with the last limiter.
 pub(super) struct RedisState {
     pub(super) client: Arc<RedisClient>,
-    pub(super) decider: Decider,
+    pub(super) decider: Arc<Decider>,
     pub(super) target: Target,
     pub(super) shared: SharedKey,
     pub(super) is_onlooker: bool,

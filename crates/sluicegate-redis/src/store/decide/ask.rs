@@ -23,7 +23,7 @@ pub(super) const MODES: u8 = 10;
 #[derive(Clone, Debug)]
 pub(super) struct KeyAsk {
     /// Its name in Redis; from `tag_at` on, that is the hash tag in its braces.
-    name: String,
+    pub(super) name: String,
     tag_at: usize,
     pub(super) prepared: Arc<Prepared>,
     pub(super) mode: Mode,
@@ -134,11 +134,6 @@ impl KeyAsk {
     pub(super) fn of(&self, mode: Mode, receipt: &Receipt) -> Self {
         let spent = Some(ReceiptData::of(receipt, self.prepared.rules.len()));
         Self { mode, spent, ..self.clone() }
-    }
-
-    /// The key of its value.
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Whether this is a lease of the units that `spend` leaves.

@@ -47,6 +47,7 @@ use super::ask::{CrossSlot, KeyAsk, ReceiptData};
 use crate::connection::ScriptName;
 use crate::store::encode::push;
 use crate::store::prepared::Prepared;
+use crate::store::slot::Script;
 
 /// The rules of `sluicegate_core::algorithm` in Lua: one constant text, so that Redis caches it once. The long way is a
 /// function inside the loop of the short one, and costs nothing for calls that do not need it.
@@ -74,8 +75,7 @@ const TEXT: &str = concat!(
     include_str!("lua/reply.lua"),
 );
 
-/// The script's name for `EVALSHA`.
-static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
 /// One call that decides several requests independently; on a Cluster, all their keys must be in one slot.
 ///
@@ -87,10 +87,7 @@ pub(super) fn command<'a>(
     time: Option<u64>,
 ) -> Cmd {
     let keys: usize = requests.clone().map(<[KeyAsk]>::len).sum();
-    let (command, script) = match name {
-        ScriptName::Digest => ("EVALSHA", DIGEST.as_str()),
-        ScriptName::Text => ("EVAL", TEXT),
-    };
+    let [command, script] = SCRIPT.named(name);
     let mut cmd = Cmd::with_capacity(6 + keys, 128 * keys + script.len());
     cmd.arg(command).arg(script).arg(keys);
     let mut orders = Vec::with_capacity(8 + 32 * keys);
@@ -99,7 +96,7 @@ pub(super) fn command<'a>(
     for asks in requests {
         let is_plain = is_plain(asks);
         for (index, ask) in asks.iter().enumerate() {
-            cmd.arg(ask.name());
+            cmd.arg(&ask.name);
             let text = &*ask.prepared.text;
             let place = texts.iter().position(|known| *known == text).unwrap_or_else(|| {
                 texts.push(text);
@@ -127,8 +124,7 @@ fn is_plain(asks: &[KeyAsk]) -> bool {
     let mut names = HashSet::with_capacity(if asks.len() > 1 { asks.len() } else { 0 });
     asks.len() == 1
         || asks.iter().enumerate().all(|(place, ask)| {
-            names.insert(ask.name())
-                || place.checked_sub(1).is_some_and(|before| ask.is_behind(&asks[before]))
+            names.insert(&ask.name) || place.checked_sub(1).is_some_and(|before| ask.is_behind(&asks[before]))
         })
 }
 

@@ -31,16 +31,16 @@ use std::sync::Arc;
 use sluicegate_core::clock::micros;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{Mode, QuotaStatus};
-use sluicegate_core::wrap::{Part, ask_at_once, ask_in_turn};
+use sluicegate_core::wrap::{DecidedPart, ask_at_once, ask_in_turn};
 use sluicegate_core::{Decision, Outcome, StoreError};
 use tokio::time::Instant;
 
+use super::Decider;
 use super::ask::{CrossSlot, KeyAsk};
-use super::caller::Caller;
 use super::request::DecisionResult;
 
 /// The asks of one slot, and its decision.
-type SlotPart = Part<Vec<KeyAsk>>;
+type SlotPart = DecidedPart<Vec<KeyAsk>>;
 
 /// The result of an attempt.
 enum Attempt {
@@ -51,34 +51,34 @@ enum Attempt {
 
 /// Runs in a task of its own: the request may be dropped at any of these awaits, and its
 /// spends have to be given back or granted as a whole.
-pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> DecisionResult {
-    let deadline = caller.client.deadline();
+pub(super) async fn decide(decider: Arc<Decider>, asks: Vec<KeyAsk>) -> DecisionResult {
+    let deadline = decider.client.deadline();
     if asks.iter().any(|ask| ask.mode == Mode::Return) {
-        return give_up(&caller, asks, deadline).await;
+        return give_up(&decider, asks, deadline).await;
     }
     // No slot knows how much the others leave, so nothing is leased.
     let without_units = |ask: KeyAsk| if ask.mode == Mode::Lease { ask.without_cost() } else { ask };
     let asks = asks.into_iter().map(without_units);
     let (certain, asking): (Vec<_>, Vec<_>) = asks.partition(|ask| !ask.mode.asks());
     let begun = Instant::now();
-    let mut end = attempt(&caller, &asking, deadline).await?;
+    let mut end = attempt(&decider, &asking, deadline).await?;
     if matches!(end, Attempt::Refused(_, true)) {
         // About the time that the other requests need to finish.
         let pause = begun.elapsed().min(deadline.saturating_duration_since(Instant::now()) / 4);
         tokio::time::sleep(pause).await;
-        end = attempt(&caller, &asking, deadline).await?;
+        end = attempt(&decider, &asking, deadline).await?;
     }
     let (mut parts, more) = match end {
         Attempt::Granted(parts) => {
-            let done = at_once(&caller, by_slot(certain), deadline).await;
-            let done = done.inspect_err(|_| give_back(&caller, &parts))?;
+            let done = at_once(&decider, by_slot(certain), deadline).await;
+            let done = done.inspect_err(|_| give_back(&decider, &parts))?;
             (parts, done)
         }
         Attempt::Refused(parts, _) => {
-            count_rejected(&caller, &asking);
+            count_rejected(&decider, &asking);
             // Their state is part of the answer.
             let looks = certain.iter().map(|ask| ask.with_mode(Mode::Peek)).collect();
-            (parts, at_once(&caller, by_slot(looks), deadline).await?)
+            (parts, at_once(&decider, by_slot(looks), deadline).await?)
         }
     };
     parts.extend(more);
@@ -86,15 +86,19 @@ pub(super) async fn decide(caller: Arc<Caller>, asks: Vec<KeyAsk>) -> DecisionRe
 }
 
 /// Makes one attempt. With only one slot there is nothing to coordinate, and the script decides everything.
-async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> Result<Attempt, StoreError> {
+async fn attempt(
+    decider: &Arc<Decider>,
+    asking: &[KeyAsk],
+    deadline: Instant,
+) -> Result<Attempt, StoreError> {
     let groups = by_slot(asking.to_vec());
     if groups.len() < 2 {
-        let parts = at_once(caller, groups, deadline).await?;
+        let parts = at_once(decider, groups, deadline).await?;
         let granted = parts.iter().all(|(_, decision)| decision.is_allowed());
         return Ok(if granted { Attempt::Granted(parts) } else { Attempt::Refused(parts, false) });
     }
     let peeks = groups.iter().map(|asks| asks.iter().map(|ask| ask.with_mode(Mode::Peek)).collect());
-    let mut looks = at_once(caller, peeks.collect(), deadline).await?;
+    let mut looks = at_once(decider, peeks.collect(), deadline).await?;
     if looks.iter().zip(&groups).any(|((_, look), asks)| is_refused(look, asks)) {
         let is_busy = looks.iter().any(|(_, look)| is_busy(look));
         return Ok(Attempt::Refused(looks, is_busy));
@@ -111,19 +115,19 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
     let asked = ask_in_turn(order, |asks, before| {
         let waits = before.iter().filter(|(_, decision)| !decision.delay().is_zero());
         let due_us = waits.map(|(_, decision)| decision.spent_us()).max().unwrap_or(0);
-        let marked_us = if before.len() + 1 < slots { micros(caller.client.deadline) } else { 0 };
+        let marked_us = if before.len() + 1 < slots { micros(decider.client.deadline) } else { 0 };
         for ask in &mut *asks {
             // A request that is delayed only by a queue departs at the time of that queue.
             let due_us = if ask.mode.longest_wait().is_some() { due_us } else { 0 };
             ask.cross_slot = Some(CrossSlot { due_us, marked_us });
         }
-        caller.ask(asks.clone(), deadline)
+        decider.ask(asks.clone(), deadline)
     })
     .await;
     let (mut parts, refused) = match asked.ended {
         None => (asked.passed, false),
         Some(end) => {
-            give_back(caller, &asked.passed);
+            give_back(decider, &asked.passed);
             (vec![end?], true)
         }
     };
@@ -136,16 +140,16 @@ async fn attempt(caller: &Arc<Caller>, asking: &[KeyAsk], deadline: Instant) -> 
 
 /// Gives up a turn in several slots: all of them take it back, or none does. Slots that may refuse come first, which are those that do more
 /// than hold the units. If one refuses, the units that the others have taken back are charged again.
-async fn give_up(caller: &Arc<Caller>, asks: Vec<KeyAsk>, deadline: Instant) -> DecisionResult {
+async fn give_up(decider: &Arc<Decider>, asks: Vec<KeyAsk>, deadline: Instant) -> DecisionResult {
     let mut groups = by_slot(asks);
     groups.sort_by_key(|asks| asks.iter().all(|ask| ask.spent.as_ref().is_some_and(|spent| spent.is_held)));
-    let asked = ask_in_turn(groups, |asks, _| caller.ask(asks.clone(), deadline)).await;
+    let asked = ask_in_turn(groups, |asks, _| decider.ask(asks.clone(), deadline)).await;
     let mut parts = asked.passed;
     if let Some(end) = asked.ended {
         let refused = end?;
         for (asks, _) in &parts {
             let again = asks.iter().map(|ask| ask.with_mode(Mode::Charge)).collect();
-            drop(caller.ask(again, caller.client.deadline()));
+            drop(decider.ask(again, decider.client.deadline()));
         }
         parts.push(refused);
     }
@@ -169,11 +173,11 @@ fn by_slot(asks: Vec<KeyAsk>) -> Vec<Vec<KeyAsk>> {
 
 /// Calls for all groups at the same time.
 async fn at_once(
-    caller: &Arc<Caller>,
+    decider: &Arc<Decider>,
     groups: Vec<Vec<KeyAsk>>,
     deadline: Instant,
 ) -> Result<Vec<SlotPart>, StoreError> {
-    let begun = groups.into_iter().map(|asks| (asks.clone(), caller.ask(asks, deadline)));
+    let begun = groups.into_iter().map(|asks| (asks.clone(), decider.ask(asks, deadline)));
     ask_at_once(begun.collect::<Vec<_>>()).await
 }
 
@@ -186,13 +190,13 @@ fn joined(parts: Vec<SlotPart>) -> DecisionResult {
 
 /// Spends a refused request under the policies that count refused requests, each by itself: as a spend if it still fits, as a
 /// count if not. No request waits for it.
-fn count_rejected(caller: &Arc<Caller>, asking: &[KeyAsk]) {
+fn count_rejected(decider: &Arc<Decider>, asking: &[KeyAsk]) {
     if by_slot(asking.to_vec()).len() < 2 {
         // The slot has done so already.
         return;
     }
     for ask in asking.iter().filter(|ask| ask.mode.spends() && ask.prepared.counts_rejected) {
-        drop(caller.ask(vec![ask.with_mode(Mode::Spend)], caller.client.deadline()));
+        drop(decider.ask(vec![ask.with_mode(Mode::Spend)], decider.client.deadline()));
     }
 }
 
@@ -221,7 +225,7 @@ fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
 /// refund arrives or not, and a lost refund only denies more.
 ///
 /// A turn that others may depend on is returned, everything else refunded by its receipt.
-fn give_back(caller: &Arc<Caller>, spent: &[SlotPart]) {
+fn give_back(decider: &Arc<Decider>, spent: &[SlotPart]) {
     for (asks, decision) in spent {
         let is_turn = !decision.delay().is_zero();
         let refund = |ask: &KeyAsk| {
@@ -231,7 +235,7 @@ fn give_back(caller: &Arc<Caller>, spent: &[SlotPart]) {
         };
         let asks: Vec<KeyAsk> = asks.iter().filter(|ask| ask.mode.spends()).filter_map(refund).collect();
         if !asks.is_empty() {
-            drop(caller.ask(asks, caller.client.deadline()));
+            drop(decider.ask(asks, decider.client.deadline()));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! | file | does |
 //! |---|---|
 //! | `ask` | the ask about one key, as the script needs it |
-//! | `caller`, `batch`, `request` | send requests to Redis, alone or with others |
+//! | `batch`, `request` | send requests to Redis, alone or with others |
 //! | `command`, `lua/`, `reply`, `bucket` | the script, its input, and its output |
 //! | `cross_slot` | requests whose keys live in several slots of a Cluster |
 //! | `probe` | checks that the server can run the script |
@@ -15,7 +15,6 @@
 mod ask;
 mod batch;
 mod bucket;
-mod caller;
 mod command;
 mod cross_slot;
 mod probe;
@@ -24,47 +23,61 @@ mod request;
 
 use std::sync::Arc;
 
+use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Ask, DecisionFuture};
-use sluicegate_core::{ConfigError, StoreError};
+use tokio::time::Instant;
 
 use self::ask::KeyAsk;
-use self::caller::Caller;
+use self::batch::Batcher;
+pub(super) use self::probe::probe;
+use self::request::{ScriptRequest, call};
 use super::client::RedisClient;
 use super::key::Tags;
-use crate::connection::Probe;
+use crate::connection::part_of;
 
-/// Decides requests by the script.
-pub(super) struct Decider(Arc<Caller>);
+/// Decides requests by the script, alone or with others.
+pub(super) struct Decider {
+    client: Arc<RedisClient>,
+    batches: Batcher,
+}
 
 impl Decider {
-    /// The commands that check whether the server can run the script.
-    ///
-    /// # Errors
-    /// Only errors of a policy, which this crate does not cause.
-    pub(super) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
-        probe::probe(prefix)
-    }
-
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(super) fn start(client: Arc<RedisClient>) -> Self {
-        Self(Arc::new(Caller::start(client)))
+    pub(super) fn start(client: Arc<RedisClient>) -> Arc<Self> {
+        let batches = Batcher::start(Arc::clone(client.connection.state()));
+        Arc::new(Self { client, batches })
     }
 
-    /// Decides one request: in one call, or in several if its keys live in several slots of a Cluster.
-    pub(super) fn decide(&self, asks: &[Ask<'_>], tags: &Tags) -> DecisionFuture {
-        let asks = match KeyAsk::each(asks, tags, || self.0.client.about_now_us()) {
+    /// Decides one request: in one call, which others may share, or in several if its keys live in several slots of a Cluster.
+    pub(super) fn decide(self: &Arc<Self>, asks: &[Ask<'_>], tags: &Tags) -> DecisionFuture {
+        let client = &self.client;
+        let asks = match KeyAsk::each(asks, tags, || client.about_now_us()) {
             Ok(asks) => asks,
             Err(error) => return DecisionFuture::ready(Err(error)),
         };
-        let client = &self.0.client;
         if client.connection.state().is_cluster && !asks.iter().all(|ask| ask.lives_with(&asks[0])) {
-            let task = client.runtime.spawn(cross_slot::decide(Arc::clone(&self.0), asks));
+            let task = client.runtime.spawn(cross_slot::decide(Arc::clone(self), asks));
             return DecisionFuture::pending(async {
                 task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
             });
         }
-        self.0.begin(asks)
+        let request = self.request(asks, client.deadline());
+        DecisionFuture::begun(&client.runtime, self.batches.decide(request))
+    }
+
+    /// Decides the asks of one slot for a request in several slots, by this deadline and in a call of its own. It begins at once, and
+    /// continues even if its future is dropped.
+    fn ask(self: &Arc<Self>, asks: Vec<KeyAsk>, deadline: Instant) -> DecisionFuture {
+        let (decider, request) = (Arc::clone(self), self.request(asks, deadline));
+        DecisionFuture::begun(&self.client.runtime, async move {
+            let connection = decider.client.connection.state();
+            call(connection, part_of(request.slot()), &[&request]).await?.decision(&request.asks)
+        })
+    }
+
+    fn request(&self, asks: Vec<KeyAsk>, deadline: Instant) -> ScriptRequest {
+        ScriptRequest { asks, time: self.client.clock_us(), deadline }
     }
 }

@@ -21,7 +21,7 @@ use crate::store::prepared::Prepared;
 /// Three steps: a charge that empties the bucket, a look that has to find it empty, and a reset
 /// that leaves nothing behind. A replica refuses the first, a server that loses writes fails the
 /// second, and a user without the right to `EVALSHA` the third.
-pub(super) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
+pub(in crate::store) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
     let policy =
         Policy::gcra(format!("probe-{:016x}", RandomState::new().hash_one(prefix)), "1/10s").build()?;
     let prepared = Arc::new(Prepared::new(prefix, &policy, Inherit::Spent, 0)?);

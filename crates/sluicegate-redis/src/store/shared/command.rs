@@ -7,10 +7,9 @@ use redis::{Cmd, Value};
 
 use crate::connection::ScriptName;
 use crate::store::key;
+use crate::store::slot::Script;
 
-const TEXT: &str = include_str!("shared.lua");
-
-static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
+static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("shared.lua")));
 
 /// The extra lifetime of keys, because the store's injected clock and the server's, by which keys expire, may differ.
 const SLACK: Duration = Duration::from_secs(60);
@@ -27,15 +26,7 @@ pub(super) struct Writing {
 
 /// The call that writes, or only reads.
 pub(super) fn command(script: ScriptName, name: &str, write: Option<&Writing>) -> Cmd {
-    let mut cmd = match script {
-        ScriptName::Digest => redis::cmd("EVALSHA"),
-        ScriptName::Text => redis::cmd("EVAL"),
-    };
-    cmd.arg(match script {
-        ScriptName::Digest => DIGEST.as_str(),
-        ScriptName::Text => TEXT,
-    });
-    cmd.arg(1).arg(name);
+    let mut cmd = SCRIPT.command(script, &[name], &[]);
     if let Some(Writing { over, bytes, keep }) = write {
         let keep_ms = keep.saturating_add(SLACK).min(LONGEST).as_millis();
         let keep_ms = u64::try_from(keep_ms).unwrap_or(u64::MAX);

@@ -2,17 +2,27 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use redis::Value;
+use sluicegate_core::StoreError;
 use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Event, Listener, Listeners};
+use tokio::time::Instant;
 
-use super::command::{command, name, read};
+use super::command::{Writing, command, name, read};
 use super::seal::SharedSeal;
-use crate::connection::{Probe, ScriptName};
+use crate::connection::{ConnectionState, Probe, ScriptName, part_of};
+use crate::store::key;
+
+/// The longest time that a call may take; no request waits for it.
+const DEADLINE: Duration = Duration::from_secs(1);
 
 /// The value of the latest reply to any call.
 pub(in crate::store) struct SharedValue {
+    /// Its name in Redis.
+    name: String,
     seal: SharedSeal,
     there: Mutex<SealedBytes>,
     listeners: Listeners,
@@ -29,14 +39,35 @@ struct SealedBytes {
 }
 
 impl SharedValue {
-    pub(super) fn new(secret: &[u8]) -> Self {
-        Self {
+    /// The bytes of this prefix. Every new connection reads them before it is used, so that an instance that starts or was cut off has them
+    /// at once.
+    pub(in crate::store) fn read_by(probe: &mut Probe, prefix: &str, secret: &[u8]) -> Arc<Self> {
+        let value = Arc::new(Self {
+            name: name(prefix),
             seal: SharedSeal::new(secret),
             there: Mutex::default(),
             listeners: Listeners::default(),
             machine: SystemClock::new(),
             ahead_us: AtomicI64::new(0),
-        }
+        });
+        let read = Arc::clone(&value);
+        probe.step(command(ScriptName::Text, &value.name, None), move |reply| match read.note(reply) {
+            Some(_) => Ok(()),
+            None => Err("the server does not say what instances share".to_owned()),
+        });
+        value
+    }
+
+    /// Writes the bytes, or only reads them.
+    pub(super) async fn call(
+        &self,
+        connection: &ConnectionState,
+        write: Option<Writing>,
+    ) -> Result<Arc<[u8]>, StoreError> {
+        let part = part_of(key::slot(key::PROBE));
+        let command = |script| command(script, &self.name, write.as_ref());
+        let reply = connection.send(part, command, Instant::now() + DEADLINE).await?;
+        self.note(&reply).ok_or_else(|| StoreError::new(StoreErrorKind::Protocol))
     }
 
     /// The time of the server's clock, estimated from its last answer.
@@ -53,7 +84,7 @@ impl SharedValue {
     }
 
     /// Stores a reply's bytes and tells them to the listeners; `None` if it is not a valid reply.
-    pub(super) fn note(&self, reply: &Value) -> Option<Arc<[u8]>> {
+    fn note(&self, reply: &Value) -> Option<Arc<[u8]>> {
         let (server_us, sealed) = read(reply)?;
         let ahead_us = i128::from(server_us) - i128::from(self.machine.now_us());
         self.ahead_us.store(i64::try_from(ahead_us).unwrap_or(0), Ordering::Relaxed);
@@ -73,14 +104,5 @@ impl SharedValue {
         // Added first, so that a value that is read meanwhile is told as well.
         self.listeners.add(Arc::clone(&listener));
         listener.event(&Event::Shared(&self.there().bytes));
-    }
-
-    /// Lets every new connection read the shared bytes before it is used, so that an instance that starts or was cut off has them at once.
-    pub(super) fn read_by(self: &Arc<Self>, probe: &mut Probe, prefix: &str) {
-        let value = Arc::clone(self);
-        probe.step(command(ScriptName::Text, &name(prefix), None), move |reply| match value.note(reply) {
-            Some(_) => Ok(()),
-            None => Err("the server does not say what instances share".to_owned()),
-        });
     }
 }
