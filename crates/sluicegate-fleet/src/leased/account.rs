@@ -230,7 +230,7 @@ impl KeyAccount {
 
     /// The time since which it was of no use, if it may make room for another key.
     pub(super) fn idle_since(&self) -> Option<u64> {
-        (self.flight.is_none() && self.units.is_empty()).then(|| self.rate.since_us)
+        (self.flight.is_none() && self.units.is_empty()).then_some(self.rate.since_us)
     }
 
     /// Whether a refill is under way. Such an account stays: otherwise the answer would find none, and its units would be lost.
