@@ -19,7 +19,7 @@ const NAMES: [(&str, usize); 29] = [
     ("guard", 11),
     ("in_flight", 25),
     ("key", 29),
-    ("limiter", 14),
+    ("limiter", 17),
     ("limits", 31),
     ("memory", 3),
     ("observed", 21),
@@ -34,7 +34,7 @@ const NAMES: [(&str, usize); 29] = [
     ("rules", 17),
     ("settle", 6),
     ("status", 2),
-    ("store", 31),
+    ("store", 32),
     ("suspension", 2),
 ];
 
