@@ -71,7 +71,7 @@ fn a_request_that_loses_its_place_while_a_permit_comes_back_has_one_end() {
         thread.join().unwrap();
         match ended(&low) {
             Some(Ended::Given) => assert_eq!(ended(&high), None),
-            Some(Ended::Displaced) => assert_eq!(ended(&high), Some(Ended::Given)),
+            Some(Ended::Lost) => assert_eq!(ended(&high), Some(Ended::Given)),
             None => unreachable!("there is one place"),
         }
         service.give_up(&key, &low, &seat, false);
