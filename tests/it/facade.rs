@@ -17,7 +17,7 @@ const NAMES: [(&str, usize); 29] = [
     ("error", 4),
     ("fleet", 8),
     ("guard", 11),
-    ("in_flight", 25),
+    ("in_flight", 26),
     ("key", 29),
     ("limiter", 17),
     ("limits", 31),
