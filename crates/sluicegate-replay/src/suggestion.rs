@@ -49,7 +49,7 @@ pub struct Suggestion {
 pub struct UnusualSide {
     /// All of them.
     pub asked: Counted,
-    /// Those that the suggestion rejects.
+    /// Requests that the suggestion rejects.
     pub rejected: Counted,
     /// The share of them that it has to reject at least, if one was asked for.
     pub share: Option<Share>,

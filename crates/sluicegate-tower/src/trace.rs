@@ -56,7 +56,7 @@ pub(crate) struct TraceFields {
     wait: Option<Duration>,
 }
 
-/// Of two layers the stricter one is shown.
+/// The stricter one of two layers is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Strictness {
     Allows,

@@ -33,7 +33,7 @@ pub(super) struct Heir {
 const GENERATIONS: usize = 32;
 
 impl Replacements {
-    /// Those of a policy that continues the owner of these, with the replacement of that one by it.
+    /// The replacements of a policy that continues the owner of these, the youngest by that policy.
     pub(super) fn followed_by(&self, youngest: BucketReplacement, now_us: u64) -> Self {
         let (before, youngest) = (self.each.load(), Arc::new(youngest));
         let each = std::iter::once(&youngest).chain(alive(&before, now_us));
@@ -69,7 +69,7 @@ impl Replacements {
         self.are_any.load(Ordering::Relaxed)
     }
 
-    /// Those that still matter. Lets go of the others, and of their memory.
+    /// The replacements that still matter. Lets go of the others, and of their memory.
     pub(super) fn alive(&self, now_us: u64) -> Arc<Vec<Arc<BucketReplacement>>> {
         if !self.are_any() {
             return Arc::default();

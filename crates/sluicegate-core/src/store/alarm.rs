@@ -22,7 +22,7 @@ pub struct Alarm {
     pub cause: AlarmCause,
     /// When it was noticed, in microseconds by the clock of the store.
     pub since_us: u64,
-    /// That number, for one minute.
+    /// The unusual number, for one minute.
     pub a_minute: u64,
     /// The standard error of [`a_minute`](Self::a_minute), where it is an estimate.
     pub error: u64,

@@ -6,7 +6,7 @@ const HOURS: usize = 24;
 const KNOWN: f64 = 10.0;
 /// The minutes after which half of what is usual is forgotten, divided by ln 2: about eight hours.
 const LATELY: f64 = 700.0;
-/// The same number for one hour of the day: about three days.
+/// These minutes for the number of one hour of the day: about three days.
 const HOURLY: f64 = 260.0;
 /// A number is unusual at three times of what is usual, if that is also this many deviations above it.
 const FACTOR: f64 = 3.0;

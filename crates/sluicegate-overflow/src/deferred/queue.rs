@@ -66,7 +66,7 @@ impl QueuedJob {
         Self { id: id.into(), may_be_known: false, label, sealed }
     }
 
-    /// The same, of an id that may be known.
+    /// This job, with an id that may be known.
     #[must_use]
     pub fn that_may_be_known(self) -> Self {
         Self { may_be_known: true, ..self }
@@ -81,7 +81,7 @@ pub enum Pushed {
     Kept,
     /// A job of this id was known; this is what is known of it.
     Known(JobRecord),
-    /// As many jobs are kept as may be.
+    /// The queue keeps all the jobs that it may.
     Full,
 }
 
@@ -89,7 +89,7 @@ pub enum Pushed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobRecord {
-    /// Where it stands.
+    /// The state of the job.
     pub state: JobState,
     /// The label that it was pushed with.
     pub label: Vec<u8>,

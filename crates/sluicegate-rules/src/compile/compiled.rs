@@ -47,9 +47,9 @@ pub(crate) struct Compiled {
 pub(crate) enum LimitsPart {
     /// All of them; those that defer refuse.
     All,
-    /// Those that refuse.
+    /// The limits that refuse.
     Refusing,
-    /// Those that defer.
+    /// The limits that defer.
     Deferring,
 }
 

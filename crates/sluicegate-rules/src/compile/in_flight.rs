@@ -37,9 +37,9 @@ pub(super) struct Number {
 /// The number at once.
 #[derive(Clone)]
 pub(super) enum AtOnce {
-    /// As many of each key; all instances together, if they share them.
+    /// A number for each key; of all instances together, if they share it.
     Each(u64, Option<Sharing>),
-    /// As many as the service can bear.
+    /// The number that the service can bear.
     Adaptive(AdaptiveBuilder),
 }
 

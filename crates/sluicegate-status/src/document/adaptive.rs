@@ -4,7 +4,7 @@ use sluicegate_core::in_flight::AdaptiveStatus;
 
 use super::shape::{AdaptiveShown, ByClass, StandingShown};
 
-/// How many steps the last hour has.
+/// Steps of the last hour.
 const STEPS: usize = 60;
 const STEP_SECONDS: u64 = 60;
 

@@ -64,7 +64,7 @@ pub struct HeldRequest {
     limits: Limits,
     progress: RequestProgress,
     stage: RequestStage,
-    /// Where routes are counted. Boxed, because they seldom are, and many requests may wait.
+    /// Set if routes are counted. Boxed, because they seldom are, and many requests may wait.
     timed: Option<Box<Timed>>,
 }
 

@@ -44,7 +44,7 @@ pub enum CallError<E> {
     /// The call would have had to wait for this long, and the queue is full; it has spent nothing, and
     /// the service was not called.
     QueueFull(Duration),
-    /// As many calls are under way as may be at once; the service was not called.
+    /// All calls that may be at once are under way; the service was not called.
     NoPermit(NoPermit),
     /// The service was called, and failed.
     Inner(E),

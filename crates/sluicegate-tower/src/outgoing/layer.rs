@@ -80,7 +80,7 @@ pub struct OutgoingLayer<W = HttpWire> {
     pub(super) state: Arc<OutgoingState>,
 }
 
-/// What the clones of a layer share, and its settings.
+/// The parts that clones of a layer share, and its settings.
 #[derive(Clone)]
 pub(super) struct OutgoingState {
     pub(super) limiter: Option<RateLimiter>,

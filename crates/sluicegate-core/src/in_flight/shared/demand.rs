@@ -42,7 +42,7 @@ impl PermitGrant {
         Self { held, left, owed, instances: 0 }
     }
 
-    /// The same, with the number of instances that hold permits of the key.
+    /// This grant, with the number of instances that hold permits of the key.
     #[must_use]
     pub fn by(self, instances: u64) -> Self {
         Self { instances, ..self }

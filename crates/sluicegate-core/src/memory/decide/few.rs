@@ -37,7 +37,7 @@ struct BucketAsk<'a> {
     /// The key's slot in its set.
     slot: Option<usize>,
     spent: Looked,
-    /// What a receipt tells of the spend, if there is one.
+    /// The spend as a receipt tells it, if there is one.
     entered: Option<Entered>,
 }
 

@@ -8,7 +8,7 @@ use sluicegate_plots::Bars;
 
 use crate::document::{AdaptiveShown, ByClass, number};
 
-/// How many minutes a bar has.
+/// Minutes of a bar.
 const STEP: usize = 2;
 
 pub(super) fn section(limits: &[AdaptiveShown]) -> Markup {
