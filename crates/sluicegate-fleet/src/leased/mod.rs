@@ -57,7 +57,7 @@ pub use self::unleased::Unleased;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let redis = sluicegate_core::MemoryStore::new();
-/// use sluicegate_core::Store;
+/// use sluicegate_core::Policy;
 /// use sluicegate_resilient::Resilient;
 /// use sluicegate_fleet::leased::Leased;
 ///
