@@ -55,6 +55,9 @@ pub async fn ask_in_turn<A>(
 ///
 /// # Errors
 /// The error of a place that gave no answer. It says nothing about the others.
+///
+/// # Cancel safety
+/// What has begun at the places goes on or not as each of their futures says; run it [to its end](DecisionFuture::begun) for reports.
 pub async fn ask_at_once<A>(
     begun: impl IntoIterator<Item = (A, DecisionFuture)>,
 ) -> Result<Vec<DecidedPart<A>>, StoreError> {
