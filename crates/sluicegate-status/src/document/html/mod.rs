@@ -10,6 +10,7 @@
 
 mod adaptive;
 mod budgets;
+mod columns;
 mod events;
 mod forms;
 mod look_up;

@@ -6,6 +6,7 @@
 use maud::{Markup, PreEscaped, html};
 use sluicegate_plots::Bars;
 
+use super::columns::explained;
 use super::forms::{self, field, hidden};
 use crate::document::{GivenQuotas, GivenShown, MinuteShown, OverrideShown, PolicyStatus, number};
 
@@ -15,6 +16,29 @@ const WAITING: &str = "waiting for a turn";
 const HOUR: &str = "last hour";
 const NEAR: &str = "close to the limit";
 const SUSPENDED: &str = "suspended keys";
+
+/// The columns and their meanings.
+const COLUMNS: &[(&str, &str)] = &[
+    (
+        "quota",
+        "The limit per period for each key, and the algorithm that counts it. In shadow, a policy counts and refuses nothing.",
+    ),
+    (ALLOWED, "Requests that were let in, as the mean of the last ten seconds."),
+    (REFUSED, "Requests that were refused, as the mean of the last ten seconds."),
+    (WAITING, "Requests that are held back now until their turn comes."),
+    (
+        HOUR,
+        "Requests of each two minutes, refused on top of allowed. The scale is that of the policy, and the last bar has the current minute.",
+    ),
+    (
+        NEAR,
+        "The part of the allowed requests of the last hour that left their key less than a fifth of its quota.",
+    ),
+    (
+        SUSPENDED,
+        "Keys that were refused in the last minute because they are suspended: after too many refusals, or by an operator.",
+    ),
+];
 
 /// The number of minutes that a bar of the hour covers.
 const STEP: usize = 2;
@@ -44,31 +68,8 @@ pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup 
                         @for policy in policies { (row(policy, token)) }
                     }
                 }
-                (explained())
+                (explained(COLUMNS))
                 @if let Some(token) = token { (all_to_shadow(token)) }
-            }
-        }
-    }
-}
-
-/// The columns in sentences. It opens by keyboard and by touch, which no text under a pointer does.
-fn explained() -> Markup {
-    html! {
-        details {
-            summary { "the columns explained" }
-            dl {
-                @for (column, meaning) in [
-                    ("quota", "The limit per period for each key, and the algorithm that counts it. In shadow, a policy counts and refuses nothing."),
-                    (ALLOWED, "Requests that were let in, as the mean of the last ten seconds."),
-                    (REFUSED, "Requests that were refused, as the mean of the last ten seconds."),
-                    (WAITING, "Requests that are held back now until their turn comes."),
-                    (HOUR, "Requests of each two minutes, refused on top of allowed. The scale is that of the policy, and the last bar has the current minute."),
-                    (NEAR, "The part of the allowed requests of the last hour that left their key less than a fifth of its quota."),
-                    (SUSPENDED, "Keys that were refused in the last minute because they are suspended: after too many refusals, or by an operator."),
-                ] {
-                    dt { (column) }
-                    dd { (meaning) }
-                }
             }
         }
     }

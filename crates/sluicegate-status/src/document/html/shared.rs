@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::columns::explained;
 use crate::document::{SharedShown, number};
 
 const HERE: &str = "under way here";
@@ -9,6 +10,24 @@ const IN_ALL: &str = "on all instances";
 const WAITING: &str = "waiting here";
 const HEARTBEAT: &str = "heartbeat";
 const LOST: &str = "lost permits";
+
+/// The columns and their meanings.
+const COLUMNS: &[(&str, &str)] = &[
+    (HERE, "Requests that this instance serves now, each with a permit."),
+    (
+        IN_ALL,
+        "Permits that are out on all instances, of the key that has the fewest left among those that are served here, and how many instances hold them.",
+    ),
+    (WAITING, "Requests that wait on this instance for a permit that comes back."),
+    (
+        HEARTBEAT,
+        "When the store last answered this instance. The permits of an instance that it does not hear of for that long go to others. Without a request under way there is nothing to tell.",
+    ),
+    (
+        LOST,
+        "Permits that went to others while their requests were still under way here, because the store had not heard of this instance in time.",
+    ),
+];
 
 pub(super) fn section(limits: &[SharedShown]) -> Markup {
     html! {
@@ -30,7 +49,7 @@ pub(super) fn section(limits: &[SharedShown]) -> Markup {
                         @for limit in limits { (row(limit)) }
                     }
                 }
-                (explained())
+                (explained(COLUMNS))
             }
         }
     }
@@ -66,27 +85,6 @@ fn heartbeat(limit: &SharedShown) -> Markup {
             ("down", _) => { span.over { "the store does not answer" } },
             (_, None) => { "not asked yet" },
             (_, Some(ago)) => { (number::wait(ago)) " ago, due in each " (number::wait(limit.lease_seconds)) },
-        }
-    }
-}
-
-/// The columns in sentences. It opens by keyboard and by touch, which no text under a pointer does.
-fn explained() -> Markup {
-    html! {
-        details {
-            summary { "the columns explained" }
-            dl {
-                @for (column, meaning) in [
-                    (HERE, "Requests that this instance serves now, each with a permit."),
-                    (IN_ALL, "Permits that are out on all instances, of the key that has the fewest left among those that are served here, and how many instances hold them."),
-                    (WAITING, "Requests that wait on this instance for a permit that comes back."),
-                    (HEARTBEAT, "When the store last answered this instance. The permits of an instance that it does not hear of for that long go to others. Without a request under way there is nothing to tell."),
-                    (LOST, "Permits that went to others while their requests were still under way here, because the store had not heard of this instance in time."),
-                ] {
-                    dt { (column) }
-                    dd { (meaning) }
-                }
-            }
         }
     }
 }
