@@ -49,7 +49,7 @@ pub(super) fn by_part(asks: &[Ask<'_>], parts_of_each: &[u64]) -> Option<SmallVe
 ///
 /// The result is an error if one answer is, and then says nothing about the other reports, which may have
 /// succeeded.
-pub(super) fn joined(answers: SmallVec<[(AskPlaces, DecisionFuture); 2]>) -> DecisionFuture {
+pub(super) fn joined(answers: Vec<(AskPlaces, DecisionFuture)>) -> DecisionFuture {
     DecisionFuture::polled(async {
         let parts = ask_at_once(answers).await?;
         Decision::joined(parts.into_iter().map(|(places, decision)| (decision, places)))
@@ -75,6 +75,6 @@ impl ResilientState {
             }
             result
         });
-        joined([(others, answer)].into_iter().collect())
+        joined(vec![(others, answer)])
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct Handle {
     pub(super) first: PreparedPolicy,
     /// The policy after layers have asked for what it is to [remember](RateLimiter::keep_accounts), with the count of replacements at
     /// which it is current: they do so once, before requests come.
-    settled: [OnceLock<(u64, PreparedPolicy)>; 2],
+    remembered: [OnceLock<(u64, PreparedPolicy)>; 2],
     /// The place that opened the name. A policy of a file of rules takes precedence over the policy that code has under its name.
     pub(super) opened_at: OpenedAt,
     /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
@@ -140,7 +140,7 @@ impl Handle {
             }),
             own: Mutex::new(PolicyOfCode { policy: own, refused: 0 }),
             first,
-            settled: Default::default(),
+            remembered: Default::default(),
             replacements: AtomicU64::new(0),
             owned: Owned::default(),
             #[cfg(feature = "tokio")]
@@ -150,16 +150,16 @@ impl Handle {
         }
     }
 
-    fn settled(&self, replacements: u64) -> Option<&PreparedPolicy> {
-        let mut settled = self.settled.iter().filter_map(OnceLock::get);
-        settled.find(|(count, _)| *count == replacements).map(|(_, prepared)| prepared)
+    fn remembered(&self, replacements: u64) -> Option<&PreparedPolicy> {
+        let mut remembered = self.remembered.iter().filter_map(OnceLock::get);
+        remembered.find(|(count, _)| *count == replacements).map(|(_, prepared)| prepared)
     }
 
     /// Keeps the policy in force for limiters that are asked from now on, if there is room and nothing changes it for a time.
-    pub(super) fn settle(&self) {
+    pub(super) fn remember_prepared(&self) {
         let replacements = self.replacements.load(Ordering::Acquire);
         let in_force = self.current.load();
-        let free = self.settled.iter().find(|settled| settled.get().is_none());
+        let free = self.remembered.iter().find(|remembered| remembered.get().is_none());
         if let Some(free) = free.filter(|_| !in_force.is_overridden()) {
             // Another thread may have kept one in the same place, which is as good.
             _ = free.set((replacements, in_force.prepared.clone()));
@@ -298,7 +298,7 @@ impl RateLimiter {
         let replacements = self.replacements();
         match &self.1 {
             None if replacements == 0 => Some(&self.0.first),
-            None => self.0.settled(replacements),
+            None => self.0.remembered(replacements),
             Some(pinned) => (replacements == pinned.replacements).then_some(&pinned.prepared),
         }
     }

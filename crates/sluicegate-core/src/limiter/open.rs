@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::handle::{Handle, RateLimiter};
 use super::handles::{find, insert};
 use super::opened_at::OpenedAt;
-use super::overrides::follow;
+use super::overrides::{follow, standing_on};
 use super::replacement::Replacement;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
@@ -145,7 +145,7 @@ impl RateLimiter {
         }
         if let Some(replacement) = self.replacement(doing, Inherit::Spent)? {
             replacement.commit().tell(self.store());
-            self.0.settle();
+            self.0.remember_prepared();
         }
         Ok(())
     }
@@ -402,7 +402,7 @@ fn open_first<'a>(
 fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), NotPut> {
     let open = |policy: Policy| suspension::open(&**store, policy, None);
     let overridden = || {
-        let over = store.limiters().overrides().standing(policy.name(), None, store.now_us()).cloned()?;
+        let over = standing_on(&**store, policy.name(), None)?;
         open(over.changed(&policy).ok()?).ok()
     };
     match open(policy.clone()) {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::given::Given;
 use super::handle::{InForce, PolicyOfCode, RateLimiter};
+use super::overrides::standing_on;
 use crate::error::ConfigError;
 use crate::policy::{Override, Policy};
 use crate::store::{Event, Inherit, PreparedPolicy, Store, Subject};
@@ -57,7 +58,8 @@ impl<'a> Replacement<'a> {
         let old = limiter.0.current.load_full();
         let given = limiter.standing_given();
         let is_new = policy != *own.policy;
-        let over = limiter.standing_override().filter(|over| is_new || over.version() != own.refused);
+        let over = standing_on(&*limiter.0.store, limiter.0.first.policy().name(), None)
+            .filter(|over| is_new || over.version() != own.refused);
         if over.is_some() && is_new {
             // The store must be able to keep the policy when the override is over.
             limiter.open_for(policy.clone(), &old, inherit)?;
@@ -225,12 +227,6 @@ impl RateLimiter {
         self.open_under(over, &own, &self.0.current.load(), Inherit::Spent).map(drop)
     }
 
-    /// The override of the policy that stands.
-    fn standing_override(&self) -> Option<Arc<Override>> {
-        let overrides = self.0.store.limiters().overrides();
-        overrides.standing(self.0.first.policy().name(), None, self.0.store.now_us()).cloned()
-    }
-
     /// The operator who has withdrawn or replaced the override of a key; `None` if its time is over.
     fn withdrawn_by(&self, over: &Override) -> Option<String> {
         let board = self.0.store.limiters().overrides();
@@ -239,8 +235,8 @@ impl RateLimiter {
     }
 
     fn standing_given(&self) -> Given {
-        let board = self.0.store.limiters().overrides();
-        Given::of(&board, self.0.first.policy().name(), self.0.store.now_us())
+        let now_us = self.0.store.now_us();
+        Given::of(&self.0.store.limiters().overrides(), self.0.first.policy().name(), now_us)
     }
 
     /// The override or withdrawal that makes the difference, if it is one.

@@ -58,10 +58,7 @@ pub async fn ask_in_turn<A>(
 ///
 /// # Cancel safety
 /// What has begun at the places goes on or not as each of their futures says; run it [to its end](DecisionFuture::begun) for reports.
-pub async fn ask_at_once<A>(
-    begun: impl IntoIterator<Item = (A, DecisionFuture)>,
-) -> Result<Vec<DecidedPart<A>>, StoreError> {
-    let begun: Vec<_> = begun.into_iter().collect();
+pub async fn ask_at_once<A>(begun: Vec<(A, DecisionFuture)>) -> Result<Vec<DecidedPart<A>>, StoreError> {
     let (mut parts, mut failed) = (Vec::with_capacity(begun.len()), None);
     for (asks, answer) in begun {
         match answer.await {

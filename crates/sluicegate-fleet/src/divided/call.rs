@@ -105,7 +105,7 @@ async fn at_once(
         let answer = ask(stores, pieces, &places, true);
         (places, answer)
     });
-    ask_at_once(begun.collect::<Vec<_>>()).await
+    ask_at_once(begun.collect()).await
 }
 
 /// Asks the store of these pieces. Beside others nothing waits for a turn, because the turns would come at different times: a reservation

@@ -90,8 +90,7 @@ impl Overrides {
 
     /// The override of a policy that is in force, or that of one of its keys alone, as far as this instance knows.
     pub fn standing(&self, policy: &str, key: Option<&Key>) -> Option<Arc<Override>> {
-        let now_us = self.0.now_us();
-        self.0.limiters().overrides().standing(policy, key, now_us).cloned()
+        standing_on(&*self.0, policy, key)
     }
 
     /// Reads shared overrides anew, and returns those that are in force.
@@ -223,6 +222,13 @@ impl Overrides {
              was put on"
         )
     }
+}
+
+/// The override of a policy on this store that is in force, or that of one of its keys.
+pub(super) fn standing_on(store: &dyn Store, policy: &str, key: Option<&Key>) -> Option<Arc<Override>> {
+    // Before the board is locked, which takes no other lock.
+    let now_us = store.now_us();
+    store.limiters().overrides().standing(policy, key, now_us).cloned()
 }
 
 fn refused(policy: &str, problem: impl Into<Cow<'static, str>>) -> ConfigError {

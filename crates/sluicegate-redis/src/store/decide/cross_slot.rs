@@ -178,7 +178,7 @@ async fn at_once(
     deadline: Instant,
 ) -> Result<Vec<SlotPart>, StoreError> {
     let begun = groups.into_iter().map(|asks| (asks.clone(), decider.ask(asks, deadline)));
-    ask_at_once(begun.collect::<Vec<_>>()).await
+    ask_at_once(begun.collect()).await
 }
 
 /// The parts as one decision. Its moment is that of the slot that departs last, because the slots' clocks may differ a little.
