@@ -11,6 +11,7 @@ use crate::decision::Decision;
 use crate::key::KeyRef;
 use crate::memory::bucket::Bucket;
 use crate::memory::buckets::Buckets;
+use crate::memory::change::trace;
 use crate::memory::context::StoreContext;
 use crate::memory::home::Home;
 use crate::memory::logs::Logs;
@@ -38,9 +39,6 @@ impl OnlyBucket {
         let buckets_of = |policy: &PreparedPolicy| policy.replaced::<Buckets>().ok();
         let buckets = buckets_of(policy)?;
         let [bucket] = &*buckets.each else { return None };
-        if policy.policy().gives_back() {
-            return None;
-        }
         let plans = policy.own().map(|own| buckets.plans(policy, own, context.clock.now_us()));
         let plan = plans.transpose().ok()?.and_then(|plans| plans.first().cloned().flatten());
         let rule = plan.as_ref().map_or(bucket.rules.own, |plan| plan.rule);
@@ -76,6 +74,31 @@ impl OnlyBucket {
         let (now_us, spent) =
             spend_one(table, (bucket, &self.rule, self.plan.as_deref()), (hash, cost), now_us)?;
         (spent.passed || !self.counts_rejected).then_some((now_us, spent))
+    }
+
+    /// Spends from a table with accounts, and tells what a receipt is made of.
+    #[inline(never)]
+    fn spend_kept(&self, table: &Table<3, 2, true>, (key, cost): (&KeyRef<'_>, u64)) -> Option<Decision> {
+        let (bucket, rule) = (&*self.bucket, &self.rule);
+        let hash = self.context.hash(bucket.salt, *key);
+        let mut set = table.lock(table.set_of(hash));
+        if cost == 0 || bucket.holds.any() {
+            return None;
+        }
+        // Read under the lock, as in the general case.
+        let now_us = self.context.clock.now_us();
+        let (slot, before) = set.look(hash);
+        let spent = rule.spend_level_now(before.state, now_us, cost, ())?;
+        let status = status_after((0, 0), rule.capacity(), &spent, cost);
+        if !spent.passed {
+            return (!self.counts_rejected).then(|| Decision::single(now_us, status));
+        }
+        let account = bucket.account_of(rule, &before, now_us);
+        let after = SlotWords { state: spent.state, account, ..before };
+        set.put(slot, hash, after, &bucket.rules, now_us);
+        drop(set);
+        let spend = trace((bucket, rule), before.state, after, account.birth(), now_us);
+        Some(Decision::single(now_us, status).with_traces([spend]))
     }
 
     /// Spends from a log.
@@ -119,7 +142,11 @@ impl ShortWay for OnlyBucket {
             Home::Logs(logs) if !self.bucket.accounts() => {
                 self.decided(self.spend_in_log(logs, asked), cost, otherwise)
             }
-            Home::Logs(_) | Home::NarrowKept(_) | Home::KeptOwn(_) => otherwise(),
+            Home::NarrowKept(table) => match self.spend_kept(table, asked) {
+                Some(decision) => DecisionFuture::ready(Ok(decision)),
+                None => otherwise(),
+            },
+            Home::Logs(_) | Home::KeptOwn(_) => otherwise(),
         }
     }
 }
