@@ -52,7 +52,9 @@ impl Marked {
         let refund_if = limits.iter().map(|limit| made.plan.limits[*limit].refund_if.as_ref());
         let returned: SmallVec<[bool; 4]> =
             refund_if.map(|refund| refund.is_some_and(|refund| refund(&head))).collect();
-        self.give_back(|index| returned[index]);
+        if returned.contains(&true) {
+            self.give_back(|index| returned[index]);
+        }
         let settles =
             |index: usize| made.plan.limits[limits[index]].settle.as_ref().filter(|_| !returned[index]);
         let Some(meter) = self.meter.as_ref().filter(|_| made.keeps_meters) else {

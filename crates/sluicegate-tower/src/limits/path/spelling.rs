@@ -45,14 +45,32 @@ pub fn has_dots(path: &str) -> bool {
 
 /// Whether there is clearly one way to read a path, as for most. It may be false for some other such paths.
 pub(super) fn is_plain(path: &str) -> bool {
-    // This looks at all bytes: a loop without an early exit handles several bytes at a time.
-    let bytes = path.as_bytes();
-    let is_special = bytes.iter().fold(false, |any, byte| {
-        any | (*byte == b'%') | (*byte == b'.') | (*byte == b';') | (*byte == b'\\')
-    });
-    let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
-    let is_doubled = pairs.fold(false, |any, (one, next)| any | (*one == b'/') & (*next == b'/'));
-    !is_special & !is_doubled
+    // Each byte is looked up and none ends the loop: most paths are plain, and too short for wide registers.
+    let (mut found, mut last) = (PathByte::OTHER, PathByte::OTHER);
+    for byte in path.bytes() {
+        let kind = PathByte::OF[usize::from(byte)];
+        found |= kind | (kind & last) << 1;
+        last = kind;
+    }
+    found & PathByte::SPECIAL == 0
+}
+
+/// The kinds of bytes in a path. Two slashes in a row make one special byte.
+struct PathByte;
+
+impl PathByte {
+    const OTHER: u8 = 0;
+    const SLASH: u8 = 1;
+    const SPECIAL: u8 = 2;
+    const OF: [u8; 256] = {
+        let mut kinds = [Self::OTHER; 256];
+        kinds[b'/' as usize] = Self::SLASH;
+        kinds[b'%' as usize] = Self::SPECIAL;
+        kinds[b'.' as usize] = Self::SPECIAL;
+        kinds[b';' as usize] = Self::SPECIAL;
+        kinds[b'\\' as usize] = Self::SPECIAL;
+        kinds
+    };
 }
 
 /// The normal form.
