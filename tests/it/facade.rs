@@ -19,7 +19,7 @@ const NAMES: [(&str, usize); 29] = [
     ("guard", 11),
     ("in_flight", 26),
     ("key", 29),
-    ("limiter", 17),
+    ("limiter", 18),
     ("limits", 31),
     ("memory", 3),
     ("observed", 21),

@@ -2,12 +2,11 @@
 //!
 //! A call names policies, or describes a request for the rules. Either way it becomes a list of limiters with keys and costs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::limiter::{Receipt, Turn, check_all};
+use sluicegate_core::limiter::{Receipt, Turn, check_all, policies};
 use sluicegate_core::store::{DecisionFuture, Mode};
-use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
+use sluicegate_core::{Decision, Key, RateLimiter, StoreError};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Limits, Meeting};
 use sluicegate_tower::rate_limit::Decided;
@@ -93,8 +92,7 @@ impl LimiterAsks {
 
     /// The decision, labelled with its policies.
     pub(crate) fn label(&self, decision: Decision) -> Decided {
-        let policies: Arc<[Arc<Policy>]> = self.asks.iter().map(|asked| asked.limiter.policy()).collect();
-        Decided::new(decision, policies)
+        Decided::new(decision, policies(self.asks.iter().map(|asked| &asked.limiter)))
     }
 
     /// The receipts of the units that were spent, each with its limiter and key.

@@ -82,7 +82,7 @@ pub use self::handle::RateLimiter;
 pub use self::open::{open_all, replace_all, replace_all_with};
 pub use self::overrides::{OverrideError, OverrideErrorKind, Overrides};
 pub use self::suspensions::Suspensions;
-pub use self::together::{change_all, check_all};
+pub use self::together::{change_all, check_all, policies};
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use self::turn::Turn;

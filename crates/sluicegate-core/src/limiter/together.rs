@@ -16,11 +16,32 @@ use crate::few::few;
 use crate::key::AsKey;
 #[cfg(feature = "tokio")]
 use crate::key::Key;
+use crate::policy::Policy;
 #[cfg(feature = "tokio")]
 use crate::receipt::Receipt;
 #[cfg(feature = "tokio")]
 use crate::store::Mode;
 use crate::store::{Ask, DecisionFuture};
+
+/// The policies in force of these limiters, in their order, as a decision about them is shown with. Those of one limiter are shared and
+/// allocate nothing.
+///
+/// ```
+/// use sluicegate_core::limiter::policies;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let login = Policy::gcra("login", "5/min").on(&MemoryStore::new())?;
+/// assert_eq!(policies([&login])[0].name(), "login");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[inline]
+pub fn policies<'a>(limiters: impl IntoIterator<Item = &'a RateLimiter>) -> Arc<[Arc<Policy>]> {
+    let mut limiters = limiters.into_iter();
+    match (limiters.next(), limiters.next()) {
+        (Some(only), None) => only.with_opened(|opened| Arc::clone(opened.shared_numbers()) as _),
+        (first, second) => first.into_iter().chain(second).chain(limiters).map(RateLimiter::policy).collect(),
+    }
+}
 
 /// Decides checks of several limiters together, each with its own key and cost: all spend, or none does.
 ///

@@ -21,7 +21,8 @@ use crate::store::{Mode, ShortWay, Store};
 /// Dropping the last clone frees the preparation: the tables in memory, and the name.
 #[derive(Clone)]
 pub struct PreparedPolicy {
-    policy: Arc<Policy>,
+    /// A list of one, which decisions by this policy alone share.
+    policy: Arc<[Arc<Policy>; 1]>,
     prepared: Arc<dyn Any + Send + Sync>,
     suspension: Option<Arc<SuspensionBuckets>>,
     /// The mode in which requests spend from it.
@@ -36,7 +37,7 @@ pub struct PreparedPolicy {
 
 /// The quotas that a key brings, as a policy with these quotas, and the values that stores have prepared for them.
 pub struct OwnQuotas {
-    policy: Arc<Policy>,
+    policy: Arc<[Arc<Policy>; 1]>,
     /// By the preparation of the policy whose quotas they replace, which lives as long.
     prepared: RwLock<SmallVec<[ByPlace; 1]>>,
 }
@@ -47,12 +48,12 @@ type ByPlace = (usize, Arc<dyn Any + Send + Sync>);
 impl OwnQuotas {
     /// The quotas of this policy, for asks of another one of the same name and with as many quotas.
     pub fn new(policy: Arc<Policy>) -> Self {
-        Self { policy, prepared: RwLock::default() }
+        Self { policy: Arc::new([policy]), prepared: RwLock::default() }
     }
 
     /// The policy with these quotas.
     pub fn policy(&self) -> &Arc<Policy> {
-        &self.policy
+        &self.policy[0]
     }
 
     /// The value that a store makes of these quotas for asks of this policy. It is made once.
@@ -94,15 +95,15 @@ pub(crate) struct SuspensionBuckets {
 impl PreparedPolicy {
     /// A policy with what the store prepared for it.
     pub fn new<T: Send + Sync + 'static>(policy: Arc<Policy>, prepared: Arc<T>) -> Self {
-        Self::of(policy, prepared)
+        Self::of(Arc::new([policy]), prepared)
     }
 
-    fn of(policy: Arc<Policy>, prepared: Arc<dyn Any + Send + Sync>) -> Self {
-        let spends = match policy.on_exceeded() {
+    fn of(policy: Arc<[Arc<Policy>; 1]>, prepared: Arc<dyn Any + Send + Sync>) -> Self {
+        let spends = match policy[0].on_exceeded() {
             OnExceeded::Deny => Mode::Spend,
             OnExceeded::Wait { longest } => Mode::Reserve { longest },
         };
-        let is_plain = policy.mode() != PolicyMode::Off;
+        let is_plain = policy[0].mode() != PolicyMode::Off;
         Self { policy, prepared, suspension: None, spends, is_plain, short_way: None, own: None, alone: None }
     }
 
@@ -113,7 +114,7 @@ impl PreparedPolicy {
 
     /// This policy with the short way that its store has for it.
     pub(crate) fn with_short_way_of(self, store: &dyn Store) -> Self {
-        let may_take_it = self.policy.mode() != PolicyMode::Off && self.spends == Mode::Spend;
+        let may_take_it = self.policy().mode() != PolicyMode::Off && self.spends == Mode::Spend;
         let short_way = if may_take_it { store.short_way(&self) } else { None };
         Self { short_way, ..self }
     }
@@ -123,7 +124,7 @@ impl PreparedPolicy {
         if store.always_answers() {
             return self;
         }
-        let alone = Alone::new(store.limiters(), &self.policy).map(Arc::new);
+        let alone = Alone::new(store.limiters(), self.policy()).map(Arc::new);
         Self { alone, ..self }
     }
 
@@ -152,7 +153,13 @@ impl PreparedPolicy {
     /// The policy with the numbers that decide: the key's own quotas, or those of [`policy`](Self::policy).
     #[inline]
     pub fn numbers(&self) -> &Arc<Policy> {
-        self.own.as_ref().map_or(&self.policy, |own| own.policy())
+        &self.shared_numbers()[0]
+    }
+
+    /// [`numbers`](Self::numbers), as the list of one that decisions by them alone share.
+    #[inline]
+    pub(crate) fn shared_numbers(&self) -> &Arc<[Arc<Policy>; 1]> {
+        self.own.as_ref().map_or(&self.policy, |own| &own.policy)
     }
 
     /// The short way of an ask that spends, if there is one.
@@ -212,8 +219,9 @@ impl PreparedPolicy {
     }
 
     /// The policy.
+    #[inline]
     pub fn policy(&self) -> &Arc<Policy> {
-        &self.policy
+        &self.policy[0]
     }
 
     /// The preparation of a policy that is replaced, to be kept; for [`Store::open`](crate::Store::open).
@@ -236,7 +244,7 @@ impl PreparedPolicy {
 /// A [`PreparedPolicy`] that does not keep its policy open: see [`PreparedPolicy::downgrade`].
 #[derive(Clone)]
 pub struct WeakPolicy {
-    policy: Arc<Policy>,
+    policy: Arc<[Arc<Policy>; 1]>,
     prepared: Weak<dyn Any + Send + Sync>,
     suspension: Option<Weak<SuspensionBuckets>>,
 }
@@ -257,18 +265,18 @@ impl WeakPolicy {
 
 impl fmt::Debug for WeakPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("WeakPolicy").field(&self.policy.name()).finish()
+        f.debug_tuple("WeakPolicy").field(&self.policy[0].name()).finish()
     }
 }
 
 impl fmt::Debug for OwnQuotas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OwnQuotas").field(&self.policy).finish()
+        f.debug_tuple("OwnQuotas").field(self.policy()).finish()
     }
 }
 
 impl fmt::Debug for PreparedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PreparedPolicy").field(&self.policy.name()).finish()
+        f.debug_tuple("PreparedPolicy").field(&self.policy().name()).finish()
     }
 }

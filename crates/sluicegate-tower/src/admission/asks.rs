@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_core::limiter::{Receipt, Turn, change_all, check_all};
+use sluicegate_core::limiter::{Receipt, Turn, change_all, check_all, policies};
 use sluicegate_core::store::{DecisionFuture, Mode};
 use sluicegate_core::{ConfigError, Decision, Key, Policy, RateLimiter};
 use smallvec::SmallVec;
@@ -72,7 +72,10 @@ impl RequestAsks {
     /// The current policies, one per ask.
     #[inline]
     pub(crate) fn policies(&self, made: &BuiltLimits) -> Arc<[Arc<Policy>]> {
-        made.known.policies(self.limiters(&made.plan))
+        match &self.0[..] {
+            [only] => policies([only.limiter(&made.plan)]),
+            _ => made.known.policies(self.limiters(&made.plan)),
+        }
     }
 
     /// The current policy that decided.

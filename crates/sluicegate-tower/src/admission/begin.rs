@@ -3,8 +3,6 @@
 //! Fast path: one plain limit whose key is at hand and whose store is in memory, as for almost every request. It decides without
 //! allocating. All other requests continue in `way`.
 
-use std::sync::Arc;
-
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Decision, Policy, RateLimiter};
 
@@ -46,7 +44,7 @@ impl Limits {
 
     #[inline]
     fn begin_untold(&self, request: RequestView<'_>, place: &mut Place) -> Begun {
-        let BuiltLimits { plan, settings, known, .. } = &*self.made;
+        let BuiltLimits { plan, settings, .. } = &*self.made;
         if let Some(door) = &settings.door {
             match door.entry(request) {
                 DoorVerdict::ToTheLimits => {}
@@ -66,12 +64,7 @@ impl Limits {
                     return self.begin_given(RequestAsk { limit: 0, which, key, cost: plain.cost }, place);
                 }
                 let ask = RequestAsk { limit: 0, which: Which::Known(0), key, cost: plain.cost };
-                self.decide_one(Some(&plain.limiter), ask, place, |asks| match known.only.get() {
-                    Some(only) if only.replacements == plain.limiter.replacements() => {
-                        Arc::clone(&only.policies)
-                    }
-                    _ => asks.policies(&self.made),
-                })
+                self.decide_one(Some(&plain.limiter), ask, place)
             }
             key => {
                 let (walk, next) = Walk::behind_plain(plan, plain.cost, key);
@@ -83,7 +76,7 @@ impl Limits {
     /// Decides about a key to which an operator has given quotas.
     #[cold]
     fn begin_given(&self, ask: RequestAsk, place: &mut Place) -> Begun {
-        self.decide_one(None, ask, place, |asks| asks.policies(&self.made))
+        self.decide_one(None, ask, place)
     }
 
     /// Goes through all limits. A request for which a single limit asks, with its key at hand, is decided as by one limit.
@@ -95,9 +88,7 @@ impl Limits {
             match (walk.next(plan, request), only) {
                 (WalkStep::Found(_, LimitFinding::Asks { ask, is_enforced: true }), None) => only = Some(ask),
                 (WalkStep::Found(_, LimitFinding::Nothing(_)), ask) => only = ask,
-                (WalkStep::End, Some(ask)) => {
-                    return self.decide_one(None, ask, place, |asks| asks.policies(&self.made));
-                }
+                (WalkStep::End, Some(ask)) => return self.decide_one(None, ask, place),
                 (next, ask) => return way::along((self, request), ask, (walk, next), place),
             }
         }
@@ -105,13 +96,7 @@ impl Limits {
 
     /// Asks the only limiter that is asked, which is found in the plan if it is not named, and goes on with its answer.
     #[inline]
-    fn decide_one(
-        &self,
-        limiter: Option<&RateLimiter>,
-        ask: RequestAsk,
-        place: &mut Place,
-        policies: impl FnOnce(&RequestAsks) -> Arc<[Arc<Policy>]>,
-    ) -> Begun {
+    fn decide_one(&self, limiter: Option<&RateLimiter>, ask: RequestAsk, place: &mut Place) -> Begun {
         let marks = self.made.marks;
         let limiter = limiter.unwrap_or_else(|| ask.limiter(self.plan()));
         let deciding = limiter.check(&ask.key).cost(ask.cost).start();
@@ -122,7 +107,7 @@ impl Limits {
         match deciding.now() {
             Ok(Ok(decision)) if marks && goes_on(&decision) && decision.is_counted() => {
                 let asks = RequestAsks::from(ask);
-                let marked = Marked::new(&self.made, asks, Some(decision), policies, Vec::new());
+                let marked = Marked::new(&self.made, asks, Some(decision), Vec::new());
                 Ok(Ok(Admitted::new(Some(marked))))
             }
             answer => way::behind(self, ask, answer, place),

@@ -10,6 +10,7 @@ use crate::admission::restate::restate;
 use crate::admission::set::BuiltLimits;
 use crate::bandwidth::Pacer;
 use crate::respond::decided::{Decided, Shown};
+use crate::respond::headers::lines::policy_line;
 use crate::respond::headers::style::Already;
 use crate::respond::headers::write::write;
 use crate::respond::refusal::Unserved;
@@ -106,8 +107,8 @@ impl Marked {
         // A decision is large, so it is not moved.
         let shown = Shown::of(decided);
         let BuiltLimits { settings, known, .. } = &*self.made;
-        let prepared = || known.policy_line(&decided.policies);
-        write(response.headers_mut(), &settings.style, shown, shown.wait, &prepared, Already::Theirs);
+        let line = || known.policy_line(&decided.policies);
+        write(response.headers_mut(), &settings.style, shown, shown.wait, &line, Already::Theirs);
         // This allocates, so only where somebody reads it.
         if (self.is_read || !decided.is_allowed())
             && settings.extensions
@@ -124,7 +125,8 @@ impl Marked {
         self.made.report_double(decided, &inner);
         let merged = decided.merge(&inner);
         let shown = Shown::of(&merged);
-        write(response.headers_mut(), &self.made.settings.style, shown, shown.wait, &|| None, Already::Both);
+        let line = || policy_line(&mut shown.quotas().map(|(_, quota)| quota));
+        write(response.headers_mut(), &self.made.settings.style, shown, shown.wait, &line, Already::Both);
         // A refusal by a layer further in is always left in the extensions.
         if self.is_read || !merged.is_allowed() {
             // For layers further out: the joined decision, or the one that was there before.

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use http::Extensions;
-use sluicegate_core::{Decision, Policy};
+use sluicegate_core::Decision;
 
 use crate::admission::asks::RequestAsks;
 use crate::admission::body_holds::BodyHolds;
@@ -35,13 +35,12 @@ pub(crate) struct Marked {
 }
 
 impl Marked {
-    /// The marks of a request that these asks let through. `policies` is called only if there is a decision.
+    /// The marks of a request that these asks let through.
     #[inline]
     pub(super) fn new(
         made: &Arc<BuiltLimits>,
         asks: RequestAsks,
         decision: Option<Decision>,
-        policies: impl FnOnce(&RequestAsks) -> Arc<[Arc<Policy>]>,
         trials: Vec<Arc<Trial>>,
     ) -> Box<Self> {
         let made = Arc::clone(made);
@@ -57,7 +56,7 @@ impl Marked {
         });
         // A decision is large, so it is copied only once, into its final place.
         if let Some(decision) = decision {
-            let policies = policies(&marked.asks);
+            let policies = marked.asks.policies(&marked.made);
             marked.decided = Some(Decided { decision, policies });
         }
         if marked.made.keeps_meters {
@@ -70,7 +69,7 @@ impl Marked {
 
     /// The marks of a request that no limit has counted.
     pub(super) fn bare(made: &Arc<BuiltLimits>) -> Box<Self> {
-        Self::new(made, RequestAsks::default(), None, |_| Arc::default(), Vec::new())
+        Self::new(made, RequestAsks::default(), None, Vec::new())
     }
 
     /// Keeps the decision for the span of the request with these extensions.

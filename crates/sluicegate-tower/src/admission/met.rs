@@ -6,7 +6,6 @@ use http::response;
 use sluicegate_core::{Key, RateLimiter};
 
 use crate::admission::admitted::Admitted;
-use crate::admission::asks::RequestAsks;
 use crate::admission::marks::Marked;
 use crate::admission::refused::Refused;
 use crate::admission::set::Limits;
@@ -152,8 +151,8 @@ impl Limits {
             (true, false) => Stop::Decided(decided),
             (true, true) if !self.made.marks => return Ok(Admitted::new(None)),
             (true, true) => {
-                let (Decided { decision, policies }, asks) = (decided, RequestAsks::default());
-                let marked = Marked::new(&self.made, asks, Some(decision), |_| policies, Vec::new());
+                let mut marked = Marked::bare(&self.made);
+                marked.decided = Some(decided);
                 return Ok(Admitted::new(Some(marked)));
             }
         };

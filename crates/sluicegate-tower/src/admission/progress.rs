@@ -135,7 +135,7 @@ impl RequestProgress {
             return Admitted::new(None).traced(limits, fields);
         }
         let asks = mem::take(&mut self.asks);
-        let mut marked = Marked::new(made, asks, decision, |asks| asks.policies(made), trials);
+        let mut marked = Marked::new(made, asks, decision, trials);
         marked.holds = self.holds.take();
         Admitted::new(Some(marked))
     }

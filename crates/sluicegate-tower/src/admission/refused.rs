@@ -129,8 +129,8 @@ impl Refused {
         match refusal.shown {
             Some(shown) => {
                 let (headers, wait) = (response.headers_mut(), refusal.retry_after_seconds());
-                let prepared = || self.limits.made().known.policy_line(&shown.decided.policies);
-                write(headers, style, shown, wait, &prepared, Already::Replaced);
+                let line = || self.limits.made().known.policy_line(&shown.decided.policies);
+                write(headers, style, shown, wait, &line, Already::Replaced);
             }
             None => repeat_wait(response.headers_mut(), style),
         }

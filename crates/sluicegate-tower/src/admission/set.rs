@@ -150,7 +150,7 @@ impl Limits {
             reads_bodies: holds_responses || settles.any(|settle| settle.reads_body()),
             holds_requests,
             marks: refunds || holds_requests || holds_responses || settings.mark_responses(),
-            known: PolicyCache::new(plan.plain.is_some()),
+            known: PolicyCache::default(),
             plan,
             settings,
             mistake: Seldom::default(),

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use http::Extensions;
-use sluicegate_core::limiter::change_all;
+use sluicegate_core::limiter::{change_all, policies};
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
 
@@ -199,7 +199,7 @@ impl Meter {
     ) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
         let (mut verdict, enforced) = self.ask(changes);
         // The current policies, which may have replaced those of the decision.
-        let policies: Arc<[_]> = enforced.iter().map(|(account, _)| account.limiter.policy()).collect();
+        let policies = policies(enforced.iter().map(|(account, _)| &account.limiter));
         let mut answered = verdict.take().map(DecisionFuture::now);
         if let Some(Ok(Ok(decision))) = &mut answered {
             take_note(&enforced, &policies, decision);

@@ -15,10 +15,9 @@ use crate::respond::headers::style::{RATELIMIT, RATELIMIT_POLICY};
 pub(super) fn write_lists(
     headers: &mut HeaderMap,
     (shown, refused_for): (Shown<'_>, Option<u64>),
-    prepared: Option<Option<HeaderValue>>,
+    policies: Option<HeaderValue>,
     theirs_are_there: bool,
 ) -> Option<TheirQuota> {
-    let policies = prepared.unwrap_or_else(|| policy_line(&mut shown.quotas().map(quota)));
     let lines = [policies, standings_line(&told(shown, &[]), refused_for)];
     if !theirs_are_there {
         replace_lists(headers, lines);

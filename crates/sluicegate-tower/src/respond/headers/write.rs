@@ -17,14 +17,14 @@ use crate::respond::headers::style::{
 
 const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 
-/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. `prepared` returns the value of
-/// `RateLimit-Policy` if it is cached: not with stacked layers, nor for limits that rarely meet.
+/// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. `policy_line` returns the value of
+/// `RateLimit-Policy`.
 pub(crate) fn write(
     headers: &mut HeaderMap,
     style: &Style,
     shown: Shown<'_>,
     refused_for: Option<u64>,
-    prepared: &dyn Fn() -> Option<Option<HeaderValue>>,
+    policy_line: &dyn Fn() -> Option<HeaderValue>,
     already: Already,
 ) {
     let Form { legacy, lists, own, .. } = style.form;
@@ -40,7 +40,7 @@ pub(crate) fn write(
     let may_be_theirs = !matches!(already, Already::Replaced);
     let theirs = if lists {
         let theirs_are_there = may_be_theirs && has_any(headers, &[RATELIMIT_POLICY, RATELIMIT]);
-        write_lists(headers, (shown, refused_for), prepared(), theirs_are_there)
+        write_lists(headers, (shown, refused_for), policy_line(), theirs_are_there)
     } else if legacy && may_be_theirs && has_any(headers, &[RATELIMIT]) {
         join_lists(headers, false, (shown, refused_for))
     } else {
