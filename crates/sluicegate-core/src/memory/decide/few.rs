@@ -1,9 +1,9 @@
 //! One to four quotas of different buckets, without lists: almost every decision that the limiter's short way leaves.
 //!
-//! Each state is looked at once ([`Rule::spend_now`](crate::algorithm::Rule::spend_now)). Cases that this look cannot
-//! decide are left to the general way: turns, costs that never fit, logs, replaced policies, quotas that keys bring. Locks are
-//! taken in the order of the buckets' numbers, as everywhere. Two asks of one bucket would need one lock for both and
-//! have to see each other, so they are left to the general way, too.
+//! Each state is looked at once ([`Rule::spend_now`](crate::algorithm::Rule::spend_now)). Cases that this look cannot decide are left to the
+//! general way: turns, costs that never fit or that come back, logs, replaced policies, quotas that keys bring. Locks are taken in the
+//! order of the buckets' numbers, as everywhere. Two asks of one bucket would need one lock for both and have to see each other, so
+//! they are left to the general way, too.
 //!
 //! Results are written in place: copying words just written stalls on store forwarding.
 
@@ -11,14 +11,11 @@ use super::{buckets_of, counts_rejected, status_after};
 use crate::algorithm::{Left, Looked, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::few::sort_few;
-use crate::memory::account::BucketAccount;
 use crate::memory::bucket::Bucket;
-use crate::memory::change::trace;
 use crate::memory::home::{Home, LockedSet};
 use crate::memory::plans::QuotaRules;
 use crate::memory::store::PolicyBuckets;
 use crate::memory::table::{Locked, SlotWords, Table};
-use crate::receipt::Trace;
 use crate::store::{Ask, DecisionFuture, Mode};
 
 /// The most buckets that are decided this way.
@@ -37,16 +34,6 @@ struct BucketAsk<'a> {
     /// The key's slot in its set.
     slot: Option<usize>,
     spent: Looked,
-    /// The spend as a receipt tells it, if there is one.
-    entered: Option<Entered>,
-}
-
-/// A spend in one of several buckets of which some keep accounts.
-struct Entered {
-    before: State,
-    account: BucketAccount,
-    /// The number of the key's present bucket.
-    birth: u64,
 }
 
 /// The table of levels that are spans of time.
@@ -92,7 +79,8 @@ impl PolicyBuckets {
             sort_few(few, |asked| asked.bucket.number);
         }
         let is_twice = (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
-        let spent = if is_twice {
+        let comes_back = few.iter().any(|asked| asked.level.is_none() && asked.bucket.accounts());
+        let spent = if is_twice || comes_back {
             None
         } else if few.iter().all(|asked| asked.level.is_some()) {
             // Read before the locks, to hold them for less time: no window begins here.
@@ -109,9 +97,6 @@ impl PolicyBuckets {
         if !is_in_order {
             sort_few(few, |asked| asked.at);
         }
-        if few.iter().any(|asked| asked.entered.is_some() && asked.cost > 0) {
-            return told(now_us, few);
-        }
         DecisionFuture::ready(Ok(match few.as_slice() {
             [asked] => Decision::single(now_us, asked.status()),
             several => Decision::of(now_us, 0, several.iter().map(|asked| asked.status())),
@@ -124,24 +109,15 @@ impl PolicyBuckets {
 pub(super) fn buckets<'a>(ask: &Ask<'a>) -> Option<impl Iterator<Item = &'a Bucket> + use<'a>> {
     let buckets = buckets_of(ask).ok()?;
     let is_question = matches!(ask.mode(), Mode::Spend | Mode::Peek | Mode::Reserve { .. });
-    let is_plain = is_question && !buckets.has_older() && ask.own().is_none();
+    let is_plain =
+        is_question && !buckets.has_older() && ask.own().is_none() && !ask.policy().policy().gives_back();
     is_plain.then(|| buckets.each.iter().map(|bucket| &**bucket))
-}
-
-/// The decision, with what is needed to give it back.
-#[cold]
-fn told(now_us: u64, few: &[&mut BucketAsk<'_>]) -> DecisionFuture {
-    let traces = few.iter().map(|asked| asked.trace(now_us));
-    let decision = Decision::of(now_us, 0, few.iter().map(|asked| asked.status()));
-    DecisionFuture::ready(Ok(decision.with_traces(traces)))
 }
 
 /// A locked set, of a table of one kind or of any.
 trait LockedSpot {
     fn look(&self, hash: u64) -> (Option<usize>, SlotWords);
     fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64);
-    fn keeps_accounts(&self) -> bool;
-    fn birth(&self, hash: u64) -> u64;
 }
 
 impl LockedSpot for LockedSet<'_> {
@@ -154,15 +130,6 @@ impl LockedSpot for LockedSet<'_> {
     fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
         self.put_at(slot, hash, kept, rules, now_us);
     }
-
-    #[inline]
-    fn keeps_accounts(&self) -> bool {
-        matches!(self, Self::NarrowKept(_) | Self::KeptOwn(_))
-    }
-
-    fn birth(&self, hash: u64) -> u64 {
-        self.birth(hash)
-    }
 }
 
 impl LockedSpot for Locked<'_, 5, 1, false> {
@@ -174,15 +141,6 @@ impl LockedSpot for Locked<'_, 5, 1, false> {
     #[inline]
     fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
         self.put(slot, hash, kept, rules, now_us);
-    }
-
-    #[inline]
-    fn keeps_accounts(&self) -> bool {
-        false
-    }
-
-    fn birth(&self, _: u64) -> u64 {
-        self.forgotten()
     }
 }
 
@@ -214,12 +172,9 @@ fn spend<'a, S: LockedSpot, const N: usize>(
     if !granted && few.iter().any(|asked| asked.outlasts_refusal()) {
         return None;
     }
-    let is_told = granted && spots.iter().flatten().any(S::keeps_accounts);
     for (asked, spot) in few.iter_mut().zip(spots.iter_mut().flatten()) {
         if !granted || asked.ask.mode() == Mode::Peek {
             asked.spend_nothing(spot.look(asked.hash).1.state, now_us);
-        } else if is_told {
-            asked.enter(spot, now_us);
         } else {
             let kept = SlotWords { state: asked.spent.state, ..SlotWords::default() };
             spot.put(asked.slot, asked.hash, kept, &asked.bucket.rules, now_us);
@@ -244,7 +199,6 @@ impl<'a> BucketAsk<'a> {
             level,
             slot: None,
             spent: Looked { passed: false, state: State::REST, left: Left::default() },
-            entered: None,
         }
     }
 
@@ -290,25 +244,6 @@ impl<'a> BucketAsk<'a> {
     #[inline]
     fn status(&self) -> QuotaStatus {
         status_after(self.at, self.bucket.capacity, &self.spent, self.cost)
-    }
-
-    /// Spends in one of several buckets of which some keep accounts.
-    #[inline(never)]
-    fn enter(&mut self, spot: &mut impl LockedSpot, now_us: u64) {
-        let (bucket, before) = (self.bucket, spot.look(self.hash).1);
-        let mut after = SlotWords { state: self.spent.state, ..before };
-        if self.cost > 0 {
-            after.account = bucket.account_of(&bucket.rules.own, &before, now_us);
-            spot.put(self.slot, self.hash, after, &bucket.rules, now_us);
-        }
-        let birth = spot.birth(self.hash);
-        self.entered = Some(Entered { before: before.state, account: after.account, birth });
-    }
-
-    fn trace(&self, now_us: u64) -> Trace {
-        let Some(Entered { before, account, birth }) = self.entered else { return Trace::default() };
-        let (bucket, after) = (self.bucket, SlotWords { state: self.spent.state, account, plan: 0 });
-        trace((bucket, &bucket.rules.own), before, after, birth, now_us)
     }
 }
 
