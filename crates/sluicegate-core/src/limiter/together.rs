@@ -23,8 +23,8 @@ use crate::receipt::Receipt;
 use crate::store::Mode;
 use crate::store::{Ask, DecisionFuture};
 
-/// The policies in force of these limiters, in their order, as a decision about them is shown with. Those of one limiter are shared and
-/// allocate nothing.
+/// Lists the policies in force of these limiters, in order, for code that shows a decision. The list of a single limiter is shared, and
+/// allocates nothing.
 ///
 /// ```
 /// use sluicegate_core::limiter::policies;

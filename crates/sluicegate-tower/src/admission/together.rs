@@ -1,5 +1,5 @@
-//! The policies of limiters that are asked together, and `RateLimit-Policy` of the latest: cached until other limiters or policies are
-//! asked for.
+//! The policies of limiters that are asked together, and the value of `RateLimit-Policy`. Both are cached until a request asks other
+//! limiters, or a policy is replaced.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use sluicegate_core::{Policy, RateLimiter};
 
 use crate::respond::headers::lines::policy_line;
 
-/// A cache of what requests have in common that are checked against the same limiters.
+/// Values that requests to the same limiters share.
 #[derive(Debug, Default)]
 pub(super) struct PolicyCache {
     /// The latest limiters that were asked together. A single limiter has its policies at hand.
