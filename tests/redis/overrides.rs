@@ -7,7 +7,7 @@ use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::{OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, OverrideBuilder};
-use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter, Store};
+use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::deployments::Cluster;
@@ -116,7 +116,7 @@ fn an_override_reaches_four_instances_within_five_seconds_and_is_gone_after_its_
     let fifth = Instance::start(&server.url(), Some(&clock), Algorithm::Gcra, "8/h");
     assert_eq!(fifth.decides_by(), 9);
     let opened = Policy::gcra("p2", "1/h").on(&fifth.store).unwrap();
-    assert!(opened.overridden().is_none());
+    assert_eq!(opened.policy(), opened.own_policy());
 
     clock.advance(HOUR);
     let limits: Vec<_> = instances.iter().map(Instance::decides_by).collect();
@@ -296,7 +296,7 @@ fn an_override_of_a_policy_with_a_version_is_what_all_instances_go_by() {
     };
     assert_eq!((check(0, 10).remaining(), check(1, 10).remaining()), (90, 80));
     instances[0].put(Override::builder("versioned", "ada").quota("30/h"));
-    eventually("both have it", || limiters.iter().all(|limiter| limiter.overridden().is_some()));
+    eventually("both have it", || limiters.iter().all(|limiter| limiter.policy() != limiter.own_policy()));
     assert_eq!((check(0, 5).remaining(), check(1, 4).remaining()), (5, 1));
     assert!(!check(0, 2).is_allowed());
     clock.advance(HOUR);
@@ -317,9 +317,5 @@ fn in_an_outage_the_fallback_decides_by_the_override() {
     server.stop();
     eventually("the connection is gone", || !instance.store.is_connected());
     assert_eq!(instance.runtime.block_on(limiter.peek("k").start()).unwrap().capacity(), 2);
-    let shared: std::sync::Arc<dyn Store> = (&resilient).into();
-    assert_eq!(
-        shared.limiters().get("q").unwrap().overridden().map(|over| over.by().to_owned()),
-        Some("ada".into())
-    );
+    assert_eq!(overrides.standing("q", None).map(|over| over.by().to_owned()), Some("ada".into()));
 }

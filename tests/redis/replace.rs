@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluicegate_conformance::ALGORITHMS;
-use sluicegate_core::limiter::{self, Inherit};
+use sluicegate_core::limiter::{self, ForLayers, Inherit};
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::standalone;
@@ -120,13 +120,14 @@ async fn several_policies_of_which_one_is_refused_change_nothing() {
         assert!(limiter.check("several").cost(3).await.unwrap().is_allowed());
     }
     for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs] {
-        assert!(limiter::replace_all(&store, five(9, true), inherit).is_err());
+        assert!(limiter::replace_all(&store, five(9, true), inherit, |_| Ok(())).is_err());
     }
     for limiter in &opened {
         assert_eq!(limiter.peek("several").await.unwrap().remaining(), 2);
         assert_eq!(limiter.replacements(), 0);
     }
-    limiter::replace_all(&store, five(9, false), Inherit::Spent).expect("the store can keep them");
+    limiter::replace_all(&store, five(9, false), Inherit::Spent, |_| Ok(()))
+        .expect("the store can keep them");
     for (limiter, left) in opened.iter().zip([6, 6, 2, 6, 6]) {
         assert_eq!(limiter.peek("several").await.unwrap().remaining(), left);
     }

@@ -106,7 +106,7 @@ impl FileInForce {
         let gone = self.policies.iter().filter(|old| !after.contains(old.name()));
         let back: Vec<Policy> = gone.filter_map(|gone| self.code.get(gone.name()).cloned()).collect();
         let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
-        let limits = limiter::replace_all_with(Arc::clone(store), all, Inherit::Spent, |limiters| {
+        let limits = limiter::replace_all(Arc::clone(store), all, Inherit::Spent, |limiters| {
             let (used, unused) = limiters[..policies.len()].split_at(file.compiled.policies.len());
             let all = file.compiled.limits(used, LimitsPart::All)?;
             let part = |part| file.compiled.limits(used, part);

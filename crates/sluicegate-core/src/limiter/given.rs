@@ -97,37 +97,7 @@ impl PartialEq for Given {
 }
 
 impl RateLimiter {
-    /// This limiter under the quotas that an operator has given this key for a time, by an [override](super::Overrides) of the key alone or
-    /// of new keys; `None` if the key has none. Those of the key alone come before quotas that the key brings.
-    ///
-    /// A check of the key looks for them by itself. Middleware calls this to show the numbers that decide.
-    ///
-    /// ```
-    /// use sluicegate_core::limiter::Overrides;
-    /// use sluicegate_core::policy::Override;
-    /// use sluicegate_core::{Key, MemoryStore, Policy};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::new();
-    /// let api = Policy::gcra("api", "10/min").on(&store)?;
-    /// Overrides::of(&store).put(Override::builder("api", "ada").key("acme").quota("20/min")).await?;
-    /// assert_eq!((api.check("acme").await?.capacity(), api.check("other").await?.capacity()), (20, 10));
-    /// let acme = api.given(Key::from("acme").as_ref()).ok_or("it has")?;
-    /// assert_eq!(acme.policy().to_string(), "api: 20/min (gcra)");
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[inline]
-    #[must_use]
-    pub fn given(&self, key: KeyRef<'_>) -> Option<Self> {
-        match self.kept() {
-            Some(_) => None,
-            None => self.given_in(&self.in_force(), key),
-        }
-    }
-
-    /// As [`given`](Self::given), after a replacement by this policy.
+    /// As [`given`](super::ForLayers::given), after a replacement by this policy.
     pub(super) fn given_in(&self, in_force: &InForce, key: KeyRef<'_>) -> Option<Self> {
         let is_given = self.1.as_ref().is_some_and(|pinned| pinned.is_given);
         let brings_quotas = self.1.as_ref().is_some_and(|pinned| pinned.quotas.is_some());

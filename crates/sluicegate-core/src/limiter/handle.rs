@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 
+use super::for_layers::ForLayers;
 use super::given::Given;
 use super::opened_at::OpenedAt;
 use super::quotas::{OwnNumbers, Owned};
@@ -55,7 +56,7 @@ pub(super) struct Handle {
     pub(super) store: Arc<dyn Store>,
     pub(super) always_answers: bool,
     pub(super) first: PreparedPolicy,
-    /// The policy after layers have asked for what it is to [remember](RateLimiter::keep_accounts), with the count of replacements at
+    /// The policy after layers have asked for what it is to [remember](super::ForLayers::remember), with the count of replacements at
     /// which it is current: they do so once, before requests come.
     remembered: [OnceLock<(u64, PreparedPolicy)>; 2],
     /// The place that opened the name. A policy of a file of rules takes precedence over the policy that code has under its name.
@@ -81,7 +82,7 @@ pub(super) struct InForce {
     pub(super) given: Given,
     /// The end of the first of these overrides.
     pub(super) ends_us: u64,
-    /// The number of times that policies were replaced [with](super::replace_all_with) rules before.
+    /// The number of times that policies were replaced [with](super::replace_all) rules before.
     pub(super) epoch: u64,
 }
 
@@ -193,53 +194,11 @@ impl RateLimiter {
         self.with_opened(|opened| Arc::clone(opened.numbers()))
     }
 
-    /// Reads the policy in force in place, which is cheaper than [`policy`](Self::policy).
-    #[inline]
-    pub fn with_policy<T>(&self, read: impl FnOnce(&Policy) -> T) -> T {
-        self.with_opened(|opened| read(opened.numbers()))
-    }
-
     /// The store that decides.
     ///
     /// Limiters of one store can be asked [together](super::check_all).
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
-    }
-
-    /// Whether dropping this limiter now closes its policy, and forgets nothing that keys have spent: there is no other clone, and
-    /// the store keeps its state elsewhere, or no key owes anything. A [`MemoryStore`](crate::MemoryStore) walks the policy's table
-    /// to find out.
-    ///
-    /// For code that opens policies as they are needed, and closes those that are not.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use sluicegate_core::clock::ManualClock;
-    /// use sluicegate_core::{MemoryStore, Policy};
-    ///
-    /// let clock = ManualClock::new();
-    /// let store = MemoryStore::builder().clock(clock.clone()).build()?;
-    /// let login = Policy::gcra("login", "5/min").on(&store)?;
-    /// login.check("ada").now().expect("memory answers at once")?;
-    /// assert!(!login.may_close());
-    /// clock.advance(Duration::from_secs(120));
-    /// assert!(login.may_close());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn may_close(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
-            && self.with_opened(|opened| crate::suspension::may_close(&*self.0.store, opened))
-    }
-
-    /// The number of times that the policy was replaced: values derived from [`policy`](Self::policy) are out of date when it
-    /// has changed.
-    ///
-    /// Use it to keep something that is costly to derive, such as header values, beside the handle:
-    /// keep the count with it, and derive anew when the two differ.
-    #[inline]
-    pub fn replacements(&self) -> u64 {
-        // Acquire: pairs with the release in `replace`.
-        self.0.replacements.load(Ordering::Acquire)
     }
 
     #[cfg(feature = "tokio")]

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::for_layers::ForLayers;
 use super::handle::RateLimiter;
 use crate::few::few;
 use crate::key::Key;

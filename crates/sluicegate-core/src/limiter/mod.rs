@@ -56,6 +56,7 @@
 mod change;
 mod check;
 mod decide;
+mod for_layers;
 mod given;
 mod handle;
 mod handles;
@@ -78,8 +79,9 @@ mod turn;
 
 pub use self::change::Change;
 pub use self::check::Check;
+pub use self::for_layers::ForLayers;
 pub use self::handle::RateLimiter;
-pub use self::open::{open_all, replace_all, replace_all_with};
+pub use self::open::{open_all, replace_all};
 pub use self::overrides::{OverrideError, OverrideErrorKind, Overrides};
 pub use self::suspensions::Suspensions;
 pub use self::together::{change_all, check_all, policies};

@@ -51,7 +51,7 @@ impl RateLimiter {
 
     /// Replaces the policy for every handle that names it on this store; `inherit` says how keys start under the new one. An
     /// equal policy changes nothing, unless all keys are to start afresh. Accounts that are
-    /// [kept](Self::keep_accounts) stay kept. An [override](super::Overrides) of the policy applies to the new one, as
+    /// [remembered](super::ForLayers::remember) stay so. An [override](super::Overrides) of the policy applies to the new one, as
     /// long as it stands; a policy that is made from the present one is best made from [`own_policy`](Self::own_policy), which no
     /// override has changed.
     ///
@@ -117,42 +117,9 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// From now on the store keeps account of what is given back, so that a refund is exact; see
-    /// [`PolicyBuilder::refunds`](crate::policy::PolicyBuilder::refunds).
-    ///
-    /// # Errors
-    /// When the store cannot keep it.
-    pub fn keep_accounts(&self) -> Result<(), ConfigError> {
-        self.remember(Policy::gives_back, Policy::with_refunds)
-    }
-
-    /// From now on keys may bring quotas of their own, as those of [`with_quotas`](Self::with_quotas) do: the store keeps with each
-    /// key which quotas it was counted by.
-    ///
-    /// # Errors
-    /// When the store cannot keep it.
-    pub fn take_quotas(&self) -> Result<(), ConfigError> {
-        self.remember(Policy::takes_quotas, Policy::taking_quotas)
-    }
-
-    fn remember(
-        &self,
-        does: impl FnOnce(&Policy) -> bool,
-        doing: impl FnOnce(&Policy) -> Policy,
-    ) -> Result<(), ConfigError> {
-        if does(&self.own_policy()) {
-            return Ok(());
-        }
-        if let Some(replacement) = self.replacement(doing, Inherit::Spent)? {
-            replacement.commit().tell(self.store());
-            self.0.remember_prepared();
-        }
-        Ok(())
-    }
-
     /// Prepares a replacement of the policy as code has it, which has no effect before it is committed. `None` if there is
     /// nothing to replace.
-    fn replacement(
+    pub(super) fn replacement(
         &self,
         policy: impl FnOnce(&Policy) -> Policy,
         inherit: Inherit,
@@ -192,9 +159,16 @@ pub fn open_all(
     Ok(put(&store.into(), policies.into_iter().collect(), how, |_| Ok(()))?.0)
 }
 
-/// Puts several policies on a store, all or none of them: a name that is not open is opened, and the policy of one that is
-/// open is replaced, as [`RateLimiter::replace`] does. For a file of rules that is read again: code that puts a policy of
-/// such a name on the store afterwards gets the open handle, whatever quotas its policy has.
+/// Puts several policies on a store, all or none of them, together with the rules that name them: a name that is not open is opened,
+/// and the policy of one that is open is replaced, as [`RateLimiter::replace`] does. Code that puts a policy of such a name on the
+/// store afterwards gets the open handle, whatever quotas its policy has.
+///
+/// `build` gets the limiters, in the order of the policies, when all that can fail has been done; if it fails, nothing has
+/// changed. These limiters are pinned: they decide by the policies that are put here, and go on to do so when a later call
+/// replaces those. So requests that began under the old rules are decided by the old policies, and requests under
+/// the new rules by the new ones, whatever the moment; a key that is asked for under both spends from both, unless it was to
+/// start afresh. Pinned limiters follow overrides, and replacements by [`RateLimiter::replace`], until a later call
+/// replaces what they are pinned to; from then on they stay as they are.
 ///
 /// ```
 /// use sluicegate_core::limiter::{self, Inherit};
@@ -202,70 +176,37 @@ pub fn open_all(
 ///
 /// let store = MemoryStore::new();
 /// let login = Policy::gcra("login", "5/min").on(&store)?;
-///
-/// let rules = [Policy::gcra("login", "9/min").build()?, Policy::gcra("search", "100/min").build()?];
-/// let limiters = limiter::replace_all(&store, rules, Inherit::Spent)?;
-/// assert!(limiters[0].is(&login));
+/// let put = |quota: &str, log: &str| {
+///     let policies = [Policy::gcra("login", quota).build()?, Policy::sliding_log("search", log).build()?];
+///     limiter::replace_all(&store, policies, Inherit::Spent, |limiters| Ok(limiters.to_vec()))
+/// };
+/// let old = put("6/min", "100/min")?;
+/// let new = put("9/min", "100/min")?;
+/// assert!(old[0].is(&login) && new[0].is(&login)); // one handle, one queue
 /// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
+/// assert_eq!(old[0].policy().to_string(), "login: 6/min (gcra)");
 ///
 /// // A log is bounded on this store, so neither of these takes effect.
-/// let rules = [Policy::gcra("login", "1/min").build()?, Policy::sliding_log("log", "999999/min").build()?];
-/// assert!(limiter::replace_all(&store, rules, Inherit::Spent).is_err());
+/// assert!(put("1/min", "999999/min").is_err());
 /// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 ///
 /// # Errors
-/// When the store cannot keep one of them, or two have the same name. Then nothing has changed.
-pub fn replace_all(
-    store: impl IntoStore,
-    policies: impl IntoIterator<Item = Policy>,
-    inherit: Inherit,
-) -> Result<Vec<RateLimiter>, ConfigError> {
-    Ok(put(&store.into(), policies.into_iter().collect(), Reopening::Replace(inherit), |_| Ok(()))?.0)
-}
-
-/// As [`replace_all`], for rules that name the policies and are swapped as a whole.
-///
-/// `build` gets the limiters, in the order of the policies, when all that can fail has been done; if it fails, nothing has
-/// changed. These limiters are pinned: they decide by the policies that are put here, and go on to do so when a later call
-/// of this kind replaces those. So requests that began under the old rules are decided by the old policies, and requests under
-/// the new rules by the new ones, whatever the moment; a key that is asked for under both spends from both, unless it was to
-/// start afresh. Pinned limiters follow overrides, and replacements by [`RateLimiter::replace`], until a later call of this
-/// kind replaces what they are pinned to; from then on they stay as they are.
-///
-/// ```
-/// use sluicegate_core::limiter::{self, Inherit};
-/// use sluicegate_core::{MemoryStore, Policy};
-///
-/// let store = MemoryStore::new();
-/// let put = |quota: &str| {
-///     let policies = [Policy::gcra("login", quota).build()?];
-///     limiter::replace_all_with(&store, policies, Inherit::Spent, |limiters| Ok(limiters.to_vec()))
-/// };
-/// let old = put("5/min")?;
-/// let new = put("9/min")?;
-/// assert_eq!(old[0].policy().to_string(), "login: 5/min (gcra)");
-/// assert_eq!(new[0].policy().to_string(), "login: 9/min (gcra)");
-/// assert!(old[0].is(&new[0])); // one handle, one queue
-/// # Ok::<(), sluicegate_core::ConfigError>(())
-/// ```
-///
-/// # Errors
-/// As [`replace_all`], and the error of `build`.
+/// When the store cannot keep one of them, or two have the same name, and the error of `build`. Then nothing has changed.
 ///
 /// # Blocking
 /// Waits up to a second for a name whose last limiter is being dropped by another thread.
 ///
 /// # Deadlocks
 /// `build` must neither open nor replace policies on this store: it would wait for itself.
-pub fn replace_all_with<T>(
+pub fn replace_all<T>(
     store: impl IntoStore,
     policies: impl IntoIterator<Item = Policy>,
     inherit: Inherit,
     build: impl FnOnce(&[RateLimiter]) -> Result<T, ConfigError>,
 ) -> Result<T, ConfigError> {
-    Ok(put(&store.into(), policies.into_iter().collect(), Reopening::ReplaceWith(inherit), build)?.1)
+    Ok(put(&store.into(), policies.into_iter().collect(), Reopening::Replace(inherit), build)?.1)
 }
 
 /// The treatment of an open policy when its name is put on the store again.
@@ -273,9 +214,8 @@ pub fn replace_all_with<T>(
 enum Reopening {
     /// It stays, and has to be the same policy. Put by this line of code.
     Open(&'static Location<'static>),
-    Replace(Inherit),
     /// It stays for limiters that are pinned to it.
-    ReplaceWith(Inherit),
+    Replace(Inherit),
 }
 
 /// How one of several policies gets its handle.
@@ -319,9 +259,6 @@ fn put<T>(
             (None, _) => open_first(store, policy, OpenedAt::rules()),
             (Some(handle), Reopening::Open(_)) => Ok(OpenStep::Join(handle, handle.joined_by(policy)?)),
             (Some(handle), Reopening::Replace(inherit)) => {
-                Ok(OpenStep::Join(handle, handle.replacement(|_| policy, inherit)?))
-            }
-            (Some(handle), Reopening::ReplaceWith(inherit)) => {
                 let replacement = handle.replacement(|_| policy, inherit)?;
                 Ok(OpenStep::Join(handle, replacement.map(Replacement::with_epoch)))
             }
@@ -338,8 +275,8 @@ fn put<T>(
             Err(NotPut::Held(error) | NotPut::ForGood(error)) => return Err(error),
         };
         let pinned: Vec<_> = match how {
-            Reopening::ReplaceWith(_) => steps.iter().map(OpenStep::pinned).collect(),
-            _ => Vec::new(),
+            Reopening::Replace(_) => steps.iter().map(OpenStep::pinned).collect(),
+            Reopening::Open(_) => Vec::new(),
         };
         let done = build(&pinned)?;
         let mut news = Vec::new();

@@ -1,4 +1,4 @@
-//! Limiters that keep their policy when it is replaced together with something else: [`replace_all_with`](super::replace_all_with).
+//! Limiters that keep their policy when it is replaced together with something else: [`replace_all`](super::replace_all).
 //!
 //! A request that began under old rules is decided by the policies of these rules, though others may be in force a moment
 //! later. So rules hold limiters that are pinned, and are swapped as one value. Overrides of operators, and replacements by code
@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
+use super::for_layers::ForLayers;
 use super::handle::{InForce, Pinned, RateLimiter};
-use super::quotas::OwnNumbers;
 use crate::policy::Policy;
 
 impl RateLimiter {
@@ -17,21 +17,6 @@ impl RateLimiter {
         // Read first: a replacement in between makes the limiter look again.
         let replacements = self.replacements();
         self.pinned_to(&self.0.current.load(), own, replacements)
-    }
-
-    /// This limiter, for work that goes on for longer than a request, such as a transfer of a large body: it decides by the policy that is in
-    /// force at each ask, also where rules have given out the limiter with the policy of theirs. Quotas of its keys stay.
-    #[must_use]
-    pub fn following(&self) -> Self {
-        let Some(pinned) = self.1.as_ref().filter(|pinned| pinned.epoch.is_some()) else {
-            return self.clone();
-        };
-        let newest = Self(Arc::clone(&self.0), None);
-        match pinned.quotas.as_ref().map(OwnNumbers::quotas) {
-            // Where they do not fit any more, the policy's own decide, as after every replacement.
-            Some(quotas) => newest.with_quotas(quotas.clone()).unwrap_or(newest),
-            None => newest,
-        }
     }
 
     pub(super) fn pinned_to(&self, in_force: &InForce, own: &Arc<Policy>, replacements: u64) -> Self {

@@ -11,7 +11,7 @@
 //!   writes the state under the new quotas.
 //! - Each spend that changes the quotas of a key costs the key at most one part of the new rule, a microsecond of refill or a unit of
 //!   a window, and never gives it anything: so two instances may disagree for a while.
-//! - What is given back by a receipt goes to the bucket that has spent it, under a policy that [keeps accounts](RateLimiter::keep_accounts).
+//! - What is given back by a receipt goes to the bucket that has spent it, under a policy that [keeps accounts](crate::policy::PolicyBuilder::refunds).
 //!   A bucket that has changed its quotas since is another one, to which nothing is given back.
 
 use std::collections::HashMap;
@@ -19,9 +19,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use arc_swap::{ArcSwapOption, Guard};
 
+use super::for_layers::ForLayers;
 use super::handle::{Current, InForce, Pinned, RateLimiter};
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::policy::Quotas;
+use crate::policy::{Policy, Quotas};
 use crate::store::{Event, OwnQuotas, PreparedPolicy, Subject};
 
 /// The most limiters that are kept by their quotas: fewer than a store has room for, so that it can free quotas that are no longer used.
@@ -50,7 +51,7 @@ impl RateLimiter {
     /// its own quotas decide, and the log says so.
     ///
     /// # Memory
-    /// A policy takes quotas of keys from the first call on, or from when [`take_quotas`](Self::take_quotas) says so: then a key
+    /// A policy takes quotas of keys from the first call on, or from when a layer [says so](super::ForLayers::remember): then a key
     /// takes 32 bytes of a [`MemoryStore`](crate::MemoryStore) where it took 24, and about 48 to 64 where it took more. Up to 65,535
     /// different quotas of a policy may be in use at once there: by a limiter that is kept, or by a key that owes.
     ///
@@ -85,7 +86,7 @@ impl RateLimiter {
             return Ok(Self(base.0, Some(pinned)));
         }
         if !self.with_opened(|opened| opened.policy().takes_quotas()) {
-            self.take_quotas()?;
+            self.remember(Policy::taking_quotas)?;
         }
         let pinned = match self.0.owned.get(&quotas).filter(|known| base.keeps(known)) {
             Some(known) => known,
@@ -102,7 +103,7 @@ impl RateLimiter {
     /// This limiter under the quotas that an operator has given to its key.
     pub(super) fn under_given(&self, quotas: &Quotas) -> Result<Self, ConfigError> {
         if !self.with_opened(|opened| opened.policy().takes_quotas()) {
-            self.take_quotas()?;
+            self.remember(Policy::taking_quotas)?;
         }
         let base = self.base();
         let pinned = Arc::new(base.pin(quotas, true)?);

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use super::for_layers::ForLayers;
 use super::given::Given;
 use super::handle::{InForce, PolicyOfCode, RateLimiter};
 use super::overrides::standing_on;
@@ -186,11 +187,6 @@ impl RateLimiter {
         let quotas = self.1.as_ref().and_then(|pinned| pinned.quotas.as_ref());
         // If the policy cannot have these quotas, its own decide.
         quotas.and_then(|own_numbers| own.under(own_numbers.quotas()).ok()).map_or(own, Arc::new)
-    }
-
-    /// The override that is in force, if there is one.
-    pub fn overridden(&self) -> Option<Arc<Override>> {
-        self.in_force().over.clone()
     }
 
     /// Updates the policy in force by the overrides that are known here.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use http::response;
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::limiter::{Receipt, check_all};
+use sluicegate_core::limiter::{ForLayers, Receipt, check_all};
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{ConfigError, Decision, Key, MemoryStore, Policy, RateLimiter};
 use sluicegate_tower::limits::Limits;
@@ -134,7 +134,7 @@ impl Evaluator {
             };
             let limiter = limiter.expect("a store like this one could keep it");
             if keeps_accounts.get() {
-                limiter.keep_accounts().expect("memory keeps accounts of whatever it keeps");
+                limiter.remember(Policy::with_refunds).expect("memory keeps accounts of whatever it keeps");
             }
             limiter
         })

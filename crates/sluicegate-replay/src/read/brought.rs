@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sluicegate_core::RateLimiter;
+use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::Quotas;
 
 /// All quotas of keys so far. Cheap to clone; clones share them.

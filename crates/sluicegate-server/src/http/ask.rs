@@ -1,8 +1,9 @@
 //! The decisions of the API: `/v1/check`, `/v1/peek` and `/v1/reserve`.
 
 use http::Request;
-use sluicegate_core::Decision;
+use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::store::Mode;
+use sluicegate_core::{Decision, Policy};
 use sluicegate_tower::limits::Limits;
 
 use super::answer::{HttpReply, Replied};
@@ -80,7 +81,8 @@ async fn decide(app: &App, limits: &Limits, verb: Verb, call: &HttpCall, asks: &
 async fn reserve(app: &App, call: &HttpCall, asks: &LimiterAsks) -> Result<Decision, CallProblem> {
     for asked in asks.iter() {
         // So that refunds are exact.
-        asked.limiter.keep_accounts().map_err(|error| CallProblem::bad(error.to_string()))?;
+        let kept = asked.limiter.remember(Policy::with_refunds);
+        kept.map_err(|error| CallProblem::bad(error.to_string()))?;
     }
     let longest = call.longest_wait(&app.bounds)?;
     if longest.is_zero() {

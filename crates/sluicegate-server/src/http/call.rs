@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sluicegate_core::RateLimiter;
+use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::TimeSpan;
 use sluicegate_rules::Rules;
 use sluicegate_tower::limits::{ChosenQuotas, Limits};

@@ -3,6 +3,7 @@
 //! Fast path: one plain limit whose key is at hand and whose store is in memory, as for almost every request. It decides without
 //! allocating. All other requests continue in `way`.
 
+use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Decision, Policy, RateLimiter};
 

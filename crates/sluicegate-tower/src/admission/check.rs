@@ -7,6 +7,7 @@
 use std::slice;
 use std::sync::Arc;
 
+use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::{ConfigError, Policy, RateLimiter};
 use smallvec::SmallVec;

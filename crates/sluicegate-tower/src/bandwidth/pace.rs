@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluicegate_core::limiter::{Turn, check_all};
+use sluicegate_core::limiter::{ForLayers, Turn, check_all};
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
-use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::{ForLayers, Inherit};
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::{Event, Subject};
 use sluicegate_core::{ConfigError, Policy, Quota, RateLimiter, Store};
@@ -143,7 +143,7 @@ impl OpenPolicies {
     pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
         self.keeps_accounts.store(true, Ordering::Relaxed);
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.by_name.values().try_for_each(|used| used.limiter.keep_accounts())
+        open.by_name.values().try_for_each(|used| used.limiter.remember(Policy::with_refunds))
     }
 
     pub(super) fn pick(&self, chosen: Chosen) -> Pick {
@@ -214,7 +214,7 @@ impl OpenPolicies {
 
     fn with_accounts(&self, limiter: RateLimiter) -> Result<RateLimiter, ConfigError> {
         if self.keeps_accounts.load(Ordering::Relaxed) {
-            limiter.keep_accounts()?;
+            limiter.remember(Policy::with_refunds)?;
         }
         Ok(limiter)
     }

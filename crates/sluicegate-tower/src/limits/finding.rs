@@ -1,5 +1,6 @@
 //! The ask of one limit for a request, or the reason why it has none.
 
+use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Key, RateLimiter};
 

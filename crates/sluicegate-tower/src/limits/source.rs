@@ -4,7 +4,8 @@ use std::fmt;
 use std::slice;
 use std::sync::Arc;
 
-use sluicegate_core::{ConfigError, RateLimiter, Store};
+use sluicegate_core::limiter::ForLayers;
+use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 
 use crate::key::RequestView;
 use crate::limits::chosen::OpenPolicies;
@@ -91,7 +92,7 @@ impl LimiterSource {
     /// Makes the stores of the known limiters reserve room for the quotas that requests bring.
     pub(crate) fn take_quotas(&self) -> Result<(), ConfigError> {
         let known = if self.quotas.is_some() { self.known() } else { &[] };
-        known.iter().try_for_each(RateLimiter::take_quotas)
+        known.iter().try_for_each(|limiter| limiter.remember(Policy::taking_quotas))
     }
 
     /// The limiters that are known before any request; chosen limiters are not among them.
@@ -138,7 +139,7 @@ impl LimiterSource {
     pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
         match &self.limiters {
             KnownLimiters::Open(open, _) => open.keep_accounts(),
-            _ => self.known().iter().try_for_each(RateLimiter::keep_accounts),
+            _ => self.known().iter().try_for_each(|limiter| limiter.remember(Policy::with_refunds)),
         }
     }
 

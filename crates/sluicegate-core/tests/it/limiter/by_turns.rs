@@ -6,8 +6,8 @@
 use proptest::prelude::*;
 use sluicegate_core::algorithm::{Drain, Refill};
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::limiter::Receipt;
-use sluicegate_core::{Algorithm, Decision, Outcome, Quota, RateLimiter};
+use sluicegate_core::limiter::{ForLayers, Receipt};
+use sluicegate_core::{Algorithm, Decision, Outcome, Policy, Quota, RateLimiter};
 
 use crate::support::{ALL, answer, is_queue, limiter, secs, store_for, us};
 
@@ -130,7 +130,7 @@ proptest! {
         let period = |place: usize| secs(if drains_evenly(algorithm) { periods[place] } else { periods[0] });
         let quota = |place: usize| Quota::new(limits[place], period(place));
         let own = limiter(&store, "api", algorithm, quota(0));
-        own.keep_accounts().unwrap();
+        own.remember(Policy::with_refunds).unwrap();
         let [one, two] = [1, 2].map(|place| own.with_quotas(quota(place)).unwrap());
         let observer = own.with_quotas(Quota::new(4_000, period(0))).unwrap();
         let mut turns =

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::limiter::{change_all, check_all};
+use sluicegate_core::limiter::{ForLayers, change_all, check_all};
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::store::{DecidedBy, Mode};
 use sluicegate_core::{Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};

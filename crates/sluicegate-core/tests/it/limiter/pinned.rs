@@ -13,7 +13,7 @@ fn policies<const N: usize>(quotas: [(&str, &str); N]) -> [Policy; N] {
 }
 
 fn pinned<const N: usize>(store: &MemoryStore, quotas: [(&str, &str); N]) -> Vec<RateLimiter> {
-    let put = limiter::replace_all_with(store, policies(quotas), Inherit::Spent, |all| Ok(all.to_vec()));
+    let put = limiter::replace_all(store, policies(quotas), Inherit::Spent, |all| Ok(all.to_vec()));
     put.expect("memory keeps it")
 }
 
@@ -29,7 +29,7 @@ fn pinned_limiters_decide_by_their_own_policies_before_and_after_others_take_eff
     let code = Policy::gcra("a", "7/min").on(&store).expect("memory keeps it");
     let old = pinned(&store, [("a", "10/min"), ("b", "20/min")]);
     assert_eq!(capacities(&old), [10, 20]);
-    let swapped = limiter::replace_all_with(
+    let swapped = limiter::replace_all(
         &store,
         policies([("a", "30/min"), ("b", "40/min"), ("c", "50/min")]),
         Inherit::Spent,
@@ -52,7 +52,7 @@ fn who_spends_under_both_policies_in_turn_gets_no_more_than_the_larger_one_allow
         let (store, _) = store();
         let put = |quota: &str| {
             let policy = Policy::builder("a", algorithm, quota).build().expect("the policy is good");
-            let put = limiter::replace_all_with(&store, [policy], Inherit::Spent, |all| Ok(all[0].clone()));
+            let put = limiter::replace_all(&store, [policy], Inherit::Spent, |all| Ok(all[0].clone()));
             put.expect("memory keeps it")
         };
         let mut limiters = vec![put("6/h")];
@@ -72,12 +72,10 @@ fn who_spends_under_both_policies_in_turn_gets_no_more_than_the_larger_one_allow
 fn when_what_stands_on_them_cannot_be_built_no_policy_takes_effect() {
     let (store, _) = store();
     let old = pinned(&store, [("a", "10/min")]);
-    let failed = limiter::replace_all_with(
-        &store,
-        policies([("a", "30/min"), ("b", "40/min")]),
-        Inherit::Spent,
-        |_| Err::<(), _>(ConfigError::new(ConfigErrorKind::Layer, "no")),
-    );
+    let failed =
+        limiter::replace_all(&store, policies([("a", "30/min"), ("b", "40/min")]), Inherit::Spent, |_| {
+            Err::<(), _>(ConfigError::new(ConfigErrorKind::Layer, "no"))
+        });
     assert_eq!(failed.map_err(|error| error.to_string()), Err("no".into()));
     assert_eq!(capacities(&old), [10]);
     let shared = Policy::gcra("a", "10/min").on(&store).expect("it is open");

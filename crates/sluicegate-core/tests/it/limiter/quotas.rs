@@ -8,7 +8,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluicegate_core::algorithm::{Rule, State};
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::limiter::{Inherit, Overrides, check_all};
+use sluicegate_core::limiter::{ForLayers, Inherit, Overrides, check_all};
 use sluicegate_core::policy::{OnFull, Override, PolicyMode, Quotas};
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_observed::Observed;
@@ -95,7 +95,7 @@ fn a_policy_that_takes_quotas_before_anybody_asks_has_one_table() {
     for algorithm in ALL {
         let (store, _) = store_for(1_000, 1 << 20);
         let api = limiter(&store, "api", algorithm, Quota::per_hour(10));
-        api.keep_accounts().unwrap();
+        api.remember(Policy::with_refunds).unwrap();
         let own = with(&api, Quota::per_hour(20));
         assert!(store.stats().slots < 3_500, "{algorithm}: {:?}", store.stats());
         assert!(passes(&own, "ada") && passes(&api, "bob"));

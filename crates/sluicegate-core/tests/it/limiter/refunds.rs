@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sluicegate_core::algorithm::{Anchor, Refill};
 use sluicegate_core::clock::{Clock, ManualClock};
-use sluicegate_core::limiter::Receipt;
+use sluicegate_core::limiter::{ForLayers, Receipt};
 use sluicegate_core::{Algorithm, Decision, Policy, Quota, RateLimiter};
 
 use crate::algorithm::exact::exact;
@@ -152,7 +152,7 @@ fn accounts_may_begin_while_receipts_are_out() {
         let (store, _) = store();
         let limiter = Policy::builder("p", algorithm, "10/min").on(&store).expect("it fits");
         let mut before = spend(&limiter, 4);
-        limiter.keep_accounts().expect("it fits");
+        limiter.remember(Policy::with_refunds).expect("it fits");
         assert_eq!(remaining(&limiter), 6, "{algorithm}");
         let mut after = spend(&limiter, 4);
         give_back(&limiter, &mut before, 4);

@@ -4,9 +4,9 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::limiter::{self, Inherit};
-use sluicegate_core::{MemoryStore, Policy, Store};
+use sluicegate_core::error::{ConfigError, ConfigErrorKind};
+use sluicegate_core::limiter::{self, ForLayers, Inherit};
+use sluicegate_core::{MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::plain;
 
@@ -31,6 +31,14 @@ fn names(store: &Arc<dyn Store>) -> Vec<String> {
     store.limiters().all().iter().map(|limiter| limiter.policy().to_string()).collect()
 }
 
+fn replace_all(
+    store: &Arc<dyn Store>,
+    policies: Vec<Policy>,
+    inherit: Inherit,
+) -> Result<Vec<RateLimiter>, ConfigError> {
+    limiter::replace_all(Arc::clone(store), policies, inherit, |all| Ok(all.to_vec()))
+}
+
 #[test]
 fn policies_of_which_one_is_refused_are_not_opened() {
     for store in stores() {
@@ -53,7 +61,7 @@ fn policies_of_which_one_is_refused_replace_nothing() {
         }
         let before = names(&store);
         for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs] {
-            let refused = limiter::replace_all(Arc::clone(&store), five(9, true), inherit).unwrap_err();
+            let refused = replace_all(&store, five(9, true), inherit).unwrap_err();
             assert_eq!(refused.kind(), ConfigErrorKind::Unsupported);
         }
         assert_eq!(names(&store), before);
@@ -71,7 +79,7 @@ fn what_is_open_is_replaced_for_everybody_and_what_is_not_is_opened() {
         assert_eq!(answer(opened[0].check("ada").cost(3)).remaining(), 2);
         let mut policies = five(9, false);
         policies.push(Policy::gcra("f", "1/min").build().unwrap());
-        let replaced = limiter::replace_all(Arc::clone(&store), policies, Inherit::Spent).unwrap();
+        let replaced = replace_all(&store, policies, Inherit::Spent).unwrap();
         assert!(opened.iter().zip(&replaced).all(|(old, new)| old.is(new)));
         assert_eq!(answer(opened[0].peek("ada")).remaining(), 6, "three are spent");
         assert_eq!(opened[2].replacements(), 0, "its policy is as it was");
@@ -87,7 +95,7 @@ fn a_name_that_is_open_for_a_different_policy_opens_none_of_them() {
         assert_eq!(refused.kind(), ConfigErrorKind::NameTaken);
         assert_eq!(names(&store), [open.policy().to_string()]);
         let twice = [five(5, false), five(5, false)].concat();
-        let refused = limiter::replace_all(Arc::clone(&store), twice, Inherit::Spent).unwrap_err();
+        let refused = replace_all(&store, twice, Inherit::Spent).unwrap_err();
         assert!(refused.to_string().contains("two policies named \"a\""), "{refused}");
     }
 }
@@ -100,7 +108,7 @@ fn two_that_open_and_replace_at_once_each_do_it_whole() {
             barrier.wait();
             let rounds = (0..50).filter_map(|round| {
                 let policies = five(limit + round % 2, round % 5 == 4);
-                limiter::replace_all(Arc::clone(&store), policies, Inherit::Spent).ok()
+                replace_all(&store, policies, Inherit::Spent).ok()
             });
             rounds.collect::<Vec<_>>().pop().unwrap()
         };
@@ -109,7 +117,8 @@ fn two_that_open_and_replace_at_once_each_do_it_whole() {
             (put(10), other.join().unwrap())
         });
         assert!(one.iter().zip(&other).all(|(one, other)| one.is(other)));
-        let limit = |index: usize| one[index].policy().quotas()[0].quota().limit();
+        let last = store.limiters().all();
+        let limit = |index: usize| last[index].policy().quotas()[0].quota().limit();
         assert!([1, 3, 4].iter().all(|index| limit(*index) == limit(0)), "{:?}", names(&store));
     }
 }

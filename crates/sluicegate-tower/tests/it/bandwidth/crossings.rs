@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use sluicegate_core::limiter::Inherit;
+use sluicegate_core::limiter::{ForLayers, Inherit};
 use sluicegate_core::policy::OnOutage;
 use sluicegate_core::{Key, Policy};
 use sluicegate_tests::frames::{Frames, data, next};
@@ -120,7 +120,7 @@ async fn an_outage_is_decided_by_the_policy() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_answers_late_holds_bodies_as_well_and_takes_pieces_back() {
     let limiter = slow(Policy::gcra("downloads", "1kB/s burst 2kB"));
-    limiter.keep_accounts().unwrap();
+    limiter.remember(Policy::with_refunds).unwrap();
     let layer = RateLimitLayer::new(down(&limiter));
     let begin = Instant::now();
     let body = download(&layer, "ada", 5_000).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::limiter::{self, Inherit, OverrideErrorKind, Overrides};
+use sluicegate_core::limiter::{self, ForLayers, Inherit, OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, PolicyMode};
 use sluicegate_core::{Algorithm, MemoryStore, Outcome, Policy, Quota, RateLimiter, Store};
 use sluicegate_resilient::Resilient;
@@ -35,7 +35,7 @@ async fn an_override_counts_what_was_spent_and_is_gone_after_its_hour() {
         let standing = overrides.put(to("p", "9/h")).await.unwrap();
         assert_eq!(standing.until_us(), u64::try_from((START + HOUR).as_micros()).unwrap());
         assert_eq!(answer(same.peek("k")).remaining(), 4, "{algorithm}");
-        assert_eq!(limiter.overridden().as_deref(), Some(&*standing));
+        assert_eq!(overrides.standing("p", None).as_ref(), Some(&standing));
         assert_eq!(overrides.list(), [standing]);
 
         clock.advance(HOUR - Duration::from_micros(1));
@@ -43,7 +43,7 @@ async fn an_override_counts_what_was_spent_and_is_gone_after_its_hour() {
         clock.advance(Duration::from_micros(1));
         assert!(overrides.list().is_empty());
         assert_eq!(answer(limiter.peek("k")).capacity(), 5, "{algorithm}: whoever decides next ends it");
-        assert!(limiter.overridden().is_none() && same.policy().quotas()[0].quota() == Quota::per_hour(5));
+        assert_eq!(same.policy().quotas()[0].quota(), Quota::per_hour(5), "{algorithm}");
     }
 }
 
@@ -51,12 +51,11 @@ async fn an_override_counts_what_was_spent_and_is_gone_after_its_hour() {
 async fn reset_all_leaves_the_override_in_force_and_forgets_what_was_spent_under_it() {
     let (store, _) = store();
     let limiter = Policy::gcra("p", "5/h").suspend(3, "1min", "30min").on(&store).unwrap();
-    let standing = Overrides::of(&store).put(to("p", "9/h")).await.unwrap();
+    Overrides::of(&store).put(to("p", "9/h")).await.unwrap();
     assert!(answer(limiter.check("k").cost(9)).is_allowed());
     let _ = answer(limiter.suspensions().suspend("bob", secs(60)));
     limiter.reset_all().unwrap();
     assert_eq!(answer(limiter.peek("k")).remaining(), 9);
-    assert_eq!(limiter.overridden().as_deref(), Some(&*standing));
     assert_eq!(answer(limiter.check("bob")).outcome(), Outcome::Suspended, "that is ended by `release`");
 }
 
@@ -153,7 +152,7 @@ async fn code_that_replaces_an_overridden_policy_waits_behind_the_override() {
     let taken = RateLimiter::new(&store, other(Algorithm::SlidingCounter, "9/min")).unwrap_err();
     assert_eq!(taken.kind(), ConfigErrorKind::NameTaken);
     // Accounts are kept through it all.
-    limiter.keep_accounts().unwrap();
+    limiter.remember(Policy::with_refunds).unwrap();
     assert!(limiter.policy().gives_back());
     // Code is told what cannot be kept when the override will be over.
     let refused = limiter.replace(other(Algorithm::SlidingLog, "999999/min"), Inherit::Spent).unwrap_err();
@@ -174,7 +173,6 @@ async fn an_override_that_a_new_policy_cannot_have_is_left_out_with_a_line_in_th
     let counter = Policy::sliding_counter("p", "3/min").build().unwrap();
     limiter.replace(counter, Inherit::Spent).unwrap();
     assert_eq!(text(&limiter), "p: 3/min (sliding-counter)");
-    assert!(limiter.overridden().is_none());
     let lines = log.lines();
     assert!(
         lines.iter().any(|line| line.starts_with("ERROR sluicegate::audit") && line.contains("burst 20")),

@@ -94,7 +94,7 @@ fn threads_that_decide_meanwhile_end_each_override_once_and_forget_nothing() {
             } else {
                 clock.advance(ms(5));
                 // Whoever is first.
-                while limiter.overridden().is_some() {}
+                while limiter.policy() != limiter.own_policy() {}
             }
         }
         stop.store(true, Ordering::Relaxed);
