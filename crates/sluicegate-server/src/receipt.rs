@@ -179,7 +179,7 @@ impl ReceiptTokens {
             let kind = kind_of(entry.kind).ok_or(RedeemError::Forged)?;
             let receipt = Receipt::from_bytes(&entry.receipt).ok_or(RedeemError::Forged)?;
             let limiter = self.limiter(&entry.policy, &entry.quotas).ok_or(RedeemError::Expired)?;
-            Ok((limiter, Key::from_bytes(&entry.key).of_kind(kind), receipt))
+            Ok((limiter, Key::encoded(kind, &entry.key), receipt))
         });
         let id = id.try_into().map_err(|_| RedeemError::Forged)?;
         Ok((id, Redeemed(redeemed.collect::<Result<_, _>>()?)))

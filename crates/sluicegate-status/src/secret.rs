@@ -114,7 +114,7 @@ impl Secret {
             b'a' => KeyKind::Address,
             _ => KeyKind::Secret,
         };
-        Some((String::from_utf8(policy.to_vec()).ok()?, Key::from_bytes(key).of_kind(kind)))
+        Some((String::from_utf8(policy.to_vec()).ok()?, Key::encoded(kind, key)))
     }
 }
 

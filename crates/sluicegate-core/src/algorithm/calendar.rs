@@ -195,10 +195,6 @@ impl Shape for CalendarWindow {
         self.window.remaining(self.equal_state(state), self.equal(now_us))
     }
 
-    fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
-        state.until_us.saturating_sub(now_us)
-    }
-
     fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
         let alike = self.period == from.period;
         let carried = || self.window.carried(&from.window, self.equal_state(state), self.equal(now_us));

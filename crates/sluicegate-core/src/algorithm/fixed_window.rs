@@ -142,9 +142,7 @@ impl FixedWindow {
     fn is_over(window: &WindowBounds, now_us: u64) -> bool {
         window.closed && now_us < window.start_us
     }
-}
 
-impl FixedWindow {
     /// These numbers, for windows that have this length and of which one begins then.
     pub(super) fn in_windows_of(self, period_us: NonZeroU64, begin_us: u64) -> Self {
         Self { period_us, from_us: Some(begin_us % period_us), ..self }
@@ -297,10 +295,6 @@ impl Shape for FixedWindow {
     fn remaining(&self, state: State, now_us: u64) -> u64 {
         let window = self.window(state, now_us);
         if Self::is_over(&window, now_us) { 0 } else { self.burst.saturating_sub(window.used) }
-    }
-
-    fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
-        state.until_us.saturating_sub(now_us)
     }
 
     /// The window of another limit, if it has the same borders: its start and its count stay.

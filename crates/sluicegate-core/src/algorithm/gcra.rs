@@ -402,9 +402,4 @@ impl Shape for Gcra {
     fn remaining(&self, state: State, now_us: u64) -> u64 {
         self.full.saturating_sub(self.level(state, now_us)) / self.spacing
     }
-
-    #[inline]
-    fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
-        state.until_us.saturating_sub(now_us)
-    }
 }

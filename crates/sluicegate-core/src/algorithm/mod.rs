@@ -42,6 +42,7 @@ mod choice;
 mod fixed_window;
 mod gcra;
 mod inherit;
+mod of_quota;
 mod rule;
 mod shape;
 mod sliding_counter;

@@ -2,11 +2,9 @@
 
 use super::shape::{Looked, Numbers, Shape, SpendState};
 use super::{
-    Algorithm, Anchor, CalendarWindow, Checked, Drain, FixedWindow, Gcra, Refill, SlidingCounter, SlidingLog,
-    Slot, Spent, Starting, StartingCalendar, StartingGcra, StartingWindow, State,
+    CalendarWindow, FixedWindow, Gcra, SlidingCounter, SlidingLog, Slot, Spent, Starting, StartingCalendar,
+    StartingGcra, StartingWindow, State,
 };
-use crate::error::{ConfigError, ConfigErrorKind};
-use crate::quota::Quota;
 
 /// Defines `Rule` from the list of its kinds, with the `match` that sends each question to the kind's `Shape`.
 macro_rules! rules {
@@ -91,6 +89,19 @@ macro_rules! rules {
     };
 }
 
+/// Defines the questions that `Rule` passes on to the `Shape` of its kind as they are.
+macro_rules! questions {
+    ($($(#[$meta:meta])* $visible:vis fn $question:ident(&self $(, $with:ident: $type:ty)*) -> $answer:ty;)+) => {
+        impl Rule {$(
+            $(#[$meta])*
+            $visible fn $question(&self $(, $with: $type)*) -> $answer {
+                // `SlidingLog` has another `slot`, for stores that keep its entries.
+                ask!(self, shape => Shape::$question(shape $(, $with)*))
+            }
+        )+}
+    };
+}
+
 rules! { $
     /// GCRA, the greedy token bucket and the leaky bucket.
     Gcra,
@@ -111,65 +122,6 @@ rules! { $
 }
 
 impl Rule {
-    /// Reduces a quota to the integers of its algorithm: the one that the quota [names](Quota::counted_by), or else `algorithm`.
-    ///
-    /// # Errors
-    /// [`ConfigErrorKind::Quota`] for zeros, spans that are too long and a start above the burst; [`ConfigErrorKind::Policy`] for a log
-    /// in 0 parts or in more than [`MAX_PARTS`](SlidingLog::MAX_PARTS); [`ConfigErrorKind::Burst`] for a burst under an algorithm with
-    /// windows and a start under an algorithm that starts full; [`ConfigErrorKind::Inexact`] for a quota that cannot be kept in exact
-    /// integers. The message names the value and the bound.
-    pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
-        let checked = Checked::new(quota)?;
-        let algorithm = quota.algorithm().unwrap_or(algorithm);
-        if algorithm.is_window() && quota.burst_size() != quota.limit() {
-            return Err(ConfigError::new(
-                ConfigErrorKind::Burst,
-                format!(
-                    "{algorithm} does not support a burst, but the quota is {quota}: leave the burst out, or use a token bucket or GCRA"
-                ),
-            ));
-        }
-        let missing = missing(algorithm, quota)?;
-        let window = |from_us| FixedWindow::new(checked, from_us).map(Self::FixedWindow);
-        let bucket = |queue_above| Gcra::new(checked, queue_above).map(Self::Gcra);
-        let rule = match algorithm {
-            Algorithm::FixedWindow(Anchor::FirstHit) | Algorithm::TokenBucket(Refill::Interval) => {
-                window(None)
-            }
-            Algorithm::FixedWindow(Anchor::Epoch) | Algorithm::TokenBucket(Refill::AlignedInterval) => {
-                window(Some(0))
-            }
-            Algorithm::SlidingLog => SlidingLog::new(checked).map(Self::SlidingLog),
-            Algorithm::SlidingLogIn(parts) => SlidingLog::in_parts(checked, parts).map(Self::SlidingLog),
-            Algorithm::SlidingCounter => SlidingCounter::new(checked).map(Self::SlidingCounter),
-            Algorithm::LeakyBucket(Drain::Queue) => bucket(Some(0)),
-            Algorithm::LeakyBucket(Drain::QueueAbove(units)) => bucket(Some(units)),
-            Algorithm::Gcra
-            | Algorithm::TokenBucket(Refill::Greedy)
-            | Algorithm::LeakyBucket(Drain::Meter) => bucket(None),
-        }?;
-        let rule = match (rule, quota.calendar()) {
-            (rule, None) => rule,
-            (Self::FixedWindow(window), Some(period)) if algorithm.is_aligned() => {
-                Self::CalendarWindow(CalendarWindow::new(window, period))
-            }
-            (_, Some(period)) => {
-                let problem = format!(
-                    "{algorithm} has no periods of the calendar, but the quota is for each {period}: use fixed-window, or token-bucket-aligned for what is carried over"
-                );
-                return Err(ConfigError::new(ConfigErrorKind::Quota, problem));
-            }
-        };
-        Ok(match rule {
-            Self::CalendarWindow(window) if missing > 0 => {
-                Self::StartingCalendar(Starting::new(window, missing))
-            }
-            Self::Gcra(bucket) if missing > 0 => Self::StartingGcra(Starting::new(bucket, missing)),
-            Self::FixedWindow(bucket) if missing > 0 => Self::StartingWindow(Starting::new(bucket, missing)),
-            rule => rule,
-        })
-    }
-
     /// Whether a key that the store does not know starts with less than a burst. If so, a store knows a key from the first spend that is
     /// asked for, and [`State::REST`] stands for a newcomer, not for a full key.
     #[inline]
@@ -192,16 +144,6 @@ impl Rule {
         }
     }
 
-    /// The state of a newcomer from now on; [`State::REST`] unless the rule [begins](Self::begins).
-    pub fn begun(&self, now_us: u64) -> State {
-        ask!(self, shape => shape.begun(now_us))
-    }
-
-    /// The state of a key that is known and owes nothing.
-    pub(super) fn full(&self, now_us: u64) -> State {
-        ask!(self, shape => shape.full(now_us))
-    }
-
     /// The rule of the bucket alone, under which newcomers have a whole burst.
     fn bucket(&self) -> Self {
         match self {
@@ -210,31 +152,6 @@ impl Rule {
             Self::StartingCalendar(rule) => Self::CalendarWindow(rule.bucket()),
             rule => *rule,
         }
-    }
-
-    /// The state that [`bucket`](Self::bucket) has for a state of this rule.
-    fn plain(&self, state: State, now_us: u64) -> State {
-        ask!(self, shape => shape.plain(state, now_us))
-    }
-
-    /// The state that this rule has for a state of [`bucket`](Self::bucket).
-    fn kept(&self, state: State, now_us: u64) -> State {
-        ask!(self, shape => shape.kept(state, now_us))
-    }
-
-    /// When `cost` would pass if nothing else arrived: `now_us` if at once, [`NEVER`](super::NEVER)
-    /// if it is above the [capacity](Self::capacity). The wait is exact: one microsecond earlier
-    /// the same cost would be refused.
-    #[inline]
-    pub fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
-        // `SlidingLog` has another `slot`, for stores that keep its entries.
-        ask!(self, shape => Shape::slot(shape, state, now_us, cost))
-    }
-
-    /// The state after `cost` went on at `at_us`, which is `now_us` or a reserved turn later than that.
-    #[inline]
-    pub fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State {
-        ask!(self, shape => shape.spend(state, now_us, at_us, cost))
     }
 
     /// Spends at once or not at all: gives the results of [`slot`](Self::slot) and [`spend`](Self::spend), and what remains, from one
@@ -281,102 +198,14 @@ impl Rule {
         }
     }
 
-    /// The state after `cost` was spent whether it fits or not, and the number of units that took effect. Units that do not fit
-    /// are a debt, up to [`debt_ceiling`](Self::debt_ceiling).
-    #[inline]
-    pub fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {
-        ask!(self, shape => shape.charge(state, now_us, cost))
-    }
-
     /// The state after a refused `cost` was spent all the same, up to the capacity.
     pub(crate) fn count_rejected(&self, state: State, now_us: u64, cost: u64) -> State {
         self.with_debt(self.capacity()).charge(state, now_us, cost).0
     }
 
-    /// The units above which a charge is forgotten: ten bursts or ten limits, whichever is more, or the policy's own ceiling,
-    /// as far as that is exact.
-    pub fn debt_ceiling(&self) -> u64 {
-        ask!(self, shape => shape.debt_ceiling())
-    }
-
-    /// The state after `cost`, spent `ago_us` before, was given back as far as it still counts; never better than at
-    /// rest, and never better than had it not been spent.
-    #[inline]
-    pub fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
-        ask!(self, shape => shape.refund(state, now_us, ago_us, cost))
-    }
-
-    /// The state after up to `give` units of `spent` were given back, and the amount that was given back, in the measure of
-    /// [`level`](Self::level). Units drain in the order in which they came, and units that have drained are not given back.
-    pub fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
-        ask!(self, shape => shape.give_back(state, now_us, spent, give))
-    }
-
     /// The state without a turn that has not come; `None` if a later one may depend on it.
     pub fn take_back(&self, state: State, now_us: u64, turn: &Spent) -> Option<State> {
         ask!(self, shape => shape.without(state, now_us, turn))
-    }
-
-    /// The heavier of two states, or a state as heavy as both: at any moment, it refuses everything that one of the two would
-    /// refuse. Neither of the two is at rest.
-    pub(crate) fn heavier(&self, one: State, other: State, now_us: u64) -> State {
-        ask!(self, shape => shape.heavier(one, other, now_us))
-    }
-
-    /// The weight by which a store that has to forget a state compares the keys of one rule. Where a level drains, it is the time to
-    /// rest. The keys of a window all come to rest together, so there the count comes first.
-    pub(crate) fn weight(&self, state: State, now_us: u64) -> (u64, u64) {
-        ask!(self, shape => shape.weight(state, now_us))
-    }
-
-    /// How full the bucket is, in the finest measure of its rule: parts of a unit under GCRA, whole units otherwise.
-    #[inline]
-    pub fn level(&self, state: State, now_us: u64) -> u64 {
-        ask!(self, shape => shape.level(state, now_us))
-    }
-
-    /// The level of one unit, in the measure of [`level`](Self::level).
-    pub fn per_unit(&self) -> u64 {
-        ask!(self, shape => shape.per_unit())
-    }
-
-    pub(super) fn at_level(&self, level: u64, now_us: u64) -> State {
-        ask!(self, shape => shape.at_level(level, now_us))
-    }
-
-    /// The number of units that would pass now, rounded down.
-    #[inline]
-    pub fn remaining(&self, state: State, now_us: u64) -> u64 {
-        ask!(self, shape => shape.remaining(state, now_us))
-    }
-
-    /// The number of units that count against the capacity, rounded up; more than the capacity for a debt.
-    pub fn used(&self, state: State, now_us: u64) -> u64 {
-        ask!(self, shape => shape.used(state, now_us))
-    }
-
-    /// The units that are counted, rounded up, including those of turns that are reserved ahead.
-    pub fn outstanding(&self, state: State, now_us: u64) -> u64 {
-        ask!(self, shape => shape.outstanding(state, now_us))
-    }
-
-    /// Units that come back within this span, if nothing else is asked for: a bucket that is this
-    /// far from rest has that many units in it. `None` for sliding windows, where the past fades by
-    /// itself.
-    pub fn drains_in(&self, span_us: u64) -> Option<u64> {
-        ask!(self, shape => shape.drains_in(span_us))
-    }
-
-    /// Microseconds until the whole capacity is back.
-    #[inline]
-    pub fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
-        ask!(self, shape => shape.reset_after_us(state, now_us))
-    }
-
-    /// The number of units that pass at once from rest: the burst of a bucket, the limit of a window.
-    #[inline]
-    pub fn capacity(&self) -> u64 {
-        ask!(self, shape => shape.capacity())
     }
 
     /// Whether units can be leased: spent now, for requests that come later ([`Mode::Lease`](crate::store::Mode::Lease)).
@@ -385,29 +214,6 @@ impl Rule {
     /// the key has become a newcomer again.
     pub fn can_lease(&self) -> bool {
         self.log().is_none() && !self.is_queue() && !self.begins()
-    }
-
-    /// The microseconds after `at_us` in which a leased unit may be spent, when `behind` other units of its lease follow it and the
-    /// lease has left the bucket in the state `after`; the last moment is included. For a rule that
-    /// [can be leased](Self::can_lease).
-    ///
-    /// A bucket that drains lets `B + t * L / P` pass in any span of `t` as long as a unit is spent while all of it is still
-    /// in the bucket: then no unit leaves the bucket before it is spent, and at most `B` units are in it at once. In a fixed
-    /// window and a sliding counter a unit counts the same wherever in its window it is spent, so it lasts as long as the
-    /// window.
-    pub fn lease_lasts_us(&self, after: State, at_us: u64, behind: u64) -> u64 {
-        ask!(self, shape => shape.lease_lasts_us(after, at_us, behind))
-    }
-
-    /// Whether requests that are let in wait their turn inside: a leaky bucket that shapes.
-    #[inline]
-    pub fn is_queue(&self) -> bool {
-        ask!(self, shape => shape.is_queue())
-    }
-
-    /// Whether the state is one level that drains in the order in which units came, and not counts of windows.
-    pub fn is_level(&self) -> bool {
-        ask!(self, shape => shape.is_level())
     }
 
     /// The rule of a sliding log, whose entries a store keeps in its own way.
@@ -419,50 +225,121 @@ impl Rule {
         }
     }
 
-    /// The furthest ahead that a state can reach by spending alone, without debts and reserved turns.
-    pub fn longest_spend_us(&self) -> u64 {
-        ask!(self, shape => shape.longest_spend_us())
-    }
-
     /// Whether `aux` is always below 4,096, so that a state fits one 64-bit word beside a 52-bit time.
     pub fn fits_one_word(&self) -> bool {
         self.aux_bound() <= 4_096
     }
-
-    pub(crate) fn aux_bound(&self) -> u64 {
-        ask!(self, shape => shape.aux_bound())
-    }
-
-    /// The integers that decide, for stores that decide in another language.
-    pub fn numbers(&self) -> Numbers {
-        ask!(self, shape => shape.numbers())
-    }
-
-    /// A state as three numbers below 2^53, for stores that decide in another language: the time, and up to two counts.
-    pub fn words(&self, state: State) -> [u64; 3] {
-        ask!(self, shape => shape.words(state))
-    }
-
-    /// The state that [`words`](Self::words) were made of.
-    pub fn of_words(&self, words: [u64; 3]) -> State {
-        ask!(self, shape => shape.of_words(words))
-    }
 }
 
-/// The units of a burst that a newcomer lacks.
-fn missing(algorithm: Algorithm, quota: Quota) -> Result<u64, ConfigError> {
-    let (Some(start), burst) = (quota.start(), quota.burst_size()) else { return Ok(0) };
-    let Some(missing) = burst.checked_sub(start) else {
-        let problem = format!(
-            "{quota} starts a key with {start} units, and its burst is {burst}: use at most the burst"
-        );
-        return Err(ConfigError::new(ConfigErrorKind::Quota, problem));
-    };
-    if missing > 0 && !algorithm.can_start_short() {
-        let problem = format!(
-            "{algorithm} starts full, but the quota is {quota}: leave the start out, or use a token bucket, a leaky bucket that refuses, or GCRA"
-        );
-        return Err(ConfigError::new(ConfigErrorKind::Burst, problem));
-    }
-    Ok(missing)
+questions! {
+    /// The state of a newcomer from now on; [`State::REST`] unless the rule [begins](Self::begins).
+    pub fn begun(&self, now_us: u64) -> State;
+
+    /// The state of a key that is known and owes nothing.
+    pub(super) fn full(&self, now_us: u64) -> State;
+
+    /// The state that [`bucket`](Self::bucket) has for a state of this rule.
+    fn plain(&self, state: State, now_us: u64) -> State;
+
+    /// The state that this rule has for a state of [`bucket`](Self::bucket).
+    fn kept(&self, state: State, now_us: u64) -> State;
+
+    /// When `cost` would pass if nothing else arrived: `now_us` if at once, [`NEVER`](super::NEVER)
+    /// if it is above the [capacity](Self::capacity). The wait is exact: one microsecond earlier
+    /// the same cost would be refused.
+    #[inline]
+    pub fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot;
+
+    /// The state after `cost` went on at `at_us`, which is `now_us` or a reserved turn later than that.
+    #[inline]
+    pub fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State;
+
+    /// The state after `cost` was spent whether it fits or not, and the number of units that took effect. Units that do not fit
+    /// are a debt, up to [`debt_ceiling`](Self::debt_ceiling).
+    #[inline]
+    pub fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64);
+
+    /// The units above which a charge is forgotten: ten bursts or ten limits, whichever is more, or the policy's own ceiling,
+    /// as far as that is exact.
+    pub fn debt_ceiling(&self) -> u64;
+
+    /// The state after `cost`, spent `ago_us` before, was given back as far as it still counts; never better than at
+    /// rest, and never better than had it not been spent.
+    #[inline]
+    pub fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State;
+
+    /// The state after up to `give` units of `spent` were given back, and the amount that was given back, in the measure of
+    /// [`level`](Self::level). Units drain in the order in which they came, and units that have drained are not given back.
+    pub fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64);
+
+    /// The heavier of two states, or a state as heavy as both: at any moment, it refuses everything that one of the two would
+    /// refuse. Neither of the two is at rest.
+    pub(crate) fn heavier(&self, one: State, other: State, now_us: u64) -> State;
+
+    /// The weight by which a store that has to forget a state compares the keys of one rule. Where a level drains, it is the time to
+    /// rest. The keys of a window all come to rest together, so there the count comes first.
+    pub(crate) fn weight(&self, state: State, now_us: u64) -> (u64, u64);
+
+    /// How full the bucket is, in the finest measure of its rule: parts of a unit under GCRA, whole units otherwise.
+    #[inline]
+    pub fn level(&self, state: State, now_us: u64) -> u64;
+
+    /// The level of one unit, in the measure of [`level`](Self::level).
+    pub fn per_unit(&self) -> u64;
+
+    pub(super) fn at_level(&self, level: u64, now_us: u64) -> State;
+
+    /// The number of units that would pass now, rounded down.
+    #[inline]
+    pub fn remaining(&self, state: State, now_us: u64) -> u64;
+
+    /// The number of units that count against the capacity, rounded up; more than the capacity for a debt.
+    pub fn used(&self, state: State, now_us: u64) -> u64;
+
+    /// The units that are counted, rounded up, including those of turns that are reserved ahead.
+    pub fn outstanding(&self, state: State, now_us: u64) -> u64;
+
+    /// Units that come back within this span, if nothing else is asked for: a bucket that is this
+    /// far from rest has that many units in it. `None` for sliding windows, where the past fades by
+    /// itself.
+    pub fn drains_in(&self, span_us: u64) -> Option<u64>;
+
+    /// Microseconds until the whole capacity is back.
+    #[inline]
+    pub fn reset_after_us(&self, state: State, now_us: u64) -> u64;
+
+    /// The number of units that pass at once from rest: the burst of a bucket, the limit of a window.
+    #[inline]
+    pub fn capacity(&self) -> u64;
+
+    /// The microseconds after `at_us` in which a leased unit may be spent, when `behind` other units of its lease follow it and the
+    /// lease has left the bucket in the state `after`; the last moment is included. For a rule that
+    /// [can be leased](Self::can_lease).
+    ///
+    /// A bucket that drains lets `B + t * L / P` pass in any span of `t` as long as a unit is spent while all of it is still
+    /// in the bucket: then no unit leaves the bucket before it is spent, and at most `B` units are in it at once. In a fixed
+    /// window and a sliding counter a unit counts the same wherever in its window it is spent, so it lasts as long as the
+    /// window.
+    pub fn lease_lasts_us(&self, after: State, at_us: u64, behind: u64) -> u64;
+
+    /// Whether requests that are let in wait their turn inside: a leaky bucket that shapes.
+    #[inline]
+    pub fn is_queue(&self) -> bool;
+
+    /// Whether the state is one level that drains in the order in which units came, and not counts of windows.
+    pub fn is_level(&self) -> bool;
+
+    /// The furthest ahead that a state can reach by spending alone, without debts and reserved turns.
+    pub fn longest_spend_us(&self) -> u64;
+
+    pub(crate) fn aux_bound(&self) -> u64;
+
+    /// The integers that decide, for stores that decide in another language.
+    pub fn numbers(&self) -> Numbers;
+
+    /// A state as three numbers below 2^53, for stores that decide in another language: the time, and up to two counts.
+    pub fn words(&self, state: State) -> [u64; 3];
+
+    /// The state that [`words`](Self::words) were made of.
+    pub fn of_words(&self, words: [u64; 3]) -> State;
 }

@@ -97,8 +97,8 @@ pub(super) trait Shape: Copy {
 
     /// See [`Rule::reset_after_us`](super::Rule::reset_after_us).
     #[inline]
-    fn reset_after_us(&self, _state: State, _now_us: u64) -> u64 {
-        0
+    fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
+        state.until_us.saturating_sub(now_us)
     }
 
     /// See [`Rule::level`](super::Rule::level).

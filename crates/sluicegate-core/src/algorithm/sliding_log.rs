@@ -68,54 +68,38 @@ impl SlidingLog {
     /// The most parts that a resolution may cut the period into.
     pub const MAX_PARTS: u32 = 1_000;
 
-    pub(super) fn new(quota: Checked) -> Result<Self, ConfigError> {
+    /// A log whose period is cut into this many parts, if it is to be.
+    pub(super) fn new(quota: Checked, parts: Option<u32>) -> Result<Self, ConfigError> {
         let quota = quota.in_windows()?;
-        let limit = quota.limit.get();
-        if limit > Self::MAX_LIMIT {
-            return Err(ConfigError::new(
-                ConfigErrorKind::Quota,
-                format!(
-                    "a sliding log keeps an entry per admission, so its limit is at most {}, not {limit}: give it a resolution, or use a sliding counter",
-                    Self::MAX_LIMIT
-                ),
-            ));
-        }
-        let part_us = NonZeroU64::MIN;
-        Ok(Self { limit, period_us: quota.period_us, ceiling: quota.most_debt(), part_us, entries: limit })
-    }
-
-    /// A log whose period is cut into this many parts.
-    pub(super) fn in_parts(quota: Checked, parts: u32) -> Result<Self, ConfigError> {
-        let quota = quota.in_windows()?;
-        let limit = quota.limit.get();
-        let Some(parts) = NonZeroU64::new(parts.into()).filter(|_| parts <= Self::MAX_PARTS) else {
-            return Err(ConfigError::new(
-                ConfigErrorKind::Policy,
-                format!(
-                    "a sliding log cannot have a resolution of {parts}: cut its period into 1 to {} parts",
-                    Self::MAX_PARTS
-                ),
-            ));
+        let (limit, period_us, ceiling) = (quota.limit.get(), quota.period_us, quota.most_debt());
+        let refused = |kind, problem: String| Err(ConfigError::new(kind, problem));
+        let Some(parts) = parts else {
+            let most = Self::MAX_LIMIT;
+            if limit > most {
+                let problem = format!(
+                    "a sliding log keeps an entry per admission, so its limit is at most {most}, not {limit}: give it a resolution, or use a sliding counter"
+                );
+                return refused(ConfigErrorKind::Quota, problem);
+            }
+            return Ok(Self { limit, period_us, ceiling, part_us: NonZeroU64::MIN, entries: limit });
         };
-        if limit > Self::MAX_LIMIT_IN_PARTS {
-            return Err(ConfigError::new(
-                ConfigErrorKind::Quota,
-                format!(
-                    "a sliding log with a resolution has a limit of at most {}, not {limit}: use a sliding counter",
-                    Self::MAX_LIMIT_IN_PARTS
-                ),
-            ));
+        let Some(cut) = NonZeroU64::new(parts.into()).filter(|_| parts <= Self::MAX_PARTS) else {
+            let problem = format!(
+                "a sliding log cannot have a resolution of {parts}: cut its period into 1 to {} parts",
+                Self::MAX_PARTS
+            );
+            return refused(ConfigErrorKind::Policy, problem);
+        };
+        let most = Self::MAX_LIMIT_IN_PARTS;
+        if limit > most {
+            let problem = format!(
+                "a sliding log with a resolution has a limit of at most {most}, not {limit}: use a sliding counter"
+            );
+            return refused(ConfigErrorKind::Quota, problem);
         }
         // Rounded up: a period touches at most `parts + 1` of these, each less than a microsecond longer than the exact part.
-        let part_us = quota.period_us.get().div_ceil(parts.get());
-        let entries = limit.min(parts.get().saturating_add(1));
-        Ok(Self {
-            limit,
-            period_us: quota.period_us,
-            ceiling: quota.most_debt(),
-            part_us: NonZeroU64::new(part_us).unwrap_or(NonZeroU64::MIN),
-            entries,
-        })
+        let part_us = NonZeroU64::new(period_us.get().div_ceil(cut.get())).unwrap_or(NonZeroU64::MIN);
+        Ok(Self { limit, period_us, ceiling, part_us, entries: limit.min(cut.get().saturating_add(1)) })
     }
 
     /// The most entries that a log has, debts aside.

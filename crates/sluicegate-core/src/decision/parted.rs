@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::answer::{Decision, Details};
-use super::receipts::receipt_bit;
+use super::receipts::{at_places, receipt_bit};
 use crate::receipt::DecidedBy;
 
 /// The places of asks.
@@ -57,11 +57,7 @@ impl Decision {
 
     /// This decision, whose asks had these places, and that about the turn at which its request goes in the end, as one again.
     pub(crate) fn at_turn(self, turn: Self, (own, asks): (&[u8], &[u8])) -> Self {
-        let spread = |bits: u16, places: &[u8]| {
-            let kept = (0..).zip(places).filter(|(ask, _)| bits & receipt_bit(*ask) != 0);
-            kept.fold(0, |all, (_, place)| all | receipt_bit(usize::from(*place)))
-        };
-        let receipts = spread(self.receipts, own) | spread(turn.receipts, asks);
+        let receipts = at_places(self.receipts, own) | at_places(turn.receipts, asks);
         let (at_us, delay_us) = match self.by == turn.by {
             true => (turn.at_us, turn.delay_us),
             // By another clock.

@@ -109,6 +109,12 @@ impl Decision {
     }
 }
 
+/// The bits of asks that have these places among the asks of a larger call.
+pub(super) fn at_places(bits: u16, places: &[u8]) -> u16 {
+    let kept = (0..).zip(places).filter(|(ask, _)| bits & receipt_bit(*ask) != 0);
+    kept.fold(0, |all, (_, place)| all | receipt_bit(usize::from(*place)))
+}
+
 pub(super) fn receipt_bit(ask: usize) -> u16 {
     u32::try_from(ask).ok().and_then(|ask| 1_u16.checked_shl(ask)).unwrap_or(0)
 }

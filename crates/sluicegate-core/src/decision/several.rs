@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::answer::Decision;
 use super::answer::Details;
 use super::outcome::deciding;
-use super::receipts::receipt_bit;
+use super::receipts::{at_places, receipt_bit};
 use super::status::QuotaStatus;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::few::sort_few;
@@ -21,12 +21,8 @@ impl Decision {
         self.receipts = u16::MAX;
         if self.details.is_some() {
             let mut details = self.take_details();
-            let moved = |bits: u16| {
-                let of_bits = (0..).zip(places).filter(|(ask, _)| bits & receipt_bit(*ask) != 0);
-                of_bits.fold(0, |all, (_, place)| all | receipt_bit(usize::from(*place)))
-            };
-            details.untraced = moved(details.untraced);
-            details.fallback = details.fallback.map(|(bits, at_us)| (moved(bits), at_us));
+            details.untraced = at_places(details.untraced, places);
+            details.fallback = details.fallback.map(|(bits, at_us)| (at_places(bits, places), at_us));
             for (ask, ..) in &mut details.pieces {
                 *ask = places.get(usize::from(*ask)).copied().unwrap_or(*ask);
             }

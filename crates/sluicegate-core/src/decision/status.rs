@@ -33,18 +33,8 @@ pub struct QuotaStatus {
     pub(super) spent: u32,
     pub(super) policy: u8,
     quota: u8,
-    room: QuotaRoom,
+    outcome: Outcome,
     is_provisional: bool,
-}
-
-/// Whether a quota has room for a cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum QuotaRoom {
-    Now,
-    Later,
-    Never,
-    /// Not before the key's suspension is over.
-    Suspended,
 }
 
 impl QuotaStatus {
@@ -60,7 +50,7 @@ impl QuotaStatus {
             spent: 0,
             policy,
             quota,
-            room: QuotaRoom::Now,
+            outcome: Outcome::Allowed,
             is_provisional: false,
         }
     }
@@ -83,21 +73,21 @@ impl QuotaStatus {
     #[inline]
     #[must_use]
     pub fn with_more_after_us(self, available_after_us: u64) -> Self {
-        Self { available_after_us, room: QuotaRoom::Now, ..self }
+        Self { available_after_us, outcome: Outcome::Allowed, ..self }
     }
 
     /// The ask does not pass, and it takes this long, in microseconds, until the same cost could.
     #[inline]
     #[must_use]
     pub fn refused_for_us(self, available_after_us: u64) -> Self {
-        Self { available_after_us, room: QuotaRoom::Later, ..self }
+        Self { available_after_us, outcome: Outcome::Denied, ..self }
     }
 
     /// The ask does not pass: its cost is above what the quota ever lets pass at once.
     #[inline]
     #[must_use]
     pub fn impossible(self) -> Self {
-        Self { available_after_us: 0, room: QuotaRoom::Never, ..self }
+        Self { available_after_us: 0, outcome: Outcome::Impossible, ..self }
     }
 
     /// The key is suspended for this long, in microseconds: nothing passes until then.
@@ -110,7 +100,7 @@ impl QuotaStatus {
             reset_after_us,
             available_after_us: wait_us,
             spent: 0,
-            room: QuotaRoom::Suspended,
+            outcome: Outcome::Suspended,
             ..self
         }
     }
@@ -179,28 +169,23 @@ impl QuotaStatus {
     /// The outcome by this quota alone.
     #[inline]
     pub fn outcome(&self) -> Outcome {
-        match (self.passed(), self.is_impossible(), self.is_suspended()) {
-            (true, ..) => Outcome::Allowed,
-            (false, false, false) => Outcome::Denied,
-            (false, true, _) => Outcome::Impossible,
-            (false, false, true) => Outcome::Suspended,
-        }
+        self.outcome
     }
 
     /// Whether this quota had room for the cost.
     #[inline]
     pub fn passed(&self) -> bool {
-        self.room == QuotaRoom::Now
+        self.outcome == Outcome::Allowed
     }
 
     /// Whether the cost is above what this quota ever lets pass at once.
     pub fn is_impossible(&self) -> bool {
-        self.room == QuotaRoom::Never
+        self.outcome == Outcome::Impossible
     }
 
     /// Whether the key is suspended under the policy of this quota.
     pub fn is_suspended(&self) -> bool {
-        self.room == QuotaRoom::Suspended
+        self.outcome == Outcome::Suspended
     }
 
     /// Whether the wait is an estimate: others hold units for a moment and may give them back, or could have spent units since a

@@ -1,7 +1,6 @@
 //! The settings of a fixed number at once: [`InFlightBuilder`].
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::{InFlight, NamedPermits, PermitTable, Permits, SharedPermits, Sharing};
@@ -79,8 +78,7 @@ impl InFlightBuilder {
 
     /// Counts in this process.
     fn here(self, sharing: Option<Sharing>) -> InFlight {
-        let table = PermitTable::new(self.queue, self.queue_in_all);
-        let permits = Permits::Each { number: AtomicU64::new(self.permits), table };
+        let permits = Permits::Each(PermitTable::new(self.permits, (self.queue, self.queue_in_all)));
         InFlight(Arc::new(NamedPermits { name: self.name, permits, sharing, listeners: Arc::default() }))
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{ConfigError, ConfigErrorKind};
+use crate::text::listed;
 
 /// The importance of a request, when not all can be served.
 ///
@@ -35,20 +36,11 @@ pub enum Class {
     Sheddable,
 }
 
+listed!(Class, "All classes, the most important one first.", "The name of the class, as it is written.":
+    CriticalPlus => "critical-plus", Critical => "critical", SheddablePlus => "sheddable-plus",
+    Sheddable => "sheddable");
+
 impl Class {
-    /// All classes, the most important one first.
-    pub const ALL: [Self; 4] = [Self::CriticalPlus, Self::Critical, Self::SheddablePlus, Self::Sheddable];
-
-    /// The name of the class, as it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CriticalPlus => "critical-plus",
-            Self::Critical => "critical",
-            Self::SheddablePlus => "sheddable-plus",
-            Self::Sheddable => "sheddable",
-        }
-    }
-
     /// Its place in [`ALL`](Self::ALL).
     pub fn place(self) -> usize {
         self as usize

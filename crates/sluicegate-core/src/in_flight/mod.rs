@@ -24,6 +24,7 @@ pub mod adaptive;
 mod builder;
 mod busy;
 mod class;
+mod give;
 mod line;
 mod permit;
 mod place;
@@ -36,29 +37,26 @@ mod table;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Waker;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use self::builder::InFlightBuilder;
 use self::builder::check_permits;
 pub use self::busy::{NoPermit, NoPermitKind};
 pub use self::class::Class;
-use self::line::Displaced;
 pub use self::permit::{Acquire, Permit};
-use self::permit::{PermitOf, SeatOf};
-use self::place::QueuePlace;
 pub use self::request::PermitRequest;
-use self::service::{Move, PermitReply, ServicePermit, ServicePermits};
+use self::service::ServicePermits;
 pub use self::settings::AdaptiveBuilder;
 pub use self::shared::{DemandsOf, PermitDemand, PermitGrant, SharedPermits, Sharing};
-use self::shared::{PermitTicket, SharedAsk};
 pub use self::status::{AdaptiveMoment, AdaptiveStatus, SharedStatus};
-use self::table::{EnterResult, PermitTable};
+use self::table::PermitTable;
 use crate::clock::Clock;
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::key::{AsKey, Key, KeyRef};
-use crate::store::{Event, Listener, Listeners, Subject};
+use crate::key::AsKey;
+#[cfg(doc)]
+use crate::store::Event;
+use crate::store::{Listener, Listeners};
 
 /// Limits how much a key has under way at once: uploads of a tenant, connections of an
 /// address.
@@ -100,18 +98,26 @@ struct NamedPermits {
 /// The kinds of limits.
 enum Permits {
     /// A fixed number, equal for each key.
-    Each { number: AtomicU64, table: PermitTable },
+    Each(PermitTable),
     /// The number that a service can bear, for all keys together.
     Service(Box<ServicePermits>),
     /// A fixed number, equal for each key, that instances share by a store.
     Shared(Arc<SharedPermits>),
 }
 
+impl Permits {
+    fn service(&self) -> Option<&ServicePermits> {
+        if let Self::Service(service) = self { Some(service) } else { None }
+    }
+
+    fn shared(&self) -> Option<&SharedPermits> {
+        if let Self::Shared(shared) = self { Some(shared) } else { None }
+    }
+}
+
 impl Drop for NamedPermits {
     fn drop(&mut self) {
-        if let Permits::Shared(shared) = &self.permits {
-            shared.close();
-        }
+        self.permits.shared().into_iter().for_each(SharedPermits::close);
     }
 }
 
@@ -220,7 +226,7 @@ impl InFlight {
     /// The number of permits that each key has; where the limit adapts, the number that all keys have together now.
     pub fn permits(&self) -> u64 {
         match &self.0.permits {
-            Permits::Each { number, .. } => number.load(Ordering::Relaxed),
+            Permits::Each(table) => table.number.load(Ordering::Relaxed),
             Permits::Service(service) => service.limit(),
             Permits::Shared(shared) => shared.permits(),
         }
@@ -247,10 +253,10 @@ impl InFlight {
     pub fn set_permits(&self, permits: u64) -> Result<(), ConfigError> {
         check_permits(&self.0.name, permits)?;
         match &self.0.permits {
-            Permits::Each { number, table } => {
+            Permits::Each(table) => {
                 // Relaxed: decisions load it under the lock of a part, and `pass_on` visits each part after this.
-                number.store(permits, Ordering::Relaxed);
-                table.pass_on(number);
+                table.number.store(permits, Ordering::Relaxed);
+                table.pass_on();
             }
             Permits::Shared(shared) => shared.set_permits(permits),
             Permits::Service(_) => {
@@ -267,43 +273,32 @@ impl InFlight {
     /// As [`AdaptiveBuilder::build`]; for another name, for settings that begin or cease to share by keys, and if the number is fixed. The
     /// old settings then stay.
     pub fn set_adaptive(&self, settings: &AdaptiveBuilder) -> Result<(), ConfigError> {
-        match &self.0.permits {
-            Permits::Service(service) => service.set(&self.0.name, settings),
-            Permits::Each { .. } | Permits::Shared(_) => {
-                let problem = format!("{:?} has a fixed number: use `set_permits`", self.0.name);
-                Err(ConfigError::new(ConfigErrorKind::Policy, problem))
-            }
-        }
+        let Some(service) = self.0.permits.service() else {
+            let problem = format!("{:?} has a fixed number: use `set_permits`", self.0.name);
+            return Err(ConfigError::new(ConfigErrorKind::Policy, problem));
+        };
+        service.set(&self.0.name, settings)
     }
 
     /// The state of a limit that adapts; `None` if the number is fixed.
     pub fn status(&self) -> Option<AdaptiveStatus> {
-        match &self.0.permits {
-            Permits::Service(service) => Some(service.status()),
-            Permits::Each { .. } | Permits::Shared(_) => None,
-        }
+        self.0.permits.service().map(ServicePermits::status)
     }
 
     /// The state of permits that instances share; `None` if they are of this process.
     pub fn shared_status(&self) -> Option<SharedStatus> {
-        match &self.0.permits {
-            Permits::Shared(shared) => Some(shared.status()),
-            Permits::Each { .. } | Permits::Service(_) => None,
-        }
+        self.0.permits.shared().map(SharedPermits::status)
     }
 
     /// Estimates the time in which all requests that are under way or wait now will be done, from how fast permits came back in the last
     /// second: a new request is worth a try after that. At most a minute; `None` if the number is fixed.
     pub fn drains_in(&self) -> Option<Duration> {
-        match &self.0.permits {
-            Permits::Service(service) => Some(service.drain()),
-            Permits::Each { .. } | Permits::Shared(_) => None,
-        }
+        self.0.permits.service().map(ServicePermits::drain)
     }
 
     /// Whether the number follows the load that a service can bear.
     pub fn is_adaptive(&self) -> bool {
-        matches!(self.0.permits, Permits::Service(_))
+        self.0.permits.service().is_some()
     }
 
     /// How instances share the permits; `None` if it was not put [on a store](InFlightBuilder::on).
@@ -313,17 +308,14 @@ impl InFlight {
 
     /// The number of permits that this instance has [lost](Permit::is_lost) so far; 0 if they are of this process.
     pub fn lost(&self) -> u64 {
-        match &self.0.permits {
-            Permits::Shared(shared) => shared.lost(),
-            Permits::Each { .. } | Permits::Service(_) => 0,
-        }
+        self.0.permits.shared().map_or(0, SharedPermits::lost)
     }
 
     /// The number of the key's permits that are out; of all keys, if keys make no difference. Where instances share them, those of this
     /// instance.
     pub fn in_use(&self, key: impl AsKey) -> u64 {
         match &self.0.permits {
-            Permits::Each { table, .. } => key.with_key(|key| table.in_use(key)),
+            Permits::Each(table) => key.with_key(|key| table.in_use(key)),
             Permits::Service(service) => key.with_key(|key| service.in_use_of(&key.to_key())),
             Permits::Shared(shared) => key.with_key(|key| shared.in_use(key)),
         }
@@ -333,7 +325,7 @@ impl InFlight {
     /// last answer, and all of them for a key that this instance has not asked for lately.
     pub fn remaining(&self, key: impl AsKey) -> u64 {
         match &self.0.permits {
-            Permits::Each { .. } => self.permits().saturating_sub(self.in_use(key)),
+            Permits::Each(_) => self.permits().saturating_sub(self.in_use(key)),
             Permits::Service(service) => service.limit().saturating_sub(service.in_use()),
             Permits::Shared(shared) => key.with_key(|key| shared.remaining(key)),
         }
@@ -342,7 +334,7 @@ impl InFlight {
     /// The number of permits that are out, for all keys together. Where instances share them, those of this instance.
     pub fn in_use_in_all(&self) -> u64 {
         match &self.0.permits {
-            Permits::Each { table, .. } => table.in_use_in_all(),
+            Permits::Each(table) => table.in_use_in_all(),
             Permits::Service(service) => service.in_use(),
             Permits::Shared(shared) => shared.in_use_in_all(),
         }
@@ -360,140 +352,9 @@ impl InFlight {
     /// Locks each of the 64 parts once: for a gauge, not for each request.
     pub fn keys(&self) -> usize {
         match &self.0.permits {
-            Permits::Each { table, .. } => table.keys(),
+            Permits::Each(table) => table.keys(),
             Permits::Service(service) => service.tenants(),
             Permits::Shared(shared) => shared.keys(),
-        }
-    }
-
-    fn try_take(self, key: Key, class: Class, weight: u64) -> Result<Permit, NoPermit> {
-        let in_flight = self.clone();
-        // A request that does not wait is answered at once, unless a store has to be asked.
-        let asked = self.enter(key, class, weight, false).now();
-        asked.unwrap_or_else(|_| Err(in_flight.none(NoPermitKind::Shared)))
-    }
-
-    fn enter(self, key: Key, class: Class, weight: u64, waits: bool) -> Acquire {
-        let (kind, class) = match &self.0.permits {
-            Permits::Each { number, table } => match table.enter(key.as_ref(), number, waits) {
-                EnterResult::Taken => return Acquire::ready(Ok(self.given(key, PermitOf::Each))),
-                EnterResult::Waiting(place) => return Acquire::waiting(self, key, place, SeatOf::Each),
-                EnterResult::Full(kind) => (kind, None),
-            },
-            Permits::Service(service) => match service.ask(&key, class, weight, waits) {
-                PermitReply::Taken(begun) => {
-                    return Acquire::ready(Ok(self.given(key, PermitOf::Service(begun))));
-                }
-                PermitReply::Spared(begun) => return Acquire::ready(Ok(self.spared(key, begun))),
-                PermitReply::Waiting(place, seat, lost) => {
-                    self.tell_lost(lost);
-                    return Acquire::waiting(self, key, place, SeatOf::Service(seat));
-                }
-                PermitReply::Full(kind) => (kind, Some(class)),
-            },
-            Permits::Shared(shared) => match shared.ask(&key, waits) {
-                SharedAsk::Taken(ticket) => {
-                    return Acquire::ready(Ok(self.given(key, PermitOf::Shared(ticket))));
-                }
-                SharedAsk::Waiting(place, ticket) => {
-                    return Acquire::waiting(self, key, place, SeatOf::Shared(ticket));
-                }
-                SharedAsk::Full(kind) => (kind, None),
-            },
-        };
-        self.refused(key.as_ref(), class);
-        Acquire::ready(Err(self.none(kind)))
-    }
-
-    /// The permit of a request that has waited.
-    fn given_in_turn(&self, key: Key, seat: &SeatOf) -> Permit {
-        let of = match (&self.0.permits, seat) {
-            (Permits::Service(service), SeatOf::Service(seat)) => {
-                PermitOf::Service(service.begin(seat.class))
-            }
-            (_, SeatOf::Shared(ticket)) => PermitOf::Shared(Arc::clone(ticket)),
-            _ => PermitOf::Each,
-        };
-        self.given(key, of)
-    }
-
-    fn given(&self, key: Key, of: PermitOf) -> Permit {
-        self.tell(|| Event::PermitTaken(Subject::of(&self.0.name).with_key(key.as_ref())));
-        Permit::new(self.clone(), key, of)
-    }
-
-    /// A permit that the request would not get if the limit were enforced.
-    fn spared(&self, key: Key, begun: ServicePermit) -> Permit {
-        let class = begun.class;
-        self.tell(|| {
-            let subject = Subject::of(&self.0.name).with_key(key.as_ref());
-            Event::Shed { subject, class, is_enforced: false }
-        });
-        self.given(key, PermitOf::Service(begun))
-    }
-
-    fn tell_lost(&self, lost: Displaced) {
-        let Some((class, key, waker)) = lost else { return };
-        self.refused(key.as_ref(), Some(class));
-        waker.into_iter().for_each(Waker::wake);
-    }
-
-    /// Tells listeners that a request was refused, with its class if the limit adapts.
-    fn refused(&self, key: KeyRef<'_>, class: Option<Class>) {
-        self.tell(|| {
-            let subject = Subject::of(&self.0.name).with_key(key);
-            match class {
-                Some(class) => Event::Shed { subject, class, is_enforced: true },
-                None => Event::PermitRefused(subject),
-            }
-        });
-    }
-
-    fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
-        if !self.0.listeners.is_empty() {
-            self.0.listeners.tell(&event());
-        }
-    }
-
-    fn none(&self, kind: NoPermitKind) -> NoPermit {
-        NoPermit::new(kind, self.0.name.clone(), self.permits(), self.drains_in())
-    }
-
-    fn answered(&self, begun: &ServicePermit, is_fault: bool) {
-        if let Permits::Service(service) = &self.0.permits {
-            self.moved(service.answered(begun, is_fault));
-        }
-    }
-
-    /// Tells listeners that the number has moved, if it has.
-    fn moved(&self, Move { from, to }: Move) {
-        if from != to {
-            self.tell(|| Event::LimitMoved { subject: Subject::of(&self.0.name), from, to });
-        }
-    }
-
-    fn is_lost(&self, key: &Key, ticket: &PermitTicket) -> bool {
-        matches!(&self.0.permits, Permits::Shared(shared) if shared.is_lost(key, ticket))
-    }
-
-    fn leave(&self, key: &Key, of: &PermitOf, is_answered: bool) {
-        match (&self.0.permits, of) {
-            (Permits::Each { number, table }, _) => table.leave(key.as_ref(), number),
-            (Permits::Service(service), PermitOf::Service(begun)) => {
-                self.moved(service.put_back(key, begun, is_answered));
-            }
-            (Permits::Shared(shared), PermitOf::Shared(ticket)) => shared.leave(key, ticket),
-            // A permit is of the kind of its limit.
-            (Permits::Service(_) | Permits::Shared(_), _) => {}
-        }
-    }
-
-    fn give_up(&self, key: &Key, place: &Arc<QueuePlace>, seat: &SeatOf, is_shed: bool) {
-        match (&self.0.permits, seat) {
-            (Permits::Each { number, table }, _) => table.give_up(key.as_ref(), place, number),
-            (Permits::Service(service), SeatOf::Service(seat)) => service.give_up(key, place, seat, is_shed),
-            (Permits::Shared(shared), SeatOf::Shared(ticket)) => shared.give_up(key, place, ticket),
-            (Permits::Service(_) | Permits::Shared(_), _) => {}
         }
     }
 }
@@ -514,11 +375,11 @@ mod tests {
         let uploads = InFlight::new("uploads", 1).unwrap();
         let _first = uploads.try_acquire("ada").unwrap();
         let waiting = uploads.acquire("ada");
-        let Permits::Each { number, table } = &uploads.0.permits else { panic!("it is a fixed number") };
-        number.store(2, Ordering::Relaxed);
+        let Permits::Each(table) = &uploads.0.permits else { panic!("it is a fixed number") };
+        table.number.store(2, Ordering::Relaxed);
         assert_eq!(uploads.try_acquire("ada").unwrap_err().kind(), NoPermitKind::Permits);
         let behind = uploads.acquire("ada");
-        table.pass_on(number);
+        table.pass_on();
         assert_eq!(uploads.in_use("ada"), 2);
         drop(waiting);
         assert_eq!(uploads.in_use("ada"), 2, "the next in the queue has it");
@@ -532,7 +393,7 @@ mod tests {
         let held: Vec<_> = (0..1_000_u64).map(|key| uploads.try_acquire(key).unwrap()).collect();
         assert_eq!((uploads.keys(), uploads.remaining(7)), (1_000, 2));
         drop(held);
-        let Permits::Each { table, .. } = &uploads.0.permits else { panic!("it is a fixed number") };
+        let Permits::Each(table) = &uploads.0.permits else { panic!("it is a fixed number") };
         assert_eq!((uploads.keys(), uploads.remaining(7), table.room()), (0, 3, 0));
     }
 }

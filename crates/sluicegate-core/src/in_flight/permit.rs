@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::in_flight::line::Seat;
+use crate::in_flight::line::{Displaced, Seat};
 use crate::in_flight::place::{Ended, QueuePlace};
 use crate::in_flight::service::ServicePermit;
 use crate::in_flight::shared::PermitTicket;
@@ -39,6 +39,15 @@ pub(super) enum SeatOf {
     Each,
     Service(Seat),
     Shared(Arc<PermitTicket>),
+}
+
+/// The answer of a limit to a request.
+pub(super) enum PermitReply {
+    Taken(PermitOf),
+    /// The request has a permit, and would have none if the limit were enforced.
+    Spared(ServicePermit),
+    Waiting(Arc<QueuePlace>, SeatOf, Displaced),
+    Full(NoPermitKind),
 }
 
 impl Permit {

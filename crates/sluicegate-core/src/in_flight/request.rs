@@ -1,6 +1,6 @@
 //! A request for a permit, with its class and weight: [`PermitRequest`].
 
-use crate::in_flight::{Acquire, Class, InFlight, NoPermit, Permit};
+use crate::in_flight::{Acquire, Class, InFlight, NoPermit, NoPermitKind, Permit};
 use crate::key::Key;
 
 /// A request for a permit; made by [`InFlight::request`].
@@ -43,8 +43,9 @@ impl PermitRequest {
     /// # Errors
     /// As [`InFlight::try_acquire`].
     pub fn try_acquire(self) -> Result<Permit, NoPermit> {
-        let Self { in_flight, key, class, weight } = self;
-        in_flight.try_take(key, class, weight)
+        let in_flight = self.in_flight.clone();
+        // A request that does not wait is answered at once, unless a store has to be asked.
+        self.attempt().now().unwrap_or_else(|_| Err(in_flight.none(NoPermitKind::Shared)))
     }
 
     /// Takes a permit if one is free, and no request waits for it. It waits only for the answer of the store by which instances
@@ -58,8 +59,7 @@ impl PermitRequest {
     /// # Cancel safety
     /// As [`InFlight::acquire`].
     pub fn attempt(self) -> Acquire {
-        let Self { in_flight, key, class, weight } = self;
-        in_flight.enter(key, class, weight, false)
+        self.enter(false)
     }
 
     /// As [`InFlight::acquire`].
@@ -70,7 +70,11 @@ impl PermitRequest {
     /// # Cancel safety
     /// As [`InFlight::acquire`].
     pub fn acquire(self) -> Acquire {
+        self.enter(true)
+    }
+
+    fn enter(self, waits: bool) -> Acquire {
         let Self { in_flight, key, class, weight } = self;
-        in_flight.enter(key, class, weight, true)
+        in_flight.enter(key, (class, weight), waits)
     }
 }

@@ -15,7 +15,8 @@ use loom::sync::{Mutex, MutexGuard};
 use crate::clock::Clock;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::in_flight::adaptive::{Estimate, Sample, Samples};
-use crate::in_flight::line::{Contender, Displaced, PermitLine, Seat, Wakers};
+use crate::in_flight::line::{Contender, PermitLine, Seat, Wakers};
+use crate::in_flight::permit::{PermitOf, PermitReply, SeatOf};
 use crate::in_flight::place::QueuePlace;
 use crate::in_flight::settings::{AdaptiveBuilder, InFlightSettings};
 use crate::in_flight::status::{AdaptiveStatus, DrainRate, History};
@@ -54,15 +55,6 @@ pub(super) struct Move {
     pub(super) to: u64,
 }
 
-/// The result of a request for a permit.
-pub(super) enum PermitReply {
-    Taken(ServicePermit),
-    /// The request has a permit, and would have none if the limit were enforced.
-    Spared(ServicePermit),
-    Waiting(Arc<QueuePlace>, Seat, Displaced),
-    Full(NoPermitKind),
-}
-
 impl ServicePermits {
     pub(super) fn new(builder: &AdaptiveBuilder, clock: Arc<dyn Clock>) -> Self {
         let settings = builder.settings;
@@ -87,12 +79,12 @@ impl ServicePermits {
         let LockedPermits { settings, estimate, line, shed, would_shed, .. } = &mut *state;
         let begun = ServicePermit { class, at_us: now_us };
         if line.take(class, tenant, estimate.limit()) {
-            return PermitReply::Taken(begun);
+            return PermitReply::Taken(PermitOf::Service(begun));
         }
         match settings.mode {
             PolicyMode::Off => {
                 line.give(class, tenant);
-                return PermitReply::Taken(begun);
+                return PermitReply::Taken(PermitOf::Service(begun));
             }
             PolicyMode::Shadow => {
                 line.give(class, tenant);
@@ -114,7 +106,7 @@ impl ServicePermits {
         if let Some((class, ..)) = &lost {
             shed[class.place()] += 1;
         }
-        PermitReply::Waiting(place, seat, lost)
+        PermitReply::Waiting(place, SeatOf::Service(seat), lost)
     }
 
     /// The permit of a request that has waited, from now on.

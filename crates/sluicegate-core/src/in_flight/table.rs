@@ -14,11 +14,14 @@ use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 
 use crate::in_flight::NoPermitKind;
+use crate::in_flight::permit::{PermitOf, PermitReply, SeatOf};
 use crate::in_flight::place::QueuePlace;
 use crate::key::{Key, KeyRef};
 
 /// Keys with permits out, in parts that are locked apart. A key's part is chosen by a seeded hash.
 pub(super) struct PermitTable {
+    /// The permits of each key.
+    pub(super) number: AtomicU64,
     parts: Box<[Mutex<TablePart>]>,
     seed: RandomState,
     queue: usize,
@@ -37,60 +40,54 @@ struct KeyPermits {
     queue: VecDeque<Arc<QueuePlace>>,
 }
 
-/// The result of an attempt.
-pub(super) enum EnterResult {
-    Taken,
-    Waiting(Arc<QueuePlace>),
-    Full(NoPermitKind),
-}
-
 const PARTS: usize = 64;
 /// An empty part gives its room back when it has had more keys than this.
 const KEPT: usize = 16;
 
 impl PermitTable {
-    pub(super) fn new(queue: usize, queue_in_all: usize) -> Self {
+    pub(super) fn new(permits: u64, (queue, queue_in_all): (usize, usize)) -> Self {
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        Self { parts, seed: RandomState::default(), queue, queue_in_all, waiting: AtomicUsize::new(0) }
+        let (number, seed) = (AtomicU64::new(permits), RandomState::default());
+        Self { number, parts, seed, queue, queue_in_all, waiting: AtomicUsize::new(0) }
     }
 
-    /// Takes one of `permits`, or waits for one if `waits`.
-    pub(super) fn enter(&self, key: KeyRef<'_>, permits: &AtomicU64, waits: bool) -> EnterResult {
+    /// Takes a permit, or waits for one if `waits`.
+    pub(super) fn ask(&self, key: KeyRef<'_>, waits: bool) -> PermitReply {
         let key = key.to_key();
         let mut part = self.lock(&key);
         // Under the lock: a change of the number visits this part afterwards.
-        let permits = permits.load(Ordering::Relaxed);
+        let permits = self.number.load(Ordering::Relaxed);
         let held = part.entry(key).or_default();
         // When the number was raised just now, requests that wait may not have their permits yet.
         if held.in_use < permits && held.queue.is_empty() {
             held.in_use += 1;
-            return EnterResult::Taken;
+            return PermitReply::Taken(PermitOf::Each);
         }
         if !waits {
-            return EnterResult::Full(NoPermitKind::Permits);
+            return PermitReply::Full(NoPermitKind::Permits);
         }
         // Relaxed: only the number counts, and one operation both checks and changes it.
         let in_all = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
             (waiting < self.queue_in_all && held.queue.len() < self.queue).then_some(waiting + 1)
         });
         if in_all.is_err() {
-            return EnterResult::Full(NoPermitKind::Queue);
+            return PermitReply::Full(NoPermitKind::Queue);
         }
         let place = Arc::<QueuePlace>::default();
         held.queue.push_back(Arc::clone(&place));
-        EnterResult::Waiting(place)
+        PermitReply::Waiting(place, SeatOf::Each, None)
     }
 
     /// Puts a permit back.
     ///
     /// The first request in the queue gets it under the same lock, so that no other can take it in
     /// between.
-    pub(super) fn leave(&self, key: KeyRef<'_>, permits: &AtomicU64) {
+    pub(super) fn leave(&self, key: KeyRef<'_>) {
         let key = key.to_key();
         let mut part = self.lock(&key);
         let Some(held) = part.get_mut(&key) else { return };
         held.in_use -= 1;
-        let woken = self.serve(held, permits.load(Ordering::Relaxed));
+        let woken = self.serve(held, self.number.load(Ordering::Relaxed));
         if held.in_use == 0 {
             part.remove(&key);
             if part.is_empty() && part.capacity() > KEPT {
@@ -103,11 +100,11 @@ impl PermitTable {
     }
 
     /// Gives free permits to requests that wait, after a change of the number.
-    pub(super) fn pass_on(&self, permits: &AtomicU64) {
+    pub(super) fn pass_on(&self) {
         for part in &self.parts {
             let mut woken: SmallVec<[Waker; 1]> = SmallVec::new();
             for held in lock(part).values_mut() {
-                woken.extend(self.serve(held, permits.load(Ordering::Relaxed)));
+                woken.extend(self.serve(held, self.number.load(Ordering::Relaxed)));
             }
             woken.into_iter().for_each(Waker::wake);
         }
@@ -127,13 +124,13 @@ impl PermitTable {
     }
 
     /// Leaves the queue, or passes on the permit that was given in the meantime.
-    pub(super) fn give_up(&self, key: KeyRef<'_>, place: &Arc<QueuePlace>, permits: &AtomicU64) {
+    pub(super) fn give_up(&self, key: KeyRef<'_>, place: &Arc<QueuePlace>) {
         let key = key.to_key();
         let mut part = self.lock(&key);
         // Under the lock of the part, so that it is not given a permit after this.
         if place.end() {
             drop(part);
-            return self.leave(key.as_ref(), permits);
+            return self.leave(key.as_ref());
         }
         let Some(held) = part.get_mut(&key) else { return };
         if let Some(position) = held.queue.iter().position(|other| Arc::ptr_eq(other, place)) {

@@ -74,19 +74,6 @@ impl Key {
         KeyRef::part(Tag::Digest, &digest).to_key()
     }
 
-    /// The key of these encoded parts, as [`as_bytes`](Self::as_bytes) has them. It is a secret until [`of_kind`](Self::of_kind)
-    /// says otherwise.
-    ///
-    /// ```
-    /// use sluicegate_core::Key;
-    ///
-    /// let key = Key::from(("user-7", "/login"));
-    /// assert_eq!(Key::from_bytes(key.as_bytes()), key);
-    /// ```
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        KeyRef::decode(KeyKind::Secret, bytes).to_key()
-    }
-
     /// The encoded parts, for stores that hash. Different keys have different bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(1..).unwrap_or_default()
@@ -116,6 +103,13 @@ impl Key {
     }
 
     /// Makes a key of encoded parts, as [`as_bytes`](Self::as_bytes) gives them. For authors of stores.
+    ///
+    /// ```
+    /// use sluicegate_core::Key;
+    ///
+    /// let key = Key::from(("user-7", "/login"));
+    /// assert_eq!(Key::encoded(key.kind(), key.as_bytes()), key);
+    /// ```
     pub fn encoded(kind: KeyKind, parts: &[u8]) -> Self {
         let mut bytes = SmallVec::with_capacity(1 + parts.len());
         bytes.push(kind as u8);

@@ -1,6 +1,5 @@
 //! Keys as text for people.
 
-use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::encoded::{Key, Tag};
@@ -15,16 +14,8 @@ impl Key {
     /// assert_eq!(Key::from(("user\n7", 12_u64)).plain(), r#""user\n7" 12"#);
     /// ```
     pub fn plain(&self) -> String {
-        let (mut plain, mut rest) = (String::new(), self.as_bytes());
-        while !rest.is_empty() {
-            let separator = if plain.is_empty() { "" } else { " " };
-            // The last part of a key that was cut may be incomplete.
-            let (text, length) = part(rest).unwrap_or_else(|| ("…".to_owned(), rest.len()));
-            // Writing to a string does not fail.
-            _ = write!(plain, "{separator}{text}");
-            rest = &rest[length..];
-        }
-        plain
+        let texts: Vec<String> = self.parts().map(|(_, text)| text).collect();
+        texts.join(" ")
     }
 
     /// The key as it may be shown to those who run the service: [`plain`](Self::plain), or the output of `Debug` for a secret and
@@ -35,20 +26,20 @@ impl Key {
 
     /// The parts as text, if those who run the service may see all of them.
     pub fn in_clear(&self) -> Option<String> {
-        (self.kind() != KeyKind::Secret && !self.has_digest()).then(|| self.plain())
+        let has_digest = || self.parts().any(|(tag, _)| tag == Tag::Digest as u8);
+        (self.kind() != KeyKind::Secret && !has_digest()).then(|| self.plain())
     }
 
-    fn has_digest(&self) -> bool {
+    /// The type of each part, and its text.
+    fn parts(&self) -> impl Iterator<Item = (u8, String)> {
         let mut rest = self.as_bytes();
-        while let Some((tag, _)) = rest.split_first() {
-            if *tag == Tag::Digest as u8 {
-                return true;
-            }
+        std::iter::from_fn(move || {
+            let tag = *rest.first()?;
             // The last part of a key that was cut may be incomplete.
-            let length = part(rest).map_or(rest.len(), |(_, length)| length);
+            let (text, length) = part(rest).unwrap_or_else(|| ("…".to_owned(), rest.len()));
             rest = &rest[length..];
-        }
-        false
+            Some((tag, text))
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::store::Inherit;
 
-/// What authors of layers need of a limiter, beside its own methods. Services do not need it. Sealed.
+/// The methods of a limiter for authors of layers, beside its own. Services do not need them. Sealed.
 ///
 /// ```
 /// use sluicegate_core::limiter::{ForLayers, Inherit};

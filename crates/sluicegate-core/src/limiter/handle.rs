@@ -1,8 +1,6 @@
 //! The one handle of a policy name on a store, and the policy that is in force there.
 
 use std::fmt;
-#[cfg(feature = "tokio")]
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -71,7 +69,8 @@ pub(super) struct Handle {
     #[cfg(feature = "tokio")]
     pub(super) queues: crate::wait::Queues,
     #[cfg(feature = "tokio")]
-    pub(super) waiting: AtomicUsize,
+    /// Each request that waits has a clone of it.
+    pub(super) waiting: Arc<()>,
 }
 
 /// The policy that decides, and the override that has changed it, if there is one.
@@ -147,7 +146,7 @@ impl Handle {
             #[cfg(feature = "tokio")]
             queues: crate::wait::Queues::default(),
             #[cfg(feature = "tokio")]
-            waiting: AtomicUsize::new(0),
+            waiting: Arc::default(),
         }
     }
 
@@ -228,27 +227,27 @@ impl RateLimiter {
     /// The policy that decides about an ask of this key now.
     #[inline]
     pub(super) fn opened_for(&self, key: KeyRef<'_>) -> Current<'_> {
-        let Some(kept) = self.kept() else {
-            let in_force = self.in_force();
-            return match self.given_in(&in_force, key) {
-                Some(own) => Current::Own(Arc::new(own.opened().as_opened().clone())),
-                None => self.late(in_force),
-            };
-        };
-        Current::Kept(kept)
+        self.kept().map_or_else(|| self.late_for(key, Self::late), Current::Kept)
     }
 
     /// The policy that has this key now, whatever this limiter decides by: for reports of what has happened.
     #[inline]
     pub(super) fn newest_for(&self, key: KeyRef<'_>) -> Current<'_> {
-        let Some(kept) = self.kept() else {
-            let in_force = self.in_force();
-            return match self.given_in(&in_force, key) {
-                Some(own) => Current::Own(Arc::new(own.newest().as_opened().clone())),
-                None => self.of_keys(in_force),
-            };
-        };
-        Current::Kept(kept)
+        self.kept().map_or_else(|| self.late_for(key, Self::of_keys), Current::Kept)
+    }
+
+    /// The policy for this key after a replacement by the one in force: as `look` finds it, under the quotas that an operator has given
+    /// the key if it has any.
+    fn late_for(
+        &self,
+        key: KeyRef<'_>,
+        look: fn(&Self, arc_swap::Guard<Arc<InForce>>) -> Current<'_>,
+    ) -> Current<'_> {
+        let in_force = self.in_force();
+        match self.given_in(&in_force, key) {
+            Some(own) => Current::Own(Arc::new(look(&own, in_force).as_opened().clone())),
+            None => look(self, in_force),
+        }
     }
 
     /// The policy that decides, if it is one that this limiter has kept.
@@ -269,15 +268,6 @@ impl RateLimiter {
                 Current::Kept(&pinned.prepared)
             }
             _ => self.of_keys(in_force),
-        }
-    }
-
-    /// The policy that has the keys now, whatever this limiter decides by: for reports of what has happened.
-    #[inline]
-    pub(super) fn newest(&self) -> Current<'_> {
-        match self.kept() {
-            Some(kept) => Current::Kept(kept),
-            None => self.of_keys(self.in_force()),
         }
     }
 

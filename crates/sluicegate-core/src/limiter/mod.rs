@@ -66,6 +66,8 @@ mod no_layer;
 mod open;
 mod opened_at;
 mod overrides;
+#[cfg(feature = "tokio")]
+mod pending;
 mod pinned;
 mod quotas;
 mod replacement;

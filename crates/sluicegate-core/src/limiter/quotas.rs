@@ -85,9 +85,6 @@ impl RateLimiter {
         if let Some(pinned) = quotas.made::<Pinned>().filter(|made| base.keeps(made)) {
             return Ok(Self(base.0, Some(pinned)));
         }
-        if !self.with_opened(|opened| opened.policy().takes_quotas()) {
-            self.remember(Policy::taking_quotas)?;
-        }
         let pinned = match self.0.owned.get(&quotas).filter(|known| base.keeps(known)) {
             Some(known) => known,
             None => {
@@ -102,9 +99,6 @@ impl RateLimiter {
 
     /// This limiter under the quotas that an operator has given to its key.
     pub(super) fn under_given(&self, quotas: &Quotas) -> Result<Self, ConfigError> {
-        if !self.with_opened(|opened| opened.policy().takes_quotas()) {
-            self.remember(Policy::taking_quotas)?;
-        }
         let base = self.base();
         let pinned = Arc::new(base.pin(quotas, true)?);
         Ok(Self(base.0, Some(pinned)))
@@ -133,6 +127,9 @@ impl RateLimiter {
 
     /// Makes a limiter's policy of these quotas.
     fn pin(&self, quotas: &Quotas, is_given: bool) -> Result<Pinned, ConfigError> {
+        if !self.with_opened(|opened| opened.policy().takes_quotas()) {
+            self.remember(Policy::taking_quotas)?;
+        }
         // Before the policy that is in force is read, so that a replacement meanwhile is noticed.
         let replacements = self.replacements();
         let opened = self.opened();

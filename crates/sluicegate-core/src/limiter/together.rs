@@ -10,18 +10,16 @@ use smallvec::SmallVec;
 
 use super::change::Change;
 use super::check::Check;
-use super::handle::RateLimiter;
+use super::handle::{Current, RateLimiter};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::few::few;
-use crate::key::AsKey;
-#[cfg(feature = "tokio")]
-use crate::key::Key;
+use crate::key::{AsKey, Key, KeyRef};
 use crate::policy::Policy;
 #[cfg(feature = "tokio")]
 use crate::receipt::Receipt;
 #[cfg(feature = "tokio")]
 use crate::store::Mode;
-use crate::store::{Ask, DecisionFuture};
+use crate::store::{Ask, DecisionFuture, PreparedPolicy};
 
 /// Lists the policies in force of these limiters, in order, for code that shows a decision. The list of a single limiter is shared, and
 /// allocates nothing.
@@ -96,10 +94,7 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
         let (opened, key) = check.key.with_key(|key| (check.limiter.opened_for(key), key.to_key()));
         (opened, key, check)
     }));
-    on_one_store(checks.iter().map(|(.., check)| check.limiter), |first| {
-        let asks = checks.iter().map(|(opened, key, check)| check.ask(opened.as_opened(), key.as_ref()));
-        first.decide(&few::<[_; 4]>(asks))
-    })
+    on_one_store(&checks, |check| check.limiter, |opened, key, check| check.ask(opened, key))
 }
 
 /// Makes charges and refunds under several limiters of one store in one call.
@@ -118,12 +113,11 @@ pub fn change_all<'a, K: AsKey + 'a>(changes: impl IntoIterator<Item = Change<'a
         let (newest, key) = change.key.with_key(|key| (change.limiter.newest_for(key), key.to_key()));
         (newest, key, change)
     }));
-    let answer = on_one_store(changes.iter().map(|(.., change)| change.limiter), |first| {
-        let asks = changes.iter().map(|(opened, key, change)| {
-            change.ask(Ask::new(opened.as_opened(), key.as_ref(), change.cost, change.mode))
-        });
-        first.decide(&few::<[_; 4]>(asks))
-    });
+    let answer = on_one_store(
+        &changes,
+        |change| change.limiter,
+        |opened, key, change| change.ask(Ask::new(opened, key, change.cost, change.mode)),
+    );
     changes.into_iter().for_each(|(.., change)| change.settle());
     answer
 }
@@ -135,25 +129,27 @@ pub(super) fn report<'a>(
     mode: Mode,
 ) -> DecisionFuture {
     let turns = turns.into_iter();
-    let turns: SmallVec<[_; 2]> =
-        few(turns.map(|(limiter, key, receipt)| (limiter.newest_for(key.as_ref()), limiter, key, receipt)));
-    on_one_store(turns.iter().map(|(_, limiter, ..)| *limiter), |first| {
-        let asks = turns.iter().map(|(opened, _, key, receipt)| {
-            Ask::new(opened.as_opened(), key.as_ref(), receipt.cost(), mode).of(receipt)
-        });
-        first.decide(&few::<[_; 4]>(asks))
-    })
+    let turns: SmallVec<[_; 2]> = few(turns
+        .map(|(limiter, key, receipt)| (limiter.newest_for(key.as_ref()), key.clone(), (limiter, receipt))));
+    on_one_store(
+        &turns,
+        |(limiter, _)| limiter,
+        |opened, key, (_, receipt)| Ask::new(opened, key, receipt.cost(), mode).of(receipt),
+    )
 }
 
-/// Decides by the first of these limiters, if all are on one store.
-fn on_one_store<'a>(
-    mut limiters: impl Iterator<Item = &'a RateLimiter>,
-    decide: impl FnOnce(&RateLimiter) -> DecisionFuture,
+/// Decides all of these together, each with the policy and the key of its ask, if their limiters are on one store.
+fn on_one_store<T>(
+    all: &[(Current<'_>, Key, T)],
+    limiter: impl Fn(&T) -> &RateLimiter,
+    ask: impl for<'b> Fn(&'b PreparedPolicy, KeyRef<'b>, &'b T) -> Ask<'b>,
 ) -> DecisionFuture {
     let failed = |kind| DecisionFuture::ready(Err(StoreError::new(kind)));
+    let mut limiters = all.iter().map(|(.., of)| limiter(of));
     let Some(first) = limiters.next() else { return failed(StoreErrorKind::NothingAsked) };
     if !limiters.all(|other| Arc::ptr_eq(other.store(), first.store())) {
         return failed(StoreErrorKind::ForeignPolicy);
     }
-    decide(first)
+    let asks = all.iter().map(|(opened, key, of)| ask(opened.as_opened(), key.as_ref(), of));
+    first.decide(&few::<[_; 4]>(asks))
 }

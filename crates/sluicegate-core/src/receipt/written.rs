@@ -33,7 +33,7 @@ impl Receipt {
         if self.has_pieces() {
             return None;
         }
-        let mut bytes = vec![VERSION, number_of(self.basis)];
+        let mut bytes = vec![VERSION, self.basis as u8];
         write(&mut bytes, self.at_us);
         write(&mut bytes, self.costs.len() as u64);
         self.costs.iter().for_each(|cost| write(&mut bytes, *cost));
@@ -121,20 +121,10 @@ impl Rest<'_> {
     }
 }
 
-fn number_of(basis: DecidedBy) -> u8 {
-    match basis {
-        DecidedBy::Store => 0,
-        DecidedBy::Lease => 1,
-        DecidedBy::Cache => 2,
-        DecidedBy::Fallback => 3,
-        DecidedBy::Outage => 4,
-        DecidedBy::Off => 5,
-    }
-}
-
+/// The basis of this number, which is its place in the list of all of them.
 fn basis_of(number: u8) -> Option<DecidedBy> {
     use DecidedBy::{Cache, Fallback, Lease, Off, Outage, Store};
-    [Store, Lease, Cache, Fallback, Outage, Off].into_iter().find(|basis| number_of(*basis) == number)
+    [Store, Lease, Cache, Fallback, Outage, Off].get(usize::from(number)).copied()
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::text::listed;
+
 /// Something unusual about the requests of a policy, as a store that [observes](crate::store::Event::Alarm) them has noticed.
 ///
 /// Its text says what is unusual, and what is usual:
@@ -55,22 +57,11 @@ pub enum AlarmCause {
     BusiestNetwork,
 }
 
+listed!(AlarmCause, "All causes, in their order.", "The word for the cause, in metrics and logs.":
+    Requests => "requests", Refusals => "refusals", NewKeys => "new_keys", BusiestKeys => "busiest_keys",
+    BusiestNetwork => "busiest_network");
+
 impl AlarmCause {
-    /// All causes, in their order.
-    pub const ALL: [Self; 5] =
-        [Self::Requests, Self::Refusals, Self::NewKeys, Self::BusiestKeys, Self::BusiestNetwork];
-
-    /// The word for the cause, in metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Refusals => "refusals",
-            Self::NewKeys => "new_keys",
-            Self::BusiestKeys => "busiest_keys",
-            Self::BusiestNetwork => "busiest_network",
-        }
-    }
-
     fn counted(self) -> &'static str {
         match self {
             Self::Requests => "requests",

@@ -18,6 +18,7 @@ use crate::in_flight::Class;
 use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::quota::Quota;
+use crate::text::listed;
 
 /// Something that is worth a count or a line in a log, and is no decision.
 ///
@@ -224,22 +225,9 @@ pub enum Undecided {
     QueueFull,
 }
 
-impl Undecided {
-    /// All reasons, in their order.
-    pub const ALL: [Self; 5] =
-        [Self::Exempt, Self::Blocked, Self::MissingKey, Self::UnknownTier, Self::QueueFull];
-
-    /// The word for the reason, in metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Exempt => "exempt",
-            Self::Blocked => "blocked",
-            Self::MissingKey => "missing_key",
-            Self::UnknownTier => "unknown_tier",
-            Self::QueueFull => "queue_full",
-        }
-    }
-}
+listed!(Undecided, "All reasons, in their order.", "The word for the reason, in metrics and logs.":
+    Exempt => "exempt", Blocked => "blocked", MissingKey => "missing_key", UnknownTier => "unknown_tier",
+    QueueFull => "queue_full");
 
 /// Why a forwarded header of a trusted proxy did not lead to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -255,20 +243,8 @@ pub enum ForwardedFault {
     Repeated,
 }
 
-impl ForwardedFault {
-    /// All faults, in their order.
-    pub const ALL: [Self; 4] = [Self::Missing, Self::Unreadable, Self::TooLong, Self::Repeated];
-
-    /// The word for the fault, in metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Unreadable => "unreadable",
-            Self::TooLong => "too_long",
-            Self::Repeated => "repeated",
-        }
-    }
-}
+listed!(ForwardedFault, "All faults, in their order.", "The word for the fault, in metrics and logs.":
+    Missing => "missing", Unreadable => "unreadable", TooLong => "too_long", Repeated => "repeated");
 
 /// The subject of an [`Event`], as far as it is known.
 ///

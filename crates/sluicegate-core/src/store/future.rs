@@ -89,9 +89,7 @@ impl DecisionFuture {
             other => Err(Self(other)),
         }
     }
-}
 
-impl DecisionFuture {
     /// The answer after `change`: at once if it is known, otherwise when it comes. For stores around stores, to look at an
     /// answer or to change it.
     ///

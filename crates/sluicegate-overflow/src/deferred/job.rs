@@ -9,6 +9,7 @@ use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Request};
 use serde::{Deserialize, Serialize};
 use sluicegate_core::Key;
+use sluicegate_core::key::KeyKind;
 use sluicegate_tower::defer::DeferredTurn;
 
 /// A request that is carried out later: method, path and query, the header fields that are [kept](crate::deferred::DeferralBuilder::keep_headers), and
@@ -116,7 +117,7 @@ impl Stored {
 
 impl StoredTurn {
     pub(super) fn key(&self) -> Key {
-        Key::from_bytes(&self.key)
+        Key::encoded(KeyKind::Secret, &self.key)
     }
 }
 

@@ -116,7 +116,7 @@ impl RowKeys {
     pub(super) fn key(&self, row: usize, number: u32) -> Key {
         let KeyRow { among_all, kinds, .. } = &self.rows[row];
         let place = number as usize;
-        Key::from_bytes(self.all.bytes(among_all[place])).of_kind(kinds[place])
+        Key::encoded(kinds[place], self.all.bytes(among_all[place]))
     }
 }
 

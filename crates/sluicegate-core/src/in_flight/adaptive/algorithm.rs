@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{ConfigError, ConfigErrorKind};
+use crate::text::listed;
 
 /// How the number of requests follows what the service can bear.
 ///
@@ -83,20 +84,8 @@ pub enum LimitAlgorithm {
     Aimd,
 }
 
-impl LimitAlgorithm {
-    /// All algorithms.
-    pub const ALL: [Self; 4] = [Self::Gradient, Self::Gradient2, Self::Vegas, Self::Aimd];
-
-    /// The algorithm's name, as in rules files.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Gradient => "gradient",
-            Self::Gradient2 => "gradient2",
-            Self::Vegas => "vegas",
-            Self::Aimd => "aimd",
-        }
-    }
-}
+listed!(LimitAlgorithm, "All algorithms.", "The algorithm's name, as in rules files.":
+    Gradient => "gradient", Gradient2 => "gradient2", Vegas => "vegas", Aimd => "aimd");
 
 impl fmt::Display for LimitAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

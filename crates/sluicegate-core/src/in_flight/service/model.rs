@@ -14,14 +14,14 @@ fn one_permit(queue: usize) -> (Arc<ServicePermits>, Key) {
 
 fn take(service: &ServicePermits, key: &Key) -> ServicePermit {
     match service.ask(key, Class::Critical, 1, false) {
-        PermitReply::Taken(begun) => begun,
+        PermitReply::Taken(PermitOf::Service(begun)) => begun,
         _ => unreachable!("nobody has it"),
     }
 }
 
 fn wait(service: &ServicePermits, key: &Key, class: Class) -> (std::sync::Arc<QueuePlace>, Seat) {
     match service.ask(key, class, 1, true) {
-        PermitReply::Waiting(place, seat, _) => (place, seat),
+        PermitReply::Waiting(place, SeatOf::Service(seat), _) => (place, seat),
         _ => unreachable!("another has it, and there is room to wait"),
     }
 }

@@ -29,6 +29,7 @@ pub(super) use self::ticket::PermitTicket;
 use crate::clock::Clock;
 use crate::in_flight::NoPermitKind;
 use crate::in_flight::line::Wakers;
+use crate::in_flight::permit::{PermitOf, PermitReply, SeatOf};
 use crate::in_flight::place::QueuePlace;
 use crate::in_flight::status::SharedStatus;
 use crate::key::{Key, KeyRef};
@@ -73,13 +74,6 @@ struct SharedState {
     task: Option<Waker>,
 }
 
-/// The result of a request for a permit.
-pub(super) enum SharedAsk {
-    Taken(Arc<PermitTicket>),
-    Waiting(Arc<QueuePlace>, Arc<PermitTicket>),
-    Full(NoPermitKind),
-}
-
 /// The permits of a key that were lost, to be told outside of the lock.
 type LostPermits = Vec<(Key, u64)>;
 
@@ -112,7 +106,7 @@ impl SharedPermits {
     }
 
     /// A permit, or a place in the queue. It waits for the store's answer; with `waits` also for permits that come back.
-    pub(super) fn ask(&self, key: &Key, waits: bool) -> SharedAsk {
+    pub(super) fn ask(&self, key: &Key, waits: bool) -> PermitReply {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
         let SharedState { keys, changed, waiting, is_down, .. } = &mut *state;
@@ -120,7 +114,7 @@ impl SharedPermits {
         let ticket = Arc::<PermitTicket>::default();
         let full = if held.asks.is_empty() && self.room(held, *is_down, now_us) > 0 {
             held.put(Arc::clone(&ticket), if *is_down { Fate::Alone } else { Fate::InStore });
-            return SharedAsk::Taken(ticket);
+            return PermitReply::Taken(PermitOf::Shared(ticket));
         } else if *is_down && self.sharing.on_outage == OnOutage::Deny {
             Some(NoPermitKind::Outage)
         } else if *is_down && !waits {
@@ -134,7 +128,7 @@ impl SharedPermits {
             if held.is_idle() {
                 keys.remove(key);
             }
-            return SharedAsk::Full(kind);
+            return PermitReply::Full(kind);
         }
         let place = Arc::<QueuePlace>::default();
         let (held_place, held_ticket) = (Arc::clone(&place), Arc::clone(&ticket));
@@ -144,7 +138,7 @@ impl SharedPermits {
         *waiting += usize::from(waits);
         change(key, held, changed);
         self.release(state, Wakers::new(), LostPermits::new());
-        SharedAsk::Waiting(place, ticket)
+        PermitReply::Waiting(place, SeatOf::Shared(ticket), None)
     }
 
     /// Puts a permit back.

@@ -9,7 +9,7 @@ use crate::policy::Override;
 
 /// An override that was not put or withdrawn. Nothing has changed, unless the [kind](Self::kind) says that this is not known.
 #[derive(Debug)]
-pub struct OverrideError(OverrideProblem);
+pub struct OverrideError(pub(super) OverrideProblem);
 
 /// The kind of problem that an [`OverrideError`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,12 +89,6 @@ impl Error for OverrideError {
             OverrideProblem::OutOfDate { .. } => None,
             OverrideProblem::Store(error) => Some(error),
         }
-    }
-}
-
-impl From<OverrideProblem> for OverrideError {
-    fn from(problem: OverrideProblem) -> Self {
-        Self(problem)
     }
 }
 

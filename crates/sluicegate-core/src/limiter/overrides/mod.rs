@@ -247,7 +247,7 @@ fn expect(
         return Ok(());
     }
     let last = board.last(policy, key).filter(|last| last.is_withdrawal() || last.stands_at(now_us)).cloned();
-    Err(OverrideProblem::OutOfDate { wanted: wanted(), last }.into())
+    Err(OverrideError(OverrideProblem::OutOfDate { wanted: wanted(), last }))
 }
 
 impl fmt::Debug for Overrides {

@@ -1,0 +1,87 @@
+//! Makes a [`Rule`] of a quota, or says why its algorithm cannot keep it.
+
+use super::{
+    Algorithm, Anchor, CalendarWindow, Checked, Drain, FixedWindow, Gcra, Refill, Rule, SlidingCounter,
+    SlidingLog, Starting,
+};
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::quota::Quota;
+
+impl Rule {
+    /// Reduces a quota to the integers of its algorithm: the one that the quota [names](Quota::counted_by), or else `algorithm`.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Quota`] for zeros, spans that are too long and a start above the burst; [`ConfigErrorKind::Policy`] for a log
+    /// in 0 parts or in more than [`MAX_PARTS`](SlidingLog::MAX_PARTS); [`ConfigErrorKind::Burst`] for a burst under an algorithm with
+    /// windows and a start under an algorithm that starts full; [`ConfigErrorKind::Inexact`] for a quota that cannot be kept in exact
+    /// integers. The message names the value and the bound.
+    pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
+        let checked = Checked::new(quota)?;
+        let algorithm = quota.algorithm().unwrap_or(algorithm);
+        if algorithm.is_window() && quota.burst_size() != quota.limit() {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Burst,
+                format!(
+                    "{algorithm} does not support a burst, but the quota is {quota}: leave the burst out, or use a token bucket or GCRA"
+                ),
+            ));
+        }
+        let missing = missing(algorithm, quota)?;
+        let window = |from_us| FixedWindow::new(checked, from_us).map(Self::FixedWindow);
+        let bucket = |queue_above| Gcra::new(checked, queue_above).map(Self::Gcra);
+        let rule = match algorithm {
+            Algorithm::FixedWindow(Anchor::FirstHit) | Algorithm::TokenBucket(Refill::Interval) => {
+                window(None)
+            }
+            Algorithm::FixedWindow(Anchor::Epoch) | Algorithm::TokenBucket(Refill::AlignedInterval) => {
+                window(Some(0))
+            }
+            Algorithm::SlidingLog => SlidingLog::new(checked, None).map(Self::SlidingLog),
+            Algorithm::SlidingLogIn(parts) => SlidingLog::new(checked, Some(parts)).map(Self::SlidingLog),
+            Algorithm::SlidingCounter => SlidingCounter::new(checked).map(Self::SlidingCounter),
+            Algorithm::LeakyBucket(Drain::Queue) => bucket(Some(0)),
+            Algorithm::LeakyBucket(Drain::QueueAbove(units)) => bucket(Some(units)),
+            Algorithm::Gcra
+            | Algorithm::TokenBucket(Refill::Greedy)
+            | Algorithm::LeakyBucket(Drain::Meter) => bucket(None),
+        }?;
+        let rule = match (rule, quota.calendar()) {
+            (rule, None) => rule,
+            (Self::FixedWindow(window), Some(period)) if algorithm.is_aligned() => {
+                Self::CalendarWindow(CalendarWindow::new(window, period))
+            }
+            (_, Some(period)) => {
+                let problem = format!(
+                    "{algorithm} has no periods of the calendar, but the quota is for each {period}: use fixed-window, or token-bucket-aligned for what is carried over"
+                );
+                return Err(ConfigError::new(ConfigErrorKind::Quota, problem));
+            }
+        };
+        Ok(match rule {
+            Self::CalendarWindow(window) if missing > 0 => {
+                Self::StartingCalendar(Starting::new(window, missing))
+            }
+            Self::Gcra(bucket) if missing > 0 => Self::StartingGcra(Starting::new(bucket, missing)),
+            Self::FixedWindow(bucket) if missing > 0 => Self::StartingWindow(Starting::new(bucket, missing)),
+            rule => rule,
+        })
+    }
+}
+
+/// The units of a burst that a newcomer lacks.
+fn missing(algorithm: Algorithm, quota: Quota) -> Result<u64, ConfigError> {
+    let (Some(start), burst) = (quota.start(), quota.burst_size()) else { return Ok(0) };
+    let Some(missing) = burst.checked_sub(start) else {
+        let problem = format!(
+            "{quota} starts a key with {start} units, and its burst is {burst}: use at most the burst"
+        );
+        return Err(ConfigError::new(ConfigErrorKind::Quota, problem));
+    };
+    if missing > 0 && !algorithm.can_start_short() {
+        let problem = format!(
+            "{algorithm} starts full, but the quota is {quota}: leave the start out, or use a token bucket, a leaky bucket that refuses, or GCRA"
+        );
+        return Err(ConfigError::new(ConfigErrorKind::Burst, problem));
+    }
+    Ok(missing)
+}
