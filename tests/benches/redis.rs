@@ -253,7 +253,7 @@ impl Bed<'_> {
 
 async fn minimal(mut connection: MultiplexedConnection, digest: String, key: u64) {
     let mut call = redis::cmd("EVALSHA");
-    call.arg(digest).arg(1).arg(format!("rl:2:minimal:{{q0Zx5zTq0Zx5zTq0Zx{key:05}}}"));
+    call.arg(digest).arg(1).arg(format!("rl:3:minimal:{{q0Zx5zTq0Zx5zTq0Zx{key:05}}}"));
     call.arg("abcdefghabcdefghabcdefgh").arg(60_000);
     call.exec_async(&mut connection).await.expect("the server answers");
 }

@@ -238,7 +238,7 @@ fn the_permits_of_an_instance_that_is_killed_are_back_within_its_lease_and_never
     let killed_us = fleet.kill(1);
     // What the server knows of the instances: the lease of the dead one ends within its length.
     let mut admin = server.admin();
-    let keys: Vec<String> = run(&mut admin, "KEYS rl:2:jobs:*");
+    let keys: Vec<String> = run(&mut admin, "KEYS rl:3:jobs:*");
     let fields: Vec<String> = run(&mut admin, &format!("HVALS {}", keys[0]));
     let until = |field: &String| field.split(' ').nth(3).unwrap().parse::<u64>().unwrap();
     let first = fields.iter().map(until).min().unwrap();

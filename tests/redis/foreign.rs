@@ -26,29 +26,39 @@ const TEXTS: [&str; 12] = [
 ];
 
 /// What a state would be, were these numbers possible.
-const NUMBERS: [[f64; 5]; 7] = [
-    [f64::NAN; 5],
-    [f64::INFINITY; 5],
-    [-1.0; 5],
-    [1e300; 5],
-    [0.5; 5],
-    // Further ahead than any state; a remainder that is none.
-    [9.0e15, 1.0, 0.0, 0.0, 0.0],
-    [1.8e15, 1.0, f64::NAN, f64::NAN, 7.0],
+const NUMBERS: [[u64; 5]; 6] = [
+    [u64::MAX; 5],
+    [1 << 53; 5],
+    // Further ahead than any state; counts that are none.
+    [9_000_000_000_000_000, 1, 0, 0, 0],
+    [1_800_000_000_000_000, 1 << 53, 0, 0, 0],
+    [1_800_000_000_000_000, 1, u64::MAX, 0, 0],
+    [1_800_000_000_000_000, 1, 0, u64::MAX, 7],
 ];
+
+/// The bytes of a state that ends a value of a key with one state, in its short form.
+const STATE: usize = 13;
+
+/// Numbers as they are in a value.
+fn in_value(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes().into_iter().take(7)).collect()
+}
 
 /// All of these, by themselves and behind the head of a value that is ours, and the numbers in the place of its states.
 fn values(ours: &[u8], entries: usize) -> Vec<Vec<u8>> {
     let mut values: Vec<Vec<u8>> = TEXTS.iter().map(|text| text.as_bytes().to_vec()).collect();
-    for head in [8, 16, 24, 25, 60, ours.len() - 40] {
+    let states = ours.len() - STATE - entries;
+    for head in [1, 2, 4, 8, 16, states - 14, states - 7, states, states + 1, ours.len() - 1] {
         values.extend(TEXTS.iter().map(|text| [&ours[..head], text.as_bytes()].concat()));
         values.push(ours[..head].to_vec());
     }
     for numbers in NUMBERS {
-        let bytes = numbers.map(f64::to_le_bytes).concat();
+        let bytes = in_value(&numbers);
         values.extend([bytes[..24].to_vec(), bytes.clone()]);
-        let states = ours.len() - 40 - entries;
-        values.push([&ours[..states], &bytes, &ours[states + 40..]].concat());
+        // The long form of a state, and one that is none.
+        for form in [1, 2, 255] {
+            values.push([&ours[..states], &[form], &bytes, &ours[states + STATE..]].concat());
+        }
     }
     values
 }
@@ -98,10 +108,10 @@ async fn foreign_values_are_a_fresh_key() {
     each_algorithm(&store, async |algorithm, limiter| {
         let name = spent(&limiter, &mut admin).await;
         let ours: Vec<u8> = run(&mut admin, &format!("GET {name}"));
-        // Of 16 bytes: three, or all in one part of the period.
+        // Of 14 bytes: three, or all in one part of the period.
         let entries = match algorithm {
-            Algorithm::SlidingLog => 48,
-            Algorithm::SlidingLogIn(_) => 16,
+            Algorithm::SlidingLog => 42,
+            Algorithm::SlidingLogIn(_) => 14,
             _ => 0,
         };
         for (kind, poison) in POISONS.iter().enumerate() {
@@ -185,10 +195,10 @@ async fn a_spoiled_entry_of_a_log_fails_no_request() {
             for _ in 0..5 {
                 limiter.check("ada").await.expect("the store answers");
             }
-            let entries = run::<usize>(&mut admin, &format!("STRLEN {name}")) - 5 * 16;
-            let bytes = [numbers[0], numbers[1]].map(f64::to_le_bytes).concat();
+            let entries = run::<usize>(&mut admin, &format!("STRLEN {name}")) - 5 * 14;
+            let bytes = in_value(&numbers[..2]);
             let mut spoil = redis::cmd("SETRANGE");
-            spoil.arg(&name).arg(entries + spoiled * 16).arg(bytes).exec(&mut admin).unwrap();
+            spoil.arg(&name).arg(entries + spoiled * 14).arg(bytes).exec(&mut admin).unwrap();
             for _ in 0..9 {
                 limiter.check("ada").await.expect("a denial looks through the log, too");
             }

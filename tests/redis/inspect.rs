@@ -39,7 +39,7 @@ async fn each_policy_is_counted_and_keys_of_other_prefixes_and_programs_are_not(
     let store = connected(patient("rl"), &server.url()).await;
     assert_eq!(counted(&store).await, []);
     filled(&store, &connected(patient("shop"), &server.url()).await).await;
-    server.run::<()>("SET rl:2:foreign 1");
+    server.run::<()>("SET rl:3:foreign 1");
     let of = |policy: &str, keys| (policy.to_owned(), keys);
     assert_eq!(counted(&store).await, [of("login", 3), of("search", 1_500)]);
     server.run::<Value>("CONFIG SET maxmemory-policy allkeys-lfu");

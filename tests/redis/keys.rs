@@ -36,9 +36,9 @@ fn names(server: &mut Connection) -> Vec<String> {
     }
 }
 
-/// Whether it is `rl:2:<policy>:{<22 of base64url>}`.
+/// Whether it is `rl:3:<policy>:{<22 of base64url>}`.
 fn is_ours(name: &str) -> bool {
-    let Some((policy, tail)) = name.strip_prefix("rl:2:").and_then(|rest| rest.split_once(":{")) else {
+    let Some((policy, tail)) = name.strip_prefix("rl:3:").and_then(|rest| rest.split_once(":{")) else {
         return false;
     };
     let Some((tag, end)) = tail.split_once('}') else { return false };
@@ -56,7 +56,7 @@ fn hostile() -> Vec<Key> {
             .map(str::to_owned)
             .to_vec();
     texts.extend(["x", "y", "{"].map(|text| text.repeat(10_000)));
-    texts.extend(["rl:2:policy-0:{a}", "a:b", "ab", "1", "127.0.0.1"].map(str::to_owned));
+    texts.extend(["rl:3:policy-0:{a}", "a:b", "ab", "1", "127.0.0.1"].map(str::to_owned));
     let mut keys: Vec<Key> = texts.iter().map(|text| Key::from(text.as_str())).collect();
     keys.extend(
         [("a", "b:c"), ("a:b", "c"), ("a", "bc"), ("ab", "c"), ("", "abc"), ("abc", "")].map(Key::from),

@@ -17,7 +17,7 @@ use sluicegate_tests::time::on_the_hour;
 use tokio::runtime::{Builder, Runtime};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-const KEY: &str = "rl:2:{probe}:overrides";
+const KEY: &str = "rl:3:{probe}:overrides";
 
 struct Instance {
     runtime: Runtime,

@@ -228,7 +228,7 @@ async fn what_is_not_ours_under_the_name_of_a_key_counts_as_nothing() {
     let jobs = jobs(1).on(&store).unwrap();
     drop(acquire(&jobs, "ada").await);
     let held = acquire(&jobs, "ada").await;
-    let names: Vec<String> = server.run("KEYS rl:2:jobs:*");
+    let names: Vec<String> = server.run("KEYS rl:3:jobs:*");
     let [name] = &*names else { panic!("{names:?}") };
     assert!(!name.contains("ada"));
     for foreign in ["SET key 7", "HSET key other nonsense", "HSET key other 1,2,3,4,5,6"] {

@@ -170,8 +170,13 @@ fn text() -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/sluicegate-redis/src/store/decide/");
     let read = |file: &str| std::fs::read_to_string(format!("{script}{file}")).unwrap();
     let command = read("command.rs");
-    let files = command.split("include_str!(\"").skip(1).map(|rest| rest.split('"').next().unwrap());
-    files.map(read).collect()
+    let parts = command.split("concat!(").nth(1).and_then(|rest| rest.split(");").next()).unwrap();
+    let part = |line: &str| match line.split('"').collect::<Vec<_>>()[..] {
+        [before, file, _] if before.contains("include_str!") => read(file),
+        [_, text, _] => text.replace("\\n", "\n"),
+        _ => String::new(),
+    };
+    parts.lines().map(part).collect()
 }
 
 /// The eighth mode took all of its three bits: a ninth would have spent.
@@ -181,10 +186,12 @@ async fn a_mode_that_the_script_does_not_know_is_an_error_and_changes_nothing() 
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let number = |number: f64| number.to_le_bytes();
     // One quota of GCRA, and one ask of one unit.
-    let mut rules: Vec<u8> = [&number(0.0)[..], &[1, 1], &0_u32.to_le_bytes()].concat();
+    let mut numbers = vec![1];
     for of_rule in [1_000_000.0, 1.0, 1.0, 5.0, 50.0, -1.0] {
-        rules.extend(number(of_rule));
+        numbers.extend(number(of_rule));
     }
+    let million = 1_000_001_u32.to_le_bytes();
+    let of_value = [&[1, 1][..], &0o11113_u16.to_le_bytes(), &million[..3], &[2, 2, 6, 51]].concat();
     for (mode, is_known) in
         [(0_u8, true), (9, true), (10, false), (127, false), (128, true), (137, true), (138, false)]
     {
@@ -192,7 +199,7 @@ async fn a_mode_that_the_script_does_not_know_is_an_error_and_changes_nothing() 
         let order =
             [&number(0.0)[..], &[mode, 1, 2, 0], &0_u16.to_le_bytes(), &number(0.0), &number(1.0)].concat();
         let mut call = redis::cmd("EVAL");
-        call.arg(text()).arg(1).arg(&key).arg(order).arg(&rules);
+        call.arg(text()).arg(1).arg(&key).arg(order).arg(&numbers).arg(&of_value);
         let answer: Result<redis::Value, _> = call.query_async(&mut connection).await;
         assert_eq!(answer.is_ok(), is_known, "mode {mode}: {answer:?}");
         if let Err(error) = answer {

@@ -138,9 +138,9 @@
 //! | the server's clock steps back | nothing |
 //!
 //! # What Redis sees
-//! Redis sees names such as `rl:2:login:{q0Zx…}`: prefix, format, policy, and a keyed hash of the key;
+//! Redis sees names such as `rl:3:login:{q0Zx…}`: prefix, format, policy, and a keyed hash of the key;
 //! [`RedisStore::key_name`] returns the name of a key. It never contains a readable API key or address.
-//! `rl:2:{probe}:overrides` has the overrides of operators as text, until the last of them is over.
+//! `rl:3:{probe}:overrides` has the overrides of operators as text, until the last of them is over.
 //! A value that is not ours counts as a fresh key. Every error of a command is an outage.
 //!
 //! # Rights

@@ -1,17 +1,20 @@
-//! A policy's rules as bytes, for each value and each order to the script.
+//! A policy's rules as bytes: as numbers for each order to the script, and as the text of each value.
 //!
 //! ```text
-//! f64  version of the policy, 0 without one
-//! u8   number of quotas
-//! per quota, 53 bytes:
+//! numbers, per quota 49 bytes:
 //!   u8    kind: 1 GCRA, 2 fixed window, 3 sliding counter, 4 sliding log; +128 if newcomers lack units of a burst
-//!   u32   hash of the quota's id, 0 without one
 //!   6 f64 numbers of the rule, as `Numbers` has them; -1 for one that is never reached
+//! text:
+//!   u8    number of quotas; +128 if the policy has a version, which follows as f64
+//!   per quota:
+//!     u8  kind; +8 for each byte of the last number; +64 if the quota has an id
+//!     u16 bytes of each other number, as five octal digits, the first one lowest
+//!     the numbers of the rule plus one; nothing for one that is never reached
+//!     u32 hash of the quota's id, if it has one
 //! ```
 //!
-//! All numbers are little endian. Lua's only numbers are doubles, so integers travel as doubles, in
-//! which everything below 2^53 is exact. The whole text is compared byte by byte, to find the
-//! states of a value that belong to the same rules.
+//! All numbers are little endian. Lua's only numbers are doubles, so integers are sent as doubles, in which everything below 2^53 is
+//! exact. Texts are compared byte by byte, to find the states of a value that belong to the same rules.
 
 use sluicegate_core::algorithm::{Numbers, Rule};
 use sluicegate_core::error::ConfigErrorKind;
@@ -28,24 +31,57 @@ const KINDS: u8 = 4;
 /// Added to the kind of a rule under which newcomers lack units of a burst.
 const NEWCOMERS: u8 = 128;
 
-/// Everything that affects decisions: the version, and per quota its kind, its id, and the numbers of its rule. Instances with
-/// the same text share states; others have separate states, and charge each other's.
-pub(super) fn rules(policy: &Policy, rules: &[Rule]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(9 + 53 * rules.len());
-    push(&mut text, policy.version().unwrap_or(0));
-    text.push(u8::try_from(rules.len()).unwrap_or(u8::MAX));
-    for (quota, rule) in policy.quotas().iter().zip(rules) {
-        let numbers = rule.numbers();
-        text.push(numbers.kind() + if numbers.starts_short() { NEWCOMERS } else { 0 });
-        text.extend_from_slice(&id(quota).to_le_bytes());
+/// Added to the kind of a rule whose quota has an id.
+const NAMED: u8 = 64;
+
+/// Added to the number of quotas of a policy that has a version.
+const VERSIONED: u8 = 128;
+
+/// The numbers of the rules, of which the script takes those of one quota at once.
+pub(super) fn numbers(rules: &[Rule]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(49 * rules.len());
+    for numbers in rules.iter().map(Rule::numbers) {
+        bytes.push(kind(&numbers));
         for number in numbers.all() {
             match number {
-                Numbers::NONE => text.extend_from_slice(&(-1.0_f64).to_le_bytes()),
-                number => push(&mut text, number),
+                Numbers::NONE => bytes.extend_from_slice(&(-1.0_f64).to_le_bytes()),
+                number => push(&mut bytes, number),
             }
         }
     }
+    bytes
+}
+
+/// Everything that affects decisions: the version, and per quota its kind, its id, and the numbers of its rule. Instances with
+/// the same text share states; others have separate states, and charge each other's.
+pub(super) fn text(policy: &Policy, rules: &[Rule]) -> Vec<u8> {
+    let version = policy.version().unwrap_or(0);
+    let mut text =
+        vec![u8::try_from(rules.len()).unwrap_or(u8::MAX) | if version > 0 { VERSIONED } else { 0 }];
+    if version > 0 {
+        push(&mut text, version);
+    }
+    for (quota, rule) in policy.quotas().iter().zip(rules) {
+        let (numbers, id) = (rule.numbers(), id(quota));
+        // One that is never reached is the highest of all. What is above 2^53 only has to stay above.
+        let stored = numbers.all().map(|number| number.wrapping_add(1).min(1 << 53));
+        let sizes = stored.map(|number| (u64::BITS - number.leading_zeros()).div_ceil(8));
+        let [others @ .., last] = sizes;
+        let [low, high, ..] = others.iter().rev().fold(0, |all, size| all * 8 + size).to_le_bytes();
+        let last = u8::try_from(last * 8).unwrap_or(u8::MAX);
+        text.extend_from_slice(&[kind(&numbers) | last | if id > 0 { NAMED } else { 0 }, low, high]);
+        for (number, size) in stored.iter().zip(sizes) {
+            text.extend(number.to_le_bytes().into_iter().take(size as usize));
+        }
+        if id > 0 {
+            text.extend_from_slice(&id.to_le_bytes());
+        }
+    }
     text
+}
+
+fn kind(numbers: &Numbers) -> u8 {
+    numbers.kind() + if numbers.starts_short() { NEWCOMERS } else { 0 }
 }
 
 /// Adds a number as the script reads it.

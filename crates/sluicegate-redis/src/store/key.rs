@@ -1,7 +1,7 @@
 //! The names of keys in Redis, and their hash slots on a Cluster.
 //!
 //! ```text
-//! rl : 2 : login : { q0ZxYn7cR4mVbT1sKfLw2A }
+//! rl : 3 : login : { q0ZxYn7cR4mVbT1sKfLw2A }
 //! prefix   policy    22 characters: 128 bits of a keyed BLAKE3 of the key
 //!      format
 //! ```
@@ -20,12 +20,12 @@ pub(super) fn is_plain(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(plain)
 }
 
-/// `<prefix>:2:`: the beginning of all names.
+/// `<prefix>:3:`: the beginning of all names.
 pub(super) fn all(prefix: &str) -> String {
-    format!("{prefix}:2:")
+    format!("{prefix}:3:")
 }
 
-/// `<prefix>:2:<policy>:`: the format and the policy. The rules are not part of the name, because each state has them.
+/// `<prefix>:3:<policy>:`: the format and the policy. The rules are not part of the name, because each state has them.
 pub(super) fn stem(prefix: &str, policy: &str) -> String {
     format!("{}{policy}:", all(prefix))
 }
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(policy_of("rl", &name("rl", "log.in", "q0Zx")), Some("log.in"));
         let probe = name("rl", "probe-16cc", PROBE);
         for other in
-            ["rl:2:{probe}:overrides", "rl:1:login:{q0Zx}", "shop:2:login:{q0Zx}", "rl:2:login", &probe]
+            ["rl:3:{probe}:overrides", "rl:2:login:{q0Zx}", "shop:3:login:{q0Zx}", "rl:3:login", &probe]
         {
             assert_eq!(policy_of("rl", other), None, "{other}");
         }

@@ -167,7 +167,7 @@ impl RedisStore {
     /// # async fn main() -> Result<(), sluicegate_core::ConfigError> {
     /// let store = RedisStore::builder().prefix("shop").secret("of the fleet").connect("redis://127.0.0.1:1")?;
     /// let name = store.key_name("login", "ada@example.org");
-    /// assert!(name.starts_with("shop:2:login:{") && !name.contains("ada"), "{name}");
+    /// assert!(name.starts_with("shop:3:login:{") && !name.contains("ada"), "{name}");
     /// assert_ne!(name, store.key_name("login", "bob@example.org"));
     /// # Ok(())
     /// # }

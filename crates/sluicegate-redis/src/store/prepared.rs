@@ -18,7 +18,9 @@ use super::{encode, key};
 pub(super) struct Prepared {
     /// The beginning of the names of its keys.
     pub(super) stem: String,
-    /// See [`encode::rules`].
+    /// See [`encode::numbers`].
+    pub(super) numbers: Vec<u8>,
+    /// See [`encode::text`].
     pub(super) text: Vec<u8>,
     pub(super) rules: Vec<Rule>,
     /// The number of the [`Inherit`](sluicegate_core::limiter::Inherit) for keys that were under other rules before, as the script has it.
@@ -73,7 +75,8 @@ impl Prepared {
         let (rules, calendar) = (rules(policy, 0), CalendarRules::of(policy));
         Ok(Self {
             stem: key::stem(prefix, policy.name()),
-            text: encode::rules(policy, &rules),
+            numbers: encode::numbers(&rules),
+            text: encode::text(policy, &rules),
             rules,
             way: match inherit {
                 Inherit::Reset => 0,
@@ -120,7 +123,8 @@ impl Prepared {
 
     fn with_rules(&self, policy: &Policy, now_us: u64, calendar: Option<CalendarRules>) -> Self {
         let rules = rules(policy, now_us);
-        Self { stem: self.stem.clone(), text: encode::rules(policy, &rules), rules, calendar, ..*self }
+        let (numbers, text) = (encode::numbers(&rules), encode::text(policy, &rules));
+        Self { stem: self.stem.clone(), numbers, text, rules, calendar, ..*self }
     }
 
     pub(super) fn of_onlooker(self, is_onlooker: bool) -> Self {

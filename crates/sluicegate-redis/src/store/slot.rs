@@ -25,7 +25,7 @@ use crate::connection::{ScriptName, part_of};
 /// let store = RedisStore::connect("redis://127.0.0.1:6379")?;
 /// let tickets = store.slot("tickets", "gala")?;
 /// let draw = Script::new("return {redis.call('INCR', KEYS[1]), ARGV[1]}");
-/// // The key `rl:2:tickets:{<hash of gala>}:drawn`.
+/// // The key `rl:3:tickets:{<hash of gala>}:drawn`.
 /// let reply = tickets.run(&draw, &["drawn"], &[b"row 7"]).await?;
 /// assert_eq!(reply, [b"1".to_vec(), b"row 7".to_vec()]);
 /// # Ok(())

@@ -11,7 +11,7 @@
 //!            u8   mode: 0 spend, 1 peek, 2 reserve, 3 charge, 4 refund, 5 reset, 6 return, 7 depart, 8 take,
 //!                 9 lease; +128 for the long way
 //!            u8   1 if it is the last ask of its request
-//!            u8   place of the policy's text in ARGV
+//!            u8   place of the policy's numbers in ARGV
 //!            u8   how keys of other rules start (0 to 4); +8 if it keeps account of what is given
 //!                 back; +16 if its peeks write nothing;
 //!                 +32 if it spends although it is refused; +64 if its keys bring quotas of their own
@@ -19,7 +19,7 @@
 //!            f64  since when: what was spent before is forgotten; 0 for always
 //!            f64  cost, per quota
 //!            ..   the extra part: longest wait, receipt, turn and mark of a request in several slots
-//! ARGV[2..] texts of policies, each once
+//! ARGV[2..] numbers and texts of policies, in turn and each once
 //! ```
 //!
 //! # A reply
@@ -54,9 +54,13 @@ use crate::store::slot::Script;
 const TEXT: &str = concat!(
     include_str!("lua/head.lua"),
     include_str!("lua/fast.lua"),
+    include_str!("lua/read_state.lua"),
+    include_str!("lua/fast_found.lua"),
     include_str!("lua/open.lua"),
     include_str!("lua/fast_judge.lua"),
     include_str!("lua/close.lua"),
+    include_str!("lua/fast_spend.lua"),
+    include_str!("lua/write_state.lua"),
     include_str!("lua/fast_write.lua"),
     include_str!("lua/numbers.lua"),
     include_str!("lua/open.lua"),
@@ -67,6 +71,12 @@ const TEXT: &str = concat!(
     include_str!("lua/window.lua"),
     include_str!("lua/counter.lua"),
     include_str!("lua/log.lua"),
+    "local function read_state(raw, from, written, since)\nlocal till, a, b, birth, given\n",
+    include_str!("lua/read_state.lua"),
+    "return till, a, b, birth, given, from\nend\n",
+    "local function write_state(now, since, new_till, new_a, new_b, birth, given)\nlocal state\n",
+    include_str!("lua/write_state.lua"),
+    "return state\nend\n",
     include_str!("lua/value.lua"),
     include_str!("lua/inherit.lua"),
     include_str!("lua/ask.lua"),
@@ -79,8 +89,8 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
 /// One call that decides several requests independently; on a Cluster, all their keys must be in one slot.
 ///
-/// Texts of policies are sent with every call, some 60 bytes for a policy of one quota: a server
-/// that forgot everything can decide the next call.
+/// The rules of policies are sent with every call, some 70 bytes for a policy of one quota: a server
+/// that forgot everything can decide the next call. As numbers, which the script has at once, and as the text of values.
 pub(super) fn command<'a>(
     name: ScriptName,
     requests: impl Iterator<Item = &'a [KeyAsk]> + Clone,
@@ -92,23 +102,23 @@ pub(super) fn command<'a>(
     cmd.arg(command).arg(script).arg(keys);
     let mut orders = Vec::with_capacity(8 + 32 * keys);
     push(&mut orders, time.unwrap_or(0));
-    let mut texts: Vec<&[u8]> = Vec::new();
+    let mut policies: Vec<&Prepared> = Vec::new();
     for asks in requests {
         let is_plain = is_plain(asks);
         for (index, ask) in asks.iter().enumerate() {
             cmd.arg(&ask.name);
-            let text = &*ask.prepared.text;
-            let place = texts.iter().position(|known| *known == text).unwrap_or_else(|| {
-                texts.push(text);
-                texts.len() - 1
+            let known = policies.iter().position(|known| known.text == ask.prepared.text);
+            let place = known.unwrap_or_else(|| {
+                policies.push(&ask.prepared);
+                policies.len() - 1
             });
             let is_last = index + 1 == asks.len();
-            order(&mut orders, ask, is_plain, is_last, u8::try_from(place + 2).unwrap_or(u8::MAX));
+            order(&mut orders, ask, is_plain, is_last, u8::try_from(2 * place + 2).unwrap_or(u8::MAX));
         }
     }
     cmd.arg(orders);
-    for text in texts {
-        cmd.arg(text);
+    for prepared in policies {
+        cmd.arg(&prepared.numbers).arg(&prepared.text);
     }
     cmd
 }

@@ -48,7 +48,7 @@ pub(super) fn read(reply: &Value) -> Option<(u64, &[u8])> {
 /// The name of the shared bytes, which no policy has. It is in the slot that probes a connection, so that no further node of a
 /// Cluster has to be up.
 pub(super) fn name(prefix: &str) -> String {
-    format!("{prefix}:2:{{{}}}:overrides", key::PROBE)
+    format!("{prefix}:3:{{{}}}:overrides", key::PROBE)
 }
 
 #[cfg(test)]

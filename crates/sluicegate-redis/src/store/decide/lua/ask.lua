@@ -27,7 +27,7 @@ end
 
 local function ask_at(key, at, values)
   local mode, _, which, way, extra, since = unpacked('<BBBBHd', orders, at)
-  local text, name = ARGV[which], KEYS[key]
+  local text, name = ARGV[which + 1], KEYS[key]
   values[name] = values[name] or load(name)
   local ask = { mode = mode % 128, held = false, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {},
     floor = {} }
@@ -47,7 +47,7 @@ local function ask_at(key, at, values)
   ask.spends = ask.mode == SPEND or ask.mode == RESERVE
   ask.counts = ask.spends and way % 64 >= 32
   at = at + 14
-  for quota = 1, (#text - 9) / 53 do
+  for quota = 1, #ARGV[which] / 49 do
     ask[quota] = unpacked('<d', orders, at)
     ask.most, at = max(ask.most, ask[quota]), at + 8
   end

@@ -13,6 +13,6 @@ elseif kind == LOG then
   -- What comes in the part of the last entry joins it.
   local moment, count = newest < at and at or newest, b - low
   if count == 0 or newest < moment - moment % r4 and count < ENTRIES then count = count + 1 end
-  if count > 1 then kept = sub(raw, from + low * 16, from + (low + count - 1) * 16 - 1) end
-  new_till, new_a, new_b, entry = moment + r2, base, count, pack('<dd', moment, base + used)
+  if count > 1 then kept = sub(raw, from + low * 14, from + (low + count - 1) * 14 - 1) end
+  new_till, new_a, new_b, entry = moment + r2, base, count, pack('<I7I7', moment, base + used)
 end

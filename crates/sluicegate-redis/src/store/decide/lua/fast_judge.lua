@@ -14,7 +14,7 @@
         -- A queue is not leased, and may delay what it lets in.
         if undelayed >= 0 and (mode == LEASE or fits and used > undelayed and mode ~= PEEK and mode ~= CHARGE) then usual = false end
         if kind == LOG then
-          if not (used >= 0 and used <= NEVER and oldest >= 0 and oldest <= newest and newest <= now + HORIZON) then
+          if not (used >= 0 and used <= NEVER and oldest <= newest and newest <= now + HORIZON) then
             usual = false
             break
           end
@@ -28,9 +28,9 @@
             while least < high do
               local middle = (least + high) / 2
               middle = middle - middle % 1
-              if unpacked('<d', raw, from + middle * 16 + 8) < excess then least = middle + 1 else high = middle end
+              if unpacked('<I7', raw, from + middle * 14 + 7) < excess then least = middle + 1 else high = middle end
             end
-            opens = unpacked('<d', raw, from + least * 16) + r2
+            opens = unpacked('<I7', raw, from + least * 14) + r2
             if not (opens >= 1 and opens <= NEVER) then usual = false end
           end
         end
@@ -42,11 +42,11 @@
           if mode == RESERVE or mode == LEASE and granted then usual = false end
           granted = false
         elseif granted and mode ~= PEEK then
-          local new_till, new_a, new_b, kept, entry = 0, 0, 0, '', ''
+          local new_till, new_a, new_b, kept, entry, state = 0, 0, 0, '', '', nil
           if adds == 0 then
             -- What spends nothing changes nothing: the clock may go back to when it was not at rest.
             new_till, new_a, new_b = till, a, b
-            if kind == LOG and raw then kept = sub(raw, from, from + b * 16 - 1) end
+            if kind == LOG and raw then kept = sub(raw, from, from + b * 14 - 1) end
           else
             used = used + adds
             if till <= now then

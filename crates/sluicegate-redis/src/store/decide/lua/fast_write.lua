@@ -1,31 +1,22 @@
-            -- Nothing that is given back lowers a bucket that drains below the end of a lease.
-            if mode == LEASE and kind == GCRA then
-              floors = (floors or pack('<dB', 0, 0)) .. pack('<ddB', new_a, new_till, quota + 127)
-            end
-          end
-          if quota == 1 then
-            states = text .. pack('<ddddddd', now, since, new_till, new_a, new_b, birth, given) .. kept .. entry
-          else
-            states = states .. pack('<ddddd', new_till, new_a, new_b, birth, given) .. kept .. entry
-          end
+          states = (states or text .. pack('<I7I7', now, since)) .. state .. kept .. entry
           if new_till > till_last then till_last = new_till end
           if cost > 0 then spends = true end
         end
-        if kind == LOG then from = from + b * 16 end
+        if kind == LOG then from = from + b * 14 end
       end
-      if raw and from ~= #raw + 1 then
+      if usual and raw and from ~= #raw + 1 then
         -- Behind the states stand floors of leases, which are carried along, or what is out of the ordinary.
-        if from + 25 > #raw or (#raw - from - 8) % 17 > 0 or byte(raw, from + 8) > 0 then usual = false end
-        for mark = from + 25, usual and #raw or 0, 17 do
+        if byte(raw, from) > 0 or (#raw - from) % 15 > 0 then usual = false end
+        for mark = from + 15, usual and #raw or 0, 15 do
           if byte(raw, mark) < FLOORS then usual = false end
         end
         states = spends and not floors and states .. sub(raw, from) or states
       end
       if mode == LEASE then
         for floor = size + 1, size + quotas * 2 do reply[floor] = 0 end
-        for floor = from + 9, usual and raw and #raw or 0, 17 do
-          local a, ends, number = unpacked('<ddB', raw, floor)
-          if not (a >= 0 and a % 1 == 0 and ends >= 0 and ends <= now + HORIZON) then
+        for floor = from + 1, usual and raw and #raw or 0, 15 do
+          local a, ends, number = unpacked('<I7I7B', raw, floor)
+          if ends > now + HORIZON then
             usual = false
           elseif ends > now and number < quotas + FLOORS then
             reply[size + (number - FLOORS) * 2 + 1], reply[size + (number - FLOORS) * 2 + 2] = ends, a

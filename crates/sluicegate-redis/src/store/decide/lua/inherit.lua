@@ -76,7 +76,7 @@ end
 
 -- The group that decides for an asker with this text: its own, unless a newer version has been here.
 local function own(value, text, since, way)
-  local version = unpacked('<d', text)
+  local _, version = head_of(text, 1)
   for index = #value, 1, -1 do
     -- It was reset since: what was spent before is forgotten, under whichever rule.
     if value[index].since < since then
@@ -126,7 +126,7 @@ end
 
 -- How much longer a log counts than that of the same quota in another group; 0 if it is none.
 local function longer(quota, other)
-  return quota.rule == log and other and other.rule == log and max(quota.r.period - other.r.period, 0) or 0
+  return quota and other and quota.rule == log and other.rule == log and max(quota.r.period - other.r.period, 0) or 0
 end
 
 -- Gives a group the states of a key as its own quotas count them.
@@ -154,9 +154,9 @@ end
 
 -- The text of a report: the quotas by which the key was counted last, but those of the asker for logs, which count by all.
 local function reported(newest, text)
-  local parts = { sub(newest.text, 1, 9) }
+  local parts, asker = { newest.head }, group_at(text, 1)
   for index, quota in ipairs(newest) do
-    parts[index + 1] = sub(quota.rule == log and text or newest.text, index * 53 - 43, index * 53 + 9)
+    parts[index + 1] = (quota.rule == log and asker or newest)[index].text
   end
   return table.concat(parts)
 end
@@ -173,7 +173,7 @@ end
 
 -- The group that decides for a key with this text: of a report that of the last spend, whatever its text.
 local function own_of_key(value, text, since, way, is_report)
-  local version = unpacked('<d', text)
+  local quotas, version = head_of(text, 1)
   for index = #value, 1, -1 do
     local group, period = value[index], 0
     for _, quota in ipairs(index > 1 and group or {}) do
@@ -189,7 +189,7 @@ local function own_of_key(value, text, since, way, is_report)
   local newest = value[1]
   for _, quota in ipairs(newest and is_report and newest or {}) do
     if quota.rule ~= log and (quota.begun or not quota.r.keep and quota.s.till > now) then
-      if #text ~= #newest.text then return newest end
+      if quotas ~= #newest then return newest end
       text = reported(newest, text)
       break
     end
@@ -205,7 +205,7 @@ local function adopt(ask, begins)
   local value, group = ask.value, ask.group
   if not ask.converts or value[1] == group or ask.most == 0 and value[1] and not begins then return end
   go_on(group, value)
-  local newest, archive, text, asked = value[1], {}, sub(group.text, 1, 9), 0
+  local newest, archive, text, asked = value[1], {}, group.head, 0
   for index, own in ipairs(group) do
     local best, of = own, group
     for _, other in ipairs(value) do
@@ -216,7 +216,7 @@ local function adopt(ask, begins)
         if longer(old, best) > 0 then best, of = old, other end
       end
     end
-    archive[index], text = best, text .. sub(of.text, index * 53 - 43, index * 53 + 9)
+    archive[index], text = best, text .. of[index].text
   end
   while #value > 0 do table.remove(value) end
   value[1], value.changed = group, true

@@ -1,5 +1,5 @@
 -- Sliding log. State: s.till, a period after the last entry; s.a the running sum before the first entry, s.b their number, and
--- s.entries: the time of each, and the running sum of units up to it. So what has lapsed, and when there is room, are found by
+-- s.entries: the time of each, and the running sum of units up to it, 7 bytes each. So what has lapsed, and when there is room, are found by
 -- halving, and what has lapsed is cut off in one go.
 local log = {}
 
@@ -14,7 +14,7 @@ function log.rule(limit, period, ceiling, part)
 end
 
 local function entry(s, index)
-  return unpacked('<dd', s.entries, index * 16 + 1)
+  return unpacked('<I7I7', s.entries, index * 14 + 1)
 end
 
 -- The first entry of which the test is true; one behind the last if there is none.
@@ -38,9 +38,9 @@ local function behind_entry_of(r, s, at)
 end
 
 local function state(r, base, entries)
-  local count = #entries / 16
+  local count = #entries / 14
   if count == 0 then return REST end
-  return { till = unpacked('<d', entries, count * 16 - 15) + r.period, a = base, b = count, entries = entries }
+  return { till = unpacked('<I7', entries, count * 14 - 13) + r.period, a = base, b = count, entries = entries }
 end
 
 -- Without what has lapsed.
@@ -48,7 +48,7 @@ function log.cut(r, s)
   local lapsed = first(s, function(at) return at + r.period > now end)
   if lapsed == 0 then return s end
   local _, base = entry(s, lapsed - 1)
-  return state(r, base, sub(s.entries, lapsed * 16 + 1))
+  return state(r, base, sub(s.entries, lapsed * 14 + 1))
 end
 
 -- The same entries under another period; those of one of its parts become one, of the time of the last.
@@ -57,7 +57,7 @@ function log.kept(r, s)
   local kept = {}
   for index = 0, s.b - 1 do
     if index + 1 == s.b or part(r, entry(s, index)) ~= part(r, entry(s, index + 1)) then
-      kept[#kept + 1] = sub(s.entries, index * 16 + 1, index * 16 + 16)
+      kept[#kept + 1] = sub(s.entries, index * 14 + 1, index * 14 + 14)
     end
   end
   return state(r, s.a, table.concat(kept))
@@ -87,7 +87,7 @@ function log.count_rejected(r, s, cost)
   if over <= 0 then return after end
   local base = after.a + over
   local index = first(after, function(_, total) return total > base end)
-  return state(r, base, sub(after.entries, index * 16 + 1))
+  return state(r, base, sub(after.entries, index * 14 + 1))
 end
 
 -- Takes units out of the entries before one, the newest first; and none if too many others would have to move.
@@ -99,11 +99,11 @@ local function take(r, s, behind, cost)
   local index = first(s, function(_, total) return total - s.a >= left end)
   local _, last = 0, s.a
   if index > 0 then _, last = entry(s, index - 1) end
-  local kept = { sub(s.entries, 1, index * 16) }
-  if left > last - s.a then kept[2] = pack('<dd', entry(s, index), s.a + left) end
+  local kept = { sub(s.entries, 1, index * 14) }
+  if left > last - s.a then kept[2] = pack('<I7I7', entry(s, index), s.a + left) end
   for moved = behind, s.b - 1 do
     local at, total = entry(s, moved)
-    kept[#kept + 1] = pack('<dd', at, total - taken)
+    kept[#kept + 1] = pack('<I7I7', at, total - taken)
   end
   return state(r, s.a, table.concat(kept))
 end
@@ -137,7 +137,7 @@ end
 -- As one entry: moving each would take long.
 function log.set_back(r, s, step)
   if s.b == 0 then return s end
-  return state(r, 0, pack('<dd', s.till - r.period - step, counted(r, s, now)))
+  return state(r, 0, pack('<I7I7', s.till - r.period - step, counted(r, s, now)))
 end
 
 function log.carried(r, was, s)

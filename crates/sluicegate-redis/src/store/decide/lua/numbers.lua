@@ -34,11 +34,6 @@ local function is_over(w, at)
   return w.closed == 1 and at < w.start
 end
 
--- A comparison with NaN is false: what is not a number is not whole.
-local function is_whole(number, most)
-  return number >= 0 and number <= most and number % 1 == 0
-end
-
 -- A bucket at a moment.
 local function open(r, s, at)
   local kind, r1, r2, r3, r4, r5, r6 = r.kind, unpack(r)

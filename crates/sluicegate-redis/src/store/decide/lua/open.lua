@@ -56,9 +56,9 @@ elseif kind == LOG then
   capacity, ceiling = r1, r3
   if b > low then
     local total
-    base = low > 0 and unpacked('<d', raw, from + low * 16 - 8) or a
-    newest, total = unpacked('<dd', raw, from + b * 16 - 16)
-    oldest, used = unpacked('<d', raw, from + low * 16), total - base
+    base = low > 0 and unpacked('<I7', raw, from + low * 14 - 7) or a
+    newest, total = unpacked('<I7I7', raw, from + b * 14 - 14)
+    oldest, used = unpacked('<I7', raw, from + low * 14), total - base
   end
   counted = used
 end

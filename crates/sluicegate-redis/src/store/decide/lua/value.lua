@@ -2,16 +2,35 @@
 local rules = { [GCRA] = gcra, [WINDOW] = window, [COUNTER] = counter, [LOG] = log }
 local UNKNOWN = { s = REST, birth = 0, given = 0 } -- the key, where newcomers start with less than a burst
 
-local function quota_of(text, index)
-  local code, id, r1, r2, r3, r4, r5, r6 = unpacked('<BI4dddddd', text, index * 53 - 43)
-  local rule, missing = rules[code], nil
-  if code >= NEWCOMERS then rule, missing, r6 = rules[code - NEWCOMERS], r6, -1 end
-  if not rule then return nil end
-  local r = rule.rule(r1, r2, r3, r4, r5, r6)
+local SIZES = { [0] = '', 'I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7' }
+
+-- How many quotas a text has, its version, and where the first quota begins.
+local function head_of(text, at)
+  local quotas, version = byte(text, at), 0
+  at = at + 1
+  if quotas >= 128 and at + 7 <= #text then version, at = unpacked('<d', text, at) end
+  return quotas % 128, version, at
+end
+
+-- The quota of a text that begins there, and where that ends; nothing if it is none.
+local function quota_at(text, from)
+  if from + 2 > #text then return nil end
+  local head, sizes, at = unpacked('<BH', text, from)
+  local code, rule, last, missing = head - floor(head / 64) % 2 * 64, rules[head % 8], floor(head / 8) % 8, nil
+  local format = '<' .. SIZES[sizes % 8] .. SIZES[floor(sizes / 8) % 8] .. SIZES[floor(sizes / 64) % 8]
+    .. SIZES[floor(sizes / 512) % 8] .. SIZES[floor(sizes / 4096) % 8] .. SIZES[last]
+  local behind = at + struct.size(format)
+  local ends = behind + (code ~= head and 4 or 0)
+  if not rule or ends > #text + 1 then return nil end
+  local r1, r2, r3, r4, r5, r6 = unpacked(format, text, at)
+  if last == 0 then r6 = 0 end
+  if not r5 or not r6 then return nil end
+  if code >= NEWCOMERS then missing, r6 = r6 - 1, 0 end
+  local r = rule.rule(r1 - 1, r2 - 1, r3 - 1, r4 - 1, r5 - 1, r6 - 1)
   -- A bucket that is full is kept for as long as a full burst takes to refill; then its key is a newcomer.
   if missing then r.missing, r.keep = missing, r.refill end
-  return { code = code, id = id, numbers = sub(text, index * 53 - 38, index * 53 + 9), rule = rule, r = r, s = REST, birth = 0,
-    given = 0, was = UNKNOWN }
+  return { text = sub(text, from, ends - 1), code = code, id = code ~= head and unpacked('<I4', text, behind) or 0,
+    numbers = sub(text, from + 1, behind - 1), rule = rule, r = r, s = REST, birth = 0, given = 0, was = UNKNOWN }, ends
 end
 
 -- The state after units that go on at a moment: at `from`, or at a turn later than that.
@@ -84,36 +103,40 @@ local function kept_state(quota)
   return s, s.till + keep, quota.birth, quota.given
 end
 
-local function group_of(text, asked, since)
-  local version, quotas = unpacked('<dB', text)
-  local group = { text = text, version = version, asked = asked, since = since, kept = STEP }
+-- The group whose text begins there, and where that ends; nothing if it is no text.
+local function group_at(raw, from)
+  local quotas, version, at = head_of(raw, from)
+  local group = { head = sub(raw, from, at - 1), text = '', version = version, asked = 0, since = 0, kept = STEP }
   for index = 1, quotas do
-    group[index] = quota_of(text, index)
+    group[index], at = quota_at(raw, at)
     if not group[index] then return nil end
     -- Whatever it let pass itself has drained after that.
     group.kept = max(group.kept, group[index].r.refill + (group[index].r.keep or 0))
   end
+  group.text = sub(raw, from, at - 1)
+  return group, at
+end
+
+local function group_of(text, asked, since)
+  local group = group_at(text, 1)
+  group.asked, group.since = asked, since
   return group
 end
 
 -- Reads the states of a group, and says where the next begins; nothing if they are not states.
 local function read_states(group, raw, at)
   for _, quota in ipairs(group) do
-    if at + 39 > #raw then return nil end
-    local till, a, b, birth, given = unpacked('<ddddd', raw, at)
-    at = at + 40
-    if not (is_whole(till, now + HORIZON) and is_whole(a, NEVER) and is_whole(b, NEVER) and is_whole(birth, NEVER)
-      and is_whole(given, NEVER)) then
-      return nil
-    end
+    local till, a, b, birth, given
+    till, a, b, birth, given, at = read_state(raw, at, group.asked, group.since)
+    if not till or till > now + HORIZON then return nil end
     local s = { till = till, a = a, b = b }
     if quota.rule == log then
       if b < 1 then
         s = REST
       else
-        if at + b * 16 - 1 > #raw then return nil end
-        s.entries = sub(raw, at, at + b * 16 - 1)
-        at = at + b * 16
+        if at + b * 14 - 1 > #raw then return nil end
+        s.entries = sub(raw, at, at + b * 14 - 1)
+        at = at + b * 14
         if not log.is_sound(quota.r, s) then return nil end
       end
     end
@@ -142,14 +165,12 @@ end
 local function read(raw)
   local value, at, step = { found = true, held = {} }, 1, nil
   while at <= #raw do
-    if at + 8 > #raw then return nil end
-    local _, quotas = unpacked('<dB', raw, at)
-    local states = at + 9 + quotas * 53
-    if quotas == 0 and step then
+    if byte(raw, at) == 0 and step then
+      if (#raw - at) % 15 > 0 then return nil end
       local floors = {}
-      for held = states, #raw - 16, 17 do
-        local units, till, marked = unpacked('<ddB', raw, held)
-        if not (is_whole(units, NEVER) and is_whole(till, now + HORIZON)) then return nil end
+      for held = at + 1, #raw - 14, 15 do
+        local units, till, marked = unpacked('<I7I7B', raw, held)
+        if units > NEVER or till > now + HORIZON then return nil end
         if marked >= FLOORS then
           floors[marked] = { till = till, a = units, b = 0 }
         else
@@ -159,12 +180,12 @@ local function read(raw)
       give_floors(value, floors)
       return value, step
     end
-    if quotas == 0 or states + 15 > #raw then return nil end
-    local asked, since = unpacked('<dd', raw, states)
-    if not (is_whole(asked, now + HORIZON) and is_whole(since, NEVER)) then return nil end
-    step = step or asked - now
-    local group = group_of(sub(raw, at, states - 1), asked, since)
-    at = group and read_states(group, raw, states + 16)
+    local group, states = group_at(raw, at)
+    if not group or #group == 0 or states + 13 > #raw then return nil end
+    group.asked, group.since = unpacked('<I7I7', raw, states)
+    if group.asked > now + HORIZON or group.since > NEVER then return nil end
+    step = step or group.asked - now
+    at = read_states(group, raw, states + 14)
     if not at then return nil end
     value[#value + 1] = group
   end
@@ -264,44 +285,36 @@ local function load(key)
   return value
 end
 
-local function is_at_rest(group)
-  for _, quota in ipairs(group) do
-    -- An injected clock may go back to when it was not at rest.
-    local _, till = kept_state(quota)
-    if till > now - slack * 1000 then return false end
-  end
-  return true
-end
-
 local function written(group)
-  local states = {}
+  local parts = { group.text, pack('<I7I7', group.asked, group.since) }
   for index, quota in ipairs(group) do
     local s, _, birth, given = kept_state(quota)
-    states[index] = pack('<ddddd', s.till, s.a, s.b, birth, given) .. (s.entries or '')
+    parts[index + 2] = write_state(group.asked, group.since, s.till, s.a, s.b, birth, given) .. (s.entries or '')
   end
-  return table.concat(states)
+  return table.concat(parts)
 end
 
 local function save(value)
-  local parts, till, all_at_rest = {}, now, #value.held == 0
-  if value[1] then value[1].asked = now end
-  for index, group in ipairs(value) do
-    all_at_rest = all_at_rest and is_at_rest(group)
-    parts[index] = group.text .. pack('<dd', group.asked, group.since) .. written(group)
-  end
-  if all_at_rest then
+  local parts, till, number = {}, 0, FLOORS
+  each_quota(value, function(quota)
+    local _, needed = kept_state(quota)
+    till = max(till, needed)
+  end)
+  -- An injected clock may go back to when it was not at rest.
+  if #value.held == 0 and till <= now - slack * 1000 then
     if value.found then call('DEL', value.key) end
     return
   end
-  local groups, number = #parts, FLOORS
+  if value[1] then value[1].asked = now end
+  for index, group in ipairs(value) do parts[index] = written(group) end
   each_quota(value, function(quota)
-    if quota.floor then parts[#parts + 1] = pack('<ddB', quota.floor.a, quota.floor.till, number) end
+    if quota.floor then parts[#parts + 1] = pack('<I7I7B', quota.floor.a, quota.floor.till, number) end
     number = number + 1
   end)
-  if #value.held > 0 or #parts > groups then
-    table.insert(parts, groups + 1, pack('<dB', 0, 0))
+  if #value.held > 0 or #parts > #value then
+    table.insert(parts, #value + 1, '\0')
     for _, hold in ipairs(value.held) do
-      parts[#parts + 1] = pack('<ddB', hold.units, hold.till, hold.marked)
+      parts[#parts + 1] = pack('<I7I7B', hold.units, hold.till, hold.marked)
       -- It is to be found when it is due, and counts from then on.
       if hold.marked == 0 then
         each_quota(value, function(quota)
@@ -311,10 +324,6 @@ local function save(value)
       end
     end
   end
-  each_quota(value, function(quota)
-    local _, needed = kept_state(quota)
-    till = max(till, needed)
-  end)
   local px = max(ceil_div(till - now, 1000), 1) + slack
   -- A spoiled log may say anything.
   if not (px <= HORIZON) then return call('DEL', value.key) end
