@@ -110,23 +110,6 @@ pub(crate) fn value_of<T: Copy>(
     })
 }
 
-/// Lists the values of an option, and gives each its word.
-macro_rules! listed {
-    ($option:ident, $all:literal, $as_str:literal: $($value:ident => $word:literal),+) => {
-        impl $option {
-            #[doc = $all]
-            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$value),+];
-
-            #[doc = $as_str]
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$value => $word,)+
-                }
-            }
-        }
-    };
-}
-
 /// Gives an option its words: it prints as the word that it reads from.
 macro_rules! words {
     ($option:ident decides $decides:literal: $($word:literal => $value:ident),+) => {
@@ -152,4 +135,4 @@ macro_rules! words {
     };
 }
 
-pub(crate) use {listed, words};
+pub(crate) use words;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::text::listed;
+use crate::listed::listed;
 
 /// The importance of a request, when not all can be served.
 ///

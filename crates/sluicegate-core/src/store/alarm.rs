@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::text::listed;
+use crate::listed::listed;
 
 /// Something unusual about the requests of a policy, as a store that [observes](crate::store::Event::Alarm) them has noticed.
 ///

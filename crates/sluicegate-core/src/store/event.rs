@@ -16,9 +16,9 @@ use crate::decision::Outcome;
 use crate::error::StoreError;
 use crate::in_flight::Class;
 use crate::key::KeyRef;
+use crate::listed::listed;
 use crate::policy::Policy;
 use crate::quota::Quota;
-use crate::text::listed;
 
 /// Something that is worth a count or a line in a log, and is no decision.
 ///

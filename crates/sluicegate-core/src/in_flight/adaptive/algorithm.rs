@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::text::listed;
+use crate::listed::listed;
 
 /// How the number of requests follows what the service can bear.
 ///
