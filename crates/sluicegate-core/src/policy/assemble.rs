@@ -22,7 +22,7 @@ impl PolicyBuilder {
     pub fn build(self) -> Result<Policy, ConfigError> {
         check_name("policy name", &self.name)?;
         check_ending(&self.name)?;
-        if let Some(counted_as) = &self.counted_as {
+        if let Some(counted_as) = &self.settings.counted_as {
             check_name("name that a policy is counted as", counted_as)
                 .map_err(|error| error.in_policy(&self.name))?;
         }
@@ -112,7 +112,6 @@ impl PolicyBuilder {
             algorithm: first,
             quotas,
             settings: self.settings,
-            counted_as: self.counted_as,
             suspension,
             is_of_suspension,
         })

@@ -37,7 +37,6 @@ pub struct PolicyBuilder {
     pub(super) algorithm: Algorithm,
     pub(super) quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>,
     pub(super) settings: PolicySettings,
-    pub(super) counted_as: Option<String>,
     pub(super) suspension: Option<SuspensionDraft>,
     pub(super) tightening: Option<TighteningDraft>,
 }
@@ -113,7 +112,6 @@ impl PolicyBuilder {
             algorithm,
             quotas: vec![(None, quota)],
             settings: PolicySettings::default(),
-            counted_as: None,
             suspension: None,
             tightening: None,
         }
@@ -242,7 +240,7 @@ impl PolicyBuilder {
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     pub fn counted_as(mut self, name: impl Into<String>) -> Self {
-        self.counted_as = Some(name.into());
+        self.settings.counted_as = Some(name.into());
         self
     }
 

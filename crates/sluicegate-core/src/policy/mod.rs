@@ -123,7 +123,6 @@ pub struct Policy {
     algorithm: Algorithm,
     quotas: Vec<PolicyQuota>,
     settings: PolicySettings,
-    counted_as: Option<String>,
     suspension: Option<Suspension>,
     is_of_suspension: bool,
 }
@@ -190,75 +189,10 @@ impl Policy {
         &self.quotas
     }
 
-    /// The treatment of a request that exceeds it.
-    pub fn on_exceeded(&self) -> OnExceeded {
-        self.settings.on_exceeded
-    }
-
-    /// The treatment of a request while the store cannot be reached.
-    pub fn on_outage(&self) -> OnOutage {
-        self.settings.on_outage
-    }
-
-    /// Whether it is enforced, only tried out, or off.
-    #[inline]
-    pub fn mode(&self) -> PolicyMode {
-        self.settings.mode
-    }
-
-    /// Whether it is kept from clients: enforced, and not in header fields or bodies.
-    pub fn is_hidden(&self) -> bool {
-        self.settings.is_hidden
-    }
-
-    /// The name that it is counted under: its own, or that of [all of its kind](PolicyBuilder::counted_as).
-    pub fn counted_as(&self) -> &str {
-        self.counted_as.as_deref().unwrap_or(&self.name)
-    }
-
-    /// Whether the store keeps account of what is given back, so that refunds are exact.
-    #[inline]
-    pub fn gives_back(&self) -> bool {
-        self.settings.gives_back
-    }
-
-    /// Whether refused requests spend from it; see [`PolicyBuilder::count_rejected`].
-    #[inline]
-    pub fn counts_rejected(&self) -> bool {
-        self.settings.counts_rejected
-    }
-
-    /// The number of keys that a store of fixed size makes room for, if this policy sets it.
-    pub fn table_size(&self) -> Option<usize> {
-        self.settings.keys
-    }
-
-    /// The treatment of the least indebted key of a store of fixed size that is full.
-    pub fn on_full(&self) -> OnFull {
-        self.settings.on_full
-    }
-
-    /// Its version, if it has one: on a store that several instances share, the highest decides.
-    pub fn version(&self) -> Option<u64> {
-        self.settings.version
-    }
-
-    /// This policy in another mode: for [`RateLimiter::replace`](crate::RateLimiter::replace), under which keys stay as
-    /// they are.
-    #[must_use]
-    pub fn in_mode(&self, mode: PolicyMode) -> Self {
-        Self { settings: PolicySettings { mode, ..self.settings }, ..self.clone() }
-    }
-
     /// When a key is refused outright, if the policy says so.
     #[inline]
     pub fn suspension(&self) -> Option<&Suspension> {
         self.suspension.as_ref()
-    }
-
-    /// The quota that it has while its requests are unusual, if it says so.
-    pub fn tightening(&self) -> Option<Tightening> {
-        self.settings.tightening
     }
 
     /// The number of buckets that one request is checked against under this policy: one for each quota, one that says whether the key
@@ -273,57 +207,6 @@ impl Policy {
     #[inline]
     pub fn is_of_suspension(&self) -> bool {
         self.is_of_suspension
-    }
-
-    /// This policy, keeping account of units that are given back; see [`refunds`](PolicyBuilder::refunds).
-    #[must_use]
-    pub fn with_refunds(&self) -> Self {
-        Self { settings: PolicySettings { gives_back: true, ..self.settings }, ..self.clone() }
-    }
-
-    /// This policy with room for another number of keys, on a store of fixed size; see
-    /// [`table_size`](PolicyBuilder::table_size). At least one, at most 2^31.
-    ///
-    /// ```
-    /// use sluicegate_core::Policy;
-    ///
-    /// // Whether it can be opened is soon tried.
-    /// let api = Policy::gcra("api", "100/min").table_size(100_000_000).build()?;
-    /// assert_eq!(api.with_table_size(1).table_size(), Some(1));
-    /// # Ok::<(), sluicegate_core::ConfigError>(())
-    /// ```
-    #[must_use]
-    pub fn with_table_size(&self, keys: usize) -> Self {
-        let keys = Some(keys.clamp(1, assemble::MOST_KEYS));
-        Self { settings: PolicySettings { keys, ..self.settings }, ..self.clone() }
-    }
-
-    /// Whether keys may bring [quotas of their own](crate::RateLimiter::with_quotas), for which a store keeps with each key
-    /// which quotas it was counted by.
-    #[inline]
-    pub fn takes_quotas(&self) -> bool {
-        self.settings.takes_quotas
-    }
-
-    /// The policy with room for the quotas of keys; see [`takes_quotas`](Self::takes_quotas).
-    #[must_use]
-    pub fn taking_quotas(&self) -> Self {
-        Self { settings: PolicySettings { takes_quotas: true, ..self.settings }, ..self.clone() }
-    }
-
-    /// Whether both decide alike, whatever they remember for refunds and for the quotas of keys.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let whole = |policy: &Self| policy.with_refunds().taking_quotas();
-        self == other || whole(self) == whole(other)
-    }
-
-    /// The policy with what an open one remembers beyond its numbers: for refunds, and for the quotas of keys.
-    #[cfg(feature = "limiter")]
-    pub(crate) fn remembering_as(self, open: &Self) -> Self {
-        let PolicySettings { gives_back, takes_quotas, .. } = open.settings;
-        let gives_back = gives_back || self.settings.gives_back;
-        let takes_quotas = takes_quotas || self.settings.takes_quotas;
-        Self { settings: PolicySettings { gives_back, takes_quotas, ..self.settings }, ..self }
     }
 }
 

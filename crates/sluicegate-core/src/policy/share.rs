@@ -136,8 +136,9 @@ impl Policy {
 
     /// Returns this policy without [`count_rejected`](crate::policy::PolicyBuilder::count_rejected). For authors of stores.
     #[must_use]
-    pub fn without_count_rejected(self) -> Self {
-        Self { settings: PolicySettings { counts_rejected: false, ..self.settings }, ..self }
+    pub fn without_count_rejected(mut self) -> Self {
+        self.settings.counts_rejected = false;
+        self
     }
 
     /// This policy under another name, with a part of each limit and burst, and of the units that a key starts with.
@@ -201,8 +202,7 @@ impl Policy {
             name: self.name.clone(),
             algorithm: self.algorithm,
             quotas,
-            settings: self.settings,
-            counted_as: self.counted_as.clone(),
+            settings: self.settings.clone(),
             suspension: self.suspension.as_ref().map(Into::into),
             tightening: None,
         }

@@ -98,8 +98,8 @@ fn option<T: FromStr<Err = ConfigError>>(
 }
 
 /// Reports words that are written where they mean nothing.
-fn refuse<const N: usize>(
-    words: [(&'static str, Option<Position>); N],
+fn refuse(
+    words: impl IntoIterator<Item = (&'static str, Option<Position>)>,
     problems: &mut Problems<'_>,
     why: impl Fn(&str) -> String,
 ) {

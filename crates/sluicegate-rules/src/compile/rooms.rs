@@ -18,7 +18,7 @@ use super::{is_unknown, number, read, refuse};
 use crate::at::{At, Position};
 use crate::error::Problems;
 use crate::rooms::Doors;
-use crate::schema::{PolicyEntry, RoomEntry, written};
+use crate::schema::{PolicyEntry, RoomEntry};
 
 /// A waiting room, as the file has it.
 #[derive(Clone)]
@@ -50,10 +50,7 @@ pub(super) fn terms(
     problems: &mut Problems<'_>,
 ) -> Option<FileRoomTerms> {
     let before = problems.errors();
-    let words = written!(
-        entry; algorithm mode hidden count_rejected on_outage quota_by overrides table_size suspend tighten
-    );
-    refuse(words, problems, |word| {
+    refuse(entry.words_of_spending(), problems, |word| {
         format!("a waiting room has no {word:?}: nothing is spent, and nobody is refused for good")
     });
     let [quota] = &mut entry.quota.all()[..] else {

@@ -5,9 +5,9 @@ use serde::Deserialize;
 
 use super::DescriptorEntries;
 use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry};
-use super::shapes::{Cost, FieldValues, Named, OneOrMany, PricesEntry, said};
+use super::shapes::{Cost, FieldValues, Named, OneOrMany, PricesEntry, said, written};
 use super::words;
-use crate::at::At;
+use crate::at::{At, Position};
 
 /// Rate limits of a service.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -127,6 +127,17 @@ pub(crate) struct PolicyEntry {
     /// Another quota in the place of the first one, while the requests of the policy are unusual.
     #[serde(default, deserialize_with = "said")]
     pub tighten: Option<At<Tighten>>,
+}
+
+impl PolicyEntry {
+    /// Lists the words that are about spending, which a waiting room has none of.
+    pub(crate) fn words_of_spending(
+        &self,
+    ) -> impl IntoIterator<Item = (&'static str, Option<Position>)> + use<> {
+        written!(
+            self; algorithm mode hidden count_rejected on_outage quota_by overrides table_size suspend tighten
+        )
+    }
 }
 
 /// Another quota while the requests of a policy are unusual.

@@ -9,10 +9,12 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, Lit, LitStr, Path, Result, Token};
 
+use super::options::{GivenOption, OPTIONS, OptionForm, PolicyOption};
 use super::quota::QuotaSource;
 use super::words::nearest;
 
-const PARAMETERS: [&str; 15] = [
+/// The parameters beside the [options](OPTIONS) of the policy.
+const PARAMETERS: [&str; 10] = [
     "quota",
     "name",
     "algorithm",
@@ -20,13 +22,8 @@ const PARAMETERS: [&str; 15] = [
     "cost",
     "only_if",
     "refund_if",
-    "on_exceeded",
     "on_missing_key",
-    "on_outage",
     "fallback",
-    "shadow",
-    "hidden",
-    "count_rejected",
     "crate",
 ];
 
@@ -42,13 +39,9 @@ pub(super) struct Args {
     pub(super) cost: Option<Expr>,
     pub(super) only_if: Option<Expr>,
     pub(super) refund_if: Option<Expr>,
-    pub(super) on_exceeded: Option<LitStr>,
     pub(super) on_missing_key: Option<Lit>,
-    pub(super) on_outage: Option<LitStr>,
     pub(super) fallback: Option<Expr>,
-    pub(super) shadow: Option<()>,
-    pub(super) hidden: Option<()>,
-    pub(super) count_rejected: Option<()>,
+    pub(super) options: Vec<GivenOption>,
     pub(super) crate_path: Option<Path>,
 }
 
@@ -101,13 +94,8 @@ impl Args {
             "cost" => set(&mut self.cost, &word, value(&word, input, "2")?),
             "only_if" => set(&mut self.only_if, &word, value(&word, input, "|request| ..")?),
             "refund_if" => set(&mut self.refund_if, &word, value(&word, input, "|head| ..")?),
-            "on_exceeded" => set(&mut self.on_exceeded, &word, text(&word, input, "\"wait 5s\"")?),
             "on_missing_key" => set(&mut self.on_missing_key, &word, value(&word, input, "401")?),
-            "on_outage" => set(&mut self.on_outage, &word, text(&word, input, "\"allow\"")?),
             "fallback" => set(&mut self.fallback, &word, value(&word, input, "busy")?),
-            "shadow" => set(&mut self.shadow, &word, flag(&word, input)?),
-            "hidden" => set(&mut self.hidden, &word, flag(&word, input)?),
-            "count_rejected" => set(&mut self.count_rejected, &word, flag(&word, input)?),
             "crate" => {
                 equals(&word, input, "my_crate::sluicegate")?;
                 let path = input.call(Path::parse_mod_style).map_err(|error| {
@@ -115,8 +103,23 @@ impl Args {
                 })?;
                 set(&mut self.crate_path, &word, path)
             }
-            other => Err(Error::new(word.span(), unknown(other))),
+            other => match OPTIONS.iter().find(|option| option.word == other) {
+                Some(option) => self.option(option, &word, input),
+                None => Err(Error::new(word.span(), unknown(other))),
+            },
         }
+    }
+
+    fn option(&mut self, option: &'static PolicyOption, word: &Ident, input: ParseStream<'_>) -> Result<()> {
+        let value = match option.form {
+            OptionForm::Flag => flag(word, input).map(|()| None)?,
+            OptionForm::Text { example, .. } => Some(text(word, input, example)?),
+        };
+        if self.options.iter().any(|(given, _)| given.word == option.word) {
+            return Err(twice(word));
+        }
+        self.options.push((option, value));
+        Ok(())
     }
 }
 
@@ -133,10 +136,14 @@ pub(super) fn of(attribute: &syn::Attribute) -> Result<Args> {
 
 fn set<T>(slot: &mut Option<T>, word: &Ident, value: T) -> Result<()> {
     if slot.is_some() {
-        return Err(Error::new(word.span(), format!("`{word}` is given twice: keep one of them")));
+        return Err(twice(word));
     }
     *slot = Some(value);
     Ok(())
+}
+
+fn twice(word: &Ident) -> Error {
+    Error::new(word.span(), format!("`{word}` is given twice: keep one of them"))
 }
 
 fn equals(word: &Ident, input: ParseStream<'_>, example: &str) -> Result<()> {
@@ -170,9 +177,10 @@ fn flag(word: &Ident, input: ParseStream<'_>) -> Result<()> {
 }
 
 fn unknown(word: &str) -> String {
-    let all = PARAMETERS.map(|parameter| format!("`{parameter}`")).join(", ");
-    let known = format!("besides quotas, there are {all}");
-    match nearest(word, &PARAMETERS) {
+    let all: Vec<&str> = PARAMETERS.into_iter().chain(OPTIONS.iter().map(|option| option.word)).collect();
+    let listed: Vec<_> = all.iter().map(|parameter| format!("`{parameter}`")).collect();
+    let known = format!("besides quotas, there are {}", listed.join(", "));
+    match nearest(word, &all) {
         Some(meant) => format!("there is no parameter `{word}`: did you mean `{meant}`? ({known})"),
         None => format!("there is no parameter `{word}`: {known}"),
     }

@@ -4,14 +4,14 @@
 //! of rules and one set of messages. Its errors carry the position of a mistake in the text; this module turns the position
 //! into a span.
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy, Quota};
+use sluicegate_core::{Algorithm, Policy, Quota};
 use syn::{Error, Expr, Lit, LitStr, Result};
 
 use super::args::Args;
 use super::quota::QuotaSource;
-use super::values::{MissingKeyWord, at, on_exceeded, on_missing_key, read};
+use super::values::{MissingKeyWord, at, on_missing_key, read};
 use crate::expand::mistakes::Mistakes;
 
 /// A limit that passed all checks.
@@ -22,11 +22,8 @@ pub(super) struct CheckedLimit {
     pub(super) name_span: Span,
     pub(super) algorithm: LitStr,
     pub(super) quotas: Vec<QuotaSource>,
-    pub(super) on_exceeded: Option<OnExceeded>,
-    pub(super) on_outage: Option<OnOutage>,
-    pub(super) is_shadow: bool,
-    pub(super) is_hidden: bool,
-    pub(super) counts_rejected: bool,
+    /// The calls of the policy's builder.
+    pub(super) options: Vec<TokenStream>,
     pub(super) key: Option<Expr>,
     pub(super) cost: Option<Expr>,
     pub(super) only_if: Option<Expr>,
@@ -55,16 +52,14 @@ pub(super) fn limit(args: Args, function: &syn::Ident) -> Result<CheckedLimit> {
             "a closure alone is no key: write `key = key_fn(|request| ..)`, which takes one that returns an `Option`",
         )));
     }
+    let calls = args.options.iter().map(|(option, value)| option.call(value.as_ref()));
+    let options = calls.filter_map(|call| mistakes.note(call)).collect();
     let limit = CheckedLimit {
         name_span: args.name.as_ref().map_or_else(|| function.span(), LitStr::span),
         name: args.name,
         algorithm,
         quotas: args.quotas,
-        on_exceeded: args.on_exceeded.and_then(|text| mistakes.note(on_exceeded(&text))),
-        on_outage: args.on_outage.and_then(|text| mistakes.note(read(&text))),
-        is_shadow: args.shadow.is_some(),
-        is_hidden: args.hidden.is_some(),
-        counts_rejected: args.count_rejected.is_some(),
+        options,
         key: args.key,
         cost: args.cost,
         only_if: args.only_if,

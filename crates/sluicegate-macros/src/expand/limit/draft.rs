@@ -51,20 +51,9 @@ fn limiter(limit: &CheckedLimit, private: &TokenStream) -> TokenStream {
     let source = quote_spanned!(Span::mixed_site()=> __source);
     let quotas: Vec<TokenStream> = limit.quotas.iter().map(|quota| quota.expression(&source)).collect();
     let (algorithm, first, others) = (&limit.algorithm, &quotas[0], &quotas[1..]);
-    // Options print as the words that they are parsed from, so values that the core reads are passed on unchanged.
-    let on_exceeded = limit.on_exceeded.map(|action| {
-        let action = action.to_string();
-        quote!(.on_exceeded(#action.parse()?))
-    });
-    let on_outage = limit.on_outage.map(|action| {
-        let action = action.to_string();
-        quote!(.on_outage(#action.parse()?))
-    });
-    let shadow = limit.is_shadow.then(|| quote!(.shadow()));
-    let hidden = limit.is_hidden.then(|| quote!(.hidden()));
-    let counts = limit.counts_rejected.then(|| quote!(.count_rejected()));
+    let options = &limit.options;
     quote_spanned! {Span::mixed_site()=>
         #private::Policy::builder(__name, #algorithm.parse::<#private::Algorithm>()?, #first)
-            #(.and(#others))* #on_exceeded #on_outage #shadow #hidden #counts
+            #(.and(#others))* #(#options)*
     }
 }

@@ -3,6 +3,7 @@
 //! | file | does |
 //! |---|---|
 //! | `args` | reads the arguments of one attribute |
+//! | `options` | lists the options of policies |
 //! | `quota`, `values`, `words` | parse kinds of arguments: sources of quotas, words, and suggestions for unknown words |
 //! | `check` | checks a limit by building its policy |
 //! | `draft` | generates the code that makes the limit at run time |
@@ -10,6 +11,7 @@
 mod args;
 mod check;
 mod draft;
+mod options;
 mod quota;
 mod values;
 mod words;

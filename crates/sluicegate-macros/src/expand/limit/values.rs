@@ -6,6 +6,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use proc_macro2::TokenStream;
+use quote::quote;
 use sluicegate_core::{ConfigError, OnExceeded};
 use syn::{Error, Lit, LitStr, Result};
 
@@ -27,13 +29,20 @@ pub(super) fn read<T: FromStr<Err = ConfigError>>(text: &LitStr) -> Result<T> {
     text.value().parse().map_err(|error| at(text, &error))
 }
 
+/// The expression that reads this text at run time, as the core reads it now.
+pub(super) fn parsed<T: FromStr<Err = ConfigError>>(text: &LitStr) -> Result<TokenStream> {
+    read::<T>(text)?;
+    let text = text.value();
+    Ok(quote!(#text.parse()?))
+}
+
 /// The core's error about this text.
 pub(super) fn at(text: &LitStr, error: &ConfigError) -> Error {
     Error::new(text.span(), error.problem())
 }
 
 /// Reads `"deny"`, or the longest wait.
-pub(super) fn on_exceeded(text: &LitStr) -> Result<OnExceeded> {
+pub(super) fn on_exceeded(text: &LitStr) -> Result<TokenStream> {
     match read(text)? {
         OnExceeded::Wait { longest } if longest > LONGEST_WAIT => Err(Error::new(
             text.span(),
@@ -42,7 +51,7 @@ pub(super) fn on_exceeded(text: &LitStr) -> Result<OnExceeded> {
                 text.value()
             ),
         )),
-        action => Ok(action),
+        _ => parsed::<OnExceeded>(text),
     }
 }
 
