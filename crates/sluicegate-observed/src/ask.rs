@@ -108,7 +108,7 @@ impl ObservedAsk<'_> {
     #[inline(never)]
     fn note_budget(&self, state: &ObservedState, meter: &PolicyMeter, numbers: &Policy, decision: &Decision) {
         // A look changes nothing, and comes from pages as well.
-        if self.facts.mode == Mode::Peek {
+        if self.facts.mode.looks() {
             return;
         }
         let warns = self.watched.mode == PolicyMode::Enforce;

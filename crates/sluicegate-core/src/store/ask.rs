@@ -285,6 +285,18 @@ impl Mode {
         matches!(self, Self::Spend | Self::Reserve { .. } | Self::Take)
     }
 
+    /// Whether its cost is cut to the units that are left before it is judged: [`Ask::granted`] is the ask that it becomes.
+    #[inline]
+    pub fn is_cut(self) -> bool {
+        matches!(self, Self::Take)
+    }
+
+    /// Whether it only looks, and changes nothing.
+    #[inline]
+    pub fn looks(self) -> bool {
+        matches!(self, Self::Peek)
+    }
+
     /// Whether it is a question, which may be answered with a refusal, and not the report of something that has happened.
     #[inline]
     pub fn asks(self) -> bool {

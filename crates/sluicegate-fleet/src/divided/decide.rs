@@ -62,7 +62,7 @@ async fn decide(divide: &dyn Divide, asks: &[OwnedAsk]) -> Result<Decision, Stor
             let waits = waits(divide, &asks, &plan.refused, &table).await?;
             return Ok(merged(&asks, &[], seen, Some(&table), &waits));
         }
-        if asks.iter().all(|asked| asked.ask.mode() == Mode::Peek) {
+        if asks.iter().all(|asked| asked.ask.mode().looks()) {
             return Ok(merged(&asks, &[], seen, Some(&table), &[]));
         }
         let came = call::decide(divide.stores(), &plan.pieces).await?;
@@ -107,7 +107,7 @@ async fn waits(
         let known = waits.len();
         let mut targets = vec![QuotaCosts::from_elem(0, asked.opened.quotas()); asked.opened.parts.len()];
         for (quota, cost) in asked.costs().into_iter().enumerate() {
-            let cost = if asked.ask.mode() == Mode::Take { 1 } else { cost }.saturating_add(ahead(quota));
+            let cost = if asked.ask.mode().is_cut() { 1 } else { cost }.saturating_add(ahead(quota));
             let left = table.remaining(asked.place, quota);
             let missing = cost.saturating_sub(left.iter().sum());
             if cost > asked.opened.whole_capacity(quota) {

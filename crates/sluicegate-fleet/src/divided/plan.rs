@@ -104,15 +104,15 @@ fn fit<'a>(
             order.sort_by_key(|part| std::cmp::Reverse(used[*part].first().copied()));
             (mode, all_of(asked, &costs, &order, &used))
         }
-        Mode::Take => {
+        mode if mode.is_cut() => {
             let most =
                 (0..costs.len()).map(|quota| left.iter().map(|part| part[quota]).sum::<u64>()).min()?;
-            let granted = asked.ask.cost().min(most);
-            if granted == 0 {
+            let granted = asked.ask.granted(most);
+            if most == 0 || granted.cost() == 0 {
                 return None;
             }
-            costs.iter_mut().for_each(|cost| *cost = granted);
-            (Mode::Spend, within(&costs, &order, left)?)
+            costs.iter_mut().for_each(|cost| *cost = granted.cost());
+            (granted.mode(), within(&costs, &order, left)?)
         }
         Mode::Reserve { longest } => match within(&costs, &order, left) {
             Some(each) => (now(), each),
@@ -135,7 +135,7 @@ fn fit<'a>(
     for (part, costs) in &each {
         for (left, cost) in left[*part].iter_mut().zip(costs) {
             *left = match mode {
-                Mode::Peek => *left,
+                mode if mode.looks() => *left,
                 Mode::Refund => left.saturating_add(*cost),
                 _ => left.saturating_sub(*cost),
             };

@@ -53,9 +53,9 @@ impl<'a> DividedAsk<'a> {
         let has_pieces = self.ask.receipt().is_some_and(Receipt::has_pieces);
         !self.opened.is_whole
             && match self.ask.mode() {
-                Mode::Peek | Mode::Take | Mode::Charge => true,
+                Mode::Charge => true,
                 Mode::Refund => !has_pieces,
-                _ => false,
+                mode => mode.looks() || mode.is_cut(),
             }
     }
 
@@ -83,7 +83,7 @@ impl<'a> DividedAsk<'a> {
     /// A look at each part.
     pub(super) fn looks(&self, divide: &dyn Divide) -> Vec<PartialAsk<'_>> {
         let asks_for = |cost| match self.ask.mode() {
-            Mode::Take => 1,
+            mode if mode.is_cut() => 1,
             Mode::Lease => 0,
             mode if mode.asks() => cost,
             _ => 0,

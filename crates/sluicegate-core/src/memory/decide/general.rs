@@ -171,12 +171,12 @@ fn lock_all<'a>(cells: &mut [BucketCell<'a>], handovers: &mut [Handover<'a>]) ->
     few(spots.iter().map(|((_, index), home)| home.lock(*index)))
 }
 
-/// Resolves each `Take` to a `Spend` of the units that all quotas of its policy have left after the spends
+/// Resolves each ask that is [cut](Mode::is_cut) to one for the units that all quotas of its policy have left after the spends
 /// before it.
 fn grant(cells: &mut [BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) {
     for index in 0..cells.len() {
         let BucketCell { ask, at, .. } = cells[index];
-        if ask.mode() != Mode::Take {
+        if !ask.mode().is_cut() {
             continue;
         }
         let own = |cell: &&BucketCell<'_>| cell.at.0 == at.0;
