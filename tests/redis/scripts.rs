@@ -1,10 +1,12 @@
 //! Two scripts decide about the same keys, the short one several requests at a time: nobody is to notice.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Arg, Cmd, Pipeline, RedisFuture, Value};
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::{DecisionFuture, Mode};
@@ -165,18 +167,46 @@ async fn both_scripts_decide_the_same_whatever_the_clock_does() {
     }
 }
 
-/// The text of the script, put together as the store puts it together.
-fn text() -> String {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/sluicegate-redis/src/store/decide/");
-    let read = |file: &str| std::fs::read_to_string(format!("{script}{file}")).unwrap();
-    let command = read("command.rs");
-    let parts = command.split("concat!(").nth(1).and_then(|rest| rest.split(");").next()).unwrap();
-    let part = |line: &str| match line.split('"').collect::<Vec<_>>()[..] {
-        [before, file, _] if before.contains("include_str!") => read(file),
-        [_, text, _] => text.replace("\\n", "\n"),
-        _ => String::new(),
-    };
-    parts.lines().map(part).collect()
+/// A connection that keeps the text of the script that is sent over it.
+#[derive(Clone)]
+struct Recorded {
+    connection: MultiplexedConnection,
+    text: Arc<OnceLock<Vec<u8>>>,
+}
+
+impl ConnectionLike for Recorded {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        let words: Vec<_> = command.args_iter().take(2).collect();
+        if let [Arg::Simple(b"EVAL"), Arg::Simple(text)] = words[..] {
+            self.text.get_or_init(|| text.to_vec());
+        }
+        self.connection.req_packed_command(command)
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.connection.req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.connection.get_db()
+    }
+}
+
+/// The text of the script, as a store sends it to a server that it meets.
+async fn text() -> Vec<u8> {
+    let (client, sent) = (redis::Client::open(standalone().url()).unwrap(), Arc::new(OnceLock::new()));
+    let text = Arc::clone(&sent);
+    let store = patient("text").connect_with(move || {
+        let (client, text) = (client.clone(), Arc::clone(&text));
+        async move { Ok(Recorded { connection: client.get_multiplexed_async_connection().await?, text }) }
+    });
+    store.unwrap().connected(Duration::from_secs(20)).await.unwrap();
+    sent.get().expect("a store tries its script out when it connects").clone()
 }
 
 /// The eighth mode took all of its three bits: a ninth would have spent.
@@ -184,7 +214,7 @@ fn text() -> String {
 async fn a_mode_that_the_script_does_not_know_is_an_error_and_changes_nothing() {
     let client = redis::Client::open(standalone().url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let number = |number: f64| number.to_le_bytes();
+    let (text, number) = (text().await, |number: f64| number.to_le_bytes());
     // One quota of GCRA, and one ask of one unit.
     let mut numbers = vec![1];
     for of_rule in [1_000_000.0, 1.0, 1.0, 5.0, 50.0, -1.0] {
@@ -199,7 +229,7 @@ async fn a_mode_that_the_script_does_not_know_is_an_error_and_changes_nothing() 
         let order =
             [&number(0.0)[..], &[mode, 1, 2, 0], &0_u16.to_le_bytes(), &number(0.0), &number(1.0)].concat();
         let mut call = redis::cmd("EVAL");
-        call.arg(text()).arg(1).arg(&key).arg(order).arg(&numbers).arg(&of_value);
+        call.arg(&text).arg(1).arg(&key).arg(order).arg(&numbers).arg(&of_value);
         let answer: Result<redis::Value, _> = call.query_async(&mut connection).await;
         assert_eq!(answer.is_ok(), is_known, "mode {mode}: {answer:?}");
         if let Err(error) = answer {

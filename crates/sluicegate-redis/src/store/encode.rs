@@ -21,12 +21,11 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::{ConfigError, Policy};
 
+use crate::store::decide::KINDS;
+
 /// The most entries of a sliding log: with more entries, one call takes longer than some 100 microseconds, in which
 /// Redis serves no other client.
 const LONGEST_LOG: u64 = 2_000;
-
-/// The kinds of rules that the script knows.
-const KINDS: u8 = 4;
 
 /// Added to the kind of a rule under which newcomers lack units of a burst.
 const NEWCOMERS: u8 = 128;
@@ -115,7 +114,7 @@ pub(super) fn check(policy: &Policy) -> Result<(), ConfigError> {
                 log.most_entries()
             ));
         }
-        if rule.numbers().kind() > KINDS {
+        if usize::from(rule.numbers().kind()) > KINDS {
             return refused(format!("the Redis store does not know the rule {rule:?}"));
         }
     }

@@ -13,11 +13,9 @@ use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{Ask, Mode, Trace};
 use smallvec::SmallVec;
 
+use super::script::MODES;
 use crate::store::key::{self, Tags};
 use crate::store::prepared::Prepared;
-
-/// The modes that the script knows, by their numbers: it would refuse the whole call for another one.
-pub(super) const MODES: u8 = 10;
 
 /// One ask of one request.
 #[derive(Clone, Debug)]
@@ -159,7 +157,7 @@ impl KeyAsk {
 
 /// Whether the script knows the mode of this number.
 fn known(mode: u8) -> Result<(), StoreError> {
-    if mode < MODES { Ok(()) } else { Err(StoreError::new(StoreErrorKind::UnknownMode)) }
+    if usize::from(mode) < MODES { Ok(()) } else { Err(StoreError::new(StoreErrorKind::UnknownMode)) }
 }
 
 /// No more is given back than took effect.
@@ -177,7 +175,7 @@ mod tests {
     #[test]
     fn a_mode_that_the_script_does_not_know_is_not_sent() {
         assert!(known(Mode::Lease.number()).is_ok());
-        for number in [MODES, 127, 128, 255] {
+        for number in [Mode::Lease.number() + 1, 127, 128, 255] {
             let error = known(number).expect_err("the script has no such mode");
             assert_eq!(error.kind(), StoreErrorKind::UnknownMode);
             assert!(!error.may_succeed_later() && !error.may_have_spent());

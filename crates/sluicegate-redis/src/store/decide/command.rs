@@ -1,7 +1,7 @@
 //! The script and its input.
 //!
-//! One constant text in Lua decides everything, under one digest; the files in `lua/` are its
-//! parts, and `lua/head.lua` describes the format of values, orders and replies in full.
+//! One [text](super::script) in Lua decides everything, under one digest; `lua/head.lua` describes the format of values, orders and
+//! replies in full.
 //!
 //! # An order
 //! ```text
@@ -27,16 +27,8 @@
 //! as it was *found*, and the script's verdict, followed for a lease by the floors that it found (the
 //! short way: Rust derives the statuses and checks the verdict, which is cheaper than a longer reply),
 //! or 1 and all results (the long way).
-//!
-//! # Two ways
-//! The short way is a flat loop without functions or tables, for values with only the
-//! asker's own rules, which are almost all values. Both ways consist of the same two texts:
-//! `lua/open.lua` reads the state of a bucket, and `lua/close.lua` makes the next one. A lease takes it alone and directly behind a spend of its bucket.
-//! Everything else takes the long way: several rules in a value, turns, refunds, units that are held or
-//! marked, the same bucket twice, a lease that several quotas cut.
 
 use std::collections::HashSet;
-use std::sync::LazyLock;
 
 use redis::Cmd;
 use sluicegate_core::algorithm::State;
@@ -44,48 +36,10 @@ use sluicegate_core::clock::micros;
 use sluicegate_core::store::Mode;
 
 use super::ask::{CrossSlot, KeyAsk, ReceiptData};
+use super::script::SCRIPT;
 use crate::connection::ScriptName;
 use crate::store::encode::push;
 use crate::store::prepared::Prepared;
-use crate::store::slot::Script;
-
-/// The rules of `sluicegate_core::algorithm` in Lua: one constant text, so that Redis caches it once. The long way is a
-/// function inside the loop of the short one, and costs nothing for calls that do not need it.
-const TEXT: &str = concat!(
-    include_str!("lua/head.lua"),
-    include_str!("lua/fast.lua"),
-    include_str!("lua/read_state.lua"),
-    include_str!("lua/fast_found.lua"),
-    include_str!("lua/open.lua"),
-    include_str!("lua/fast_judge.lua"),
-    include_str!("lua/close.lua"),
-    include_str!("lua/fast_spend.lua"),
-    include_str!("lua/write_state.lua"),
-    include_str!("lua/fast_write.lua"),
-    include_str!("lua/numbers.lua"),
-    include_str!("lua/open.lua"),
-    include_str!("lua/bucket.lua"),
-    include_str!("lua/close.lua"),
-    include_str!("lua/spend.lua"),
-    include_str!("lua/gcra.lua"),
-    include_str!("lua/window.lua"),
-    include_str!("lua/counter.lua"),
-    include_str!("lua/log.lua"),
-    "local function read_state(raw, from, written, since)\nlocal till, a, b, birth, given\n",
-    include_str!("lua/read_state.lua"),
-    "return till, a, b, birth, given, from\nend\n",
-    "local function write_state(now, since, new_till, new_a, new_b, birth, given)\nlocal state\n",
-    include_str!("lua/write_state.lua"),
-    "return state\nend\n",
-    include_str!("lua/value.lua"),
-    include_str!("lua/inherit.lua"),
-    include_str!("lua/ask.lua"),
-    include_str!("lua/change.lua"),
-    include_str!("lua/request.lua"),
-    include_str!("lua/reply.lua"),
-);
-
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TEXT));
 
 /// One call that decides several requests independently; on a Cluster, all their keys must be in one slot.
 ///
@@ -207,7 +161,6 @@ mod tests {
     use sluicegate_core::limiter::Inherit;
 
     use super::*;
-    use crate::store::decide::ask::MODES;
 
     #[test]
     fn a_lease_takes_the_short_way_alone_and_directly_behind_the_spend_of_its_bucket() {
@@ -232,17 +185,5 @@ mod tests {
                 && !all(&[&spend, &lease, &lease])
         );
         assert!(!all(&[&lease, &elsewhere]) && !all(&[&lease, &spend]) && !all(&[&spend, &spend]));
-    }
-
-    #[test]
-    fn the_script_has_a_change_for_each_mode_but_a_peek_and_a_take_which_is_a_spend() {
-        for (number, name) in (0..).zip([
-            "SPEND", "PEEK", "RESERVE", "CHARGE", "REFUND", "RESET", "RETURN", "DEPART", "TAKE", "LEASE",
-        ]) {
-            let changes = !["PEEK", "TAKE"].contains(&name);
-            assert_eq!(TEXT.contains(&format!("change[{name}] = ")), changes, "{name}");
-            assert!(number < MODES);
-        }
-        assert_eq!(TEXT.matches("\nchange[").count(), usize::from(MODES) - 2);
     }
 }

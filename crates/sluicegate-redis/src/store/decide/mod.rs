@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `ask` | the ask about one key, as the script needs it |
 //! | `batch`, `request` | send requests to Redis, alone or with others |
-//! | `command`, `lua/`, `reply`, `bucket` | the script, its input, and its output |
+//! | `script`, `lua/`, `command`, `reply`, `bucket` | the script, its input, and its output |
 //! | `cross_slot` | requests whose keys live in several slots of a Cluster |
 //! | `probe` | checks that the server can run the script |
 //!
@@ -20,6 +20,7 @@ mod cross_slot;
 mod probe;
 mod reply;
 mod request;
+mod script;
 
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ use self::ask::KeyAsk;
 use self::batch::Batcher;
 pub(super) use self::probe::probe;
 use self::request::{ScriptRequest, call};
+pub(super) use self::script::KINDS;
 use super::client::RedisClient;
 use super::key::Tags;
 use crate::connection::part_of;

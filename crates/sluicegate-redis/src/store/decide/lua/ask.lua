@@ -31,7 +31,7 @@ local function ask_at(key, at, values)
   values[name] = values[name] or load(name)
   local ask = { mode = mode % 128, held = false, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {},
     floor = {} }
-  if ask.mode > LEASE then error('sluicegate: unknown mode ' .. ask.mode) end
+  if ask.mode >= MODES then error('sluicegate: unknown mode ' .. ask.mode) end
   -- It is a spend of what there is.
   if ask.mode == TAKE then ask.mode, ask.takes = SPEND, true end
   ask.converts, ask.accounts = way >= 64, way % 16 >= 8

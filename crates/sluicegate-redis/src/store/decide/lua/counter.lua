@@ -1,4 +1,33 @@
 -- Sliding counter. State: two periods after the window's start, the previous count a and the current b.
+
+--- open
+-- Limit, period, unit, ceiling, whether shares are rounded up.
+capacity, ceiling, start = r1, r4, at - at % r2
+if till > at then
+  local stored = till - till % r2 - 2 * r2
+  if stored < 0 then stored = 0 end
+  if b >= CLOSED then b, closed = b - CLOSED, 1 end
+  if start > stored then previous = b else start, previous, used = stored, a, b end
+end
+counted = used
+if previous > 0 then
+  local left = r2 / r3
+  local weight = left
+  if at > start then
+    local elapsed = (at - start) / r3
+    weight = left - elapsed + elapsed % 1
+  end
+  if weight > 0 then
+    weight = previous * weight / left
+    counted = counted + (weight - weight % 1)
+    if r5 == 1 and weight % 1 > 0 then counted = counted + 1 end
+  end
+end
+
+--- close
+new_till, new_a, new_b = start + 2 * r2, previous, used + closed * CLOSED
+
+--- long
 local counter = {}
 
 function counter.rule(limit, period, unit, ceiling, up)

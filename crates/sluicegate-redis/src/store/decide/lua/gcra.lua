@@ -1,4 +1,22 @@
 -- GCRA, greedy token bucket, leaky bucket. State: when it has drained, and a: the parts that the arrival time lies before that.
+
+--- open
+-- Unit, ticks, spacing, burst, ceiling, undelayed.
+capacity, per_unit, ceiling, undelayed = r4 * r3, r3, r5, r6
+start = at - at % r1
+if till > start then
+  used = (till - start) / r1
+  used = (used - used % 1) * r2 - a
+  if used < 0 then used = 0 elseif used > NEVER then used = NEVER end
+end
+counted = used
+
+--- close
+local units = used / r2
+if units % 1 > 0 then units = units - units % 1 + 1 end
+new_till, new_a = start + units * r1, units * r2 - used
+
+--- long
 local gcra = {}
 
 function gcra.rule(unit, ticks, spacing, burst, ceiling, undelayed)

@@ -25,9 +25,7 @@
 --   units, and the oldest moment), 0 if the ask passes and otherwise at least 1 (of a log when it would), birth and given. After
 --   those of a lease, two more per quota, the floor that it found. sluicegate_core derives the rest. Or what request.lua says.
 
-local PEEK, RESERVE, CHARGE, LEASE = 1, 2, 3, 9
--- The kinds of rules; behind NEWCOMERS are those under which newcomers lack units of a burst.
-local GCRA, WINDOW, COUNTER, LOG, NEWCOMERS = 1, 2, 3, 4, 128
+local NEWCOMERS = 128 -- behind this are the kinds of rules under which newcomers lack units of a burst
 local STEP = 60000000 -- beyond this the clock was set on purpose; smaller steps are waited out, and accumulate until the next write
 local HORIZON = 946080000000000 -- no honest state reaches further ahead: thirty years
 local NEVER = 9007199254740991

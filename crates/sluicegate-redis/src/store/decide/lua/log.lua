@@ -1,6 +1,27 @@
 -- Sliding log. State: s.till, a period after the last entry; s.a the running sum before the first entry, s.b their number, and
 -- s.entries: the time of each, and the running sum of units up to it, 7 bytes each. So what has lapsed, and when there is room, are found by
 -- halving, and what has lapsed is cut off in one go.
+
+--- open
+-- Limit, period, ceiling, part. The state is the running sum before the first entry, and the number of entries, of which those
+-- before `low` have lapsed.
+capacity, ceiling = r1, r3
+if b > low then
+  local total
+  base = low > 0 and unpacked('<I7', raw, from + low * 14 - 7) or a
+  newest, total = unpacked('<I7I7', raw, from + b * 14 - 14)
+  oldest, used = unpacked('<I7', raw, from + low * 14), total - base
+end
+counted = used
+
+--- close
+-- What comes in the part of the last entry joins it.
+local moment, count = newest < at and at or newest, b - low
+if count == 0 or newest < moment - moment % r4 and count < ENTRIES then count = count + 1 end
+if count > 1 then kept = sub(raw, from + low * 14, from + (low + count - 1) * 14 - 1) end
+new_till, new_a, new_b, entry = moment + r2, base, count, pack('<I7I7', moment, base + used)
+
+--- long
 local log = {}
 
 local MOVED = 256 -- the most entries behind a refund that are written again

@@ -1,5 +1,4 @@
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
-local SPEND, REFUND, RESET, RETURN, DEPART, TAKE = 0, 4, 5, 6, 7, 8
 local EXACT = 4503599627370496
 local REST = { till = 0, a = 0, b = 0 }
 

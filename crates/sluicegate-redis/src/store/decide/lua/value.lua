@@ -1,5 +1,4 @@
 -- A key's value: its groups, one per policy text, and the units that are held.
-local rules = { [GCRA] = gcra, [WINDOW] = window, [COUNTER] = counter, [LOG] = log }
 local UNKNOWN = { s = REST, birth = 0, given = 0 } -- the key, where newcomers start with less than a burst
 
 local SIZES = { [0] = '', 'I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7' }

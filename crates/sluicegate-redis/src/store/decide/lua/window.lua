@@ -1,5 +1,30 @@
 -- Fixed window, interval token bucket. State: the end of the window in which nothing is left, a units used, and b: 1 if a later window
 -- was given out. One window begins at r.from, if that is not negative; otherwise a key's first unit begins its window.
+
+--- open
+-- Limit, period, burst, ceiling, and a border plus one if the windows of all keys have borders in common.
+capacity, ceiling = r3, r4
+if till > at then
+  local borders = a / r1
+  if borders % 1 > 0 then borders = borders - borders % 1 + 1 end
+  start, used, closed = till - borders * r2, a, b
+  if at >= start + r2 then
+    local passed = (at - start) / r2
+    passed = passed - passed % 1
+    start, used = start + passed * r2, a - passed * r1
+    if used < 0 then used = 0 end
+  end
+elseif r5 > 0 then
+  start = at - (at - r5 + 1) % r2
+end
+counted = used
+
+--- close
+local borders = used / r1
+if borders % 1 > 0 then borders = borders - borders % 1 + 1 end
+new_till, new_a, new_b = start + borders * r2, used, closed
+
+--- long
 local window = {}
 
 function window.rule(limit, period, burst, ceiling, from)
