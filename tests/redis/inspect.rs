@@ -27,7 +27,7 @@ async fn filled(store: &RedisStore, other: &RedisStore) {
 async fn counted(store: &RedisStore) -> Vec<(String, u64)> {
     let all = store.inspect().await.unwrap();
     for of in &all {
-        assert!((60 * of.keys..400 * of.keys).contains(&of.bytes), "{of:?}");
+        assert!((60 * of.keys..176 * of.keys).contains(&of.bytes), "{of:?}");
         assert!(of.idle.unwrap() < Duration::from_secs(600), "{of:?}");
     }
     all.into_iter().map(|of| (of.policy, of.keys)).collect()
