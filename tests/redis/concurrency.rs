@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, Pipeline, RedisFuture, Value};
+use redis::Cmd;
+use redis::aio::MultiplexedConnection;
 use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
@@ -14,7 +14,7 @@ use sluicegate_tests::servers::deployments::{Cluster, standalone};
 use sluicegate_tests::servers::{Server, script_calls};
 use tokio::task::JoinSet;
 
-use crate::support::{connected, patient};
+use crate::support::{connected, overheard, patient};
 
 const TASKS: usize = 16;
 const LIMIT: u64 = 40;
@@ -150,48 +150,19 @@ async fn decisions_at_the_same_time_share_calls() {
     assert!(calls <= 10 * 10, "{calls} calls for 640 decisions");
 }
 
-/// A connection that counts the calls of scripts as they are handed to it.
-#[derive(Clone)]
-struct Counted {
-    connection: MultiplexedConnection,
-    calls: Arc<AtomicU64>,
-}
-
-impl ConnectionLike for Counted {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        let is_script = command.args_iter().next().is_some_and(|name| name == redis::Arg::Simple(b"EVALSHA"));
-        // Relaxed: all of it is on one thread.
-        self.calls.fetch_add(u64::from(is_script), Ordering::Relaxed);
-        self.connection.req_packed_command(command)
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        self.connection.req_packed_commands(pipeline, offset, count)
-    }
-
-    fn get_db(&self) -> i64 {
-        self.connection.get_db()
-    }
-}
-
 /// Nobody waits for company: with nothing under way a decision is sent before anything else has run, and those of the same key that
 /// come meanwhile are one call.
 #[tokio::test]
 async fn a_decision_that_has_nothing_to_share_is_sent_at_once_and_those_behind_it_are_one_call() {
     let server = Server::start();
     let calls = Arc::new(AtomicU64::new(0));
-    let (client, count) = (redis::Client::open(server.url()).unwrap(), Arc::clone(&calls));
-    let store = patient("alone").connect_with(move || {
-        let (client, calls) = (client.clone(), Arc::clone(&count));
-        async move { Ok(Counted { connection: client.get_multiplexed_async_connection().await?, calls }) }
-    });
-    let store = store.unwrap();
-    store.connected(Duration::from_secs(20)).await.unwrap();
+    let counted = Arc::clone(&calls);
+    let count = move |command: &Cmd| {
+        let is_script = command.args_iter().next().is_some_and(|name| name == redis::Arg::Simple(b"EVALSHA"));
+        // Relaxed: all of it is on one thread.
+        counted.fetch_add(u64::from(is_script), Ordering::Relaxed);
+    };
+    let store = overheard(patient("alone"), &server.url(), count).await;
     let limiter = Policy::gcra("alone", quota(500)).on(&store).unwrap();
     for round in 0..5 {
         let before = calls.load(Ordering::Relaxed);

@@ -5,8 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Arg, Cmd, Pipeline, RedisFuture, Value};
+use redis::{Arg, Cmd};
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::{DecisionFuture, Mode};
@@ -14,7 +13,7 @@ use sluicegate_core::{Decision, Key, MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_tests::random::Random;
 use sluicegate_tests::servers::deployments::standalone;
 
-use crate::support::{connected, patient, seeds};
+use crate::support::{connected, overheard, patient, seeds};
 
 const DAY_US: u64 = 86_400_000_000;
 
@@ -167,45 +166,17 @@ async fn both_scripts_decide_the_same_whatever_the_clock_does() {
     }
 }
 
-/// A connection that keeps the text of the script that is sent over it.
-#[derive(Clone)]
-struct Recorded {
-    connection: MultiplexedConnection,
-    text: Arc<OnceLock<Vec<u8>>>,
-}
-
-impl ConnectionLike for Recorded {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        let words: Vec<_> = command.args_iter().take(2).collect();
-        if let [Arg::Simple(b"EVAL"), Arg::Simple(text)] = words[..] {
-            self.text.get_or_init(|| text.to_vec());
-        }
-        self.connection.req_packed_command(command)
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        self.connection.req_packed_commands(pipeline, offset, count)
-    }
-
-    fn get_db(&self) -> i64 {
-        self.connection.get_db()
-    }
-}
-
 /// The text of the script, as a store sends it to a server that it meets.
 async fn text() -> Vec<u8> {
-    let (client, sent) = (redis::Client::open(standalone().url()).unwrap(), Arc::new(OnceLock::new()));
+    let sent = Arc::new(OnceLock::new());
     let text = Arc::clone(&sent);
-    let store = patient("text").connect_with(move || {
-        let (client, text) = (client.clone(), Arc::clone(&text));
-        async move { Ok(Recorded { connection: client.get_multiplexed_async_connection().await?, text }) }
-    });
-    store.unwrap().connected(Duration::from_secs(20)).await.unwrap();
+    let keep = move |command: &Cmd| {
+        let words: Vec<_> = command.args_iter().take(2).collect();
+        if let [Arg::Simple(b"EVAL"), Arg::Simple(script)] = words[..] {
+            text.get_or_init(|| script.to_vec());
+        }
+    };
+    overheard(patient("text"), &standalone().url(), keep).await;
     sent.get().expect("a store tries its script out when it connects").clone()
 }
 

@@ -1,9 +1,11 @@
 //! Stores of tests, and how much each test tries.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Cmd, Pipeline, RedisFuture, Value};
 use sluicegate_core::clock::Clock;
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 
@@ -17,6 +19,53 @@ pub(crate) async fn connected(settings: RedisStoreBuilder, url: &str) -> RedisSt
     let store = settings.connect(url).expect("the settings are possible");
     store.connected(Duration::from_secs(20)).await.expect("the servers are up");
     store
+}
+
+/// A store that is connected, and shows each command to this function before it is sent.
+pub(crate) async fn overheard(
+    settings: RedisStoreBuilder,
+    url: &str,
+    hears: impl Fn(&Cmd) + Send + Sync + 'static,
+) -> RedisStore {
+    let (client, hears) = (redis::Client::open(url).expect("the URL is one"), Arc::new(hears));
+    let store = settings.connect_with(move || {
+        let (client, hears) = (client.clone(), Arc::clone(&hears));
+        async move { Ok(Overheard { connection: client.get_multiplexed_async_connection().await?, hears }) }
+    });
+    let store = store.expect("the settings are possible");
+    store.connected(Duration::from_secs(20)).await.expect("the servers are up");
+    store
+}
+
+struct Overheard<F> {
+    connection: MultiplexedConnection,
+    hears: Arc<F>,
+}
+
+impl<F> Clone for Overheard<F> {
+    fn clone(&self) -> Self {
+        Self { connection: self.connection.clone(), hears: Arc::clone(&self.hears) }
+    }
+}
+
+impl<F: Fn(&Cmd) + Send + Sync> ConnectionLike for Overheard<F> {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        (self.hears)(command);
+        self.connection.req_packed_command(command)
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.connection.req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.connection.get_db()
+    }
 }
 
 /// The seeds of random traces: that many where `SLUICEGATE_TRACES` does not say how many at most. Scripts are the same on
