@@ -57,7 +57,13 @@ impl PolicyCache {
         }
         let shown = policies.iter().filter(|policy| !policy.is_hidden());
         let line = policy_line(&mut shown.flat_map(|policy| policy.quotas()));
-        self.line.store(Some(Arc::new(PolicyLine { policies: Arc::clone(policies), line: line.clone() })));
+        // A list that was made for one request is never asked for again.
+        let together = self.together.load();
+        let is_kept = |known: &Together| Arc::ptr_eq(&known.policies, policies);
+        if policies.len() == 1 || together.as_deref().is_some_and(is_kept) {
+            let known = PolicyLine { policies: Arc::clone(policies), line: line.clone() };
+            self.line.store(Some(Arc::new(known)));
+        }
         line
     }
 
