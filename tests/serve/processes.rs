@@ -17,8 +17,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it in this folder, and waits until it listens at `address`.
-    pub(crate) fn start(mut command: Command, folder: &Path, address: SocketAddr) -> Self {
+    /// Starts it in this folder, and waits until it listens at all of these addresses.
+    pub(crate) fn start(mut command: Command, folder: &Path, addresses: &[SocketAddr]) -> Self {
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let name = format!("{:?}", command.get_program());
         let mut process = command.spawn().unwrap_or_else(|error| {
@@ -37,7 +37,7 @@ impl Running {
             if running.process.try_wait().unwrap().is_some() {
                 panic!("{name} ended at once: {:#?}", running.log());
             }
-            TcpStream::connect(address).is_ok()
+            addresses.iter().all(|address| TcpStream::connect(address).is_ok())
         });
         running
     }
@@ -108,7 +108,7 @@ impl Sluicegate {
         command.args(["serve", "--rules", "rules.yaml", "--listen", &self.http.to_string()]);
         command.args(["--grpc", &self.grpc.to_string()]);
         command.args(&self.options);
-        self.running = Some(Running::start(command, &self.folder, self.http));
+        self.running = Some(Running::start(command, &self.folder, &[self.http, self.grpc]));
     }
 
     /// The memory that it has now.

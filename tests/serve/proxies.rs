@@ -95,6 +95,6 @@ impl Proxy {
         }
         let folder = folder(file);
         let command = command(&folder, text);
-        Self { address, _running: Running::start(command, &folder, address) }
+        Self { address, _running: Running::start(command, &folder, &[address]) }
     }
 }
