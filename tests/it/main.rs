@@ -2,6 +2,7 @@
 //! around the layer. The store's clock is turned by hand, so that nothing depends on how fast the machine is.
 #![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
+mod api;
 mod attribute;
 mod examples;
 mod facade;

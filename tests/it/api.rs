@@ -1,6 +1,6 @@
 //! The public names of each crate, as a text that is committed: a name that goes or changes is a decision, and shows in a diff.
 //!
-//! `SLUICEGATE_API=overwrite cargo test --workspace --all-features --test release` renews the texts.
+//! `SLUICEGATE_API=overwrite cargo test --workspace --all-features --test it -- api::` renews the texts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -106,7 +106,7 @@ fn the_public_names_of_each_crate_are_those_that_are_committed() {
     }
     assert!(
         wrong.is_empty(),
-        "SLUICEGATE_API=overwrite cargo test --workspace --all-features --test release renews tests/api:\n{}",
+        "SLUICEGATE_API=overwrite cargo test --workspace --all-features --test it -- api:: renews tests/api:\n{}",
         wrong.join("\n")
     );
 }

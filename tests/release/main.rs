@@ -1,3 +1,0 @@
-//! What a release promises: `./tests/run lint`.
-
-mod api;
