@@ -38,7 +38,7 @@ pub struct PolicyBuilder {
     pub(super) quotas: Vec<(Option<String>, Result<Quota, ConfigError>)>,
     pub(super) settings: PolicySettings,
     pub(super) suspension: Option<SuspensionDraft>,
-    pub(super) tightening: Option<TighteningDraft>,
+    pub(super) tightening: TighteningDraft,
 }
 
 impl Policy {
@@ -113,7 +113,7 @@ impl PolicyBuilder {
             quotas: vec![(None, quota)],
             settings: PolicySettings::default(),
             suspension: None,
-            tightening: None,
+            tightening: TighteningDraft::default(),
         }
     }
 

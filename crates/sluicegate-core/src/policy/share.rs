@@ -4,6 +4,7 @@
 use super::OnOutage;
 use super::builder::PolicyBuilder;
 use super::settings::PolicySettings;
+use super::tightening::TighteningDraft;
 use super::{Policy, PolicyQuota};
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill};
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -204,7 +205,7 @@ impl Policy {
             quotas,
             settings: self.settings.clone(),
             suspension: self.suspension.as_ref().map(Into::into),
-            tightening: None,
+            tightening: TighteningDraft::default(),
         }
     }
 }

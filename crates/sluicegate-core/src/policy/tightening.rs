@@ -47,12 +47,11 @@ impl Tightening {
     }
 }
 
-/// A [`Tightening`] as written, right or wrong.
-#[derive(Clone, Debug)]
+/// A [`Tightening`] as written, in any order, right or wrong.
+#[derive(Clone, Debug, Default)]
 pub(super) struct TighteningDraft {
-    quota: Result<Quota, ConfigError>,
-    longest: Result<TimeSpan, ConfigError>,
-    agreed_by: u64,
+    to: Option<(Result<Quota, ConfigError>, Result<TimeSpan, ConfigError>)>,
+    agreed_by: Option<u64>,
     is_of_new_keys: bool,
     is_shadow: bool,
 }
@@ -77,20 +76,16 @@ impl PolicyBuilder {
     ///
     /// # Errors
     /// When the policy is built: for a quota that is not below its first one or that its algorithm cannot keep, and for no time, or more
-    /// than 30 days.
+    /// than 30 days; and for the settings below without this one.
     pub fn tighten(mut self, quota: impl IntoQuota, longest: impl IntoTimeSpan) -> Self {
-        let (quota, longest) = (quota.into_quota(), longest.into_time_span());
-        let (agreed_by, is_of_new_keys, is_shadow) = (2, false, false);
-        self.tightening = Some(TighteningDraft { quota, longest, agreed_by, is_of_new_keys, is_shadow });
+        self.tightening.to = Some((quota.into_quota(), longest.into_time_span()));
         self
     }
 
     /// Sets how many instances have to see an alarm within an hour before they [tighten](Self::tighten), where they share a store: 1 to
     /// 100. Default: 2, so that none tightens by what it sees alone.
     pub fn tighten_agreed_by(mut self, instances: u64) -> Self {
-        if let Some(draft) = &mut self.tightening {
-            draft.agreed_by = instances;
-        }
+        self.tightening.agreed_by = Some(instances);
         self
     }
 
@@ -100,35 +95,41 @@ impl PolicyBuilder {
     /// a Bloom filter, which may take a new key for a known one: about one in a hundred at 50,000 keys a day, and more beyond. An instance that
     /// has watched the policy for less than an hour knows all keys. Keys that bring quotas of their own keep these. It takes 256 KiB for each policy.
     pub fn tighten_new_keys(mut self) -> Self {
-        if let Some(draft) = &mut self.tightening {
-            draft.is_of_new_keys = true;
-        }
+        self.tightening.is_of_new_keys = true;
         self
     }
 
     /// Logs what [`tighten`](Self::tighten) would do, and changes nothing.
     pub fn tighten_in_shadow(mut self) -> Self {
-        if let Some(draft) = &mut self.tightening {
-            draft.is_shadow = true;
-        }
+        self.tightening.is_shadow = true;
         self
     }
 
     /// Checks the tightening, and moves it to the settings.
     pub(super) fn with_tightening(mut self) -> Result<Self, ConfigError> {
-        let Some(draft) = self.tightening.take() else { return Ok(self) };
+        let TighteningDraft { to, agreed_by, is_of_new_keys, is_shadow } =
+            std::mem::take(&mut self.tightening);
         let wrong = |problem: String| {
             ConfigError::new(ConfigErrorKind::Policy, format!("it cannot tighten: {problem}"))
                 .in_policy(&self.name)
         };
-        let quota = draft.quota.map_err(|error| wrong(error.problem().to_owned()))?;
-        let longest = Duration::from(draft.longest.map_err(|error| wrong(error.problem().to_owned()))?);
+        let Some((quota, longest)) = to else {
+            let is_set = agreed_by.is_some() || is_of_new_keys || is_shadow;
+            return if is_set {
+                Err(wrong("it is not said to which quota: use `tighten`".to_owned()))
+            } else {
+                Ok(self)
+            };
+        };
+        let quota = quota.map_err(|error| wrong(error.problem().to_owned()))?;
+        let longest = Duration::from(longest.map_err(|error| wrong(error.problem().to_owned()))?);
         if longest.is_zero() || longest > LONGEST_CHANGE {
             let (longest, most) = (TimeSpan::from(longest), TimeSpan::from(LONGEST_CHANGE));
             return Err(wrong(format!("for {longest}: use a time up to {most}")));
         }
-        if !(1..=MOST_INSTANCES).contains(&draft.agreed_by) {
-            return Err(wrong(format!("agreed by {} instances: use 1 to {MOST_INSTANCES}", draft.agreed_by)));
+        let agreed_by = agreed_by.unwrap_or(2);
+        if !(1..=MOST_INSTANCES).contains(&agreed_by) {
+            return Err(wrong(format!("agreed by {agreed_by} instances: use 1 to {MOST_INSTANCES}")));
         }
         if let Some((_, Ok(own))) = self.quotas.first() {
             let rate = |quota: &Quota, other: &Quota| u128::from(quota.limit()) * other.period().as_nanos();
@@ -141,7 +142,6 @@ impl PolicyBuilder {
             *first = Ok(quota);
         }
         tightened.put_together().map_err(|error| wrong(error.problem().to_owned()))?;
-        let TighteningDraft { agreed_by, is_of_new_keys, is_shadow, .. } = draft;
         self.settings.tightening = Some(Tightening { quota, longest, agreed_by, is_of_new_keys, is_shadow });
         Ok(self)
     }

@@ -424,6 +424,10 @@ fn what_cannot_tighten_is_named_when_the_policy_is_built() {
         (login().tighten("3/min", "31d"), "up to 30d"),
         (login().tighten("3/min", "soon"), "\"soon\""),
         (login().tighten("3/min", "30min").tighten_agreed_by(0), "agreed by 0 instances"),
+        (login().tighten_agreed_by(0).tighten("3/min", "30min"), "agreed by 0 instances"),
+        (login().tighten_agreed_by(3), "use `tighten`"),
+        (login().tighten_new_keys(), "use `tighten`"),
+        (login().tighten_in_shadow(), "use `tighten`"),
         (Policy::sliding_log("login", "10/min").tighten("3/min burst 9", "30min"), "burst 9"),
     ] {
         let message = message(policy);
