@@ -448,9 +448,9 @@ pub mod respond {
 #[cfg_attr(docsrs, doc(cfg(feature = "rules")))]
 pub mod rules {
     pub use sluicegate_rules::{
-        Changes, Descriptor, Descriptors, Explained, Problem, ReadingRulesLayer, RoomExplained,
-        RuleExplained, Rules, RulesBuilder, RulesError, RulesFile, RulesLayer, RulesService, Section,
-        Variables, json_schema,
+        Changes, DeferralExplained, Descriptor, Descriptors, Explained, Problem, ReadingRulesLayer,
+        RoomExplained, RuleExplained, Rules, RulesBuilder, RulesError, RulesFile, RulesLayer, RulesService,
+        Section, Variables, json_schema,
     };
 }
 
