@@ -1,6 +1,6 @@
 //! Rate limits on axum routes and routers, and the decision in handlers.
 //!
-//! This crate is part of `sluicegate`, which re-exports all of it; use that one.
+//! This crate is part of `sluicegate`, which re-exports all of it; use that crate.
 //!
 //! ```
 //! use axum::Router;
@@ -32,7 +32,7 @@
 //! - In handlers that show or log the state of the client's quotas: the extractor [`Decided`].
 //!
 //! # When not to use it
-//! - Around a whole server that is not only axum's: put `RateLimitLayer` of `sluicegate_tower` into its
+//! - Around a server that is not only an axum router: put `RateLimitLayer` of `sluicegate_tower` into its
 //!   stack.
 //! - For calls that the service makes itself, and for jobs without HTTP: `sluicegate_tower` has layers
 //!   for both.

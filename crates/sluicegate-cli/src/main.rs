@@ -1,4 +1,4 @@
-//! The command `sluicegate`: it serves the limits of a rules file, checks and explains such files, replays access logs against them, and
+//! The command `sluicegate` serves the limits of a rules file, checks and explains such files, replays access logs against them, and
 //! counts keys in Redis.
 //!
 //! Only `serve` changes anything. A running service is inspected and changed on its status page.

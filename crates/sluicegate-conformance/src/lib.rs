@@ -1,7 +1,7 @@
-//! The suite that every store has to pass, for authors of stores.
+//! The test suite that every store has to pass, for authors of stores.
 //!
 //! Each check takes a store and the clock that the store reads, and panics with the trace that failed. The memory store
-//! is the reference: it is held to exact models of the algorithms by this crate's own tests.
+//! is the reference: this crate's own tests compare it with exact models of the algorithms.
 //!
 //! ```
 //! use sluicegate_conformance::Conformance;
@@ -24,7 +24,7 @@
 //! |---|---|
 //! | [`worked_examples`](Conformance::worked_examples) | every store: the examples by which the algorithms are explained |
 //! | [`all_or_nothing`](Conformance::all_or_nothing) | every store: a refusal by one limiter costs nothing under the others |
-//! | [`rejected_requests_count`](Conformance::rejected_requests_count) | every store: of policies that say so |
+//! | [`rejected_requests_count`](Conformance::rejected_requests_count) | every store: under policies that say so |
 //! | [`same_decisions_as_memory`](Conformance::same_decisions_as_memory) | every store that is exact |
 //! | [`same_decisions_when_the_clock_is_set_back`](Conformance::same_decisions_when_the_clock_is_set_back) | the same, by a clock that steps back: the rule is in `algorithms.md` |
 //! | [`same_refunds_as_memory`](Conformance::same_refunds_as_memory), [`same_accounts_as_memory`](Conformance::same_accounts_as_memory) | stores that give back as memory does |

@@ -20,21 +20,21 @@
 //! ```
 //!
 //! # When to use it
-//! - To limit something that is not a request: mails, jobs, logins in a terminal.
-//! - To write a [`Store`], or a store [around](wrap) a store: nothing else is needed for that.
+//! - To limit something that is not a request: mails, jobs, terminal logins.
+//! - To write a [`Store`] or a [store wrapper](wrap): this crate is enough for that.
 //!
 //! # When not to use it
 //! - In a web service: `sluicegate` has the layer, which finds keys, writes header fields and keeps delays.
 //! - For limits that several processes share: put the policies on `RedisStore` of `sluicegate-redis`.
-//! - To bill: a store may forget, a ledger in a database may not.
+//! - For billing: a store may forget; a ledger in a database may not.
 //!
 //! # Features
 //! | feature | what it adds |
 //! |---|---|
-//! | `limiter`, on by default | all that decides; without it there are [`policy`], [`algorithm`] and [`error`] only |
+//! | `limiter`, on by default | everything that decides; without it there are only [`policy`], [`algorithm`] and [`error`] |
 //! | `tokio` | `Check::acquire` and `Turn`, which wait on tokio's timer |
-//! | `tower` | a message of the compiler where a limiter is used as a layer, which names the layer |
-//! | `tracing` | lines in the log, such as of a store that gave no answer |
+//! | `tower` | a compiler message that names the layer, if a limiter is used as a layer |
+//! | `tracing` | lines in the log, for example about a store that gave no answer |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "limiter"),

@@ -1,4 +1,4 @@
-//! Stores around stores for a fleet of instances: limits that all of them share, decided at the speed of memory.
+//! Store wrappers for a fleet of instances: shared limits, mostly decided in memory.
 //!
 //! This crate is part of `sluicegate`, which re-exports all of it behind the feature `fleet`; use that one.
 //!
@@ -36,8 +36,8 @@
 //!
 //! # When not to use it
 //! - For one instance: a `MemoryStore` is the shared store already.
-//! - While one Redis is fast enough: each of these stores has states of its own, and its page says what they cost.
-//! - For limits of a few units: they cannot be leased or divided, and each call costs a table lookup more.
+//! - While one Redis is fast enough: each of these stores has state of its own, and its page states the cost.
+//! - For limits of a few units: they cannot be leased or divided, and each call costs an additional table lookup.
 
 pub mod deny_cache;
 mod divided;

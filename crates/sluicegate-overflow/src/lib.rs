@@ -1,6 +1,6 @@
 //! A waiting room for flash sales: visitors get a fair place in line instead of a refusal.
 //!
-//! This crate is part of `sluicegate`, which re-exports all of it behind the feature `overflow`; use that one.
+//! This crate is part of `sluicegate`, which re-exports all of it behind the feature `overflow`; use that crate.
 //!
 //! A [`WaitingRoom`] lets visitors in at a rate, first come, first served. A [`WaitingRoomLayer`] puts it in front of a service: a browser
 //! gets a page that refreshes itself until its turn has come, any other client gets 503 with the reply as JSON.
@@ -24,7 +24,7 @@
 //! let first = shop.clone().oneshot(Request::get("/").body(())?).await?;
 //! assert_eq!(first.status(), StatusCode::OK);
 //!
-//! // The second has to wait for ten seconds, and is told to ask half way.
+//! // The second has to wait for ten seconds, and is told to ask halfway.
 //! let second = shop.oneshot(Request::get("/").body(())?).await?;
 //! assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
 //! assert_eq!(second.headers()["retry-after"], "5");
@@ -38,21 +38,21 @@
 //! (`RedisLine`). Rate and mode then belong to that line: the last instance to set one sets it for all.
 //!
 //! # When to use it
-//! Use it when more visitors come at once than the system behind can take, and each of them wants to be served: sales, tickets,
-//! registrations. A rate limit would refuse them by chance, and those who press reload most often would win.
+//! Use it when more visitors come at once than the system behind can handle, and each of them wants to be served: sales, tickets,
+//! registrations. A rate limit would refuse visitors at random, and those who reload most often would win.
 //!
 //! # When not to use it
 //! - For an API whose clients retry by themselves: a rate limit with `Retry-After` is enough.
 //! - Against a flood: each visitor costs a poll, and a place. Put a rate limit by address around it.
 //!
 //! # While visitors wait
-//! [`set_rate`](WaitingRoom::set_rate) and [`set_mode`](WaitingRoom::set_mode) change the rate, pause the room and open it to all; so do
-//! operators on the status page, which takes a room by `StatusPageBuilder::room`. With the feature `metrics`, `WaitingRoom::measure` writes
-//! the numbers of a room.
+//! [`set_rate`](WaitingRoom::set_rate) and [`set_mode`](WaitingRoom::set_mode) change the rate, pause the room and open it to all; operators
+//! can do the same on the status page, which takes a room by `StatusPageBuilder::room`. With the feature `metrics`, `WaitingRoom::measure`
+//! exports the numbers of a room.
 //!
 //! # In a rules file
 //! [`Rooms`] are the waiting rooms that a rules file of `sluicegate` names, by `on_exceeded: room`: operators write rates and conditions,
-//! and a reload changes them while visitors wait. Code gives the home of the lines and the secrets:
+//! and a reload changes them while visitors wait. Code says where lines are kept, and gives the secrets:
 //!
 //! ```
 //! use sluicegate_overflow::Rooms;
@@ -65,32 +65,32 @@
 //! ```
 //!
 //! # Work that may be done later
-//! With the feature `deferred`, a `deferred::Deferral` keeps requests that exceed a limit, answers 202, and carries them out when the limit has room; with
+//! With the feature `deferred`, a `deferred::Deferral` keeps requests that exceed a limit, answers 202, and runs them when the limit has room; with
 //! `deferred-redis` it keeps them in a Redis that instances share.
 //!
 //! # How good an estimate is
-//! Position and wait assume that the share of visitors that come at their turn stays what it was for those before them. No visitor of a
-//! crowd that comes at once has been called yet: its first estimates are too long by the share that will leave, unless the room has seen a
-//! crowd before. From then on nine of ten estimates are within a tenth of the true wait, or within a second, while nobody changes the rate.
+//! Position and wait assume that the share of visitors that come at their turn stays the same. When a crowd comes at once, none of its
+//! visitors has been called yet: its first estimates are too long by the share that will leave, unless the room has seen a
+//! crowd before. Later, nine of ten estimates are within a tenth of the true wait, or within a second, as long as the rate does not change.
 //!
 //! # How exact the rate is
-//! Turns are spaced, and none is saved up: no second has more than the rate allows. The line calls visitors a second ahead and holds them
-//! until their turns, so that no turn is lost while more visitors come than enter. Turns are lost only when too few visitors are there to
-//! take them: in the first moments of a crowd, and at its end. In a test over sockets 8,194 of 10,000 visitors enter at 400 a second within
-//! a hundredth of a percent, while the others leave.
+//! Turns are spaced, and unused turns are not saved up: no second has more than the rate allows. The line calls visitors a second ahead and holds
+//! them until their turns, so that no turn is lost while more visitors come than enter. Turns are lost only if too few visitors are there to
+//! take them: in the first moments of a crowd, and at its end. In a test over sockets, 8,194 of 10,000 visitors enter at 400 a second within
+//! a hundredth of a percent, and the others leave.
 //!
 //! # What it costs
 //! | | |
 //! |---|---|
-//! | a waiting visitor | 24 to 48 bytes in memory, 53 measured where places of clients are counted; no connection and no thread |
-//! | polls of a visitor | 2 + log2 of its wait in seconds, the first among them |
+//! | a waiting visitor | 24 to 48 bytes in memory, 53 measured if places are counted by client; no connection and no thread |
+//! | polls of a visitor | 2 + log2 of its wait in seconds, including the first |
 //! | polls of all | three times the rate a second, and each visitor's first |
 //! | a request with a pass | a keyed hash; the line is not asked |
 //!
 //! The bounds of polls do not hold:
 //! - in a pause: each visitor asks once or twice a minute, however slow the rate is;
-//! - after an outage, after a step of the clock, and after a rate that was raised and lowered again: each visitor asks up to three times
-//!   more, and visitors that come back together ask together.
+//! - after an outage, a step of the clock, or a rate that was raised and lowered again: each visitor asks up to three more
+//!   times, and visitors that come back together ask together.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "deferred")]

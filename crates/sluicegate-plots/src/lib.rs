@@ -1,10 +1,10 @@
 //! The plots of Sluicegate's pages: [`Bars`] over time, and the [`part`] of a whole.
 //!
-//! This crate serves the pages of `sluicegate-status`, `sluicegate-replay` and `sluicegate-overflow`, so that all of them draw alike.
-//! It is no part of the promise of `sluicegate`: its names may change with any release.
+//! This crate draws for the pages of `sluicegate-status`, `sluicegate-replay` and `sluicegate-overflow`, so that they look alike.
+//! It is not covered by the stability of `sluicegate`: its names may change with any release.
 //!
-//! A plot is HTML and SVG without a script and without a style of its own: a page with `default-src 'none'` shows it. It has a scale, times,
-//! the value under the pointer, and a table for readers who do not see it. All text is escaped.
+//! A plot is HTML and SVG without scripts and without its own style, so it works on a page with `default-src 'none'`. It has a scale, times,
+//! the value under the pointer, and a table for screen readers. All text is escaped.
 //!
 //! ```
 //! use sluicegate_plots::Bars;

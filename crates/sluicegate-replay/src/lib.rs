@@ -28,71 +28,71 @@
 //! # How it decides
 //! | | |
 //! |---|---|
-//! | limits | those of the rules, found by the code that finds them in the service, decided by the store in memory |
-//! | time | the log's; where a line has the time of its end and how long it took, the beginning |
-//! | order | lines are put in order among at least the last 32,768 requests and ten seconds; a later one counts as of the earliest moment that is still open |
-//! | several logs | are one: the log with the earliest next lines goes on |
+//! | limits | the limits of the rules, found by the same code as in the service, decided by the store in memory |
+//! | time | the log's; if a line has its end and duration, the beginning |
+//! | order | lines are sorted among at least the last 32,768 requests and ten seconds; a later line counts at the earliest moment that is still open |
+//! | several logs | are merged: the log with the earliest next line is read first |
 //! | whole seconds | requests of one second are spread over it, or come together; the figures show both |
-//! | clients | do not react: a request that is rejected here was followed by the same requests as then |
-//! | statuses | a rule with `refund_if` gives back at once; a line that says 429 counts as asked, and gives nothing back |
-//! | keys | a rule whose key the log does not say is left out, and the outcome says how often |
-//! | waits | a request that waits its turn has room, and its cost counts from its turn on |
+//! | clients | do not react: after a rejected request come the same requests as in the log |
+//! | statuses | a rule with `refund_if` gives back at once; a line with status 429 counts as asked, and gives nothing back |
+//! | keys | a rule is left out if the log lacks its key, and the outcome says how often |
+//! | waits | a request that waits for its turn counts as allowed, and its cost counts from its turn on |
 //! | mistakes | a request that asks one policy twice, or more than 16 quotas, is left out: the service answers it with 500 |
 //!
 //! # When not to use it
-//! A replay says what limits would have done to the traffic of then. Clients that are refused come again, sooner or
-//! later than they did; to see what a limit does to today's traffic, put its policy into `shadow` mode.
+//! A replay shows the effect of limits on past traffic. Refused clients come again, sooner or
+//! later than in the log; to see the effect of a limit on today's traffic, put its policy into `shadow` mode.
 //!
 //! # How to choose a limit
 //! 1. Replay a log of a busy day with the limit that you have in mind, and look at the keys with the most rejections. Crawlers and
-//!    monitors are there first; give those that you want a rule of their own, or exempt them.
-//! 2. Look at requests per key and minute. A limit below the ninth decile of honest keys rejects honest requests every day; one above
-//!    the maximum rejects nothing, and bounds what a new client may do.
-//! 3. Ask for a suggestion with the share that you can bear, and compare algorithms: where windows reject far more than buckets, it is
-//!    the burst that matters, and not the rate.
-//! 4. Put the policy into force in `shadow` mode, and compare what it would refuse with what the replay said.
-//! 5. Keep the replay in a pipeline with a share above which it fails, so that a change of the rules is seen before customers see it.
+//!    monitors usually come first; give the welcome ones a rule of their own, or exempt them.
+//! 2. Look at requests per key and minute. A limit below the ninth decile of honest keys rejects honest requests every day; a limit above
+//!    the maximum rejects nothing, and bounds only new clients.
+//! 3. Ask for a suggestion with the share of rejections that you accept, and compare algorithms: if windows reject far more than buckets,
+//!    the burst matters, and not the rate.
+//! 4. Put the policy into force in `shadow` mode, and compare its refusals with the replay.
+//! 5. Run the replay in a pipeline that fails above a share, so that a harmful change of the rules is found before customers notice it.
 //!
 //! # What is unusual
-//! A log is compared with itself. Its windows of time are as narrow as they can be while half of them have requests; a window is unusual if it is
-//! more than six times the median deviation above the median. So these parts are found, and told before all figures
+//! A log is compared with itself. Its time windows are as narrow as possible while half of them have requests; a window is unusual if it is
+//! more than six times the median deviation above the median. The outcome lists the unusual parts before all figures
 //! ([`ReplayOutcome::unusual`]):
 //!
-//! | kind | is told if |
+//! | kind | is listed if |
 //! |---|---|
 //! | new clients | many more clients come than usual, from the first window in which their number rises |
 //! | a network, a user agent, a path | several clients that share it make a third of a window's requests, far more than usual |
-//! | even clients | at least thirty come every minute at one rate, and make more than half of all requests |
+//! | even clients | at least thirty clients come every minute at one rate, and make more than half of all requests |
 //!
-//! Among the clients of such a part, those that come by chance are told from the others by how often they come, for how long, with which
-//! agent, for which path and from how full a network. A single client that asks a lot is nothing unusual: limits are there for it.
+//! Ordinary clients within such a part are separated from the others by how often and how long they come, their agent, their
+//! path, and the number of clients in their network. A single client with many requests is not unusual: limits handle it.
 //!
-//! It sees no attack that comes at one rate all through the log, unless its clients are even ones; none by fewer than ten new clients; and
-//! none of whose clients the log does not say the address, because it has only that of a proxy and no rule by `client`. A log of less than six
-//! windows has only even clients. Above four million cells (requests that are equal but for their moment in a minute) a part of the clients
-//! is drawn, and numbers are estimates.
+//! The replay does not see an attack that lasts through the whole log at one rate, unless its clients are even ones; nor one by fewer than ten
+//! new clients; nor one behind a proxy, if the log has only the proxy's address and no rule has the key `client`. In a log of less than six
+//! windows it finds only even clients. Above four million cells (requests that differ only in their moment within a minute) it draws a sample
+//! of the clients, and numbers are estimates.
 //!
 //! # How exact it is
-//! Figures of a real log are compared with those of an independent slow model of each algorithm, in both ways to treat whole seconds. The
-//! code that finds a request's limits in the service finds them here, and the rules of every store decide the states of keys. The figures
-//! do not depend on the number of threads that read, nor on the order of several logs.
-//! The replay tells where it cannot be exact: lines that came too late, keys that were forgotten, requests that were left out, and how far a
-//! suggestion out of a sample may be off.
+//! Tests compare the figures of a real log with an independent slow model of each algorithm, for both treatments of whole seconds. The
+//! service's own code finds the limits of a request, and the algorithms of every store decide. The figures
+//! do not depend on the number of reading threads, nor on the order of several logs.
+//! The replay says where it is not exact: late lines, forgotten keys, requests that were left out, and the error of a
+//! suggestion from a sample.
 //!
-//! A suggestion is learned from one log, and the next log is another one. Learned in one half of a real log of two days and judged on the other
+//! A suggestion is learned from one log, and the next log differs. Learned from one half of a real log of two days and judged on the other
 //! half, `0.1%/keys` refuses one of 535 keys and none of 521. `0.1%` of requests refuses none in one direction, and 94 of 2,500 in the other:
-//! all of them are of one client, which asks twice as fast as any client of the half that was seen. Ask for a share of keys where a single
-//! client may decide.
+//! all 94 are from one client, which asks twice as fast as any client of the learned half. Ask for a share of keys if a single
+//! client may dominate.
 //!
 //! # How fast it is
 //! The speed is about a million lines a second and processor; three quarters of the time is reading. A hundred rules take a fifth more time
 //! than one.
-//! Memory grows with keys and rules, and not with lines: see [`Replay::run`].
+//! Memory grows with keys and rules, not with lines: see [`Replay::run`].
 //!
 //! # What it does not know
 //! A log has no bodies, few header fields, and no trace of requests that never reached the server. A rule by a header field that the
-//! format does not have, by a claim of a token or by what a handler has found out is left out, with the number of requests. Requests
-//! that clients would not have sent after a refusal are counted as they came.
+//! format does not have, by a claim of a token or by a handler's result is left out, with the number of requests. Requests
+//! that clients would not have sent after a refusal still count.
 
 mod counts;
 mod error;

@@ -1,4 +1,4 @@
-//! Keeps rate limits in force while their store is away: [`Resilient`], a store around a store.
+//! Keeps rate limits in force while their store is down: [`Resilient`], a store wrapper.
 //!
 //! ```
 //! use sluicegate_core::{OnOutage, Policy};
@@ -16,16 +16,16 @@
 //! ```
 //!
 //! # When not to use it
-//! Around a [`MemoryStore`](sluicegate_core::MemoryStore), which cannot fail.
+//! Do not use it around a [`MemoryStore`](sluicegate_core::MemoryStore), which cannot fail.
 //!
 //! # What it guards against
-//! | what goes wrong | what happens without it | with it |
+//! | event | without `Resilient` | with it |
 //! |---|---|---|
-//! | the store refuses connections | each request asks in vain | after five failures it is left alone, for 0.2 to 1 s at a time |
-//! | it hangs | each request waits for the deadline | only the first few do, and a trial now and then |
-//! | it is back | all callers rush to it | a tenth of the calls at first, all after a second |
-//! | it lost a node | requests of that node fail | only that node's limits fall back |
-//! | units were spent meanwhile | no store counted them | they are charged to it when it is back |
+//! | the store refuses connections | each request asks in vain | after five failures no request asks it, for 0.2 to 1 s at a time |
+//! | the store hangs | each request waits for the deadline | only the first few requests and occasional trials wait |
+//! | the store is back | all callers ask it at once | a tenth of the calls at first, all after a second |
+//! | the store lost a node | requests of that node fail | only that node's limits fall back |
+//! | units were spent meanwhile | no store counted them | they are charged to the store when it is back |
 //!
 //! # How it is made
 //! A breaker for each part of the store decides whether the part is asked ([`BreakerSettings`]). If it is

@@ -1,7 +1,7 @@
-//! Rate limits in a file: which requests meet which limits, in the words that code uses.
+//! Rate limits in a file: it says which limits apply to which requests, in the words that code uses.
 //!
-//! An operator changes the file, and the service follows without a deploy: all of a change takes effect in one step, or
-//! nothing of it. A file with a mistake changes nothing, and the mistake is told with line and column.
+//! An operator changes the file, and the service follows without a deploy: a change takes effect as a whole and in one step.
+//! A file with a mistake changes nothing, and the mistake is reported with line and column.
 //!
 //! ```
 //! use sluicegate_core::MemoryStore;
@@ -26,8 +26,8 @@
 //! ```
 //!
 //! # How a request is decided
-//! 1. A rule under `deny` that matches refuses it, wherever the other rules stand.
-//! 2. A rule under `exempt` that matches lets it pass by all limits.
+//! 1. A matching rule under `deny` refuses it, whatever the other rules say.
+//! 2. A matching rule under `exempt` exempts it from all limits.
 //! 3. Every rule under `rules` that matches applies; of rules with the same `group`, only the first that matches. A request spends from all
 //!    of their limits, or from none. If a rule names one of `in_flight`, its permit is taken before anything is spent; a waiting room comes
 //!    before both.
@@ -38,17 +38,17 @@
 //! | word | holds if |
 //! |---|---|
 //! | `path` | the path matches: `/login`, `/users/{id}`, `/assets/*`; see [below](#paths) |
-//! | `method` | it is one of these |
-//! | `host` | the host of the request is one of these, written without port: that of the request's target, or of the field `Host` if the target names none. Where a file looks at hosts, a request with two fields `Host` is refused with 400 |
-//! | `header`, `query` | each field or parameter that is named has this value |
-//! | `body` | each field of the JSON body that is named has this value, as `{ model: large }`; see [below](#fields-of-bodies) |
+//! | `method` | the method is one of these |
+//! | `host` | the host of the request is one of these, written without port: the host in the request's target, or in the field `Host` if the target names none. If a file has conditions on hosts, a request with two fields `Host` is refused with 400 |
+//! | `header`, `query` | each named field or parameter has this value |
+//! | `body` | each named field of the JSON body has this value, for example `{ model: large }`; see [below](#fields-of-bodies) |
 //! | `client` | the address of the client is in one of these networks |
 //! | `tier` | the request is in one of these tiers: `{ plan: [free, pro] }`, by the name under `tiers` |
 //! | `domain`, `descriptor` | the request is a [descriptor of Envoy](#descriptors-of-envoy) with this domain and these entries |
-//! | `not` | the condition in it does not hold |
+//! | `not` | the inner condition does not hold |
 //!
-//! A request that says no tier, or one that is not listed, is in the default tier, for a condition as for a limit. A key with quotas of
-//! its own (`overrides`) stays in the tier that its plan says.
+//! A request without a tier, or with an unlisted one, is in the default tier, for conditions and for limits. A key with quotas of
+//! its own (`overrides`) stays in the tier of its plan.
 //!
 //! ```
 //! use http::Request;
@@ -80,44 +80,44 @@
 //!
 //! # Descriptors of Envoy
 //! Envoy and its relatives ask a rate limit service about descriptors: a domain, and lists of entries such as `remote_address=192.0.2.7`, one list
-//! for each limit. `sluicegate serve` answers them by these rules. A rule with `domain` or `descriptor` under `only_if` is about descriptors and no
-//! other request, under `deny` and `exempt` too; each descriptor of a call meets the rules by itself.
+//! for each limit. `sluicegate serve` answers them by these rules. A rule with `domain` or `descriptor` under `only_if` applies only to
+//! descriptors, under `deny` and `exempt` too; the rules are applied to each descriptor of a call by itself.
 //!
-//! `descriptor` names all entries that the descriptor has, each with a value, a list of values, or a pattern in which `*` stands for any text. A
-//! list of entries, as `[{ path: /upload }, { user: "*" }]`, has the order of the proxy. `client` and `peer` are the address in the entry
-//! `remote_address`.
+//! `descriptor` names all entries of the descriptor, each with a value, a list of values, or a pattern in which `*` stands for any text. A
+//! list of entries, such as `[{ path: /upload }, { user: "*" }]`, must have the order of the proxy. `client` and `peer` are the address in the
+//! entry `remote_address`.
 //!
 //! | word | says |
 //! |---|---|
-//! | `key: descriptor` | a bucket for each domain with each combination of values, as Envoy's own server has it |
-//! | `key: descriptor(user)` | the bucket is that of the value of an entry |
+//! | `key: descriptor` | a bucket for each domain with each combination of values, as in Envoy's own server |
+//! | `key: descriptor(user)` | a bucket for each value of that entry |
 //! | `quota_by: descriptor` in a policy | the `limit` that the proxy sends with a descriptor is the quota of its key |
-//! | `replaces: address` | no descriptor of a call meets the rule `address` if one of them meets this rule |
+//! | `replaces: address` | the rule `address` applies to no descriptor of a call if this rule applies to one of them |
 //!
 //! A rule spends its `cost` for each hit. [`Descriptors`] has an example.
 //!
 //! # Fields of bodies
-//! `only_if: { body: { model: large } }`, the key `body(model)` and `cost: { json: max_tokens, .. }` look at fields of the request's JSON body,
-//! names within each other written with dots. [`RulesLayer::reading_requests`] reads them: up to 256 KiB of a body before the request is
-//! decided, for 5 seconds at most, and passes all of it on unchanged. What was not found is missing; behind a layer that reads no bodies, and
-//! for tools, all fields are.
+//! `only_if: { body: { model: large } }`, the key `body(model)` and `cost: { json: max_tokens, .. }` read fields of the request's JSON body;
+//! write nested names with dots. [`RulesLayer::reading_requests`] reads up to 256 KiB of a body before the request is
+//! decided, for 5 seconds at most, and passes the body on unchanged. A field that was not found counts as missing; so do all fields in a layer
+//! that reads no bodies, and in tools.
 //!
-//! Clients write these fields, and one may name a field twice, once behind the bound: put a limit for all models beside those for each.
+//! Clients write these fields, and may name a field twice, once beyond the bound: add a limit for all models to those for each model.
 //!
 //! # Paths
 //! Patterns are those of [`path_in`](sluicegate_tower::limits::path_in): `{id}` is one segment, and `/files/*` or `/files/{*rest}` is everything
-//! below: `/files/a`, `/files/a/b` and `/files/` itself, but not `/files`. A path is brought into its normal form before: `//login`,
+//! below: `/files/a`, `/files/a/b` and `/files/` itself, but not `/files`. Paths are compared in their normal form: `//login`,
 //! `/%6cogin` and `/login;x=1` are `/login`.
 //!
-//! A path with dots, as `/a/../admin`, has two readings: as it is written and as it leads. A rule applies if all of its conditions hold in
-//! one reading; within a group, the first rule of each reading applies. If two of these may spend from one policy that is enforced, the
+//! A path with dots, such as `/a/../admin`, has two readings: as written and as resolved. A rule applies if all of its conditions hold in
+//! one reading; within a group, the first rule of each reading applies. If these are two rules that may spend from one enforced policy, the
 //! request is refused with 400.
 //!
-//! In doubt a request is limited. A rule under `deny` applies if any server may read the path so, and ignores case and a slash at the end;
-//! a rule under `exempt` applies only if the path matches as it is written and in every other reading, and never to a path with dots.
+//! In doubt a request is limited. A rule under `deny` applies if any server may read the path as a match, ignoring case and a trailing slash;
+//! a rule under `exempt` applies only if the path matches as written and in every other reading, and never to a path with dots.
 //! Within `not` it is the other way round.
 //!
-//! `paths` says how the service behind reads paths; then all sections read them in the same way:
+//! `paths` says how the upstream reads paths; then all sections read them in the same way:
 //!
 //! | `paths` | for a service that |
 //! |---|---|
@@ -150,27 +150,27 @@
 //! ```
 //!
 //! # Whose bucket it is
-//! `key` names where the key of a request is read; the first of a list that the request has counts. Keys that clients choose freely,
-//! `header(name)` and `api_key(header)`, are worth a warning unless a rule for all requests goes by the address: a client that invents keys
-//! has a new bucket with each. Where something in front verifies or overwrites the field, `verified_before(header(name))` says so.
+//! `key` says where the key of a request is read; in a list, the first one that the request has counts. Keys that clients choose freely,
+//! `header(name)` and `api_key(header)`, cause a warning unless a rule for all requests has the address as its key: a client that invents keys
+//! gets a new bucket with each. If a proxy in front verifies or overwrites the field, write `verified_before(header(name))`.
 //! `jwt(claim)` is verified, and an `api_key` that is not listed counts as missing.
 //!
 //! # How much, and what then: `policies`
-//! A policy is a budget by name; it limits nothing until a rule or a tier names it.
+//! A policy is a named budget; it limits nothing until a rule or a tier names it.
 //!
 //! | word | says | default |
 //! |---|---|---|
 //! | `quota` | `5/min`, `10/s burst 20`, `60/min burst 100 start 10`, or a list of quotas that all hold | |
 //! | `quota_by`, `overrides` | which keys have [quotas of their own](#keys-with-quotas-of-their-own-quota_by-and-overrides) | none |
-//! | `algorithm` | how it is counted, by the names of [`Algorithm`](sluicegate_core::Algorithm); a quota may name its own, as in `[100/min, 10000/d by token-bucket-aligned]` | `gcra` |
-//! | `mode` | `enforce`, `shadow` (counted, and refuses nobody) or `off` | `enforce` |
-//! | `on_exceeded` | `deny`, or a wait as `wait 5s`; `room` makes it a [waiting room](#waiting-rooms-on_exceeded-room) | `deny` |
-//! | `count_rejected` | `true` where refused requests spend too: a client that goes on after a refusal has to pause | `false` |
-//! | `suspend` | refuses a key outright that goes on after many refusals | never |
-//! | `tighten` | another quota while its requests are unusual, on a store that is observed: `{ to: 3/min burst 10, for: 30min }`, `keys: new` for keys that were not there before, `agreed_by: 2` instances that share a store, `shadow: true` to try it | an alarm only tells |
-//! | `on_outage` | `local`, `allow` or `deny` while the store is away, or a quota for each instance: `1000/s` | `local` |
-//! | `hidden` | `true` where clients see no fields of it | `false` |
-//! | `table_size` | the number of keys that a store in memory has room for | as the store says |
+//! | `algorithm` | the algorithm, by the names of [`Algorithm`](sluicegate_core::Algorithm); a quota may name its own, as in `[100/min, 10000/d by token-bucket-aligned]` | `gcra` |
+//! | `mode` | `enforce`, `shadow` (counts but refuses no request) or `off` | `enforce` |
+//! | `on_exceeded` | `deny`, or a wait such as `wait 5s`; `room` makes it a [waiting room](#waiting-rooms-on_exceeded-room) | `deny` |
+//! | `count_rejected` | `true` if refused requests spend too: a client that continues after a refusal has to pause | `false` |
+//! | `suspend` | refuses a key outright if it continues after many refusals | never |
+//! | `tighten` | another quota while its requests are unusual, on an observed store: `{ to: 3/min burst 10, for: 30min }`, `keys: new` for keys not seen before, `agreed_by: 2` instances that share a store, `shadow: true` to try it | an alarm only notifies |
+//! | `on_outage` | `local`, `allow` or `deny` while the store is down, or a quota for each instance: `1000/s` | `local` |
+//! | `hidden` | `true` if clients see no header fields of it | `false` |
+//! | `table_size` | the number of keys that a store in memory has room for | the store's setting |
 //!
 //! ```
 //! use http::Request;
@@ -203,19 +203,19 @@
 //! ```
 //!
 //! # Keys with quotas of their own: `quota_by` and `overrides`
-//! All keys of a policy are counted alike, and some may have other quotas. `overrides` gives quotas to single keys, as `acme: 1000/min`: a
-//! key is named by its claim, header field or address, an API key by its sha256. `quota_by` says where a request brings them; the first of
-//! a list that is there counts:
+//! All keys of a policy use one algorithm, but some may have other quotas. `overrides` gives quotas to single keys, for example
+//! `acme: 1000/min`: a key is named by its claim, header field or address, an API key by its sha256. `quota_by` says where a request
+//! carries its quotas; in a list, the first one present counts:
 //!
 //! | word | the quotas are |
 //! |---|---|
 //! | `jwt(claim)` | a claim of a verified token |
 //! | `api_key` | the `quota` of its line in the file of `api_keys`: `2cf2...9824: { tier: pro, quota: 500/min }` |
-//! | `header(name)` | a header field, in requests that come from the `proxies` under `clients`, which have to replace it; in other requests it is not read |
+//! | `header(name)` | a header field, in requests from the `proxies` under `clients`, which have to replace it; in other requests it is not read |
 //! | `descriptor` | the `limit` of a [descriptor](#descriptors-of-envoy) |
 //!
-//! They are written as `500/min burst 50`, several as a list or with commas between them, as many as the policy has; or `unlimited`. A key
-//! whose quotas change, also by a reload, keeps what it has spent. A request whose quotas cannot be read is refused with 500, and the
+//! Write `500/min burst 50`, a list or a comma-separated text with one quota for each of the policy's, or `unlimited`. A key
+//! keeps its spent units when its quotas change, also by a reload. A request with unreadable quotas is refused with 500, and the
 //! reason is logged. `share` takes its part of these quotas too. Each policy can have up to 65,535 different quotas of keys in use at once.
 //!
 //! ```
@@ -246,12 +246,12 @@
 //! ```
 //!
 //! Tiers are quotas by name: `tiers: { plan: { policy: api, by: jwt(plan), tiers: { free: 100/min, pro: 1000/min, staff: unlimited },
-//! default_tier: free } }` gives the keys of `api` the quotas of their tier. A key keeps what it has spent when its tier changes, and a key with
-//! quotas of its own has these in any tier. A policy's name in the place of quotas makes a tier with other keys, or with another algorithm.
+//! default_tier: free } }` gives the keys of `api` the quotas of their tier. A key keeps its spent units when its tier changes, and a key with
+//! quotas of its own has these in any tier. A tier may name a policy instead of quotas, to have other keys or another algorithm.
 //!
 //! # How much it costs: `cost`, `share`, `refund_if` and `settle`
 //! A request spends `cost` units of each limit of its rule. Default: 1. If a header field gives the cost, a value that is not a number
-//! costs `max`, and a request without the field costs `missing`; `{ json: max_tokens, .. }` does the same with a [field of the body](#fields-of-bodies). `min` and `missing` have to fit into each burst, and `check` warns of a
+//! costs `max`, and a request without the field costs `missing`; `{ json: max_tokens, .. }` does the same with a [field of the body](#fields-of-bodies). `min` and `missing` have to fit into each burst, and `check` warns about a
 //! `max` that does not. `share: 1/10` gives a rule a part of a budget, as a policy of its own. `refund_if` gives the units back after
 //! responses with these statuses.
 //!
@@ -287,20 +287,20 @@
 //! # }
 //! ```
 //!
-//! `settle` says where the response tells the true cost. `cost` is then what a request spends at first, and the difference is given back or
-//! charged; what does not fit then is a debt, and later requests wait until it is paid off. Bodies are read as they pass.
+//! `settle` says where the response states the true cost. A request then first spends `cost`, and the difference is given back or
+//! charged; units that do not fit become a debt, and later requests are refused until it is paid off. Bodies are read as they pass.
 //!
 //! | `settle` | the cost is |
 //! |---|---|
 //! | `{ header: x-tokens-used }`, `{ trailer: x-tokens-used }` | the number in that field |
 //! | `{ json: usage.total_tokens }` | that field of the JSON body |
-//! | `{ sse: usage.total_tokens }` | that field in the data of server-sent events, as in the last event that has it |
+//! | `{ sse: usage.total_tokens }` | that field in the data of server-sent events, taken from the last event that has it |
 //! | `{ json: { usage.prompt_tokens: 1, usage.completion_tokens: 4 } }` | the sum of these fields, each at its price in units |
 //! | `{ bytes: response }` | the length of the body |
 //!
-//! Several places may be named: the first of `header`, `trailer`, `json`, `sse` and `bytes` that has a number counts. Where none has one, and
-//! where the body is compressed, the request keeps what it has spent. `on_abort` says what a response costs that ends early: `reserved`,
-//! the default, what was spent at first, or `seen`, what it has told until then.
+//! Several places may be named: the first of `header`, `trailer`, `json`, `sse` and `bytes` that has a number counts. If none has one, or
+//! the body is compressed, the units spent at first stay spent. `on_abort` sets the cost of a response that ends early: `reserved`,
+//! the default, for the units spent at first, or `seen`, for the cost reported until then.
 //!
 //! ```
 //! use sluicegate_rules::{RulesFile, Variables};
@@ -324,9 +324,9 @@
 //! ```
 //!
 //! # Bytes a second: `bandwidth`
-//! A rule with `bandwidth` counts bytes of bodies in place of requests: `down` those of responses, `up` those of requests, `both` both. Bodies take
-//! the bytes in pieces as they pass, and wait for their turn, first come, first served; no request is refused because of it. All limits of the rule hold,
-//! and so do those of other rules that apply. Bodies follow a reload in the middle. Uploads are held behind
+//! A rule with `bandwidth` counts bytes of bodies instead of requests: `down` for responses, `up` for requests, or `both`. Bodies take
+//! the bytes in pieces as they pass, and wait for their turn, first come, first served; it refuses no request. All limits of the rule and
+//! of other matching rules apply. Bodies follow a reload while they pass. Uploads need
 //! [`reading_requests`](RulesLayer::reading_requests).
 //!
 //! ```
@@ -349,24 +349,24 @@
 //!
 //! | word | the bucket is that of | a request has none if |
 //! |---|---|---|
-//! | `client` | the client's address; of IPv6 its network (`ipv6_prefix`, 64 bits unless said) | the server does not tell the peer |
+//! | `client` | the client's address; for IPv6 its network (`ipv6_prefix`, 64 bits by default) | the server does not pass on the peer |
 //! | `peer` | the address of the connection, whatever proxies say | as for `client` |
 //! | `everybody` | all requests together | never |
 //! | `jwt(claim)` | a claim of a verified token | there is no valid token with this claim |
 //! | `api_key` | a key that the file of `api_keys` lists | it sends none that is listed |
-//! | `api_key(header)`, `header(name)` | the value of the field, in the first case as a secret | the field is missing or empty |
+//! | `api_key(header)`, `header(name)` | the value of the field, as a secret for `api_key` | the field is missing or empty |
 //! | `body(field)` | the value of a [field of the JSON body](#fields-of-bodies) | it has no such field |
-//! | `verified_before(..)` | that of a field, which something in front has verified | as for the key in it |
+//! | `verified_before(..)` | the inner key, which a proxy in front has verified | as for the inner key |
 //! | `descriptor`, `descriptor(entry)` | a [descriptor](#descriptors-of-envoy), or the value of one of its entries | it is none, or the entry is missing or empty |
 //! | a name under `keys` | the first of its list that the request has | it has none of them |
 //!
 //! `on_missing_key` of a rule says what happens to a request without a key: `share` puts all of them into one bucket (the default), `skip`
-//! lets them pass by the rule, and a status refuses them. A server that does not tell the peer is a mistake, and gets 500.
+//! skips the rule for them, and a status refuses them. A server that does not pass on the peer is a mistake and answers 500.
 //!
 //! # Who is behind a request: `clients`, `jwt`, `api_keys` and `keys`
-//! Without `clients` the address of a client is that of the connection's peer. Behind proxies, name their networks (`proxies`) or
-//! their number (`hops`), and the `header` that they write. `jwt` says how tokens are verified, and `api_keys` which keys are known, by their
-//! sha256, each with a tier, a `quota` or both. `keys` gives a list of these a name.
+//! Without `clients` the address of a client is the address of the connection's peer. Behind proxies, name their networks (`proxies`) or
+//! their number (`hops`), and the `header` that they write. `jwt` says how tokens are verified. `api_keys` lists the known keys by their
+//! sha256, each with a tier, a `quota` or both. `keys` names a list of keys.
 //!
 //! ```
 //! use std::net::SocketAddr;

@@ -1,7 +1,7 @@
-//! The limits of a rules file on the network: for services that are not written in Rust, and for proxies.
+//! Serves the limits of a rules file over the network, for services that are not written in Rust and for proxies.
 //!
-//! The server has protocols only: policies, algorithms, stores, outages, metrics and the status page are those of the other crates. The
-//! command is `sluicegate serve` (`cargo install sluicegate-cli`); the crate is for a program that serves beside other things.
+//! This crate has only the protocols: policies, algorithms, stores, outages, metrics and the status page come from the other crates. The
+//! command is `sluicegate serve` (`cargo install sluicegate-cli`); use the crate to embed the server in a program.
 //!
 //! ```
 //! use sluicegate_core::MemoryStore;
@@ -29,7 +29,7 @@
 //!
 //! # When not to use it
 //! In a Rust service the layer decides in a microsecond and without a call: put [`Rules`](sluicegate_rules::Rules) in front of it. Several
-//! instances of one service share limits by a Redis, and need no server in between.
+//! instances of one service share limits through Redis, and need no server in between.
 //!
 //! # HTTP API
 //! Requests and answers are JSON. `GET /openapi.json` is the document; it is generated from the types that read the requests.
@@ -87,15 +87,15 @@
 //!
 //! | in the call | does |
 //! |---|---|
-//! | a descriptor that no rule is about | is `OK`, with all of a `limit_remaining` |
-//! | several descriptors | all spend or none does; [`Charge::Each`] is as Envoy's own server charges |
-//! | `hits_addend` | multiplies the cost of each rule; that of a descriptor counts more than that of the call |
+//! | a descriptor to which no rule applies | is `OK`, with a full `limit_remaining` |
+//! | several descriptors | all spend or none does; [`Charge::Each`] charges as Envoy's own server does |
+//! | `hits_addend` | multiplies the cost of each rule; a descriptor's own value takes precedence over the call's |
 //! | `hits_addend` 0 of a descriptor | spends nothing, and says whether one hit would pass |
 //! | `is_negative_hits` | gives the hits back |
 //! | `limit` of a descriptor | is the quota of its key, for policies with `quota_by: descriptor` |
 //!
 //! Each descriptor has a status of its own, by its tightest limit. The header fields and the problem body of the answer are those that the layer
-//! writes; Envoy adds them to its response. A call never waits for a turn. gRPC health tells what `/readyz` tells.
+//! writes; Envoy adds them to its response. A call never waits for a turn. gRPC health reports the same state as `/readyz`.
 //!
 //! # Receipts
 //! A receipt is a signed token that expires (after 15 minutes by default) and can be used once. It holds everything that a settlement

@@ -1,8 +1,8 @@
-//! The status page: who is limited, by which policy and why, whether the store is the cause, and what to do about it.
+//! The status page shows which keys are limited, by which policy and why, and whether the store is the cause, and lets operators act.
 //!
-//! This crate is part of `sluicegate`, which re-exports all of it behind the feature `status`; use that one.
+//! This crate is part of `sluicegate`, which re-exports all of it behind the feature `status`; use that crate.
 //!
-//! [`StatusPage`] is a service of plain `http` to put behind a router, in axum with `nest_service`. The server draws all of it, and it
+//! [`StatusPage`] is a service of plain `http` to put behind a router, in axum with `nest_service`. The server renders the page, and it
 //! works without scripts.
 //!
 //! ```
@@ -29,25 +29,25 @@
 //! ```
 //!
 //! # Reading it
-//! | question | where it stands |
+//! | question | where to look |
 //! |---|---|
-//! | All of it, in a sentence? | Above everything: what is refused, of which key and since when, what is unusual, and how the store answers; with the first steps as buttons. |
-//! | Is the store the cause? | The head: its state, its breaker if it is not closed, and the time within which 99 of 100 answers come. "In fallback" means that policies decide as they say for an [outage](sluicegate_core::OnOutage). |
-//! | Which policy refuses? | The table: refused per second, and the red bars of the last hour. "If it were enforced" stands at a policy that is only tried out. |
-//! | Whom does it refuse? | "Most refused keys": the keys of the last 5 to 10 minutes, each with its share of the refusals. |
+//! | What is happening, in a sentence? | At the top: which requests are refused, of which key and since when, unusual traffic, and how the store answers; with the first steps as buttons. |
+//! | Is the store the cause? | The head: its state, its breaker if it is not closed, and the time within which 99 of 100 answers come. "In fallback" means that each policy's [`OnOutage`](sluicegate_core::OnOutage) decides. |
+//! | Which policy refuses? | The table: refused per second, and the red bars of the last hour. "If it were enforced" marks a policy in shadow mode. |
+//! | Which keys does it refuse? | "Most refused keys": the keys of the last 5 to 10 minutes, each with its share of the refusals. |
 //! | Whose budget runs out, and when? | "Budgets": the keys that have used most of a quota of the calendar, with a bar, and when it is used up at the pace of the period so far. |
-//! | Who comes close without being refused? | "Keys that ask most" below it, with the part that each key has left, and the column "close to the limit". |
-//! | Why was this one refused? | "Look up a key": as the request that it sent, or by the key itself. |
+//! | Which keys come close without being refused? | "Keys that ask most" below it, with the part that each key has left, and the column "close to the limit". |
+//! | Why was this request refused? | "Look up a key": by the request that it sent, or by the key itself. |
 //! | Who changed something? | "Events", with the name of the operator. |
 //!
 //! Then act: reset the key, suspend it or give it other quotas for a time, change a quota or a mode for an hour, or put all policies into shadow mode. A change
-//! ends by itself, so nobody has to remember it. A [waiting room](StatusPageBuilder::room) is paused, opened or set to another rate until
+//! ends by itself, so no operator has to undo it. A [waiting room](StatusPageBuilder::room) is paused, opened or set to another rate until
 //! the next change.
 //!
 //! # Where to put it
-//! Put it where its guard can know its visitors. A router may cut off the path in front of it or not: the page's own links and forms are
-//! relative. The example above puts it beside the service. A listener of its own, which only the inner network reaches, keeps it away from
-//! clients altogether:
+//! Put the page where its guard can identify visitors. A router may strip the path in front of it or not: the page's own links and forms are
+//! relative. The example above serves it together with the service. A separate listener that only the internal network reaches hides it from
+//! clients:
 //!
 //! ```
 //! use axum::Router;
@@ -67,11 +67,10 @@
 //! # }
 //! ```
 //!
-//! Put it outside the service's own limits: an operator who looks into a flood must not be refused because of it. In axum a route that is
-//! added after the layer is not under it.
+//! Put it outside the service's own limits, so that a flood does not lock out the operator. In axum, add its route after the layer.
 //!
-//! It is a [`Service`](tower_service::Service) of any request body, whose responses have a `String` as their body and which never fails.
-//! Without axum, call it like any other service, and turn the body into that of the server:
+//! It is an infallible [`Service`](tower_service::Service) for any request body, with a `String` as the body of its responses.
+//! Without axum, call it like any other service, and convert the body into the body type of the server:
 //!
 //! ```
 //! use bytes::Bytes;
@@ -93,33 +92,32 @@
 //! ```
 //!
 //! # Several instances
-//! Behind a balancer each load of the page may come from another instance: its head says which. To look at one of them, put a listener of
-//! its own beside each, as above. [Metrics](sluicegate_observed::METRICS) have the sum over all of them.
+//! Behind a balancer each load of the page may come from another instance; the head names it. To look at one instance, give each a
+//! listener of its own, as above. [Metrics](sluicegate_observed::METRICS) have the sum over all instances.
 //!
-//! Instances that share a store and one [secret](StatusPageBuilder::secret) are otherwise one page: a look-up, a reset, a suspension, a
-//! release or a change on one of them counts for all, and each accepts the forms of the others.
+//! Instances that share a store and one [secret](StatusPageBuilder::secret) otherwise act as one page: a look-up, a reset, a suspension, a
+//! release or a change on one of them applies to all, and each accepts the forms of the others.
 //!
 //! # While the store is away
-//! The page needs no store to be shown: all of its counts are here. A look-up says "the store gives no answer" or, for policies that decide
-//! by themselves in an outage, shows the key's status in this instance's share. Resetting, suspending and changing answer 503, because they
-//! have to hold everywhere. Notices, rates and offenders go on.
+//! The page works without the store, because this process has all of its counts. A look-up says "the store gives no answer" or, for policies
+//! that decide locally in an outage, shows the key's status in this instance's share. Resetting, suspending and changing answer 503, because
+//! they have to apply everywhere. Notices, rates and offenders continue.
 //!
 //! # In the log
 //! | target | level | content |
 //! |---|---|---|
 //! | `sluicegate::audit` | info | resets, suspensions and releases of keys, and changes of policies and waiting rooms, with the names of the operator and of the subject; a key as its kind lets it be shown |
 //!
-//! The page itself logs no look-up and no load. A layer of `tower-http` in front does that, and the address that it writes down holds
-//! nothing secret.
+//! The page itself logs no look-up and no load. A layer of `tower-http` in front can do that, and the logged address contains no secret.
 //!
 //! # What it costs
-//! It costs nothing until it is loaded: [`Observed`](sluicegate_observed::Observed) counts everything that it shows anyway. A load adds up
-//! counters, walks the table of the store and draws some kilobytes of HTML, once and for one visitor. Lists have fixed lengths: 64
+//! The page costs nothing until it is loaded: [`Observed`](sluicegate_observed::Observed) counts everything anyway. A load adds up
+//! counters, walks the table of the store and renders some kilobytes of HTML, once for each visitor. Lists have fixed lengths: 64
 //! offenders and askers and 16 budgets for each policy, of which the page shows ten, 100 events, 32 notices, 60 minutes.
 //!
 //! # Which numbers are whose
 //! Rates, minutes, offenders and events are those of the instance that answers. The status of a key comes from its store, so it is the same
-//! for all instances that share the store. A change of a policy is an [override](sluicegate_core::limiter::Overrides) in the store: on a
+//! for all instances that share that store. A change of a policy is an [override](sluicegate_core::limiter::Overrides) in the store: on a
 //! shared one all instances have it within 5 s, and the page says "this instance only" otherwise. The page of any instance acts on a key
 //! that another one has listed, if both have the same [secret](StatusPageBuilder::secret).
 //!
@@ -150,25 +148,25 @@
 //!
 //! | a person who | is stopped by |
 //! |---|---|
-//! | opens the page without leave | the [guard](StatusPageBuilder::guard): 403, before anything is looked at |
-//! | has an operator's browser send a form from a page of theirs | `Sec-Fetch-Site` or `Origin`, which the browser writes, and the token, which they cannot read |
-//! | has stolen a token | it is good for its operator only, for an hour, and from the page's own origin only |
-//! | lets a name of theirs resolve to this server, so that browsers take their page for ours | the list of [hosts](StatusPageBuilder::host): 421 |
+//! | opens the page without permission | the [guard](StatusPageBuilder::guard): 403, before anything is read |
+//! | makes an operator's browser send a form from another site | `Sec-Fetch-Site` or `Origin`, which the browser writes, and the token, which the other site cannot read |
+//! | has stolen a token | a token is valid for its operator only, for an hour, and from the page's own origin only |
+//! | points a foreign host name at this server, so that browsers take a foreign page for this one | the list of [hosts](StatusPageBuilder::host): 421 |
 //! | puts the page into a frame and has an operator click on it | `frame-ancestors 'none'` |
 //! | calls a key, a header or a tenant `<script>` | all text is escaped, and the page may run no script: `default-src 'none'` |
 //! | reads addresses in logs of proxies, or in the history of a browser | look-ups and changes are POSTs: nothing secret is in an address, and `Referrer-Policy: no-referrer` |
-//! | looks over a shoulder, or at a screenshot | values that are typed in are not shown again, and a key is shown as its [kind](sluicegate_core::key::KeyKind) allows: addresses and names in clear, all else as a digest |
-//! | sits at the same browser later | `Cache-Control: no-store`, and fields that the browser does not remember |
-//! | reads what a form carries | a key is a sealed word there, which only instances with the same secret read |
-//! | makes up millions of keys | lists have a fixed length, and so have names in them |
+//! | looks over a shoulder, or at a screenshot | typed values are not shown again, and a key is shown as its [kind](sluicegate_core::key::KeyKind) allows: addresses and names in clear, all other keys as a digest |
+//! | uses the same browser later | `Cache-Control: no-store`, and fields that the browser does not remember |
+//! | reads the content of a form | keys in forms are encrypted, and only instances with the same secret can read them |
+//! | makes up millions of keys | lists and the names in them have a fixed length |
 //! | sends a long body | 413 above 16 KiB |
 //!
-//! One thing is not stopped here: an operator whom the guard lets in may do all that the page does, and is named in the events and in the
-//! log (target `sluicegate::audit`). Passwords, and the number of attempts at them, are matters of a layer in front. So is TLS, without
-//! which browsers send no `Sec-Fetch-Site`, except on `localhost`.
+//! One thing is not stopped: an operator whom the guard lets in may do everything on the page, and is named in the events and in the
+//! log (target `sluicegate::audit`). A layer in front handles passwords, the number of attempts, and TLS; without TLS
+//! browsers send no `Sec-Fetch-Site`, except on `localhost`.
 //!
 //! # `status.json`
-//! It is the page as data. A field may be added at any time; existing fields keep their meaning while `version` is 1. Moments are in RFC
+//! The JSON is the page as data. A field may be added at any time; existing fields keep their meaning while `version` is 1. Moments are in RFC
 //! 3339 and UTC, and numbers count since the start of the instance unless a row says otherwise.
 //!
 //! ```json
@@ -208,7 +206,7 @@
 //!
 //! | field | content |
 //! |---|---|
-//! | `at`, `uptime_seconds` | the moment when this was put together, and the time for which the first of the stores has been observed |
+//! | `at`, `uptime_seconds` | the moment of the answer, and the time for which the first of the stores has been observed |
 //! | `instance` | the instance that answers: [`instance`](StatusPageBuilder::instance) |
 //! | `notices` | the [notices](StatusPage::notice) of the application; without a guard only their subjects and times |
 //!
@@ -217,9 +215,9 @@
 //! | field | content |
 //! |---|---|
 //! | `name` | the name under which it is [observed](sluicegate_observed::Observed::named) |
-//! | `state` | `ok`; `fallback` while a part of the store is not asked; `down` after a call without an answer, where nothing decides in its place |
+//! | `state` | `ok`; `fallback` while a part of the store is not asked; `down` after a call without an answer, if nothing decides in its place |
 //! | `breaker` | `closed`, `half_open`, `open`: the worst of its parts |
-//! | `p99_ms` | the milliseconds within which 99 of 100 answers came in the last one to two minutes; at most an eighth too high, and not there if none was timed |
+//! | `p99_ms` | the milliseconds within which 99 of 100 answers came in the last one to two minutes; at most an eighth too high, and absent if none was timed |
 //! | `opened` | the number of times that a breaker has opened |
 //! | `errors` | calls without an answer: `timeout`, not in time; `unavailable`, not reached; `protocol`, an invalid answer |
 //! | `fallback_decisions`, `fallback_seconds` | decisions that were made without the store, and the time for which a part of it was not asked |
@@ -232,13 +230,13 @@
 //! | field | content |
 //! |---|---|
 //! | `name`, `algorithm`, `quotas` | the policy in force, overrides included; a quota's `label` is its name in header fields |
-//! | `mode` | `enforce`, `shadow` (it counts and refuses nobody) or `off` (it is not asked) |
-//! | `hidden` | whether clients see nothing of it |
-//! | `override` | the override that an operator has put on the policy, its end, and what is back then; `null` if there is none |
+//! | `mode` | `enforce`, `shadow` (it counts but refuses no request) or `off` (it is not asked) |
+//! | `hidden` | whether it is hidden from clients |
+//! | `override` | the override that an operator has put on the policy, its end, and the policy that returns then; `null` if there is none |
 //! | `override.version` | to be sent with a change that replaces or withdraws it |
-//! | `override.new_keys` | the quotas of keys that are new, where it is for them alone and all others keep the policy's |
-//! | `override.shared` | whether all instances have it, or this one only |
-//! | `on_exceeded`, `on_outage` | the fate of a request without room: `deny` or `wait`; and of a request while the store is away: `local`, `allow`, `deny`, or a quota |
+//! | `override.new_keys` | the quotas of new keys, if the override is only for them and all others keep the policy's |
+//! | `override.shared` | whether all instances have it, or only this one |
+//! | `on_exceeded`, `on_outage` | the treatment of a request without room: `deny` or `wait`; and of a request while the store is down: `local`, `allow`, `deny`, or a quota |
 //! | `per_second` | the mean of the last 10 seconds |
 //! | `minutes` | the last 60 whole minutes, the oldest first; `allowed` includes requests that waited, `rejected` those of suspended keys; `near` counts allowed requests that left less than a fifth |
 //! | `waiting` | requests that wait for their turn now |
@@ -250,11 +248,11 @@
 //!
 //! | field | content |
 //! |---|---|
-//! | `key`, `kind`, `ref` | as of an offender |
+//! | `key`, `kind`, `ref` | as for an offender |
 //! | `label` | the quota |
-//! | `used`, `limit` | the units of the limit that are used, reserved ones among them; the limit is the key's own number, if it has one |
+//! | `used`, `limit` | the used units of the limit, including reserved ones; the limit is the key's own, if it has one |
 //! | `from`, `until` | the period |
-//! | `used_up_at` | the moment at which all is used at the pace of the period so far; `null` if the period ends before |
+//! | `used_up_at` | the moment at which the budget is used up at the pace of the period so far; `null` if the period ends before |
 //!
 //! Of each offender:
 //!
@@ -264,29 +262,29 @@
 //! | `ref` | a word that stands for the key in look-ups, on every instance with the same secret |
 //! | `rejected`, `error` | the number of its refusals; the count is at most `error` too high, and never too low |
 //! | `share` | its part of the policy's refusals, 0 to 1 |
-//! | `suspended_until` | the end of its suspension, as far as this instance has seen it refused for that; or `null` |
+//! | `suspended_until` | the end of its suspension, if this instance has refused it as suspended; or `null` |
 //!
 //! Of each [limit that adapts](sluicegate_core::in_flight::InFlight::adaptive) and is [counted](sluicegate_observed::Observed::in_flight):
 //!
 //! | field | what it says |
 //! |---|---|
-//! | `name`, `algorithm`, `at_least`, `at_most` | the limit, how its number follows the service, and between which bounds |
-//! | `mode` | `enforce`, `shadow` (it counts and refuses nobody) or `off` |
-//! | `limit`, `in_flight` | how many requests may be under way at once now, and how many are |
-//! | `latency_ms` | the median of what the service took in the last window, without the wait for a permit |
-//! | `waiting`, `shed` | requests that wait now, and that were refused since it was built, by class |
-//! | `would_shed` | those that it would have refused while it was in shadow |
-//! | `minutes` | the last 60 minutes, the oldest first: number and latency at the end of each; `null` where nothing was answered |
+//! | `name`, `algorithm`, `at_least`, `at_most` | the limit, its algorithm and its bounds |
+//! | `mode` | `enforce`, `shadow` (it counts but refuses no request) or `off` |
+//! | `limit`, `in_flight` | the number of requests that may be under way at once now, and the number that are |
+//! | `latency_ms` | the median duration of the service in the last window, without the wait for a permit |
+//! | `waiting`, `shed` | requests that wait now, and requests refused since it was built, by class |
+//! | `would_shed` | requests that it would have refused while it was in shadow mode |
+//! | `minutes` | the last 60 minutes, the oldest first: limit and latency at the end of each; `null` if nothing was answered |
 //!
 //! Of each limit in flight that instances [share](sluicegate_core::in_flight::InFlightBuilder::on) and that is counted, under `shared`:
 //!
 //! | field | what it says |
 //! |---|---|
-//! | `name`, `permits` | the limit, and how many requests of a key may be under way on all instances together |
+//! | `name`, `permits` | the limit, and the number of requests of a key that may be under way on all instances together |
 //! | `in_use`, `keys`, `waiting` | requests under way on this instance, their keys, and requests that wait here |
-//! | `held`, `instances` | of the key that has the fewest permits left, of those that are served here: how many are out, and how many instances hold them |
+//! | `held`, `instances` | for the key with the fewest permits left on this instance: the number of permits out, and of instances that hold them |
 //! | `store` | `ok`, or `down` while it does not answer |
-//! | `answered_seconds`, `lease_seconds` | the time since the store's last answer, or `null`; and the time after which it gives the permits of a silent instance to others |
+//! | `answered_seconds`, `lease_seconds` | the time since the store's last answer, or `null`; and the time after which the permits of a silent instance go to others |
 //! | `lost` | permits that went to others while their requests were under way here, since the limit was built |
 //!
 //! Of each waiting room:
@@ -295,7 +293,7 @@
 //! |---|---|
 //! | `name`, `rate` | the room, and the rate in force |
 //! | `mode` | `metered`: visitors enter at the rate; `paused`: no visitor enters; `open`: all visitors enter |
-//! | `waiting`, `active` | visitors that wait; visitors that are inside, or `null` where their number has no bound |
+//! | `waiting`, `active` | visitors that wait; visitors that are inside, or `null` if their number has no bound |
 //! | `admitted`, `passed_over` | visitors that were let in, and places that were passed over, since the room began |
 //! | `wait_seconds` | the estimated wait of a visitor that comes now, the longest of all; `null` while the room is paused |
 //!
@@ -311,7 +309,7 @@
 //! | `settled` | the number of debts of an outage that were charged to the store, and the number that is left |
 //!
 //! # When not to use it
-//! Use metrics for alarms and for history. The page shows an hour, to a person.
+//! Use metrics for alarms and for history. The page shows the last hour to a person.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;

@@ -41,32 +41,32 @@
 //! - Logins, password resets, payments: few tries per account, counted by a sliding log.
 //!
 //! # When not to use it
-//! - Against floods that fill the line or the kernel's tables: stop such floods before they reach
+//! - Against floods that fill the network link or the kernel's tables: stop such floods before they reach
 //!   the process.
-//! - As authentication: a limit counts by the key that a client shows, and does not verify the key.
+//! - As authentication: a limit counts by the key that a client sends, and does not verify the key.
 //! - To bound how much runs at once: use [`in_flight`], and load shedding for an overloaded
 //!   service.
 //! - For calls that are not HTTP ([`call`]), and for calls to others (`outgoing`).
 //!
 //! # Where to put it
-//! Outside of what is expensive (authentication that asks a database), inside of CORS: a browser hides a 429 that has
-//! no CORS fields.
+//! Put the layer outside of expensive layers (authentication that asks a database) and inside of CORS: a browser hides a 429
+//! without CORS fields.
 //!
 //! # Whose bucket
-//! Nothing that a client writes into headers is trusted, unless an extractor is told to.
+//! No header that a client writes is trusted, unless an extractor is told to trust it.
 //!
 //! | key | for |
 //! |---|---|
-//! | [`PeerIp`] | clients that connect to this server themselves; the default |
-//! | [`ClientIp`] | clients behind proxies, which are named |
-//! | `ApiKey`, `Bearer`, `Cookie` | who shows a secret; kept as a digest only |
+//! | [`PeerIp`] | clients that connect to this server directly; the default |
+//! | [`ClientIp`] | clients behind named proxies |
+//! | `ApiKey`, `Bearer`, `Cookie` | clients with a secret; kept only as a digest |
 //! | `BearerJwt` | the subject of a verified token |
-//! | [`key_from_extension`](key::key_from_extension), [`key_fn`](key::key_fn), [`extract_fn`](key::extract_fn) | what an authentication in front has found |
-//! | `Route`, [`RequestMethod`](key::RequestMethod), [`RequestPath`](key::RequestPath) | what a request is for |
-//! | [`HeaderKey`](key::HeaderKey) | what a trusted proxy says about the client |
-//! | a [`Key`](sluicegate_core::Key) | all together |
+//! | [`key_from_extension`](key::key_from_extension), [`key_fn`](key::key_fn), [`extract_fn`](key::extract_fn) | the result of an authentication in front |
+//! | `Route`, [`RequestMethod`](key::RequestMethod), [`RequestPath`](key::RequestPath) | the target of a request |
+//! | [`HeaderKey`](key::HeaderKey) | a header that a trusted proxy writes |
+//! | a [`Key`](sluicegate_core::Key) | all requests together |
 //!
-//! A tuple of extractors has a bucket per combination; [`or`](KeyExtractor::or) asks the next extractor if one finds no key.
+//! A tuple of extractors gives one bucket per combination; [`or`](KeyExtractor::or) asks the next extractor if one finds no key.
 //!
 //! # Features
 //! | feature | what it adds |

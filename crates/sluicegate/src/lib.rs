@@ -21,35 +21,35 @@
 #![doc = include_str!("../README.md")]
 //! # Modules
 //!
-//! An application writes first what stands at the root. The rest is in modules, by idea:
+//! The root has the names that applications need first. The rest is in modules, by topic:
 //!
 //! | module | for |
 //! |---|---|
-//! | [`policy`] | how much in how long, and what happens to the rest: waiting, shadow, outages, several quotas |
+//! | [`policy`] | how much per period, and what happens to requests beyond it: waiting, shadow, outages, several quotas |
 //! | [`algorithm`] | the settings of the algorithms; the rules themselves, for authors of stores |
-//! | [`limiter`] | the handle of a policy on a store: turns, receipts, replacing a policy while it serves, overrides of operators |
+//! | [`limiter`] | the handle of a policy on a store: turns, receipts, replacing a policy at run time, overrides by operators |
 //! | [`key`] | whose bucket: addresses, headers, secrets, tokens, routes, axum's extractors, your own |
 //! | [`limits`] | which requests a limit applies to, at what cost, in which plan; deciding and explaining without a layer |
-//! | [`rate_limit`] | the layer, its settings, and the meter for what is known only afterwards |
+//! | [`rate_limit`] | the layer, its settings, and the meter for costs that are known only afterwards |
 //! | [`request_fields`] | fields of a request's JSON, such as its model, for keys, conditions and reservations |
 //! | [`bandwidth`] | bytes a second of downloads and uploads |
-//! | [`settle`] | costs that a response tells: tokens of a language model, bytes of a download |
+//! | [`settle`] | costs that a response states: tokens of a language model, bytes of a download |
 //! | [`respond`] | header fields and bodies of responses, gRPC |
 //! | [`attribute`] | the store of `#[rate_limited]` handlers |
 //! | [`in_flight`] | how many requests of a key are under way at once |
 //! | [`guard`] | the service, the future and the gate of all layers, to name their types |
 //! | [`call`] | limits for services that are not HTTP |
-//! | [`outgoing`] | calls to other servers, at the pace that they and we allow |
+//! | [`outgoing`] | calls to other servers, at the pace that both sides allow |
 //! | [`overflow`] | a waiting room: a fair place in line instead of a refusal; work for later |
 //! | [`memory`] | the store in this process: size, clock, numbers |
 //! | [`redis`] | the store that all instances share |
 //! | [`resilient`] | a breaker and a local fallback around a store |
-//! | [`fleet`] | stores around the shared store: refusals and leases that are decided here |
+//! | [`fleet`] | wrappers of the shared store: refusals and leases that are decided locally |
 //! | [`rules`] | limits in a file, changed without a deploy |
-//! | [`observed`] | counts of all decisions: who is limited, by which policy, and how the store is doing |
+//! | [`observed`] | counts of all decisions: which keys are limited, by which policy, and the state of the store |
 //! | [`status`] | the page for the person on call |
-//! | [`store`] | for authors of stores, and of stores around stores |
-//! | [`clock`] | time as a parameter: tests turn it by hand |
+//! | [`store`] | for authors of stores and of store wrappers |
+//! | [`clock`] | time as a parameter: tests advance it by hand |
 //! | [`error`] | what can be wrong with a configuration, and why a store gave no answer |
 //! | [`docs`] | pages to read: getting started, algorithms, keys, Redis, operating, a cookbook and more |
 //!
@@ -65,10 +65,10 @@
 //! | `grpc` | [`GrpcOr`](respond::GrpcOr): refusals that gRPC clients understand |
 //! | `outgoing` | [`OutgoingLayer`](outgoing::OutgoingLayer): calls to other servers |
 //! | `overflow` | [`WaitingRoom`](overflow::WaitingRoom): a fair place in line instead of a refusal |
-//! | `deferred` | [`Deferral`](overflow::deferred::Deferral): requests that exceed a limit are kept, answered with 202, and carried out later; `overflow` with it |
+//! | `deferred` | [`Deferral`](overflow::deferred::Deferral): requests that exceed a limit are kept, answered with 202, and run later; `overflow` with it |
 //! | `deferred-redis` | [`RedisJobs`](overflow::deferred::RedisJobs): such jobs on a Redis that instances share |
-//! | `metrics` | [`Observed`](observed::Observed): a store that counts every decision of the one it is around; `resilient` with it |
-//! | `resilient` | [`Resilient`]: a breaker and a local fallback around a store that may be out of reach |
+//! | `metrics` | [`Observed`](observed::Observed): a store wrapper that counts every decision; `resilient` with it |
+//! | `resilient` | [`Resilient`]: a breaker and a local fallback around a store that may be unreachable |
 //! | `redis` | [`RedisStore`]: limits that all instances of a service share; `resilient` with it |
 //! | `fleet` | [`DenyCache`](fleet::DenyCache), [`Leased`](fleet::Leased), [`Sharded`](fleet::Sharded), [`Regional`](fleet::Regional): shared limits, mostly decided without a call; `resilient` with it |
 //! | `rules` | [`Rules`](rules::Rules): limits in a file, changed without a deploy; `jwt` with it |
