@@ -10,9 +10,9 @@ use sluicegate_core::{Decision, Outcome};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Answer {
-    /// It went on at once.
+    /// It was allowed at once.
     Allowed,
-    /// It goes on when its turn has come.
+    /// It waits for its turn.
     Delayed,
     /// It was refused, and could pass later.
     Rejected,

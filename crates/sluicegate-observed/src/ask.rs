@@ -38,7 +38,7 @@ pub(super) struct AskFacts {
     pub(super) place: usize,
     pub(super) cost: u64,
     pub(super) mode: Mode,
-    /// The places of the asks that say whether the key is suspended, a bit each.
+    /// A bit for each ask that says whether the key is suspended, by its index.
     pub(super) peeks: u64,
     /// Whether this is one of the few calls that are looked at more closely.
     pub(super) is_looked_at: bool,

@@ -14,7 +14,7 @@ const BUCKETS: usize = 35 * EACH;
 
 /// The durations of the last one to two minutes, in buckets that are an eighth wide at most.
 ///
-/// Two minutes are kept: when a new one begins, the older one is cleared. Threads that meet at that moment may
+/// Two minutes are kept: when a new minute begins, the older one is cleared. Threads that record at that moment may
 /// lose a few counts in thousands, so that no request waits for another one.
 pub(super) struct Durations {
     /// The number of the current minute.
@@ -30,7 +30,7 @@ impl Durations {
     /// Counts an answer by its duration.
     pub(super) fn record(&self, lasted: Duration, now_us: u64) {
         let minute = self.turn_to(now_us);
-        // Relaxed, here and below: numbers to look at.
+        // Relaxed, here and below: the counts order nothing else.
         minute[bucket(lasted)].fetch_add(1, Ordering::Relaxed);
     }
 

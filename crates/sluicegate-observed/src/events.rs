@@ -30,7 +30,7 @@ impl<T> Events<T> {
 
     /// The number of events that did not fit into the queue.
     pub fn dropped(&self) -> u64 {
-        // Relaxed, here and below: numbers to look at.
+        // Relaxed, here and below: the counts order nothing else.
         self.dropped.load(Ordering::Relaxed)
     }
 }

@@ -1,7 +1,7 @@
 //! Numbers for the recorder of the `metrics` facade: the increase of totals, [`ExportedTotals`], and gauges, [`Gauges`].
 //!
 //! A handle that is made before a recorder is installed never records. So both types remember their recorder, and
-//! tell another recorder everything from the beginning.
+//! export everything to a new recorder from the beginning.
 
 use std::array;
 use std::collections::HashSet;
@@ -43,7 +43,7 @@ pub(super) fn histogram(key: &Key) -> Histogram {
     metrics::with_recorder(|recorder| recorder.register_histogram(key, &METADATA))
 }
 
-/// For totals that only grow, the part of each that the recorder knows.
+/// For totals that only grow, the part that was already exported to the recorder.
 pub(super) struct ExportedTotals<const TOTALS: usize> {
     recorder: usize,
     each: [(Option<Counter>, u64); TOTALS],
@@ -58,7 +58,7 @@ impl<const TOTALS: usize> ExportedTotals<TOTALS> {
         Self { recorder, each: array::from_fn(|_| (None, 0)) }
     }
 
-    /// Tells the increase of the totals. A series begins when its total is no longer zero; if it is `shown`, it begins at once, so
+    /// Exports the increase of the totals. A series begins when its total is no longer zero; if it is `shown`, it begins at once, so
     /// that its first increase is visible.
     pub(super) fn tell(
         &mut self,

@@ -26,7 +26,7 @@ impl<const COUNTERS: usize> Lanes<COUNTERS> {
     /// Adds to these counters.
     #[inline]
     pub(super) fn add(&self, counts: impl IntoIterator<Item = (usize, u64)>) {
-        // Relaxed, here and below: a count orders nothing else. Owners of a lane follow each other by way of a lock.
+        // Relaxed, here and below: a count orders nothing else. A lock orders successive owners of a lane.
         match thread::lane() {
             Some(own) => {
                 let lane = self.own[own].get_or_init(|| Box::new(CounterLane::new()));
@@ -43,7 +43,7 @@ impl<const COUNTERS: usize> Lanes<COUNTERS> {
         }
     }
 
-    /// The sums of all counters. They are not of one moment: threads go on while the counters are read.
+    /// The sums of all counters. They are not a snapshot: threads keep counting while they are read.
     pub(super) fn sums(&self) -> [u64; COUNTERS] {
         let own = self.own.iter().filter_map(OnceLock::get).map(|lane| &**lane);
         own.chain([&self.shared]).fold([0; COUNTERS], |sums, lane| {

@@ -1,4 +1,4 @@
-//! Shows which keys are limited, by which policy, and why: [`Observed`], a store around a store that counts every decision.
+//! Shows which keys are limited, by which policy, and why: [`Observed`], a store wrapper that counts every decision.
 //!
 //! Add one line around the store of the limiters. Each decision is counted once for each policy that it asked,
 //! from any source: a layer, a handle, an attribute, an outgoing call, a policy in shadow.
@@ -18,7 +18,7 @@
 //! ```
 //!
 //! # When not to use it
-//! If its numbers are not read: counting costs every decision a few nanoseconds.
+//! Do not use it if you do not read its numbers: counting costs every decision a few nanoseconds.
 
 mod answer;
 mod ask;
@@ -81,14 +81,14 @@ use self::time::TimeOf;
 
 /// Counts all decisions of a store. Clones are handles to the same counts.
 ///
-/// It goes around all other stores, also `Resilient`, so that it sees the decisions that requests get.
+/// Put it around all other stores, including `Resilient`, so that it sees the decisions that requests get.
 ///
 /// A decision is counted when its answer comes. The answer to a request that was dropped is not counted.
 #[derive(Clone)]
 pub struct Observed(Arc<ObservedStore>);
 
 impl Observed {
-    /// Observes this store under a name, by which pages and metrics call it.
+    /// Observes this store under a name, which pages and metrics show.
     ///
     /// # Errors
     /// [`ConfigErrorKind::NameTaken`] when another observed store of this process has the name, or the store is observed
@@ -188,8 +188,8 @@ impl Observed {
         }));
     }
 
-    /// Says that unusual requests are expected until then, such as at the opening of a sale: alarms that begin until then say why, and are
-    /// told as expected ones, which are no warnings. It replaces what was said before.
+    /// Announces that unusual requests are expected until then, for example at the opening of a sale: alarms that begin before that time
+    /// carry the reason, and are logged as expected instead of as warnings. It replaces an earlier announcement.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};

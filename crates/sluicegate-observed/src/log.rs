@@ -7,7 +7,7 @@ use super::offenders::{Offender, Offenders};
 const MINUTE_US: u64 = 60 * 1_000_000;
 
 /// Logs at `warn`, once for each minute in which a policy refused requests, the number of refusals and the most refused key, if
-/// one stands out.
+/// one key stands out.
 /// So a flood does not fill the disk; each single refusal is a line at `debug`.
 pub(super) struct Minutely(Mutex<LoggedCounts>);
 
@@ -22,7 +22,7 @@ impl Minutely {
         Self(Mutex::new(LoggedCounts { minute: now_us / MINUTE_US, refused: 0 }))
     }
 
-    /// Writes the line that is due, if any: `refused` requests were refused until now, by policies in force.
+    /// Writes the line that is due, if any. `refused` is the number of requests refused so far by enforced policies.
     pub(super) fn turn(
         &self,
         policy: &str,

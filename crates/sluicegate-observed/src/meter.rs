@@ -108,7 +108,7 @@ impl PolicyMeter {
         self.unusual.see(key, self.rates.now_us() - 1);
     }
 
-    /// Logs a minute that has ended, and tells alarms that begin and end.
+    /// Logs a minute that has ended, and reports alarms that begin and end.
     fn turn_log_and_alarms(&self, now_us: u64) {
         self.log.turn(&self.name, || self.counts.sums().refused(), &self.offenders, now_us);
         let counted = || {
@@ -127,12 +127,12 @@ impl PolicyMeter {
         self.unusual.remember_keys(self.clock.now_us());
     }
 
-    /// Says of a key whether it came before requests became unusual; `None` if all keys count as known.
+    /// Tests whether a key came before requests became unusual; `None` if all keys count as known.
     pub(super) fn known_keys(&self) -> Option<KnownKeys> {
         self.unusual.known_keys(self.clock.now_us())
     }
 
-    /// The alarms that last.
+    /// The current alarms.
     pub(super) fn alarms(&self) -> Vec<Alarm> {
         let now_us = self.clock.now_us();
         self.unusual.alarms().into_iter().map(|alarm| self.expected(alarm, now_us)).collect()
@@ -163,7 +163,7 @@ impl PolicyMeter {
         self.request(&Judgement::permit(is_refused), false, self.clock.now_us());
     }
 
-    /// Tells the recorder the counts that have grown, and logs a minute that has ended.
+    /// Exports the counts that have grown, and logs a minute that has ended.
     pub(super) fn tell(&self) {
         self.turn_log_and_alarms(self.clock.now_us());
         self.tell_to(&mut lock(&self.told));

@@ -73,8 +73,8 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | metric | kind | labels |
 /// |---|---|---|
 /// | `rate_limit_requests_total` | counter | `policy`, `result` ([`Answer`](super::Answer)), `decided_by` (`store`, `fallback`, `lease`, `cache`, `outage`), `mode` (`enforce`, `shadow`) |
-/// | `rate_limit_route_requests_total` | counter | `route` (the pattern that a request has matched), `result`; told by layers that count routes |
-/// | `rate_limit_route_duration_seconds` | histogram | `route`; told by layers that count routes, with keys and tiers that are looked up, without the wait for a turn |
+/// | `rate_limit_route_requests_total` | counter | `route` (the pattern that a request has matched), `result`; reported by layers that count routes |
+/// | `rate_limit_route_duration_seconds` | histogram | `route`; reported by layers that count routes; includes the look-up of keys and tiers, but not the wait for a turn |
 /// | `rate_limit_units_total` | counter | `policy`, `kind` (`spent`, `refunded`, `charged`) |
 /// | `rate_limit_near_total` | counter | `policy` |
 /// | `rate_limit_budget_warnings_total` | counter | `policy`, `percent` (`50`, `80`, `100`); see [`Event::BudgetUsed`](sluicegate_core::store::Event::BudgetUsed) |
@@ -95,15 +95,15 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_key_quotas` | gauge | `policy`; at most 65,535 |
 /// | `rate_limit_key_quotas_refused_total` | counter | `policy` |
 /// | `rate_limit_leased_units`, `rate_limit_leased_keys`, `rate_limit_refusals_kept` | gauge | `store` |
-/// | `rate_limit_policy_info` | gauge | `policy`, `algorithm` (of several each, as `gcra, fixed-window`), `mode` (`enforce`, `shadow`, `off`), `hidden`; 1, and 0 for what it was before |
+/// | `rate_limit_policy_info` | gauge | `policy`, `algorithm` (all of them, as `gcra, fixed-window`), `mode` (`enforce`, `shadow`, `off`), `hidden`; 1, and 0 for earlier values of the labels |
 /// | `rate_limit_quota`, `rate_limit_quota_period_seconds` | gauge | `policy`, `quota` (its id, or its place) |
 /// | `rate_limit_remaining_ratio` | gauge | `policy`, `watched` |
 /// | `rate_limit_new_keys` | gauge | `policy`; in the last whole minute |
 /// | `rate_limit_alarm` | gauge | `policy`, `cause` ([`AlarmCause`](sluicegate_core::store::AlarmCause)); 1 while it lasts and is not expected |
 /// | `rate_limit_forwarded_faults_total` | counter | `fault` ([`ForwardedFault`](sluicegate_core::store::ForwardedFault)) |
 /// | `rate_limit_events_dropped_total` | counter | `store` |
-/// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); told by files of rules |
-/// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; told by files of rules |
+/// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); reported by rules files |
+/// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; reported by rules files |
 pub const METRICS: [Metric; 43] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [

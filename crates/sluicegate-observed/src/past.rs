@@ -125,7 +125,7 @@ impl Listener for RecentEvents {
                     Alarm { expected: Some(_), .. } => "alarm_expected",
                     _ => "alarm",
                 };
-                // Visitors who may see no key see no network either.
+                // Visitors who may not see keys may not see networks either.
                 let mut told = (*alarm).clone();
                 told.networks.clear();
                 PastEvent { policy: Some(alarm.policy.clone()), ..said(what, told.to_string()) }

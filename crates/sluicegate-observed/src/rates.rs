@@ -1,6 +1,6 @@
 //! Counts of each of the last 10 seconds and 60 minutes: [`Rates`].
 //!
-//! They need no second count. When a second ends, the totals of that moment are kept; the count of a second
+//! They need no second counter. When a second ends, the totals of that moment are kept; the count of a second
 //! is the difference of two totals. The first request after seconds without requests catches up: all
 //! counts since then belong to the second that was current.
 

@@ -1,4 +1,4 @@
-//! Gauges that move without a decision, told on demand: [`Observed::refresh`].
+//! Gauges that change without a decision, exported on demand: [`Observed::refresh`].
 
 use metrics::Key;
 use sluicegate_core::in_flight::{Class, InFlight};
@@ -17,11 +17,11 @@ use super::metrics::{
 use super::watched::RemainingRatio;
 
 impl Observed {
-    /// Tells the recorder everything that it does not know yet: all counts, and gauges that move without a decision, such as tables,
+    /// Exports everything that the recorder does not know yet: all counts, and gauges that change without a decision, such as tables,
     /// waiting requests and [watched keys](Self::watch). Call this before metrics are rendered.
     ///
     /// # Cancel safety
-    /// If it is dropped while watched keys are looked up, it has told counts, and no gauges.
+    /// If it is dropped while watched keys are looked up, it has exported counts but no gauges.
     pub async fn refresh(&self) {
         self.rebind();
         let left = self.0.state.watched.look(self.0.limiters()).await;
@@ -30,7 +30,7 @@ impl Observed {
         gauges.tell(self.of_store(&status).chain(self.of_policies(&status)).chain(left.iter().map(of_key)));
     }
 
-    /// Tells the counts to the recorder that is installed now, also those from before it was installed. A recorder hears of
+    /// Exports the counts to the installed recorder, including those from before it was installed. A recorder gets
     /// each count once, however often this is called. Decisions call it by themselves, once a second for each policy;
     /// [`refresh`](Self::refresh) calls it, too.
     pub fn rebind(&self) {

@@ -44,7 +44,7 @@ impl Routes {
         }
     }
 
-    /// Tells the recorder the counts that have grown.
+    /// Exports the counts that have grown.
     pub(super) fn tell(&self) {
         let mut all = lock(&self.0);
         for (route, RouteCounts { counts, told, .. }) in &mut *all {

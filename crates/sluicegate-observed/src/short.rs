@@ -1,4 +1,4 @@
-//! Counts the checks of one key that the store within decides without an ask: [`ObservedShortWay`].
+//! Counts the checks of one key that the inner store decides without an ask: [`ObservedShortWay`].
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::state::ObservedState;
 use super::store::OpenPolicy;
 use super::thread;
 
-/// The short way of a policy, around that of the store within.
+/// The short way of a policy, around the short way of the inner store.
 pub(super) struct ObservedShortWay {
     pub(super) within: Arc<dyn ShortWay>,
     pub(super) state: Arc<ObservedState>,
@@ -32,7 +32,7 @@ impl ShortWay for ObservedShortWay {
             is_asked.set(true);
             otherwise()
         });
-        // An ask comes by the observed store, which counts it.
+        // An ask goes through the observed store, which counts it.
         if !is_asked.get() && (is_looked_at || !self.has_counted(key, &answer)) {
             self.note((*key, cost), &answer, begun);
         }
@@ -41,7 +41,7 @@ impl ShortWay for ObservedShortWay {
 }
 
 impl ObservedShortWay {
-    /// Counts an answer that lets the request go on now, as almost every one does, unless it has to be told.
+    /// Counts an answer that allows the request now, as almost every answer does, unless listeners have to hear of it.
     #[inline]
     fn has_counted(&self, key: &KeyRef<'_>, answer: &DecisionFuture) -> bool {
         match (&self.watched.meter, answer.known()) {

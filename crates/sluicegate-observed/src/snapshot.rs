@@ -62,7 +62,7 @@ pub struct StoreSnapshot {
     pub slots: usize,
     /// Keys that were forgotten before they were at rest, because there was no room.
     pub evictions: u64,
-    /// Policies chosen by requests that were opened beyond the bound of their limit, because keys owe under all others.
+    /// Policies chosen by requests that were opened beyond the bound of their limit, because all others have keys with units spent.
     pub policies_kept_open: u64,
     /// Events that did not fit into the queues of [`Observed::events`](super::Observed::events).
     pub events_dropped: u64,
@@ -108,7 +108,7 @@ pub struct PolicySnapshot {
     pub per_second: Rate,
     /// The last 60 whole minutes, the oldest first.
     pub minutes: Vec<Minute>,
-    /// The minute that is under way.
+    /// The current minute.
     pub minute: Minute,
     /// Requests that wait for their turn now.
     pub waiting: usize,
@@ -125,7 +125,7 @@ pub struct PolicySnapshot {
     pub askers: Vec<Asker>,
     /// Keys that came for the first time in the last whole minute; an estimate if more than 448 keys come in a day.
     pub new_keys: f64,
-    /// The alarms that last.
+    /// The current alarms.
     pub alarms: Vec<Alarm>,
     /// The keys that have used most of their [budgets](sluicegate_core::Quota::in_calendar) in the periods that are under way, the one
     /// nearest to the end first: at most 16, of those that this process has decided about.
@@ -142,11 +142,11 @@ pub struct Totals {
     pub delayed: u64,
     /// Refused until later.
     pub rejected: u64,
-    /// Refused because they cost more than ever passes at once.
+    /// Refused because they cost more than can ever pass at once.
     pub impossible: u64,
     /// Refused because the key is suspended.
     pub suspended: u64,
-    /// Not decided, by a mistake in the program.
+    /// Not decided because of a mistake in the program.
     pub error: u64,
 }
 
@@ -185,7 +185,7 @@ impl Add for Totals {
 pub struct UnitTotals {
     /// Spent by requests.
     pub spent: u64,
-    /// Given back, at most as many as were spent.
+    /// Given back, never more than were spent.
     pub refunded: u64,
     /// Charged after the fact.
     pub charged: u64,
@@ -197,7 +197,7 @@ pub struct UnitTotals {
 pub struct Rate {
     /// Allowed at once.
     pub allowed: f64,
-    /// Refused, for now or for ever.
+    /// Refused, for now or forever.
     pub rejected: f64,
     /// Allowed after a wait.
     pub delayed: f64,

@@ -1,4 +1,4 @@
-//! The counts of a store beside its policies, and their listeners: [`ObservedState`].
+//! The counts of a store besides those of its policies, and their listeners: [`ObservedState`].
 //!
 //! The numbers here are authoritative; recorders of the `metrics` facade get the increase since the last time. So a
 //! recorder that is installed late gets all earlier counts, and the look-up of a counter, which costs more than a
@@ -43,18 +43,18 @@ pub(super) struct ObservedState {
     pub(super) in_flight: Mutex<Vec<ObservedPermits>>,
     undecided: [AtomicU64; Undecided::ALL.len()],
     faults: [AtomicU64; ForwardedFault::ALL.len()],
-    /// Calls without an answer, by kind, if no store within counts them.
+    /// Calls without an answer, by kind, if no inner store counts them.
     errors: [AtomicU64; ERRORS.len()],
     /// Events that did not fit into a queue.
     pub(super) dropped: Arc<AtomicU64>,
     /// Policies that limits have opened beyond their bound.
     kept_open: AtomicU64,
-    /// Whether the last call had no answer, so that each outage and its end are told once.
+    /// Whether the last call had no answer, so that each outage and its end are reported once.
     is_down: AtomicBool,
     told: Mutex<ExportedTotals<TOTALS>>,
 }
 
-/// Permits that are counted, and how many refusals the recorder knows of, by class: enforced, and in shadow; and how many lost permits.
+/// A counted limit in flight, with the numbers already exported: refusals by class, enforced and in shadow, and lost permits.
 pub(super) struct ObservedPermits {
     pub(super) of: InFlight,
     shed: ExportedTotals<SHED_TOTALS>,
@@ -68,7 +68,7 @@ impl ObservedPermits {
         Self { of, shed: ExportedTotals::nobody(), lost: ExportedTotals::nobody() }
     }
 
-    /// Tells the recorder how many more were refused, where the limit adapts, and how many more were lost, where instances share them.
+    /// Exports new refusals if the limit adapts, and newly lost permits if instances share them.
     fn tell(&mut self) {
         let name = self.of.name();
         if self.of.sharing().is_some() {
@@ -85,7 +85,7 @@ impl ObservedPermits {
             let mode = if total < Class::ALL.len() { "enforce" } else { "shadow" };
             series(SHED, [("policy", name), ("class", class), ("mode", mode)])
         };
-        // Those that are enforced from the beginning, so that the first one is seen.
+        // Enforced refusals are exported from the beginning, so that the first one is visible.
         self.shed.tell(&totals, |total| total < Class::ALL.len(), series);
     }
 }
@@ -154,11 +154,11 @@ impl ObservedState {
                 StoreErrorKind::Protocol => 2,
                 _ => 1,
             };
-            // Relaxed, here and below: numbers to look at.
+            // Relaxed, here and below: the counts order nothing else.
             self.errors[kind].fetch_add(1, Ordering::Relaxed);
         }
         let is_down = error.is_some();
-        // Only one of the threads that see the change tells it.
+        // Only one of the threads that see the change reports it.
         if self.is_down.load(Ordering::Relaxed) != is_down
             && self.is_down.swap(is_down, Ordering::Relaxed) != is_down
         {
@@ -175,7 +175,7 @@ impl ObservedState {
         }
     }
 
-    /// Calls without an answer. The counts of a store within take precedence, because it hides such calls from its callers.
+    /// Calls without an answer. The counts of an inner store take precedence, because it hides such calls from its callers.
     pub(super) fn errors(&self, status: &StoreStatus) -> StoreErrors {
         let own = |kind: usize| self.errors[kind].load(Ordering::Relaxed);
         status.resilient.map_or_else(
@@ -188,7 +188,7 @@ impl ObservedState {
         )
     }
 
-    /// Tells the recorder the counts of the store and of all policies that have grown.
+    /// Exports the counts of the store and of all policies that have grown.
     pub(super) fn tell(&self, status: &StoreStatus) {
         let mut totals = [0; TOTALS];
         let counts = self.undecided.iter().chain(&self.faults);

@@ -1,10 +1,10 @@
 //! Forwards a call to the observed store, and counts its answer.
 //!
-//! Memory answers at once, and its answer is counted before it is handed on: nothing is allocated, and no key is copied. A later
+//! Memory answers at once, and its answer is counted before it is returned: nothing is allocated, and no key is copied. A later
 //! answer is counted by the future that waits for it, which needs a copy of the keys; if that future is dropped, the answer is
 //! not counted. A call of several asks is one request, and one duration, for each of its policies.
 //!
-//! No lock is held while the store within is called or a listener is told.
+//! No lock is held while the inner store or a listener is called.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -68,7 +68,7 @@ impl Wrap for ObservedStore {
         let meter = (!policy.is_of_suspension()).then(|| self.state.meters.open(policy.counted_as()));
         let opened = OpenPolicy::new(policy, meter)?;
         if let (true, Some(meter)) = (opened.has_budget, &opened.meter) {
-            // Here, so that no request has to make its tables.
+            // Made here, so that no request has to allocate the tables.
             meter.budgets();
         }
         if let (Some(tightening), Some(meter)) = (policy.tightening(), &opened.meter)
@@ -155,7 +155,7 @@ impl OpenPolicy {
         its.fold(0, |bits, (place, _)| bits | bit(place))
     }
 
-    /// Whether one of the quotas that decide is a budget.
+    /// Whether one of the deciding quotas is a budget.
     #[inline]
     fn is_of_budget(&self, ask: &Ask<'_>) -> bool {
         ask.own().map_or(self.has_budget, |own| budgets::has_budget(own.policy()))

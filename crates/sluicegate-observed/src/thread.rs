@@ -1,4 +1,4 @@
-//! State of each thread: the lane that it counts in ([`lane`]), and the chance by which a decision is looked at
+//! State of each thread: the lane that it counts in ([`lane`]), and the sampling of decisions
 //! ([`one_in_64`]).
 //!
 //! Every decision reads both, so they are plain cells that need no set-up and no check whether they still exist.
@@ -12,7 +12,7 @@ use super::lock::lock;
 /// Threads that have a lane of their own; all others share one.
 pub(super) const LANES: usize = 16;
 
-/// One decision in this many is looked at.
+/// One decision in this many is sampled.
 pub(super) const ONE_IN: usize = 64;
 
 thread_local! {
@@ -35,14 +35,14 @@ enum ThreadLane {
 /// the lane, and the lock by which a lane changes its owner orders the writes of both threads.
 struct LaneGuard;
 
-/// The number of decisions until the next one is looked at, and the state of the random numbers.
+/// The number of decisions until the next sample, and the state of the random numbers.
 #[derive(Clone, Copy)]
 struct Chance {
     left: u64,
     random: u64,
 }
 
-/// The lane of this thread, which no other thread writes to, if one was left.
+/// The lane of this thread, which no other thread writes to, if one was free.
 #[inline]
 pub(super) fn lane() -> Option<usize> {
     match LANE.get() {
@@ -77,7 +77,7 @@ impl Drop for LaneGuard {
     }
 }
 
-/// True one time in 64, at random: with a fixed turn, one of two clients that alternate would never be looked at.
+/// True one time in 64, at random: with a fixed interval, one of two alternating clients would never be sampled.
 #[inline]
 pub(super) fn one_in_64() -> bool {
     let Chance { left, random } = CHANCE.get();
@@ -103,7 +103,7 @@ fn is_its_turn(mut random: u64) -> bool {
     random ^= random << 13;
     random ^= random >> 7;
     random ^= random << 17;
-    // Up to 126 go by, 63 on average.
+    // Skips up to 126 decisions, 63 on average.
     CHANCE.set(Chance { left: (random >> 32) % (2 * ONE_IN as u64 - 1), random });
     true
 }

@@ -1,7 +1,7 @@
 //! Tightens a policy while an alarm of it lasts: [`Tighteners`].
 //!
-//! A policy says how by [`PolicyBuilder::tighten`](sluicegate_core::policy::PolicyBuilder::tighten). What is done is an override by the
-//! operator [`ALARM`], so that it reaches all instances, ends in time, and is shown and withdrawn as any other.
+//! A policy configures it by [`PolicyBuilder::tighten`](sluicegate_core::policy::PolicyBuilder::tighten). The effect is an override by the
+//! operator [`ALARM`], so that it reaches all instances, ends in time, and is shown and withdrawn like any other override.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,28 +18,28 @@ use super::Observed;
 use super::lock::lock;
 use super::store::ObservedStore;
 
-/// The operator who tightens.
+/// The operator name of these overrides.
 pub(super) const ALARM: &str = "alarm";
 /// The policy by which instances vote: its key is the name of a policy, and each of them spends one unit in an hour.
 const VOTES: &str = "sluicegate-alarms";
 const VOTERS: u64 = 100;
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The policies that this instance has tightened, or wanted to.
+/// The policies that this instance has tightened or tried to tighten.
 #[derive(Default)]
 pub(super) struct Tighteners(Mutex<HashMap<String, Tightened>>);
 
 #[derive(Default)]
 struct Tightened {
-    /// The causes that last.
+    /// The current causes.
     causes: Vec<AlarmCause>,
-    /// When this instance has voted last.
+    /// When this instance last voted.
     voted_us: Option<u64>,
     /// The override that this instance has put.
     version: Option<u64>,
 }
 
-/// The task that an alarm brings when it begins or ends.
+/// The work to do when an alarm begins or ends.
 enum Task {
     Tighten { is_to_vote: bool },
     Loosen { version: u64 },
@@ -49,7 +49,7 @@ enum Task {
 pub(super) fn follow(store: &Arc<ObservedStore>, alarm: &Alarm) {
     let Some(limiter) = store.limiters().get(&alarm.policy) else { return };
     let tightening = limiter.own_policy().tightening().filter(|_| alarm.expected.is_none());
-    // What was tightened is loosened, whatever the policy says by now.
+    // A tightened policy is loosened, whatever its settings are by now.
     if tightening.is_none() && !alarm.is_over {
         return;
     }
@@ -68,7 +68,7 @@ pub(super) fn follow(store: &Arc<ObservedStore>, alarm: &Alarm) {
     }
 }
 
-/// The keys that are tightened, as in a file of rules.
+/// The tightened keys, in the words of a rules file.
 fn keys_of(tightening: Tightening) -> &'static str {
     if tightening.is_of_new_keys() { "new" } else { "all" }
 }
@@ -100,12 +100,12 @@ async fn tighten(store: &Arc<ObservedStore>, policy: &str, tightening: Tightenin
 async fn loosen(store: &Arc<ObservedStore>, policy: &str, version: u64) {
     match Overrides::of(Observed(Arc::clone(store))).withdraw(policy, version, ALARM).await {
         Ok(()) => tracing::info!(policy, "is no longer tightened"),
-        // An operator was quicker, or its time is over.
+        // An operator acted first, or the override has expired.
         Err(error) => tracing::debug!(policy, %error, "is no longer tightened by this alarm"),
     }
 }
 
-/// Whether enough instances have voted within an hour, by the store that they share; an answer without it is no agreement.
+/// Whether enough instances have voted within an hour, counted in the shared store; an answer without the store is no agreement.
 async fn is_agreed(store: &Arc<ObservedStore>, policy: &str, needed: u64, is_to_vote: bool) -> bool {
     let votes = Policy::sliding_log(VOTES, format!("{VOTERS}/h")).hidden();
     let Ok(votes) = votes.on(Arc::clone(store.within.store())) else { return false };
@@ -139,7 +139,7 @@ impl Tighteners {
     }
 }
 
-/// Runs it in the background; without a runtime it runs here as far as it gets, which is to its end on a store in memory.
+/// Runs the work in the background. Without a runtime it is polled once here, which completes it on a store in memory.
 fn run(work: impl Future<Output = ()> + Send + 'static) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn(work)),

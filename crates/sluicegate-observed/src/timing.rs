@@ -1,4 +1,4 @@
-//! Durations that are told to a recorder at once: [`Timing`].
+//! Durations that are exported at once: [`Timing`].
 
 use std::time::Duration;
 

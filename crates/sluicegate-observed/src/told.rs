@@ -19,7 +19,7 @@ pub(super) struct EventReaders {
     store: OnceLock<Weak<ObservedStore>>,
 }
 
-/// Why alarms are expected until then.
+/// The reason why alarms are expected, and until when.
 struct Expected {
     until_us: u64,
     why: String,
@@ -42,13 +42,13 @@ impl EventReaders {
         expected.as_ref().filter(|expected| now_us < expected.until_us).map(|expected| expected.why.clone())
     }
 
-    /// From now on alarms tighten policies of this store that say so.
+    /// From now on alarms tighten the policies of this store that are configured for it.
     pub(super) fn tighten(&self, store: &Arc<ObservedStore>) {
         // Weak, because the store keeps this.
         _ = self.store.set(Arc::downgrade(store));
     }
 
-    /// Tells an alarm, and writes it to the log.
+    /// Reports an alarm to listeners and logs it.
     pub(super) fn alarm(&self, alarm: &Alarm) {
         let (policy, cause) = (&*alarm.policy, alarm.cause.as_str());
         if alarm.is_over || alarm.expected.is_some() {

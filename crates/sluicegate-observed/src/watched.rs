@@ -17,7 +17,7 @@ const MOST: usize = 100;
 #[derive(Default)]
 pub(super) struct WatchedKeys(Mutex<Vec<WatchedKey>>);
 
-/// Names its policy instead of holding a limiter, which would keep the store alive, and the store holds this.
+/// Names its policy instead of holding a limiter: the limiter would keep the store alive, which owns this.
 #[derive(Clone)]
 struct WatchedKey {
     name: String,
@@ -29,7 +29,7 @@ struct WatchedKey {
 pub(super) struct RemainingRatio {
     pub(super) name: String,
     pub(super) policy: String,
-    /// 0 to 1, of the quota that has the least.
+    /// 0 to 1, of the quota with the least left.
     pub(super) ratio: f64,
 }
 
@@ -50,10 +50,10 @@ impl WatchedKeys {
         Ok(())
     }
 
-    /// Looks at the watched keys whose policies are open, as far as the store answers.
+    /// Peeks at the watched keys of open policies; keys without an answer are left out.
     pub(super) async fn look(&self, limiters: &Limiters) -> Vec<RemainingRatio> {
         let all = lock(&self.0).clone();
-        // All questions start before the first answer is awaited.
+        // All peeks start before the first answer is awaited.
         let asked = all.into_iter().filter_map(|watched| {
             let answer = limiters.get(&watched.policy)?.peek(&watched.key).start();
             Some((watched, answer))

@@ -1,6 +1,6 @@
 //! The page of a visitor that waits: [`page`]. The server draws it; it refreshes itself and needs no scripts.
 //!
-//! It has one heading, the place, the estimated wait and one sentence. Estimates are rounded to what they are worth: up to seconds below a
+//! It has one heading, the place, the estimated wait and one sentence. Estimates are rounded to their precision: up to seconds below a
 //! minute and a half, up to minutes below an hour and a half, and above that to hours and minutes.
 
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn progress(waited: Duration, wait: Duration) -> Markup {
     }
 }
 
-/// Writes `4 minutes`, rounded to what an estimate is worth.
+/// Writes `4 minutes`, rounded to the precision of an estimate.
 fn span(wait: Duration) -> String {
     let all = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
     match all {

@@ -33,7 +33,7 @@ pub struct Reply<'a> {
     pub(crate) standing: Option<LineStanding>,
     /// The time since the visitor's ticket for its place was issued, if it has shown one.
     pub(crate) waited: Option<Duration>,
-    /// The reason why the ticket that the visitor has shown is worth nothing.
+    /// The reason why the visitor's ticket is invalid.
     pub(crate) fault: Option<LostPlace>,
 }
 
@@ -47,22 +47,22 @@ pub(crate) enum LostPlace {
 
 /// The reason why a visitor may not enter.
 ///
-/// | reason | it keeps a place | it asks again |
+/// | reason | the visitor keeps a place | the visitor asks again |
 /// |---|---|---|
 /// | `Waiting`, `NotOpen`, `Paused` | yes, by its ticket | when the line says |
-/// | `Full`, `TooMany` | no | after a minute, or when a visitor of its own has entered |
+/// | `Full`, `TooMany` | no | after a minute, or when another visitor of this client has entered |
 /// | `EnterFirst` | only a place that it already has | by a GET |
 /// | `Away` | yes: the line is polled again | after five seconds |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It is not its turn yet.
+    /// The visitor's turn has not come yet.
     Waiting,
     /// The room is not open yet.
     NotOpen,
     /// The room is paused.
     Paused,
-    /// The line is as long as it may be.
+    /// The line is full.
     Full,
     /// The client has as many places as it may have.
     TooMany,

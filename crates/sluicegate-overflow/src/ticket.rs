@@ -7,11 +7,11 @@
 //! | 8 | the beginning of a BLAKE3 hash of the room's name |
 //! | 8, 4 | the number and the lot of the place |
 //! | 8, 8 | issued and expires, in microseconds since the Unix epoch |
-//! | 8 | a digest of the key of its client, or 0 where the room knows no client |
+//! | 8 | a digest of the key of its client, or 0 if places are not counted by client |
 //! | 32 | a BLAKE3 hash of everything before it, keyed by the secret |
 //!
 //! Numbers are big-endian, and the whole is Base64 for URLs without padding: 103 letters. It is not encrypted: a visitor may read its
-//! place, and cannot change it. Keys are derived from the secrets, so a secret may have any length from 16 bytes on.
+//! place, but cannot change it. Keys are derived from the secrets, so a secret may have any length from 16 bytes on.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ use crate::line::LinePlace;
 pub(crate) struct RoomTicket {
     pub(crate) is: TicketUse,
     pub(crate) place: LinePlace,
-    /// Microseconds of the room's clock, as all moments here.
+    /// Microseconds of the room's clock, like all moments here.
     pub(crate) issued_us: u64,
     pub(crate) expires_us: u64,
     /// The client of the ticket, by [`Secrets::client`]; 0 if any client may use it.
@@ -42,7 +42,7 @@ pub(crate) enum TicketUse {
     Pass,
 }
 
-/// The reason why a ticket is worth nothing. Its visitor gets a new place, at the end.
+/// The reason why a ticket is invalid. Its visitor gets a new place at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TicketFault {
     Malformed,
@@ -106,7 +106,7 @@ impl Secrets {
         })
     }
 
-    /// A digest of a client's key. Addresses are few, so the digest is keyed: without the secret it says nothing, and it differs in each
+    /// A digest of a client's key. Addresses are few, so the digest is keyed: it reveals nothing without the secret, and it differs in each
     /// room.
     pub(crate) fn client(&self, key: &[u8]) -> u64 {
         self.client_in(false, key)
@@ -139,7 +139,7 @@ impl Secrets {
     /// The ticket, and whether the former secret has signed it, so that it has to be signed anew.
     ///
     /// # Errors
-    /// When the ticket is worth nothing here and now.
+    /// When the ticket is invalid here and now.
     pub(crate) fn read(&self, text: &[u8], now_us: u64) -> Result<(RoomTicket, bool), TicketFault> {
         if text.len() != TEXT {
             return Err(TicketFault::Malformed);

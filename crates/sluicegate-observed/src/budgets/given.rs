@@ -1,4 +1,4 @@
-//! The warnings that were given, in fixed memory: [`GivenWarnings`].
+//! The budget warnings given so far, in fixed memory: [`GivenWarnings`].
 
 /// The keys of a policy whose warnings are remembered, 16 bytes each.
 const SETS: usize = 1_024;
@@ -7,7 +7,7 @@ const SECOND_US: u64 = 1_000_000;
 
 /// The number of warnings that were given of each budget of a key in its period.
 ///
-/// A place is free again when its period has ended. While all four places of a set are taken, further keys of it are not remembered.
+/// A slot is free again when its period has ended. While all four slots of a set are taken, further keys of that set are not remembered.
 pub(super) struct GivenWarnings(Box<[GivenWarning]>);
 
 /// A budget of which warnings were given.
@@ -24,8 +24,8 @@ impl GivenWarnings {
         Self(vec![GivenWarning { digest: 0, until_s: 0, parts: 0 }; SETS * WAYS].into())
     }
 
-    /// Notes the number of parts of which warnings are given, and returns the number of those given before; `None` if that is not known, because there
-    /// is no room to remember it. The digest is that of a budget in one period.
+    /// Stores the number of thresholds that were warned about, and returns the number stored before; `None` if it is unknown because there was no
+    /// room to remember it. The digest identifies a budget in one period.
     pub(super) fn give(&mut self, digest: u64, until_us: u64, now_us: u64, parts: usize) -> Option<usize> {
         let seconds = |us: u64| u32::try_from(us / SECOND_US).unwrap_or(u32::MAX);
         let parts = u8::try_from(parts).unwrap_or(u8::MAX);

@@ -1,7 +1,7 @@
-//! Budgets, which are quotas of a calendar: the keys near the end of theirs, and warnings of them, [`Budgets`].
+//! Budgets, which are quotas of a calendar: the keys that have used most of their budgets, and warnings about them, [`Budgets`].
 //!
-//! A decision that leaves a key half of its budget or more adds to the list of the nearest keys and is done. Below that, a table knows the
-//! warnings that were given. Both have a fixed size, whatever keys clients make up, and exist once a policy has a quota of a calendar.
+//! A decision that leaves a key half of its budget or more only updates the list of the nearest keys. Below that, a table remembers the
+//! warnings given. Both have a fixed size, whatever keys clients make up, and exist once a policy has a quota of a calendar.
 
 mod given;
 mod nearest;
@@ -23,7 +23,7 @@ use self::nearest::Nearest;
 use super::lock::lock;
 use super::offenders;
 
-/// The parts of a budget at which warnings are given, in percent.
+/// The thresholds of a budget at which warnings are given, in percent.
 pub(super) const PERCENTS: [u8; 3] = [50, 80, 100];
 
 /// The budgets of the keys of a policy.
@@ -36,7 +36,7 @@ pub(super) struct Budgets {
 /// The ask that a decision is about.
 #[derive(Clone, Copy)]
 pub(super) struct BudgetAsk<'a> {
-    /// The policy with the numbers that have decided.
+    /// The policy with the quotas that have decided.
     pub(super) numbers: &'a Policy,
     /// The place of the ask among those of the decision.
     pub(super) place: usize,
@@ -80,7 +80,7 @@ impl Budgets {
 
     /// Notes the standing of a key after a decision, and calls `warn` for each warning that is due, without a lock.
     pub(super) fn note(&self, ask: BudgetAsk<'_>, decision: &Decision, mut warn: impl FnMut(BudgetWarning)) {
-        // The fallback knows a share of what was spent, and the numbers of others are those of a key at rest.
+        // The fallback knows only a share of the spent units, and other deciders report a key at rest.
         if !matches!(decision.decided_by(), DecidedBy::Store | DecidedBy::Lease) {
             return;
         }
@@ -127,7 +127,7 @@ impl BudgetStanding {
     fn of(numbers: &Policy, status: &QuotaStatus, at_us: u64) -> Option<Self> {
         let quota = numbers.quotas().get(status.quota_index())?;
         let (from_us, until_us) = quota.quota().calendar()?.around(at_us);
-        // A part of a policy has a part of its limit. Units that were carried over are on top of the limit, and spent first.
+        // A share of a policy has that share of its limit. Carried units come on top of the limit, and are spent first.
         let limit = part_of(quota.quota().limit(), status.capacity(), quota.rule().capacity());
         Some(Self { used: limit.saturating_sub(status.remaining()), limit, from_us, until_us })
     }

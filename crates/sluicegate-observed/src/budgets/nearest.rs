@@ -11,7 +11,7 @@ use crate::offenders::{CutKey, OffenderKind, shown};
 /// The keys that are listed for each policy.
 const MOST: usize = 16;
 
-/// A key that has used much of a budget: a [quota of a calendar](sluicegate_core::Quota::in_calendar), as the last decision about it told.
+/// A key that has used much of a budget, which is a [quota of a calendar](sluicegate_core::Quota::in_calendar), as of its last decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyBudget {
@@ -25,9 +25,9 @@ pub struct KeyBudget {
     pub reference: String,
     /// The place of the quota in its policy.
     pub quota: usize,
-    /// The units of the limit that were used, reserved ones among them.
+    /// The used units of the limit, including reserved ones.
     pub used: u64,
-    /// The units of each period: the key's own number, if it has brought one. Units that were carried over are on top of them, and
+    /// The units of each period: the key's own limit, if it has brought one. Carried units come on top, and
     /// are spent first.
     pub limit: u64,
     /// The beginning of the period.

@@ -33,7 +33,7 @@ impl CutKey {
         self.kind
     }
 
-    /// The key, if it is whole.
+    /// The key, if it was not cut.
     pub(crate) fn whole(&self) -> Option<Key> {
         self.is_whole.then(|| self.kept())
     }

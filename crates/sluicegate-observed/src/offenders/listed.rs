@@ -33,10 +33,10 @@ pub struct Offender {
     pub error: u64,
     /// The share of all refusals, 0 to 1.
     pub share: f64,
-    /// The wait until the key may pass again, as its last refusal said; up to a second too long, and zero if the wait is over
-    /// or none helps.
+    /// The wait until the key may pass again, from its last refusal; up to one second too long, and zero if the wait is over
+    /// or no wait helps.
     pub retry_after: Duration,
-    /// The end of the suspension, if the key is suspended, as its last refusal said.
+    /// The end of the suspension, if the key is suspended, from its last refusal.
     pub suspended_until: Option<SystemTime>,
 }
 

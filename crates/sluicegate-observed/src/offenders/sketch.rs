@@ -7,8 +7,8 @@ use super::cut::CutKey;
 /// Counts of the keys that come most often: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and
 /// top-k elements in data streams", 2005, algorithm of figure 1; a list in place of their sorted buckets).
 ///
-/// With room for k keys, after n came: each key that came more than n / k times is in the sketch; a count is never too low, and
-/// too high by at most its error; a key that is not in it came at most [`floor`](Self::floor) times. The counts add up to n.
+/// With room for k keys, after n arrivals: each key that came more than n / k times is in the sketch; a count is never too low, and
+/// too high by at most its error; a key outside the sketch came at most [`floor`](Self::floor) times. The counts add up to n.
 #[derive(Debug)]
 pub(super) struct Sketch {
     room: usize,
@@ -35,7 +35,7 @@ pub(super) struct SketchedKey<'a> {
     pub(super) key: &'a CutKey,
     pub(super) count: u64,
     pub(super) error: u64,
-    /// The note that was made when it came last.
+    /// The note of its last arrival.
     pub(super) note: u64,
 }
 
@@ -46,7 +46,7 @@ impl Sketch {
         Self { room, least: 0, next: 0, digests, counts, rest: Vec::with_capacity(room) }
     }
 
-    /// A key comes.
+    /// Counts an arrival of a key.
     pub(super) fn count(&mut self, key: KeyRef<'_>, note: u64) {
         let digest = key.digest();
         let place = self.place(digest).unwrap_or_else(|| self.take_in(digest, key));
@@ -101,7 +101,7 @@ impl Sketch {
         self.counts.iter().sum()
     }
 
-    /// The most often that a key which is not in the sketch came.
+    /// The most times that a key outside the sketch can have come.
     pub(super) fn floor(&self) -> u64 {
         if self.counts.len() < self.room { 0 } else { self.counts.iter().copied().min().unwrap_or(0) }
     }

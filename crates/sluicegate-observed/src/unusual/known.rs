@@ -20,11 +20,11 @@ const LEARNING: u32 = 60 * MINUTE;
 
 /// The keys of one to two days, in Bloom filters: a key that came is always found, and a few others are found by mistake.
 ///
-/// A minute of keys is known one to two minutes later, so that the beginning of an attack is not. While an alarm lasts, none becomes known.
+/// Keys become known one to two minutes after they came, so that those of a beginning attack do not. During an alarm no key becomes known.
 pub(super) struct KeyHistory {
-    /// The keys of the minute that is under way, and of the one before.
+    /// The keys of the current minute, and of the minute before.
     lately: [Filter; 2],
-    /// Known keys: those of the day that is under way, and of the one before.
+    /// Known keys: those of the current day, and of the day before.
     known: [Filter; 2],
     begun: u32,
     /// The slot in which the day began.
@@ -40,7 +40,7 @@ impl KeyHistory {
         Self { lately: two(), known: two(), begun: slot, day: slot }
     }
 
-    /// A request comes of the key with this digest.
+    /// Records a request of the key with this digest.
     pub(super) fn see(&mut self, digest: u64) {
         self.lately[0].add(digest);
     }
@@ -60,7 +60,7 @@ impl KeyHistory {
         }
     }
 
-    /// Says of a key whether it is known now; `None` while all keys are.
+    /// Tests whether a key is known now; `None` while all keys are.
     pub(super) fn known(&self, slot: u32, digests: RandomState) -> Option<KnownKeys> {
         let mut known = self.known[0].clone();
         known.add_all(&self.known[1]);
@@ -87,7 +87,7 @@ impl Filter {
     }
 }
 
-/// The words and bits of a key: two hashes make all of them (Kirsch, Mitzenmacher: "Less hashing, same performance", 2006).
+/// The words and bits of a key, all derived from two hashes (Kirsch, Mitzenmacher: "Less hashing, same performance", 2006).
 fn bits(digest: u64) -> impl Iterator<Item = (usize, u64)> {
     let (one, two) = (digest & 0xFFFF_FFFF, digest >> 32 | 1);
     (0..PER_KEY).map(move |nth| {
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// The keys of a day that a history takes for known.
+    /// The number of keys of a day that a history finds.
     fn taken(keys: u64) -> (u64, u64) {
         let (digests, mut history) = (RandomState::default(), KeyHistory::new(0));
         let digest = |index: u64| digests.hash_one(Key::from(index).as_ref());

@@ -1,8 +1,8 @@
-//! Notices what is unusual about the requests of a policy: [`AnomalyDetector`].
+//! Detects unusual requests of a policy: [`AnomalyDetector`].
 //!
 //! An attack that is spread over many keys exceeds no limit of one key. It shows in numbers of the whole policy: new keys, requests,
-//! refusals, and the parts that the busiest keys and the busiest network make. Every ten seconds they are compared with what is
-//! [usual](usual::UsualRange). It takes 28 KiB for each policy, whatever keys come.
+//! refusals, and the shares of the busiest keys and the busiest network. Every ten seconds they are compared with their
+//! [usual range](usual::UsualRange). A detector takes 28 KiB for each policy, whatever keys come.
 
 mod known;
 mod sample;
@@ -25,20 +25,20 @@ use self::watch::{AlarmWatch, SlotVerdict};
 use super::lock::lock;
 
 const SLOT_US: u64 = 10_000_000;
-/// The requests of a second whose keys are looked at, which takes 0.1 us for each.
+/// The number of requests per second whose keys are recorded, at 0.1 us each.
 const LOOKS: u32 = 20_000;
-/// The causes, by their places.
+/// The number of causes.
 const CAUSES: usize = AlarmCause::ALL.len();
 /// Numbers of one minute below these are never unusual.
 const LEAST: [f64; CAUSES] = [300.0, 60.0, 60.0, 300.0, 300.0];
-/// New keys are no alarm if they make less than this part of the requests.
+/// New keys cause no alarm if they make less than this part of the requests.
 const LEAST_BY_NEW: f64 = 0.25;
 /// A network that makes less than this part is not named.
 const LEAST_BY_NETWORK: f64 = 0.05;
 
-/// The numbers that are usual for a policy, and the alarms about others.
+/// The usual numbers of a policy, and the alarms about others.
 pub(super) struct AnomalyDetector {
-    /// The looks that are left in this second.
+    /// The number of keys that may still be recorded in this second.
     looks: AtomicU32,
     state: Mutex<UnusualState>,
 }
@@ -53,7 +53,7 @@ pub(super) struct CountsSoFar {
 struct UnusualState {
     /// The first slot.
     begun: u32,
-    /// The slot that is under way.
+    /// The current slot.
     slot: u32,
     /// The counts at the beginnings of the last six slots, the oldest first.
     counted: VecDeque<CountsSoFar>,
@@ -83,7 +83,7 @@ impl AnomalyDetector {
     /// Sees the key of a request, in this second of the clock.
     #[inline]
     pub(super) fn see(&self, key: KeyRef<'_>, now_us: u64) {
-        // Relaxed, and not in one step: threads that look at the same time may count as one.
+        // Relaxed, and not in one step: threads that record at the same time may count as one.
         let left = self.looks.load(Ordering::Relaxed);
         if left > 0 {
             self.looks.store(left - 1, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl AnomalyDetector {
 
     #[inline(never)]
     fn look(&self, key: KeyRef<'_>, now_us: u64) {
-        // Of two at the same time, one is enough.
+        // If two threads record at the same time, one of them is enough.
         if let Ok(mut state) = self.state.try_lock() {
             let digest = state.sample.see(key, slot_at(now_us));
             if let Some(history) = &mut state.history {
@@ -123,13 +123,13 @@ impl AnomalyDetector {
         lock(&self.state).history.get_or_insert_with(|| KeyHistory::new(slot_at(now_us)));
     }
 
-    /// Says of a key whether it came before requests became unusual; `None` if all keys count as known.
+    /// Tests whether a key came before requests became unusual; `None` if all keys count as known.
     pub(super) fn known_keys(&self, now_us: u64) -> Option<KnownKeys> {
         let state = lock(&self.state);
         state.history.as_ref()?.known(slot_at(now_us), state.sample.digests())
     }
 
-    /// The alarms that last.
+    /// The current alarms.
     pub(super) fn alarms(&self) -> Vec<Alarm> {
         lock(&self.state).watches.iter().filter_map(AlarmWatch::alarm).cloned().collect()
     }
@@ -142,7 +142,7 @@ impl AnomalyDetector {
 
 impl UnusualState {
     fn turn(&mut self, policy: &str, slot: u32, counted: CountsSoFar) -> Vec<Alarm> {
-        // Without requests the counts stay, so that all since then belong to the slot in which they came.
+        // Without requests the counts stay, so that later requests belong to the slot in which they came.
         let mut before = CountsSoFar::default();
         for _ in 0..(slot - self.slot).min(MINUTE + 1) {
             before = self.counted.pop_front().unwrap_or_default();
@@ -169,13 +169,13 @@ impl UnusualState {
             told.extend(self.watches[place].turn(slot, found, alarm));
         }
         if requests > 0 && slot / MINUTE != self.slot / MINUTE {
-            // What comes with an attack is no more usual than the attack.
+            // Numbers during an attack are as unusual as the attack.
             let is_unusual = self.watches.iter().any(|watch| watch.alarm().is_some());
             if let Some(history) = &mut self.history {
                 history.turn(slot, is_unusual);
             }
             for (place, cause) in AlarmCause::ALL.into_iter().enumerate() {
-                // At first each key is new.
+                // At first every key is new.
                 if cause != AlarmCause::NewKeys || slot - self.begun > NEW {
                     self.usual[place].learn(numbers[place], minute, is_unusual);
                 }

@@ -21,19 +21,19 @@ const DAY: u32 = 24 * 60 * MINUTE;
 const LEARNING: u32 = 60 * MINUTE;
 /// The networks that are named.
 const NAMED: usize = 3;
-/// A network of fewer keys is not told apart from its keys.
+/// Networks of fewer keys are not counted.
 const FEWEST: usize = 3;
 
 /// A random part of the keys, chosen by their digests, so that each request of a chosen key is seen: adaptive sampling (Wegman; Flajolet:
-/// "On adaptive sampling", Computing 34, 1990). Up to 448 keys it is all of them, and every number is exact. When a key finds no room, each
-/// second one leaves.
+/// "On adaptive sampling", Computing 34, 1990). Up to 448 keys it is all of them, and every number is exact. When there is no room for a key,
+/// every second key is dropped.
 pub(super) struct KeySample {
     /// Seeded at random, so that no client can choose whether its keys are in the sample.
     digests: RandomState,
     keys: HashMap<u64, SampledKey, foldhash::fast::RandomState>,
-    /// Keys are kept whose digest ends with this many zero bits.
+    /// The number of zero bits that the digest of a kept key ends with.
     kept: u32,
-    /// Keys count whose digest ends with this many zero bits. It exceeds `kept` while more keys are being learned.
+    /// The number of zero bits that the digest of a counted key ends with. It exceeds `kept` while more keys are being learned.
     used: u32,
     /// The slot in which keys began to be learned.
     learning: u32,
@@ -54,13 +54,13 @@ pub(super) struct KeyFigures {
     pub(super) new: f64,
     /// The standard error of [`new`](Self::new).
     pub(super) error: f64,
-    /// The part of the requests that keys made which came for the first time in the last ten minutes.
+    /// The share of requests by keys that came for the first time in the last ten minutes.
     pub(super) by_new: f64,
-    /// The part that the busiest one in a hundred made.
+    /// The share of requests by the busiest one in a hundred keys.
     pub(super) by_busiest: f64,
-    /// The networks that made the largest parts.
+    /// The networks with the largest shares.
     pub(super) networks: Vec<(String, f64)>,
-    /// The networks that made the largest parts by keys that are new.
+    /// The networks with the largest shares by new keys.
     pub(super) networks_of_new: Vec<(String, f64)>,
 }
 
@@ -70,7 +70,7 @@ impl KeySample {
         Self { digests: RandomState::default(), keys, kept: 0, used: 0, learning: 0 }
     }
 
-    /// A request of this key comes. Returns its digest.
+    /// Records a request of this key. Returns its digest.
     pub(super) fn see(&mut self, key: KeyRef<'_>, slot: u32) -> u64 {
         let digest = self.digests.hash_one(key);
         if digest.trailing_zeros() >= self.kept {
@@ -82,12 +82,12 @@ impl KeySample {
         digest
     }
 
-    /// The hashes by which keys have their digests.
+    /// The hasher of the digests of keys.
     pub(super) fn digests(&self) -> RandomState {
         self.digests.clone()
     }
 
-    /// Adds a key, if it is of those that are kept once there is room.
+    /// Adds a key, if it is still among the kept ones once there is room.
     #[cold]
     fn add(&mut self, digest: u64, key: KeyRef<'_>, slot: u32) {
         if self.keys.len() >= ROOM {
@@ -135,7 +135,7 @@ impl KeySample {
         }
     }
 
-    /// Forgets the keys that were away for a day, or each second one.
+    /// Forgets the keys that were away for a day, or else every second key.
     fn make_room(&mut self, slot: u32) {
         self.keys.retain(|_, key| slot.saturating_sub(key.last) < DAY);
         while self.keys.len() > ROOM * 3 / 4 && self.kept < u64::BITS - 1 {
@@ -161,7 +161,7 @@ impl KeySample {
 
 impl SampledKey {
     fn see(&mut self, slot: u32) {
-        // A clock that was set back counts on in the slot of before.
+        // After the clock was set back, counting continues in the last slot.
         let slot = slot.max(self.last);
         for passed in (self.last + 1..=slot).take(MINUTE as usize) {
             self.lately[(passed % MINUTE) as usize] = 0;

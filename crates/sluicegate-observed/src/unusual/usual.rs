@@ -1,29 +1,29 @@
-//! The numbers that are usual for a policy: [`UsualRange`].
+//! The usual numbers of a policy: [`UsualRange`].
 
 /// The hours of a day.
 const HOURS: usize = 24;
-/// Nothing is unusual before this many minutes with requests are known.
+/// Minutes with requests that have to be learned before any number is unusual.
 const KNOWN: f64 = 10.0;
-/// The minutes after which half of what is usual is forgotten, divided by ln 2: about eight hours.
+/// Time constant of the recent level, in minutes: its half-life is about eight hours.
 const LATELY: f64 = 700.0;
-/// These minutes for the number of one hour of the day: about three days.
+/// Time constant of the level of one hour of the day, in minutes of that hour: its half-life is about three days.
 const HOURLY: f64 = 260.0;
-/// A number is unusual at three times of what is usual, if that is also this many deviations above it.
+/// A number is unusual from this multiple of the usual level on, if it is also enough deviations above it.
 const FACTOR: f64 = 3.0;
 const DEVIATIONS: f64 = 6.0;
-/// A minute teaches no more than a number so many deviations away, so that an attack does not soon become usual.
+/// Numbers more deviations away than this are learned as if they were this far away, so that an attack does not soon become usual.
 const TAUGHT: f64 = 3.0;
 /// The least deviation, so that a number that never varied may vary.
 const LEAST: f64 = 0.1;
-/// The part that a minute teaches while something is unusual.
+/// The weight of a minute with unusual numbers.
 const SLOWLY: f64 = 0.1;
 
-/// The numbers that are usual, lately and at each hour of the day: exponentially weighted means of their logarithms, and of the deviations
-/// from it. Traffic is compared by its ratios, so that a factor counts the same at night and by day.
+/// The usual level, recently and at each hour of the day: exponentially weighted means of the logarithms of a number, and of the deviations
+/// from them. Logarithms compare ratios, so that a factor counts the same at night and by day.
 pub(super) struct UsualRange {
     lately: UsualLevel,
     hours: [UsualLevel; HOURS],
-    /// The hour that is under way, since the Unix epoch, and its level on former days.
+    /// The current hour, since the Unix epoch, and its level on former days.
     hour: u64,
     former: UsualLevel,
 }
@@ -59,19 +59,19 @@ impl UsualRange {
         self.lately.minutes >= KNOWN && number.ln_1p() > self.level().most()
     }
 
-    /// Whether a number is not even near of what is unusual.
+    /// Whether twice this number would still be usual.
     pub(super) fn is_far_above(&self, number: f64) -> bool {
         (number * 2.0).ln_1p() < self.level().most()
     }
 
-    /// The least and the most that is usual.
+    /// The lowest and the highest usual number.
     pub(super) fn range(&self) -> (f64, f64) {
         let UsualLevel { mean, deviation, .. } = *self.level();
         let spread = 2.0 * deviation.max(LEAST);
         ((mean - spread).exp_m1().max(0.0), (mean + spread).exp_m1())
     }
 
-    /// The level of this hour on former days, if that is known well enough; or else that of the last hours.
+    /// The level of this hour on former days if enough minutes of it are known, otherwise the level of the last hours.
     fn level(&self) -> &UsualLevel {
         if self.former.minutes >= KNOWN { &self.former } else { &self.lately }
     }
@@ -93,7 +93,7 @@ impl UsualLevel {
         }
         let weight = part / (self.minutes + 1.0).min(memory);
         self.mean += weight * away;
-        // The mean of what it is away from a normal mean is four fifths of the standard deviation.
+        // The mean absolute deviation of a normal distribution is about four fifths of its standard deviation.
         self.deviation += weight * (1.25 * away.abs() - self.deviation);
         self.minutes += part;
     }

@@ -16,11 +16,11 @@ const APART: u32 = 10 * MINUTE;
 pub(super) struct AlarmWatch {
     /// The alarm, while it lasts.
     alarm: Option<Alarm>,
-    /// The slot in which it was told last.
+    /// The slot in which it was last reported.
     told: Option<u32>,
-    /// Whether those who were told of an alarm have to be told of its end.
+    /// Whether an alarm was reported, so that its end has to be reported too.
     is_open: bool,
-    /// Slots in a row that spoke against the state.
+    /// Slots in a row that contradict the current state.
     slots: u32,
 }
 
@@ -34,12 +34,12 @@ pub(super) enum SlotVerdict {
 }
 
 impl AlarmWatch {
-    /// The alarm that lasts.
+    /// The current alarm.
     pub(super) fn alarm(&self) -> Option<&Alarm> {
         self.alarm.as_ref()
     }
 
-    /// A slot is over; returns what is to be told.
+    /// Ends a slot, and returns the alarm to report, if any.
     pub(super) fn turn(
         &mut self,
         slot: u32,

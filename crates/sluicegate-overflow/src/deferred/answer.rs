@@ -8,13 +8,13 @@ use sluicegate_core::StoreError;
 
 use crate::deferred::queue::JobState;
 
-/// The seconds after which a client that waits for a job asks again.
+/// The seconds after which a client that waits for a job should ask again.
 const AGAIN: HeaderValue = HeaderValue::from_static("1");
 
-/// The seconds after which a client comes back to a queue that did not answer.
+/// The seconds after which a client should retry a queue that did not answer.
 const AWAY: HeaderValue = HeaderValue::from_static("5");
 
-/// 202, with the place where the client asks for the job.
+/// 202, with the path at which the client asks for the job.
 pub(super) fn accepted(jobs_at: &str, id: &str) -> Response<Bytes> {
     let mut response = of(StatusCode::ACCEPTED, JSON, &json!({ "id": id, "state": "waiting" }));
     if let Ok(place) = HeaderValue::try_from(format!("{jobs_at}/{id}")) {
@@ -39,7 +39,7 @@ pub(super) fn standing(id: &str, state: &JobState, result: Option<&[u8]>) -> Res
     response
 }
 
-/// No owner, no job, a job of another owner and none any longer are the same answer.
+/// One answer for a missing owner, an unknown job, a job of another owner, and a forgotten job.
 pub(super) fn unknown() -> Response<Bytes> {
     problem(StatusCode::NOT_FOUND, "there is no such job")
 }

@@ -38,22 +38,22 @@ impl DeferralBuilder {
         }
     }
 
-    /// Sets a second secret, which opens jobs and results, and seals none: the one before, or the one to come. For a change of secrets, give all
-    /// instances the new one here, then let the two change places, and leave the old one out when the jobs and results of before are over.
+    /// Sets a second secret, which decrypts jobs and results but encrypts none: the previous secret, or the next one. To change secrets, give all
+    /// instances the new one here, then swap the two, and remove the old one when no earlier jobs and results are left.
     /// Default: none.
     pub fn other_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.other = Some(secret.as_ref().to_vec());
         self
     }
 
-    /// Sets the header fields that are kept with a job; all others are dropped, cookies and credentials among them. Default: `Content-Type`, and
-    /// `Idempotency-Key`, by which the service behind can tell a job from a request that it has served.
+    /// Sets the header fields that are kept with a job; all others are dropped, including cookies and credentials. Default: `Content-Type`, and
+    /// `Idempotency-Key`, so that the service behind can recognize a job that it has already served.
     pub fn keep_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.kept = names.into_iter().collect();
         self
     }
 
-    /// Sets the most bytes of a body. A request with a longer one is refused as the limit refuses it. Default: 64 KiB.
+    /// Sets the most bytes of a body. A request with a longer body gets the limit's refusal. Default: 64 KiB.
     pub fn longest_body(mut self, bytes: usize) -> Self {
         self.longest_body = bytes;
         self
@@ -68,7 +68,7 @@ impl DeferralBuilder {
     /// Makes the deferral.
     ///
     /// # Errors
-    /// When a secret has less than 16 bytes, or the path does not begin with a slash, ends with one, or cannot be one. The error names the
+    /// When a secret has less than 16 bytes, or the path does not begin with a slash, ends with one, or is invalid. The error names the
     /// value.
     pub fn build(self) -> Result<Deferral, ConfigError> {
         let Self { queue, owner, secret, other, kept, longest_body, jobs_at } = self;

@@ -36,9 +36,9 @@ pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 const LONGEST_KEY: usize = 255;
 
 impl Deferral {
-    /// Begins a deferral that keeps requests in this queue. `owner` tells whose job it is, as an API key does: only its owner may ask for a job,
-    /// idempotency keys are its own, and a request without an owner is not kept. The `secret`, of at least 16 bytes, seals jobs and
-    /// results; all instances need the same.
+    /// Begins a deferral that keeps requests in this queue. `owner` identifies the owner of a job, for example by API key: only the owner may ask
+    /// for a job, idempotency keys are separate for each owner, and a request without an owner is not kept. The `secret`, of at least 16 bytes,
+    /// encrypts jobs and results; all instances need the same secret.
     pub fn builder(
         queue: impl JobQueue,
         owner: impl KeyExtractor,
@@ -47,13 +47,13 @@ impl Deferral {
         DeferralBuilder::new(Arc::new(queue), Arc::new(owner), secret.as_ref())
     }
 
-    /// A layer with this limit, which keeps the requests that exceed it. Put it inside of layers that refuse.
+    /// A layer with this limit that keeps the requests that exceed it. Put it inside of layers that refuse.
     pub fn layer(&self, limit: impl IntoLimit) -> DeferLayer {
         DeferLayer::new(LimitsHandle::new(Limits::new(limit)), Arc::new(self.clone()))
     }
 
-    /// Answers a request for a job, whose id is the last segment of its path: with its state, and its result when it is done. To be mounted where
-    /// [`jobs_at`](DeferralBuilder::jobs_at) says.
+    /// Answers a request for a job, whose id is the last segment of the path, with its state, and its result when it is done. Mount it at the path
+    /// that [`jobs_at`](DeferralBuilder::jobs_at) sets.
     ///
     /// A job that is unknown, or of another owner, is 404.
     ///
@@ -177,7 +177,7 @@ impl DeferralParts {
     }
 }
 
-/// The id of the job with this idempotency key: nobody without the secret can tell it.
+/// The id of the job with this idempotency key, which cannot be guessed without the secret.
 fn id_of(seal: &JobSeal, owner: &Key, key: &str) -> String {
     hex(&seal.digest("once", &[owner.as_bytes(), key.as_bytes()]))
 }
@@ -189,7 +189,7 @@ async fn extracted(owner: Extraction) -> Option<Key> {
     }
 }
 
-/// `Idempotency-Key: "8e03978e-40d5-43dd-bc93-6894a57f9324"`, with or without the quotes that its draft asks for.
+/// Reads `Idempotency-Key: "8e03978e-40d5-43dd-bc93-6894a57f9324"`, with or without the quotes that its draft requires.
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Box<Response<Bytes>>> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };

@@ -12,13 +12,13 @@ use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 use sluicegate_tower::defer::DeferredTurn;
 
-/// A request that is carried out later: method, path and query, the header fields that are [kept](crate::deferred::DeferralBuilder::keep_headers), and
+/// A request that is run later: method, path and query, the header fields that are [kept](crate::deferred::DeferralBuilder::keep_headers), and
 /// the body.
 #[non_exhaustive]
 pub struct Job {
-    /// The id, the same in each attempt: the system behind can tell by it that it has done this job already.
+    /// The id, the same in each attempt: the system behind can use it to recognize a job that it has already done.
     pub id: String,
-    /// The number of the attempt, from 1. Above 1, an attempt before this one may have been carried out.
+    /// The number of the attempt, from 1. Above 1, an earlier attempt may have had effects.
     pub attempt: u32,
     /// The request.
     pub request: Request<Bytes>,
@@ -30,14 +30,14 @@ impl fmt::Debug for Job {
     }
 }
 
-/// A request and the turns that it takes, as they are sealed.
+/// A request and the turns that it takes, in the form that is encrypted.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Stored {
     request: StoredRequest,
     pub(super) turns: Vec<StoredTurn>,
 }
 
-/// The part of a request that is kept. Two requests with one idempotency key are the same if they are the same in this.
+/// The part of a request that is kept. Two requests with one idempotency key are equal if this part is equal.
 #[derive(Serialize, Deserialize)]
 struct StoredRequest {
     method: String,
@@ -86,17 +86,17 @@ impl Stored {
         serde_json::to_vec(self).expect("text and numbers are JSON")
     }
 
-    /// The bytes by which the request is told from others.
+    /// The bytes that identify the request.
     pub(super) fn print(&self) -> Vec<u8> {
         serde_json::to_vec(&self.request).expect("text is JSON")
     }
 
-    /// The value that was encoded; `None` if it was something else.
+    /// The encoded value; `None` if the bytes are something else.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// The request; `None` if it is none.
+    /// The request; `None` if it is invalid.
     pub(super) fn request(&self) -> Option<Request<Bytes>> {
         let StoredRequest { method, target, headers, body } = &self.request;
         let mut request = Request::new(Bytes::from(STANDARD.decode(body).ok()?));

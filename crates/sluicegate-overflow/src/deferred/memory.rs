@@ -15,9 +15,9 @@ use crate::deferred::queue::{
     JobQueue, JobRecord, JobState, JobWorker, Pushed, QueueFuture, QueueSettings, QueuedJob, StopFuture,
 };
 
-/// Jobs in the memory of this process: for tests, and where jobs may be lost with the process. Clones are the same queue.
+/// Jobs in the memory of this process: for tests, or if jobs may be lost with the process. Clones are the same queue.
 ///
-/// Its results take room beside its jobs: as many as [`most_jobs`](QueueSettings::most_jobs), and the oldest gives way to a new one.
+/// Results are kept in addition to jobs: at most [`most_jobs`](QueueSettings::most_jobs) of them; then a new result replaces the oldest.
 #[derive(Clone)]
 pub struct MemoryJobs(Arc<MemoryQueue>);
 
@@ -41,7 +41,7 @@ struct JobTable {
 
 struct KeptJob {
     job: QueuedJob,
-    /// Attempts that were begun.
+    /// The number of attempts begun.
     attempts: u32,
     state: JobState,
 }
@@ -76,7 +76,7 @@ impl MemoryJobs {
         Pushed::Kept
     }
 
-    /// Takes the next job, or tells when the next pause is over.
+    /// Takes the next job, or returns the end of the next pause.
     fn take(&self) -> Result<HeldJob, Option<Instant>> {
         let mut state = self.state();
         let now = Instant::now();
@@ -121,7 +121,7 @@ impl MemoryJobs {
     }
 }
 
-/// A job in the hands of a worker: it is handed out again if this is dropped.
+/// A job that a worker holds: it is handed out again if this is dropped.
 struct HeldJob {
     queue: MemoryJobs,
     job: QueuedJob,
@@ -168,7 +168,7 @@ impl KeptJob {
 }
 
 impl JobTable {
-    /// Forgets results whose time is over, and the oldest of those that are too many.
+    /// Forgets expired results, and the oldest ones beyond the bound.
     fn forget(&mut self, now: Instant, most: u64) {
         while self.done.front().is_some_and(|(until, _)| *until <= now) || count(self.done.len()) > most {
             let Some((_, id)) = self.done.pop_front() else { return };
@@ -189,7 +189,7 @@ impl JobQueue for MemoryJobs {
     fn run(&self, worker: JobWorker, stop: StopFuture) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             let (told, stopped) = watch::channel(false);
-            // Dropped with this future, and all jobs in hand with them.
+            // Dropped with this future, together with the jobs that they hold.
             let mut workers = JoinSet::new();
             for _ in 0..self.0.settings.at_once {
                 workers.spawn(self.clone().take_one_after_the_other(worker.clone(), stopped.clone()));

@@ -1,7 +1,7 @@
-//! Work that may be done later: a request that exceeds a limit is kept, answered with 202, and carried out when its limit has room.
+//! Deferred work: a request that exceeds a limit is kept, answered with 202, and run when its limit has room.
 //!
-//! A [`Deferral`] keeps such requests in a [`JobQueue`]. Its [layer](Deferral::layer) goes in front of a service; its [workers](Deferral::work) carry the
-//! jobs out, at the pace of the limit that the requests exceeded.
+//! A [`Deferral`] keeps such requests in a [`JobQueue`]. Its [layer](Deferral::layer) goes in front of a service; its [workers](Deferral::work) run
+//! the jobs, at the pace of the limit that the requests exceeded.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -31,7 +31,7 @@
 //! let kept = shop.oneshot(order()?).await?;
 //! assert_eq!(kept.status(), StatusCode::ACCEPTED);
 //!
-//! // Where Ada asks for it; nobody else can.
+//! // The path at which Ada, and no other user, can ask for the job.
 //! let place = kept.headers()["location"].to_str()?;
 //! let standing = deferral.answer(&Request::get(place).header("x-user", "ada").body(())?).await;
 //! assert!(standing.body().ends_with(br#""state":"waiting"}"#), "{standing:?}");
@@ -48,24 +48,24 @@
 //! |---|---|
 //! | within the limit | the service's |
 //! | exceeds the limit, and is kept | 202, with `Location`, the id of its job, and no promise of a time |
-//! | the same, with an `Idempotency-Key` that is known | 202 with the same id, whether the limit has room or not |
-//! | another request with this `Idempotency-Key` | 422, if it is to be kept; bodies are compared only then |
+//! | repeats a known `Idempotency-Key` | 202 with the same id, whether the limit has room or not |
+//! | a different request with a known `Idempotency-Key` | 422, if it would be kept; bodies are compared only then |
 //! | an `Idempotency-Key` of more than 255 bytes, or two | 400 |
 //! | exceeds the limit, and the queue is full, it has no owner, or its body or head is too long | the refusal of the limit: 429 |
 //! | a GET of its job | `waiting`, `parked`, or `done` with the result, which is kept for [a while](QueueSettings::results_last) |
-//! | a GET of another's job, of none, or of one that is forgotten | 404 |
+//! | a GET of another owner's job, or of an unknown or forgotten job | 404 |
 //! | the queue gives no answer | 503 |
 //!
 //! # What is kept
 //! Method, path and query, `Content-Type` and `Idempotency-Key`, or the [header fields of your choice](DeferralBuilder::keep_headers), and a body up to 64 KiB or
-//! [your bound](DeferralBuilder::longest_body). Cookies and credentials are not on the list. All of it is encrypted by your secret before a queue
-//! gets it, and so are results: a queue holds digests of owners and keys, and lengths and times, but nothing that a client sent.
+//! [your bound](DeferralBuilder::longest_body). Cookies and credentials are not on the list. All of it, and each result, is encrypted with your secret before a queue
+//! gets it: a queue holds digests of owners and keys, lengths and times, but no readable client data.
 //!
 //! # How a job is carried out
-//! At least once: `work` is called again with the same id if its process dies, or the queue cannot be told. It waits for the turn of its
-//! request, under the policy's current quotas, so that it spends what the request did not. With one
-//! [key](sluicegate_tower::Limit::key) for all, no more jobs and requests together are served than the limit allows, and requests that come while
-//! workers wait for turns line up behind them. A job that failed is tried again after a pause that doubles from a second on, and parked after
+//! A job runs at least once: `work` is called again with the same id if its process dies, or if the queue cannot record the result. The job waits
+//! for the turn of its request, under the policy's current quotas, and spends the units that the request did not. With one
+//! [key](sluicegate_tower::Limit::key) for all, jobs and requests together never exceed the limit, and requests that come while
+//! workers wait for turns line up behind them. A failed job is retried after a pause that starts at one second and doubles, and parked after
 //! its last attempt; [`unpark`](Deferral::unpark) puts it back.
 //!
 //! # Which queue
@@ -74,13 +74,13 @@
 //! | [`MemoryJobs`] | tests, and one process | nothing |
 //! | `RedisJobs`, feature `deferred-redis` | instances that share a Redis | the death of a worker, and what the server's `appendfsync` survives |
 //!
-//! `RedisJobs` is a queue of [oxana](https://docs.rs/oxana): a job moves from list to list by scripts that move it whole, a worker
-//! reports that it lives, and another takes the jobs of one that does not. A queue of your own implements [`JobQueue`].
+//! `RedisJobs` is a queue of [oxana](https://docs.rs/oxana): scripts move a job from list to list atomically, workers
+//! send heartbeats, and another worker takes the jobs of one without heartbeats. A queue of your own implements [`JobQueue`].
 //!
 //! # When not to use it
-//! - Where the client waits for the answer: let the policy [wait](sluicegate_core::OnExceeded) for seconds, or refuse.
-//! - Where many keys have limits of their own, and one may send far more than its limit: a job waits for its turn in the
-//!   hands of a worker, and [a few](QueueSettings::at_once) such jobs hold up those of others.
+//! - If the client waits for the answer: let the policy [wait](sluicegate_core::OnExceeded) for seconds, or refuse.
+//! - If many keys have limits of their own, and one may send far more than its limit: a worker holds a job while it waits for its
+//!   turn, and [a few](QueueSettings::at_once) such jobs block the jobs of other keys.
 //! - As a replacement for a queue: work that is always done later need not exceed a limit first.
 //!
 //! # In a rules file

@@ -9,31 +9,31 @@ use std::time::Duration;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, StoreError};
 
-/// A queue that keeps jobs until a worker has carried them out.
+/// A queue that keeps jobs until a worker has run them.
 ///
 /// [`MemoryJobs`](crate::deferred::MemoryJobs) is one for a process, and `RedisJobs` (feature `deferred-redis`) one on a Redis that instances share. A
 /// job is encrypted before a queue gets it.
 ///
 /// # Contract
-/// - A pushed job is handed out until it is done or parked, at least once, also when the worker that had it has died.
-/// - It is in the hands of one worker at a time. A job that a dead worker had is handed out again.
-/// - A job that failed is handed out again after a pause, until it is parked after [`attempts`](QueueSettings::attempts) of them.
-/// - No job is dropped to make room for another: a queue that is full takes none.
+/// - A pushed job is handed out at least once, and again until it is done or parked, even if its worker has died.
+/// - One worker at a time holds a job. A job of a dead worker is handed out again.
+/// - A failed job is handed out again after a pause, and parked after [`attempts`](QueueSettings::attempts) failures.
+/// - No job is dropped to make room for another: a full queue accepts none.
 pub trait JobQueue: Send + Sync + 'static {
-    /// Keeps a job, unless one of this id is known or the queue is full.
+    /// Keeps a job, unless a job with this id is known or the queue is full.
     ///
     /// # Cancel safety
-    /// If it is dropped before it is ready, the job may have been kept or not; pushed again with the same id it is kept once.
+    /// If it is dropped before it is ready, the job may have been kept or not; push it again with the same id, and it is kept once.
     fn push(&self, job: QueuedJob) -> QueueFuture<'_, Pushed>;
 
-    /// Looks for a job: `None` if there is none of this id, or none any longer.
+    /// Looks for a job: `None` if no job has this id, or if it was forgotten.
     fn look_up<'a>(&'a self, id: &'a str) -> QueueFuture<'a, Option<JobRecord>>;
 
-    /// Hands jobs to this worker, [`at_once`](QueueSettings::at_once) of them at a time, until `stop` is ready; jobs in hand are finished then.
-    /// It goes on through outages.
+    /// Hands jobs to this worker, [`at_once`](QueueSettings::at_once) of them at a time, until `stop` is ready; it then finishes the jobs in
+    /// progress. It continues through outages.
     ///
     /// # Cancel safety
-    /// If it is dropped, jobs in hand are dropped, too, and handed out again later.
+    /// If it is dropped, jobs in progress are dropped, too, and handed out again later.
     fn run(&self, worker: JobWorker, stop: StopFuture) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
     /// Puts all parked jobs back, each for one more attempt, and returns their number.
@@ -50,9 +50,9 @@ pub type StopFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuedJob {
-    /// 32 hexadecimal digits, which stand for this job alone.
+    /// 32 hexadecimal digits, unique to this job.
     pub id: String,
-    /// Whether a job of this id may be known. If not, a queue need not look for one.
+    /// Whether a job with this id may be known. If not, a queue need not look for one.
     pub may_be_known: bool,
     /// Digests of the owner and of the request, for comparison.
     pub label: Vec<u8>,
@@ -61,12 +61,12 @@ pub struct QueuedJob {
 }
 
 impl QueuedJob {
-    /// A job with these parts, whose id is not known so far.
+    /// A job with these parts and a new id.
     pub fn new(id: impl Into<String>, label: Vec<u8>, sealed: Vec<u8>) -> Self {
         Self { id: id.into(), may_be_known: false, label, sealed }
     }
 
-    /// This job, with an id that may be known.
+    /// Marks the id as one that may be known.
     #[must_use]
     pub fn that_may_be_known(self) -> Self {
         Self { may_be_known: true, ..self }
@@ -79,13 +79,13 @@ impl QueuedJob {
 pub enum Pushed {
     /// The job is kept.
     Kept,
-    /// A job of this id was known; this is what is known of it.
+    /// A job with this id was known; this is its record.
     Known(JobRecord),
-    /// The queue keeps all the jobs that it may.
+    /// The queue is full.
     Full,
 }
 
-/// The knowledge of a queue about a job.
+/// A queue's record of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobRecord {
@@ -96,7 +96,7 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    /// A job with this label, which stands here.
+    /// The record of a job with this state and label.
     pub const fn new(state: JobState, label: Vec<u8>) -> Self {
         Self { state, label }
     }
@@ -106,7 +106,7 @@ impl JobRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobState {
-    /// It waits, or is in hand.
+    /// It waits, or a worker holds it.
     Waiting,
     /// It failed too often, and is set aside until it is [put back](JobQueue::unpark).
     Parked,
@@ -114,7 +114,7 @@ pub enum JobState {
     Done(Vec<u8>),
 }
 
-/// Carries out the jobs that a queue hands out. Clones are the same worker.
+/// Runs the jobs that a queue hands out. Clones are the same worker.
 #[derive(Clone)]
 pub struct JobWorker(Arc<CarryOut>);
 
@@ -128,7 +128,7 @@ impl JobWorker {
         Self(Arc::new(carry_out))
     }
 
-    /// Carries out a job, in this attempt, counted from 1. The result is encrypted. A panic of the work is an error.
+    /// Runs a job, in this attempt, counted from 1. The result is encrypted. A panic in the work is an error.
     ///
     /// # Errors
     /// When the work has failed.
@@ -146,7 +146,7 @@ impl fmt::Debug for JobWorker {
     }
 }
 
-/// An attempt at a job has failed. The log has the cause, and a queue stores none: it may hold what a client sent.
+/// An attempt at a job has failed. The log has the cause; queues do not store it, because it may contain client data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobFailed;
@@ -190,13 +190,13 @@ impl Default for QueueSettings {
 }
 
 impl QueueSettings {
-    /// Sets the most jobs that are kept and not done, parked ones among them. Default: 10,000.
+    /// Sets the most unfinished jobs that are kept, including parked ones. Default: 10,000.
     pub fn most_jobs(mut self, jobs: u64) -> Self {
         self.most_jobs = jobs;
         self
     }
 
-    /// Sets the most jobs that each instance has in hand at a time, those that wait for their turns among them. Default: 4.
+    /// Sets the most jobs that each instance holds at a time, including jobs that wait for their turns. Default: 4.
     pub fn at_once(mut self, jobs: usize) -> Self {
         self.at_once = jobs;
         self
@@ -208,7 +208,7 @@ impl QueueSettings {
         self
     }
 
-    /// Sets how long the result of a job is kept, and with it its idempotency key, in whole seconds. Default: an hour.
+    /// Sets how long the result and the idempotency key of a job are kept, in whole seconds. Default: an hour.
     pub fn results_last(mut self, lasts: Duration) -> Self {
         self.results_last = lasts;
         self
@@ -241,7 +241,7 @@ impl QueueSettings {
         Err(ConfigError::new(ConfigErrorKind::Store, problem))
     }
 
-    /// The pause after this attempt has failed: it doubles from one to the next.
+    /// The pause after this attempt has failed; it doubles with each attempt.
     pub(super) fn pause_after(&self, attempt: u32) -> Duration {
         let doublings = attempt.saturating_sub(1).min(16);
         self.lease.min(Duration::from_secs(1 << doublings))

@@ -10,7 +10,7 @@ use sluicegate_core::error::ConfigErrorKind;
 /// Bytes of a nonce of XChaCha20, which may be drawn at random for each message.
 const NONCE: usize = 24;
 
-/// The secrets of an application: jobs are sealed by the first, and opened by each.
+/// The secrets of an application: the first one encrypts jobs, and all of them decrypt.
 pub(super) struct JobSeals {
     own: JobSeal,
     other: Option<JobSeal>,
@@ -32,12 +32,12 @@ impl JobSeals {
         &self.own
     }
 
-    /// All of them, the own one first.
+    /// All secrets, the encrypting one first.
     pub(super) fn all(&self) -> impl Iterator<Item = &JobSeal> {
         [&self.own].into_iter().chain(&self.other)
     }
 
-    /// The plain text; `None` if it was not sealed by these secrets, or for another purpose.
+    /// The plain text; `None` if it was not encrypted with these secrets and for this purpose.
     pub(super) fn open(&self, purpose: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         self.all().find_map(|seal| seal.open(purpose, sealed))
     }
@@ -54,7 +54,7 @@ impl JobSeal {
         Ok(Self { cipher: XChaCha20Poly1305::new(&Key::from(key)), digests })
     }
 
-    /// The form in which this is stored. It can be opened for the same purpose only.
+    /// Encrypts a text for storage. It can be opened only for the same purpose.
     pub(super) fn seal(&self, purpose: &str, plain: &[u8]) -> Vec<u8> {
         let nonce = random::<NONCE>();
         let payload = Payload { msg: plain, aad: purpose.as_bytes() };
@@ -67,7 +67,7 @@ impl JobSeal {
         self.cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: purpose.as_bytes() }).ok()
     }
 
-    /// 128 bits that stand for these parts, and for no others.
+    /// 128 bits that identify these parts.
     pub(super) fn digest(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 16] {
         let mut hasher = blake3::Hasher::new_keyed(&self.digests);
         for part in [purpose.as_bytes()].iter().chain(parts) {

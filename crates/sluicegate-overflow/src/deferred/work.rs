@@ -1,4 +1,4 @@
-//! Workers: they carry out jobs at the pace of the limits that the requests exceeded.
+//! Workers, which run jobs at the pace of the limits that the requests exceeded.
 
 use std::error::Error;
 use std::future::Future;
@@ -13,7 +13,7 @@ use crate::deferred::deferral::{Deferral, DeferralParts};
 use crate::deferred::job::{Job, Stored, StoredTurn};
 use crate::deferred::queue::{JobFailed, JobWorker, QueuedJob};
 
-/// The longest wait for a turn before a job asks again: a limit may have changed meanwhile.
+/// The longest wait for a turn before a job asks again, because a limit may have changed meanwhile.
 const LONGEST_TURN: Duration = Duration::from_secs(60);
 
 /// The shortest time between two questions about a turn.
@@ -23,15 +23,16 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub type JobOutcome = Result<Vec<u8>, Box<dyn Error + Send + Sync>>;
 
 impl Deferral {
-    /// Carries out jobs with `work`, until `stop` is ready; jobs in hand take their turns and are finished then, unless the future is dropped. Before each attempt a job takes the turn of its request:
-    /// by the policies of this store that the request exceeded, with their current quotas. A job whose policy is gone needs no turn.
+    /// Runs jobs with `work` until `stop` is ready; jobs in progress then still take their turns and finish, unless the future is dropped. Before
+    /// each attempt a job takes the turn of its request, from the policies of this store that the request exceeded, with their current quotas. A
+    /// job needs no turn of a policy that is gone.
     ///
-    /// A job is carried out at least once. It comes again, with the same id, when its worker died, when the queue could not be told that it is
-    /// done, and when the work failed or panicked; after [`attempts`](crate::deferred::QueueSettings::attempts) it is parked. Run it once on each instance that is to work; the pace
-    /// holds for all of them together if they share the store.
+    /// A job runs at least once. It runs again, with the same id, if its worker died, if the queue could not record that it is
+    /// done, or if the work failed or panicked; after [`attempts`](crate::deferred::QueueSettings::attempts) it is parked. Call this once on each
+    /// worker instance; the pace holds for all instances together if they share the store.
     ///
     /// # Cancel safety
-    /// If it is dropped, jobs in hand are dropped, too, and handed out again.
+    /// If it is dropped, jobs in progress are dropped, too, and handed out again.
     ///
     /// # Panics
     /// When it is polled outside of a tokio runtime that has its timer enabled.
@@ -92,7 +93,7 @@ impl DeferralParts {
 async fn wait_for(store: &dyn Store, turn: &StoredTurn) -> Result<(), Box<dyn Error + Send + Sync>> {
     let key = turn.key();
     loop {
-        // Asked for each time: the policy may have been replaced, or be gone.
+        // Looked up each time, because the policy may have been replaced or be gone.
         let Some(limiter) = store.limiters().get(&turn.policy) else { return Ok(()) };
         match limiter.check(&key).cost(turn.cost).acquire(LONGEST_TURN).await {
             Ok(decision) if decision.is_allowed() => return Ok(()),
@@ -121,7 +122,7 @@ async fn done(work: impl Future<Output = JobOutcome> + Send + 'static) -> JobOut
 }
 
 fn failed(id: &str, attempt: u32, error: Box<dyn Error + Send + Sync>) -> JobFailed {
-    // The beginning of an id tells jobs apart, and opens none.
+    // The beginning of an id identifies a job in the log, but gives no access to it.
     tracing::warn!(job = &id[..id.len().min(8)], attempt, %error, "the attempt at a deferred job has failed");
     JobFailed
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A request waits at three points: for its key, for a line over a network, and for a turn that is at most two seconds away. If it is
-//! dropped at the first, it has taken nothing; at the second it may have taken a place; at the third its turn was given, and is given again
+//! dropped at the first, it has taken nothing; at the second it may have taken a place; at the third it has its turn, which it gets again
 //! for a minute.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
@@ -55,14 +55,14 @@ enum EntryStage {
 pub struct AdmittedVisitor {
     pub(crate) pass: Pass,
     room: String,
-    /// The pass in text, its length in seconds, and whether the client wants it in the header. `None` for a request that has shown it.
+    /// The pass in text, its length in seconds, and whether the client wants it in the header. `None` for a request that has shown its pass.
     issued: Option<(String, u64, bool)>,
 }
 
 type EntryStep<B, E> = Step<AdmittedVisitor, Box<EntryWait>, Result<Response<B>, E>>;
 
 impl WaitingRoomLayer {
-    /// Goes on to the key, if anything depends on it.
+    /// Continues with the key, if anything depends on it.
     fn begin_with<B: From<Bytes>, E>(&self, request: RequestView<'_>) -> EntryStep<B, E> {
         let room = &self.room.0;
         let shown = ShownTickets::of(request, room);
@@ -77,7 +77,7 @@ impl WaitingRoomLayer {
         }
     }
 
-    /// Goes on from the key to the pass. Requests without a key share the places of one client, unless another action was chosen.
+    /// Continues from the key to the pass. Requests without a key share the places of one client, unless another action was chosen.
     fn keyed<B: From<Bytes>, E>(
         &self,
         shown: ShownTickets,
@@ -94,7 +94,7 @@ impl WaitingRoomLayer {
         self.known(shown, Some(shown.client))
     }
 
-    /// Goes on from the pass to the line.
+    /// Continues from the pass to the line.
     fn known<B: From<Bytes>, E>(&self, shown: ShownTickets, client: Option<u64>) -> EntryStep<B, E> {
         let room = &self.room.0;
         if let Some(ticket) = shown.pass(room) {
@@ -116,7 +116,7 @@ impl WaitingRoomLayer {
         }
     }
 
-    /// Goes on from the line's answer to the service, to the wait for a turn, or to a 503.
+    /// Continues from the line's answer to the service, to the wait for a turn, or to a 503.
     ///
     /// A ticket is sent only if the visitor has none for this place, or one that expires within half a day or is signed by the former
     /// secret.
@@ -172,7 +172,7 @@ impl WaitingRoomLayer {
         self.entered(turn.place, Some((text, seconds, shown.by_header)))
     }
 
-    /// The pass, signed anew by the current secret, because the former one is to be forgotten some day.
+    /// The pass, signed anew with the current secret, because the former secret will be removed.
     fn renewed(&self, shown: ShownTickets, pass: RoomTicket) -> Option<(String, u64, bool)> {
         let lasts_us = pass.expires_us.saturating_sub(self.room.0.clock.now_us());
         let text = || self.room.0.secrets.sign(&RoomTicket { client: shown.client, ..pass });
@@ -249,7 +249,7 @@ impl<B, ResB: From<Bytes>, E> Gate<Request<B>, Response<ResB>, E> for WaitingRoo
 }
 
 impl AdmittedVisitor {
-    /// Writes the header fields by which the response reports the pass.
+    /// Writes the header fields with the pass into the response.
     pub(crate) fn told(self, fields: &mut HeaderMap) {
         if self.pass.is_ended() {
             keep(fields, &self.room, "", 0);
@@ -282,7 +282,7 @@ impl WaitingRoomLayer {
         }
     }
 
-    /// Goes on with a request that waits.
+    /// Continues a waiting request.
     fn poll_with<B: From<Bytes>, E>(
         &self,
         wait: &mut Box<EntryWait>,
@@ -313,7 +313,7 @@ impl WaitingRoomLayer {
     }
 }
 
-/// Boxes the wait: few requests wait inside the server, so all others carry only a pointer for it.
+/// Boxes the wait: few requests wait inside the server, so all others carry only a pointer.
 fn waiting<B, E>(shown: ShownTickets, on: EntryStage) -> EntryStep<B, E> {
     Step::Wait(Box::new(EntryWait { shown, on }))
 }
@@ -333,7 +333,7 @@ fn keep(fields: &mut HeaderMap, room: &str, text: &str, seconds: u64) {
     if let Some(cookie) = cookie(room, text, seconds) {
         fields.append(SET_COOKIE, cookie);
     }
-    // This overrides the service: a cache that kept the page would hand the same ticket to everybody.
+    // Overrides the service's field: a cache that kept the page would give one ticket to all visitors.
     fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
 }
 

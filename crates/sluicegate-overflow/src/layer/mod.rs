@@ -19,7 +19,7 @@ use crate::room::WaitingRoom;
 /// | with a pass | goes on to the service, with the [`Pass`](crate::Pass) in its extensions; the line is not asked |
 /// | a GET whose turn has come | goes on, held for up to two seconds until its turn, and its response carries the pass |
 /// | a GET of a browser that opens a page | 503 with a page that refreshes itself |
-/// | any other GET | 503 with the reply as JSON, at once; pictures and fetches of scripts, by `Sec-Fetch-Mode`, take no place, and may ask for the one that they have |
+/// | any other GET | 503 with the reply as JSON, at once; images and fetches by scripts, recognized by `Sec-Fetch-Mode`, take no place, but may ask about the one they have |
 /// | any other method | 503 as JSON; it neither takes a place nor asks for one |
 ///
 /// A request opens a page if its `Sec-Fetch-Mode` is `navigate`; without this field, `Accept` has to name HTML.
@@ -42,18 +42,18 @@ use crate::room::WaitingRoom;
 ///
 /// | member | says |
 /// |---|---|
-/// | `type`, `title`, `status`, `detail` | problem details; `detail` is the sentence of the reason |
+/// | `type`, `title`, `status`, `detail` | problem details; `detail` is a sentence for the reason |
 /// | `room` | the name of the room |
 /// | `reason` | [the word](crate::Reason::word) of the reason: `waiting`, `not-open`, `paused`, `full`, `too-many-places`, `enter-first`, `away` |
 /// | `position` | the number of visitors up to and including this one; null before the lots are drawn |
 /// | `wait_ms` | the estimated wait; null while the room is paused |
 /// | `opens_after_ms` | the time until the room opens; null once it is open |
-/// | `ask_after_ms` | the time until the next poll. A client that asks at this time, or at that of `Retry-After`, finds its turn and is held for it |
-/// | `ticket` | the place, for the header `x-waiting-room-ticket`; only where it is a new one |
-/// | `lost` | the reason why the visitor has another place than its ticket says; only then |
+/// | `ask_after_ms` | the time until the next poll. A client that asks at this time, or after `Retry-After`, finds its turn and is held for it |
+/// | `ticket` | the place, for the header `x-waiting-room-ticket`; present only if it is new |
+/// | `lost` | the reason why the visitor has another place than its ticket says; absent otherwise |
 ///
-/// Position and times are there only for a visitor that has a place. A client that loses the answer asks again without a ticket
-/// and gets another place; one that loses the answer with its pass gets the same turn again for a minute.
+/// Position and times are present only for a visitor that has a place. A client that loses the answer asks again without a ticket
+/// and gets another place; a client that loses the answer with its pass gets the same turn again for a minute.
 ///
 /// # Where to put it
 /// Put it around everything that it protects, and inside a rate limit by address. Files that the page of a shop loads need the pass as

@@ -1,7 +1,7 @@
 //! A request as the room sees it: its ticket, and whether it wants a page.
 //!
-//! A ticket is searched in the header `x-waiting-room-ticket`, then in cookies of this room, and the first good one counts. That costs one
-//! keyed hash for each secret and text of the right length, of four texts at most, whatever a client sends.
+//! The ticket is read from the header `x-waiting-room-ticket`, then from cookies of this room, and the first valid one counts. This costs one
+//! keyed hash for each secret and text of the right length, for at most four texts, whatever a client sends.
 
 use http::header::{ACCEPT, COOKIE, HeaderName};
 use http::{HeaderValue, Method};
@@ -17,7 +17,7 @@ pub(super) const TICKET: HeaderName = HeaderName::from_static("x-waiting-room-ti
 /// The most cookies of one name that are read. Browsers send no more.
 const MOST: usize = 4;
 
-/// A pass that was issued further ahead of the clock is from before the clock was set back: the line decides.
+/// A pass that was issued further in the future dates from before the clock was set back: then the line decides.
 const AHEAD_US: u64 = 60_000_000;
 
 /// The tickets that a request shows.
@@ -28,7 +28,7 @@ pub(super) struct ShownTickets {
     pub(super) is_of_former: bool,
     /// The client to which its tickets are issued, as in [`RoomTicket::client`].
     pub(super) client: u64,
-    /// The fault of the ticket that it shows, if none is worth anything.
+    /// The fault of the ticket that it shows, if none is valid.
     pub(super) fault: Option<TicketFault>,
     /// Whether the ticket came in the header, so that the answer has to carry it there, too.
     pub(super) by_header: bool,
@@ -44,7 +44,7 @@ impl ShownTickets {
         let by_header = request.headers.contains_key(TICKET);
         let is_get = *request.method == Method::GET;
         let wants_page = is_get && !by_header && is_navigation(request);
-        // A picture that another site links to sends no cookie: it would take a place, and a turn.
+        // An image that another site embeds sends no cookie: it would take a place and a turn.
         let may_enter = is_get && (wants_page || !request.headers.contains_key("sec-fetch-mode"));
         let mut shown = Self {
             ticket: None,
@@ -70,8 +70,8 @@ impl ShownTickets {
         shown
     }
 
-    /// Binds it to the client with this key: the ticket of another client is worth nothing. A ticket that was signed before the room knew
-    /// clients is good for any client that shows it.
+    /// Binds it to the client with this key: the ticket of another client is invalid. A ticket that was signed before the room counted
+    /// clients is valid for any client that shows it.
     pub(super) fn of_client(self, key: &Key, room: &RoomParts) -> Self {
         let client = room.secrets.client(key.as_bytes());
         let own = [0, room.secrets.client_in(self.is_of_former, key.as_bytes())];
@@ -87,7 +87,7 @@ impl ShownTickets {
         }
     }
 
-    /// The pass that it shows, if it is good.
+    /// The pass that it shows, if it is valid.
     pub(super) fn pass(&self, room: &RoomParts) -> Option<RoomTicket> {
         let is_from_now =
             |ticket: &RoomTicket| ticket.issued_us <= room.clock.now_us().saturating_add(AHEAD_US);

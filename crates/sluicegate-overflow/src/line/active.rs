@@ -1,9 +1,9 @@
-//! The passes that are good: [`Active`].
+//! The valid passes: [`Active`].
 //!
 //! # Which visitors are called when a pass is free
-//! While all passes are out, visitors sleep long, and a newcomer would be there before those that wait. So the number of called ranks is
-//! the number of free passes divided by the share that comes; visitors behind these ranks have to wait. If the called visitors do not come,
-//! twice as many are called with each minute, and after twenty minutes all of them: a free pass is never lost to sleepers.
+//! While all passes are out, visitors sleep long, and a newcomer would arrive before them. So the number of called ranks is
+//! the number of free passes divided by the share of visitors that come; visitors behind these ranks have to wait. If the called visitors do
+//! not come, twice as many are called each minute, and after twenty minutes all of them: no free pass is lost to sleepers.
 //!
 //! # Memory
 //! A pass that is out takes 16 bytes and about as many for its number; so does a pass that ended early, until it would have expired.
@@ -21,12 +21,12 @@ const CALLS_US: u64 = 60_000_000;
 /// The number of doublings after which all visitors are called.
 const DOUBLED: u64 = 20;
 
-/// The passes that are out, where their number is bounded, and those that ended before their time.
+/// The passes that are out, if their number is bounded, and those that ended early.
 #[derive(Debug)]
 pub(super) struct Active {
     most: Option<u64>,
     lasts_us: u64,
-    /// The gate when all passes were out for the last time, the moment of that, and the number of passes given since.
+    /// The gate when all passes were last out, the moment of that, and the number of passes given since.
     full_gate: u64,
     full_us: u64,
     given: u64,
@@ -34,13 +34,13 @@ pub(super) struct Active {
     ends: VecDeque<(u64, u64)>,
     /// The numbers of the passes that are out.
     out: HashSet<u64, RandomState>,
-    /// Passes that ended early, while their tickets still look good.
+    /// Passes that ended early, while their tickets still look valid.
     ended: HashMap<u64, u32, RandomState>,
     forget: VecDeque<(u64, u64)>,
 }
 
 impl Active {
-    /// No pass is out. `most` bounds the passes that are good at once, each for `lasts_us` microseconds; without a bound passes are not
+    /// No pass is out. `most` bounds the passes that are valid at once, each for `lasts_us` microseconds; without a bound passes are not
     /// counted.
     pub(super) fn new(most: Option<u64>, lasts_us: u64) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Active {
         self.most.is_some_and(|most| self.out.len() as u64 >= most)
     }
 
-    /// Whether free passes call no visitor, because none is free or the number is not bounded.
+    /// Whether free passes call no visitor, because no pass is free or their number is not bounded.
     pub(super) fn stands_still(&self) -> bool {
         self.most.is_none() || self.is_full()
     }
@@ -98,8 +98,8 @@ impl Active {
         self.full_gate = self.full_gate.max(gate);
     }
 
-    /// Ranks below this one may be called: one for each pass that was free since the gate stood, and for visitors that have left. Visitors
-    /// that wait for passes ask seldom, so a newcomer would otherwise be there before them.
+    /// Ranks below this one may be called: one for each pass that was free since the gate stood, and more for visitors that have left. Visitors
+    /// that wait for passes ask seldom, so a newcomer would otherwise arrive before them.
     pub(super) fn calls_below(&self, now_us: u64, share: u64) -> u64 {
         if self.most.is_none() {
             return u64::MAX;
@@ -127,7 +127,7 @@ impl Active {
         ranks.saturating_mul(CALLS_US).div_ceil(free.saturating_mul(1 << doubled))
     }
 
-    /// Gives a pass that is good from `at_us` on. The number of passes must be bounded.
+    /// Gives a pass that is valid from `at_us` on. The number of passes must be bounded.
     pub(super) fn give(&mut self, number: u64, at_us: u64) {
         self.ends.push_back((at_us.saturating_add(self.lasts_us), number));
         self.out.insert(number);
@@ -138,17 +138,17 @@ impl Active {
     pub(super) fn end(&mut self, number: u64, lot: u32, now_us: u64) {
         self.out.remove(&number);
         if self.ended.insert(number, lot).is_none() {
-            // It must not be forgotten before its place, which would give the pass again.
+            // The ended pass must not be forgotten before its place, which would give the pass again.
             self.forget.push_back((now_us.saturating_add(self.lasts_us.max(AGAIN_US)), number));
         }
     }
 
-    /// Whether the pass ended before its time. The lot has to match too, because another place may have the number after the line was lost.
+    /// Whether the pass ended early. The lot has to match too, because another place may have the number after the line was lost.
     pub(super) fn has_ended(&self, number: u64, lot: u32) -> bool {
         self.ended.get(&number) == Some(&lot)
     }
 
-    /// Forgets passes that are over. Each pass is forgotten once.
+    /// Forgets expired passes. Each pass is forgotten once.
     pub(super) fn advance(&mut self, now_us: u64) {
         while let Some(number) = first_over(&mut self.ends, now_us) {
             self.out.remove(&number);
@@ -163,7 +163,7 @@ impl Active {
         let Some(most) = self.most else { return 0 };
         let out = self.out.len() as u64;
         let Some(behind) = ahead.saturating_add(out).checked_sub(most) else { return 0 };
-        // All passes that are out end once, and then those that came for them.
+        // All passes that are out end once, and then the passes of the visitors that replaced them.
         let (rounds, which) = (behind / most.max(1), behind % most.max(1));
         let which = usize::try_from(which).unwrap_or(usize::MAX);
         let end_us =
@@ -172,7 +172,7 @@ impl Active {
     }
 }
 
-/// Takes off the first number whose time has come.
+/// Removes the first number that has expired.
 fn first_over(ends: &mut VecDeque<(u64, u64)>, now_us: u64) -> Option<u64> {
     ends.front().filter(|(end_us, _)| *end_us <= now_us)?;
     ends.pop_front().map(|(_, number)| number)

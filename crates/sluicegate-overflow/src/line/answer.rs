@@ -62,7 +62,7 @@ impl LineTurn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoPlace {
-    /// The line is as long as it may be.
+    /// The line is full.
     Full,
     /// The client has as many places as it may have.
     TooMany,

@@ -1,9 +1,9 @@
 //! Appointments at which visitors ask before their turn: [`PollCalendar`].
 //!
 //! # How often a visitor asks
-//! A visitor is told to ask about half way to its turn, then half way of the rest, and at last at its turn: 2 + log2 of the wait in
-//! seconds. A crowd that came at once would ask at once; the calendar spreads it over the seconds that follow the wished one. It never puts
-//! an appointment later than seven eighths of the way, so that an estimate that was too long is corrected in time.
+//! A visitor is told to ask about halfway to its turn, then halfway through the rest, and finally at its turn: 2 + log2 of the wait in
+//! seconds. A crowd that came at once would ask at once; the calendar spreads it over the seconds that follow the desired one. No appointment
+//! is later than seven eighths of the way, so that an estimate that was too long is corrected in time.
 //!
 //! # Memory
 //! Each page up to the furthest appointment takes four bytes, for half a day at most: 173 kB.
@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 
 use crate::line::pace::{TurnPace, WHOLE};
 
-/// Appointments for polls before a turn, which keep the polls in a second below what the rate allows.
+/// Appointments for polls before a turn, which bound the number of polls per second.
 ///
-/// These polls are a courtesy: they tell a visitor its current standing. An appointment without room is left out. With the polls at the
-/// turns, which the rate itself bounds, all polls together stay below three times the rate.
+/// These polls are optional: they tell a visitor its current standing. An appointment without room is left out. Together with the polls at the
+/// turns, which the rate itself bounds, all polls stay below three times the rate.
 #[derive(Clone, Debug)]
 pub(super) struct PollCalendar {
     /// The length of a page: a second, or the time of one turn if that is longer.
@@ -27,7 +27,7 @@ pub(super) struct PollCalendar {
     booked: VecDeque<u32>,
 }
 
-/// The number of pages that are searched for room.
+/// The most pages that are searched for room.
 const LOOKED_AT: u64 = 64;
 
 /// The number of pages that are kept. An appointment beyond them is not counted: it is half a day away.

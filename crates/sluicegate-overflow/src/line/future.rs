@@ -1,4 +1,4 @@
-//! An answer that is there at once, or comes over a network: [`LineFuture`].
+//! An answer that is ready at once, or comes over a network: [`LineFuture`].
 
 use std::fmt;
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use sluicegate_core::StoreError;
 
-/// The answer of a line: ready at once and unboxed in memory; boxed where it comes over a network.
+/// The answer of a line: ready at once and unboxed in memory, boxed if it comes over a network.
 pub struct LineFuture<T>(AnswerSource<T>);
 
 enum AnswerSource<T> {
@@ -16,7 +16,7 @@ enum AnswerSource<T> {
 }
 
 impl<T> LineFuture<T> {
-    /// An answer that is known.
+    /// A known answer.
     pub const fn ready(answer: T) -> Self {
         Self(AnswerSource::Ready(Some(Ok(answer))))
     }
@@ -24,7 +24,7 @@ impl<T> LineFuture<T> {
     /// The answer if it is known, or the future that has to be polled.
     ///
     /// # Errors
-    /// The future itself, when it has to be waited for.
+    /// The future itself, if the answer is not known yet.
     pub fn now(self) -> Result<Result<T, StoreError>, Self> {
         match self.0 {
             AnswerSource::Ready(Some(answer)) => Ok(answer),

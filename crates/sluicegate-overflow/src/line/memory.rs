@@ -1,6 +1,6 @@
 //! The line in this process: [`MemoryLine`].
 //!
-//! It is a lock around one state. A poll holds it for a few steps, and nothing is awaited under it. After a panic the lock is used further:
+//! It is a lock around one state. A poll holds the lock for a few steps and awaits nothing under it. Poisoning is ignored:
 //! a room that refuses all visitors is worse than a number that is off by one.
 
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::line::{
 /// Keeps lines in this process: for a service of one instance. A restart empties them; visitors then get new places.
 ///
 /// # Memory
-/// A place takes 24 bytes, and up to as much again while the list grows. A place is kept for a minute after its turn, and one that was
-/// passed over for ten. Where places of a client are counted, each client that waits takes about 20 bytes more.
+/// A place takes 24 bytes, and up to twice that while the list grows. A place is kept for one minute after its turn, or for ten minutes if it
+/// was passed over. If places are counted by client, each waiting client takes about 20 bytes more.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MemoryLine;

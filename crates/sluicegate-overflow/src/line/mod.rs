@@ -15,8 +15,8 @@
 //! ```
 //!
 //! # When not to use it
-//! A service gives a home to a room, and needs nothing else of this module: questions, answers and settings are for authors of lines. Do
-//! not use a line in memory for a room of several instances, because each of them would let visitors in at the whole rate.
+//! A service passes a home to a room, and needs nothing else from this module: questions, answers and settings are for authors of lines. Do
+//! not use a line in memory for a room of several instances, because each instance would let visitors in at the whole rate.
 
 mod active;
 mod answer;
@@ -57,9 +57,9 @@ pub use self::settings::{LineChange, LineMode, LineSettings, LineStatus};
 
 /// The keeper of lines, which opens one for each room.
 ///
-/// [`MemoryLine`] and `RedisLine` are homes. A home of another kind keeps the rules of [`Line`], which both of these keep alike: the same
+/// [`MemoryLine`] and `RedisLine` are homes. Another home has to keep the rules of [`Line`] as these two do: the same
 /// polls at the same times get the same answers. A home is asked once for each room, and by [`Rooms`](crate::Rooms) once for each file that
-/// is put in force, where an unused line may be dropped at once: opening changes nothing for visitors that wait.
+/// is put in force, which may drop an unused line at once: opening changes nothing for waiting visitors.
 ///
 /// ```
 /// use sluicegate_overflow::WaitingRoom;
@@ -84,18 +84,18 @@ pub trait LineHome {
 ///   come first.
 /// - *Rate*: turns are spaced by the rate, without a burst. A visitor is told to come half a second to a second and a half before its turn,
 ///   in whole seconds; a turn that is at most two seconds away is given, and the visitor is held until then ([`LineTurn::after`]).
-/// - *Absence*: a due place whose visitor does not ask holds up no other. The line measures the share that comes, and calls the ranks
-///   faster by it.
-/// - *Silence*: if no visitor asked at all for seconds, it was an outage or a clock that stepped. No place is given up for it, and visitors
-///   that come back within ten seconds of its end enter in the order of their ranks.
-/// - *Another rate*: after a rate that was raised and lowered again, sleeping visitors come by their old appointments, and may enter later
+/// - *Absence*: a due place whose visitor does not ask delays no other. The line measures the share that comes, and calls ranks
+///   correspondingly faster.
+/// - *Silence*: if no visitor asked at all for seconds, there was an outage or the clock stepped. No place is given up because of it, and
+///   visitors that come back within ten seconds of its end enter in the order of their ranks.
+/// - *Another rate*: after a rate was raised and lowered again, sleeping visitors come at their old appointments, and may enter later
 ///   than others by the time for which it was raised. If many of them have left, turns may go unused meanwhile.
-/// - *Passes*: where passes are bounded, one that ends early calls the first visitor that waits, and for a minute none behind it.
+/// - *Passes*: if passes are bounded, a pass that ends early calls the first waiting visitor, and for a minute no visitor behind it.
 /// - *Return*: a visitor that was passed over and comes back within ten minutes is due; its turn is the next free one.
 /// - *Once*: a place that had its turn gives the same turn again for a minute, so that a lost answer costs no visitor its place. After that
 ///   the place is unknown.
 ///
-/// Answers need no clock of the caller: they are spans from the moment of the answer.
+/// The caller needs no clock: times in answers are spans from the moment of the answer.
 pub trait Line: Send + Sync + fmt::Debug + 'static {
     /// Answers one poll of a visitor, with its place if it has one. An unknown place is replaced by a new one.
     ///
@@ -106,14 +106,14 @@ pub trait Line: Send + Sync + fmt::Debug + 'static {
     /// If the future is dropped before it is ready, a place may have been taken or a turn given. A turn comes again with the same place.
     fn ask(&self, ask: LineAsk) -> LineFuture<LineAnswer>;
 
-    /// Ends the pass of this place: a visitor that waits may have its room.
+    /// Ends the pass of this place and frees its room for a waiting visitor.
     ///
     /// # Cancel safety
     /// If the future is dropped before it is ready, the pass may have ended or not.
     fn end(&self, place: LinePlace) -> LineFuture<()>;
 
-    /// Whether the pass of this place was [ended](Self::end) before its time, as far as is known here. It is asked with every request
-    /// that shows a pass, so it may not block.
+    /// Whether the pass of this place was [ended](Self::end) early, as far as this instance knows. It is called for every request
+    /// that shows a pass, so it must not block.
     fn has_ended(&self, place: LinePlace) -> bool;
 
     /// Changes the rate or the mode while visitors wait. All keep their places.
@@ -129,7 +129,7 @@ pub trait Line: Send + Sync + fmt::Debug + 'static {
     /// line that has opened stays open. If instances share the line, only polls of this one follow the settings.
     fn set(&self, settings: LineSettings);
 
-    /// The current numbers, as far as they are known here.
+    /// The current numbers, as far as this instance knows them.
     fn status(&self) -> LineStatus;
 }
 

@@ -5,7 +5,7 @@
 //! next free turn here. A room holds a visitor until its turn, where a rate limit would refuse it.
 //!
 //! # Rounding
-//! A turn is never early: its time is exact to a microsecond and a remainder that is kept. Spans of ranks are rounded up, and the ranks of
+//! A turn is never early: its time is exact, as microseconds and a remainder. Spans of ranks are rounded up, and the ranks of
 //! a span are rounded down, so that each is the inverse of the other.
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) struct TurnPace {
 }
 
 impl TurnPace {
-    /// A pace of which no turn was given yet. A burst or an algorithm of the quota has no effect: turns are spaced evenly.
+    /// A pace without given turns. A burst or an algorithm of the quota has no effect: turns are spaced evenly.
     ///
     /// # Errors
     /// When the spacing of the rate cannot be kept exactly.
@@ -78,7 +78,7 @@ impl TurnPace {
     /// The time that these ranks take if this share of them comes, rounded up.
     pub(super) fn span_us(&self, ranks: u64, share: u64) -> u64 {
         let ns = self.period_ns(share).checked_mul(u128::from(ranks));
-        // Above 2^59 ranks the end is out of sight.
+        // Above 2^59 ranks the span is unbounded.
         ns.and_then(|ns| u64::try_from(ns.div_ceil(self.limit_per_us())).ok()).unwrap_or(u64::MAX)
     }
 
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!([pace.give(60_000_000), pace.give(60_000_000)], [0, 250_000]);
     }
 
-    /// Such a product was once above 128 bits.
+    /// This product once overflowed 128 bits.
     #[test]
     fn spans_and_ranks_without_end_are_the_largest_there_are() {
         let slow = TurnPace::new("1/3650d".parse().unwrap()).unwrap();

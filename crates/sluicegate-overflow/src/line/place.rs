@@ -5,11 +5,11 @@
 /// ```
 /// use sluicegate_overflow::line::LinePlace;
 ///
-/// // Of four that came before the room opens, the one with the lowest lot is first.
+/// // Four came before the room opened: the one with the lowest lot is first.
 /// let lots = [3 << 30, 1 << 30, 0, 2 << 30];
 /// let ranks = [0, 1, 2, 3].map(|number| LinePlace::new(number, lots[number as usize]).rank(4));
 /// assert_eq!(ranks, [3, 1, 0, 2]);
-/// // The fifth came later, so that its number is its rank.
+/// // The fifth came later, so its number is its rank.
 /// assert_eq!(LinePlace::new(4, 0).rank(4), 4);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -9,13 +9,13 @@
 //! passed over --kept ten minutes--> forgotten
 //! ```
 //!
-//! A place is passed over when it is due and its visitor is missed. A sweep over the oldest places finds that, a few places with each poll,
-//! so that no poll pays for a crowd. A turn is found by its number directly, because numbers are given in order, and the list begins at the
+//! A place is passed over when it is due and its visitor is missing. Each poll sweeps a few of the oldest places to find such places,
+//! so that no poll pays for a crowd. A place is found directly by its number, because numbers are given in order, and the list begins at the
 //! first number that is kept.
 //!
 //! # Memory
-//! A place takes 24 bytes, in every state. Places go from the front only, so one that waits long keeps those behind it, turned or not. A
-//! list that is three quarters empty gives its room back.
+//! A place takes 24 bytes, in every state. Places are removed only from the front, so one that waits long keeps all places behind it. A
+//! list that is three quarters empty shrinks.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -33,7 +33,7 @@ const KEPT_US: u64 = 600_000_000;
 /// All places by their numbers: 24 bytes each, without the room that a growing list keeps.
 #[derive(Debug)]
 pub(super) struct PlaceList {
-    /// The time for which a turn is given again: no longer than its pass is good.
+    /// The time for which a turn is given again: no longer than its pass is valid.
     again_us: u64,
     /// The number of the first place that is kept.
     first: u64,
@@ -42,7 +42,7 @@ pub(super) struct PlaceList {
     swept: u64,
     waiting: u64,
     passed_over: u64,
-    /// The number of waiting places of each client; only where it is bounded.
+    /// The number of waiting places of each client; only if it is bounded.
     clients: HashMap<u64, u64, RandomState>,
 }
 
@@ -65,7 +65,7 @@ pub(super) enum PlaceState {
 }
 
 impl StoredPlace {
-    /// The time since its turn, or the time for which its visitor is missed.
+    /// The time since its turn, or the time for which its visitor has been missing.
     fn age_us(&self, time: &LineTime) -> u64 {
         let now_us = if self.is == PlaceState::Turned { time.now_us() } else { time.patience_us() };
         now_us.saturating_sub(self.at_us)
@@ -119,7 +119,7 @@ impl PlaceList {
         self.clients.get(&client).copied().unwrap_or_default()
     }
 
-    /// Adds a place at the end, which is not missed before its visitor has been told when to ask.
+    /// Adds a place at the end, whose visitor cannot be missing before it was told when to ask.
     ///
     /// The client 0 stands for none, so a digest of 0 is taken as 1: two clients in 2^64 would count as one.
     pub(super) fn add(&mut self, lot: u32, client: Option<u64>) -> LinePlace {
@@ -138,14 +138,14 @@ impl PlaceList {
         (!is_over || !counts).then_some(held)
     }
 
-    /// Whether no visitor waits at this number any more: it had its turn, or is missed.
+    /// Whether no visitor waits at this number any longer: it had its turn, or is missing.
     pub(super) fn is_left(&self, number: u64, time: &LineTime) -> bool {
         let held = self.index(number).and_then(|index| self.places.get(index));
         number < self.next_number()
             && held.is_none_or(|held| held.is != PlaceState::Waiting || held.age_us(time) > 0)
     }
 
-    /// Notes that the visitor has asked and waits, and is missed from this moment on.
+    /// Notes that the visitor has asked and waits, and counts as missing from this moment on.
     pub(super) fn expect(&mut self, place: LinePlace, missed_us: u64) {
         let Some(held) = self.held(place) else { return };
         held.at_us = missed_us;
@@ -211,7 +211,7 @@ impl PlaceList {
         }
     }
 
-    /// Counts one less waiting place. A client without places is forgotten, so that the map grows with the line and not with its past.
+    /// Counts one waiting place less. A client without places is forgotten, so that the map grows with the line and not with its history.
     fn leave(&mut self, client: u64) {
         self.waiting = self.waiting.saturating_sub(1);
         if let Some(places) = self.clients.get_mut(&client) {

@@ -1,4 +1,4 @@
-//! A sale on virtual time: visitors that ask when they are told to, or leave.
+//! A sale on virtual time, with visitors that ask when they are told to, or leave.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -50,7 +50,7 @@ pub(super) fn random(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A crowd that comes within a second, of which a part leaves at once.
+/// A crowd that comes within a second; a part of it leaves at once.
 pub(super) fn crowd(count: u64, whole_seconds: bool, leaves: impl Fn(u64) -> bool) -> Vec<SaleVisitor> {
     let visitor = |number| SaleVisitor {
         came_us: SECOND + number * SECOND / count,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluicegate_core::Quota;
 
-/// The settings of a line, checked.
+/// The checked settings of a line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LineSettings {
@@ -14,7 +14,7 @@ pub struct LineSettings {
     pub rate: Quota,
     /// The moment when the room opens, in microseconds since the Unix epoch; 0 if it is open from the start.
     pub opens_at_us: u64,
-    /// The most passes that are good at once.
+    /// The most passes that are valid at once.
     pub most_active: Option<u64>,
     /// The length of a pass.
     pub pass_lasts: Duration,
@@ -36,21 +36,21 @@ pub enum LineChange {
 
 /// Whether visitors enter at the rate, not at all, or at once.
 ///
-/// | from | to | then |
+/// | from | to | effect |
 /// |---|---|---|
 /// | `Metered` | `Paused` | visitors keep their places, wait for an unknown time, and ask once or twice a minute |
-/// | `Paused` | `Metered` | they enter in their order, when they ask next |
-/// | any | `Open` | each enters when it asks next; sleeping visitors keep their places |
-/// | `Open` | `Metered` | places that were taken meanwhile are done, and earlier ones are called again |
+/// | `Paused` | `Metered` | visitors enter in their order, when they ask next |
+/// | any | `Open` | each visitor enters when it asks next; sleeping visitors keep their places |
+/// | `Open` | `Metered` | places taken meanwhile are done, and earlier ones are called again |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineMode {
     /// Visitors enter at the rate.
     #[default]
     Metered,
-    /// No visitor enters; passes that are out stay good, and places are kept.
+    /// No visitor enters; passes stay valid, and places are kept.
     Paused,
-    /// All visitors enter at once, also before the room opens and above the number that may be active.
+    /// All visitors enter at once, even before the room opens and above the bound on active visitors.
     Open,
 }
 
@@ -64,7 +64,7 @@ pub struct LineStatus {
     pub rate: Quota,
     /// Visitors that wait and were not passed over.
     pub waiting: u64,
-    /// Passes that are good, where their number is bounded.
+    /// Valid passes, if their number is bounded.
     pub active: Option<u64>,
     /// Turns that were given since the line began.
     pub admitted: u64,

@@ -1,7 +1,7 @@
 //! The share of places whose visitors come when it is their turn: [`ArrivalShare`].
 //!
 //! # How it is measured
-//! Ranks are cut into blocks of a quarter of a second. The last 40 blocks that are old enough count, so the share follows within ten
+//! Ranks are grouped into blocks of a quarter of a second. The last 40 blocks that are old enough count, so the share follows within ten
 //! seconds; a block is old enough when three more were called after it. A held visitor counts when it comes, not when it enters.
 //!
 //! # Rounding
@@ -27,7 +27,7 @@ pub(super) struct ArrivalShare {
     known: u64,
 }
 
-/// The newest blocks, which may not have come yet: most visitors are early, but a network takes its time.
+/// The newest blocks, whose visitors may still come: most visitors are early, but networks delay some.
 const YOUNG: u64 = 3;
 
 /// The number of blocks that count.
@@ -61,7 +61,7 @@ impl ArrivalShare {
     /// Notes that the visitor of this rank has come for the first time since it was due.
     pub(super) fn came(&mut self, rank: u64) {
         let Some(at) = (rank / self.block).checked_sub(self.first) else { return };
-        // Due turns are called soon, a handful of blocks ahead at most, so this does not grow long.
+        // Due ranks are at most a handful of blocks ahead of the called ones, so this does not grow long.
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         if at >= self.came.len() && at < 65_536 {
             self.came.resize(at.saturating_add(1), 0);

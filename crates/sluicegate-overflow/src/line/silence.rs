@@ -1,26 +1,26 @@
 //! Ranks that were called while no visitor asked: [`Silence`].
 //!
-//! # Why it is told apart from absence
-//! The gate moves by the clock, so an outage of a minute calls a minute's worth of ranks whose visitors could not come. Taken as absence
-//! they would look like leavers: the share would fall to its least, the gate would run eight times as fast, and those behind would
-//! enter before those that were called first. A poll after a silence puts the gate back instead, with the share of before.
+//! # Why silence is not absence
+//! The gate moves by the clock, so an outage of a minute calls a minute's worth of ranks whose visitors could not come. If they counted as
+//! absent, the share would fall to its minimum, the gate would run eight times as fast, and visitors behind them would
+//! enter before those that were called first. Instead, the first poll after a silence puts the gate back, with the earlier share.
 
 use crate::line::pace::WHOLE;
 
-/// The time after a silence in which visitors that were called in it come back: failed requests and browsers try again each few seconds.
+/// The time after a silence in which visitors that were called during it come back: browsers and failed requests retry every few seconds.
 const BACK_US: u64 = 10_000_000;
 
 /// The ranks that were called while no visitor asked.
 ///
-/// Silence is either a line that all visitors have left, or one that none could reach: an outage, or a clock that stepped. The gate goes on
-/// in both. A visitor that comes back from the second has missed its turn for no fault of its own, like all others: the gate goes back to
-/// its rank, so that they enter in their order.
+/// In a silence either all visitors have left the line, or no visitor could reach it: an outage, or a clock that stepped. The gate keeps
+/// moving in both cases. A visitor that comes back from the second case has missed its turn through no fault of its own: the gate goes back to
+/// its rank, so that visitors enter in their order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence {
     /// The moment of the last poll; `gate` is where the gate was then.
     asked_us: u64,
     gate: u64,
-    /// The share that came, as it was known then: in silence no visitor comes.
+    /// The share that came, as known then: during silence no visitor comes.
     share: u64,
     /// The share before the silence.
     share_before: u64,

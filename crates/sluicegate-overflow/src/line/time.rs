@@ -1,22 +1,22 @@
-//! The time of a line, which goes on evenly whatever the clock does: [`LineTime`].
+//! The time of a line, which advances evenly whatever the clock does: [`LineTime`].
 
-/// The longest step that a line believes beyond the last appointment that it has made.
+/// The longest step beyond its last appointment that a line accepts from the clock.
 const LONGEST_STEP_US: u64 = 60_000_000;
 
-/// The longest time without polls that counts against absent visitors: shorter than a passed-over place is kept, so that no outage and no
-/// step of the clock by itself forgets a place.
+/// The longest time without polls that counts against absent visitors. It is shorter than the time for which a passed-over place is kept, so
+/// that no outage and no step of the clock alone forgets a place.
 const LONGEST_PATIENCE_US: u64 = 600_000_000;
 
 /// The time of a line.
 ///
-/// A clock that is set back stands still for one poll. A clock that is set forward by hours must not make all visitors late. If the clock
-/// is right, a visitor asks by its appointment, so the line's time goes no further than a minute beyond the last one.
+/// When the clock is set back, the line's time stands still for one poll. When it is set forward by hours, visitors must not all be late: with a
+/// correct clock, visitors ask by their appointments, so the line's time goes at most one minute beyond the last appointment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LineTime {
     now_us: u64,
     clock_us: u64,
     last_appointment_us: u64,
-    /// The time by which visitors are missed: it goes on only while others ask.
+    /// The time by which visitors count as missing: it advances only while others ask.
     patience_us: u64,
     /// The patience at the moment of the last poll.
     asked_us: u64,
@@ -32,7 +32,7 @@ impl LineTime {
         self.now_us
     }
 
-    /// Takes over the time of the clock. Returns how far the line's time has gone on.
+    /// Takes over the time of the clock. Returns the advance of the line's time.
     pub(super) fn advance(&mut self, clock_us: u64) -> u64 {
         let believed = self.last_appointment_us.saturating_sub(self.now_us).saturating_add(LONGEST_STEP_US);
         let step = clock_us.saturating_sub(self.clock_us).min(believed);
@@ -43,7 +43,7 @@ impl LineTime {
         step
     }
 
-    /// The time by which visitors are missed.
+    /// The time by which visitors count as missing.
     pub(super) fn patience_us(&self) -> u64 {
         self.patience_us
     }

@@ -45,7 +45,7 @@ fn after_an_outage_visitors_enter_in_the_order_in_which_they_came() {
             visitors.iter().all(|visitor| visitor.entered_us.is_some() || visitor.leaves_after.is_some()),
             "nobody is lost"
         );
-        // They try again each five seconds; until all of them are back, the first of the visitors that are back enter.
+        // Visitors retry every five seconds; until all are back, the first of those that are back enter.
         let overtaken_us = overtaken_from_us(&visitors, events.outage.1 + 7 * SECOND);
         println!("{long_us} {seed}: overtaken by {overtaken_us}, {} polls", most_polls(&visitors));
         assert!(overtaken_us <= bound_us(some_leave), "{long_us} {seed}: overtaken by {overtaken_us}");

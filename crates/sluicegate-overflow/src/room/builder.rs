@@ -22,10 +22,10 @@ use crate::ticket::Secrets;
 /// | for | set |
 /// |---|---|
 /// | a sale that opens at noon | [`opens_at`](Self::opens_at): early comers are drawn by lot |
-/// | a shop that bears 500 visitors at once | [`most_active`](Self::most_active), with a short [`pass_lasts`](Self::pass_lasts), and [`Pass::end`](crate::Pass::end) after the purchase |
+/// | a shop that can handle 500 visitors at once | [`most_active`](Self::most_active), with a short [`pass_lasts`](Self::pass_lasts), and [`Pass::end`](crate::Pass::end) after the purchase |
 /// | scripts that line up often | [`places_per_client`](Self::places_per_client) |
 /// | several instances, or a restart in the middle | [`secrets`](Self::secrets), the same everywhere, and a line in Redis |
-/// | a page of one's own | [`page`](Self::page) |
+/// | a custom page | [`page`](Self::page) |
 #[must_use = "a builder does nothing until it is built"]
 pub struct WaitingRoomBuilder {
     name: String,
@@ -63,9 +63,9 @@ impl WaitingRoomBuilder {
         self
     }
 
-    /// Sets the most passes that are good at once: the next visitor enters when one has expired or [ended](crate::Pass::end). A pass is
-    /// bound to one client only if the room knows clients, by [`places_per_client`](Self::places_per_client); otherwise anybody to whom it
-    /// is handed on can use it. Default: no bound but the rate.
+    /// Sets the most passes that are valid at once: the next visitor enters when one has expired or [ended](crate::Pass::end). A pass is
+    /// bound to one client only if [`places_per_client`](Self::places_per_client) is set; otherwise everyone with a copy can use it.
+    /// Default: no bound except the rate.
     pub fn most_active(mut self, passes: u64) -> Self {
         self.most_active = Some(passes);
         self
@@ -84,11 +84,11 @@ impl WaitingRoomBuilder {
     }
 
     /// Sets the most places that one client may have, by this key: [`ClientIp`](sluicegate_tower::ClientIp) takes an IPv6 /64 for one
-    /// client, and `key_from_extension` suits accounts. Without it a script lines up as often as it likes, and takes the best of its lots.
+    /// client, and `key_from_extension` suits accounts. Without it a script can take any number of places, and use the best of its lots.
     /// Requests without a key share the places of one client.
     ///
-    /// A ticket and a pass are good only for the client with the key that they were given to. If the key is an address, a visitor that
-    /// comes from another network has lost its place: choose an account or a session where visitors move.
+    /// A ticket and a pass are valid only for the client with the key that they were issued to. If the key is an address, a visitor that
+    /// changes its network loses its place: use an account or a session as the key for mobile visitors.
     ///
     /// A visitor whose first answer is lost comes without a ticket and needs another place, so allow at least 2. The line keeps a digest of
     /// the key, keyed with the secret: no address can be read in Redis. With another secret, places are counted anew. Default: any number.
@@ -97,9 +97,9 @@ impl WaitingRoomBuilder {
         self
     }
 
-    /// Sets the secret that signs tickets, of at least 16 bytes, and the former one, if its tickets are to stay good: each is signed anew
-    /// when its visitor shows it. All instances of a service need the same. Default: drawn at random, so that tickets are good in this
-    /// process only.
+    /// Sets the secret that signs tickets, of at least 16 bytes, and the former secret, if its tickets have to stay valid: each is signed anew
+    /// when its visitor shows it. All instances of a service need the same secrets. Default: drawn at random, so that tickets are valid only in
+    /// this process.
     pub fn secrets(mut self, current: impl AsRef<[u8]>, former: Option<&[u8]>) -> Self {
         let former = former.map(<[u8]>::to_vec);
         self.secrets = [current.as_ref().to_vec()].into_iter().chain(former).collect();
@@ -119,7 +119,7 @@ impl WaitingRoomBuilder {
         self
     }
 
-    /// Makes the room, whose line is kept in this home.
+    /// Makes the room, with its line in this home.
     ///
     /// # Errors
     /// When a rate cannot be read or is 0, a name does not match `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`, a bound or a span is 0, a secret has

@@ -6,13 +6,13 @@ use crate::line::LineMode;
 use crate::room::WaitingRoom;
 
 impl WaitingRoom {
-    /// Writes the current numbers by the `metrics` facade, with the name of the room as the label `room`. Call it before each scrape, or
-    /// once a second; a room by itself writes nothing.
+    /// Exports the current numbers through the `metrics` facade, with the name of the room as the label `room`. Call it before each scrape, or
+    /// once a second; a room exports nothing by itself.
     ///
     /// | name | kind | counts |
     /// |---|---|---|
     /// | `waiting_room_waiting` | gauge | visitors that wait |
-    /// | `waiting_room_active` | gauge | passes that are good, where their number is bounded |
+    /// | `waiting_room_active` | gauge | valid passes, if their number is bounded |
     /// | `waiting_room_rate` | gauge | visitors a second that may enter: 0 while the room is paused, +Inf while it is open |
     /// | `waiting_room_wait_seconds` | gauge | the estimated wait of a newcomer; NaN while the room is paused |
     /// | `waiting_room_admitted_total` | counter | visitors that were let in |

@@ -37,7 +37,7 @@ use crate::ticket::Secrets;
 ///     .pass_lasts(Duration::from_secs(600))
 ///     .build(MemoryLine::new())?;
 ///
-/// // While visitors wait; all of them keep their places.
+/// // Changes take effect while visitors wait; all of them keep their places.
 /// sale.set_rate("500/s").await?;
 /// sale.set_mode(LineMode::Paused).await?;
 /// assert_eq!(sale.status().rate.to_string(), "500/s burst 1");
@@ -52,7 +52,7 @@ pub(crate) struct RoomParts {
     pub(crate) line: Arc<dyn Line>,
     pub(crate) secrets: Secrets,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Finds the key of a client, whose places are counted together and whose tickets are its own, if the room knows clients.
+    /// Finds the key of a client, if places are counted by client and tickets are bound to it.
     pub(crate) client: Option<Arc<dyn KeyExtractor>>,
     pub(crate) page: Arc<PageFn>,
     lots: RandomState,
@@ -66,7 +66,7 @@ impl WaitingRoom {
     /// Begins a room of this name, which lets visitors in at this rate: `"1000/s"`, `"30/min"`. Turns are spaced, so a burst in the rate
     /// has no effect.
     ///
-    /// The name stands in the cookie and on the page.
+    /// The name appears in the cookie and on the page.
     pub fn builder(name: impl Into<String>, rate: impl IntoQuota) -> WaitingRoomBuilder {
         WaitingRoomBuilder::new(name.into(), rate.into_quota())
     }
@@ -76,13 +76,13 @@ impl WaitingRoom {
         &self.0.name
     }
 
-    /// The current numbers: visitors that wait, that were let in and that were passed over, and the wait of a visitor that comes now.
+    /// The current numbers: visitors that wait, were let in or were passed over, and the wait of a visitor that comes now.
     pub fn status(&self) -> LineStatus {
         self.0.line.status()
     }
 
-    /// Sets another rate from now on. Visitors that wait learn of it when they ask next. A line in Redis has it for all instances that
-    /// share it: the last instance to set one wins, and the rates of their builders no longer count.
+    /// Sets another rate from now on. Waiting visitors learn of it when they ask next. A line in Redis applies it to all instances that
+    /// share the line: the last call wins, and the rates of their builders no longer count.
     ///
     /// # Errors
     /// When the text is no rate or the rate is 0, as [`RoomError::Config`]; and when the line does not answer, as [`RoomError::Store`].
@@ -108,7 +108,7 @@ impl WaitingRoom {
 
     /// The lot of a new place: each one is different, and no client can foresee it.
     pub(crate) fn draw(&self) -> u32 {
-        // Relaxed: it is a count and guards nothing else.
+        // Relaxed: the count orders nothing else.
         let number = self.0.drawn.fetch_add(1, Ordering::Relaxed);
         let [a, b, c, d, ..] = self.0.lots.hash_one(number).to_be_bytes();
         u32::from_be_bytes([a, b, c, d])

@@ -10,8 +10,8 @@ use crate::line::{Line, LinePlace};
 
 /// The pass of a visitor, in the extensions of each request that a room lets through.
 ///
-/// A handler ends it when the visitor has what it came for, so that another visitor may enter where the number of
-/// [active](crate::WaitingRoomBuilder::most_active) visitors is bounded. The response then takes the cookie away.
+/// A handler ends the pass when the visitor is done, so that another visitor may enter if the number of
+/// [active](crate::WaitingRoomBuilder::most_active) visitors is bounded. The response then removes the cookie.
 ///
 /// ```
 /// use http::Extensions;
@@ -35,7 +35,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// The pass of this place, good until it expires or is ended.
+    /// The pass of this place, valid until it expires or is ended.
     pub(crate) fn new(place: LinePlace, line: Arc<dyn Line>) -> Self {
         Self { place, line, is_ended: Arc::default() }
     }
@@ -43,7 +43,7 @@ impl Pass {
     /// Ends the pass: the next request with it waits in line like any other.
     ///
     /// # Errors
-    /// When the line does not answer; the pass may then be good until it expires.
+    /// When the line does not answer; the pass may then be valid until it expires.
     ///
     /// # Cancel safety
     /// If the future is dropped before it is ready, the pass may have ended or not.
@@ -53,7 +53,7 @@ impl Pass {
         self.line.end(self.place).await
     }
 
-    /// Whether this request has ended it, so that its response takes the cookie away.
+    /// Whether this request has ended the pass, so that its response removes the cookie.
     pub(crate) fn is_ended(&self) -> bool {
         // Relaxed: as above.
         self.is_ended.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
-//! The room as the status page shows and steers it.
+//! The room as the status page shows and controls it.
 //!
-//! Operators write a rate and a mode as text, and read the same words. Both are parsed before either is put in force, so a mistake in one
+//! Operators write a rate and a mode as text, and read the same words. Both are parsed before either takes effect, so a mistake in one
 //! changes nothing.
 
 use std::fmt;

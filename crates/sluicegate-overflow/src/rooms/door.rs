@@ -1,7 +1,7 @@
 //! The door of a room, through which rules let requests in.
 //!
-//! A reload makes new doors and puts them in force once the whole file was read, so a file with a mistake changes no room. A rate that a
-//! line over a network does not accept is tried again each second, until it is accepted or the room is gone.
+//! A reload makes new doors and puts them in force once the whole file was read, so a file with a mistake changes no room. If a
+//! line over a network does not accept a rate, the change is retried each second, until it is accepted or the room is gone.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::line::{LineChange, LineFuture, LineSettings};
 use crate::room::RoomParts;
 use crate::rooms::Rooms;
 
-/// The time after which a change that the line did not accept is tried again.
+/// The time after which a change that the line did not accept is retried.
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) struct RoomDoor {
@@ -67,7 +67,7 @@ impl Door for RoomDoor {
     }
 }
 
-/// Changes the rate, once the line answers, unless other terms are in force by then.
+/// Changes the rate once the line answers, unless other settings are in force by then.
 async fn change_rate(room: Weak<RoomParts>, rate: Quota, mut changing: LineFuture<()>) {
     while let Err(error) = changing.await {
         tracing::warn!(%rate, %error, "the rate of a waiting room is not changed yet");

@@ -22,7 +22,7 @@ use crate::reply::Reply;
 use crate::room::{PageFn, RoomParts, WaitingRoom};
 
 /// The waiting rooms of a rules file, for `Rules::builder().rooms(..)`: a file says which requests wait and at what rate; code says where
-/// the lines are kept, and has the secrets.
+/// the lines are kept, and gives the secrets.
 ///
 /// ```
 /// use sluicegate_overflow::Rooms;
@@ -37,12 +37,12 @@ use crate::room::{PageFn, RoomParts, WaitingRoom};
 /// Clones share the rooms; make all settings before the first clone. Rules that share them share the rooms of one name.
 ///
 /// # While the file changes
-/// Visitors of a room that is in the file before and after keep their places, whatever else changes in the file; passes that are out keep
-/// their length. A rate that an operator has set stays until the file says another one. A later opening time closes no room that has
+/// Visitors of a room that is in the file before and after keep their places, whatever else changes in the file; issued passes keep
+/// their length. A rate that an operator has set stays until the file states a different one. A later opening time closes no room that has
 /// opened.
 ///
-/// A room that leaves the file lets in all visitors that ask from then on, and its line in this process is forgotten. A line in Redis is
-/// kept for a day: a room that comes back meanwhile has its old places, and newcomers wait until these are called in vain.
+/// A room that is removed from the file lets in all visitors that ask from then on, and its line in this process is forgotten. A line in Redis
+/// is kept for a day: a room that comes back within a day has its old places, and newcomers wait until these were called in vain.
 #[derive(Clone)]
 pub struct Rooms {
     settings: Arc<RoomsSettings>,
@@ -53,21 +53,21 @@ pub struct Rooms {
 #[derive(Clone)]
 struct RoomsSettings {
     home: Arc<dyn LineHome + Send + Sync>,
-    /// Kept because threads that read files again are on no runtime.
+    /// Kept because the threads that reload files are not on a runtime.
     runtime: Option<Handle>,
     secrets: Vec<Vec<u8>>,
     page: Arc<PageFn>,
     clock: Arc<dyn Clock>,
 }
 
-/// A room that is in force, while it has a door; and the rate of the file.
+/// A room, in force while it has a door, and the rate of the file.
 struct OpenRoom {
     room: Weak<RoomParts>,
     rate: Quota,
 }
 
 impl Rooms {
-    /// Begins rooms whose lines are kept in this home. For lines in Redis, call it on the tokio runtime that is to refresh their numbers.
+    /// Begins rooms whose lines are kept in this home. For lines in Redis, call it on the tokio runtime that should refresh their numbers.
     pub fn new(home: impl LineHome + Send + Sync + 'static) -> Self {
         // The seeds of hashers come from the system's random source.
         let secret = (0_u64..4).flat_map(|number| RandomState::new().hash_one(number).to_be_bytes());
@@ -82,7 +82,7 @@ impl Rooms {
     }
 
     /// Sets the secret that signs tickets, and the former one: see [`secrets`](crate::WaitingRoomBuilder::secrets) of one room. Each room
-    /// takes its own tickets only. Default: drawn at random, so that tickets are good in this process only.
+    /// accepts only its own tickets. Default: drawn at random, so that tickets are valid only in this process.
     #[must_use]
     pub fn secrets(mut self, current: impl AsRef<[u8]>, former: Option<&[u8]>) -> Self {
         let former = former.map(<[u8]>::to_vec);
@@ -110,7 +110,7 @@ impl Rooms {
         NamedRoom::new(self.clone(), name.into())
     }
 
-    /// Writes the numbers of all rooms in force: see [`measure`](WaitingRoom::measure) of one.
+    /// Exports the numbers of all rooms in force: see [`WaitingRoom::measure`].
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn measure(&self) {

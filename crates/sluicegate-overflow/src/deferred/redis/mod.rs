@@ -1,7 +1,7 @@
 //! A queue on a Redis that instances share, kept by [oxana](https://docs.rs/oxana): [`RedisJobs`].
 //!
-//! The job in oxana is a [`QueuedJob`]. Beside it there is a record of each job that oxana has let go of: of one that is done, with its result, until
-//! the result is forgotten; of one that is parked, until it is put back.
+//! The job in oxana is a [`QueuedJob`]. In addition there is a record of each job that oxana has released: of a finished job, with its result, until
+//! the result is forgotten; of a parked job, until it is put back.
 
 mod worker;
 
@@ -37,13 +37,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Jobs on one Redis, for workers on any instance. Clones are the same queue.
 ///
-/// It is a queue of [oxana](https://docs.rs/oxana), in the namespace `sluicegate-deferred:NAME`, whose tools show it. A job in hand is handed out
-/// again when its process has been silent for a [lease](QueueSettings::lease), and a job that is not done after seven days is dropped. All that was
-/// accepted is as durable as the server's `appendfsync`.
+/// It is a queue of [oxana](https://docs.rs/oxana), in the namespace `sluicegate-deferred:NAME`, whose tools show it. A held job is handed out
+/// again when its process has been silent for a [lease](QueueSettings::lease), and a job that is not done after seven days is dropped. Accepted
+/// jobs are as durable as the server's `appendfsync`.
 ///
-/// The bound of [`most_jobs`](QueueSettings::most_jobs) is looked at before a job is pushed, so jobs that are pushed at the same moment may exceed it
-/// by their number. The queue needs a single server, not a Cluster, and best one that keeps little else: in each third of a lease each instance
-/// scans its keys for the jobs of silent processes.
+/// The bound of [`most_jobs`](QueueSettings::most_jobs) is checked before a job is pushed, so concurrent pushes may exceed it
+/// by their number. The queue needs a single server, not a Cluster, preferably one that keeps little else: each instance scans
+/// the keys of the server for jobs of silent processes, three times in each lease.
 #[derive(Clone)]
 pub struct RedisJobs(Arc<OxanaQueue>);
 
@@ -59,7 +59,7 @@ impl RedisJobs {
     /// The queue of this name on the Redis at this URL. It connects when it is first used.
     ///
     /// # Errors
-    /// When the URL cannot be read, the name does not match `[A-Za-z0-9._-]{1,64}`, or a setting cannot work; the error names the value, except
+    /// When the URL cannot be read, the name does not match `[A-Za-z0-9._-]{1,64}`, or a setting is invalid; the error names the value, except
     /// the URL, which may hold a password.
     pub fn connect(url: &str, name: &str, settings: QueueSettings) -> Result<Self, ConfigError> {
         let wrong = |problem: String| ConfigError::new(ConfigErrorKind::Store, problem);
@@ -110,7 +110,7 @@ impl OxanaQueue {
         }
     }
 
-    /// A job that oxana lets go of has its record before.
+    /// A job gets its record before oxana releases it.
     async fn found(&self, id: &str) -> Result<Option<JobRecord>, StoreError> {
         let job = self.storage.get_job(&name_of(id)).await.map_err(store_error)?;
         if let Some(envelope) = job {
@@ -192,7 +192,7 @@ impl JobQueue for RedisJobs {
 
 /// A handle to the queue, with an identity as a worker of its own.
 fn storage(pool: &Pool, namespace: &str) -> Result<Storage, OxanaError> {
-    // The bound of the queue counts parked jobs, and none is dropped for another.
+    // The bound of the queue counts parked jobs, and no job is dropped for another.
     Storage::builder().namespace(namespace).dead_job_limit(None::<NonZeroUsize>).build_from_pool(pool.clone())
 }
 

@@ -1,4 +1,4 @@
-//! The side of oxana that hands out jobs: its job, its queue, and its worker.
+//! The oxana side, which hands out jobs: its job, its queue, and its worker.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) struct Deferred {
     sealed: String,
 }
 
-/// A job that oxana has let go of: parked, or done with this result.
+/// A job that oxana has released: parked, or done with this result.
 #[derive(Serialize, Deserialize)]
 pub(super) struct JobEnd {
     pub(super) label: String,
@@ -50,7 +50,7 @@ impl Job for Deferred {
 
 const NAME: &str = "deferred";
 
-/// The name that oxana gives to the job of this id.
+/// The name in oxana of the job with this id.
 pub(super) fn name_of(id: &str) -> String {
     format!("{NAME}/{id}")
 }
@@ -64,7 +64,7 @@ impl Queue for Jobs {
     }
 }
 
-/// Takes what oxana hands out.
+/// Takes the jobs that oxana hands out.
 #[derive(Clone)]
 struct Hands {
     queue: Arc<OxanaQueue>,
@@ -98,7 +98,7 @@ impl Worker<Deferred> for Hands {
 }
 
 impl Hands {
-    /// Makes an attempt. An attempt that its process did not survive counts, too.
+    /// Makes an attempt. An attempt whose process died counts, too.
     ///
     /// # Errors
     /// When Redis does not answer before the attempt is begun.
@@ -110,14 +110,14 @@ impl Hands {
         let attempts = self.queue.settings.attempts;
         let is_last = ctx.meta.retries >= attempts - 1;
         let was_put_back = match self.queue.record(&job.id).await? {
-            // It was done, and oxana has not heard of it.
+            // The job was done, but oxana has not been notified.
             Some(JobEnd { result: Some(_), .. }) => return Ok(Ok(())),
-            // A parked job has no attempts left but the one that it was put back for.
+            // A parked job has only the one attempt that it was put back for.
             found => found.is_some() && is_last,
         };
         let begun = ctx.state.get::<u32>().await?.unwrap_or(0).saturating_add(1);
         if begun > attempts && !was_put_back {
-            // It failed, or its process died, in each attempt.
+            // Each attempt failed, or its process died.
             if is_last {
                 self.keep(job, None).await;
             }
@@ -141,7 +141,7 @@ impl Hands {
         }
     }
 
-    /// Writes what became of a job, until Redis has heard of it.
+    /// Writes the end of a job, repeating it until Redis has confirmed it.
     async fn keep(&self, job: &Deferred, result: Option<String>) {
         let record = JobEnd { label: job.label.clone(), result };
         while let Err(error) = self.queue.write(&job.id, &record).await {
@@ -152,11 +152,11 @@ impl Hands {
 }
 
 impl OxanaQueue {
-    /// Runs a worker of oxana until it ends, or `stopped` is told.
+    /// Runs a worker of oxana until it ends or `stopped` is notified.
     pub(super) async fn run_once(self: &Arc<Self>, worker: &JobWorker, stopped: oneshot::Receiver<()>) {
         let QueueSettings { lease, at_once, .. } = self.settings;
         let hands = Hands { queue: Arc::clone(self), worker: worker.clone() };
-        // With an identity of its own: claims that an identity has lost come back only when that one is silent.
+        // Uses a new identity: lost claims come back only when the identity that made them is silent.
         let storage = match storage(&self.pool, self.storage.namespace()) {
             Ok(storage) => storage,
             Err(error) => return tracing::error!(%error, "the worker of deferred jobs cannot begin"),

@@ -2,11 +2,11 @@
 //!
 //! | part of the slot | holds |
 //! |---|---|
-//! | `line` | everything but the places, about 400 bytes |
+//! | `line` | everything except the places, about 400 bytes |
 //! | `places` | a place by its number: lot, state, time, client |
-//! | `clients` | the number of waiting places of a client, where it is bounded |
+//! | `clients` | the number of waiting places of a client, if it is bounded |
 //! | `calendar` | appointments by their seconds |
-//! | `ends`, `out` | passes that are out, where their number is bounded |
+//! | `ends`, `out` | passes that are out, if their number is bounded |
 //! | `ended` | passes that ended early |
 //!
 //! A call is one run of the script, which has the rules of [`schedule`](super::schedule) in Lua: the same polls at the same times get
@@ -49,7 +49,7 @@ const PARTS: [&str; 7] = ["line", "places", "clients", "calendar", "ends", "out"
 /// The time for which unused keys stay, beyond the opening and the length of a pass.
 const STAYS: Duration = Duration::from_secs(86_400);
 
-/// The most that this instance's view of other instances may be old.
+/// The most that this instance's view of other instances may lag.
 const REFRESHED_EACH: Duration = Duration::from_secs(1);
 
 /// Products of a rate's numbers stay below 2^52, so that the script counts exactly.
@@ -73,8 +73,8 @@ const EXACT: u64 = 1 << 52;
 /// ```
 ///
 /// # Instances that disagree
-/// Rate and mode belong to the line in Redis. The first instance sets them; after that a [change](Line::change) by any instance holds for
-/// all, and the last one wins. An instance that starts with another rate changes nothing. Every other setting is that of the instance that
+/// Rate and mode belong to the line in Redis. The first instance sets them; after that a [change](Line::change) by any instance applies to
+/// all, and the last one wins. An instance that starts with another rate changes nothing. Every other setting is taken from the instance that
 /// is asked.
 ///
 /// # When Redis fails
@@ -82,16 +82,16 @@ const EXACT: u64 = 1 << 52;
 /// all of them survive its crash, with `everysec` all but those of the last seconds. A visitor with a lost place is told so, and gets a new
 /// one. Give lines a server whose `maxmemory-policy` is `noeviction`.
 ///
-/// [`status`](Line::status), and passes that other instances have ended, are known a second late. Among visitors that left since the last
-/// poll, `status` knows the first 1,024.
+/// [`status`](Line::status), and passes that other instances have ended, are known one second late. Of the visitors that left since the last
+/// poll, `status` counts the first 1,024.
 ///
 /// # What it costs
-/// A place takes less than 200 bytes of Redis, its client included, until a minute after its turn. All keys of a line vanish when no
-/// visitor has asked for a day. A poll takes about five times the CPU of a decision about a limit in Redis, as `./tests/bench overflow`
+/// A place takes less than 200 bytes of Redis, its client included, until a minute after its turn. All keys of a line expire after a day
+/// without polls. A poll takes about five times the CPU of a decision about a limit in Redis, as `./tests/bench overflow`
 /// measures it; more if the seconds up to the turn are full of appointments, up to 64 of which it looks at.
 ///
 /// # Rights
-/// It needs these rights beside those of limits, for the same keys: `+hget +hmget +hset +hdel +hincrby +zadd +zrem +zrange +zrangebyscore
+/// It needs these rights in addition to those of limits, for the same keys: `+hget +hmget +hset +hdel +hincrby +zadd +zrem +zrange +zrangebyscore
 /// +zremrangebyscore +zscore +sadd +srem +scard +pexpire`.
 #[derive(Clone, Debug)]
 pub struct RedisLine {
@@ -226,7 +226,7 @@ impl Line for OfInstance {
     }
 
     fn set(&self, settings: LineSettings) {
-        // A rate that cannot be kept never comes this far.
+        // A rate that cannot be kept was refused before.
         if let Ok(numbers) = numbers(settings.rate) {
             *held(&self.0.numbers) = numbers;
         }
@@ -247,7 +247,7 @@ impl fmt::Debug for OfInstance {
 /// Asks for the numbers of a line each second, while a room uses it.
 async fn keep_in_view(line: Weak<InRedis>) {
     while let Some(line) = line.upgrade() {
-        // Numbers that are not known now will be known in a second.
+        // After an error the next refresh comes in a second.
         _ = line.refresh().await;
         drop(line);
         tokio::time::sleep(REFRESHED_EACH).await;

@@ -1,7 +1,7 @@
 //! The replies of the script, and an instance's knowledge of its line.
 //!
-//! A reply is a list of fields in the order in which the script writes them: words, whole numbers in decimal, and -1 where something is not
-//! known. Any other reply is an error of the protocol and never a panic, because another version may have written it.
+//! A reply is a list of fields in the order in which the script writes them: words, whole numbers in decimal, and -1 for an unknown
+//! number. Any other reply is a protocol error and never a panic, because another version may have written it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use sluicegate_core::{Quota, StoreError};
 
 use crate::line::{LineAnswer, LineMode, LinePlace, LineStanding, LineStatus, LineTurn, NoPlace};
 
-/// Everything that an instance knows of the line without asking.
+/// Everything that an instance knows about the line without asking.
 #[derive(Debug)]
 pub(super) struct LineSnapshot {
     status: LineStatus,
@@ -23,7 +23,7 @@ pub(super) struct LineSnapshot {
     since_us: u64,
 }
 
-/// The news of one reply.
+/// The update from one reply.
 pub(super) struct LineUpdate {
     status: LineStatus,
     now_us: u64,
@@ -31,7 +31,7 @@ pub(super) struct LineUpdate {
 }
 
 impl LineSnapshot {
-    /// Nothing is known of the line yet; these numbers stand until it answers.
+    /// The view before the first answer: it has these numbers.
     pub(super) fn new(status: LineStatus) -> Self {
         Self { status, now_us: 0, ended: HashMap::new(), since_us: 0 }
     }
@@ -53,10 +53,10 @@ impl LineSnapshot {
         self.ended.contains_key(&place)
     }
 
-    /// Takes over a reply. A line time that went back means another line: knowledge of the first is forgotten.
+    /// Takes over a reply. If the line's time went back, it is another line, and everything about the former one is forgotten.
     pub(super) fn learn(&mut self, news: LineUpdate) {
         if news.now_us < self.now_us {
-            // The line was lost and began anew, and nothing is left of its places.
+            // The line was lost and began anew, without its former places.
             (self.ended, self.since_us) = (HashMap::new(), 0);
         }
         (self.status, self.now_us) = (news.status, news.now_us);

@@ -17,7 +17,7 @@ impl Schedule {
 
     /// A new place, at the end.
     ///
-    /// While the room is open to all nothing is bounded, because a visitor that takes a place leaves it at once.
+    /// No bound applies while the room is open to all, because a visitor that takes a place leaves it at once.
     ///
     /// # Errors
     /// When the line is full, and then when the client has all of its places: both leave the line unchanged.
@@ -43,7 +43,7 @@ impl Schedule {
 
     /// The turn of a place, if it has one.
     ///
-    /// A place gets its turn again for a minute, with a pass that ends when the first one would have. A turn that is further away than a
+    /// A place gets its turn again for a minute, with a pass that ends when the first one would have ended. A turn that is further away than a
     /// visitor may be held is not given: the visitor is told to come again.
     pub(super) fn turn(&mut self, place: LinePlace) -> Option<LineTurn> {
         let now_us = self.time.now_us();

@@ -2,8 +2,8 @@
 //!
 //! # A control loop
 //! The gate moves forward by the rate divided by the share that comes. If less than a second's worth of visitors is held, it runs up to an
-//! eighth faster; if more, up to an eighth slower. So a share that is misjudged by up to an eighth costs no turn, and makes no visitor wait
-//! at the door for more than two seconds.
+//! eighth faster; if more, up to an eighth slower. So an error of up to an eighth in the share costs no turn, and holds no visitor
+//! for more than two seconds.
 //!
 //! # When it goes back
 //! | cause | by how much |
@@ -12,14 +12,14 @@
 //! | a rate that was raised and lowered by half or more | to where it was when the rate was raised |
 //! | a called visitor that finds all near turns given | one to five seconds of ranks |
 //!
-//! Ranks that are passed a second time and at which no visitor waits are skipped, sixteen with each poll.
+//! When the gate passes ranks a second time, it skips those without a waiting visitor, sixteen with each poll.
 
 use crate::line::pace::WHOLE;
 use crate::line::schedule::{HELD_US, Schedule};
 use crate::line::share::ArrivalShare;
 use crate::line::{LineMode, LinePlace};
 
-/// The part of the near future that is to be given to held visitors.
+/// The span of near turns that should be given to held visitors.
 const TARGET_US: u64 = 1_000_000;
 
 /// A visitor counts as due this long before the gate reaches it, because appointments are rounded to whole seconds.
@@ -28,7 +28,7 @@ const SLACK_US: u64 = 350_000;
 /// The number of ranks without a waiting visitor that the gate passes with one poll.
 const SKIPPED: u32 = 16;
 
-/// The gate goes back by more than the ranks of this time, because polls within it come in any order.
+/// The gate goes back only by more than the ranks of this time, because polls within it come in any order.
 const LEAST_BACK_US: u64 = 1_000_000;
 
 /// The gate goes back by at most the ranks of this time, so that it is up again before held visitors have entered.
@@ -58,7 +58,7 @@ impl Schedule {
     /// Moves the gate by the time that has gone by.
     pub(super) fn move_gate(&mut self) {
         let now_us = self.time.now_us();
-        // Also where passes are not bounded, because they may be some day.
+        // Also without a bound on passes, because one may be set later.
         if self.active.stands_still() {
             self.active.stands(self.gate, now_us);
         }
@@ -77,7 +77,7 @@ impl Schedule {
             return;
         }
         // The speed in 1024ths: up to an eighth faster if no visitor is held, and up to an eighth slower if as many are held as may be.
-        // Turns that are far apart are given when they are due, to the next visitor.
+        // Turns that are far apart are given to the next visitor when they are due.
         let speed = if self.pace.span_us(1, WHOLE) > TARGET_US / 4 {
             WHOLE
         } else {
@@ -102,7 +102,7 @@ impl Schedule {
                 break;
             }
             if self.gate < self.early {
-                // The number of a rank by lot is not known.
+                // The number behind a rank by lot is not known.
                 break;
             } else if (self.free.0..self.free.1).contains(&self.gate) {
                 self.gate = self.free.1;

@@ -5,7 +5,7 @@
 //! always at the door, held for their turns: then no turn is lost because a visitor stays away.
 //!
 //! The gate goes back if waiting visitors were called in vain: while no visitor could ask ([`Silence`]), or because the rate was raised and
-//! lowered again. It also goes back to a visitor that finds the turns given to others that were called long after it.
+//! lowered again. It also goes back to a visitor that finds its turn given to others that were called long after it.
 //!
 //! # Source
 //! The algorithm is our own. Turns are those of GCRA; the gate is a proportional controller around the measured share, because a line that
@@ -13,8 +13,8 @@
 //! of the rules that knows every visitor.
 //!
 //! # State
-//! A place takes 24 bytes; beside places only appointments and, where passes are bounded, passes take room. Each question takes a constant
-//! number of steps, except for the seconds that an appointment looks at (64 at most) and the places that a sweep passes (four with each
+//! A place takes 24 bytes; besides places only appointments and, if they are bounded, passes take memory. Each poll takes a constant
+//! number of steps, plus the seconds that are searched for an appointment (at most 64) and the places of a sweep (four with each
 //! poll).
 
 mod entry;
@@ -42,7 +42,7 @@ const HELD_US: u64 = 2_000_000;
 const SILENT_US: u64 = 2_000_000;
 const SILENT_TURNS: u64 = 3;
 
-/// A line at one moment.
+/// The state of a line.
 #[derive(Debug)]
 pub(super) struct Schedule {
     settings: LineSettings,
@@ -61,7 +61,7 @@ pub(super) struct Schedule {
     /// The moment up to which the gate has moved.
     gate_at_us: u64,
     silence: Silence,
-    /// Ranks below it are called again, and some of them may be left.
+    /// Ranks below it are called again; visitors of some may have left.
     again_to: u64,
     /// Ranks below it were called before the gate went back to a visitor that was turned away: most of them have had their turns.
     back_to: u64,
@@ -75,7 +75,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// A line without visitors, open if its time has come by this clock.
+    /// A line without visitors; it is open if its opening time has passed by this clock.
     ///
     /// # Errors
     /// When the rate cannot be kept.
@@ -121,7 +121,7 @@ impl Schedule {
         answer
     }
 
-    /// The answer at the time that was set: first a place, if the ask has none that is known, and then its turn or its standing.
+    /// The answer at the line's current time: a new place if the ask has no known one, then its turn or its standing.
     fn answer(&mut self, ask: LineAsk) -> LineAnswer {
         let place = match ask.place.filter(|place| self.knows(*place)) {
             Some(place) => place,
@@ -142,7 +142,7 @@ impl Schedule {
         self.active.end(place.number, place.lot, self.time.now_us());
     }
 
-    /// Whether the pass of this place ended before its time.
+    /// Whether the pass of this place ended early.
     pub(super) fn has_ended(&self, place: LinePlace) -> bool {
         self.active.has_ended(place.number, place.lot)
     }
@@ -181,8 +181,8 @@ impl Schedule {
 
     /// Sets another rate: given turns stay, the measured share stays, and appointments begin anew.
     ///
-    /// After the rate was raised, visitors sleep by the appointments of the slower rate. They are called meanwhile and come late, so the
-    /// place of the gate at that moment is kept: if the rate is lowered again by half or more, the gate goes back there.
+    /// After the rate was raised, visitors sleep until their appointments under the slower rate. They are called meanwhile and come late, so the
+    /// position of the gate at that moment is kept: if the rate is lowered again by half or more, the gate goes back there.
     fn change_rate(&mut self, rate: Quota) -> Result<(), ConfigError> {
         let now_us = self.time.now_us();
         let before_us = self.pace.span_us(WHOLE, WHOLE);
@@ -196,7 +196,7 @@ impl Schedule {
         } else if after_us / 2 >= before_us
             && let Some((from, _, share)) = self.raised
         {
-            // More of them are due than this rate lets in.
+            // More visitors are due than this rate lets in.
             self.call_again(from, share);
         }
         self.share = self.share.changed(self.gate, self.pace.turns_in(1));
@@ -220,7 +220,7 @@ impl Schedule {
 
     /// Takes over the time of the clock.
     ///
-    /// The order is: the line's time goes on, the room opens, passes expire, the gate moves, and up to `steps` places are swept.
+    /// In this order: the line's time advances, the room opens, passes expire, the gate moves, and up to `steps` places are swept.
     fn advance(&mut self, clock_us: u64, steps: u32) {
         let step_us = self.time.advance(clock_us);
         let now_us = self.time.now_us();

@@ -1,8 +1,8 @@
 //! The standing of a visitor, and the time at which it asks again.
 //!
 //! # How it is estimated
-//! The ranks between the gate and its own are before a visitor; only the share of them comes. The wait is the longest of three spans: the
-//! turns of these visitors at the rate, the end of as many passes where their number is bounded, and the calls by free passes. Each is a
+//! The ranks between the gate and a visitor's own rank are before it; only a share of them comes. The wait is the longest of three spans: the
+//! turns of these visitors at the rate, the end of as many passes if their number is bounded, and the calls by free passes. Each is a
 //! whole number of microseconds, rounded up; before the room opens the time until then is added.
 
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Schedule {
             Some(wait_us) => {
                 let turn_us = wait_us.saturating_sub(EARLY_US);
                 let half_us = if turn_us > SOON_US { self.half_way(now_us, turn_us) } else { None };
-                // The visitor comes early rather than late: it is held then.
+                // The visitor comes early rather than late, because an early one is held.
                 half_us.unwrap_or_else(|| (turn_us - turn_us % SECOND_US).max(SECOND_US))
             }
         };
@@ -52,7 +52,7 @@ impl Schedule {
         }
     }
 
-    /// The appointment about half way to the turn, if there is room for it.
+    /// The appointment about halfway to the turn, if there is room for it.
     fn half_way(&mut self, now_us: u64, turn_us: u64) -> Option<u64> {
         let half_us = (turn_us / 2).div_ceil(SECOND_US).saturating_mul(SECOND_US);
         let latest_us = now_us.saturating_add(turn_us - turn_us / 8);
