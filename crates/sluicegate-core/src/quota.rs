@@ -22,13 +22,13 @@ use crate::error::ConfigError;
 /// | limit | units per period, the average rate | | at least 1; 10^6 under a sliding log |
 /// | period | the span that the limit is for | | 1 microsecond to ten years |
 /// | burst | units that may be spent at once from rest | the limit | at least 1; buckets only |
-/// | start | units of a key that the store does not know | the burst | at most the burst; buckets only, no queues |
-/// | by | the [algorithm](crate::Algorithm) that counts it | that of its policy | any, where a policy takes the quota |
+/// | start | units of a key that is unknown to the store | the burst | at most the burst; buckets only, no queues |
+/// | by | the [algorithm](crate::Algorithm) that counts it | its policy's | any that accepts the quota |
 ///
-/// No quota refuses everything: deny such requests where they come in, by `deny` of a layer or of a rules file.
+/// A quota cannot refuse everything: use `deny` of a layer or of a rules file for that.
 ///
-/// The limit is not a promise about every span of one period: [`Algorithm`](crate::Algorithm) has a
-/// table of what each algorithm lets pass in the worst one.
+/// The limit does not bound every span of one period: [`Algorithm`](crate::Algorithm) has a
+/// table of the most that each algorithm admits in a span.
 ///
 /// ```
 /// use std::time::Duration;
@@ -68,7 +68,7 @@ pub struct Quota {
 impl Quota {
     /// `limit` units per `period`; the burst is the limit.
     ///
-    /// Any period of at least a microsecond works with the buckets, a third of a second too: it is
+    /// Any period of at least a microsecond works with the buckets, even a third of a second: it is
     /// kept as an exact ratio. Windows need whole microseconds.
     pub const fn new(limit: u64, period: Duration) -> Self {
         Self { limit, period, burst: limit, start: None, algorithm: None, calendar: None }
@@ -90,14 +90,14 @@ impl Quota {
     }
 
     /// `limit` units in 24 hours.
-    /// A fixed window of it begins at midnight UTC, not local time.
+    /// As a fixed window it begins at midnight UTC, not local time.
     pub const fn per_day(limit: u64) -> Self {
         Self::new(limit, Duration::from_secs(86_400))
     }
 
     /// `limit` units in each period of the calendar, such as a month in a time zone.
     ///
-    /// It is counted by a fixed window whose borders are those of the calendar, whatever the algorithm of its policy. As text
+    /// It is counted by a fixed window with the borders of the calendar, whatever the algorithm of its policy. As text
     /// `1000000/month`, `100/day in Asia/Seoul`, `5/week from monday`, `20/quarter`, `50/year in UTC`. [`period`](Self::period) is the
     /// longest of the periods.
     pub fn in_calendar(limit: u64, period: CalendarPeriod) -> Self {
@@ -105,14 +105,14 @@ impl Quota {
         quota.counted_by(Algorithm::FixedWindow(Anchor::Epoch))
     }
 
-    /// Adds what one period leaves to the next, up to this many units. As text `carry over 200`, or `carry over 20%` of the limit.
+    /// Carries unused units of one period over to the next, up to `units`. As text `carry over 200`, or `carry over 20%` of the limit.
     ///
-    /// A period begins with the limit and with what was left, at most `units` of it: so what several idle periods leave does not add up
-    /// beyond that. A key that the store does not know has the limit. Units that were carried over are like all others: what is left of
-    /// them is carried over again.
+    /// A period begins with the limit plus the unused units, at most `units` of them: the unused units of several idle periods do not add up
+    /// beyond that. A key that is unknown to the store has the limit. Carried units are like all others: unused ones
+    /// are carried over again.
     ///
-    /// It is short for a token bucket that is refilled at borders, with a burst of limit and `units`, whose newcomers
-    /// [start](Self::starting_with) with the limit. So a key that is full is forgotten after two to three periods without a request,
+    /// It is short for a token bucket that is refilled at the borders, with a burst of the limit plus `units`, in which newcomers
+    /// [start](Self::starting_with) with the limit. So a full key is forgotten after two to three periods without a request,
     /// and then has the limit again.
     ///
     /// ```
@@ -126,7 +126,7 @@ impl Quota {
     /// let spend = |cost| tokens.check("ada").cost(cost).now().expect("memory answers at once");
     /// assert_eq!(spend(70)?.remaining(), 30);
     /// clock.advance(Duration::from_secs(86_400));
-    /// assert_eq!(spend(100)?.remaining(), 20); // of 30, 20 were carried over
+    /// assert_eq!(spend(100)?.remaining(), 20); // 20 of 30 were carried over
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -149,33 +149,33 @@ impl Quota {
         self
     }
 
-    /// Sets how many units a key has that the store does not know: 0 to the burst. Default: the burst. As text `start 10`.
+    /// Sets the units of a key that is unknown to the store, a newcomer: 0 to the burst. Default: the burst. As text `start 10`.
     ///
-    /// A newcomer has `units`, and gains more by the rate up to the burst, as any key. It is known from the first request that
-    /// is decided by the store, allowed or refused; a [peek](crate::RateLimiter::peek) shows what a newcomer would have and lets it be one, and so
-    /// does a request that is refused before the store is asked, because of another limit. So new
-    /// accounts, or addresses never seen, cannot begin with a burst, and clients that have behaved for a while can.
+    /// A newcomer has `units`, and gains more at the rate up to the burst, like any key. It is known from the first request that
+    /// the store decides, allowed or refused; a [peek](crate::RateLimiter::peek) shows the units of a newcomer and does not make the key known, and
+    /// neither does a request that another limit refuses before the store is asked. So new
+    /// accounts and unseen addresses cannot begin with a burst, and known clients can.
     ///
     /// # When a key is forgotten
-    /// A key that is full is remembered for as long as a full burst takes to refill, counted from the moment at which it was
+    /// A full key is remembered for as long as a full burst takes to refill, counted from the moment at which it was
     /// full. After that it is a newcomer again. With `"60/min burst 100 start 10"` that is a hundred seconds after the bucket was
-    /// full: a key that comes every few minutes is known, one that comes once an hour has 10 units each time. A key is a newcomer
-    /// sooner where a store forgets it sooner: after a [reset](crate::RateLimiter::reset), after a restart of a process that counts in memory, and when a
-    /// full table [makes room](crate::MemoryStore#memory), which forgets full keys first: newcomers lack units, so give a table that many of them
-    /// may reach room for [more keys](crate::policy::PolicyBuilder::table_size). No more passes by that than with a burst from rest.
+    /// full: a key that comes every few minutes stays known, and a key that comes once an hour has 10 units each time. A key is a newcomer
+    /// sooner if the store forgets it sooner: after a [reset](crate::RateLimiter::reset), after a restart of a process that counts in memory, and when a
+    /// full table [makes room](crate::MemoryStore#memory), which forgets full keys first. Newcomers lack units and so take room: if many of them
+    /// may come, give the table room for [more keys](crate::policy::PolicyBuilder::table_size). No more is admitted by that than with a burst from rest.
     ///
-    /// Nothing is given back to a newcomer, nor to a key that is full; a charge counts on top of what a newcomer lacks.
+    /// A refund gives nothing to a newcomer or to a full key; a charge counts on top of the units that a newcomer lacks.
     ///
     /// # Algorithms
-    /// GCRA, token buckets with each refill, and the leaky bucket that refuses. Windows, counters and logs start full, and a
+    /// GCRA, token buckets with any refill, and the refusing leaky bucket support it. Windows, counters and logs start full, and a
     /// queue would delay its first request: they refuse a start below the burst when the policy is built, and so does
-    /// [`OnFull::Inherit`](crate::policy::OnFull::Inherit) with it. A [share](crate::Policy::share) of the policy has its share of the start, rounded down.
-    /// Parts that decide on their own ([`split`](crate::Policy::split)) are refused, and leases are not taken: only the store knows
+    /// [`OnFull::Inherit`](crate::policy::OnFull::Inherit). A [share](crate::Policy::share) of the policy has its share of the start, rounded down.
+    /// [`split`](crate::Policy::split) refuses it, and leases are not taken, because only the store knows
     /// whether a key is a newcomer.
     ///
     /// # Replacing
-    /// Under a policy that [replaces](crate::RateLimiter::replace) this one, or is replaced by it, a known key is no newcomer. It keeps what it lacks: units
-    /// that it did not start with count as spent. A key that is full under a policy without a start is not known.
+    /// Under a policy that [replaces](crate::RateLimiter::replace) this one, or is replaced by it, a known key is not a newcomer. Units
+    /// that it did not start with count as spent. A full key under a policy without a start is unknown.
     ///
     /// # Source
     /// Bucket4j's `Bandwidth.initialTokens`, with `ExpirationAfterWriteStrategy.basedOnTimeForRefillingBucketUpToMax(keep)`,
@@ -207,9 +207,9 @@ impl Quota {
         self
     }
 
-    /// Counts this quota by an algorithm of its own. Default: that of its policy. As text `by fixed-window`, at the end.
+    /// Counts this quota by an algorithm of its own. Default: the policy's algorithm. As text `by fixed-window`, at the end.
     ///
-    /// So one policy can refill in several ways, and still spends from all of its quotas or from none:
+    /// So one policy can refill in several ways, and a request still spends from all of its quotas or from none:
     ///
     /// ```
     /// use sluicegate_core::algorithm::Refill;
@@ -233,7 +233,7 @@ impl Quota {
         self.limit
     }
 
-    /// The periods of the calendar that the limit is for, if [`in_calendar`](Self::in_calendar) has said so.
+    /// The periods of the calendar that the limit is for, if [`in_calendar`](Self::in_calendar) set them.
     pub const fn calendar(&self) -> Option<CalendarPeriod> {
         self.calendar
     }
@@ -244,11 +244,11 @@ impl Quota {
         Self { limit, burst, ..self }
     }
 
-    /// The units that are carried over, if the quota is one that [`carrying_over`](Self::carrying_over) makes.
+    /// The units that are carried over, if [`carrying_over`](Self::carrying_over) made this quota.
     fn carries(&self) -> Option<u64> {
         let is_carried = match self.algorithm {
             Some(algorithm) => algorithm == Algorithm::TokenBucket(Refill::AlignedInterval),
-            // That of the policy, which has no other one for this.
+            // The policy's own, which has no other one for this.
             None => self.calendar.is_some(),
         };
         let units = self.burst.checked_sub(self.limit).filter(|units| *units > 0);
@@ -262,32 +262,32 @@ impl Quota {
 
     /// Units that may be spent at once from rest.
     ///
-    /// The limit, unless [`burst`](Self::burst) has said otherwise. A decision calls it its
+    /// The limit, unless [`burst`](Self::burst) set another number. A decision calls it
     /// [capacity](crate::Decision::capacity).
     pub const fn burst_size(&self) -> u64 {
         self.burst
     }
 
-    /// The units that a key has that the store does not know, if [`starting_with`](Self::starting_with) has said so.
+    /// The units of a key that is unknown to the store, if [`starting_with`](Self::starting_with) set them.
     pub const fn start(&self) -> Option<u64> {
         self.start
     }
 
-    /// The algorithm that counts it, if [`counted_by`](Self::counted_by) has said so.
+    /// The algorithm that counts it, if [`counted_by`](Self::counted_by) set one.
     pub const fn algorithm(&self) -> Option<Algorithm> {
         self.algorithm
     }
 
-    /// This quota, counted by this algorithm, or by that of its policy.
+    /// This quota, counted by this algorithm, or by its policy's.
     pub(crate) const fn with_algorithm(mut self, algorithm: Option<Algorithm>) -> Self {
         self.algorithm = algorithm;
         self
     }
 }
 
-/// Anything that a policy takes as a quota: a [`Quota`], or its text.
+/// Anything that a policy accepts as a quota: a [`Quota`], or its text.
 ///
-/// Builders take it so that they can be given `"5/min"` and report a mistake in it when they build.
+/// Builders accept it so that callers can write `"5/min"` and get mistakes in it from `build`.
 ///
 /// ```
 /// use sluicegate_core::Policy;
@@ -308,7 +308,7 @@ impl Quota {
     note = "write it as text, \"5/min\" or \"10/s burst 20\", or as `Quota::per_minute(5)`"
 )]
 pub trait IntoQuota: sealed::Sealed {
-    /// The quota, or why there is none.
+    /// The quota, or the mistake in its text.
     ///
     /// # Errors
     /// As reading a [`Quota`] from its text.

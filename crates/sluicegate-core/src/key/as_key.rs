@@ -7,8 +7,8 @@ use super::encoded::{Key, KeyRef, Tag};
 
 /// The name of a bucket: a [`Key`], text, bytes, a whole number, an address, or two to four of them in a tuple.
 ///
-/// Numbers are the same key whatever their type; text is the same key as its bytes. Sealed: make anything else a key by
-/// saying which of these it is, such as `user.id.as_bytes()` or `(tenant, user)`.
+/// Equal numbers are one key whatever their type; text is the same key as its bytes. The trait is sealed: convert other types
+/// into one of these, for example `user.id.as_bytes()` or `(tenant, user)`.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -17,7 +17,7 @@ use super::encoded::{Key, KeyRef, Tag};
 ///
 /// let api = Policy::gcra("api", "1/min").on(&MemoryStore::new())?;
 /// let user = UserId([7; 16]);
-/// // An id of your own is its bytes; a tenant and an id are a tuple.
+/// // An id of your own is a key by its bytes; a tenant and an id by a tuple.
 /// assert!(api.check(user.0).now().expect("memory answers at once")?.is_allowed());
 /// assert!(api.check(("tenant-1", user.0)).now().expect("memory answers at once")?.is_allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -61,7 +61,7 @@ impl AsKey for Key {
 }
 
 impl Key {
-    /// This key with the parts of another behind it.
+    /// This key, followed by the parts of another.
     ///
     /// ```
     /// use sluicegate_core::Key;
@@ -169,7 +169,7 @@ macro_rules! tuples {
 
 tuples! { (A, B) (A, B, C) (A, B, C, D) }
 
-/// Every [`AsKey`] can be kept.
+/// Converts every [`AsKey`] into a [`Key`].
 macro_rules! kept {
     ($([$($generic:tt)*] $name:ty),+) => {$(
         impl<$($generic)*> From<$name> for Key {

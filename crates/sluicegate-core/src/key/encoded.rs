@@ -1,4 +1,4 @@
-//! A key as it is kept, and as it is borrowed: [`Key`], [`KeyRef`].
+//! An owned key and a borrowed key: [`Key`], [`KeyRef`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::kind::KeyKind;
 /// the same bytes, whatever a client writes into them: `("a_b", "c")` is not `("a", "b_c")`, the text `"1"` is not the
 /// number `1`. Up to 51 bytes of text fit without an allocation.
 ///
-/// Keys may be secrets: their [kind](Self::kind) says so. `Debug` shows a hash that is good within this process only.
+/// Keys may be secrets; their [kind](Self::kind) says so. `Debug` shows a hash that is valid within this process only.
 ///
 /// ```
 /// use sluicegate_core::Key;
@@ -28,7 +28,7 @@ use super::kind::KeyKind;
 /// ```
 #[derive(Clone)]
 pub struct Key {
-    /// The [`KeyKind`], and then the parts.
+    /// The [`KeyKind`], followed by the parts.
     pub(super) bytes: SmallVec<[u8; 56]>,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Tag {
 }
 
 impl Key {
-    /// The key of all requests whose own key could not be found: a part that no client can write.
+    /// The key of all requests without a key of their own: a part that no client can write.
     ///
     /// ```
     /// use sluicegate_core::Key;
@@ -59,7 +59,7 @@ impl Key {
         KeyRef::part(Tag::Shared, &[]).to_key()
     }
 
-    /// A key that is known by its digest only, such as that of a secret, or of a subject with its issuer. The bytes are never shown,
+    /// A key that is known only by its digest, for example of a secret, or of a subject with its issuer. The bytes are never shown,
     /// whatever the [kind](Self::kind) of the key.
     ///
     /// ```
@@ -79,7 +79,7 @@ impl Key {
         self.bytes.get(1..).unwrap_or_default()
     }
 
-    /// This key with another kind: its owner knows what it is.
+    /// This key with another kind, which its owner knows.
     #[inline]
     #[must_use]
     pub fn of_kind(mut self, kind: KeyKind) -> Self {
@@ -102,7 +102,7 @@ impl Key {
         self.bytes.first().map_or(KeyKind::Secret, |kind| KeyKind::read(*kind))
     }
 
-    /// Makes a key of encoded parts, as [`as_bytes`](Self::as_bytes) gives them. For authors of stores.
+    /// Makes a key from encoded parts, as [`as_bytes`](Self::as_bytes) returns them. For authors of stores.
     ///
     /// ```
     /// use sluicegate_core::Key;
@@ -124,7 +124,7 @@ impl Key {
     }
 }
 
-/// A borrowed key: the form in which stores are asked about it.
+/// A borrowed key, the form that stores are asked with.
 ///
 /// It hashes as [`Key::as_ref`] of the [`Key`] that [`to_key`](Self::to_key) makes, so that a check by `&str`
 /// allocates nothing and finds the same bucket.
@@ -150,7 +150,7 @@ impl<'a> KeyRef<'a> {
         Self { tag: tag as u8, kind, bytes }
     }
 
-    /// A key of one part is the same key whether it was encoded or not.
+    /// A key of one part is equal whether it was encoded or not.
     #[inline]
     fn decode(kind: KeyKind, encoded: &'a [u8]) -> Self {
         let several = Self { tag: Self::SEVERAL, kind, bytes: encoded };
@@ -203,7 +203,7 @@ impl<'a> KeyRef<'a> {
         }
     }
 
-    /// Names the key within this process by a hash that is keyed at random, so that it tells nothing about the key.
+    /// A hash that identifies the key within this process. It is keyed at random, so that it reveals nothing about the key.
     pub fn digest(&self) -> u64 {
         static SEED: OnceLock<RandomState> = OnceLock::new();
         let mut hasher = SEED.get_or_init(RandomState::new).build_hasher();
@@ -212,14 +212,14 @@ impl<'a> KeyRef<'a> {
         hasher.finish()
     }
 
-    /// Cuts the key to this many bytes, not counting its tag and length, and says whether that is the whole key. For stores that show keys.
+    /// Cuts the key to at most `bytes` bytes, not counting its tag and length, and says whether that is the whole key. For stores that show keys.
     pub fn begin(&self, bytes: usize) -> (Key, bool) {
         let whole = self.bytes.len() <= bytes;
         let begin = self.bytes.get(..bytes).filter(|_| !whole).unwrap_or(self.bytes);
         (Self { bytes: begin, ..*self }.to_key(), whole)
     }
 
-    /// The key, to keep.
+    /// The owned key.
     #[inline]
     pub fn to_key(&self) -> Key {
         // Addresses and numbers, whose length is known where this is called: a few moves.

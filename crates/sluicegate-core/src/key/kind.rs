@@ -2,9 +2,9 @@
 
 /// The kind of a key, from the least to the most secret: it decides how much logs, status pages and explanations show of it.
 ///
-/// A key carries its kind with it, and requests of the same key spend from the same bucket whatever its kind. An address is an
-/// [`Address`](Self::Address); everything else is a [`Secret`](Self::Secret) unless its owner says what it is. A key of several
-/// parts has the kind of the most secret one.
+/// A key carries its kind with it, but equal keys share a bucket whatever their kinds. An address is an
+/// [`Address`](Self::Address); every other key is a [`Secret`](Self::Secret) unless its owner sets another kind. A key of several
+/// parts has the kind of the most secret part.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -24,7 +24,7 @@
 pub enum KeyKind {
     /// A name that proves nothing: a route, a method, a user. It may be shown.
     Name = 0,
-    /// An address of a client or of its network. It may be shown to those who run the service.
+    /// An address of a client or of its network. It may be shown to operators.
     Address = 1,
     /// A secret, its digest, or text that may hold one. It is never shown.
     Secret = 2,

@@ -1,11 +1,11 @@
-//! The keys by which buckets are told apart.
+//! Keys, which identify buckets.
 //!
 //! Limiters take any [`AsKey`] as a key: text, numbers, addresses, and
-//! tuples of them. A [`Key`] is the form in which it is kept. Requests of the same key spend from
-//! the same bucket, and requests of different keys never do.
+//! tuples of them. A [`Key`] is its owned form. Requests with equal keys spend from
+//! one bucket, and requests with different keys never do.
 //!
-//! A key that a client can choose freely, such as a header that nobody verifies, is no limit at
-//! all: each value has a bucket of its own. Combine it with one that the client cannot choose, or
+//! A key that a client can choose freely, such as an unverified header, limits
+//! nothing: each value has a bucket of its own. Combine it with one that the client cannot choose, or
 //! limit the address as well.
 //!
 //! ```
@@ -27,9 +27,9 @@
 //! | key | for | beware of |
 //! |---|---|---|
 //! | user or tenant id | anything behind a login | requests before the login: limit those by address |
-//! | API key, digested | public APIs | keys that nobody has verified yet |
-//! | client address | anonymous traffic | proxies; offices behind one address; IPv6, of which a client has a whole /64 |
-//! | constant | what the service as a whole may do | one client can use it up: [hide](crate::policy::PolicyBuilder::hidden) it, and put a limit per client beside it |
+//! | API key, digested | public APIs | keys that are not verified yet |
+//! | client address | anonymous traffic | proxies; offices behind one address; IPv6, where a client has a whole /64 |
+//! | constant | the capacity of the service as a whole | one client can use it up: [hide](crate::policy::PolicyBuilder::hidden) it, and put a limit per client beside it |
 //!
 //! # In the store
 //! Memory stores keep a hash of the key with a random seed, Redis a keyed hash of 128 bits. Neither

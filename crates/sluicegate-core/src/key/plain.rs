@@ -6,7 +6,7 @@ use super::encoded::{Key, Tag};
 use super::kind::KeyKind;
 
 impl Key {
-    /// The parts as text, separated by blanks: `192.0.2.7 "/login"`. Only for keys that are no secrets.
+    /// The parts as text, separated by spaces: `192.0.2.7 "/login"`. Only for keys that are not secret.
     ///
     /// ```
     /// use sluicegate_core::Key;
@@ -18,13 +18,13 @@ impl Key {
         texts.join(" ")
     }
 
-    /// The key as it may be shown to those who run the service: [`plain`](Self::plain), or the output of `Debug` for a secret and
+    /// The key as it may be shown to operators: [`plain`](Self::plain), or the output of `Debug` for a secret and
     /// for a key with a [digest](Self::of_digest) in it.
     pub fn shown(&self) -> String {
         self.in_clear().unwrap_or_else(|| format!("{self:?}"))
     }
 
-    /// The parts as text, if those who run the service may see all of them.
+    /// The parts as text, if operators may see all of them.
     pub fn in_clear(&self) -> Option<String> {
         let has_digest = || self.parts().any(|(tag, _)| tag == Tag::Digest as u8);
         (self.kind() != KeyKind::Secret && !has_digest()).then(|| self.plain())

@@ -1,4 +1,4 @@
-//! Builds a [`Policy`] of its parts, or says what is wrong with them.
+//! Builds a [`Policy`] from its parts, or reports their mistakes.
 
 use super::builder::PolicyBuilder;
 use super::name::check_name;
@@ -16,9 +16,9 @@ impl PolicyBuilder {
     /// Checks the parts and puts them together.
     ///
     /// # Errors
-    /// A name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}` or with an ending that [suspensions](Self::suspend) have, a suspension that
-    /// cannot be, more than 16 quotas, room for 0 keys or more than 2^31, two quotas that headers could not tell
-    /// apart, and all that [`Rule::new`] refuses. The message names the value and what would be accepted.
+    /// A name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}` or with an ending reserved for [suspensions](Self::suspend), an impossible
+    /// suspension, more than 16 quotas, room for 0 keys or more than 2^31, two quotas with one label in headers,
+    /// and everything that [`Rule::new`] refuses. The message names the value and what would be accepted.
     pub fn build(self) -> Result<Policy, ConfigError> {
         check_name("policy name", &self.name)?;
         check_ending(&self.name)?;
@@ -71,8 +71,8 @@ impl PolicyBuilder {
         }
         let mut quotas: Vec<PolicyQuota> = Vec::with_capacity(self.quotas.len());
         let single = self.quotas.len() == 1;
-        // A policy is named after the algorithm of its first quota, and the other quotas name theirs where it is another one, however
-        // they were written: policies that decide alike are equal.
+        // The policy takes the algorithm of its first quota, and other quotas name theirs only if it differs, however
+        // they were written: so policies that decide alike are equal.
         let first = algorithm_of(&self.quotas[0].1);
         for (index, (id, quota)) in self.quotas.iter().enumerate() {
             let here = |error: ConfigError| error.in_policy(&self.name).in_quota(index);
@@ -117,7 +117,7 @@ impl PolicyBuilder {
         })
     }
 
-    /// This policy with one quota only: the one by which a process decides in an outage.
+    /// This policy with only one quota, by which a process decides in an outage.
     pub(super) fn alone(self, quota: Quota) -> Result<Policy, ConfigError> {
         let settings = PolicySettings { on_outage: OnOutage::Local, tightening: None, ..self.settings };
         let alone = Self { quotas: vec![(None, Ok(quota))], settings, suspension: None, ..self };

@@ -1,4 +1,4 @@
-//! All overrides of a store, as instances tell each other: [`Board`].
+//! All overrides of a store, as instances exchange them: [`Board`].
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use super::overrides::{Override, check_operator};
 use crate::key::{Key, KeyKind};
 use crate::quota::Quota;
 
-/// The last override of each policy, also if it was withdrawn. Boards of instances are merged in any order: the later override of
+/// The last override of each policy, even if it was withdrawn. Boards of instances are merged in any order: the later override of
 /// each policy wins.
 ///
-/// Its entries are in the order of their policies, and of the keys of each. It is written as a line for each: version, policy, operator,
-/// until when it stands and is remembered, its mode, its quotas, and its key in hexadecimal digits if it is for one, or `new` if it is for
-/// new keys, with tabs between them. A store that others can read seals the lines.
+/// Entries are sorted by policy and key. Each is one line of fields separated by tabs: version, policy, operator,
+/// the times until which it is in force and remembered, its mode, its quotas, and its key in hexadecimal digits if it is for one key, or `new`
+/// if it is for new keys. A store that others can read encrypts the lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Board(Vec<BoardEntry>);
 
@@ -26,7 +26,7 @@ struct BoardEntry {
 }
 
 impl BoardEntry {
-    /// Whether this is the later one; among equals the order only has to be the same everywhere.
+    /// Whether this override is the later one; for equal ones the order only has to agree on all instances.
     fn is_after(&self, other: &Self) -> bool {
         (self.last.version, self.line()) > (other.last.version, other.line())
     }
@@ -74,7 +74,7 @@ impl BoardEntry {
 }
 
 impl Board {
-    /// Reads what [`bytes`](Self::bytes) has written. Bytes that cannot be read were not written by this crate, and count for nothing.
+    /// Reads the output of [`bytes`](Self::bytes). Unreadable bytes were not written by this crate, and are ignored.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let text = str::from_utf8(bytes).unwrap_or_default();
         let entries = text.lines().filter_map(BoardEntry::read);
@@ -125,8 +125,8 @@ impl Board {
         self.0.retain(|entry| now_us < entry.kept_us);
     }
 
-    /// Puts an override in the place of the last one of its policy or key, with a version above those of all of its policy: a version names
-    /// one of them.
+    /// Replaces the last override of its policy or key, with a version above all others of the policy, so that a version identifies
+    /// one override.
     pub(crate) fn put(&mut self, mut over: Override) -> Arc<Override> {
         let of_policy = self.0.iter().filter(|entry| entry.last.policy == over.policy);
         let version = of_policy.map(|entry| entry.last.version).max().unwrap_or(0);
@@ -138,7 +138,7 @@ impl Board {
         last
     }
 
-    /// The last override of a policy, or of one of its keys, whether it stands or not.
+    /// The last override of a policy, or of one of its keys, whether it is in force or not.
     pub(crate) fn last(&self, policy: &str, key: Option<&Key>) -> Option<&Arc<Override>> {
         self.get((policy, key)).map(|entry| &entry.last)
     }
@@ -169,7 +169,7 @@ impl Board {
     }
 }
 
-/// The word in the place of a key for all that are new.
+/// The word that stands for all new keys.
 const NEW_KEYS: &str = "new";
 
 /// Reads a key of its kind and its parts in hexadecimal digits.
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(one.standing("login", None, 10).map(|over| over.by()), Some("eve"));
     }
 
-    /// An instance that has missed a withdrawal would tell of the override again as long as that would have stood.
+    /// An instance that missed a withdrawal would report the override until its original end.
     #[test]
     fn what_ended_an_override_is_remembered_as_long_as_that_would_have_stood() {
         let mut board = board([over("login", "5/min", "ada", 1)]);

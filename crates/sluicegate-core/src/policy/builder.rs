@@ -13,7 +13,7 @@ use crate::quota::{IntoQuota, Quota};
 
 /// Collects the parts of a [`Policy`]; mistakes are reported by [`build`](Self::build).
 ///
-/// Setters never fail and can come in any order, [`named`](Self::named) aside, which is about the
+/// Setters never fail and can come in any order, except [`named`](Self::named), which applies to the
 /// quota before it. [`build`](Self::build) gives the policy as data, [`on`](Self::on) a
 /// [`RateLimiter`](crate::RateLimiter) on a store.
 ///
@@ -24,7 +24,7 @@ use crate::quota::{IntoQuota, Quota};
 ///
 /// let login = Policy::sliding_log("login", "5/min")
 ///     .and("50/d").named("daily")
-///     .on_outage(OnOutage::Deny)   // no guessing of passwords while Redis is away
+///     .on_outage(OnOutage::Deny)   // no guessing of passwords while Redis is down
 ///     .on_full(OnFull::Inherit)    // no flood frees a key that has used up its tries
 ///     .on(&MemoryStore::new())?;
 /// assert_eq!(login.policy().to_string(), "login: 5/min, 50/d (sliding-log)");
@@ -44,7 +44,7 @@ pub struct PolicyBuilder {
 impl Policy {
     /// Begins a policy. The name appears in headers, logs and metrics, and is the key's namespace in a store.
     ///
-    /// For algorithms that are chosen at run time, and for settings that have no shorthand, such as
+    /// Use it for algorithms that are chosen at run time, and for settings without a shorthand, such as
     /// [`Refill::Interval`]:
     ///
     /// ```
@@ -73,8 +73,8 @@ impl Policy {
         Self::builder(name, Algorithm::SlidingLog, quota)
     }
 
-    /// Begins a policy with a sliding window counter: smooth at any limit, and up to twice the
-    /// limit in some span of one period for traffic that takes all it can get.
+    /// Begins a policy with a sliding window counter: smooth at any limit, but up to twice the
+    /// limit can pass in some span of one period under saturating traffic.
     pub fn sliding_counter(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::SlidingCounter, quota)
     }
@@ -92,14 +92,14 @@ impl Policy {
     }
 
     /// Begins a policy with a leaky bucket whose output is evenly spaced; the quota's burst is the
-    /// queue's length. Requests wait only if it also says
+    /// queue's length. Requests wait only with
     /// [`wait_up_to`](PolicyBuilder::wait_up_to).
     pub fn leaky_queue(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::LeakyBucket(Drain::Queue), quota)
     }
 
-    /// Begins a policy with GCRA: a burst from rest, then one unit each `period / limit`. The one
-    /// to take in doubt.
+    /// Begins a policy with GCRA: a burst from rest, then one unit each `period / limit`. Use it
+    /// when in doubt.
     pub fn gcra(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::Gcra, quota)
     }
@@ -119,9 +119,9 @@ impl PolicyBuilder {
 
     /// Adds a quota: all quotas must have room, and all are spent from, or none.
     ///
-    /// At most [16](super::MAX_QUOTAS). The numbers of a decision are those of the tightest one;
-    /// [`Decision::quotas`](crate::Decision::quotas) has all. It is counted as the policy says, or
-    /// [by an algorithm of its own](Quota::counted_by).
+    /// At most [16](super::MAX_QUOTAS). The numbers of a decision are those of the tightest quota;
+    /// [`Decision::quotas`](crate::Decision::quotas) has all. The quota uses the policy's algorithm, or
+    /// [an algorithm of its own](Quota::counted_by).
     pub fn and(mut self, quota: impl IntoQuota) -> Self {
         self.quotas.push((None, quota.into_quota()));
         self
@@ -137,7 +137,7 @@ impl PolicyBuilder {
 
     /// Cuts the period of a sliding log into this many parts, 1 to 1,000: [`Algorithm::SlidingLogIn`].
     ///
-    /// All admissions within one part are one entry, so that a log of 20 parts has at most 21 of them, whatever its limit
+    /// All admissions within one part are one entry, so that a log of 20 parts has at most 21 entries, whatever its limit
     /// (which may then be up to 10^8). No more than the limit passes in any span of one period, as without a resolution;
     /// room comes back at most one part late. [`build`](Self::build) refuses it for any other algorithm.
     ///
@@ -175,13 +175,13 @@ impl PolicyBuilder {
         self
     }
 
-    /// Says how to treat a request that exceeds the policy. Default: [`OnExceeded::Deny`].
+    /// Sets the treatment of a request that exceeds the policy. Default: [`OnExceeded::Deny`].
     pub fn on_exceeded(mut self, action: OnExceeded) -> Self {
         self.settings.on_exceeded = action;
         self
     }
 
-    /// Makes a request that exceeds the policy wait its turn for up to `longest`: short for [`OnExceeded::Wait`].
+    /// Makes a request that exceeds the policy wait for its turn for up to `longest`: short for [`OnExceeded::Wait`].
     ///
     /// A request that waits holds its connection and its memory. Behind a proxy, wait for less than
     /// the proxy's own timeout.
@@ -196,20 +196,20 @@ impl PolicyBuilder {
     /// let check = || calls.check("ada").now().expect("memory answers at once");
     /// assert_eq!(check()?.delay(), Duration::ZERO);
     /// assert_eq!(check()?.delay(), Duration::from_secs(1)); // allowed, and has to wait
-    /// assert!(!check()?.is_allowed()); // would have to wait for two seconds
+    /// assert!(!check()?.is_allowed()); // its wait would be two seconds
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait_up_to(self, longest: Duration) -> Self {
         self.on_exceeded(OnExceeded::Wait { longest })
     }
 
-    /// Says how to treat a request while the store cannot be reached. Default: [`OnOutage::Local`].
+    /// Sets the treatment of a request while the store cannot be reached. Default: [`OnOutage::Local`].
     pub fn on_outage(mut self, action: OnOutage) -> Self {
         self.settings.on_outage = action;
         self
     }
 
-    /// Whether the policy is enforced, only tried out, or off. Default: [`PolicyMode::Enforce`].
+    /// Sets whether the policy is enforced, only tried out, or off. Default: [`PolicyMode::Enforce`].
     pub fn mode(mut self, mode: PolicyMode) -> Self {
         self.settings.mode = mode;
         self
@@ -220,15 +220,15 @@ impl PolicyBuilder {
         self.mode(PolicyMode::Shadow)
     }
 
-    /// Keeps the policy from clients: it is enforced, and its name and numbers appear neither in header fields nor in
-    /// bodies. For limits whose state is other people's traffic, such as one bucket for everybody.
+    /// Hides the policy from clients: it is enforced, but its name and numbers appear neither in header fields nor in
+    /// bodies. Use it for limits that would reveal the traffic of other clients, such as one bucket for all of them.
     pub fn hidden(mut self) -> Self {
         self.settings.is_hidden = true;
         self
     }
 
     /// Counts the policy under this name in metrics and logs instead of its own, together with all others that have this setting: for
-    /// policies that are made per customer or per request, of which there may be thousands. The name has the form of a policy's:
+    /// policies that are made per customer or per request, possibly thousands of them. The name has the form of a policy's:
     /// `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
     ///
     /// ```
@@ -244,9 +244,9 @@ impl PolicyBuilder {
         self
     }
 
-    /// Keeps account of what is given back, so that a refund [of a receipt](crate::limiter::Change::of) gives back all that has not
-    /// drained, however full the bucket was: for budgets that are estimated and settled. Costs a second word per key in
-    /// memory. Without it, whatever has leaked since counts against the refund. Layers with a `Meter` or
+    /// Keeps account of refunds, so that a refund [of a receipt](crate::limiter::Change::of) gives back all units that have not
+    /// drained, however full the bucket was: for budgets that are estimated and settled. It costs a second word per key in
+    /// memory. Without it, all units that have drained since count against the refund. Layers with a `Meter` or
     /// `refund_if` switch it on by themselves.
     ///
     /// ```
@@ -254,8 +254,8 @@ impl PolicyBuilder {
     /// use sluicegate_core::clock::ManualClock;
     /// use sluicegate_core::{MemoryStore, Policy};
     ///
-    /// // Ten a minute: one unit drains each 6 s. Of 4 + 5 units two have drained after 12 s, both of
-    /// // them of the first four, so that all five can come back if somebody keeps account of it.
+    /// // Ten a minute: one unit drains each 6 s. Of 4 + 5 units two have drained after 12 s, both
+    /// // from the first four, so that all five can come back if the policy keeps account.
     /// for (keeps_account, left) in [(true, 8), (false, 6)] {
     ///     let clock = ManualClock::new();
     ///     let store = MemoryStore::builder().clock(clock.clone()).build()?;
@@ -275,15 +275,15 @@ impl PolicyBuilder {
         self
     }
 
-    /// Counts refused requests too: a client that goes on after a refusal stays refused, until it has paused.
+    /// Counts refused requests too: a client that continues after a refusal stays refused until it has paused.
     ///
-    /// A request that this policy or another limit beside it refuses spends its cost of this policy in the same step, as far as
-    /// the [capacity](crate::Decision::capacity) goes: the key is then as full as a burst makes it, and never deeper in debt. A
+    /// A request that this policy or another limit refuses spends its cost from this policy in the same step, up to
+    /// the [capacity](crate::Decision::capacity): the key is then as full as after a burst, and never deeper in debt. A
     /// sliding log keeps its newest units, so that it decides as if it listed every request. The other limits of the request
-    /// spend nothing, and what a refusal has spent is not given back. `retry_after` is the wait after that.
+    /// spend nothing, and units spent by a refusal are not given back. `retry_after` is the wait after that.
     ///
-    /// A [look](crate::RateLimiter::peek) counts nothing. While the store is away, a refusal counts where it is decided, and
-    /// is not charged later; where several instances each decide with a share, it spends
+    /// A [peek](crate::RateLimiter::peek) counts nothing. While the store is down, a refusal counts where it is decided, and
+    /// is not charged later; if several instances each decide with a share, it spends
     /// nothing. Default: a refused request spends nothing.
     ///
     /// ```
@@ -309,8 +309,8 @@ impl PolicyBuilder {
         self
     }
 
-    /// The highest debt that a [charge](crate::RateLimiter::charge) leaves, in units; at least the burst. Use above it is forgotten.
-    /// Default: ten bursts or ten limits, whichever is more.
+    /// Sets the highest debt that a [charge](crate::RateLimiter::charge) leaves, in units; at least the burst. Units above it are
+    /// forgotten. Default: ten bursts or ten limits, whichever is more.
     ///
     /// ```
     /// use std::time::Duration;
@@ -320,7 +320,7 @@ impl PolicyBuilder {
     /// let store = MemoryStore::builder().clock(ManualClock::new()).build()?;
     /// let pages = Policy::gcra("pages", "10/h").debt_up_to(20).on(&store)?;
     /// pages.charge("ada", 1_000).now().expect("memory answers at once")?;
-    /// // Of 20 units 11 have to drain, at 6 minutes each, before one more fits into 10.
+    /// // 11 of the 20 units have to drain, at 6 minutes each, before one more fits into 10.
     /// let denied = pages.check("ada").now().expect("memory answers at once")?;
     /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(66 * 60)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -331,17 +331,17 @@ impl PolicyBuilder {
     }
 
     /// Sets how many keys of this policy can be in debt at once, on a store of fixed size: a [`MemoryStore`](crate::MemoryStore)
-    /// makes a table of this size for each of its quotas. Default: as the store's builder says.
+    /// makes a table of this size for each of its quotas. Default: the setting of the store's builder.
     ///
-    /// This number decides how much memory the policy takes: [`MemoryStore`](crate::MemoryStore) lists the
-    /// bytes per key. A key at rest takes no room, so plan for the clients of one period and not for all
-    /// of them.
+    /// This number determines the memory of the policy: [`MemoryStore`](crate::MemoryStore) lists the
+    /// bytes per key. A key at rest takes no room, so plan for the clients of one period, not for all
+    /// clients.
     pub fn table_size(mut self, keys: usize) -> Self {
         self.settings.keys = Some(keys);
         self
     }
 
-    /// Says what happens to the least indebted key when a store of fixed size has no room for another one. Default:
+    /// Sets the treatment of the least indebted key when a store of fixed size has no room for another one. Default:
     /// [`OnFull::Forget`]. [`OnFull::Inherit`] takes an eighth more memory for states of one word, a quarter for those of
     /// two; see [`MemoryStore`](crate::MemoryStore). A store without a fixed size ignores it.
     pub fn on_full(mut self, action: OnFull) -> Self {
@@ -349,9 +349,9 @@ impl PolicyBuilder {
         self
     }
 
-    /// Gives the policy a version, for deployments on a store that instances share: where instances disagree about the
-    /// policy of this name, the highest version decides for all of them. Without versions, a key has what each of the
-    /// policies allows by itself, and what passes under one counts under all.
+    /// Gives the policy a version, for deployments on a shared store: if instances disagree about the
+    /// policy of this name, the highest version decides for all of them. Without versions, each instance decides by its own
+    /// policy, and units spent under one policy count under all.
     ///
     /// A memory store ignores it. Raise it with each change of the policy, for instance by taking
     /// the time of the change.

@@ -1,8 +1,8 @@
-//! Methods that many look for on a policy and that never compile, so that the compiler says what to write instead.
+//! Methods that users may look for on a policy. They never compile, and the compiler says what to write instead.
 
 use super::{Policy, PolicyBuilder};
 
-/// Nothing implements it: a policy has no key.
+/// No type implements it, because a policy has no key.
 #[diagnostic::on_unimplemented(
     message = "a policy has no key",
     label = "whose bucket a request spends from is said by a limit",
@@ -12,7 +12,7 @@ use super::{Policy, PolicyBuilder};
 #[expect(unnameable_types, reason = "nobody shall implement it")]
 pub trait KeyOfPolicy {}
 
-/// Nothing implements it: a quota alone does not say by which algorithm it is counted.
+/// No type implements it, because a quota alone does not name its algorithm.
 #[diagnostic::on_unimplemented(
     message = "a policy is made by the name of its algorithm",
     label = "by which algorithm is this counted?",
@@ -25,7 +25,7 @@ pub trait QuotaOfNoAlgorithm {
 }
 
 impl PolicyBuilder {
-    /// Never compiles: a limit has the key.
+    /// Never compiles: the key belongs to a limit.
     #[doc(hidden)]
     pub fn key(self, _: impl KeyOfPolicy) -> Self {
         self
@@ -33,7 +33,7 @@ impl PolicyBuilder {
 }
 
 impl Policy {
-    /// Never compiles: the constructors are the algorithms.
+    /// Never compiles: each algorithm has a constructor.
     #[doc(hidden)]
     #[expect(clippy::new_ret_no_self, reason = "all constructors make a builder")]
     pub fn new(_: impl Into<String>, quota: impl QuotaOfNoAlgorithm) -> PolicyBuilder {

@@ -1,21 +1,21 @@
 //! Named limits: [`Policy`], its quotas, and what it does when they are exceeded.
 //!
 //! A policy is data: it is compared, printed and built without a store. [`PolicyBuilder::on`] puts
-//! it on one. Its name is that of its buckets, in header fields, logs and Redis, so two policies of
+//! it on a store. Its name identifies its buckets in header fields, logs and Redis, so two policies of
 //! a store have different names.
 //!
-//! | a policy says | by | default |
+//! | setting | by | default |
 //! |---|---|---|
 //! | how much in how long | `Policy::gcra(name, "10/s burst 20")`, [`and`](PolicyBuilder::and) for more quotas, `"10000/d by fixed-window"` for another algorithm | |
-//! | what happens to what exceeds it | [`on_exceeded`](PolicyBuilder::on_exceeded), [`wait_up_to`](PolicyBuilder::wait_up_to) | [`OnExceeded::Deny`] |
+//! | what happens to requests that exceed it | [`on_exceeded`](PolicyBuilder::on_exceeded), [`wait_up_to`](PolicyBuilder::wait_up_to) | [`OnExceeded::Deny`] |
 //! | whether it is enforced | [`mode`](PolicyBuilder::mode), [`shadow`](PolicyBuilder::shadow) | [`PolicyMode::Enforce`] |
 //! | when a key is refused outright | [`suspend`](PolicyBuilder::suspend), [`everywhere`](PolicyBuilder::everywhere) | never |
 //! | whether refused requests count | [`count_rejected`](PolicyBuilder::count_rejected) | no |
 //! | what an outage of the store means | [`on_outage`](PolicyBuilder::on_outage) | [`OnOutage::Local`] |
 //! | what metrics call it | [`counted_as`](PolicyBuilder::counted_as) | its name |
-//! | what clients see of it | [`hidden`](PolicyBuilder::hidden) | all of it |
+//! | whether clients see it | [`hidden`](PolicyBuilder::hidden) | yes |
 //! | what happens when the table in memory is full | [`on_full`](PolicyBuilder::on_full), [`table_size`](PolicyBuilder::table_size) | [`OnFull::Forget`] |
-//! | how exact refunds are, and how deep a debt | [`refunds`](PolicyBuilder::refunds), [`debt_up_to`](PolicyBuilder::debt_up_to) | a refund counts as of now; ten bursts |
+//! | how exact refunds are, and how deep a debt | [`refunds`](PolicyBuilder::refunds), [`debt_up_to`](PolicyBuilder::debt_up_to) | drained units count against a refund; ten bursts |
 //!
 //! ```
 //! use std::time::Duration;
@@ -37,10 +37,10 @@
 //! Quotas of one policy share its key: "5 a minute and 20 an hour, per user" is one policy with two
 //! quotas. Limits with different keys, such as one per user and one per address, are two policies,
 //! which a layer or [`check_all`](crate::limiter::check_all) decides together.
-//! Either way all spend or none does.
+//! In both cases, all spend or none does.
 //!
 //! # When not to use it
-//! A policy counts what happens over time. To limit how many requests run at the same moment, use
+//! A policy counts units over time. To limit the number of requests at the same moment, use
 //! [`in_flight`](crate::in_flight); for the share of a plan that one endpoint may use,
 //! [`Policy::share`].
 
@@ -88,7 +88,7 @@ pub use crate::time_span::{IntoTimeSpan, TimeSpan};
 /// [`StoreErrorKind::TooManyQuotas`](crate::error::StoreErrorKind::TooManyQuotas).
 pub const MAX_QUOTAS: usize = 16;
 
-/// The longest time for which a policy is changed at run time: a change for longer belongs in the code, or in the file of rules.
+/// The longest time for which a policy is changed at run time: a longer change belongs in the code or in the rules file.
 const LONGEST_CHANGE: Duration = Duration::from_secs(30 * 86_400);
 
 /// A named set of quotas with an algorithm, and what to do when they are exceeded.
@@ -109,7 +109,7 @@ const LONGEST_CHANGE: Duration = Duration::from_secs(30 * 86_400);
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 ///
-/// Mistakes come when the policy is built, and name the value:
+/// Mistakes are reported when the policy is built, and name the value:
 ///
 /// ```
 /// use sluicegate_core::Policy;
@@ -147,7 +147,7 @@ pub struct PolicyQuota {
 }
 
 impl PolicyQuota {
-    /// The limit, the period and the burst. The quota names its algorithm if that is not its policy's.
+    /// The limit, the period and the burst. The quota names its algorithm if it differs from its policy's.
     pub fn quota(&self) -> Quota {
         self.quota
     }
@@ -167,7 +167,7 @@ impl PolicyQuota {
         self.id.as_deref()
     }
 
-    /// The name that headers show: the policy's, followed by the quota's id or period if the policy has several.
+    /// The name in headers: the policy's name, followed by the quota's id or period if the policy has several.
     pub fn label(&self) -> &str {
         &self.label
     }
@@ -189,21 +189,21 @@ impl Policy {
         &self.quotas
     }
 
-    /// When a key is refused outright, if the policy says so.
+    /// When a key is refused outright, if the policy suspends keys.
     #[inline]
     pub fn suspension(&self) -> Option<&Suspension> {
         self.suspension.as_ref()
     }
 
-    /// The number of buckets that one request is checked against under this policy: one for each quota, one that says whether the key
-    /// is suspended, and one that says so for all policies, if it is one of those [everywhere](PolicyBuilder::everywhere). A request
+    /// The number of buckets that one request is checked against under this policy: one for each quota, one for suspensions of the
+    /// key, and one for suspensions by all policies, if this one suspends [everywhere](PolicyBuilder::everywhere). A request
     /// is checked against at most [`MAX_QUOTAS`].
     pub fn buckets(&self) -> usize {
         self.quotas.len() + self.suspension.as_ref().map_or(0, Suspension::buckets)
     }
 
-    /// Whether this is one of the buckets that a policy with a [suspension](PolicyBuilder::suspend) has beside its own. Such a
-    /// bucket is no limit of its own, and is not to be counted as one.
+    /// Whether this is one of the additional buckets of a policy with a [suspension](PolicyBuilder::suspend). Such a
+    /// bucket is not a limit of its own, and must not be counted as one.
     #[inline]
     pub fn is_of_suspension(&self) -> bool {
         self.is_of_suspension

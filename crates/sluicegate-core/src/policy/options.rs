@@ -1,4 +1,4 @@
-//! Whether a policy is enforced, and what it does when it is exceeded, when its store is away, and when a table is full.
+//! Whether a policy is enforced, and what it does when it is exceeded, when its store is down, and when a table is full.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ pub enum OnExceeded {
     /// The request is refused.
     #[default]
     Deny,
-    /// The request waits its turn, first come, first served, if that comes within `longest`; otherwise it is refused at once.
+    /// The request waits for its turn, first come, first served, if the turn comes within `longest`; otherwise it is refused at once.
     Wait {
         /// The longest wait.
         longest: Duration,
@@ -33,8 +33,8 @@ pub enum OnExceeded {
 
 /// Whether a policy is enforced. Written `enforce`, `shadow` and `off`.
 ///
-/// A policy that is replaced by itself in another mode keeps its keys as they are: what was spent stays spent, and drains in
-/// the meantime. Units that were spent before are given back, reset and waited for in every mode.
+/// Replacing a policy with itself in another mode keeps its keys: spent units stay spent, and drain in
+/// the meantime. In every mode, units spent earlier can be given back, reset and waited for.
 ///
 /// ```
 /// use sluicegate_core::limiter::Inherit;
@@ -57,11 +57,11 @@ pub enum OnExceeded {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum PolicyMode {
-    /// No store is asked: every request passes and spends nothing, and clients see nothing of it. Handles answer with a
-    /// decision that [nobody counted](crate::store::DecidedBy::Off).
+    /// No store is asked: every request passes and spends nothing, and clients do not see the policy. Handles answer with an
+    /// [uncounted](crate::store::DecidedBy::Off) decision.
     Off,
-    /// The policy is only tried out: layers decide, count and log the requests that it would have refused, and let them pass; clients see
-    /// nothing of it. [`RateLimiter`](crate::RateLimiter)'s own methods answer as always, because their callers are those who enforce.
+    /// The policy is only tried out: layers decide, count and log the requests that it would have refused, and let them pass; clients do not
+    /// see it. [`RateLimiter`](crate::RateLimiter)'s own methods answer as always, because their callers enforce the answer.
     Shadow,
     /// The policy is enforced.
     #[default]
@@ -71,19 +71,19 @@ pub enum PolicyMode {
 /// The treatment of a request while the store cannot be reached. Written `local`, `allow` and `deny`, or as a quota: `1000/s`.
 ///
 /// Handles, layers and attributes treat every store in this way: a question without an answer becomes a decision
-/// that says who made it, [`DecidedBy::Fallback`](crate::store::DecidedBy::Fallback) or
-/// [`DecidedBy::Outage`](crate::store::DecidedBy::Outage). Only reports, which are a charge, a refund and a reset, stay errors,
-/// unless the store is a `Resilient` one, which keeps account of them.
+/// that names its maker, [`DecidedBy::Fallback`](crate::store::DecidedBy::Fallback) or
+/// [`DecidedBy::Outage`](crate::store::DecidedBy::Outage). Only reports (a charge, a refund or a reset) stay errors,
+/// unless the store is `Resilient`, which keeps account of them.
 ///
-/// | | around it a `Resilient` store | a bare store |
+/// | | with a `Resilient` store | with a bare store |
 /// |---|---|---|
-/// | `Local` | this process decides, with its share, and knows what the store has let pass | this process decides, with whole quotas, and all keys are at rest at first |
-/// | `Quota` | this process decides, by this quota, and knows what the store has let pass | this process decides, by this quota, and all keys are at rest at first |
+/// | `Local` | this process decides, with its share, and knows the units that the store has admitted | this process decides, with whole quotas, and all keys start at rest |
+/// | `Quota` | this process decides, by this quota, and knows the units that the store has admitted | this process decides, by this quota, and all keys start at rest |
 /// | `Allow` | let through | let through |
 /// | `Deny` | refused, until the store is tried again | refused for a second |
 ///
-/// Take `Deny` where an unlimited minute costs more than an outage, such as logins and payments;
-/// `Allow` where the service behind survives its own traffic; `Quota` where one instance needs a limit that is not the fleet's
+/// Use `Deny` if an unlimited minute costs more than an outage, as for logins and payments;
+/// `Allow` if the service behind survives its own traffic; `Quota` if one instance needs a limit other than the fleet's limit
 /// divided by its instances; `Local` otherwise.
 ///
 /// ```
@@ -96,28 +96,28 @@ pub enum PolicyMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnOutage {
-    /// This process decides alone. With a `Resilient` store around the store, it does so with its share of the quotas, begins with
-    /// the units that the store has let pass, and charges the units that it lets pass itself to the store afterwards. With a bare store
-    /// it knows neither how many instances there are nor what the store has counted: it applies the whole quotas by itself, in a
-    /// [`MemoryStore`](crate::MemoryStore) that is made in the first outage and lives as long as the store. Units that it lets pass count
+    /// This process decides alone. With a `Resilient` store around the store, it uses its share of the quotas, starts with
+    /// the units that the store has admitted, and afterwards charges the units that it admits itself to the store. With a bare store
+    /// it knows neither the number of instances nor the counts of the store: it applies the whole quotas by itself, in a
+    /// [`MemoryStore`](crate::MemoryStore) that is made in the first outage and lives as long as the store. Units that it admits count
     /// in the next outage too; they are not charged to the store, and cannot be given back. No request waits for a turn
     /// meanwhile.
     #[default]
     Local,
-    /// This process decides alone, by this quota of each key: in place of all quotas of the policy, and of those that keys
-    /// bring, however many instances there are. It is counted as the policy's first quota is, unless it
-    /// [names](Quota::counted_by) an algorithm. Units that pass by it are not charged to the store
-    /// afterwards, because they say nothing about the policy's own quotas; otherwise it is as under [`Local`](Self::Local).
+    /// This process decides alone, by this quota for each key: it replaces all quotas of the policy and those that keys
+    /// bring, however many instances there are. It uses the algorithm of the policy's first quota, unless it
+    /// [names](Quota::counted_by) one. Units admitted by it are not charged to the store
+    /// afterwards, because they say nothing about the policy's own quotas; otherwise it works like [`Local`](Self::Local).
     Quota(Quota),
-    /// The request is let through and not counted, with a `Resilient` store as with a bare one. The bare one is asked
-    /// each time, so the request waits for its deadline if it hangs.
+    /// The request is let through and not counted, with a `Resilient` store and with a bare one. A bare store is asked
+    /// each time, so the request waits for the deadline if the store hangs.
     Allow,
-    /// The request is refused, with 503 over HTTP. It is told to come back when a `Resilient` store is tried again, and
-    /// after a second with a bare one.
+    /// The request is refused, with 503 over HTTP. It is told to come back when a `Resilient` store is tried again, or
+    /// after a second with a bare store.
     Deny,
 }
 
-/// The treatment of the least indebted key of a store of fixed size when there is no room for another one in debt.
+/// The treatment of the least indebted key of a store of fixed size when there is no room for another indebted key.
 /// Written `forget` and `inherit`.
 ///
 /// ```
@@ -132,11 +132,11 @@ pub enum OnFull {
     /// The key is forgotten, and starts afresh: every new key is served, and a flood may free a debtor that owes less.
     #[default]
     Forget,
-    /// New keys inherit its debt, where they share its part of the table: no flood frees a debtor. For limits where
+    /// New keys in the same part of the table inherit its debt: no flood frees a debtor. For limits where
     /// forgetting is worse than refusing.
     ///
     /// The price: in a flood, new keys that have spent nothing start with a debt, and may be refused until it has
-    /// drained. That takes no longer than the heaviest debt that had to make room; one window more where windows begin
+    /// drained. That takes no longer than the heaviest debt that had to make room, plus one window if windows begin
     /// with a key's first unit.
     Inherit,
 }
@@ -172,7 +172,7 @@ impl FromStr for OnOutage {
     /// Reads `local`, `allow` or `deny`, or a [`Quota`]: `1000/s`.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Unreadable`] for any other word, and those of a quota for what begins with a number.
+    /// [`ConfigErrorKind::Unreadable`] for any other word, and the errors of a quota for a text that begins with a number.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         if text.starts_with(|c: char| c.is_ascii_digit()) {
             return text.parse().map(Self::Quota);

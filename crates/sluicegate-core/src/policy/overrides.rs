@@ -1,4 +1,4 @@
-//! A change of a policy for a time, by an operator: [`Override`].
+//! A temporary change of a policy by an operator: [`Override`].
 
 use std::fmt;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::key::Key;
 use crate::quota::{IntoQuota, Quota};
 use crate::time_span::TimeSpan;
 
-/// An override stands for an hour unless it says otherwise.
+/// The default lifetime of an override.
 const AN_HOUR: Duration = Duration::from_secs(3_600);
 
 /// The longest name of an operator, in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// A change of a policy that an operator has made, for a time: other quotas, another mode or both,
+/// A temporary change of a policy by an operator: other quotas, another mode or both,
 /// while the rest of the policy stays.
 ///
 /// It is put on a store by [`Overrides::put`](crate::limiter::Overrides::put).
@@ -57,17 +57,17 @@ impl Override {
         self.key.as_ref()
     }
 
-    /// Whether it is for keys that are [new](OverrideBuilder::new_keys), and all others keep the policy's own quotas.
+    /// Whether it applies only to [new](OverrideBuilder::new_keys) keys, while all others keep the policy's own quotas.
     pub fn is_for_new_keys(&self) -> bool {
         self.new_keys
     }
 
-    /// The quotas that take the place of the policy's own; none if those stay.
+    /// The quotas that replace the policy's own; empty if those stay.
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
     }
 
-    /// The mode that takes the place of the policy's own; none if that stays.
+    /// The mode that replaces the policy's own; `None` if that stays.
     pub fn mode(&self) -> Option<PolicyMode> {
         self.mode
     }
@@ -82,13 +82,13 @@ impl Override {
         self.until_us
     }
 
-    /// The version, which is higher than those of the overrides of this policy before. To [replace](OverrideBuilder::replacing) or
-    /// [withdraw](crate::limiter::Overrides::withdraw) the override takes this number.
+    /// The version, higher than that of each earlier override of this policy. [`replacing`](OverrideBuilder::replacing) and
+    /// [`withdraw`](crate::limiter::Overrides::withdraw) take this number.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Its policy, and its key if it is for one alone.
+    /// Its policy, and its key if it is for a single key.
     pub(super) fn subject(&self) -> (&str, Option<&Key>) {
         (&self.policy, self.key.as_ref())
     }
@@ -98,12 +98,12 @@ impl Override {
         !self.is_withdrawal() && now_us < self.until_us
     }
 
-    /// Whether it only says that an override was withdrawn: such a one changes nothing.
+    /// Whether it only records a withdrawal, and changes nothing.
     pub(crate) fn is_withdrawal(&self) -> bool {
         self.quotas.is_empty() && self.mode.is_none()
     }
 
-    /// The trace of an override that an operator has withdrawn.
+    /// The record of an override that an operator has withdrawn.
     pub(crate) fn withdrawal(
         policy: &str,
         key: Option<Key>,
@@ -116,7 +116,7 @@ impl Override {
         Ok(Self { policy, key, new_keys: false, quotas, mode, by, until_us, version })
     }
 
-    /// The policy with this change, as keys have it that are not new.
+    /// The policy with this change, for keys that are not new.
     pub(crate) fn changed(&self, policy: &Policy) -> Result<Policy, ConfigError> {
         let mode = self.mode.unwrap_or_else(|| policy.mode());
         if self.quotas.is_empty() || self.new_keys {
@@ -171,20 +171,20 @@ enum Ends {
 }
 
 impl OverrideBuilder {
-    /// Adds a quota. All of them together take the place of the policy's own. Default: the policy's own stay.
+    /// Adds a quota. All quotas added here together replace the policy's own. Default: the policy's own stay.
     pub fn quota(mut self, quota: impl IntoQuota) -> Self {
         self.quotas.push(quota.into_quota());
         self
     }
 
-    /// Makes it an override of one key alone, whose quotas then come before those that its requests bring. Default: of all keys.
+    /// Makes it an override for a single key, whose quotas then take precedence over those that its requests bring. Default: all keys.
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Makes it an override of keys that are new, so that known keys keep the policy's quotas. Keys that bring quotas of their own keep
-    /// these, too. Default: of all keys.
+    /// Makes it an override for new keys, so that known keys keep the policy's quotas. Keys that bring quotas of their own keep
+    /// these, too. Default: all keys.
     ///
     /// It needs a store that remembers keys: `Observed` of the crate `sluicegate-observed`, for policies that are
     /// [tightened for new keys](super::PolicyBuilder::tighten_new_keys). Elsewhere no key is new.
@@ -193,13 +193,13 @@ impl OverrideBuilder {
         self
     }
 
-    /// Whether the policy is enforced, only tried out, or off. Default: as the policy says.
+    /// Sets whether the policy is enforced, only tried out, or off. Default: the policy's own mode.
     pub fn mode(mut self, mode: PolicyMode) -> Self {
         self.mode = Some(mode);
         self
     }
 
-    /// Sets how long it stands, at most 30 days. Default: an hour.
+    /// Sets how long it lasts, at most 30 days. Default: an hour.
     pub fn lasting(mut self, span: Duration) -> Self {
         self.ends = Ends::After(span);
         self
@@ -211,7 +211,7 @@ impl OverrideBuilder {
         self
     }
 
-    /// Takes the place of the override that has this version. Default: it is put only if none stands.
+    /// Replaces the override with this version. Default: it is put only if there is none.
     pub fn replacing(mut self, version: u64) -> Self {
         self.replaces = Some(version);
         self
@@ -227,12 +227,12 @@ impl OverrideBuilder {
         self.key.as_ref()
     }
 
-    /// The version of the override that it is to replace, if there is to be one.
+    /// The version of the override to replace, if any.
     pub(crate) fn replaces(&self) -> Option<u64> {
         self.replaces
     }
 
-    /// The override as one that is put now.
+    /// The override, put at this moment.
     pub(crate) fn build(&self, now_us: u64) -> Result<Override, ConfigError> {
         let refused = |problem: String| {
             Err(ConfigError::new(ConfigErrorKind::Override, problem).in_policy(&self.policy))

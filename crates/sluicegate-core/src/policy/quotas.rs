@@ -14,12 +14,12 @@ use crate::quota::Quota;
 
 /// The numbers of one key, such as a customer's plan: data that comes with a request, from a row or a claim.
 ///
-/// There is one quota for each quota of the policy, in the same order; or quotas that name those that they take the place of, by
-/// the [id](super::PolicyBuilder::named) that the policy gave them, while the others stay. As text they are separated by commas,
-/// and a name stands before a colon. Each is counted by the algorithm of the quota that it takes the place of.
+/// There is one quota for each quota of the policy, in the same order; or each quota names the one that it replaces, by
+/// its [id](super::PolicyBuilder::named) in the policy, while the others stay. As text they are separated by commas,
+/// with an id before a colon. Each uses the algorithm of the quota that it replaces.
 ///
-/// [`RateLimiter::with_quotas`](crate::RateLimiter::with_quotas) says what happens to a key whose quotas change. Clones share what a
-/// limiter makes of them: keep the quotas of a row that is cached, rather than its text.
+/// [`RateLimiter::with_quotas`](crate::RateLimiter::with_quotas) describes a key whose quotas change. Clones share the values that a
+/// limiter derives from them, so cache the quotas of a row rather than its text.
 ///
 /// ```
 /// use sluicegate_core::policy::Quotas;
@@ -38,17 +38,17 @@ pub struct Quotas(Arc<KeyNumbers>);
 
 struct KeyNumbers {
     each: Vec<(Option<String>, Quota)>,
-    /// The value that the first limiter under these quotas has made of them, while it is kept.
+    /// The value that the first limiter under these quotas has derived from them, while it is kept.
     made: ArcSwapOption<Weak<dyn Any + Send + Sync>>,
 }
 
 impl Quotas {
-    /// The quotas of a policy, in their order, for other keys that are to have them.
+    /// The quotas of a policy, in their order, to give them to other keys.
     pub fn of(policy: &Policy) -> Self {
         policy.quotas().iter().map(|quota| quota.quota()).collect::<Vec<_>>().into()
     }
 
-    /// The quotas, each with the id of the one that it takes the place of, if it names one.
+    /// The quotas, each with the id of the quota that it replaces, if it names one.
     pub fn each(&self) -> impl Iterator<Item = (Option<&str>, Quota)> {
         self.0.each.iter().map(|(id, quota)| (id.as_deref(), *quota))
     }
@@ -57,12 +57,12 @@ impl Quotas {
         Self(Arc::new(KeyNumbers { each, made: ArcSwapOption::empty() }))
     }
 
-    /// The value that a limiter has made of these quotas, if it is still kept.
+    /// The value that a limiter has derived from these quotas, if it is still kept.
     pub(crate) fn made<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.0.made.load().as_deref()?.upgrade()?.downcast().ok()
     }
 
-    /// Remembers the value that a limiter has made of these quotas, unless that of another limiter is still kept.
+    /// Remembers the value that a limiter has derived from these quotas, unless the value of another limiter is still kept.
     pub(crate) fn make<T: Send + Sync + 'static>(&self, made: &Arc<T>) {
         if self.0.made.load().as_deref().is_none_or(|made| made.strong_count() == 0) {
             let made: Arc<dyn Any + Send + Sync> = Arc::clone(made) as _;
@@ -164,11 +164,11 @@ impl fmt::Display for Quotas {
 }
 
 impl Policy {
-    /// The policy with the quotas of a key in place of its own: the numbers by which the requests of that key are decided.
+    /// The policy with the quotas of a key instead of its own, by which the requests of that key are decided.
     ///
     /// # Errors
-    /// When there are fewer or more quotas than the policy has, when one names a quota that the policy does not have or another
-    /// algorithm than that quota has, and as [`build`](super::PolicyBuilder::build) for quotas that its algorithm cannot keep.
+    /// When there are fewer or more quotas than in the policy, when one names a quota that the policy does not have or an
+    /// algorithm that differs from that quota's, and as [`build`](super::PolicyBuilder::build) for quotas that its algorithm cannot keep.
     pub fn under(&self, quotas: &Quotas) -> Result<Self, ConfigError> {
         let mut own: Vec<Quota> = self.quotas().iter().map(|quota| quota.quota()).collect();
         let refused =

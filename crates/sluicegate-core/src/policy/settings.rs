@@ -1,9 +1,9 @@
-//! The settings of a policy beside its quotas: [`PolicySettings`], and what a [`Policy`] says of them.
+//! The settings of a policy besides its quotas: [`PolicySettings`], and their getters on [`Policy`].
 
 use super::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
 use super::{MOST_KEYS, Policy, Tightening};
 
-/// The settings of a policy beside its name, its algorithm, its quotas and its suspension, for the builder as for the
+/// The settings of a policy besides its name, algorithm, quotas and suspension, shared by the builder and the
 /// policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct PolicySettings {
@@ -11,20 +11,20 @@ pub(super) struct PolicySettings {
     pub(super) on_outage: OnOutage,
     pub(super) mode: PolicyMode,
     pub(super) is_hidden: bool,
-    /// The name that metrics have for it; by default its own.
+    /// The name in metrics; by default the policy's own.
     pub(super) counted_as: Option<String>,
     pub(super) gives_back: bool,
     /// Whether keys may bring quotas of their own.
     pub(super) takes_quotas: bool,
     pub(super) counts_rejected: bool,
     pub(super) version: Option<u64>,
-    /// The highest debt in units; by default that of the rule.
+    /// The highest debt in units; by default the rule's.
     pub(super) debt: Option<u64>,
-    /// Keys that a store of fixed size makes room for; by default those of the store.
+    /// The number of keys that a store of fixed size makes room for; by default the store's setting.
     pub(super) keys: Option<usize>,
     pub(super) on_full: OnFull,
     pub(super) tightening: Option<Tightening>,
-    /// Whether it is one of the parts that a policy was split into, which together count no less than the whole.
+    /// Whether it is one of the parts of a split policy, which together count no less than the whole.
     pub(super) is_part: bool,
 }
 
@@ -45,7 +45,7 @@ impl Policy {
         self.settings.mode
     }
 
-    /// Whether it is kept from clients: enforced, and not in header fields or bodies.
+    /// Whether it is hidden from clients: enforced, but not in header fields or bodies.
     pub fn is_hidden(&self) -> bool {
         self.settings.is_hidden
     }
@@ -55,7 +55,7 @@ impl Policy {
         self.settings.counted_as.as_deref().unwrap_or(&self.name)
     }
 
-    /// Whether the store keeps account of what is given back, so that refunds are exact.
+    /// Whether the store keeps account of refunds, so that they are exact.
     #[inline]
     pub fn gives_back(&self) -> bool {
         self.settings.gives_back
@@ -82,13 +82,13 @@ impl Policy {
         self.settings.version
     }
 
-    /// The quota that it has while its requests are unusual, if it says so.
+    /// The quota that it has while its requests are unusual, if it is set.
     pub fn tightening(&self) -> Option<Tightening> {
         self.settings.tightening
     }
 
-    /// Whether keys may bring [quotas of their own](crate::RateLimiter::with_quotas), for which a store keeps with each key
-    /// which quotas it was counted by.
+    /// Whether keys may bring [quotas of their own](crate::RateLimiter::with_quotas); then a store keeps with each key
+    /// the quotas that it was counted by.
     #[inline]
     pub fn takes_quotas(&self) -> bool {
         self.settings.takes_quotas
@@ -101,7 +101,7 @@ impl Policy {
         self.set(|settings| settings.mode = mode)
     }
 
-    /// This policy, keeping account of units that are given back; see [`refunds`](crate::policy::PolicyBuilder::refunds).
+    /// This policy, keeping account of refunds; see [`refunds`](crate::policy::PolicyBuilder::refunds).
     #[must_use]
     pub fn with_refunds(&self) -> Self {
         self.set(|settings| settings.gives_back = true)
@@ -113,7 +113,7 @@ impl Policy {
     /// ```
     /// use sluicegate_core::Policy;
     ///
-    /// // Whether it can be opened is soon tried.
+    /// // A small table is enough to test that the policy can be opened.
     /// let api = Policy::gcra("api", "100/min").table_size(100_000_000).build()?;
     /// assert_eq!(api.with_table_size(1).table_size(), Some(1));
     /// # Ok::<(), sluicegate_core::ConfigError>(())
@@ -129,13 +129,13 @@ impl Policy {
         self.set(|settings| settings.takes_quotas = true)
     }
 
-    /// Whether both decide alike, whatever they remember for refunds and for the quotas of keys.
+    /// Whether both decide alike, whatever they remember for refunds and the quotas of keys.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let whole = |policy: &Self| policy.with_refunds().taking_quotas();
         self == other || whole(self) == whole(other)
     }
 
-    /// The policy with what an open one remembers beyond its numbers: for refunds, and for the quotas of keys.
+    /// The policy with the additional memory of an open one, for refunds and the quotas of keys.
     #[cfg(feature = "limiter")]
     pub(crate) fn remembering_as(&self, open: &Self) -> Self {
         self.set(|settings| {

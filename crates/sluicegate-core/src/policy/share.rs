@@ -1,4 +1,4 @@
-//! Policies made of a policy, with other quotas: a part of it, for one of several instances or endpoints, or those of an operator.
+//! Policies derived from a policy, with other quotas: a part for one of several instances or endpoints, or an operator's quotas.
 
 #[cfg(feature = "limiter")]
 use super::OnOutage;
@@ -23,7 +23,7 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// When the share is nothing or more than the whole, when the name cannot be used, and when the smaller quota
+    /// When the share is zero or more than the whole, when the name is invalid, and when the smaller quota
     /// cannot be kept exactly.
     ///
     /// Shares are rounded up, so their sum may be above the whole: four quarters of ten are twelve. The units that a key
@@ -38,7 +38,7 @@ impl Policy {
         }
         let part = |units: u64| u128::from(units) * u128::from(parts);
         let up = |units| u64::try_from(part(units).div_ceil(u128::from(whole))).unwrap_or(units);
-        // No share needs a unit of what a key starts with: it is an extra.
+        // Rounded down, because no share needs a unit to start with.
         let down = |units| u64::try_from(part(units) / u128::from(whole)).unwrap_or(units);
         self.sized(name.into(), self.settings.is_part, up, down)
     }
@@ -46,7 +46,7 @@ impl Policy {
     /// Splits this policy into parts, each with a name and a weight, whose limits and bursts sum exactly to those of the whole: all
     /// parts together never admit more than the policy, in any span. For stores that keep one bucket in several places.
     ///
-    /// Each part decides on its own, so that a cost above the burst of every part passes in none of them.
+    /// Each part decides on its own, so a cost above the burst of every part passes in none of them.
     ///
     /// ```
     /// use sluicegate_core::Policy;
@@ -66,11 +66,11 @@ impl Policy {
     /// their sum. Parts of a sliding counter round the share of the previous window up.
     ///
     /// # Errors
-    /// When a part would have nothing, when a name cannot be used, and when parts cannot decide as the whole does: those of a
-    /// queue, which spaces its output in one place, of windows that begin with a key's first unit, which would begin at
-    /// several times, those of a quota whose keys [start](Quota::starting_with) with less than a burst, which would be known to one part
-    /// only, and of a policy that [counts refused requests](PolicyBuilder::count_rejected), which would count those that
-    /// another part lets pass.
+    /// When a part would be empty, when a name is invalid, and when parts cannot decide as the whole does: parts of a
+    /// queue, which spaces its output in one place; of windows that begin with a key's first unit, which would begin at
+    /// several times; of a quota with keys that [start](Quota::starting_with) with less than a burst, because only one part would know the
+    /// key; and of a policy that [counts refused requests](PolicyBuilder::count_rejected), because a part would count requests that
+    /// another part admits.
     pub fn split(&self, parts: impl IntoIterator<Item = (String, u64)>) -> Result<Vec<Self>, ConfigError> {
         let parts: Vec<(String, u64)> = parts.into_iter().collect();
         let refused = |problem| Err(ConfigError::new(ConfigErrorKind::Policy, problem).in_policy(&self.name));
@@ -115,11 +115,11 @@ impl Policy {
         named.map(|((name, _), bounds)| sized(name, *bounds)).collect()
     }
 
-    /// The policy by which a process that has no share decides in an outage: this policy's quotas, or the quota that it names
+    /// The policy by which a process without a share decides in an outage: this policy's quotas, or its quota
     /// for outages. `None` if it allows or denies in an outage. For authors of stores.
     ///
     /// # Errors
-    /// None for a policy that was built, because building checks the quota for outages.
+    /// A built policy causes none, because building checks the quota for outages.
     #[cfg(feature = "limiter")]
     pub fn in_outage(&self) -> Result<Option<Self>, ConfigError> {
         match self.on_outage() {
@@ -129,7 +129,7 @@ impl Policy {
         }
     }
 
-    /// This policy under a name that need not be one for users.
+    /// This policy under a name that users may not give.
     #[cfg(feature = "limiter")]
     pub(crate) fn called(&self, name: String) -> Self {
         Self { name, ..self.clone() }
@@ -168,8 +168,8 @@ impl Policy {
         if is_renamed { share.build() } else { share.assembled() }
     }
 
-    /// This policy with other quotas, which keep the ids and the algorithms of its own if there are as many; a quota that names
-    /// another algorithm is counted by that.
+    /// This policy with other quotas. They keep the ids and algorithms of its own quotas if there are as many; a quota that names
+    /// another algorithm uses that one.
     ///
     /// ```
     /// use sluicegate_core::{Policy, Quota};

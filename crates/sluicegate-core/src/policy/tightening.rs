@@ -1,4 +1,4 @@
-//! Other numbers while the requests of a policy are unusual: [`Tightening`].
+//! Another quota while the requests of a policy are unusual: [`Tightening`].
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::{IntoQuota, Quota};
 use crate::time_span::{IntoTimeSpan, TimeSpan};
 
-/// The instances of one service, as far as they vote.
+/// The most instances that can be required to agree.
 const MOST_INSTANCES: u64 = 100;
 
-/// The quota that a policy has while an alarm of it lasts; see [`PolicyBuilder::tighten`].
+/// The quota of a policy during its alarms; see [`PolicyBuilder::tighten`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tightening {
     quota: Quota,
@@ -21,27 +21,27 @@ pub struct Tightening {
 }
 
 impl Tightening {
-    /// The quota in place of the policy's first one.
+    /// The quota that replaces the policy's first one.
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// The longest time for which it stands.
+    /// The longest time for which it applies.
     pub fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// The number of instances that have to see an alarm within an hour, where they share a store.
+    /// The number of instances that have to see an alarm within an hour, if they share a store.
     pub fn agreed_by(&self) -> u64 {
         self.agreed_by
     }
 
-    /// Whether it is the quota of keys that are new, and all others keep theirs.
+    /// Whether it applies only to new keys, while all others keep their quotas.
     pub fn is_of_new_keys(&self) -> bool {
         self.is_of_new_keys
     }
 
-    /// Whether it is only said what would be done.
+    /// Whether it is only logged.
     pub fn is_shadow(&self) -> bool {
         self.is_shadow
     }
@@ -57,12 +57,12 @@ pub(super) struct TighteningDraft {
 }
 
 impl PolicyBuilder {
-    /// Puts another quota in the place of the first one while the requests of this policy are unusual, for a time at most: a lower one,
-    /// below which no alarm goes. Default: an alarm only tells. Add [`in_shadow`](Self::tighten_in_shadow) first, and read the log.
+    /// Replaces the first quota with a lower one while the requests of this policy are unusual, for at most `longest`. No alarm
+    /// sets a quota below it. Default: an alarm only notifies. Add [`in_shadow`](Self::tighten_in_shadow) first, and read the log.
     ///
-    /// It needs a store that notices alarms, `Observed` of the crate `sluicegate-observed`, and is an [override](crate::limiter::Overrides)
-    /// by the operator `alarm`: all instances have it, explanations and pages show it, and an operator withdraws it. It ends with the
-    /// alarm. Where an operator's override stands, that one stays.
+    /// It needs a store that detects alarms, `Observed` of the crate `sluicegate-observed`. It is an [override](crate::limiter::Overrides)
+    /// by the operator `alarm`: all instances apply it, explanations and pages show it, and an operator can withdraw it. It ends with the
+    /// alarm, and it does not replace an operator's override.
     ///
     /// ```
     /// use sluicegate_core::Policy;
@@ -82,24 +82,24 @@ impl PolicyBuilder {
         self
     }
 
-    /// Sets how many instances have to see an alarm within an hour before they [tighten](Self::tighten), where they share a store: 1 to
-    /// 100. Default: 2, so that none tightens by what it sees alone.
+    /// Sets how many instances have to see an alarm within an hour before they [tighten](Self::tighten), if they share a store: 1 to
+    /// 100. Default: 2, so that no instance tightens on its own evidence.
     pub fn tighten_agreed_by(mut self, instances: u64) -> Self {
         self.tightening.agreed_by = Some(instances);
         self
     }
 
-    /// Leaves the keys alone that are known when the policy is [tightened](Self::tighten): only new ones get the other quota. Default: all keys.
+    /// [Tightens](Self::tighten) the policy only for new keys, so that known keys keep their quota. Default: all keys.
     ///
-    /// A key is known to an instance that has served it in the last day or two, until a minute or two before the alarm began there. It is judged by
-    /// a Bloom filter, which may take a new key for a known one: about one in a hundred at 50,000 keys a day, and more beyond. An instance that
+    /// A key is known to an instance that has served it in the last day or two, up to a minute or two before the alarm began there. A Bloom
+    /// filter decides, and may take a new key for a known one: about one in a hundred at 50,000 keys a day, and more beyond. An instance that
     /// has watched the policy for less than an hour knows all keys. Keys that bring quotas of their own keep these. It takes 256 KiB for each policy.
     pub fn tighten_new_keys(mut self) -> Self {
         self.tightening.is_of_new_keys = true;
         self
     }
 
-    /// Logs what [`tighten`](Self::tighten) would do, and changes nothing.
+    /// Only logs the changes that [`tighten`](Self::tighten) would make.
     pub fn tighten_in_shadow(mut self) -> Self {
         self.tightening.is_shadow = true;
         self

@@ -1,12 +1,12 @@
-//! Something unusual about the requests of a policy: [`Alarm`].
+//! An alarm about unusual requests of a policy: [`Alarm`].
 
 use std::fmt;
 
 use crate::listed::listed;
 
-/// Something unusual about the requests of a policy, as a store that [observes](crate::store::Event::Alarm) them has noticed.
+/// Unusual requests of a policy, as a store that [observes](crate::store::Event::Alarm) them has detected.
 ///
-/// Its text says what is unusual, and what is usual:
+/// Its text states the unusual number and the usual range:
 ///
 /// ```
 /// use sluicegate_core::store::{Alarm, AlarmCause};
@@ -26,16 +26,16 @@ pub struct Alarm {
     pub since_us: u64,
     /// The unusual number, for one minute.
     pub a_minute: u64,
-    /// The standard error of [`a_minute`](Self::a_minute), where it is an estimate.
+    /// The standard error of [`a_minute`](Self::a_minute), if it is an estimate.
     pub error: u64,
-    /// The least and the most that is usual for one minute.
+    /// The lowest and the highest usual number for one minute.
     pub usual: (u64, u64),
-    /// The part of the policy's requests that they make: 0 to 1.
+    /// The share of the policy's requests, 0 to 1.
     pub share: f64,
-    /// The networks that make most of it: /24 and /48, with the part of the policy's requests that each makes, the largest first. Only of
+    /// The networks with the largest shares: /24 and /48, each with its share of the policy's requests, the largest first. Only for
     /// keys that are addresses.
     pub networks: Vec<(String, f64)>,
-    /// The reason for which such requests are expected, if they are: no warning is due.
+    /// The reason why such requests are expected, if they are; then there is no warning.
     pub expected: Option<String>,
     /// Whether it is over.
     pub is_over: bool,

@@ -1,7 +1,7 @@
 //! A process that decides alone, because its store gives no answer and no store around it decides in its place: [`Alone`].
 //!
-//! The first outage makes the memory for it, so a service whose store always answers keeps no tables. All keys are at rest
-//! then, because this process does not know what the store has let pass; a `Resilient` store knows it.
+//! The first outage makes the tables, so a service whose store always answers has none. All keys are at rest
+//! then, because this process does not know the units that the store has admitted; a `Resilient` store knows them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,14 +27,14 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// The policy on the memory of these handles, if this process is to decide it in an outage.
+    /// The policy in the memory of these handles, if this process decides it in an outage.
     pub(super) fn new(limiters: &Limiters, policy: &Arc<Policy>) -> Option<Self> {
         let decides = policy.on_outage().decides_here();
         let (memory, policy) = (Arc::clone(limiters.memory()), Arc::clone(policy));
         decides.then(|| Self { memory, policy, opened: OnceLock::new() })
     }
 
-    /// The policy as the memory has prepared it; none if it cannot keep the policy.
+    /// The policy as the memory has prepared it; `None` if the memory cannot keep it.
     pub(crate) fn opened(&self) -> Option<&PreparedPolicy> {
         let open = || {
             // A policy and its replacement both open here, in any order. Relaxed: it only counts.
@@ -45,7 +45,7 @@ impl Alone {
         self.opened.get_or_init(open).as_ref()
     }
 
-    /// Whether nothing that was decided alone is forgotten when the policy is closed now.
+    /// Whether closing the policy now forgets nothing that was decided alone.
     pub(super) fn may_close(&self) -> bool {
         let opened = self.opened.get().and_then(Option::as_ref);
         opened.is_none_or(|opened| self.store().may_close(opened))

@@ -10,9 +10,9 @@ use crate::receipt::Receipt;
 
 /// One request's ask of one policy.
 ///
-/// An ask is data: it names a prepared policy, a key, a cost and a [`Mode`], so that it can cross
-/// to a script in Redis as well as to a table in memory. It borrows all of them and is copied
-/// freely.
+/// An ask is data: it names a prepared policy, a key, a cost and a [`Mode`], so it can be sent
+/// to a script in Redis as well as to a table in memory. It borrows all of them and is cheap to
+/// copy.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -49,7 +49,7 @@ impl<'a> Ask<'a> {
         Self { policy, key, cost, costs: &[], mode, receipt: None, own: policy.own() }
     }
 
-    /// This ask with its policy as another store has prepared it: for stores around stores.
+    /// This ask with its policy as another store has prepared it. For store wrappers.
     #[must_use]
     pub fn on<'b>(self, policy: &'b PreparedPolicy) -> Ask<'b>
     where
@@ -58,7 +58,7 @@ impl<'a> Ask<'a> {
         Ask { policy, ..self }
     }
 
-    /// The ask with these quotas of its key, or with none: for stores around stores whose parts have quotas of other sizes.
+    /// The ask with these quotas of its key, or with none. For store wrappers whose parts have quotas of other sizes.
     #[must_use]
     pub fn under(self, own: Option<&'a Arc<OwnQuotas>>) -> Self {
         Self { own, ..self }
@@ -70,7 +70,7 @@ impl<'a> Ask<'a> {
         self.own
     }
 
-    /// The policy, as the store prepared it, with the quotas that the key brings: to be kept beyond the call.
+    /// The policy, as the store prepared it, with the quotas that the key brings, to keep it beyond the call.
     pub fn prepared(&self) -> PreparedPolicy {
         match self.own {
             Some(own) => self.policy.under(Arc::clone(own)),
@@ -78,15 +78,15 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The policy with the numbers that decide this ask: the quotas that the key brings, or those of its
+    /// The policy with the quotas that decide this ask: those that the key brings, or those of its
     /// [`policy`](Self::policy). A store decides by the rules of these quotas.
     #[inline]
     pub fn numbers(&self) -> &'a Arc<Policy> {
         self.own.map_or_else(|| self.policy.policy(), |own| own.policy())
     }
 
-    /// This ask with a cost of its own for each quota, in their order: for units that one quota still counts and another
-    /// has forgotten. [`cost`](Self::cost) is the highest then.
+    /// This ask with separate costs for the quotas, in their order, for units that one quota still counts and another
+    /// has forgotten. [`cost`](Self::cost) is then the highest of them.
     #[must_use]
     pub fn with_costs(mut self, costs: &'a [u64]) -> Self {
         self.cost = costs.iter().copied().max().unwrap_or(self.cost);
@@ -101,13 +101,13 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// This ask for another purpose, with its costs and its receipt.
+    /// This ask in another mode, with its costs and its receipt.
     #[must_use]
     pub fn in_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// Returns this ask in another mode, without its receipt, which is for the store that gave it.
+    /// This ask in another mode, without its receipt, which belongs to the store that gave it.
     #[must_use]
     pub fn plainly(self, mode: Mode) -> Self {
         Self { mode, receipt: None, ..self }
@@ -162,7 +162,7 @@ impl<'a> Ask<'a> {
         self.costs.get(usize::from(quota)).copied().unwrap_or(self.cost)
     }
 
-    /// The ask as that quota sees it.
+    /// The ask from the view of that quota.
     pub(crate) fn of_quota(self, quota: u8) -> Self {
         Self { cost: self.cost_of(quota), costs: &[], ..self }
     }
@@ -173,7 +173,7 @@ impl<'a> Ask<'a> {
         self.mode
     }
 
-    /// The receipt of the spend that it is about, if that is known.
+    /// The receipt of the spend that it refers to, if known.
     #[inline]
     pub fn receipt(&self) -> Option<&'a Receipt> {
         self.receipt
@@ -182,43 +182,43 @@ impl<'a> Ask<'a> {
 
 /// The purpose of a cost.
 ///
-/// | mode | is | may be refused | changes the key |
+/// | mode | kind | may be refused | changes the key |
 /// |---|---|---|---|
 /// | [`Spend`](Self::Spend), [`Reserve`](Self::Reserve) | a question | yes | if it passes |
 /// | [`Take`](Self::Take) | a question | if not one unit fits now | if it passes |
 /// | [`Lease`](Self::Lease) | a question | no: it may get nothing | if it gets something |
 /// | [`Peek`](Self::Peek) | a question | yes | never |
 /// | [`Charge`](Self::Charge), [`Refund`](Self::Refund), [`Reset`](Self::Reset) | a report | no | always |
-/// | [`Depart`](Self::Depart) | a report | no | what was held is spent |
-/// | [`Return`](Self::Return) | a report | where a later turn depends on it | if it passes |
+/// | [`Depart`](Self::Depart) | a report | no | spends the held units |
+/// | [`Return`](Self::Return) | a report | if a later turn depends on it | if it passes |
 ///
-/// The policy decides questions that get no answer; reports without an answer become errors.
+/// The policy decides questions without an answer; reports without an answer become errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Spend it, if it fits now.
+    /// Spend the cost, if it fits now.
     Spend,
-    /// Spend as much of it as fits now: the least that any quota of the policy has left, and at least a unit. The statuses say
-    /// how many units that was ([`QuotaStatus::spent`](crate::decision::QuotaStatus::spent)).
+    /// Spend as much of the cost as fits now: the least that any quota of the policy has left, and at least one unit. The statuses
+    /// give the number of units ([`QuotaStatus::spent`](crate::decision::QuotaStatus::spent)).
     ///
     /// For an ask with one cost for all quotas. A store that cannot divide a cost, and asks that several slots of a Redis Cluster
     /// decide together, spend all of it or nothing.
     Take,
-    /// Say whether it would fit, and spend nothing.
+    /// Report whether the cost would fit, and spend nothing.
     Peek,
-    /// Spend up to this much ahead of requests that have not come: the units that the other asks of the call leave, at any place
-    /// among them, and the least that any quota of the policy has left. It passes with nothing, too, and spends nothing in a
-    /// call that is refused or that waits. The statuses say how many units that was.
+    /// Spend up to this cost ahead of future requests: the units that the other asks of the call leave, wherever the lease is
+    /// among them, and the least that any quota of the policy has left. A lease may pass without units, and spends nothing in a
+    /// call that is refused or that waits. The statuses give the number of units.
     ///
-    /// Its receipt says how long each unit may be spent ([`Receipt::lasts`]). Until the last unit is over, nothing that
-    /// is given back to a bucket that drains lowers it below the end of the lease, its *floor*. A lease is given back once,
-    /// by a [`Refund`](Self::Refund) with its receipt and the number of units that were not spent and still could be: none of
-    /// them may be spent then. That puts the floor back to where the lease found it, if this lease still ends there.
+    /// Its receipt says how long each unit may be spent ([`Receipt::lasts`]). Until the last unit has lapsed, no refund
+    /// to a draining bucket lowers it below the end of the lease, its *floor*. A lease is given back once,
+    /// by a [`Refund`](Self::Refund) with its receipt and the number of units that are unspent and have not lapsed; they may not
+    /// be spent after that. This puts the floor back to where the lease found it, if this lease still ends there.
     ///
-    /// For an ask with one cost for all quotas, under rules that [can be leased](crate::algorithm::Rule::can_lease); under others it
+    /// For an ask with one cost for all quotas, under rules that [can be leased](crate::algorithm::Rule::can_lease); under other rules it
     /// gets nothing.
     Lease,
-    /// Spend it, if it fits now or its turn comes within `longest`; [`Decision::delay`](crate::Decision::delay) says when.
+    /// Spend the cost, if it fits now or its turn comes within `longest`; [`Decision::delay`](crate::Decision::delay) says when.
     ///
     /// When several limits are asked together, the limits that the turn does not wait for hold the cost until then: it counts
     /// in full, and does not drain. They hold at most half of a key's burst, or one unit.
@@ -226,21 +226,21 @@ pub enum Mode {
         /// The longest wait.
         longest: Duration,
     },
-    /// Give it back, as far as it still counts; with the [`Receipt`] of what was spent, exactly that.
+    /// Give the cost back, as far as it still counts; with the [`Receipt`] of a spend, exactly its units.
     Refund,
-    /// Give up the turn of the receipt, which has not come. It is taken back if no later turn depends on it, and otherwise
+    /// Give up the turn of the receipt, which has not come yet. It is taken back if no later turn depends on it; otherwise
     /// the ask does not pass.
     Return,
     /// The turn of the receipt has come: units that were held for it are spent now.
     Depart,
-    /// Spend it whether it fits or not: units that do not fit are a debt.
+    /// Spend the cost whether it fits or not: units that do not fit are a debt.
     Charge,
     /// Forget the key; the cost does not matter.
     Reset,
 }
 
 impl Mode {
-    /// The number by which stores that decide in another language know it: questions come first, then charges, and then modes
+    /// The number of this mode for stores that decide in another language: questions come first, then charges, then modes
     /// that take no units. A new mode takes the next number.
     #[inline]
     pub fn number(self) -> u8 {
@@ -285,19 +285,19 @@ impl Mode {
         matches!(self, Self::Spend | Self::Reserve { .. } | Self::Take)
     }
 
-    /// Whether its cost is cut to the units that are left before it is judged: [`Ask::granted`] is the ask that it becomes.
+    /// Whether its cost is cut to the units that are left before it is judged: see [`Ask::granted`].
     #[inline]
     pub fn is_cut(self) -> bool {
         matches!(self, Self::Take)
     }
 
-    /// Whether it only looks, and changes nothing.
+    /// Whether it only reads, and changes nothing.
     #[inline]
     pub fn looks(self) -> bool {
         matches!(self, Self::Peek)
     }
 
-    /// Whether it is a question, which may be answered with a refusal, and not the report of something that has happened.
+    /// Whether it is a question, which may be refused, and not a report of something that has happened.
     #[inline]
     pub fn asks(self) -> bool {
         self.spends() || matches!(self, Self::Peek | Self::Lease)

@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use super::future::{DecideResult, DecisionFuture};
 
 impl DecisionFuture {
-    /// Begins work on this runtime, at once. If the future is dropped before the answer is there, the runtime finishes the work. For
-    /// stores that answer later, whose calls must not depend on a client that may hang up.
+    /// Begins work on this runtime, at once. If the future is dropped before the answer has come, the runtime finishes the work. For
+    /// stores that answer later, whose calls must complete even if the client hangs up.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -28,7 +28,7 @@ impl DecisionFuture {
     /// }));
     /// tokio::task::yield_now().await;
     /// tokio::task::yield_now().await;
-    /// assert_eq!(login.peek("ada").await?.remaining(), 4); // nobody waited, and it was spent
+    /// assert_eq!(login.peek("ada").await?.remaining(), 4); // no task waited, and the unit was spent
     /// # Ok(())
     /// # }
     /// ```
@@ -47,8 +47,8 @@ impl DecisionFuture {
         }
     }
 
-    /// As [`map`](Self::map), but `change` sees the answer even if the future is dropped before it came, where the caller has a tokio
-    /// runtime. For stores around stores that keep what they learn from an answer.
+    /// As [`map`](Self::map), but `change` sees the answer even if the future is dropped before it came, if the caller has a tokio
+    /// runtime. For store wrappers that keep information from an answer.
     pub fn map_even_if_dropped(
         self,
         change: impl FnOnce(DecideResult) -> DecideResult + Send + 'static,
@@ -64,7 +64,7 @@ impl DecisionFuture {
         work: Pin<Box<dyn Future<Output = DecideResult> + Send>>,
     ) -> Self {
         let mut begun = BegunDecision { work: Some(work), runtime: runtime.clone() };
-        // The timers are those of this runtime, whatever the caller's. A caller that awaits the answer polls again with a waker.
+        // Timers are created on this runtime, whatever the caller's. A caller that awaits the answer polls again with a waker.
         let _entered = runtime.enter();
         match Pin::new(&mut begun).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Self::ready(answer),
@@ -97,7 +97,7 @@ impl Drop for BegunDecision {
     }
 }
 
-/// Has the runtime do work. In a box, because tokio's code for a task is compiled once for each type.
+/// Spawns work on the runtime. Boxed, because tokio's code for a task is compiled once for each type.
 pub(crate) fn spawn(runtime: &Handle, work: Pin<Box<dyn Future<Output = ()> + Send>>) {
     runtime.spawn(work);
 }

@@ -1,7 +1,7 @@
-//! Events around decisions and inside of stores: [`Event`], and the [`Listener`] that is told
-//! of them.
+//! Events around decisions and inside of stores: [`Event`], and the [`Listener`] that receives
+//! them.
 //!
-//! Decisions are not events: a wrapper that counts them sees them pass. An event is the rest, so
+//! Decisions are not events: a wrapper that counts them sees them pass. Events are everything else, so
 //! that metrics and logs miss nothing and no layer needs a metrics library.
 
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::listed::listed;
 use crate::policy::Policy;
 use crate::quota::Quota;
 
-/// Something that is worth a count or a line in a log, and is no decision.
+/// An occurrence that deserves a count or a log line but is not a decision.
 ///
 /// Events go two ways. [`Store::notice`](crate::Store::notice) carries inward the events that never reach
 /// [`Store::decide`](crate::Store::decide): a layer reports them once, to the store of its first limit. A [`Listener`] is told of
@@ -30,13 +30,13 @@ use crate::quota::Quota;
 pub enum Event<'a> {
     /// A request was let through or refused without asking a store.
     Undecided(Subject<'a>, Undecided),
-    /// Limits have decided on a request of this route; told by layers that count routes.
+    /// Limits have decided on a request of this route; reported by layers that count routes.
     Routed {
         /// The pattern that the request has matched, such as `/users/{id}`; none if it has matched none.
         route: Option<&'a str>,
         /// The outcome by all policies together.
         outcome: Outcome,
-        /// The time that the decision took, with the look-up of keys and tiers, without the wait for a turn.
+        /// The time that the decision took, including the look-up of keys and tiers, without the wait for a turn.
         took: Duration,
     },
     /// A request that waited for its turn has left.
@@ -51,10 +51,10 @@ pub enum Event<'a> {
         lasts: Duration,
         /// Whether it was done by hand.
         by_hand: bool,
-        /// The operator who has done it, if that was [said](crate::limiter::Suspensions::by).
+        /// The operator, if [named](crate::limiter::Suspensions::by).
         by: Option<&'a str>,
     },
-    /// A policy is in force in the place of an older one.
+    /// A policy has replaced an older one.
     PolicyReplaced {
         /// The policy that was in force before.
         old: &'a Arc<Policy>,
@@ -62,10 +62,10 @@ pub enum Event<'a> {
         new: &'a Arc<Policy>,
         /// How the keys of the old one start under the new one.
         inherit: Inherit,
-        /// The operator who has put or withdrawn an override; None if code has replaced the policy, or an override is over.
+        /// The operator who has put or withdrawn an override; `None` if code has replaced the policy, or an override has expired.
         by: Option<&'a str>,
     },
-    /// A key of a policy has other quotas from now on, because an operator has given them for a time, or has them no longer.
+    /// A key of a policy has other quotas from now on: an operator has given them for a time, or they have ended.
     QuotasGiven {
         /// The policy, and the key; without one, all keys that are [new](crate::policy::OverrideBuilder::new_keys).
         subject: Subject<'a>,
@@ -73,20 +73,20 @@ pub enum Event<'a> {
         quotas: &'a [Quota],
         /// The time for which they are given from now. Zero ends it.
         lasts: Duration,
-        /// The operator who has given or withdrawn them; None if their time is over.
+        /// The operator who has given or withdrawn them; `None` if they have expired.
         by: Option<&'a str>,
     },
-    /// The value that instances share by this store has been read; see [`Shared`](super::Shared).
+    /// The value that instances share through this store was read; see [`Shared`](super::Shared).
     Shared(&'a [u8]),
-    /// A request was allowed by a policy. Only an observed store tells of decisions, and only of those by policies that are
-    /// enforced.
+    /// A request was allowed by a policy. Only an observed store reports decisions, and only those by enforced
+    /// policies.
     Consumed {
         /// The policy, and the key.
         subject: Subject<'a>,
         /// The units that it has spent.
         units: u64,
     },
-    /// A request was allowed by a policy, and is parked until its turn comes.
+    /// A request was allowed by a policy, and waits until its turn comes.
     Delayed {
         /// The policy, and the key.
         subject: Subject<'a>,
@@ -99,14 +99,14 @@ pub enum Event<'a> {
     Charged {
         /// The policy, and the key.
         subject: Subject<'a>,
-        /// The units, whether they fit, are a debt, or are more than the policy lets a key owe.
+        /// The units, whether they fit, are a debt, or exceed the highest debt of the policy.
         units: u64,
     },
-    /// Units were given back: a response has cost less than was reserved, a refund, or a turn that was given up.
+    /// Units were given back: a response has cost less than was reserved, code has refunded, or a turn was given up.
     Refunded {
         /// The policy, and the key.
         subject: Subject<'a>,
-        /// The units. The bucket has got as many of them as still counted.
+        /// The units. The bucket got back those that still counted.
         units: u64,
     },
     /// A request was refused by a policy.
@@ -119,7 +119,7 @@ pub enum Event<'a> {
         is_suspended: bool,
     },
     /// A key has used a part of a budget, which is a [quota of a calendar](crate::Quota::in_calendar), for the first time in the period.
-    /// Only an observed store tells it, of policies that are enforced: see `Observed::events`.
+    /// Only an observed store reports it, for enforced policies: see `Observed::events`.
     BudgetUsed {
         /// The policy, and the key.
         subject: Subject<'a>,
@@ -127,41 +127,41 @@ pub enum Event<'a> {
         quota: usize,
         /// The part: 50, 80 or 100.
         percent: u8,
-        /// The units of the limit that are used, reserved ones among them.
+        /// The used units of the limit, including reserved ones.
         used: u64,
-        /// The units of each period: the key's own number, if it has brought one.
+        /// The units of each period: the key's own limit, if it has brought one.
         limit: u64,
         /// The end of the period.
         until: SystemTime,
     },
-    /// A limit whose policies requests choose has opened this one beyond its bound, because keys owe under all that were open.
+    /// A limit whose policies are chosen by requests has opened this one beyond its bound, because all open policies have keys with units spent.
     PolicyKeptOpen {
         /// The policy.
         subject: Subject<'a>,
         /// The number of policies of that limit that are open now.
         open: usize,
     },
-    /// Quotas that a key has brought were refused, because there is no room for more different ones under this policy.
+    /// Quotas that a key has brought were refused, because this policy has no room for more different quotas.
     QuotasRefused(Subject<'a>),
-    /// A header of a trusted proxy did not lead to a client.
+    /// A header of a trusted proxy did not identify a client.
     ForwardedFault(ForwardedFault),
     /// A request is under way, and counts towards a [limit in flight](crate::in_flight).
     PermitTaken(Subject<'a>),
     /// A request was refused, because a limit in flight is reached.
     PermitRefused(Subject<'a>),
-    /// A permit that instances share counts no longer, and its holder still has it: see
+    /// A shared permit no longer counts although its holder still has it: see
     /// [`Permit::is_lost`](crate::in_flight::Permit::is_lost).
     PermitLost(Subject<'a>),
-    /// A request was refused by a limit that [adapts](crate::in_flight::InFlight::adaptive), because the service has too much to do.
+    /// A request was refused by a limit that [adapts](crate::in_flight::InFlight::adaptive), because the service is overloaded.
     Shed {
         /// The limit, and the key.
         subject: Subject<'a>,
         /// The importance of the request.
         class: Class,
-        /// Whether it was refused; otherwise it would have been refused if the limit were enforced.
+        /// Whether it was refused; `false` if it would have been refused by an enforced limit.
         is_enforced: bool,
     },
-    /// The number of a limit that [adapts](crate::in_flight::InFlight::adaptive) has moved, because of how the service has answered.
+    /// A limit that [adapts](crate::in_flight::InFlight::adaptive) has changed its number after responses of the service.
     LimitMoved {
         /// The limit.
         subject: Subject<'a>,
@@ -170,20 +170,20 @@ pub enum Event<'a> {
         /// The number of requests at once now.
         to: u64,
     },
-    /// Something is unusual about the requests of a policy, or no longer. Only an observed store tells of it.
+    /// The requests of a policy are unusual, or usual again. Only an observed store reports it.
     Alarm(&'a Alarm),
-    /// A store that answered before gave no answer, and nothing around it decides in its place.
+    /// A store that answered before gave no answer, and no store around it decides in its place.
     StoreFails {
         /// The failure.
         error: &'a StoreError,
     },
     /// A store that gave no answer before answers again.
     StoreAnswers,
-    /// A part of a store is left alone because it has failed too often.
+    /// A part of a store is no longer asked, because it has failed too often.
     BreakerOpened {
         /// The bit of [`Store::parts`](crate::Store::parts).
         part: usize,
-        /// The time for which it is left alone.
+        /// The time for which it is not asked.
         pause: Duration,
         /// The last failure.
         error: &'a StoreError,
@@ -193,11 +193,11 @@ pub enum Event<'a> {
         /// The bit of [`Store::parts`](crate::Store::parts).
         part: usize,
     },
-    /// The first part of a store is no longer asked; from now on policies decide as they say for an outage.
+    /// The first part of a store is no longer asked; from now on each policy's `OnOutage` decides.
     FallbackBegan,
     /// All parts of a store are asked again.
     FallbackEnded {
-        /// The time for which at least one of them was left alone.
+        /// The time for which at least one part was not asked.
         lasted: Duration,
     },
     /// Units spent without the store were charged to it.
@@ -229,24 +229,24 @@ listed!(Undecided, "All reasons, in their order.", "The word for the reason, in 
     Exempt => "exempt", Blocked => "blocked", MissingKey => "missing_key", UnknownTier => "unknown_tier",
     QueueFull => "queue_full");
 
-/// Why a forwarded header of a trusted proxy did not lead to a client.
+/// Why a forwarded header of a trusted proxy did not identify a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForwardedFault {
-    /// The header was not there, or had fewer elements than there are proxies.
+    /// The header was missing, or had fewer elements than there are proxies.
     Missing,
     /// An element was not an address.
     Unreadable,
-    /// The header has more elements than are looked at.
+    /// The header has more elements than are read.
     TooLong,
-    /// A header that has a single value was there more than once.
+    /// A header with a single value occurred more than once.
     Repeated,
 }
 
 listed!(ForwardedFault, "All faults, in their order.", "The word for the fault, in metrics and logs.":
     Missing => "missing", Unreadable => "unreadable", TooLong => "too_long", Repeated => "repeated");
 
-/// The subject of an [`Event`], as far as it is known.
+/// The subject of an [`Event`], as far as known.
 ///
 /// ```
 /// use sluicegate_core::Key;
@@ -278,10 +278,10 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Is told of the events that arise inside of a store; see [`Store::listen`](crate::Store::listen).
+/// Receives the events that arise inside of a store; see [`Store::listen`](crate::Store::listen).
 ///
 /// # Contract
-/// It is called outside of all locks, by the thread in which the event arises, often in the middle of a request: so it must
+/// It is called outside of all locks, by the thread in which the event arises, often in the middle of a request. It must
 /// not block, and should count rather than queue events.
 ///
 /// A closure is a listener:
@@ -315,12 +315,12 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Listener for F {
 
 /// The listeners of a store, for authors of stores in which events arise.
 ///
-/// Listeners are added when a program starts and told millions of times, so telling takes no lock.
+/// Listeners are added when a program starts and called millions of times, so a call takes no lock.
 /// A listener cannot be removed; it lives as long as the store.
 #[derive(Default)]
 pub struct Listeners {
     all: ArcSwapOption<Vec<Arc<dyn Listener>>>,
-    /// Apart from the list, because every decision looks at it.
+    /// Separate from the list, because every decision reads it.
     is_any: AtomicBool,
 }
 
@@ -332,7 +332,7 @@ impl Listeners {
             all.push(Arc::clone(&listener));
             Some(Arc::new(all))
         });
-        // Relaxed, here and below: a thread may miss a listener that is added at this moment, as it may without the mark.
+        // Relaxed, here and below: a thread may miss a listener that is added at this moment, as it may without the flag.
         self.is_any.store(true, Ordering::Relaxed);
     }
 
@@ -342,7 +342,7 @@ impl Listeners {
         !self.is_any.load(Ordering::Relaxed)
     }
 
-    /// Tells all listeners, in the order in which they were added. To be called outside of all locks.
+    /// Calls all listeners, in the order in which they were added. Call it outside of all locks.
     pub fn tell(&self, event: &Event<'_>) {
         for listener in self.all.load_full().iter().flat_map(|all| all.iter()) {
             listener.event(event);

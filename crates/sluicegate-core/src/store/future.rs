@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker};
 use crate::decision::Decision;
 use crate::error::StoreError;
 
-/// A decision, or the promise of one: a future that is ready at once when the store is in memory.
+/// A decision, ready or still to come: a future that is ready at once if the store is in memory.
 ///
 /// # Cancel safety
-/// Dropping it gives nothing back and prevents nothing: the store does what it was asked, polled or not.
+/// Dropping it gives nothing back and prevents nothing: the store completes the call, polled or not.
 ///
 /// Code that is not async asks with [`now`](Self::now):
 ///
@@ -22,7 +22,7 @@ use crate::error::StoreError;
 /// let login = Policy::gcra("login", "5/min").on(&MemoryStore::new())?;
 /// match login.check("ada").now() {
 ///     Ok(answer) => assert!(answer?.is_allowed()),
-///     // Only of a store over a network: await it, or block on it.
+///     // Only for a store over a network: await it, or block on it.
 ///     Err(pending) => drop::<DecisionFuture>(pending),
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -50,8 +50,8 @@ impl DecisionFuture {
         Self(FutureState::Pending(Box::pin(future)))
     }
 
-    /// Work that begins now, with a first poll: the decision is known at once if nothing in it has to wait. Work that sets a timer needs a
-    /// runtime that has one.
+    /// Work that begins now, with a first poll: the decision is known at once if no part of it has to wait. Work that sets a timer needs a
+    /// runtime with one.
     ///
     /// # Cancel safety
     /// Dropping the future drops the rest of the work.
@@ -66,7 +66,7 @@ impl DecisionFuture {
         }
     }
 
-    /// The answer in place, if it is known without waiting: cheaper than taking it out with
+    /// Borrows the answer, if it is known without waiting: cheaper than
     /// [`now`](Self::now), for loops that ask millions of times a second.
     #[inline]
     pub fn known(&self) -> Option<&Result<Decision, StoreError>> {
@@ -90,8 +90,8 @@ impl DecisionFuture {
         }
     }
 
-    /// The answer after `change`: at once if it is known, otherwise when it comes. For stores around stores, to look at an
-    /// answer or to change it.
+    /// The answer after `change`: at once if it is known, otherwise when it comes. For store wrappers, to read or change an
+    /// answer.
     ///
     /// # Cancel safety
     /// `change` never sees the answer of a future that is dropped before it came.

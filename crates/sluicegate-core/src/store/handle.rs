@@ -1,13 +1,13 @@
-//! Handles to a store: [`store_handle`](crate::store_handle), and what a policy can be put on: [`IntoStore`].
+//! Handles to a store: [`store_handle`](crate::store_handle), and the types that a policy can be put on: [`IntoStore`].
 
 use std::sync::Arc;
 
 use super::Store;
 
 /// A store to put policies on: [`MemoryStore`](crate::MemoryStore) or another handle, by value or by reference, or an
-/// `Arc<dyn Store>`, where the store is chosen at run time.
+/// `Arc<dyn Store>`, if the store is chosen at run time.
 ///
-/// All that is `Into<Arc<dyn Store>>` implements it; it is there so that the compiler can say what is missing.
+/// Every `Into<Arc<dyn Store>>` implements it; it exists so that the compiler can explain a missing implementation.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,8 +35,8 @@ impl<S: Into<Arc<dyn Store>>> IntoStore for S {}
 
 /// Makes a type a handle to a store: policies are put on it by value or by reference. For authors of stores.
 ///
-/// The type is a tuple struct whose first field is an `Arc` of the [`Store`](crate::Store). With a getter behind its name, its
-/// `Debug` shows what the getter returns.
+/// The type is a tuple struct with an `Arc` of the [`Store`](crate::Store) as its first field. With a getter after its name,
+/// `Debug` shows the value of the getter.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,7 +45,7 @@ impl<S: Into<Arc<dyn Store>>> IntoStore for S {}
 /// use sluicegate_core::wrap::{Within, Wrap};
 /// use sluicegate_core::{ConfigError, MemoryStore, Policy, store_handle};
 ///
-/// /// A store that does nothing of its own.
+/// /// A store that only forwards.
 /// #[derive(Clone)]
 /// pub struct Through(Arc<Front>);
 ///

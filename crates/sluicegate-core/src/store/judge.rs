@@ -1,14 +1,14 @@
-//! Makes a decision of the statuses of quotas, in one way for all stores: [`Judged`] for each quota, [`judge`] for all of them.
+//! Combines the statuses of quotas into a decision, alike for all stores: [`Judged`] for each quota, [`judge`] for all of them.
 
 use crate::algorithm::{NEVER, Rule, Slot, State};
 use crate::clock::micros;
 use crate::decision::{Decision, QuotaStatus};
 use crate::store::Mode;
 
-/// Makes one decision of the statuses of all quotas of a request: allowed if each of them lets it pass, and impossible if one of
-/// them never would. For authors of stores.
+/// Combines the statuses of all quotas of a request into one decision: allowed if each of them lets it pass, and impossible if one
+/// never would. For authors of stores.
 ///
-/// `at_us` is the moment of the decision, and `delay_us` the time after it at which an allowed request goes on, both in microseconds of
+/// `at_us` is the moment of the decision, and `delay_us` the time after it at which an allowed request proceeds, both in microseconds of
 /// the store's clock. The statuses come in the order of the asks and of the quotas in their policies, and say how much was spent
 /// ([`QuotaStatus::spending`]); the decision carries the traces that are needed to give it back ([`Decision::with_traces`]).
 ///
@@ -52,7 +52,7 @@ pub fn judge(at_us: u64, delay_us: u64, quotas: impl IntoIterator<Item = QuotaSt
     Decision::of(at_us, delay_us, quotas)
 }
 
-/// Whether one quota lets an ask pass, and when it would. For authors of stores.
+/// Whether one quota lets an ask pass, and when. For authors of stores.
 ///
 /// It has two times: when the cost would *pass*, and when it *departs*. They differ under a
 /// reservation, which passes now and departs at its turn, and in a queue.
@@ -64,7 +64,7 @@ pub struct Judged {
     passes_us: u64,
 }
 
-/// The rest of a quota. For authors of stores.
+/// The units left in a quota. For authors of stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "stores put it together")]
 pub struct Balance {
@@ -72,12 +72,12 @@ pub struct Balance {
     pub capacity: u64,
     /// Units that would pass now.
     pub remaining: u64,
-    /// The time until all of the capacity is back, in microseconds.
+    /// The time until the whole capacity is back, in microseconds.
     pub reset_after_us: u64,
 }
 
 impl Balance {
-    /// The rest under this state, of any rule but a sliding log.
+    /// The balance under this state, for any rule except a sliding log.
     #[inline]
     pub fn of(rule: &Rule, state: State, now_us: u64) -> Self {
         Self {
@@ -89,14 +89,14 @@ impl Balance {
 }
 
 impl Judged {
-    /// Judges an ask whose cost could pass at this slot, by what it [asks](Mode::asks) for: a spend passes now or not at
-    /// all, a reservation may wait, and a report of what has happened always passes.
+    /// Judges an ask whose cost could pass at this slot, by its [mode](Mode::asks): a spend passes now or not at
+    /// all, a reservation may wait, and a report always passes.
     #[inline]
     pub fn new(rule: &Rule, mode: Mode, slot: Slot, now_us: u64) -> Self {
         let (passed, passes_us) = match mode {
             Mode::Reserve { longest } => {
                 let soonest_us = slot.departs_us.saturating_sub(micros(longest));
-                // A full queue lets no request wait outside of it.
+                // No request waits outside of a full queue.
                 let passes_us = if rule.is_queue() { soonest_us.max(slot.opens_us) } else { soonest_us };
                 (slot.opens_us != NEVER && passes_us <= now_us, passes_us)
             }
@@ -124,14 +124,14 @@ impl Judged {
         self.passed
     }
 
-    /// When a spend that passes goes on, in microseconds of the store's clock.
+    /// When a passing spend proceeds, in microseconds of the store's clock.
     #[inline]
     pub fn departs_us(&self) -> u64 {
         self.slot.departs_us
     }
 
-    /// The status of the quota after the ask; `opens_us` says when a cost would pass now ([`Slot::opens_us`]). `place` is the place of
-    /// the policy among the asks, and that of the quota in the policy.
+    /// The status of the quota after the ask; `opens_us` says when a cost would pass now ([`Slot::opens_us`]). `place` is the index of
+    /// the policy among the asks, and of the quota in the policy.
     #[inline]
     pub fn status(
         &self,

@@ -1,6 +1,6 @@
 //! The open handles of a store, and the overrides of their policies: [`Limiters`].
 //!
-//! Queues, replacements and derived header values belong to a handle, so two handles of one name
+//! Queues, replacements and derived header values belong to a handle, so two handles with one name
 //! would be two queues for one bucket.
 
 use std::any::Any;
@@ -36,13 +36,13 @@ pub struct Limiters {
     memory: Arc<Memory>,
 }
 
-/// Says of a key whether it is known: whether it came before the requests of its policy became unusual.
+/// Tests whether a key is known: whether it came before the requests of its policy became unusual.
 pub type KnownKeys = Arc<dyn Fn(KeyRef<'_>) -> bool + Send + Sync>;
 
-/// The keys of a policy that are known at a moment.
+/// The currently known keys of a policy.
 type KnowsKeys = dyn Fn(&Policy) -> Option<KnownKeys> + Send + Sync;
 
-/// Handles by name. A store holds them without knowing their type, which is the [`RateLimiter`](crate::RateLimiter)'s.
+/// Handles by name. A store holds them without knowing their type, which belongs to the [`RateLimiter`](crate::RateLimiter).
 type Handles = HashMap<String, Weak<dyn Any + Send + Sync>>;
 
 impl Limiters {
@@ -50,15 +50,15 @@ impl Limiters {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on `known` is asked which keys of a policy are known, when an override [for new keys](crate::policy::Override::is_for_new_keys)
-    /// begins; `None` where all are. For stores that remember keys, one for each store. It is called in the middle of a replacement, so it
-    /// must neither open nor replace policies.
+    /// Sets the function that returns the known keys of a policy when an override [for new keys](crate::policy::Override::is_for_new_keys)
+    /// begins; it returns `None` if all are known. For stores that remember keys; the first call wins. It is called in the middle of a
+    /// replacement, so it must neither open nor replace policies.
     pub fn know_keys(&self, known: impl Fn(&Policy) -> Option<KnownKeys> + Send + Sync + 'static) {
         // The first one stays.
         _ = self.known_keys.set(Box::new(known));
     }
 
-    /// The keys of this policy that are known now; `None` where all are.
+    /// The known keys of this policy; `None` if all are known.
     pub(crate) fn known_keys(&self, policy: &Policy) -> Option<KnownKeys> {
         self.known_keys.get()?(policy)
     }
@@ -73,7 +73,7 @@ impl Limiters {
         &self.memory
     }
 
-    /// True for the first call only: that caller makes these handles follow the value that the store shares.
+    /// True only for the first call: its caller makes these handles follow the value that the store shares.
     pub(crate) fn is_first_to_follow(&self) -> bool {
         // Relaxed: it orders nothing else. Read first, because it is written once.
         !self.follows.load(Ordering::Relaxed) && !self.follows.swap(true, Ordering::Relaxed)

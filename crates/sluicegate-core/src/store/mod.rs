@@ -9,15 +9,15 @@
 //! |---|---|---|
 //! | [`Store::open`] | checks and prepares a policy, once | [`Registry`] keeps what was prepared, by name |
 //! | [`Store::decide`] | answers all [`Ask`]s of one request, all or none | [`Judged`] and [`judge`], from slots to a decision |
-//! | [`Store::limiters`] | hands out a field | [`Limiters`] |
+//! | [`Store::limiters`] | returns a field | [`Limiters`] |
 //!
-//! The algorithms come as [`Rule`](crate::algorithm::Rule)s. The suite of the crate `sluicegate-conformance`
-//! says whether the store is right: it compares a store with the one in memory
+//! The algorithms are [`Rule`](crate::algorithm::Rule)s. The suite of the crate `sluicegate-conformance`
+//! tests a store: it compares the store with the one in memory
 //! over random traces.
 //!
 //! # Writing a wrapper
-//! A store around a store is a [`Wrap`](crate::wrap::Wrap): it decides, observes or refuses, and
-//! everything that it leaves out goes through.
+//! A wrapper is a [`Wrap`](crate::wrap::Wrap): it decides, observes or refuses, and
+//! forwards everything else.
 
 mod alarm;
 mod alone;
@@ -72,16 +72,16 @@ pub use crate::status::{BreakerState, DenyCacheStatus, LeaseStatus, ResilientSta
 /// - `decide` starts its work when it is called, and finishes it: a decision that is dropped, polled or not, undoes and
 ///   prevents nothing.
 /// - Several asks for one bucket in one call see each other, in their order.
-/// - A decision that spends says how much took effect, by [`QuotaStatus::spending`](crate::store::QuotaStatus::spending).
+/// - A decision that spends reports the spent units, by [`QuotaStatus::spending`](crate::store::QuotaStatus::spending).
 /// - A request's future may be dropped at any time, so nothing may be held between `decide` and the answer.
-/// - A policy that `open` has prepared and that is never asked for changes nothing: so several policies can be opened, all or none.
+/// - A policy that `open` has prepared changes nothing until it is asked for, so that several policies can be opened, all or none.
 ///
-/// A store around a store is best written as a [`Wrap`](crate::wrap::Wrap), which forwards all of this.
+/// Write a store wrapper as a [`Wrap`](crate::wrap::Wrap), which forwards all of this.
 pub trait Store: Send + Sync + 'static {
-    /// Prepares a policy: checks that this store can keep it exactly, and compiles all that can be compiled once.
+    /// Prepares a policy: checks that this store can keep it exactly, and precomputes whatever is possible.
     ///
     /// Opening an equal policy again gives the same buckets. With `replaces`, the new policy takes over the keys of
-    /// an open one, of the same name, in the way that [`Inherit`] says.
+    /// an open one of the same name, as [`Inherit`] says.
     ///
     /// # Errors
     /// When the store cannot keep the policy exactly, or its name is open for a different one.
@@ -95,7 +95,7 @@ pub trait Store: Send + Sync + 'static {
     /// that does not decide by [`Ask::numbers`] would decide by the policy's own.
     ///
     /// # Errors
-    /// When it cannot, or when more different quotas are in use at once than it has room for.
+    /// When it cannot, or when there is no room for more different quotas in use at once.
     fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
         let problem = format!(
             "this store keeps no quotas of keys ({}): give such keys a policy of their own",
@@ -107,7 +107,7 @@ pub trait Store: Send + Sync + 'static {
     /// Decides all asks of one request together: all spend, or none does.
     ///
     /// The asks are borrowed for the call, not for the future: a store that answers later copies
-    /// what it needs ([`OwnedAsk`](crate::wrap::OwnedAsk)).
+    /// them ([`OwnedAsk`](crate::wrap::OwnedAsk)).
     ///
     /// # Errors
     /// The future's error says that there is no answer:
@@ -116,19 +116,19 @@ pub trait Store: Send + Sync + 'static {
     /// ([`StoreError::unsent`](crate::StoreError::unsent)).
     ///
     /// # Cancel safety
-    /// A call that has begun is finished, whether its future is polled or dropped: see [`DecisionFuture`].
+    /// The store completes each call, whether its future is polled or dropped: see [`DecisionFuture`].
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture;
 
     /// The short way of a policy that this store has prepared, if there is one: for a policy that has a single quota, and spends at
     /// once or not at all. A limiter uses it instead of [`decide`](Self::decide) to check one key. By default there is none,
-    /// so that a store around a store sees all asks.
+    /// so that a store wrapper sees all asks.
     fn short_way(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
         _ = policy;
         None
     }
 
-    /// Decides each of these asks as a request of its own, and hands over the answers in the order of the asks. By default it makes one
-    /// call after the other, all of which have begun when this returns; a store that can do so at less cost does it here.
+    /// Decides each of these asks as a request of its own, and passes on the answers in the order of the asks. By default it makes one
+    /// call after the other, all of which have begun when this returns; a store may override it with a cheaper way.
     fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
         asks.iter().for_each(|ask| answer(self.decide(std::slice::from_ref(ask))));
     }
@@ -139,7 +139,7 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// The highest place among this store and those within it, if any of them has one: see [`Place`]. By default there is none.
+    /// The highest place of this store and its inner stores, if any has one: see [`Place`]. By default there is none.
     fn place(&self) -> Option<Place> {
         None
     }
@@ -147,7 +147,7 @@ pub trait Store: Send + Sync + 'static {
     /// The parts of the store that would decide these asks, one bit each: parts that fail on their own, such as the nodes
     /// of a cluster, so that a store around this one can leave out one of them. By default it is one part.
     ///
-    /// A bit stands for the same part as long as the store lives. Parts that cannot be told apart
+    /// A bit stands for the same part as long as the store lives. Parts that cannot be distinguished
     /// share a bit.
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         _ = asks;
@@ -161,15 +161,15 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// Whether nothing that this policy's keys have spent is forgotten when it is closed now, which is when the last of its limiters is
-    /// dropped: because the state lives elsewhere, or because no key owes anything. By default it is `true`. A store that keeps the state
-    /// of its keys with the policy that it has opened says here whether they are at rest; it may walk its table for that.
+    /// Whether closing this policy now would forget no spent units. A policy closes when the last of its limiters is
+    /// dropped. It is `true` if the state lives elsewhere, or if no key has units spent; that is the default. A store that keeps the state
+    /// of keys with the opened policy returns whether they are at rest; it may walk its table for that.
     fn may_close(&self, policy: &PreparedPolicy) -> bool {
         _ = policy;
         true
     }
 
-    /// A policy that was opened with `replaces` is in force now, and the old one is not: the second step, which a policy that
+    /// Called when a policy that was opened with `replaces` is in force and the old one is not: the second step, which a policy that
     /// is opened and then dropped never takes. Most stores have nothing
     /// to do here, because a policy that `open` has prepared takes effect when it is asked for.
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
@@ -182,29 +182,29 @@ pub trait Store: Send + Sync + 'static {
         _ = event;
     }
 
-    /// Adds a listener, which is told from now on of the events that arise in this store: a store around this one passes its own
+    /// Adds a listener, which receives the events that arise in this store from now on. A wrapper passes its own
     /// listener inward. By default no events arise.
     fn listen(&self, listener: Arc<dyn Listener>) {
         drop(listener);
     }
 
-    /// The time by the clock that this store decides by, in microseconds, as nearly as this process knows it. By default the
-    /// machine's.
+    /// The time of the clock that this store decides by, in microseconds, as nearly as this process knows it. By default the
+    /// machine's clock.
     fn now_us(&self) -> u64 {
         SystemClock::new().now_us()
     }
 
-    /// The value that instances share by this store. By default there is none: then overrides of operators hold on this instance only.
+    /// The value that instances share through this store. By default there is none: then operators' overrides apply to this instance only.
     fn shared(&self) -> Option<&dyn Shared> {
         None
     }
 
-    /// Keeps the permits of a limit on requests under way for all instances of the service, from now on. `true` if it does; `false` if all
-    /// that is counted on this store is counted in this process, so that there is nothing to share: by default if it [always
+    /// Keeps the permits of a limit on requests under way for all instances of the service, from now on. Returns `true` if it does, or `false` if
+    /// this store counts everything in this process, so that there is nothing to share: the default for a store that [always
     /// answers](Self::always_answers).
     ///
     /// # Errors
-    /// When the store is shared by instances, and shares no permits.
+    /// When instances share the store, but it cannot share permits.
     fn share(&self, permits: &Arc<SharedPermits>) -> Result<bool, ConfigError> {
         if self.always_answers() {
             return Ok(false);
@@ -216,11 +216,11 @@ pub trait Store: Send + Sync + 'static {
         Err(ConfigError::new(ConfigErrorKind::Unsupported, problem))
     }
 
-    /// Tells the store that another one decides while it has no connection, so that decisions must not wait for its first one: a
+    /// Tells the store that another one decides while it has no connection, so that decisions must not wait for the first connection. A
     /// store with a fallback calls this when it is built. By default it does nothing.
     fn has_fallback(&self) {}
 
-    /// The state of the store, and of those within it. It may walk tables: for a gauge or a page that is read now and then. By
+    /// The state of the store and its inner stores. It may walk tables, so it is for gauges and pages that are read occasionally. By
     /// default it is empty.
     fn status(&self) -> StoreStatus {
         StoreStatus::default()

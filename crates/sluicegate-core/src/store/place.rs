@@ -1,19 +1,19 @@
-//! The order of stores around stores: [`Place`].
+//! The order of store wrappers: [`Place`].
 
 use std::fmt;
 
 use super::Store;
 use crate::error::{ConfigError, ConfigErrorKind};
 
-/// The place of a store around a store among the others of this family, from inside out.
+/// The place of a store wrapper among the others of this family, from inside out.
 ///
-/// | around | it would |
+/// | wrong order | effect of the outer store |
 /// |---|---|
 /// | `Resilient` around `Leased` | take answers out of leases for answers of the store, and never open its breaker |
 /// | `Leased` around `DenyCache` | wait for a refill that the cache refuses |
 /// | any around itself | do its work twice |
 ///
-/// So a wrapper goes around those of lower places only. A store that does not name its place goes anywhere.
+/// So a wrapper goes only around those of lower places. A store without a place goes anywhere.
 ///
 /// ```
 /// use sluicegate_core::store::Place;
@@ -26,11 +26,11 @@ use crate::error::{ConfigError, ConfigErrorKind};
 pub enum Place {
     /// Divides quotas among several buckets or several stores: `Sharded`, `Regional`.
     Shard,
-    /// Survives the outage of the store within: `Resilient`.
+    /// Survives the outage of the inner store: `Resilient`.
     Resilient,
     /// Spends locally from batches of units: `Leased`.
     Leased,
-    /// Refuses locally where the store has refused: `DenyCache`.
+    /// Refuses locally what the store has refused: `DenyCache`.
     DenyCache,
     /// Counts all decisions: `Observed`.
     Observed,
@@ -40,8 +40,8 @@ impl Place {
     /// All places, the innermost first.
     pub const ALL: [Self; 5] = [Self::Shard, Self::Resilient, Self::Leased, Self::DenyCache, Self::Observed];
 
-    /// Checks that a wrapper of this place may go around that store: to be called where the wrapper is built. A
-    /// [`Wrap`](crate::wrap::Wrap) that says its place is checked again whenever a policy is opened.
+    /// Checks that a wrapper of this place may go around that store. Call it when the wrapper is built. A
+    /// [`Wrap`](crate::wrap::Wrap) with a place is checked again whenever a policy is opened.
     ///
     /// # Errors
     /// [`ConfigErrorKind::Store`] when the store has this place or a higher one.

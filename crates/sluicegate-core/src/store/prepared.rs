@@ -14,14 +14,14 @@ use crate::store::{Mode, ShortWay, Store};
 /// A policy that a store has prepared; only that store can decide it.
 ///
 /// It carries the store's own preparation (tables, a compiled script) without naming its type, so
-/// that asks of all stores have one type. A store that is handed the policy of another one finds
-/// that [`prepared`](Self::prepared) is `None` and answers
+/// that asks of all stores have one type. If a store gets the policy of another store,
+/// [`prepared`](Self::prepared) is `None` and it answers
 /// [`ForeignPolicy`](crate::error::StoreErrorKind::ForeignPolicy).
 ///
 /// Dropping the last clone frees the preparation: the tables in memory, and the name.
 #[derive(Clone)]
 pub struct PreparedPolicy {
-    /// A list of one, which decisions by this policy alone share.
+    /// A list of one policy, shared by decisions of only this policy.
     policy: Arc<[Arc<Policy>; 1]>,
     prepared: Arc<dyn Any + Send + Sync>,
     suspension: Option<Arc<SuspensionBuckets>>,
@@ -29,24 +29,24 @@ pub struct PreparedPolicy {
     spends: Mode,
     is_plain: bool,
     short_way: Option<Arc<dyn ShortWay>>,
-    /// The quotas of a key, in place of its policy's.
+    /// The quotas of a key, instead of its policy's.
     own: Option<Arc<OwnQuotas>>,
-    /// The policy for this process alone, if it is to decide when the store gives no answer.
+    /// The policy for this process alone, if this process decides when the store gives no answer.
     alone: Option<Arc<Alone>>,
 }
 
 /// The quotas that a key brings, as a policy with these quotas, and the values that stores have prepared for them.
 pub struct OwnQuotas {
     policy: Arc<[Arc<Policy>; 1]>,
-    /// By the preparation of the policy whose quotas they replace, which lives as long.
+    /// Keyed by the preparation of the policy whose quotas they replace, which lives as long.
     prepared: RwLock<SmallVec<[ByPlace; 1]>>,
 }
 
-/// A preparation, and that of the policy that it is for.
+/// The address of the policy's preparation, and the value for it.
 type ByPlace = (usize, Arc<dyn Any + Send + Sync>);
 
 impl OwnQuotas {
-    /// The quotas of this policy, for asks of another one of the same name and with as many quotas.
+    /// The quotas of this policy, for asks of another policy with the same name and number of quotas.
     pub fn new(policy: Arc<Policy>) -> Self {
         Self { policy: Arc::new([policy]), prepared: RwLock::default() }
     }
@@ -88,7 +88,7 @@ pub(crate) struct SuspensionBuckets {
     pub(crate) strikes: Option<[PreparedPolicy; 2]>,
     /// The bucket whose debt is the rest of a suspension.
     pub(crate) suspended: PreparedPolicy,
-    /// The bucket of suspensions that hold everywhere, if the policy takes part in those.
+    /// The bucket of suspensions across policies, if the policy takes part in them.
     pub(crate) everywhere: Option<PreparedPolicy>,
 }
 
@@ -119,7 +119,7 @@ impl PreparedPolicy {
         Self { short_way, ..self }
     }
 
-    /// This policy, to be decided by this process while its store gives no answer, if the policy says so.
+    /// This policy, decided by this process while its store gives no answer, if its `OnOutage` says so.
     pub(crate) fn with_fallback_of(self, store: &dyn Store) -> Self {
         if store.always_answers() {
             return self;
@@ -128,12 +128,12 @@ impl PreparedPolicy {
         Self { alone, ..self }
     }
 
-    /// The policy for this process alone, if it is to decide.
+    /// The policy for this process alone, if this process decides.
     pub(crate) fn alone(&self) -> Option<&Alone> {
         self.alone.as_deref()
     }
 
-    /// Whether nothing is forgotten when it is closed now, by its store or by this process.
+    /// Whether closing it now forgets nothing, in its store or in this process.
     pub(crate) fn may_close(&self, store: &dyn Store) -> bool {
         store.may_close(self) && self.alone().is_none_or(Alone::may_close)
     }
@@ -156,7 +156,7 @@ impl PreparedPolicy {
         &self.shared_numbers()[0]
     }
 
-    /// [`numbers`](Self::numbers), as the list of one that decisions by them alone share.
+    /// [`numbers`](Self::numbers) as a list of one, shared by decisions of only this policy.
     #[inline]
     pub(crate) fn shared_numbers(&self) -> &Arc<[Arc<Policy>; 1]> {
         self.own.as_ref().map_or(&self.policy, |own| &own.policy)
@@ -168,13 +168,13 @@ impl PreparedPolicy {
         self.short_way.as_deref()
     }
 
-    /// Whether its store alone decides: it is not off, and suspends no keys. Kept here, so that a decision looks at no policy.
+    /// Whether only its store decides: it is not off, and suspends no keys. Kept here, so that a decision need not read the policy.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.is_plain
     }
 
-    /// The mode in which a request spends from it: at once, or in its turn if the policy waits.
+    /// The mode in which a request spends from it: at once, or at its turn if the policy waits.
     #[inline]
     pub(crate) fn spends(&self) -> Mode {
         self.spends
@@ -196,7 +196,7 @@ impl PreparedPolicy {
         self.has(&other.prepared)
     }
 
-    /// This policy without keeping it open: for data that a store remembers about keys that are no longer asked for.
+    /// A reference that does not keep this policy open, for data that a store remembers about idle keys.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -227,7 +227,7 @@ impl PreparedPolicy {
     /// The preparation of a policy that is replaced, to be kept; for [`Store::open`](crate::Store::open).
     ///
     /// # Errors
-    /// [`ConfigErrorKind::OtherStore`] when it was opened on a store that does not prepare a `T`: another one.
+    /// [`ConfigErrorKind::OtherStore`] when it was opened on another store, which does not prepare a `T`.
     pub fn replaced<T: Send + Sync + 'static>(&self) -> Result<Arc<T>, ConfigError> {
         let problem = "the replaced policy was opened on another store";
         let foreign = |_| ConfigError::new(ConfigErrorKind::OtherStore, problem);

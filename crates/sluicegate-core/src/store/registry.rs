@@ -10,8 +10,8 @@ use crate::policy::Policy;
 
 /// The policies that are open on a store, by name, each with what the store prepared for it.
 ///
-/// Equal policies share a preparation; a different one under a name in use is refused, because it would take over
-/// buckets that are not its own. A name is free again when the last limiter that used it is gone.
+/// Equal policies share a preparation. A different policy under a name in use is refused, because it would take over
+/// another policy's buckets. A name is free again when the last limiter that used it is gone.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::policy::Policy;
 /// let policy = |quota| Ok::<_, sluicegate_core::ConfigError>(Arc::new(Policy::gcra("login", quota).build()?));
 /// let first = registry.open(policy("5/min")?, None, |_| Ok(7))?;
 /// assert_eq!(first.prepared::<u32>(), Some(&7));
-/// // An equal policy gets what is there; nothing is prepared again.
+/// // An equal policy shares the first preparation.
 /// let same = registry.open(policy("5/min")?, None, |_| Ok(8))?;
 /// assert_eq!(same.prepared::<u32>(), Some(&7));
-/// // Another one of that name is refused, until the last user of the first is gone.
+/// // A different policy of that name is refused, until the last user of the first is gone.
 /// assert!(registry.open(policy("6/min")?, None, |_| Ok(9)).is_err());
 /// drop((first, same));
 /// assert!(registry.open(policy("6/min")?, None, |_| Ok(9)).is_ok());
@@ -39,8 +39,8 @@ pub struct Registry<T> {
 type PutPolicy<T> = (Arc<Policy>, Weak<T>);
 
 impl<T: Send + Sync + 'static> Registry<T> {
-    /// Opens a policy: with the preparation of an equal one, or with the one that `prepare` makes. A replacement that is dropped
-    /// unused leaves the policy that it was to replace as it is.
+    /// Opens a policy, with the preparation of an equal one or a new one from `prepare`. A replacement that is dropped
+    /// unused does not change the policy that it was meant to replace.
     ///
     /// # Errors
     /// The error of `prepare`; and when the name is in use for a different policy, unless it is the one `replaced`.
@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
         Ok(PreparedPolicy::new(policy, prepared))
     }
 
-    /// The preparations of all policies that are still in use, those that were replaced among them.
+    /// The preparations of all policies that are still in use, including replaced ones.
     pub fn prepared(&self) -> Vec<Arc<T>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.values().flatten().filter_map(|(_, prepared)| prepared.upgrade()).collect()
@@ -89,9 +89,9 @@ fn is_in_use<T>((_, prepared): &PutPolicy<T>) -> bool {
     prepared.strong_count() > 0
 }
 
-/// Makes room for one more entry. When a map is full, entries that are gone are removed first, and then half of it is free:
-/// so an entry costs the same however many there are. A map keeps entries that are gone until it is full again, so it has at most about
-/// twice as many as were in use at once; then it shrinks to those in use.
+/// Makes room for one more entry. When a map is full, unused entries are removed, and then at least half of it is free, so that
+/// an entry costs constant time on average. A map keeps unused entries until it is full again, so it has at most about
+/// twice as many entries as were in use at once; then it shrinks to those in use.
 pub(crate) fn make_room<V>(map: &mut HashMap<String, V>, is_in_use: impl Fn(&V) -> bool) {
     if map.len() == map.capacity() {
         map.retain(|_, value| is_in_use(value));

@@ -3,13 +3,13 @@
 use super::DecisionFuture;
 use crate::key::KeyRef;
 
-/// Spends from the one quota of one policy, and does nothing else. A [`Store`](super::Store) may offer it for a policy, so that a
+/// Spends from the single quota of one policy, and does nothing else. A [`Store`](super::Store) may offer it for a policy, so that a
 /// check of one key makes no [`Ask`](super::Ask) and looks up nothing that was known when the policy was opened.
 ///
-/// It decides as the store does, and leaves to the store all that one look at the key does not decide.
+/// It decides as the store does, and leaves all cases to the store that one look at the key does not decide.
 pub trait ShortWay: Send + Sync {
-    /// Spends `cost` units of the key if they fit now, or refuses them. `otherwise` asks the store, where that takes more; then
-    /// nothing has been spent.
+    /// Spends `cost` units of the key if they fit now, or refuses them. `otherwise` asks the store in all other cases; nothing
+    /// has been spent then.
     ///
     /// # Errors
     /// As [`Store::decide`](super::Store::decide).

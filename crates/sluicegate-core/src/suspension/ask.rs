@@ -1,13 +1,13 @@
-//! Decisions that look in the same call whether keys are suspended.
+//! Decisions that check in the same call whether keys are suspended.
 //!
 //! A peek at the suspension follows the asks. A store decides all of them together or not at all, so if the key is
 //! suspended no policy of the request spends anything. In memory the peek is left out as long as no key is suspended under
-//! the policy, which the store knows without looking at a key; one key of one quota is then decided by the short way of its policy,
-//! which leaves refusals to this one.
+//! the policy, which the store knows without looking at a key; a single quota of one key then takes the short way of its policy,
+//! which leaves refusals to this way.
 //!
-//! A refusal by one of the policies counts as a strike afterwards, in a call of its own that the answer waits for: so the refusal
-//! that is one too many says so itself, in every process alike. A refusal of a suspended key is no strike, and neither is one in
-//! an outage, which no store has counted.
+//! A refusal by one of the policies then counts as a strike, in a call of its own that the answer waits for: so the refusal
+//! that suspends a key says so itself, in every process alike. A refusal of a suspended key is no strike, and neither is a refusal
+//! in an outage, which no store has counted.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::few::few;
 use crate::policy::PolicyMode;
 use crate::store::{Ask, DecidedBy, DecisionFuture, Mode, Store};
 
-/// The asks that have a suspension to look at.
+/// The asks with a suspension to check.
 type Watched = SmallVec<[StrikeWatch; 2]>;
 
 type Strikers = SmallVec<[Striker; 1]>;

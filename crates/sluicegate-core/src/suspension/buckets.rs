@@ -1,4 +1,4 @@
-//! The buckets of a suspension, beside those of its policy.
+//! The buckets of a suspension, in addition to those of its policy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store, Suspensi
 /// Asks a store, and reads its answer.
 pub(crate) type AskStore = fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture;
 
-/// Opens a policy, and the buckets of its suspension. Their contents stay, however the keys of a replaced policy start.
+/// Opens a policy and the buckets of its suspension. The suspensions stay, however the keys of a replaced policy start.
 pub(crate) fn open(
     store: &dyn Store,
     policy: Policy,
@@ -41,7 +41,7 @@ pub(crate) fn open(
     Ok(prepared.with_suspension(buckets).with_short_way_of(store))
 }
 
-/// Tells the store that a policy is in force in place of another one, and likewise for those of its buckets that differ.
+/// Tells the store that a policy has replaced another one, and likewise for those of its buckets that differ.
 pub(crate) fn replaced(store: &dyn Store, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
     store.replaced(old, new, inherit);
     for new in buckets(new) {
@@ -52,12 +52,12 @@ pub(crate) fn replaced(store: &dyn Store, old: &PreparedPolicy, new: &PreparedPo
     }
 }
 
-/// Whether nothing is forgotten when a policy is closed now, with the buckets of its suspension.
+/// Whether closing a policy now, with the buckets of its suspension, forgets nothing.
 pub(crate) fn may_close(store: &dyn Store, policy: &PreparedPolicy) -> bool {
     policy.may_close(store) && buckets(policy).all(|bucket| bucket.may_close(store))
 }
 
-/// The buckets that say whether a key is suspended under this policy: the first is the one in which it is suspended. A policy that
+/// The buckets that say whether a key is suspended under this policy; the first one takes new suspensions. A policy that
 /// suspends everywhere has both, because it may have suspended keys before it had that setting.
 pub(super) fn buckets_of<'a>(
     policy: &'a PreparedPolicy,
@@ -72,7 +72,7 @@ pub(super) fn buckets_of<'a>(
     })
 }
 
-/// A time in units of the bucket of a suspension: milliseconds, rounded up.
+/// A time in the unit of a suspension's bucket: milliseconds, rounded up.
 pub(super) fn units(lasts: Duration) -> u64 {
     u64::try_from(lasts.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -13,8 +13,8 @@ use crate::key::Key;
 use crate::policy::PolicyMode;
 use crate::store::{Ask, Mode, PreparedPolicy, Store};
 
-/// Suspends a key for this time from now, whatever was before; or, without a time, ends its suspension and forgets its refusals
-/// and earlier suspensions. The store is told who has done it, if that is known.
+/// Suspends a key for this time from now, whatever its state; or, without a time, ends its suspension and forgets its refusals
+/// and earlier suspensions. The store is told the operator, if known.
 ///
 /// # Errors
 /// [`StoreErrorKind::NoSuspension`] when the policy has no suspension that is enforced, and when the store gave no answer.

@@ -5,8 +5,8 @@ use std::pin::Pin;
 
 use crate::store::{DecideResult, DecisionFuture};
 
-/// Begins work of several calls: at once if it is `here`, in memory, or if there is a tokio runtime, because elsewhere the timers
-/// of a store would find none. If the future is dropped, the tokio runtime on which it was begun finishes the work: a client that
+/// Begins work of several calls: at once if it is `here`, in memory, or if there is a tokio runtime, which the timers
+/// of other stores need. If the future is dropped, the tokio runtime on which it was begun finishes the work: a client that
 /// hangs up does not evade the consequences of its refusal.
 pub(crate) fn finished(
     is_here: bool,

@@ -1,8 +1,8 @@
-//! Refusing a key outright that goes on after many refusals, and by hand.
+//! Refusing a key outright if it continues after many refusals, or by hand.
 //!
-//! A limit that refuses costs a stuck client nothing: it can go on forever, and each refusal costs the service a decision, a
-//! response and a line in a log. A policy with a [suspension](PolicyBuilder::suspend) refuses such a key outright for a time,
-//! twice as long each time, and says so: [`Outcome::Suspended`](crate::Outcome::Suspended), and in HTTP 429 with the problem
+//! A refusal costs a stuck client nothing: it can continue forever, and each refusal costs the service a decision, a
+//! response and a log line. A policy with a [suspension](PolicyBuilder::suspend) refuses such a key outright for a time,
+//! twice as long each further time, and says so: [`Outcome::Suspended`](crate::Outcome::Suspended), and in HTTP 429 with the problem
 //! type `abnormal-usage-detected` and the exact wait.
 //!
 //! ```
@@ -25,7 +25,7 @@
 //!     clock.advance(Duration::from_secs(expected * 60));
 //! }
 //!
-//! // By hand, whatever was refused before.
+//! // By hand, independent of earlier refusals.
 //! let suspended = api.suspensions().suspend("eve", Duration::from_secs(600)).await?;
 //! assert_eq!(minutes(suspended.retry_after()), Some(10));
 //! assert!(api.suspensions().release("eve").await?.is_allowed());
@@ -34,9 +34,9 @@
 //! ```
 //!
 //! # fail2ban and allow2ban
-//! With `suspend(1, ..)` the first refusal suspends, so that the quota says how much is too much. A policy that counts failures
-//! only, by a [charge](crate::RateLimiter::charge) after each failed login, is fail2ban; one that counts every request is
-//! allow2ban:
+//! With `suspend(1, ..)` the first refusal suspends, so that the quota is the threshold. A policy that counts only
+//! failures, by a [charge](crate::RateLimiter::charge) after each failed login, works like fail2ban; a policy that counts every request
+//! works like allow2ban:
 //!
 //! ```
 //! use sluicegate_core::{MemoryStore, Outcome, Policy};
@@ -52,7 +52,7 @@
 //! }
 //! assert_eq!(failures.check("ada").await?.outcome(), Outcome::Suspended);
 //!
-//! // 600 requests in a minute, of whatever kind: out for a day.
+//! // 600 requests of any kind in a minute: suspended for a day.
 //! let requests = Policy::sliding_counter("requests", "600/min").suspend(1, "1min", "1d").on(&store)?;
 //! assert!(requests.check("ada").await?.is_allowed());
 //! # Ok(())
@@ -60,25 +60,25 @@
 //! ```
 //!
 //! # How it is kept
-//! A policy has three more buckets of its store: the refusals of a key and its suspensions, as sliding logs, and the rest of a
-//! suspension, as a debt of milliseconds that drains. So a suspension is the same in memory and on Redis, for one process
-//! and for many, and nothing has to be swept. They are called as the policy, with the endings `.strikes`, `.suspensions` and
-//! `.suspended`. In memory they take 24 bytes per key that the policy has [room](PolicyBuilder::table_size) for, and those of two logs
+//! The policy has three additional buckets in its store: the refusals of a key and its suspensions, as sliding logs, and the rest of a
+//! suspension, as a draining debt of milliseconds. So a suspension is the same in memory and on Redis, for one process
+//! and for many, and needs no sweep. They have the name of the policy with the endings `.strikes`, `.suspensions` and
+//! `.suspended`. In memory they take 24 bytes per key that the policy has [room](PolicyBuilder::table_size) for, plus the memory of two logs
 //! as refusals come.
 //!
-//! A decision looks at the suspension in its own call. A refusal that counts makes a second call, and the one that suspends a
-//! third; the caller gets its answer after them. So the next request of the key is refused by every process alike, and the
-//! answer that suspends a key says so. A caller that hangs up in the meantime changes nothing: what has begun is finished, where
+//! A decision checks the suspension in its own call. A counted refusal makes a second call, and the refusal that suspends a key makes a
+//! third; the caller gets its answer after them. So every process refuses the next request of the key, and the
+//! answer that suspends a key says so. If the caller hangs up in the meantime, the work is still finished, if
 //! there is a tokio runtime (feature `tokio`).
 //!
 //! # In an outage
-//! Where the suspension of a key cannot be read, the policy's [`OnOutage`](crate::OnOutage) decides. A refusal that no store has made
-//! does not count. A `Resilient` store that decides locally knows the suspensions that its own process has made, and counts
+//! If the suspension of a key cannot be read, the policy's [`OnOutage`](crate::OnOutage) decides. A refusal without a store
+//! does not count. A `Resilient` store that decides locally knows the suspensions of its own process, and counts
 //! refusals with its share of them. When the store is back, a key that several processes have suspended is suspended there until
-//! the latest of their ends, and counts as suspended once; a suspension that has begun and ended in the same outage is forgotten.
+//! the latest end, and counts as suspended once; a suspension that began and ended in the same outage is forgotten.
 //!
 //! # When not to use it
-//! Where many clients share a key that none of them has chosen, such as the address of a company, a suspension hits all of them.
+//! Do not suspend keys that many clients share without their choice, such as the address of a company: a suspension hits all of them.
 
 mod ask;
 mod buckets;

@@ -1,4 +1,4 @@
-//! Makes a decision say that a key is suspended.
+//! Restates a decision with a suspended key.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::decision::Decision;
 use crate::few::{few, sort_few};
 use crate::store::{QuotaStatus, judge};
 
-/// A suspension that has just begun, or was found when a refusal was to be counted.
+/// A suspension that has just begun, or was found while a refusal was counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewSuspension {
     /// The moment that the wait is counted from, in microseconds of the store's clock.
@@ -17,7 +17,7 @@ pub(super) struct NewSuspension {
     pub(super) wait: Duration,
 }
 
-/// The asks whose keys are suspended, and for how long. `watches` has each peek with the place of its ask.
+/// The asks with suspended keys, and the waits of these. `watches` has each peek with the index of its ask.
 pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>) -> AskWaits {
     let refused = |peek: u8| {
         let mut own = decision.quotas().iter().filter(|status| status.policy_index() == usize::from(peek));
@@ -28,8 +28,8 @@ pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>
 
 type AskWaits = SmallVec<[(u8, Duration); 2]>;
 
-/// The decision for its first `count` asks, of which those at these places are suspended for these times. If the store has no statuses
-/// for such an ask, because it knows that the key is suspended and has looked no further, the first quota of the ask gets one;
+/// The decision for its first `count` asks; those at these indexes are suspended for these times. If the store has no status
+/// for such an ask, because it knew that the key was suspended and looked no further, the first quota of the ask gets one;
 /// `capacity` gives that quota's capacity.
 pub(super) fn suspended(
     decision: &Decision,
@@ -40,7 +40,7 @@ pub(super) fn suspended(
     at(decision, decision.at_us(), count, waits, capacity)
 }
 
-/// This decision, in which the ask at this place was suspended since.
+/// This decision, after the key of the ask at this index was suspended.
 pub(super) fn suspended_by(decision: &Decision, place: u8, suspension: &NewSuspension) -> Decision {
     // The statuses are known, because a quota of this ask has refused.
     at(decision, suspension.at_us, usize::MAX, &[(place, suspension.wait)], |_| 0)

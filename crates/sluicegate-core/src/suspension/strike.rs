@@ -1,4 +1,4 @@
-//! Counts a refusal, and suspends the key if it is one too many.
+//! Counts a refusal, and suspends the key if its refusals are too many.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,20 +24,20 @@ impl Striker {
         Some(Self { place, policy: ask.policy().clone(), key: ask.key().to_key() })
     }
 
-    /// Whether this policy has refused, and not only another one of the request.
+    /// Whether this policy has refused, and not only another policy of the request.
     pub(super) fn has_refused(&self, decision: &Decision) -> bool {
         of(decision, self.place).any(|status| !status.passed())
     }
 
-    /// Counts a refusal, and returns the suspension that it brings if it is one too many, or that has begun since.
+    /// Counts a refusal. Returns the suspension that it causes, or one that has begun in the meantime.
     ///
-    /// The bucket of refusals gives its last unit once, to one of all callers that ask at the same time: that caller suspends the key
+    /// The bucket of refusals gives its last unit once, to one of the concurrent callers: that caller suspends the key
     /// and empties the bucket, in one call. Until then the bucket is full, and from then on the key is suspended, so that no other refusal
     /// counts in between. If that call fails, a later refusal suspends the key.
     ///
     /// In an outage a process that decides alone counts and suspends with its share. If keys are refused everywhere, it cannot
-    /// know whether a suspension has begun: then it does neither, because it would begin one again and again, and charge each of them to
-    /// the store in the end.
+    /// know whether a suspension has begun. Then it does neither, because it would begin suspensions repeatedly, and finally charge
+    /// each of them to the store.
     pub(super) async fn strike(&self, store: &Arc<dyn Store>, ask_store: AskStore) -> Option<NewSuspension> {
         let buckets = self.policy.suspension()?;
         let ([strikes, suspensions], suspended) =
@@ -48,12 +48,12 @@ impl Striker {
             &[
                 Ask::new(strikes, key, 1, Mode::Spend),
                 Ask::new(suspended, key, 1, Mode::Peek),
-                // As a report, which always passes: a policy that was replaced may find more suspensions than it counts itself.
+                // A report, which always passes: after a replacement the bucket may hold more suspensions than the policy counts.
                 Ask::new(suspensions, key, 0, Mode::Refund),
             ],
         );
         let counted = counted.await.ok().filter(|counted| counted.decided_by() != DecidedBy::Outage)?;
-        // Without this status it is unknown whether the key is suspended already: in an outage, for keys that are refused everywhere.
+        // In an outage this status is missing for keys that are refused everywhere: whether the key is suspended is unknown.
         of(&counted, 1).next()?;
         if let Some(wait) = of(&counted, 1).find(|status| !status.passed()).map(QuotaStatus::available_after)
         {

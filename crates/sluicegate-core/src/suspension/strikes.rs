@@ -12,15 +12,15 @@ use crate::store::{Ask, DecidedBy, Mode, PreparedPolicy, Store};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Strikes {
-    /// The number of refusals that count now. The refusal that suspends the key takes them all away.
+    /// The number of refusals that count now. The refusal that suspends the key resets it to 0.
     pub counted: u64,
     /// The number of refusals that suspend the key.
     pub after: u64,
-    /// The number of suspensions that are remembered, each of which makes the next one last twice as long.
+    /// The number of remembered suspensions; each doubles the length of the next one.
     pub suspensions: u64,
 }
 
-/// Looks at the buckets that count refusals and suspensions. None if the policy counts none.
+/// Reads the buckets that count refusals and suspensions. `None` if the policy counts none.
 pub(crate) async fn strikes(
     store: &Arc<dyn Store>,
     policy: &PreparedPolicy,
@@ -32,14 +32,14 @@ pub(crate) async fn strikes(
     let Some([strikes, suspensions]) = buckets.and_then(|buckets| buckets.strikes.as_ref()) else {
         return Ok(None);
     };
-    // Reports of nothing: a bucket that is full would refuse a question.
+    // Reports with a cost of 0, because a full bucket would refuse a question.
     let answer = ask_store(
         &**store,
         &[strikes, suspensions].map(|bucket| Ask::new(bucket, key.as_ref(), 0, Mode::Refund)),
     );
     let found = answer.await?;
     if found.decided_by() == DecidedBy::Outage {
-        // The fallback has not looked.
+        // No store has read the buckets.
         return Err(StoreError::new(StoreErrorKind::Unavailable));
     }
     let of = |place: usize| {

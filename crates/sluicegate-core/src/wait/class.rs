@@ -1,4 +1,4 @@
-//! Requests that wait for the same, and the slots at which they go.
+//! Requests that wait for the same turns, and the slots at which they proceed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,31 +11,31 @@ use super::slot::TurnSlot;
 use super::under::{AskCosts, RequestParts, UnitsHeld};
 use crate::decision::{DecidedBy, Decision};
 
-/// Waiting requests of one line with the same costs, and as many slots.
+/// Waiting requests of one line with the same costs, and an equal number of slots.
 ///
-/// The first request goes at the first slot, whoever reserved it. Slots are sorted by time: the last one here is the last turn of the store,
-/// which is the only one that it can take back; over a network a later request's answer may come first. Requests are sorted by
-/// [rank](Rank), and the slots up to a rank are as many as the requests, so that none goes after its own.
+/// The first request proceeds at the first slot, whichever request reserved it. Slots are sorted by time: the last one here is the last turn of
+/// the store, the only turn that the store can take back; over a network a later request's answer may come first. Requests are sorted by
+/// [rank](Rank), and up to each rank there are as many slots as requests, so that no request proceeds after its own slot.
 #[derive(Default)]
 pub(super) struct WaitClass {
-    /// The requests that may go at any slot.
+    /// The requests that may proceed at any slot.
     free: BTreeMap<Rank, Waiter>,
     /// The slots of the free requests, one for each, in order of time.
     slots: BTreeMap<(Instant, u64), Box<Decision>>,
-    /// The requests that another limit does not let go yet. Each keeps its own slot.
+    /// The requests that another limit still holds. Each keeps its own slot.
     bound: BTreeMap<Rank, Bound>,
-    /// When they are bound no longer.
+    /// When they are no longer bound.
     bound_until: BTreeSet<(Instant, Rank)>,
     /// The first request and its slot, as far as the request knows.
     told: Option<(Rank, Instant)>,
-    /// One moment by the clock of the store that gives the turns, in microseconds, and by ours.
-    /// Slots are placed by their distance from it, so that the jitter of answers does not change
+    /// One moment by the clock of the store that gives the turns, in microseconds, and by our clock.
+    /// Slots are placed by their distance from it, so that jitter of answers does not change
     /// their order.
     moment: Option<(DecidedBy, u64, Instant)>,
 }
 
-/// When a request goes at the latest, and its number. Behind all that came before, also where its own turn comes sooner, as under a policy
-/// that was replaced by a faster one; but at its own turn if other limits hold units for it, which they do until then.
+/// The latest time at which a request proceeds, and its number. It is behind all earlier requests, even if its own turn comes sooner, as after a
+/// replacement by a faster policy. If other limits hold units for it, the time is its own turn, because they hold them until then.
 pub(super) type Rank = (Instant, u64);
 
 /// A request that waits.
@@ -47,14 +47,14 @@ pub(super) struct Waiter {
     pub(super) held: Option<Arc<dyn UnitsHeld>>,
 }
 
-/// A request that goes at no slot before this moment.
+/// A request that may not proceed before this moment.
 struct Bound {
     until: Instant,
     waits: Waiter,
     slot: TurnSlot,
 }
 
-/// A clock that is further off than answers may be late was set.
+/// Answers are at most this late; a larger difference means that the clock was set.
 const LATEST_ANSWER: Duration = Duration::from_secs(1);
 
 impl WaitClass {
@@ -62,7 +62,7 @@ impl WaitClass {
         self.free.is_empty() && self.bound.is_empty()
     }
 
-    /// One request and its slot more.
+    /// Adds a request and its slot.
     pub(super) fn enter(
         &mut self,
         number: u64,
@@ -90,8 +90,8 @@ impl WaitClass {
         self.slots.insert(slot.place(), slot.decision);
     }
 
-    /// The slot at its time by the store's clock, whose last turn is the one that the store takes back: an answer that comes later
-    /// than the next one must not turn the two around.
+    /// The slot at its time by the store's clock. The store takes back only its last turn, so an answer that overtakes
+    /// another must not swap the two slots.
     fn aligned(&mut self, slot: TurnSlot) -> TurnSlot {
         let (basis, spent_us) = (slot.decision.decided_by(), slot.decision.spent_us());
         let by_store = self.moment.filter(|(of, ..)| *of == basis).and_then(|(_, us, at)| {
@@ -108,7 +108,7 @@ impl WaitClass {
         }
     }
 
-    /// Takes out a request that waits, and with it the last slot that is of use to nobody: those behind it move up.
+    /// Removes a waiting request, and the last slot, which is no longer needed because the requests behind it move up.
     pub(super) fn leave(&mut self, rank: Rank, costs: &AskCosts) -> Option<TurnSlot> {
         if let Some(bound) = self.bound.remove(&rank) {
             self.bound_until.remove(&(bound.until, rank));
@@ -118,7 +118,7 @@ impl WaitClass {
         self.last_slot(costs)
     }
 
-    /// Lets requests move up to a slot; says which slot is left over.
+    /// Lets requests move up to a slot, and returns the slot that is left over.
     pub(super) fn offer(&mut self, slot: TurnSlot) -> TurnSlot {
         let place = slot.place();
         if self.slots.last_key_value().is_none_or(|(last, _)| *last < place) {
@@ -141,7 +141,7 @@ impl WaitClass {
         Some((number, waits, slot.remove()))
     }
 
-    /// Requests that other limits let go before the next slot comes may move up to it, whenever that is looked at.
+    /// Requests that other limits release before the next slot comes may move up to it, checked with each call.
     fn unbind(&mut self, now: Instant) {
         while let Some(&(until, rank)) = self.bound_until.first() {
             let next = self.slots.first_key_value().map_or(now, |((at, _), _)| *at);
@@ -155,7 +155,7 @@ impl WaitClass {
         }
     }
 
-    /// The task to wake because its request is the first now, or goes at another time than it knows.
+    /// The task to wake, because its request is now the first or proceeds at another time than it knows.
     pub(super) fn news(&mut self) -> Option<Waker> {
         let first = self.first()?;
         if self.told == Some(first) {
@@ -165,7 +165,7 @@ impl WaitClass {
         self.free.first_entry()?.get_mut().waker.take()
     }
 
-    /// The request waits on; says until when, which is its slot for the first, and for others their rank.
+    /// Lets the request wait on. Returns the time until which it waits: its slot if it is the first, otherwise its rank.
     pub(super) fn wait(&mut self, rank: Rank, waker: &Waker) -> Instant {
         self.set_waker(rank, Some(waker.clone()));
         match self.first() {
@@ -177,7 +177,7 @@ impl WaitClass {
         }
     }
 
-    /// No task has to be woken for this request: it is being polled.
+    /// Notes that no task has to be woken for this request, because it is being polled.
     pub(super) fn is_awake(&mut self, rank: Rank) {
         self.set_waker(rank, None);
     }

@@ -1,4 +1,4 @@
-//! The requests that wait, and the turns that were left: the data that the lock of the queues guards.
+//! Waiting requests and abandoned turns: the data that the lock of the queues guards.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,33 +14,33 @@ use crate::decision::{DecidedBy, Decision};
 use crate::error::StoreError;
 use crate::store::DecisionFuture;
 
-/// Turns that are kept for others, of one limiter. Turns beyond that are lost.
+/// The most abandoned turns of one limiter that are kept for others. Further turns are lost.
 const MOST_SPARES: usize = 65_536;
 
-/// The most turns that are searched for one request: a bound on the work that the leaving of
-/// others causes.
+/// The most turns that are searched for one request, which bounds the work caused by other requests
+/// that leave.
 const MOST_LOOKED_AT: usize = 16;
 
 /// Requests by their line.
 ///
-/// Memory is bounded: callers bound the requests that wait, and [`MOST_SPARES`] the turns that were left.
+/// Memory is bounded: callers bound the waiting requests, and [`MOST_SPARES`] bounds the abandoned turns.
 /// Each call does a bounded amount of work for others ([`MOST_LOOKED_AT`]).
 #[derive(Default)]
 pub(super) struct WaitLines {
     next: u64,
     by_key: HashMap<LineKeys, LineGroup>,
-    /// Requests that may go, and were not polled since.
+    /// Requests that may proceed, and were not polled since.
     pub(super) come: HashMap<u64, Box<Decision>>,
-    /// The turns that were left, in order of time.
+    /// The abandoned turns, in order of time.
     pub(super) left: BTreeMap<(Instant, u64), LineKeys>,
 }
 
 /// The requests that wait for the same limiters and keys.
 #[derive(Default)]
 pub(super) struct LineGroup {
-    /// Turns of a store and of its fallback are by different clocks.
+    /// Turns of a store and of its fallback use different clocks.
     classes: HashMap<(DecidedBy, AskCosts), WaitClass>,
-    /// Turns that nobody waits for any more and that the store did not take back, in order of time.
+    /// Turns that no request waits for and that the store did not take back, in order of time.
     spares: BTreeMap<(Instant, u64), TurnSlot>,
     /// Turns that are on their way back to the store.
     returning: VecDeque<Returning>,
@@ -70,15 +70,15 @@ pub(super) struct Attendance {
 #[derive(Default)]
 pub(super) struct PendingWakes {
     pub(super) wakers: SmallVec<[Waker; 2]>,
-    /// The requests that go now.
+    /// The requests that proceed now.
     departed: SmallVec<[Arc<dyn UnitsHeld>; 1]>,
 }
 
 /// The outcome of a turn that was given up.
 pub(super) struct Heard {
-    /// Whether the store took it back.
+    /// Whether the store took the turn back.
     pub(super) is_taken: bool,
-    /// If the store kept it, the turn that no request needs since others have moved up.
+    /// If the store kept it, the turn that no request needs because others have moved up.
     pub(super) next: Option<TurnSlot>,
     pub(super) waker: Option<Waker>,
 }
@@ -112,14 +112,14 @@ impl WaitLines {
         self.by_key.entry(line.clone()).or_default()
     }
 
-    /// Keeps a turn that was left for the next request, unless there are too many of those.
+    /// Keeps an abandoned turn for the next request, unless too many are kept.
     pub(super) fn keep(&mut self, line: &LineKeys, slot: TurnSlot) {
         if slot.at() > Instant::now() && self.note_left(line, &slot) {
             self.group(line).spares.insert(slot.place(), slot);
         }
     }
 
-    /// Whether there is room for one turn more that was left.
+    /// Whether there is room for one more abandoned turn.
     pub(super) fn note_left(&mut self, line: &LineKeys, slot: &TurnSlot) -> bool {
         let has_room = self.left.len() < MOST_SPARES;
         if has_room {
@@ -143,7 +143,7 @@ impl WaitLines {
         (rank, news)
     }
 
-    /// Lets all go whose slot has come, whether they are polled or not.
+    /// Lets all requests proceed whose slot has come, whether they are polled or not.
     pub(super) fn advance(
         &mut self,
         under: &dyn LimitersOfTurn,
@@ -165,8 +165,8 @@ impl WaitLines {
         news
     }
 
-    /// The earliest of the turns that were left, of those that are large enough, that a decision by this one may go at, and that come
-    /// in this time.
+    /// The earliest abandoned turn that is large enough, comes in this time, and was decided by the same
+    /// decider.
     pub(super) fn take_spare(
         &mut self,
         under: &dyn LimitersOfTurn,
@@ -189,8 +189,8 @@ impl WaitLines {
         Some(spare)
     }
 
-    /// The turn to give up for one that nobody goes at: the latest that was left, if that is later. Only the store's last one can go
-    /// back.
+    /// The turn to give back instead of an unused one: the latest abandoned turn, if that is later. The store takes back only its last
+    /// turn.
     pub(super) fn given_up_for(&mut self, line: &LineKeys, slot: TurnSlot) -> Freed {
         let spares = self.by_key.get(line).map(|group| &group.spares);
         let latest = spares.and_then(|spares| spares.last_key_value());
@@ -201,7 +201,7 @@ impl WaitLines {
         self.take_latest_spares(line, 1)
     }
 
-    /// The latest of the turns that were left, the very latest first.
+    /// The latest abandoned turns, the very latest first.
     pub(super) fn take_latest_spares(&mut self, line: &LineKeys, most: usize) -> Freed {
         let Some(group) = self.by_key.get_mut(line) else { return Freed::new() };
         let mut latest = Freed::new();
@@ -212,7 +212,7 @@ impl WaitLines {
         latest
     }
 
-    /// The store has answered about a turn that was given up. One that it keeps is for those who wait, and then for the next request.
+    /// Handles the store's answer about a turn that was given up. A turn that the store keeps goes to waiting requests, or else to the next request.
     pub(super) fn heard(
         &mut self,
         line: &LineKeys,
@@ -221,7 +221,7 @@ impl WaitLines {
     ) -> Heard {
         let is_taken = result.as_ref().is_ok_and(Decision::is_allowed);
         let mut heard = Heard { is_taken, next: None, waker: None };
-        // Without an answer it may have been taken back or not: lost rather than used twice.
+        // Without an answer it is unknown whether the turn was taken back: it is lost rather than used twice.
         if is_taken || result.is_err() || slot.at() <= Instant::now() {
             return heard;
         }
@@ -242,7 +242,7 @@ impl WaitLines {
         heard
     }
 
-    /// The number of further turns to give up after such an answer. However many were left, the store is asked at most three times
+    /// The number of further turns to give up after such an answer. However many turns are abandoned, the store is asked at most three times
     /// for each turn that it takes back, and once for each request that leaves.
     pub(super) fn tries(&mut self, line: &LineKeys, is_taken: bool) -> usize {
         let group = self.group(line);
@@ -271,7 +271,7 @@ impl WaitLines {
             self.group(line).returning.push_front(first);
             return Attendance::default();
         }
-        // If it is not among those that were left, its time has passed meanwhile.
+        // If it is not among the abandoned turns, its time has passed meanwhile.
         if !self.left.contains_key(&first.slot.place()) {
             self.remove_if_empty(line);
             return Attendance::default();
@@ -291,7 +291,7 @@ impl WaitLines {
         }
     }
 
-    /// Notes that the task with this number waits for the store's answers, or no longer. Says whether it is the one that does.
+    /// Notes that the task with this number waits for the store's answers, or no longer. Returns whether it is the waiting task.
     pub(super) fn attended_by(&mut self, line: &LineKeys, number: u64, waker: Option<&Waker>) -> bool {
         let Some(group) = self.by_key.get_mut(line) else { return false };
         let is_it = group.attended.as_ref().is_some_and(|(of, _)| *of == number);
@@ -309,7 +309,7 @@ impl WaitLines {
         self.by_key.values().any(|group| group.attended.is_some() || !group.returning.is_empty())
     }
 
-    /// The turn that was given up first among those that the store has not answered about, with the waker of the task that waits for
+    /// The first given-up turn that the store has not answered about, with the waker of the task that waits for
     /// the answer.
     pub(super) fn next_returning(&mut self, line: &LineKeys) -> Option<(Returning, Waker)> {
         let group = self.by_key.get_mut(line)?;
@@ -317,7 +317,7 @@ impl WaitLines {
         Some((group.returning.pop_front()?, waker))
     }
 
-    /// Forgets the turns that were left and have passed, a few at a time.
+    /// Forgets abandoned turns that have passed, a few at a time.
     pub(super) fn forget_due(&mut self, now: Instant) {
         for _ in 0..MOST_LOOKED_AT {
             let Some(due) = self.left.first_entry().filter(|left| left.key().0 <= now) else { return };
@@ -357,7 +357,7 @@ impl WaitLines {
 }
 
 impl PendingWakes {
-    /// Not under the lock: whoever is woken may leave at once.
+    /// Call it without the lock, because a woken request may leave at once.
     pub(super) fn tell(self) {
         self.wakers.into_iter().for_each(Waker::wake);
         self.departed.iter().for_each(|held| held.depart());

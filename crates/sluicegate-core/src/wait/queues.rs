@@ -1,4 +1,4 @@
-//! All requests that wait under one limiter, and the turns that were left and are still good.
+//! All requests that wait under one limiter, and abandoned turns that are still usable.
 
 use std::pin::Pin;
 use std::sync::PoisonError;
@@ -21,24 +21,24 @@ use super::under::{LimitersOfTurn, LineKeys, RequestParts};
 use crate::decision::{DecidedBy, Decision};
 use crate::error::StoreError;
 
-/// The requests that wait under a limiter, which is the first of their limiters.
+/// The requests that wait under a limiter, the first of their limiters.
 #[derive(Default)]
 pub(crate) struct Queues {
     lines: Mutex<WaitLines>,
-    /// The number of turns that were left, as in `lines`: to see without the lock whether there are any.
+    /// The number of abandoned turns in `lines`, to see without the lock whether there are any.
     left: AtomicUsize,
 }
 
-/// The place of a request that waits.
+/// The place of a waiting request.
 pub(crate) struct TurnPlace {
     number: u64,
     rank: Rank,
-    /// The clock that its turn is by.
+    /// The decider whose clock its turn uses.
     by: DecidedBy,
 }
 
 impl TurnPlace {
-    /// When it goes at the latest.
+    /// The latest time at which it proceeds.
     pub(crate) fn at_latest(&self) -> Instant {
         self.rank.0
     }
@@ -47,7 +47,7 @@ impl TurnPlace {
 impl Queues {
     /// Enters a request with the slot that it has reserved.
     ///
-    /// If a turn was left that comes earlier, the request takes that one, and its own goes back to
+    /// If an abandoned turn comes earlier, the request takes it, and its own turn goes back to
     /// the store.
     pub(crate) fn enter(
         &self,
@@ -76,9 +76,9 @@ impl Queues {
         TurnPlace { number, rank, by }
     }
 
-    /// Enters a request that has no slot, if a slot was left that comes early enough.
+    /// Enters a request without a slot, if an abandoned slot comes early enough.
     pub(crate) fn enter_left(&self, under: &dyn LimitersOfTurn, until: Instant) -> Option<TurnPlace> {
-        // Relaxed: a turn that is left at this moment may as well be missed.
+        // Relaxed: a turn that is abandoned at this moment may be missed.
         if self.left.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -127,13 +127,13 @@ impl Queues {
         until
     }
 
-    /// Leaves the queue; what it has waited for is the next one's, or the store's again. False if its turn has come.
+    /// Leaves the queue; the turn goes to the next request, or back to the store. Returns `false` if its turn has come.
     pub(crate) fn leave(&self, under: &dyn LimitersOfTurn, place: &TurnPlace) -> bool {
         self.settle(under);
         let now = Instant::now();
         let mut lines = self.lock();
         let mut news = lines.advance(under, place.by, now);
-        // A turn that has come is spent, whether it was used or not: those behind it do not wait for that.
+        // A turn that has come is spent, whether it was used or not: requests behind it do not wait for that.
         let has_come = lines.come.remove(&place.number).is_some();
         let class = lines.class(under.line(), place.by, under.costs()).filter(|_| !has_come);
         let surplus = class.and_then(|class| {
@@ -158,7 +158,7 @@ impl Queues {
         self.free_all(under, freed);
     }
 
-    /// A loop, because a turn that was taken back makes the one before it the last, which may now
+    /// Loops, because when a turn is taken back, the one before it is the last one and may
     /// be taken back as well.
     fn free_all(&self, under: &dyn LimitersOfTurn, mut slots: Freed) {
         let line = under.line();
@@ -222,9 +222,9 @@ impl Queues {
         Poll::Ready(())
     }
 
-    /// Looks whether the store has answered about turns that were given up.
+    /// Checks whether the store has answered about turns that were given up.
     fn settle(&self, under: &dyn LimitersOfTurn) {
-        // Relaxed: an answer that is looked at later is as good.
+        // Relaxed: the answer may be handled later.
         if self.left.load(Ordering::Relaxed) > 0 {
             self.look(under);
         }
@@ -256,8 +256,8 @@ impl Queues {
     /// A turn that was taken back frees the one before it: now that one is the store's last, so it
     /// is tried next.
     ///
-    /// When an answer is late, others are on their way. Over a network a turn may be given up before the one behind it,
-    /// which was given up earlier, and is refused for that. So two are tried for each that was taken back, and one when none is on
+    /// When an answer is late, others are on their way. Over a network the return of a turn may overtake that of the turn behind it,
+    /// and is then refused. So two turns are tried for each that was taken back, and one when no return is on
     /// its way any longer.
     fn answered(
         &self,
@@ -288,7 +288,7 @@ impl Queues {
         self.left.store(lines.left.len(), Ordering::Relaxed);
     }
 
-    /// Whether the store has still to answer about a turn that was given up.
+    /// Whether the store still has to answer about a turn that was given up.
     pub(crate) fn are_returning(&self) -> bool {
         self.lock().are_returning()
     }

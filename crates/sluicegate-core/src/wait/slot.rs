@@ -1,4 +1,4 @@
-//! A reserved turn, for any request that goes at it.
+//! A reserved turn, for any request that proceeds at it.
 
 use tokio::time::Instant;
 
@@ -9,11 +9,11 @@ use crate::store::DecisionFuture;
 /// A turn that the store has given.
 pub(super) struct TurnSlot {
     at: Instant,
-    /// The number of the request that reserved it: two may come at one time.
+    /// The number of the request that reserved it, because two slots may have the same time.
     number: u64,
     /// The units that a request at it may spend.
     pub(super) costs: AskCosts,
-    /// The decision by which it was reserved; it belongs to the request that goes at it.
+    /// The decision by which it was reserved; it belongs to the request that proceeds at it.
     pub(super) decision: Box<Decision>,
 }
 
@@ -36,7 +36,7 @@ impl TurnSlot {
         (self.at, self.number)
     }
 
-    /// Whether the store can take anything back.
+    /// Whether the store can take the turn back.
     ///
     /// A decision without receipts is a clone, or has spent nothing.
     pub(super) fn can_be_returned(&self, under: &dyn LimitersOfTurn) -> bool {

@@ -16,7 +16,7 @@ use crate::key::Key;
 use crate::receipt::Receipt;
 use crate::store::DecisionFuture;
 
-/// The limiters whose turn a request waits for, as far as the queues know them.
+/// The limiters whose turn a request waits for, from the view of the queues.
 pub(crate) trait LimitersOfTurn {
     /// The limiters and keys, in the order of the asks.
     fn line(&self) -> &LineKeys;
@@ -27,7 +27,7 @@ pub(crate) trait LimitersOfTurn {
     /// Gives these turns up; the store says whether it takes them back.
     fn give_up(&self, turns: &TurnReceipts) -> DecisionFuture;
 
-    /// Starts a task with this number that waits for the store's answers about turns of the line that were given up. Says
+    /// Starts a task with this number that waits for the store's answers about turns of the line that were given up. Returns
     /// whether there is a runtime for it.
     fn attend(&self, number: u64) -> bool;
 }
@@ -38,29 +38,29 @@ impl dyn LimitersOfTurn + '_ {
     }
 }
 
-/// Units that the other limits of a request hold until it goes. They are its own, at whichever turn it goes.
+/// Units that the other limits of a request hold until it proceeds. They stay with the request, at whichever turn it proceeds.
 pub(crate) trait UnitsHeld: Send + Sync {
-    /// The request goes now.
+    /// The request proceeds now.
     fn depart(&self);
 }
 
 /// The part of a request that does not depend on its turn.
 pub(crate) struct RequestParts {
     pub(crate) held: Arc<dyn UnitsHeld>,
-    /// When the limits that hold these units let the request go: no later than its own turn comes.
+    /// When the limits that hold these units let the request proceed: no later than its own turn.
     pub(crate) ready_at: Instant,
 }
 
-/// Limiters and keys: requests that have to wait for the same ones share turns.
+/// Limiters and keys: requests that wait for the same ones share turns.
 pub(crate) type LineKeys = Arc<[(Identity, Key)]>;
 
-/// Units, by the place of the ask.
+/// Units, by the index of the ask.
 pub(crate) type AskCosts = SmallVec<[u64; 2]>;
 
-/// The spends of a turn, by the place of the ask.
+/// The receipts of a turn, by the index of the ask.
 pub(crate) type TurnReceipts = SmallVec<[(usize, Receipt); 1]>;
 
-/// The identity of a limiter, without keeping it open. While there is one of these, no other limiter is taken for it.
+/// The identity of a limiter, without keeping it open. While it exists, no other limiter has the same identity.
 #[derive(Clone)]
 pub(crate) struct Identity(Weak<dyn Any + Send + Sync>);
 

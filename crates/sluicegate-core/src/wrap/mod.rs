@@ -1,9 +1,9 @@
-//! Stores around stores: a [`Wrap`] does one thing of its own, and the rest of a [`Store`] is done for it.
+//! Store wrappers: a [`Wrap`] implements one thing of its own, and the rest of a [`Store`] is forwarded for it.
 //!
-//! A policy is prepared by every store that stands between its handle and the store that decides, so a store around a store
-//! has to open each policy within, to turn each ask into one of the store within, and to forward all other calls.
-//! A [`Wrap`] is spared all that: everything that it leaves out, the parts of a cluster, costs of each quota, receipts, events,
-//! listeners, replacements, goes through it unchanged.
+//! Every store between a policy's handle and the deciding store prepares the policy, so a wrapper
+//! has to open each policy in the inner store, translate each ask, and forward all other calls.
+//! A [`Wrap`] need not do any of this: parts of a cluster, costs of each quota, receipts, events,
+//! listeners and replacements pass through it unchanged.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -14,14 +14,14 @@
 //! use sluicegate_core::wrap::{Within, Wrap};
 //! use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter, Store};
 //!
-//! /// Counts what the store within refuses.
+//! /// Counts the refusals of the inner store.
 //! struct CountsDenials {
 //!     within: Within,
 //!     denied: Arc<AtomicU64>,
 //! }
 //!
 //! impl Wrap for CountsDenials {
-//!     type Own = (); // it keeps nothing of a policy
+//!     type Own = (); // it keeps no state for a policy
 //!
 //!     fn within(&self) -> &Within {
 //!         &self.within
@@ -56,8 +56,8 @@
 //! ```
 //!
 //! # When not to use it
-//! For a store that has a place of its own for its state, and for one that decides by several others: they implement
-//! [`Store`] itself.
+//! A store that keeps state itself, or that combines several stores, implements
+//! [`Store`] directly.
 
 mod outage;
 mod owned;
@@ -82,29 +82,29 @@ use crate::store::{
     StoreStatus,
 };
 
-/// A store around a store. Each type that implements this is a [`Store`].
+/// A store wrapper. Each type that implements this is a [`Store`].
 ///
-/// | you implement | when |
+/// | implement | when |
 /// |---|---|
 /// | [`within`](Self::within), [`prepare`](Self::prepare) | always |
 /// | [`ask`](Self::ask) | to decide, count or refuse |
-/// | [`short_way`](Self::short_way) | to do so without an ask, where one look at the key decides |
-/// | [`hand_over`](Self::hand_over) | what is kept of a policy goes on under the next one |
-/// | [`observe`](Self::observe) | to be told of events of layers |
-/// | [`tell`](Self::tell) | events arise here |
+/// | [`short_way`](Self::short_way) | to do so without an ask, if one look at the key decides |
+/// | [`hand_over`](Self::hand_over) | to pass the state of a policy on to its replacement |
+/// | [`observe`](Self::observe) | to receive events of layers |
+/// | [`tell`](Self::tell) | if events arise here |
 ///
-/// A wrapper has limiters of its own: a policy on the wrapper and one on the store within are two
+/// A wrapper has limiters of its own: a policy on the wrapper and one on the inner store are two
 /// handles, and only the first goes through the wrapper.
 pub trait Wrap: Send + Sync + 'static {
-    /// Its own state for each policy: a cache, counters; `()` if it keeps nothing.
+    /// Its own state for each policy, such as a cache or counters; `()` if it keeps none.
     type Own: Send + Sync + 'static;
 
-    /// The store within.
+    /// The inner store.
     fn within(&self) -> &Within<Self::Own>;
 
-    /// Makes the state that it keeps of a policy, before the store within opens it. `replaces` has the state of the replaced policy, if any.
+    /// Makes the state for a policy, before the inner store opens the policy. `replaces` has the state of the replaced policy, if any.
     ///
-    /// It must not change anything in force: when the store within refuses the policy, the new state is dropped.
+    /// It must not change anything in force: if the inner store refuses the policy, the new state is dropped.
     ///
     /// # Errors
     /// When it cannot keep the policy.
@@ -114,13 +114,13 @@ pub trait Wrap: Send + Sync + 'static {
         replaces: Option<(&Self::Own, Inherit)>,
     ) -> Result<Self::Own, ConfigError>;
 
-    /// Its place among the stores around stores of this family, if it is one of them: a policy is opened only if the store within
-    /// has a lower one. By default it has none, and goes anywhere.
+    /// Its place among the store wrappers of this family, if it is one of them: a policy is opened only if the inner store
+    /// has a lower place. By default it has none, and goes anywhere.
     fn own_place(&self) -> Option<Place> {
         None
     }
 
-    /// Decides, as [`Store::decide`] does: by default the store within does.
+    /// Decides, as [`Store::decide`] does. By default the inner store decides.
     ///
     /// # Errors
     /// As [`Store::decide`].
@@ -131,46 +131,46 @@ pub trait Wrap: Send + Sync + 'static {
         self.within().decide(asks)
     }
 
-    /// Goes around the short way that the store within has for a policy, as it is prepared for this store. By default there is none around
-    /// it, so that this store sees all asks.
+    /// Wraps the short way that the inner store has for a policy, as prepared for this store. By default there is no short way,
+    /// so that this store sees all asks.
     fn short_way(&self, policy: &PreparedPolicy, within: Arc<dyn ShortWay>) -> Option<Arc<dyn ShortWay>> {
         _ = (policy, within);
         None
     }
 
     /// Whether it is certain that this key is at rest under this policy, as [`Store::is_at_rest`] says: by default if it is certain
-    /// in the store within.
+    /// in the inner store.
     fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
         self.within().is_at_rest(policy, key)
     }
 
-    /// Whether nothing is forgotten when this policy is closed now, as [`Store::may_close`] says: by default if nothing is in the store
-    /// within.
+    /// Whether closing this policy now forgets nothing, as [`Store::may_close`] says: by default if the inner store forgets
+    /// nothing.
     fn may_close(&self, policy: &PreparedPolicy) -> bool {
         self.within().may_close(policy)
     }
 
-    /// A policy is in force in the place of another one. The store within is told afterwards. By default there is nothing to do.
+    /// Called when a policy has replaced another one, before the inner store is told. By default it does nothing.
     fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         _ = (old, new, inherit);
     }
 
-    /// Takes note of an event that comes from outside. The store within is told afterwards. By default it ignores events.
+    /// Receives an event from outside, before the inner store is told. By default it ignores events.
     fn observe(&self, event: &Event<'_>) {
         _ = event;
     }
 
-    /// Adds a listener, which is told from now on of events that arise here, and is then passed to the store within. By default none arise.
+    /// Adds a listener for events that arise here, before it is passed to the inner store. By default none arise.
     fn tell(&self, listener: &Arc<dyn Listener>) {
         _ = listener;
     }
 
-    /// Whether it answers at once, and always, where the store within [does](Store::always_answers). By default it is `false`.
+    /// Whether it always answers at once if the inner store [does](Store::always_answers). By default it is `false`.
     fn answers_at_once(&self) -> bool {
         false
     }
 
-    /// Adds its own state to the status of the store within. By default there is nothing to add.
+    /// Adds its own state to the status of the inner store. By default it adds nothing.
     fn report(&self, status: &mut StoreStatus) {
         _ = status;
     }
@@ -207,7 +207,7 @@ impl<W: Wrap> Store for W {
     }
 
     fn short_way(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
-        // A suspension belongs to the outer policy: the short way within would not look at it.
+        // A suspension belongs to the outer policy: the inner short way would not check it.
         if policy.suspension().is_some() {
             return None;
         }

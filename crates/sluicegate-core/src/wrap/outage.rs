@@ -1,8 +1,8 @@
-//! The meaning of an outage: the one place where a store that gives no answer becomes a decision, or an
+//! The meaning of an outage: the one place where a missing answer of a store becomes a decision or an
 //! error.
 //!
-//! Handles, observed stores and the fallback of a `Resilient` one all use it, so that a policy's [`OnOutage`] has one meaning.
-//! The numbers of a decision that nobody counted are those of a key at rest, because nothing is known, and
+//! Handles, observed stores and the fallback of a `Resilient` store all use it, so that a policy's [`OnOutage`] has one meaning.
+//! An uncounted decision has the numbers of a key at rest, because nothing is known, and
 //! [`DecidedBy::Outage`] says so.
 
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::store::{Ask, DecisionFuture, Mode, Store, judge};
 /// The shortest wait for a request that is refused because the store cannot be reached.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Answers by the policies' [`OnOutage`] where the store gives no answer. For stores around stores.
+/// Answers by the policies' [`OnOutage`] if the store gives no answer. For store wrappers.
 ///
-/// An answer that is an error stays one if it is no outage ([`StoreError::may_succeed_later`]), or if one of the asks reports
-/// something: the caller has to know that a charge, a refund or a reset may not have happened.
+/// An error stays an error if it is not an outage ([`StoreError::may_succeed_later`]), or if one of the asks is a report:
+/// the caller has to know that a charge, a refund or a reset may not have happened.
 ///
 /// # Cancel safety
-/// As the answer: the store does what it was asked, polled or not.
+/// As the answer: the store completes the call, polled or not.
 pub fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture {
     if matches!(answer.known(), Some(Ok(_))) || !asks.iter().all(|ask| ask.mode().asks()) {
         return answer;
@@ -35,7 +35,7 @@ pub fn or_by_policy(answer: DecisionFuture, asks: &[Ask<'_>]) -> DecisionFuture 
     answer.map(move |result| result.or_else(|error| fallback.unanswered(error)))
 }
 
-/// Asks that wait for a store's answer, to be answered by their policies if none comes. For stores around stores.
+/// Asks that wait for a store's answer; their policies answer if none comes. For store wrappers.
 #[derive(Debug)]
 pub struct OutageAnswer(SmallVec<[OwnedAsk; 1]>);
 
@@ -48,18 +48,18 @@ impl OutageAnswer {
     /// Decides by each policy's [`OnOutage`], because the store failed with this error.
     ///
     /// # Errors
-    /// The error itself where [`or_by_policy`] would leave it.
+    /// The error itself if [`or_by_policy`] would return it.
     pub fn unanswered(&self, error: StoreError) -> Result<Decision, StoreError> {
         let asks: SmallVec<[Ask<'_>; 4]> = few(self.0.iter().map(OwnedAsk::ask));
         in_outage(&asks, error)
     }
 }
 
-/// The answer to these asks when the store gave none, as their policies say for an outage. This process keeps account, for as long as it
-/// lives, of the asks that it is to decide; nothing of that is given back, and no request waits for a turn.
+/// The answer to these asks without the store, by each policy's [`OnOutage`]. This process keeps account of the asks that it decides, for
+/// as long as it lives; none of those units are given back, and no request waits for a turn.
 ///
 /// # Errors
-/// The error itself when it is no outage, and when something was reported to the store and not asked: the caller has to
+/// The error itself if it is not an outage, or if one of the asks is a report: the caller has to
 /// know that a charge, a refund or a reset may not have happened.
 fn in_outage(asks: &[Ask<'_>], error: StoreError) -> Result<Decision, StoreError> {
     if !error.may_succeed_later() || asks.iter().any(|ask| !ask.mode().asks()) {
@@ -79,13 +79,13 @@ fn in_outage(asks: &[Ask<'_>], error: StoreError) -> Result<Decision, StoreError
     Ok(decision)
 }
 
-/// Asks with their places among those of a request.
+/// Asks with their indexes in the request.
 type Placed<'a> = SmallVec<[(u8, Ask<'a>); 4]>;
 
-/// The asks that this process decides alone, on the store in which it does.
+/// The asks that this process decides alone, and its store for them.
 ///
 /// # Errors
-/// The place of the first ask that no memory can keep: it is not to pass uncounted.
+/// The index of the first ask that memory cannot keep, because it must not pass uncounted.
 fn with_alone<'a>(asks: &[Ask<'a>]) -> Result<(Placed<'a>, Option<&'a dyn Store>), u8> {
     let (mut local, mut store) = (Placed::new(), None);
     for (place, ask) in (0_u8..).zip(asks) {
@@ -98,9 +98,9 @@ fn with_alone<'a>(asks: &[Ask<'a>]) -> Result<(Placed<'a>, Option<&'a dyn Store>
     Ok((local, store))
 }
 
-/// Decides asks in an outage by each policy's [`OnOutage`]. For stores around stores.
+/// Decides asks in an outage by each policy's [`OnOutage`]. For store wrappers.
 ///
-/// `local` are the asks that a store of this process decides, each with its place among `asks`, and `store` is that store. `outage`
+/// `local` are the asks that a store of this process decides, each with its index in `asks`, and `store` is that store. `outage`
 /// gives the time, in microseconds, and the shortest wait of a request that is refused because of the outage.
 ///
 /// # Errors
@@ -123,14 +123,14 @@ pub fn decide_in_outage(
     let decision = store.decide(&local_asks).now();
     let decision = decision.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))?;
     if decision.outcome() == Outcome::Impossible && asks.iter().all(fits_from_rest) {
-        // The cost is too high for this process' share, not for the quota: it could pass when the store is back.
+        // The cost is too high for this process's share, but not for the quota: it could pass when the store is back.
         return Ok(assume(|ask| on_outage(ask).decides_here()));
     }
     let places: SmallVec<[u8; 4]> = few(local.iter().map(|(place, _)| *place));
     Ok(decision.of_asks(&places).by(DecidedBy::Fallback))
 }
 
-/// A decision that nobody counted: the numbers are those of keys at rest. Each policy comes with whether it refuses, for `wait` at least.
+/// An uncounted decision, with the numbers of keys at rest. Each policy comes with a flag whether it refuses; the wait is at least `wait`.
 pub(crate) fn assumed<'a>(
     each: impl Iterator<Item = (&'a Policy, bool)>,
     now_us: u64,
@@ -147,7 +147,7 @@ pub(crate) fn assumed<'a>(
     judge(now_us, 0, statuses).by(DecidedBy::Outage)
 }
 
-/// Logs it at most once a second: an outage must not fill the disk as well.
+/// Logs the outage at most once a second, so that it does not fill the disk.
 #[cfg(feature = "tracing")]
 fn log(error: &StoreError, decision: &Decision) {
     use std::sync::Mutex;
@@ -182,7 +182,7 @@ fn is_refused(ask: &Ask<'_>) -> bool {
     on_outage(ask) == OnOutage::Deny && ask.mode().asks()
 }
 
-/// Whether the quotas, whole, ever let the cost pass at once.
+/// Whether the whole quotas ever let the cost pass at once.
 fn fits_from_rest(ask: &Ask<'_>) -> bool {
     ask.numbers().quotas().iter().all(|quota| ask.cost() <= quota.rule().capacity())
 }

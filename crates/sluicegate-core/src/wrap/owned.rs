@@ -6,9 +6,9 @@ use crate::key::Key;
 use crate::receipt::Receipt;
 use crate::store::{Ask, Mode, PreparedPolicy};
 
-/// An ask that outlives its call, for stores around stores that go on when an answer has come.
+/// An ask that outlives its call, for store wrappers that continue after an answer.
 ///
-/// Cloning the key costs an allocation above 51 bytes of text; everything else is a count.
+/// Cloning the key allocates above 51 bytes of text; everything else is a reference count.
 #[derive(Debug)]
 pub struct OwnedAsk {
     policy: PreparedPolicy,
@@ -20,7 +20,7 @@ pub struct OwnedAsk {
 }
 
 impl OwnedAsk {
-    /// A copy of an ask. It is about the same receipt, so only one of the two may give anything back.
+    /// A copy of an ask. It has the same receipt, so only one of the two may give units back.
     pub fn new(ask: &Ask<'_>) -> Self {
         Self {
             policy: ask.prepared(),

@@ -1,4 +1,4 @@
-//! The store that another one is around: [`Within`].
+//! The inner store of a wrapper: [`Within`].
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,13 +11,13 @@ use crate::key::KeyRef;
 use crate::limiter::Limiters;
 use crate::store::{Ask, DecisionFuture, IntoStore, PreparedPolicy, Store};
 
-/// The store within another one, which keeps an `Own` for each policy.
+/// The inner store of a wrapper that keeps an `Own` for each policy.
 ///
-/// It takes policies and asks of the outer store, and passes on those of the store within.
+/// It takes policies and asks of the outer store, and translates them for the inner store.
 ///
-/// A policy of the outer store is two things in one: the inner store's own preparation, and the
-/// `Own` that the wrapper keeps beside it. [`ask`](Self::ask) and [`decide`](Self::decide)
-/// re-target asks from the first to the second, with costs per quota, modes and receipts.
+/// A policy of the outer store has two parts: the inner store's preparation, and the
+/// `Own` of the wrapper. [`ask`](Self::ask) and [`decide`](Self::decide)
+/// re-target asks from the outer store to the inner one, with costs per quota, modes and receipts.
 pub struct Within<Own = ()> {
     store: Arc<dyn Store>,
     limiters: Limiters,
@@ -31,28 +31,28 @@ pub(crate) struct Layered<Own> {
 }
 
 impl<Own: Send + Sync + 'static> Within<Own> {
-    /// This store, as the one within another.
+    /// Makes this store the inner store of a wrapper.
     pub fn new(store: impl IntoStore) -> Self {
         Self { store: store.into(), limiters: Limiters::default(), own: PhantomData }
     }
 
-    /// The store within.
+    /// The inner store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Decides these asks of the outer store by the store within.
+    /// Decides these asks of the outer store in the inner store.
     ///
     /// # Errors
-    /// The error of the store within, and [`ForeignPolicy`](crate::error::StoreErrorKind::ForeignPolicy) for an ask of a policy that
+    /// The error of the inner store, and [`ForeignPolicy`](crate::error::StoreErrorKind::ForeignPolicy) for an ask of a policy that
     /// was not opened through this wrapper.
     ///
     /// # Cancel safety
-    /// As the store within.
+    /// As the inner store.
     #[inline]
     pub fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         if let [ask] = asks {
-            // Almost always it is one; it needs no list.
+            // There is almost always one ask, which needs no list.
             return match self.ask(*ask) {
                 Ok(ask) => self.store.decide(&[ask]),
                 Err(error) => DecisionFuture::ready(Err(error)),
@@ -64,22 +64,22 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         }
     }
 
-    /// The parts of the store within that would decide these asks of the outer store.
+    /// The parts of the inner store that would decide these asks of the outer store.
     pub fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         self.asks(asks).map_or(1, |asks| self.store.parts(&asks))
     }
 
-    /// Whether it is certain that this key is at rest in the store within, under this policy of the outer store.
+    /// Whether it is certain that this key is at rest in the inner store, under this policy of the outer store.
     pub fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
         self.inner(policy).is_ok_and(|inner| self.store.is_at_rest(inner, key))
     }
 
-    /// Whether the store within forgets nothing when this policy of the outer store is closed now.
+    /// Whether closing this policy of the outer store now forgets nothing in the inner store.
     pub fn may_close(&self, policy: &PreparedPolicy) -> bool {
         self.inner(policy).is_ok_and(|inner| self.store.may_close(inner))
     }
 
-    /// The ask of the outer store as one of the store within, with its key, its costs, its mode and its receipt.
+    /// Translates an ask of the outer store into one of the inner store, with its key, costs, mode and receipt.
     ///
     /// # Errors
     /// [`StoreErrorKind::ForeignPolicy`] when its policy was opened on another store.
@@ -88,7 +88,7 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         self.inner(ask.policy()).map(|inner| ask.on(inner))
     }
 
-    /// The policy as the store within has prepared it, and the wrapper's own state of it; `None` if another store has prepared it.
+    /// The policy as the inner store has prepared it, and the wrapper's own state for it; `None` if another store has prepared it.
     #[inline]
     pub fn opened(policy: &PreparedPolicy) -> Option<(&PreparedPolicy, &Own)> {
         policy.prepared::<Layered<Own>>().map(|layered| (&layered.inner, &layered.own))
@@ -102,7 +102,7 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         Self::layered(policy).map(|layered| &layered.own)
     }
 
-    /// The policy of the outer store as the store within has prepared it.
+    /// The policy of the outer store as the inner store has prepared it.
     ///
     /// # Errors
     /// [`StoreErrorKind::ForeignPolicy`] when it was opened on another store.

@@ -11,7 +11,7 @@ use crate::quota::Quota;
 const EVERYWHERE: &str = ".suspended";
 
 impl Policy {
-    /// The buckets of a key that count its refusals, and its suspensions; if this policy suspends keys by itself.
+    /// The buckets that count a key's refusals and its suspensions, if this policy suspends keys by itself.
     pub(crate) fn strikes(&self) -> Result<Option<[Self; 2]>, ConfigError> {
         let Some(terms) = self.suspension().and_then(|suspension| suspension.terms) else {
             return Ok(None);
@@ -26,7 +26,7 @@ impl Policy {
         Ok(Some([self.bucket(strikes)?, self.bucket(suspensions)?]))
     }
 
-    /// The policy whose debt is the rest of a key's suspension, a unit for each millisecond. For authors of stores.
+    /// The policy whose debt is the rest of a key's suspension, one unit for each millisecond. For authors of stores.
     ///
     /// # Errors
     /// When its name is too long or taken.
@@ -35,7 +35,7 @@ impl Policy {
         self.bucket(Self::debt_of_time(name))
     }
 
-    /// The policy that keeps suspensions which hold under all policies of a store, if this one's do. For authors of stores.
+    /// The policy that keeps suspensions across all policies of a store, if this policy takes part in them. For authors of stores.
     ///
     /// # Errors
     /// As [`suspended`](Self::suspended).
@@ -43,11 +43,11 @@ impl Policy {
         if !self.suspension().is_some_and(Suspension::is_everywhere) {
             return Ok(None);
         }
-        // Equal for all policies, whatever each says about outages and keys.
+        // Equal for all policies, whatever their settings for outages and keys.
         Self::debt_of_time(EVERYWHERE.to_owned()).on_outage(OnOutage::Allow).assembled().map(Some)
     }
 
-    /// Names the policy that counts how often a key was suspended, if this policy keeps how long its keys are suspended. For authors
+    /// The name of the policy that counts how often a key was suspended, if this policy keeps the rest of suspensions. For authors
     /// of stores.
     pub fn counts_suspensions_in(&self) -> Option<String> {
         let base = self.name.strip_suffix(ENDINGS[1])?;
@@ -65,7 +65,7 @@ impl Policy {
     }
 
     fn bucket(&self, mut bucket: PolicyBuilder) -> Result<Self, ConfigError> {
-        // Where the policy itself refuses or lets pass without asking, there is nothing to add.
+        // If the policy itself refuses or admits without asking, there is nothing to add.
         bucket.settings.on_outage = match self.on_outage() {
             OnOutage::Local | OnOutage::Quota(_) => OnOutage::Local,
             OnOutage::Allow | OnOutage::Deny => OnOutage::Allow,

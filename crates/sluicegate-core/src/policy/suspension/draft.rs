@@ -8,10 +8,10 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::check_name;
 use crate::time_span::TimeSpan;
 
-/// The most refusals, and suspensions, of a key: as many as a sliding log has room for on every store.
+/// The most refusals, and the most suspensions, of a key: the room of a sliding log on every store.
 const MOST_STRIKES: u64 = 2_000;
 
-/// The longest time that a suspension lasts, and the time that it is remembered, unless the policy sets them.
+/// The default for the longest suspension and for the time that it is remembered.
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// The settings of a suspension as written, right or wrong.

@@ -1,4 +1,4 @@
-//! Refusing a key outright that goes on after many refusals, as a setting of a policy.
+//! Refusing a key outright if it continues after many refusals, as a setting of a policy.
 
 mod buckets;
 mod draft;

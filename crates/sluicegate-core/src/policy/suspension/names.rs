@@ -18,7 +18,7 @@ pub(in crate::policy) fn is_of_suspension(name: &str) -> bool {
     ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Refuses a name that ends as those of a suspension's buckets.
+/// Refuses a name with the ending of a suspension's buckets.
 pub(in crate::policy) fn check_ending(name: &str) -> Result<(), ConfigError> {
     match ENDINGS.iter().find(|ending| name.ends_with(**ending)) {
         None => Ok(()),

@@ -6,14 +6,14 @@ use crate::policy::PolicyBuilder;
 use crate::time_span::IntoTimeSpan;
 
 impl PolicyBuilder {
-    /// Suspends a key that goes on after many refusals: with the `after`-th of them `within` a span it is refused outright, with
-    /// [`Outcome::Suspended`](crate::Outcome::Suspended), for as long as this `lasts`; twice as long each time, see
-    /// [`remember`](Self::remember). The refusal that is one too many is the first that says so. Refusals of a suspended key
-    /// do not count, and cost the store one call as every decision does.
+    /// Suspends a key that continues after many refusals: from the `after`-th refusal `within` a span it is refused outright, with
+    /// [`Outcome::Suspended`](crate::Outcome::Suspended), for as long as this `lasts`, and twice as long each further time, see
+    /// [`remember`](Self::remember). The refusal that suspends a key already says so. Refusals of a suspended key
+    /// do not count, and cost the store one call like every decision.
     ///
-    /// Each refusal counts as one, whatever its cost and its wait; where several limits decide together, it counts for the
-    /// policies that refused. Under a policy that is not [enforced](Self::mode) nothing counts and no key is suspended.
-    /// Replacing the policy, a [reset](crate::RateLimiter::reset) and a refund free no key;
+    /// Each refusal counts as one, whatever its cost and its wait; if several limits decide together, it counts for the
+    /// policies that refused. Under a policy that is not [enforced](Self::mode), no refusal counts and no key is suspended.
+    /// Replacing the policy, a [reset](crate::RateLimiter::reset) and a refund release no key;
     /// [`release`](crate::limiter::Suspensions::release) does. See [`suspension`](crate::suspension) for more.
     ///
     /// ```
@@ -37,44 +37,44 @@ impl PolicyBuilder {
         self
     }
 
-    /// The longest that a [suspension](Self::suspend) lasts, however often there was one before. Default: a day, or as long as
-    /// the first one lasts if that is more.
+    /// Sets the longest [suspension](Self::suspend), however many came before. Default: a day, or the length of
+    /// the first one if that is more.
     pub fn up_to(mut self, longest: impl IntoTimeSpan) -> Self {
         self.suspension_draft().up_to = Some(longest.into_time_span());
         self
     }
 
-    /// Sets the time from its beginning for which a [suspension](Self::suspend) is remembered: the next one lasts twice as long for
-    /// each that is. Default: a day, or as long as a suspension lasts at most if that is more.
+    /// Sets the time from its beginning for which a [suspension](Self::suspend) is remembered: each remembered one doubles the length of
+    /// the next. Default: a day, or the longest suspension if that is more.
     pub fn remember(mut self, span: impl IntoTimeSpan) -> Self {
         self.suspension_draft().remembers = Some(span.into_time_span());
         self
     }
 
-    /// A key that this policy [suspends](Self::suspend) is refused by all policies of the store with this setting; and this one
-    /// refuses the keys that those have suspended, whether or not it suspends any itself. Each counts refusals by itself.
+    /// Shares suspensions: a key that this policy [suspends](Self::suspend) is refused by all policies of the store with this setting, and
+    /// this policy refuses the keys that they have suspended, whether or not it suspends keys itself. Each counts refusals by itself.
     ///
-    /// Keys that are one address are suspended by this policy alone: behind one address there may be a whole company, of which
-    /// one client misbehaves in one place. If they are to be refused everywhere as well, say
-    /// [`everywhere_with_addresses`](Self::everywhere_with_addresses). While the store cannot be reached, it is not known which keys
-    /// are suspended everywhere.
+    /// A key that is an address is suspended only by this policy: a whole company may be behind one address, and only
+    /// one of its clients may misbehave. To refuse addresses everywhere as well, use
+    /// [`everywhere_with_addresses`](Self::everywhere_with_addresses). While the store cannot be reached, the keys
+    /// suspended everywhere are unknown.
     ///
-    /// A policy that gets this setting by a replacement goes on refusing the keys that it has suspended before. A policy that loses
-    /// it refuses from then on the keys that it suspends itself.
+    /// A policy that gets this setting by a replacement still refuses the keys that it has suspended before. A policy that loses
+    /// it then refuses only the keys that it suspends itself.
     pub fn everywhere(mut self) -> Self {
         self.suspension_draft().reach = Reach::Everywhere;
         self
     }
 
-    /// As [`everywhere`](Self::everywhere), for keys that are an address, too.
+    /// Like [`everywhere`](Self::everywhere), including keys that are an address.
     pub fn everywhere_with_addresses(mut self) -> Self {
         self.suspension_draft().reach = Reach::AddressesToo;
         self
     }
 
     /// Counts refusals, and keeps [suspensions](Self::suspend), under this name instead of the policy's own. Policies with the
-    /// same name share them, so that a client does not evade them by a change of its plan: for the tiers of one limit. They
-    /// have to have the same settings for suspensions and outages.
+    /// same name share them, so that a client cannot evade them by changing its plan: for the tiers of one limit. They
+    /// need equal settings for suspensions and outages.
     pub fn suspend_as(mut self, name: impl Into<String>) -> Self {
         self.suspension_draft().name = Some(name.into());
         self

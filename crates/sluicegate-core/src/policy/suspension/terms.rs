@@ -5,13 +5,13 @@ use std::time::Duration;
 #[cfg(doc)]
 use crate::policy::PolicyBuilder;
 
-/// When a key is refused outright, and for how long: what [`PolicyBuilder::suspend`] says.
+/// When a key is refused outright, and for how long: see [`PolicyBuilder::suspend`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Suspension {
     /// None if the policy suspends no key by itself.
     pub(super) terms: Option<SuspensionTerms>,
     pub(super) reach: Reach,
-    /// The name for suspensions, if it is not that of the policy.
+    /// The name for suspensions, if it differs from the policy's.
     pub(super) name: Option<String>,
 }
 
@@ -31,8 +31,8 @@ impl SuspensionTerms {
         longer.map_or(self.up_to, |longer| longer.min(self.up_to))
     }
 
-    /// The most suspensions of a key that are remembered at a time: until they last as long as they can each is longer than the
-    /// one before, and then no more of them fit into that time. One that was ended by hand makes room for another one, which is
+    /// The most suspensions of a key that are remembered at a time: each is longer than the one before until the longest is reached, and
+    /// then no more fit into the remembered time. A suspension that was ended by hand makes room for one more, which is
     /// not remembered.
     pub(super) fn most_suspensions(&self) -> u64 {
         let doublings = (0..32).find(|before| self.lasts(*before) == self.up_to).unwrap_or(32);
@@ -51,9 +51,9 @@ pub(super) enum Reach {
     /// This policy.
     #[default]
     Policy,
-    /// All policies with such a reach; keys that are addresses are suspended by this policy only.
+    /// All policies with this reach; keys that are addresses are suspended only by this policy.
     Everywhere,
-    /// All policies with such a reach.
+    /// All policies with this reach.
     AddressesToo,
 }
 
@@ -63,8 +63,8 @@ impl Suspension {
         self.terms.map(|terms| (terms.after, terms.within))
     }
 
-    /// The length of a suspension of a key that was suspended `before` times, as far as these are
-    /// [remembered](Self::remembers): twice as long each time, and at most what [`PolicyBuilder::up_to`] says.
+    /// The length of a suspension of a key with `before` [remembered](Self::remembers) suspensions: twice as long for each,
+    /// up to [`PolicyBuilder::up_to`].
     pub fn lasts(&self, before: u64) -> Option<Duration> {
         self.terms.map(|terms| terms.lasts(before))
     }
@@ -74,7 +74,7 @@ impl Suspension {
         self.terms.map(|terms| terms.remembers)
     }
 
-    /// Whether other policies refuse the keys that this one has suspended, and this one theirs.
+    /// Whether this policy and others refuse each other's suspended keys.
     pub fn is_everywhere(&self) -> bool {
         self.reach != Reach::Policy
     }
@@ -89,7 +89,7 @@ impl Suspension {
         if self.is_everywhere() { 2 } else { 1 }
     }
 
-    /// The name under which refusals are counted, if it is not that of the policy.
+    /// The name under which refusals are counted, if it differs from the policy's.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }

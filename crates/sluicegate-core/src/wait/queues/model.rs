@@ -9,7 +9,7 @@ use super::*;
 use crate::Key;
 use crate::store::{DecisionFuture, QuotaStatus, judge};
 
-/// A queue of requests of one key, and the store that has reserved their turns: it takes back the last one only.
+/// A queue of requests of one key, and the store that has reserved their turns: it takes back only the last one.
 struct ReservingStore {
     queues: Queues,
     start: Instant,
@@ -41,7 +41,7 @@ impl ReservingStore {
         self.queues.leave(self, place);
     }
 
-    /// Every turn that is out has one request that waits, or is kept for the next one: none is lost, and none is there twice.
+    /// Every reserved turn has one waiting request, or is kept for the next one: no turn is lost, and none is used twice.
     fn is_balanced(&self, waiting: usize) {
         assert_eq!(self.out.lock().unwrap().len(), waiting + self.queues.lock().left.len());
     }
@@ -86,7 +86,7 @@ fn whoever_comes_while_another_leaves_takes_a_turn_that_nobody_else_has() {
     loom::model(|| {
         let desk = ReservingStore::new();
         let (first, _second) = (desk.enter(60), desk.enter(61));
-        // A turn of another request, which keeps the store from taking back the turns before it.
+        // A turn of another request, which prevents the store from taking back the turns before it.
         desk.out.lock().unwrap().push(62);
         let other = Arc::clone(&desk);
         let thread = thread::spawn(move || other.leave(&first));
