@@ -1,6 +1,7 @@
 //! The load that every scenario is under: 200 requests a second on 50 keys, whatever becomes of those before.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -123,7 +124,8 @@ pub(crate) struct Load {
     records: Mutex<Vec<Record>>,
     /// What was wrong with the header fields of responses.
     pub(crate) misled: Mutex<Vec<String>>,
-    under_way: AtomicUsize,
+    /// Requests that have no answer yet, by their turn.
+    under_way: Mutex<BTreeMap<usize, (Kind, Instant)>>,
     ended: AtomicBool,
 }
 
@@ -141,7 +143,7 @@ impl Load {
             layer: RateLimitLayer::builder(http).headers(HeaderFields::All).build().unwrap(),
             records: Mutex::default(),
             misled: Mutex::default(),
-            under_way: AtomicUsize::new(0),
+            under_way: Mutex::default(),
             ended: AtomicBool::new(false),
         })
     }
@@ -152,7 +154,7 @@ impl Load {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
         for turn in 0_usize.. {
             ticks.tick().await;
-            // Relaxed, here and below: counts and marks order nothing else.
+            // Relaxed, here and below: a mark orders nothing else.
             if self.ended.load(Ordering::Relaxed) {
                 return;
             }
@@ -162,10 +164,10 @@ impl Load {
             let mixed = usize::try_from(mixed % 1_000).unwrap();
             let key = if mixed < 500 { mixed % 5 } else { mixed % KEYS };
             let load = Arc::clone(&self);
-            load.under_way.fetch_add(1, Ordering::Relaxed);
+            load.under_way.lock().unwrap().insert(turn, (kind, Instant::now()));
             tokio::spawn(async move {
                 load.ask(kind, key).await;
-                load.under_way.fetch_sub(1, Ordering::Relaxed);
+                load.under_way.lock().unwrap().remove(&turn);
             });
         }
     }
@@ -175,8 +177,10 @@ impl Load {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn under_way(&self) -> usize {
-        self.under_way.load(Ordering::Relaxed)
+    /// The requests without an answer: what each asks, and for how long it has waited.
+    pub(crate) fn under_way(&self) -> Vec<(Kind, Duration)> {
+        let under_way = self.under_way.lock().unwrap();
+        under_way.values().map(|(kind, began)| (*kind, began.elapsed())).collect()
     }
 
     pub(crate) fn records(&self) -> Vec<Record> {

@@ -53,11 +53,14 @@ impl Rig {
         let tasks = || self.runtime.metrics().num_alive_tasks();
         let until = Instant::now() + Duration::from_secs(3);
         // The connections that were given up end in their own time.
-        while (self.load.under_way() > 0 || tasks() > self.tasks + excuse.tasks) && Instant::now() < until {
+        while (!self.load.under_way().is_empty() || tasks() > self.tasks + excuse.tasks)
+            && Instant::now() < until
+        {
             sleep(Duration::from_millis(10));
         }
-        if self.load.under_way() > 0 {
-            broken.push(format!("I2: {} requests are still under way", self.load.under_way()));
+        let under_way = self.load.under_way();
+        if !under_way.is_empty() {
+            broken.push(format!("I2: these requests are still under way: {under_way:?}"));
         }
         if tasks() > self.tasks + excuse.tasks {
             broken.push(format!("I2: {} tasks, and {} before the load", tasks(), self.tasks));
