@@ -21,24 +21,24 @@ use crate::handler::PageHandler;
 /// | `/` | POST, a form | the actions of the page's own forms |
 /// | `/keys/look-up`, `/keys/reset`, `/keys/suspend`, `/keys/release`, `/keys/give`, `/policies/{name}`, `/rooms/{name}` | POST, JSON | the actions for programs |
 ///
-/// A router may cut off the path in front, or leave it: only its end counts. `HEAD` is answered as `GET`. A field that is left empty in a
-/// form is absent. A form that has done something is answered with 303: the browser is led to the page with the result on it, which is in
-/// its address for an hour, sealed, so that loading it again sends nothing again. A form that has done nothing comes back as the page, with
-/// the reason.
+/// A router may strip the path in front or not: only its end counts. `HEAD` is answered as `GET`. A field that is left empty in a
+/// form is absent. A form that has done something is answered with 303: it redirects the browser to the page with the result, which is in
+/// the address for an hour, encrypted, so that reloading the page does not send the form again. A form that has done nothing is answered by the
+/// page with the reason.
 ///
-/// # What stands on it
+/// # Content of the page
 /// | part | content |
 /// |---|---|
 /// | head | the instance and its uptime; each store: its state, its breaker, the 99th percentile of its answers, its table; the operator's name; light or dark |
-/// | in short | one sentence about all of it, and buttons for the first steps: to look up the key that is refused most, to tighten the policy of an alarm, to end a change |
-/// | notices | alarms that last, as an observed store has noticed them, each with a form to tighten its policy or the button that ends that; the [notices](Self::notice) of the application |
+/// | summary | one sentence about the state, and buttons for the first steps: to look up the key that is refused most, to tighten the policy of an alarm, to end a change |
+/// | notices | the current alarms of observed stores, each with a form to tighten its policy or the button that ends that; the [notices](Self::notice) of the application |
 /// | stores | their events: breakers that opened, errors, decisions without them, keys not settled, evictions |
 /// | policies | a row each: quotas, mode and algorithm, an operator's override and its end, and those of single keys; allowed and refused per second, waiting; the last hour in bars of two minutes; "close to the limit", the part of the allowed requests that left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
 /// | limits that adapt | a row each, if there are any: the numbers of requests at once, under way and waiting, the latency by which it adapts, the numbers shed; number and latency over the last hour |
 /// | waiting rooms | a row each, if there are any: rate and mode, the number of waiting visitors and their wait, the numbers of visitors inside, let in and passed over; forms to set the rate, to pause and to open to all |
 /// | most refused keys | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most. In a flood of many keys, keys whose count is within its error are not shown, on the page and in `status.json` |
 /// | look up a key | as a request, by the extractors of the limits; or as a key, by policy and text |
-/// | looked up | what the request would meet, and its status in each quota: units left, wait, strikes; buttons to reset, suspend and release, and a form to give the key alone other quotas for a time |
+/// | looked up | the decision on the request, and its status in each quota: units left, wait, strikes; buttons to reset, suspend and release, and a form to give only this key other quotas for a time |
 /// | events | changes of policies and rooms, suspensions and releases, with their operators; outages and their ends |
 ///
 /// Without a guard there are no forms and no buttons, keys are digests, and notices show only their subjects.
@@ -56,10 +56,10 @@ use crate::handler::PageHandler;
 /// | `policy`, `key` | `keys/..` | a key of this policy, by its text |
 /// | `as` | `keys/..` | how the text is read: `any`, as the limits of the policy find keys, otherwise as an address if it reads as one, or text; `text`; `number`; `secret`, an API key, token or cookie whose digest is the key; `subject`, the subject of a token |
 /// | `issuer` | `keys/..` | with `subject`: the issuer of the token, empty if tokens name none. It may be left out if the extractor was given a single issuer |
-/// | `ref` | `keys/..` | a key by its word, in place of `policy` and `key` |
-/// | `request` | `keys/..` | a request that nobody has sent: `limits` (a name, if there are several), `method`, `path`, `peer`, and `headers` as an object, or as text with one in a line |
-/// | `for` | `keys/suspend`, `keys/give`, `policies/..` | the length: `30min`, `1h 30min`. Default: for a key, the length that its policy says; for a change and for quotas of a key, an hour |
-/// | `until` | `keys/give`, `policies/..` | the end, in place of the length: `2026-11-21T15:00:00Z` |
+/// | `ref` | `keys/..` | a key by its word, instead of `policy` and `key` |
+/// | `request` | `keys/..` | a hypothetical request: `limits` (a name, if there are several), `method`, `path`, `peer`, and `headers` as an object, or as text with one in a line |
+/// | `for` | `keys/suspend`, `keys/give`, `policies/..` | the length: `30min`, `1h 30min`. Default: for a suspension, the length in its policy; for a change and for quotas of a key, an hour |
+/// | `until` | `keys/give`, `policies/..` | the end, instead of the length: `2026-11-21T15:00:00Z` |
 /// | `quota` | `keys/give`, `policies/..` | the quotas of the key alone, or the new quotas of the policy: `10/min`, or several with commas between them |
 /// | `mode` | `policies/..` | `enforce`, `shadow` or `off` |
 /// | `version` | `keys/give`, `policies/..` | the version of the current override of the key or the policy, which is replaced |
@@ -68,7 +68,7 @@ use crate::handler::PageHandler;
 /// | `mode` | `rooms/..` | `metered`: visitors enter at the rate; `paused`: no visitor enters; `open`: all visitors enter, for which `confirm` has to be `yes` |
 /// | `seen` | `rooms/..` | rate and mode as they were seen, `500/s metered`: nothing is done if they have changed |
 ///
-/// A change of a room stands until the next one. A field that is not in this list is a mistake, and nothing is done then.
+/// A change of a room lasts until the next one. A field that is not in this list is a mistake, and nothing is done.
 ///
 /// The header `x-status-token` of `GET status.json` is sent back with each POST, by the same visitor and within the hour, and
 /// an `origin` that the page knows.
@@ -106,7 +106,7 @@ use crate::handler::PageHandler;
 /// assert_eq!(found["limits"][0]["quotas"][0]["remaining"], 0);
 /// assert_eq!(found["limits"][0]["strikes"], json!({"counted": 3, "of": 100, "suspensions": 0}));
 ///
-/// // By its word, for as long as the policy says; the answer says where the key stands then.
+/// // By its word, for the length in the policy; the answer has the key's status after that.
 /// let found = post("/keys/suspend", json!({"ref": found["limits"][0]["ref"]})).await?;
 /// assert_eq!(found["limits"][0]["quotas"][0]["back_seconds"], 1_800);
 ///
@@ -119,7 +119,7 @@ use crate::handler::PageHandler;
 /// # }
 /// ```
 ///
-/// `keys/..` answers with what the key would meet now, `would_be`, and its status in each of the `limits`:
+/// `keys/..` answers with the decision that the key would get now, `would_be`, and its status in each of the `limits`:
 ///
 /// | field | content |
 /// |---|---|
@@ -128,7 +128,7 @@ use crate::handler::PageHandler;
 /// | `cost` | the units that the request asks for |
 /// | `quotas` | for each: `remaining` of `capacity`, `reset_seconds` until all units are back, `back_seconds` until the request passes if it does not pass now, and whether that is because the key is `suspended` |
 /// | `strikes` | the refusals of the key that are `counted`, the number `of` refusals that suspends it, and the remembered `suspensions` |
-/// | `given` | the quotas that an operator has given the key alone, by whom, until when and in which version |
+/// | `given` | the quotas that an operator has given only this key, with the operator, the end and the version |
 /// | `not_asked` | the reason why the limit does not ask its policy about this request |
 ///
 /// A change answers with the policy or the room as in `status.json`. An error is `{"error": ".."}`, a sentence that names the field and
@@ -137,9 +137,9 @@ use crate::handler::PageHandler;
 /// | status | when |
 /// |---|---|
 /// | 400 | something in the request cannot be read, is not known, or cannot be kept exactly; nothing was changed |
-/// | 403 | the visitor may not, or the token or the origin is not the page's |
+/// | 403 | the visitor has no permission, or the token or the origin is not the page's |
 /// | 404, 405, 415 | there is nothing at that path, or it takes another method or type |
-/// | 409 | the room is not as it was seen; another override is in force: look at it, and send its `version`; or no policy is enforced that could be put into shadow mode |
+/// | 409 | the room has changed since it was seen; another override is in force: read it, and send its `version`; or no policy is enforced that could be put into shadow mode |
 /// | 413 | the body is longer than 64 KiB |
 /// | 421 | the request names a host that the page does not know |
 /// | 503 | the store, or the line of a room, gave no answer; a key may have been suspended or reset, and a room changed, or not |
@@ -151,7 +151,7 @@ impl StatusPage {
         Self(Arc::new(handler))
     }
 
-    /// Puts a text at the head of the page and into `status.json`, such as the reason why a rules file was not taken. It stands there until
+    /// Puts a text at the head of the page and into `status.json`, such as the reason why a rules file was refused. It stays there until
     /// another one about the same subject replaces it, or until [`take_back_notice`](Self::take_back_notice). The text may have several
     /// lines, and nothing in it is read as HTML.
     ///
@@ -175,7 +175,7 @@ impl StatusPage {
     /// let request = || Request::get("/status.json").header("host", "localhost").body(String::new());
     /// assert!(page.clone().oneshot(request()?).await?.body().contains("is not a quota"));
     ///
-    /// // The file is right again.
+    /// // The file is valid again.
     /// page.take_back_notice("rules.yaml");
     /// assert!(page.clone().oneshot(request()?).await?.body().contains(r#""notices":[]"#));
     /// # Ok(())

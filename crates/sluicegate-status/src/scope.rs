@@ -1,7 +1,7 @@
 //! The subject of a page: [`Scope`].
 //!
-//! Policies are found by their names, each time anew: policies that are opened, replaced or closed later appear on the page or vanish from
-//! it without being reported to it.
+//! Policies are looked up by name each time: policies that are opened, replaced or closed later appear on the page or vanish from
+//! it without being registered.
 
 use std::sync::Arc;
 

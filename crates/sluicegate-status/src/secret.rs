@@ -8,10 +8,10 @@
 //! # Sealed keys
 //! A button of the page acts on a key that the page may not show. Its form carries the key as a word that only the secret opens, with the
 //! policy that it belongs to, so that it cannot be moved to another one. A key always has the same word (SIV: a stream cipher whose start
-//! is a hash of the text), because that needs no nonce that instances would have to agree on. So words show when two of them are one key,
-//! and nothing else.
+//! is a hash of the text), because that needs no nonce that instances would have to agree on. So words reveal only whether two of them stand for
+//! one key.
 //!
-//! The results of forms are sealed in the same way. Each use has a key of its own, derived from the secret: a token says nothing about a
+//! The results of forms are sealed in the same way. Each use has a key of its own, derived from the secret: a token reveals nothing about a
 //! sealed key.
 
 use std::fmt::Write;
@@ -70,7 +70,7 @@ impl Secret {
         format!("{until:x}.{}", self.signature(until, operator).to_hex())
     }
 
-    /// Whether a token was made for this operator, and is still good.
+    /// Whether a token was made for this operator, and is still valid.
     pub(crate) fn admits(&self, now_seconds: u64, operator: &str, token: &str) -> bool {
         let Some((until, signature)) = token.split_once('.') else { return false };
         let Ok(until) = u64::from_str_radix(until, 16) else { return false };

@@ -1,6 +1,6 @@
 //! Giving quotas to one key for a time: [`give`].
 //!
-//! It is an override of the key alone, with a version of its own, and is withdrawn as one of a policy is.
+//! It is an override for only that key, with a version of its own, and is withdrawn like an override of a policy.
 
 use sluicegate_core::policy::Override;
 

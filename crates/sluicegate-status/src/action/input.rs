@@ -1,8 +1,8 @@
 //! Input from a client: a form of the page, or JSON. Both are read into one [`Input`].
 //!
 //! A form becomes the object that a program would have sent: `request.peer=192.0.2.1` is `{"request": {"peer": "192.0.2.1"}}`, and a field
-//! that was left empty is absent. So there is one set of names, and one reader that refuses unknown fields: a field with a typing error
-//! would otherwise be a change that nobody asked for.
+//! that was left empty is absent. So there is one set of names, and one reader that refuses unknown fields: a misspelled field
+//! would otherwise be ignored and change the meaning of the action.
 //!
 //! Unreadable input is not shown again, because it may be a key.
 
@@ -24,8 +24,8 @@ use sluicegate_core::policy::TimeSpan;
 
 use super::fault::ActionFault;
 
-/// Longer than any form of the page: the word of a key has two digits for each of its bytes, and extractors tell up to three parts of 8 KiB
-/// apart.
+/// Longer than any form of the page: the word of a key has two digits for each of its bytes, and extractors distinguish up to three parts of
+/// 8 KiB.
 const LONGEST: usize = 65_536;
 
 /// An action, and the key or policy that it is for. Fields that a form leaves empty are absent.
@@ -52,7 +52,7 @@ pub(crate) struct Input {
     pub(super) request: Option<Pretended>,
     /// The new quotas of a policy, with commas between them.
     pub(super) quota: Option<String>,
-    /// `new` where the new quotas of a policy are for keys that are new, and `all` otherwise.
+    /// `new` if the new quotas of a policy are only for new keys, otherwise `all`.
     pub(super) keys: Option<String>,
     /// `enforce`, `shadow` or `off`; for a room `metered`, `paused` or `open`.
     pub(super) mode: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Input {
     pub(super) rate: Option<String>,
     /// The rate and the mode of a room as the operator has seen them.
     pub(super) seen: Option<String>,
-    /// Says that the action is meant.
+    /// Confirms the action.
     pub(super) confirm: Option<String>,
     /// The end of the change, in RFC 3339.
     pub(super) until: Option<String>,
@@ -84,7 +84,7 @@ enum Version {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum KeyAs {
-    /// The meaning that the limits of its policy give it; an address, if it reads as one, and text otherwise.
+    /// The meaning that the limits of its policy give it; otherwise an address if it reads as one, or else text.
     #[default]
     Any,
     /// Text, even if it reads as something else.
@@ -97,7 +97,7 @@ pub(super) enum KeyAs {
     Subject,
 }
 
-/// A request that nobody has sent, for extractors to look at.
+/// A hypothetical request, for the extractors.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Pretended {
@@ -107,9 +107,9 @@ pub(super) struct Pretended {
     pub(super) method: Option<String>,
     /// `/`, unless it is set.
     pub(super) path: Option<String>,
-    /// The address that it comes from. Without one it has no peer, as behind a server that does not hand the peer on.
+    /// The address that it comes from. Without one it has no peer, as behind a server that does not pass on the peer.
     pub(super) peer: Option<String>,
-    /// A field may be there more than once, in lines.
+    /// Header fields, in lines; a field may occur more than once.
     pub(super) headers: HeaderLines,
 }
 
@@ -142,7 +142,7 @@ impl HeaderLines {
     }
 }
 
-/// The form in which a client speaks and is answered.
+/// The format of a client's request and of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Face {
     /// A form, answered by the page.
@@ -163,7 +163,7 @@ impl Face {
     }
 }
 
-/// The reason why nothing could be read. It shows nothing of what was sent.
+/// The reason why nothing could be read. It contains nothing of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unreadable {
     /// The body is longer than any form.
@@ -211,7 +211,7 @@ impl Input {
         serde_json::from_value(value).map_err(|_| Unreadable::Broken)
     }
 
-    /// The part of it that names a key.
+    /// The part of the input that names a key.
     pub(crate) fn sought(self) -> Self {
         let Self { policy, key, key_as, issuer, reference, request, .. } = self;
         Self { policy, key, key_as, issuer, reference, request, ..Self::default() }

@@ -1,7 +1,7 @@
 //! Acting on a key: [`act_on_key`].
 //!
-//! The answer is the key's status afterwards, found by a look of its own: in a flood it may differ from what the action left, and it is
-//! what the operator wants to know.
+//! The answer is the key's status afterwards, from a separate peek. In a flood it may differ from the state right after the action, and
+//! the operator needs the current state.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Actions of an operator: looking up keys, and acting on them.
 //!
-//! Every action asks the store, so it counts for all instances that share the store. Each change is a line in the log, under the target
-//! `sluicegate::audit`, with the name of the operator; a key is in it as it may be shown.
+//! Every action asks the store, so it applies to all instances that share the store. Each change is a line in the log, under the target
+//! `sluicegate::audit`, with the name of the operator; a key appears in its displayable form.
 
 mod fault;
 mod give;

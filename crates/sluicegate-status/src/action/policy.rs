@@ -1,7 +1,7 @@
 //! Changing policies for a time: [`change`], [`all_to_shadow`] and [`withdraw`].
 //!
-//! A change is an override in the store. It has a version, and an operator who replaces or withdraws one sends the version that they have
-//! seen: if two operators act at the same time, the second is told what the first has done.
+//! A change is an override in the store. It has a version, and an operator who replaces or withdraws an override sends the version that they
+//! have seen: if two operators act at the same time, the second learns of the first one's change.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -24,8 +24,8 @@ pub(crate) struct Changed {
     pub(crate) notice: String,
 }
 
-/// Puts an override: other quotas or another mode, for an hour unless a time is given. It replaces an existing one only if the operator has
-/// seen that one.
+/// Puts an override: other quotas or another mode, for an hour unless a time is given. It replaces an existing override only if the operator has
+/// seen that override.
 pub(super) async fn change(scope: &Scope, operator: &str, input: &Input) -> Result<Changed, ActionFault> {
     let (policy, overrides) = policy_of(scope, input)?;
     let mut wanted = Override::builder(policy, operator);

@@ -1,7 +1,7 @@
 //! Changing waiting rooms: [`change_room`].
 //!
-//! The line itself keeps a change of a room, and all instances that share the line have it. It stands until another change: a room that
-//! went back to another rate by itself would let visitors in while nobody looks.
+//! The line itself keeps a change of a room, and all instances that share the line apply it. It lasts until the next change: a room that
+//! reverted to another rate by itself would let visitors in unsupervised.
 
 use http::StatusCode;
 

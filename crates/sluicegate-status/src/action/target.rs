@@ -1,7 +1,7 @@
 //! The key that an operator means, and its policy: [`LookupTarget`].
 //!
-//! A key is named by a word of the page, by its text, or by a request. Errors name the wrong field and never its content: a key that was
-//! mistyped is still most of a key.
+//! A key is named by a word of the page, by its text, or by a request. Errors name the wrong field and never its content, because a
+//! mistyped key still reveals most of the key.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,14 +18,14 @@ use crate::secret::Secret;
 
 /// The target of a look-up, in one of the three ways of naming a key.
 pub(super) enum LookupTarget {
-    /// A key of a policy, and the reason why it may be nobody's, if it may.
+    /// A key of a policy, and the reason why it may be no client's key, if any.
     Key(RateLimiter, Key, Option<&'static str>),
     /// The limits that a request would meet.
     Request(Box<Explanation>),
 }
 
 impl LookupTarget {
-    /// Finds the target, by a word that stands for a key, by policy and key, or by a request that nobody has sent.
+    /// Finds the target, by a word that stands for a key, by policy and key, or by a hypothetical request.
     pub(super) async fn of(scope: &Scope, secret: &Secret, input: &Input) -> Result<Self, ActionFault> {
         if let Some(word) = &input.reference {
             let unknown = || ActionFault::bad("the key is not known here: look it up again");

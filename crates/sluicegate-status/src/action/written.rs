@@ -1,7 +1,7 @@
 //! A key named by its text: [`written`].
 //!
 //! The extractors of the limits decide which key a text names: an address stands for its network, and the key of an API key is a digest. If
-//! the text itself would be another key than that of the requests, the answer would be about nobody, so there is none.
+//! the text itself as a key would differ from the key of the requests, it would match no client, so it is refused.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::input::KeyAs;
 /// A key that an operator has written.
 pub(super) struct Written {
     pub(super) key: Key,
-    /// The reason why it may be nobody's. Then an unknown key is not said to pass.
+    /// The reason why it may be no client's key. Then an unknown key is not reported as passing.
     pub(super) doubt: Option<&'static str>,
 }
 

@@ -8,12 +8,12 @@ use super::shape::{AdaptiveShown, ByClass, StandingShown};
 const STEPS: usize = 60;
 const STEP_SECONDS: u64 = 60;
 
-/// Where a limit stands now, and where it stood in each minute of the last hour.
+/// The current state of a limit, and its state in each minute of the last hour.
 pub(super) fn shown(name: &str, status: &AdaptiveStatus) -> AdaptiveShown {
     let mut minutes: Vec<Option<StandingShown>> = vec![None; STEPS];
     for moment in &status.history {
         let step = usize::try_from(moment.ago.as_secs() / STEP_SECONDS).unwrap_or(usize::MAX);
-        // The oldest first, and of a minute its last moment.
+        // The oldest first; each minute has its last state.
         if let Some(place) = STEPS.checked_sub(step + 1) {
             minutes[place] = Some(StandingShown { limit: moment.limit, latency_ms: millis(moment.latency) });
         }
@@ -34,7 +34,7 @@ pub(super) fn shown(name: &str, status: &AdaptiveStatus) -> AdaptiveShown {
     }
 }
 
-/// A tenth of a microsecond is all that is known of it.
+/// Times are known to a tenth of a microsecond.
 fn millis(time: std::time::Duration) -> f64 {
     (time.as_secs_f64() * 1e7).round() / 1e4
 }

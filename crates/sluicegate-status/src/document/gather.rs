@@ -40,7 +40,7 @@ pub(crate) fn gather(
         shown.collect::<Vec<_>>()
     });
     let policies = policies.collect();
-    // First, because they are why somebody looks.
+    // First, because they are the most likely reason to open the page.
     let alarms = snapshots.iter().flat_map(|(_, known)| &known.policies).flat_map(|policy| &policy.alarms);
     let alarms = alarms.map(|alarm| Notice {
         about: alarm.policy.clone(),

@@ -1,7 +1,7 @@
 //! The status of a key, as the store knows it: [`by_key`] and [`by_request`].
 //!
-//! A look-up by a request shows what the whole request would meet, limit by limit; the extractors, conditions and tiers of the live limits
-//! decide. A look-up by a key shows one unit of one policy. Neither spends anything, and neither counts.
+//! A look-up by a request shows the decision of each limit of the whole request; the extractors, conditions and tiers of the live limits
+//! decide. A look-up by a key shows the decision on one unit of one policy. Neither spends anything, and neither is counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) struct LookedUp {
 }
 
 impl LookedUp {
-    /// Adds a doubt to a key that would pass and of which nothing is known: it may be nobody's.
+    /// Adds a doubt to an unknown key that would pass: it may be no client's key.
     pub(crate) fn doubted(mut self, doubt: Option<&str>) -> Self {
         let at_rest = |quota: &QuotaStanding| quota.remaining == quota.capacity;
         let is_known = self.limits.iter().any(|limit| !limit.quotas.iter().all(at_rest));
@@ -75,7 +75,7 @@ pub(super) struct KeyStatus {
     /// The seconds of a suspension by hand, if keys of the policy can be suspended.
     #[serde(skip)]
     pub(super) suspends_for: Option<u64>,
-    /// The reason why it is not asked.
+    /// The reason why the limit is not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_asked: Option<String>,
     /// A note on what these numbers leave out.
@@ -104,7 +104,7 @@ pub(super) struct QuotaStanding {
 /// The refusals of a key that count, and the suspensions that are remembered.
 #[derive(Debug, Serialize)]
 pub(super) struct StrikesStanding {
-    /// Refusals that count now; a suspension takes them all away.
+    /// Refusals that count now; a suspension resets them to 0.
     pub(super) counted: u64,
     /// The number of refusals that suspends the key.
     pub(super) of: u64,
@@ -165,7 +165,7 @@ pub(crate) async fn by_key(
     Ok(LookedUp { would_be: would_be.to_string(), limits: vec![standing] })
 }
 
-/// The decision that one unit would meet.
+/// The decision on one unit.
 fn would_be(policy: &Policy, decision: &Decision) -> WouldBe {
     match decision.is_allowed() {
         true if decision.delay().is_zero() => WouldBe::Allowed,

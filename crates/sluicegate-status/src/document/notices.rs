@@ -1,6 +1,6 @@
 //! Texts that the application puts on the page: [`Notices`].
 //!
-//! They are for conditions that last until they are mended, such as a rules file that is wrong. A thing that happens once is an event.
+//! They are for conditions that last until they are fixed, such as a wrong rules file. A single occurrence is an event.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,11 +11,11 @@ const MOST: usize = 32;
 /// The longest text that is kept, in bytes: about fifty lines of a file with carets below them.
 const LONGEST: usize = 4_096;
 
-/// The notices that stand on the page until they are taken back, by subject.
+/// The notices that are on the page until they are taken back, by subject.
 #[derive(Default)]
 pub(crate) struct Notices(Mutex<BTreeMap<String, Notice>>);
 
-/// A text, and the time since which it stands there.
+/// A text, and the time since which it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) about: String,
@@ -24,7 +24,7 @@ pub(super) struct Notice {
 }
 
 impl Notices {
-    /// Puts a text in the place of another one about the same subject. A text that is put again keeps its first time. If there are too
+    /// Puts a text, which replaces another one about the same subject. A text that is put again keeps its first time. If there are too
     /// many, the oldest makes room.
     pub(crate) fn put(&self, about: String, mut text: String, now_us: u64) {
         // Among any four places there is a boundary between characters.

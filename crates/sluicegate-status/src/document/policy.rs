@@ -1,8 +1,8 @@
 //! A policy as it is shown: [`status`].
 //!
-//! A key whose count is within its error is not on the lists: in a flood of keys the number would be that of the flood. A key on the lists
-//! is shown as its extractor's kind allows, or as a digest to visitors without a name. The word for it is sealed anew for each document,
-//! because the store's reference is good on this instance only.
+//! A key whose count is within its error is not listed, because in a flood of keys the count would reflect the flood. A listed key
+//! is shown as its extractor's kind allows, or as a digest to visitors without a name. Its word is sealed anew for each document,
+//! because the store's reference is valid only on this instance.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,7 +22,7 @@ use super::shape::{
 use crate::instant::rfc3339;
 use crate::secret::Secret;
 
-/// A policy is tightened for this long unless it says otherwise.
+/// The default time for which a policy is tightened.
 const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 
 /// Says which keys a page may show.
@@ -34,7 +34,7 @@ pub(crate) enum ShownKeys<'a> {
     Digests,
 }
 
-/// Everything that is known of a policy.
+/// Everything that is known about a policy.
 pub(super) struct PolicyView<'a> {
     pub(super) observed: &'a Observed,
     pub(super) overrides: &'a Overrides,
@@ -101,7 +101,7 @@ fn over(known: &PolicyView<'_>) -> Option<OverrideShown> {
     })
 }
 
-/// The keys that operators have given quotas, as far as they may be seen here.
+/// The keys that operators have given quotas, as far as this visitor may see them.
 fn given(known: &PolicyView<'_>) -> Vec<GivenShown> {
     let name = known.policy.policy.name();
     let of_keys = known.standing.iter().filter(|over| over.policy() == name);
@@ -130,8 +130,8 @@ fn quotas(policy: &Policy) -> Vec<QuotaShown> {
     shown.collect()
 }
 
-/// The numbers of the policy's own tightening, or half of its first quota for half an hour; the other quotas stay. `None` if that is no
-/// policy.
+/// The quotas of the policy's own tightening, or half of its first quota for half an hour; the other quotas stay. `None` if they make no
+/// valid policy.
 fn tighter(policy: &Policy) -> Option<Tighter> {
     let mut quotas: Vec<Quota> = policy.quotas().iter().map(|quota| quota.quota()).collect();
     let first = quotas.first_mut()?;
@@ -199,7 +199,7 @@ fn budget(known: &PolicyView<'_>, budget: &KeyBudget) -> BudgetShown {
     }
 }
 
-/// The key as it may be seen here, and the kind of this text.
+/// The key as this visitor may see it, and the kind of this text.
 fn shown(keys: ShownKeys<'_>, (key, digest, kind): (&str, &str, OffenderKind)) -> (String, &'static str) {
     match keys {
         ShownKeys::Shown(_) => (key.to_owned(), kind.as_str()),

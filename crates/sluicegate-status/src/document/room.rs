@@ -54,7 +54,7 @@ pub(super) fn rate(rate: Quota) -> String {
     Quota::new(rate.limit(), rate.period()).to_string()
 }
 
-/// Rate and mode in short: by them a form says what its operator has seen of a room.
+/// Rate and mode in short form, which a form sends back as the state that its operator has seen.
 pub(crate) fn seen(numbers: &RoomNumbers) -> String {
     format!("{} {}", rate(numbers.rate), numbers.mode)
 }

@@ -158,7 +158,7 @@ impl PolicyStatus {
     }
 }
 
-/// A number at once that follows what the service can bear.
+/// A limit on requests at once that adapts to the service.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct AdaptiveShown {
     pub(super) name: String,
@@ -166,30 +166,30 @@ pub(super) struct AdaptiveShown {
     pub(super) mode: String,
     pub(super) at_least: u64,
     pub(super) at_most: u64,
-    /// How many requests may be under way now, and how many are.
+    /// The number of requests that may be under way now, and the number that are.
     pub(super) limit: u64,
     pub(super) in_flight: u64,
-    /// The median of what the service took lately.
+    /// The recent median duration of the service.
     pub(super) latency_ms: f64,
     pub(super) waiting: ByClass,
     pub(super) shed: ByClass,
     pub(super) would_shed: ByClass,
-    /// The last 60 minutes, the oldest first; none where nothing was answered.
+    /// The last 60 minutes, the oldest first; `None` if nothing was answered.
     pub(super) minutes: Vec<Option<StandingShown>>,
 }
 
-/// A number of requests under way at once for all instances.
+/// A limit on requests at once that all instances share.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct SharedShown {
     pub(super) name: String,
-    /// The number for each key, and how long the store waits for a sign of life of an instance.
+    /// The number for each key, and the time that the store waits for a heartbeat of an instance.
     pub(super) permits: u64,
     pub(super) lease_seconds: u64,
     /// Requests under way on this instance, their keys, and requests that wait here.
     pub(super) in_use: u64,
     pub(super) keys: usize,
     pub(super) waiting: usize,
-    /// Of the key with the fewest permits left: those that are out on all instances, and the number of these.
+    /// For the key with the fewest permits left: the permits out on all instances, and the number of instances.
     pub(super) held: u64,
     pub(super) instances: u64,
     /// `ok`, or `down` while the store does not answer.
@@ -199,14 +199,14 @@ pub(super) struct SharedShown {
     pub(super) lost: u64,
 }
 
-/// Where such a number stood.
+/// The state of such a limit at one moment.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct StandingShown {
     pub(super) limit: u64,
     pub(super) latency_ms: f64,
 }
 
-/// Requests by how much they matter.
+/// Requests by class.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct ByClass {
     pub(super) critical_plus: u64,
@@ -337,7 +337,7 @@ pub(super) struct AskerShown {
 /// A key's use of a budget in the period under way.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct BudgetShown {
-    /// As of an offender.
+    /// As for an offender.
     pub(super) key: String,
     pub(super) kind: &'static str,
     #[serde(rename = "ref")]
@@ -350,7 +350,7 @@ pub(super) struct BudgetShown {
     /// The period.
     pub(super) from: String,
     pub(super) until: String,
-    /// The moment at which all is used at the pace of the period so far, if that is before its end.
+    /// The moment at which the budget is used up at the pace of the period so far, if that is before its end.
     pub(super) used_up_at: Option<String>,
     #[serde(skip)]
     pub(super) is_known: bool,
@@ -372,7 +372,7 @@ pub(crate) struct RoomShown {
     pub(super) mode: &'static str,
     /// The rate as people write it.
     pub(super) rate: String,
-    /// Visitors that wait; `active` are those inside, where their number is bounded.
+    /// Visitors that wait; `active` are those inside, if their number is bounded.
     pub(super) waiting: u64,
     pub(super) active: Option<u64>,
     /// Visitors that were let in since the room began; `passed_over` counts places.

@@ -88,11 +88,11 @@ impl StatusPageBuilder {
         self
     }
 
-    /// Adds limits under a name, so that keys can be looked up by a request as they would meet it:
+    /// Adds limits under a name, so that keys can be looked up by a request to these limits:
     /// [`layer.limits_handle()`](sluicegate_tower::RateLimitLayer::limits_handle).
     ///
-    /// A look-up then asks the extractors of those limits, with their trusted proxies, tiers and conditions, so that nobody has to know how
-    /// a key is made up. Limits that are replaced in the layer are replaced here. Without any, keys are looked up by policy and text.
+    /// A look-up then asks the extractors of those limits, with their trusted proxies, tiers and conditions, so that operators need not know how
+    /// a key is composed. Limits that are replaced in the layer are replaced here. Without any, keys are looked up by policy and text.
     ///
     /// ```
     /// use sluicegate_observed::Observed;
@@ -137,11 +137,11 @@ impl StatusPageBuilder {
 
     /// Lets in requests for which `who_may` names the operator; the name is in events and logs. Other requests get 403.
     ///
-    /// It looks at the head of a request, so a layer in front has to ask for passwords and leave a name in the extensions. A guarded page
+    /// It reads the head of a request, so a layer in front has to ask for passwords and put a name into the extensions. A guarded page
     /// needs a [`secret`](Self::secret), and a [`host`](Self::host) or [`origin`](Self::origin).
     ///
-    /// It is asked for everything below the page, the style sheet included, and before anything else is looked at. It must not block, and
-    /// each name should belong to one person or one program: a token is good for one name.
+    /// It is called for every request to the page, including the style sheet, and before anything else is read. It must not block, and
+    /// each name should belong to one person or one program, because a token is valid for one name.
     ///
     /// # A layer that knows who it is
     /// ```
@@ -158,7 +158,7 @@ impl StatusPageBuilder {
     /// #[derive(Clone)]
     /// struct Operator(String);
     ///
-    /// /// In place of a session, a token of your identity provider, or a client certificate.
+    /// /// Stands for a session, a token of your identity provider, or a client certificate.
     /// async fn log_in(mut request: Request, next: Next) -> Response {
     ///     if request.headers().get("authorization").is_none_or(|found| found != "Bearer from-the-vault") {
     ///         return StatusCode::UNAUTHORIZED.into_response();
@@ -178,12 +178,12 @@ impl StatusPageBuilder {
     /// ```
     ///
     /// # A proxy that knows who it is
-    /// Read the header field that it writes, as the [crate's example](crate) does, and only if clients cannot reach this server past the
-    /// proxy: a client that can writes any name into it. The proxy has to remove the field from client requests.
+    /// Read the header field that it writes, as the [crate's example](crate) does, and only if clients cannot bypass the
+    /// proxy: otherwise a client can write any name into it. The proxy has to remove the field from client requests.
     ///
     /// # By the client's address
-    /// The address of the peer is that of the proxy where there is one, also of one on the same machine. So name the proxies, and nobody
-    /// whose address they do not tell is let in:
+    /// Behind a proxy, the peer's address is the proxy's, even on the same machine. So name the proxies; a client whose address
+    /// they do not pass on is not let in:
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
@@ -211,13 +211,13 @@ impl StatusPageBuilder {
         self
     }
 
-    /// A [guard](Self::guard) that lets in those who connect from this machine, as `local`: for an example, or behind a tunnel.
+    /// A [guard](Self::guard) that lets in connections from this machine, as `local`: for an example, or behind a tunnel.
     ///
     /// A proxy on this machine connects from here, too, for clients from anywhere. A request with a field that proxies add, such as
-    /// `X-Forwarded-For`, `Forwarded` or `Via`, or of HTTP/1.0, is refused. **A proxy that adds none of these lets everybody in**, which is
-    /// logged as a warning when the page is built. Behind a proxy, go by the client's address or name, as [`guard`](Self::guard) shows.
+    /// `X-Forwarded-For`, `Forwarded` or `Via`, or of HTTP/1.0, is refused. **A proxy that adds none of these lets everyone in**, which is
+    /// logged as a warning when the page is built. Behind a proxy, use the client's address or name, as [`guard`](Self::guard) shows.
     ///
-    /// A browser on this machine is here, too, and so is every page that it shows; token, origin and host keep those out.
+    /// A browser on this machine also connects from here, for every site that it shows; token, origin and host keep those sites out.
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
@@ -233,25 +233,25 @@ impl StatusPageBuilder {
         self
     }
 
-    /// Lets everybody in, to look at numbers: keys are digests, and nothing can be looked up or changed. It answers under every
+    /// Lets everyone in, to read numbers: keys are digests, and nothing can be looked up or changed. It answers under every
     /// [host](Self::host), unless some are named.
     ///
     /// Names of policies, quotas, rates and events are public then, and so are the names of operators in events. A digest reveals no key,
-    /// but anybody who knows a key can recognise its digest.
+    /// but anyone who knows a key can recognize its digest.
     pub fn unguarded_and_read_only(mut self) -> Self {
         self.guard = Some(Guard::ReadOnly);
         self
     }
 
     /// Sets the secret that signs the forms of a guarded page: at least 32 random bytes, the same for all instances, so that a form may be
-    /// sent to another one than its page came from. A form lasts an hour.
+    /// sent to another instance than the one that rendered it. A form lasts an hour.
     ///
     /// A form carries a token: the moment at which it ends, and a keyed hash of this moment and the operator's name. It also carries keys
-    /// as sealed words, so that a button can act on a key that the page shows as a digest. Nothing is kept in a session, so a restart logs
-    /// nobody out, and a new instance accepts a form of another one.
+    /// as sealed words, so that a button can act on a key that the page shows as a digest. There are no sessions, so a restart logs
+    /// no operator out, and a new instance accepts the forms of the others.
     ///
-    /// Another secret ends all forms and words at once; pages have to be loaded again, and nothing is lost. Take it from a vault or a file,
-    /// and not from the code:
+    /// Changing the secret invalidates all forms and words at once; pages have to be loaded again, and nothing is lost. Take it from a vault or a
+    /// file, not from the code:
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
@@ -274,17 +274,17 @@ impl StatusPageBuilder {
         self
     }
 
-    /// Adds an origin that the page has in browsers, such as `https://ops.example.org`; the page answers for its host. Forms of browsers
+    /// Adds an origin under which browsers load the page, such as `https://ops.example.org`; the page answers for its host. Forms of browsers
     /// that do not send `Sec-Fetch-Site`, and of programs, name it in the header `Origin`.
     ///
-    /// Scheme, host and port count, as browsers write them: no path, and no default port of the scheme. Behind a proxy that speaks TLS it
-    /// is the `https` one.
+    /// Scheme, host and port count, as browsers write them: no path, and no default port of the scheme. Behind a TLS proxy it
+    /// is the `https` origin.
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
     }
 
-    /// Adds a host that requests may name, with any port. Requests that name another one get 421, so that a foreign name that resolves to
+    /// Adds a host that requests may name, with any port. Requests that name another host get 421, so that a foreign name that resolves to
     /// this server cannot read the page.
     ///
     /// Without TLS and not on `localhost`, browsers send no `Sec-Fetch-Site` with a form: then name the [`origin`](Self::origin).
@@ -294,13 +294,13 @@ impl StatusPageBuilder {
     }
 
     /// Sets the name of this instance on the page. Default: the environment variable `HOSTNAME`, or `this instance`. Behind a balancer it
-    /// shows whose numbers these are; each load of the page may come from another instance.
+    /// identifies the instance; each load of the page may come from another one.
     pub fn instance(mut self, name: impl Into<String>) -> Self {
         self.instance = Some(name.into());
         self
     }
 
-    /// Sets the clock by which forms grow old and notices are dated. Default: [`SystemClock`]. Stores have clocks of their own.
+    /// Sets the clock for the expiry of forms and the dates of notices. Default: [`SystemClock`]. Stores have clocks of their own.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
         self
@@ -309,8 +309,8 @@ impl StatusPageBuilder {
     /// Checks the settings and makes the page.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Layer`] when there is no guard, a guard without secret or host, a secret of less than 32 bytes, an invalid origin
-    /// or host, or two limits or two rooms of one name. The message says what to write.
+    /// [`ConfigErrorKind::Layer`] for a missing guard, a guard without secret or host, a secret of less than 32 bytes, an invalid origin
+    /// or host, or two limits or two rooms with one name. The message says what to write.
     pub fn build(self) -> Result<StatusPage, ConfigError> {
         let guard = self.guard.ok_or_else(|| {
             mistake("a status page without a guard: call guard(..) with who may see it, or unguarded_and_read_only()")

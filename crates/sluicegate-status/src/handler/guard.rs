@@ -1,7 +1,7 @@
 //! Access to the page: [`Guard`].
 //!
-//! There are two kinds of pages and nothing in between: one whose visitors all have names and may act, and one whose visitors have no names
-//! and may look at numbers.
+//! There are two kinds of pages: on one, all visitors have names and may act; on the other, visitors have no names
+//! and may only read numbers.
 
 use http::Version;
 use http::header::{FORWARDED, VIA};
@@ -12,9 +12,9 @@ use sluicegate_tower::key::RequestView;
 pub(super) enum Guard {
     /// Only visitors for whom this returns a name; they may act.
     Who(Box<Who>),
-    /// Only those who connect from this machine, and not by a proxy.
+    /// Only connections from this machine that did not come through a proxy.
     ThisMachine,
-    /// Everybody; nobody may act, and keys are digests.
+    /// Everyone; no visitor may act, and keys are digests.
     ReadOnly,
 }
 
@@ -25,7 +25,7 @@ type Who = dyn Fn(RequestView<'_>) -> Option<String> + Send + Sync;
 pub(super) enum Viewer {
     /// May act, and is named in events.
     Operator(String),
-    /// May look at numbers.
+    /// May only read numbers.
     Reader,
 }
 
@@ -52,7 +52,7 @@ impl Guard {
     }
 }
 
-/// Whether a proxy has sent it, as far as that can be told: proxies add fields, and some of them speak HTTP/1.0, as no browser does.
+/// Whether a proxy has probably sent it: proxies add fields, and some use HTTP/1.0, which no browser does.
 fn is_forwarded(request: RequestView<'_>) -> bool {
     const FIELDS: [&str; 10] = [
         "cf-connecting-ip",

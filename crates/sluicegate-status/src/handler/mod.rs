@@ -7,11 +7,11 @@
 //!                                                                                 403          403      400, 413     403       404
 //! ```
 //!
-//! Each step comes before what it protects: nobody who was not let in learns of a policy, and no body is read of a visitor who may not act.
-//! The token stands in the form, so it is checked after the body.
+//! Each check comes before the data that it protects: a visitor who was not let in learns of no policy, and the body of a visitor who may not
+//! act is not read. The token is in the form, so it is checked after the body.
 //!
 //! A form is answered by a redirect to the page with the result on it, or by the page if nothing was done; JSON is answered by JSON. Both
-//! do the same in the same way; they differ in how they are read, in `action`, and in how they are answered, here.
+//! have the same effect; they differ only in how they are read, in `action`, and in how they are answered, here.
 
 mod answer;
 mod builder;
@@ -56,13 +56,13 @@ pub(crate) struct PageHandler {
     guard: Guard,
     /// The secret, which every guarded page has.
     secret: Option<Secret>,
-    /// The origins that forms may come from if the browser does not vouch for them.
+    /// The origins that forms may come from if the browser does not send `Sec-Fetch-Site`.
     origins: Vec<Origin>,
     /// The hosts that it answers for.
     hosts: Hosts,
     /// The name of this instance.
     instance: String,
-    /// The clock by which forms grow old.
+    /// The clock for the expiry of forms.
     clock: Box<dyn Clock>,
     /// Notices of the application.
     notices: Notices,
@@ -173,7 +173,7 @@ impl PageHandler {
         self.clock.now_us() / 1_000_000
     }
 
-    /// The token that forms loaded now carry; `None` for visitors who may not act.
+    /// The token for forms that are loaded now; `None` for visitors who may not act.
     fn token(&self, visitor: &Viewer) -> Option<String> {
         let (Some(name), Some(secret)) = (visitor.operator(), &self.secret) else { return None };
         Some(secret.token(self.now_seconds(), name))

@@ -1,13 +1,13 @@
 //! The hosts that the page answers for, and the origins that its forms come from.
 //!
-//! Both protect against browsers: their operator is let in by a cookie or an address, whoever makes them send a request.
+//! Both protect against foreign sites in an operator's browser: a cookie or an address lets the operator in, whichever site sends the request.
 //!
 //! - The *host* keeps out a foreign name that is made to resolve to this server (DNS rebinding): the browser would take the page for one of
 //!   that name's origin, and its scripts could read everything.
 //! - The *origin* keeps out forms that a foreign page sends here. `Sec-Fetch-Site` shows it best, because scripts cannot write it and it
-//!   tells neighbours under one domain apart. Browsers leave it out without TLS; then `Origin` is compared.
+//!   distinguishes hosts under one domain. Browsers leave it out without TLS; then `Origin` is compared.
 //!
-//! A field that occurs twice is no answer, because it is not known which of them a proxy has looked at.
+//! A field that occurs twice is rejected, because it is unknown which one a proxy has read.
 
 use http::header::{HOST, HeaderMap, ORIGIN};
 use http::uri::{Authority, Uri};
@@ -77,8 +77,8 @@ impl Origin {
     }
 }
 
-/// Whether the page itself sent a form: the browser says so, or names its origin. A client that sends neither is no browser that can be
-/// trusted to keep a foreign page out.
+/// Whether the page itself sent a form: the browser says so, or names its origin. A client that sends neither is not a browser that can be
+/// trusted to keep foreign pages out.
 pub(super) fn is_own(headers: &HeaderMap, origins: &[Origin]) -> bool {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     match (sites.next(), sites.next()) {

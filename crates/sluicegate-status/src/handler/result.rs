@@ -1,4 +1,4 @@
-//! The result of a form on the page that its browser is led to: [`FormResult`].
+//! The result of a form on the page that its browser is redirected to: [`FormResult`].
 //!
 //! A form that has done something is answered with a redirect, so that loading the page again sends nothing again. No instance remembers
 //! the result: the address of the page holds it, sealed, so that neither a history nor a log shows what was typed. A looked-up key is
@@ -14,7 +14,7 @@ use crate::secret::Secret;
 /// The time for which a page shows the result.
 const LASTS_SECONDS: u64 = 3_600;
 
-/// The longest word that is put into an address: proxies take 8 KiB for all of it.
+/// The longest word that is put into an address: proxies accept 8 KiB for the whole address.
 const LONGEST: usize = 4_096;
 
 /// The name of the word in the query.
@@ -23,7 +23,7 @@ const NAME: &str = "result=";
 /// The result of a form.
 #[derive(Deserialize, Serialize)]
 pub(super) struct FormResult {
-    /// The operator who has sent the form: nobody else sees the result.
+    /// The operator who has sent the form; no other operator sees the result.
     operator: String,
     until_seconds: u64,
     /// A sentence about what was done.

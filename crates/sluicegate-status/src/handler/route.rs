@@ -17,7 +17,7 @@ pub(super) enum Destination {
 }
 
 impl Destination {
-    /// Reads the end of the path, because a router may have cut off the rest, or not.
+    /// Reads the end of the path, because a router may or may not have stripped the rest.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let mut segments = uri.path().rsplit('/').filter(|segment| !segment.is_empty());
         match (segments.next(), segments.next()) {

@@ -12,9 +12,9 @@ use crate::bandwidth::{Pacer, UploadSlot};
 use crate::frames::{as_bytes, longer_by};
 
 pin_project! {
-    /// A body that keeps to the [bandwidth](crate::bandwidth) that limits give it.
+    /// A body that is limited to a [bandwidth](crate::bandwidth).
     ///
-    /// Otherwise it behaves as the body inside. Data of another type than [`Bytes`] is copied. A body that no limit holds passes on each frame
+    /// Otherwise it behaves like the inner body. Data of a type other than [`Bytes`] is copied. Without a limit it passes on each frame
     /// at once and whole.
     ///
     /// # Cancel safety
@@ -23,29 +23,29 @@ pin_project! {
     pub struct PacedBody<B> {
         #[pin]
         body: B,
-        // Bytes that the body has handed out and that have not passed.
+        // Bytes that the inner body has yielded and that have not passed.
         rest: Bytes,
-        // None if no limit holds it.
+        // `None` without a limit.
         paces: Option<Box<Paces>>,
     }
 }
 
-/// The limits that hold a body, of one layer or of several.
+/// The limits of a body, from one layer or several.
 #[derive(Debug, Default)]
 struct Paces {
     own: SmallVec<[Pacer; 1]>,
-    /// The place in which layers further in put theirs.
+    /// The slot for the limits of inner layers.
     given: Option<UploadSlot>,
 }
 
 impl<B> PacedBody<B> {
-    /// A body that these limits hold.
+    /// A body with these limits.
     pub(crate) fn new(body: B, pace: Option<Pacer>) -> Self {
         let paces = pace.map(|pace| Box::new(Paces { own: [pace].into_iter().collect(), given: None }));
         Self { body, rest: Bytes::new(), paces }
     }
 
-    /// A body that those limits hold which layers further in put into the slot.
+    /// A body with the limits that inner layers put into the slot.
     pub(super) fn held_by(body: B, slot: UploadSlot) -> Self {
         let paces = Paces { own: SmallVec::new(), given: Some(slot) };
         Self { body, rest: Bytes::new(), paces: Some(Box::new(paces)) }
@@ -89,13 +89,13 @@ impl<B: Body> Body for PacedBody<B> {
 }
 
 impl Paces {
-    /// The bytes that may pass now, of those that are at hand.
+    /// The number of available bytes that may pass now.
     fn poll(&mut self, ahead: usize, cx: &mut Context<'_>) -> Poll<usize> {
         if let Some(slot) = &self.given {
             self.own.extend(slot.take());
         }
         let mut bytes = ahead as u64;
-        // Each gives bytes by itself, and the most that all have given pass.
+        // Each gives bytes by itself, and the smallest number passes.
         for pace in &mut self.own {
             bytes = bytes.min(ready!(pace.poll_credit(ahead as u64, cx)));
         }
@@ -104,7 +104,7 @@ impl Paces {
     }
 }
 
-/// A body that no limit holds, so that layers around this one can answer with it as well.
+/// A body without limits, so that outer layers can answer with this type as well.
 impl<B: From<Bytes>> From<Bytes> for PacedBody<B> {
     fn from(bytes: Bytes) -> Self {
         Self::new(bytes.into(), None)

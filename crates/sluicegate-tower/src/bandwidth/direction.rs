@@ -1,4 +1,4 @@
-//! Which bodies a limit of bandwidth is for: [`Direction`].
+//! The bodies that a bandwidth limit applies to: [`Direction`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,12 +20,12 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Whether it is for bodies of responses.
+    /// Whether it includes bodies of responses.
     pub(crate) fn is_down(self) -> bool {
         self != Self::Up
     }
 
-    /// The bodies, in words.
+    /// The words for the bodies.
     pub(crate) fn bodies(self) -> &'static str {
         match self {
             Self::Down => "the response's body",
@@ -34,7 +34,7 @@ impl Direction {
         }
     }
 
-    /// Whether it is for bodies of requests.
+    /// Whether it includes bodies of requests.
     pub(crate) fn is_up(self) -> bool {
         self != Self::Down
     }

@@ -1,8 +1,8 @@
 //! Bytes a second of bodies, down and up: [`Limit::bandwidth`](crate::Limit::bandwidth).
 //!
-//! The policy of such a limit is in bytes. A request spends nothing of it; its body takes the bytes in pieces as they pass, and waits for its
-//! turn where there are none. Pieces of one key go in the order in which they were asked for, so that all bodies of a key have the same part of
-//! it.
+//! The policy of such a limit counts bytes. A request spends none of them; its body takes bytes in pieces as they pass, and waits for its
+//! turn if there are none. Pieces of one key pass in the order in which they were requested, so that all bodies of a key get equal
+//! shares.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -25,7 +25,7 @@
 //!
 //! let response = service.oneshot(Request::new(())).await?;
 //! assert_eq!(downloads.peek("everybody").await?.remaining(), 2_000_000, "no byte has passed yet");
-//! // Two megabytes pass at once, and each one more in a second.
+//! // Two megabytes pass at once, and each further megabyte takes a second.
 //! response.into_body().collect().await?;
 //! assert!(downloads.peek("everybody").await?.remaining() < 2_000_000);
 //! # Ok(())
@@ -33,24 +33,24 @@
 //! ```
 //!
 //! # Pieces
-//! A piece is as many bytes as the policy gives in a tenth of a second, from 1 to 64 KiB, but at most half of each burst. Timers count in
+//! A piece is the number of bytes that the policy gives in a tenth of a second, from 1 to 64 KiB, but at most half of each burst. Timers count in
 //! milliseconds, so a burst of less than a hundredth of a second makes bodies slower than the quota says. The burst goes to the bodies that ask
-//! first. Bytes are never copied. Trailers, and frames without data, pass at once. The bytes are those of the body where the layer stands: compressed ones if
-//! the body is compressed further in.
+//! first. Bytes are never copied. Trailers, and frames without data, pass at once. The layer counts the bytes that it sees: compressed bytes if
+//! an inner layer compresses the body.
 //!
 //! # Outages
-//! While the store does not answer, bodies do as the policy's [`OnOutage`](sluicegate_core::OnOutage) says: they keep to the local share, go on
-//! as fast as they can, or stand still and ask again each second.
+//! While the store does not answer, the policy's [`OnOutage`](sluicegate_core::OnOutage) applies: bodies keep to the local share, pass
+//! as fast as they can, or stop and ask again each second.
 //!
 //! # Changes
-//! A body follows each change of its policy, also in the middle: other numbers, another mode, an operator's override. A policy in shadow holds
-//! no body; each body that it would have held counts as delayed among its
+//! A body follows each change of its policy while it passes: another quota, another mode, an operator's override. A policy in shadow mode delays
+//! no body; each body that it would have delayed counts as delayed in its
 //! [counts](crate::RateLimitLayer::shadow_counts).
 //!
 //! # When not to use it
-//! - For an amount, such as 10 GB a month: a body would stand still until the next month. A limit that [settles by
+//! - For an amount, such as 10 GB a month: a body would stop until the next month. A limit that [settles by
 //!   bytes](crate::settle::Settle::bytes) refuses requests instead.
-//! - For bytes of connections or packets: bodies alone are counted, without heads and without what TLS and HTTP/2 add.
+//! - For bytes of connections or packets: only bodies are counted, without heads and without the overhead of TLS and HTTP/2.
 
 mod body;
 mod direction;

@@ -1,4 +1,4 @@
-//! The limits that a body keeps to: [`Pacer`].
+//! The limits of a body: [`Pacer`].
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,36 +18,36 @@ use tokio::time::{Sleep, sleep};
 use crate::admission::shadow::Shadows;
 use crate::trace::BandwidthSpan;
 
-/// The bounds of a piece: with smaller ones decisions cost more than bytes, with larger ones a body holds up the others.
+/// The bounds of a piece: with smaller pieces decisions cost more than bytes, with larger ones a body delays the others.
 const PIECE: std::ops::RangeInclusive<u64> = 1024..=64 * 1024;
 
-/// The longest that a piece waits in line. One that comes later asks again.
+/// The longest that a piece waits in line. If its turn would come later, it asks again.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// The pause between two asks where the store gives no answer, or does not say when to ask again.
+/// The pause between two asks if the store gives no answer, or does not say when to ask again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The limits of one layer that a body keeps to. All of them give bytes together, or none does.
+/// The limits that one layer sets for a body. All of them give bytes together, or none does.
 pub(crate) struct Pacer {
     limits: SmallVec<[Paced; 1]>,
     shadows: Shadows,
     /// Never locked: it lets bodies be `Sync`, as boxed ones have to be.
     step: Mutex<PaceStep>,
-    /// The bytes that were asked for.
+    /// The bytes asked for.
     asked: u64,
     /// The bytes that were given and have not passed.
     credit: u64,
     span: BandwidthSpan,
 }
 
-/// A limit that a body keeps to.
+/// A limit of a body.
 #[derive(Clone, Debug)]
 pub(crate) struct Paced {
     limiter: RateLimiter,
     key: Key,
-    /// Whether it takes part in the piece that is asked for: its mode may change meanwhile.
+    /// Whether it was asked for the current piece, because its mode may change meanwhile.
     is_asked: bool,
-    /// Whether it was in shadow, and whether it would have held the body then.
+    /// Whether it was in shadow mode, and whether it would have delayed the body then.
     trial: Option<Arc<AtomicBool>>,
 }
 
@@ -60,7 +60,7 @@ enum PaceStep {
 }
 
 impl Pacer {
-    /// The pace by these limits; one that is there twice counts once.
+    /// The pace of these limits; a duplicate counts once.
     pub(crate) fn new(limits: impl Iterator<Item = Paced>, shadows: Shadows) -> Option<Self> {
         let mut all = SmallVec::<[Paced; 1]>::new();
         for paced in limits {
@@ -78,7 +78,7 @@ impl Pacer {
         })
     }
 
-    /// The bytes that may pass now: at least one and at most `ahead`, the number that is at hand. They stay there until they are [passed](Self::pass).
+    /// The bytes that may pass now: at least one and at most `ahead`, the number available. They stay available until they are [passed](Self::pass).
     pub(super) fn poll_credit(&mut self, ahead: u64, cx: &mut Context<'_>) -> Poll<u64> {
         while self.credit == 0 {
             let next = match self.step() {
@@ -109,12 +109,12 @@ impl Pacer {
         self.credit = self.credit.saturating_sub(bytes);
     }
 
-    /// Asks for a piece; `None` if no limit is enforced, so that all may pass.
+    /// Asks for a piece; `None` if no limit is enforced, so that all bytes may pass.
     fn ask(&mut self, ahead: u64) -> Option<DecisionFuture> {
         for paced in &mut self.limits {
             paced.is_asked = paced.mode() == PolicyMode::Enforce;
         }
-        // One that was impossible is asked for again, smaller.
+        // An impossible piece is asked for again, smaller.
         let most = if self.asked == 0 { ahead } else { self.asked };
         let enforced = self.limits.iter().filter(|paced| paced.is_asked);
         self.asked = enforced.map(Paced::piece).fold(most, u64::min);
@@ -145,7 +145,7 @@ impl Pacer {
             return if decision.is_allowed() { self.give() } else { self.pause(PAUSE) };
         }
         if decision.quotas().iter().any(|status| status.is_impossible()) && self.asked > 1 {
-            // The burst became smaller since it was looked at, here or in another instance.
+            // The burst has become smaller since it was read, here or in another instance.
             self.asked = decision.capacity().clamp(1, self.asked / 2);
             return PaceStep::Idle;
         }
@@ -174,7 +174,7 @@ impl Pacer {
         }
     }
 
-    /// Gives the bytes that were asked for. Limits in shadow are tried out now.
+    /// Gives the bytes asked for. Limits in shadow mode are tried out now.
     fn give(&mut self) -> PaceStep {
         for paced in &mut self.limits {
             if paced.mode() == PolicyMode::Shadow {
@@ -207,7 +207,7 @@ impl Paced {
                 let (limit, period_us) =
                     (u128::from(quota.quota().limit()), quota.quota().period().as_micros());
                 let of_a_tenth = u64::try_from(limit.saturating_mul(100_000) / period_us.max(1));
-                // Under several limits, no more than half of a burst can be held until the last of them has room.
+                // With several limits, at most half of a burst can be held until the last limit has room.
                 let half = (quota.rule().capacity() / 2).max(1);
                 of_a_tenth.unwrap_or(u64::MAX).clamp(*PIECE.start(), *PIECE.end()).min(half)
             });
@@ -215,14 +215,14 @@ impl Paced {
         })
     }
 
-    /// Spends as many of the bytes as there are; nothing waits for the answer.
+    /// Spends as many of the bytes as are left, without waiting for the answer.
     fn try_out(&mut self, bytes: u64) {
         let would_hold = Arc::clone(self.trial.get_or_insert_default());
         let holds = move |result: &Result<Decision, StoreError>| {
             let granted = result.as_ref().ok().and_then(Decision::granted);
             granted.is_some_and(|granted| granted < bytes)
         };
-        // Relaxed: it is read for a count alone.
+        // Relaxed: the flag is only counted.
         match (self.limiter.check(&self.key).up_to(bytes).start().now(), Handle::try_current()) {
             (Ok(result), _) => _ = would_hold.fetch_or(holds(&result), Ordering::Relaxed),
             (Err(pending), Ok(runtime)) => drop(DecisionFuture::begun(&runtime, async move {
@@ -236,7 +236,7 @@ impl Paced {
 }
 
 impl Drop for Pacer {
-    /// A turn that is waited for goes back by itself; one that the store has still to tell goes back when it has.
+    /// An awaited turn goes back by itself; a turn that the store has not answered yet goes back when it does.
     fn drop(&mut self) {
         for paced in &self.limits {
             if let Some(trial) = &paced.trial {

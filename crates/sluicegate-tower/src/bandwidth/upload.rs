@@ -1,4 +1,4 @@
-//! Lets limits hold the bodies of requests: [`UploadLayer`].
+//! Applies bandwidth limits to the bodies of requests: [`UploadLayer`].
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,11 @@ use tower_service::Service;
 use crate::bandwidth::{PacedBody, Pacer};
 use crate::limits::LimitsHandle;
 
-/// Lets limits of bandwidth hold the bodies of requests: put it around their layer. The service behind gets bodies of another type,
+/// Applies bandwidth limits to the bodies of requests: put it around their layer. The inner service gets bodies of another type,
 /// [`PacedBody`].
 ///
-/// Without it, limits with [`Direction::Up`](crate::bandwidth::Direction::Up) or `Both` hold no request's body, and an error in the log says so.
-/// Routes of axum have it by themselves.
+/// Without it, limits with [`Direction::Up`](crate::bandwidth::Direction::Up) or `Both` have no effect on requests, and an error in the log says so.
+/// axum routes include it.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -56,14 +56,14 @@ pub struct Uploads<S> {
     layer: UploadLayer,
 }
 
-/// The place in which layers put the limits that hold the body of a request. Clones are the same.
+/// The slot in which layers put the limits of a request's body. Clones are the same slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UploadSlot(Arc<Mutex<Vec<Pacer>>>);
 
 impl UploadLayer {
-    /// Lets these limits hold bodies, and other limits behind this layer.
+    /// Applies these limits to bodies, and other limits behind this layer.
     ///
-    /// Requests that begin while these limits hold no bodies pass as they are.
+    /// Requests that begin while these limits apply to no bodies pass unchanged.
     pub fn new(limits: &LimitsHandle) -> Self {
         Self(limits.clone())
     }
@@ -94,7 +94,7 @@ where
             return self.inner.call(request.map(|body| PacedBody::new(body, None)));
         }
         let slot = UploadSlot::default();
-        // A body in a slot further out passes through this one, too.
+        // A body with a slot of an outer layer passes through this one, too.
         request.extensions_mut().insert(slot.clone());
         self.inner.call(request.map(|body| PacedBody::held_by(body, slot)))
     }

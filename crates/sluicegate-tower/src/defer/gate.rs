@@ -27,14 +27,14 @@ use crate::respond::refusal::Respond;
 
 impl sealed::Sealed for DeferLayer {}
 
-/// The thing that a request waits for.
+/// The event that a request waits for.
 #[expect(unnameable_types, reason = "only the guard has one")]
 #[non_exhaustive]
 pub enum DeferWait<B> {
     /// Whether the request was kept before.
     Before(DeferFuture),
     Limits(LayerWait<B>),
-    /// The limits have refused it, and its body is read.
+    /// The limits have refused it, and its body is being read.
     Reading {
         turns: Vec<DeferredTurn>,
         read: BytesMut,
@@ -119,7 +119,7 @@ where
 }
 
 impl DeferLayer {
-    /// Goes on from the limits: a request that exceeds one of them is read, to be kept.
+    /// Continues after the limits: a request that exceeds one of them is read, to be kept.
     fn limited<B, ResB, E>(
         &self,
         limited: LimitsStep<B, ResB, E>,
@@ -140,7 +140,7 @@ impl DeferLayer {
                 if turns.is_empty() || request.body().size_hint().lower() > longest {
                     return Step::Refuse(Ok(refusal));
                 }
-                // It waits for no turn any longer.
+                // It no longer waits for a turn.
                 *place = Place::default();
                 let (read, refusal) = (BytesMut::new(), Box::new(refusal));
                 waiting(DeferWait::Reading { turns, read, refusal })
@@ -150,7 +150,7 @@ impl DeferLayer {
     }
 }
 
-/// Whether a refusal says that a quota is exceeded: not that the key is suspended, or that the cost never fits.
+/// Whether a quota is exceeded, as opposed to a suspended key or a cost that never fits.
 fn is_exceeded<B>(refusal: &Response<B>) -> bool {
     refusal.extensions().get::<Decided>().is_some_and(|decided| decided.outcome() == Outcome::Denied)
 }
@@ -174,7 +174,7 @@ fn head<B>(request: &mut Request<B>) -> Request<()> {
     taken
 }
 
-/// Reads a body to its end. An error if it is longer than this, or ends early.
+/// Reads a body to its end. It is an error if the body is longer than this, or ends early.
 fn poll_body<B: Body>(
     mut body: Pin<&mut B>,
     read: &mut BytesMut,

@@ -1,7 +1,7 @@
-//! Work for later in place of a refusal: [`DeferLayer`], and the interface of what keeps the requests, [`Defer`].
+//! Deferral instead of a refusal: [`DeferLayer`], and the trait that keeps the requests, [`Defer`].
 //!
-//! A [`DeferLayer`] has limits as a [`RateLimitLayer`] has them. A request that exceeds one of them is not refused: its head and its
-//! body go to a [`Defer`], which answers in the place of the service. `Deferral` of `sluicegate-overflow` is one: it answers 202, keeps the request
+//! A [`DeferLayer`] has limits like a [`RateLimitLayer`]. A request that exceeds one of them is not refused: its head and its
+//! body go to a [`Defer`], which answers instead of the service. `Deferral` of `sluicegate-overflow` is one: it answers 202, keeps the request
 //! in a queue, and hands it to a worker when its limits have room.
 
 mod gate;
@@ -21,30 +21,30 @@ use crate::guard::Guarded;
 use crate::key::RequestView;
 use crate::limits::{LimitsHandle, Meeting};
 
-/// Keeps requests for later, and answers them in the place of the service.
+/// Keeps requests for later, and answers them instead of the service.
 pub trait Defer: Send + Sync + 'static {
-    /// The answer to a request that was kept before, such as one with a known `Idempotency-Key`: it is asked before the limits are, so that
-    /// no request is both kept and served. `None`, at once, for a request that cannot have been kept.
+    /// The answer to a request that was kept before, for example with a known `Idempotency-Key`. It is called before the limits, so that
+    /// no request is both kept and served. Returns `None` at once for a request that cannot have been kept.
     fn before(&self, request: RequestView<'_>) -> Option<DeferFuture>;
 
-    /// The most bytes of a body. A request with a longer one is not read to its end, and refused as the limit refuses it.
+    /// The most bytes of a body. A request with a longer body is not read to its end, and gets the limit's refusal.
     fn longest_body(&self) -> usize;
 
-    /// Keeps a request, and takes these turns before it is carried out. `None` if it cannot be kept: then it is refused as the limit refuses it.
+    /// Keeps a request, which takes these turns before it runs. Returns `None` if it cannot be kept: then it gets the limit's refusal.
     ///
     /// # Cancel safety
     /// If the future is dropped before it is ready, the request may have been kept or not.
     fn defer(&self, request: Request<Bytes>, turns: Vec<DeferredTurn>) -> DeferFuture;
 }
 
-/// The answer of a [`Defer`], which has to be waited for.
+/// The pending answer of a [`Defer`].
 pub type DeferFuture = Pin<Box<dyn Future<Output = Option<Response<Bytes>>> + Send>>;
 
-/// The turn that a request would have taken, and that its job takes.
+/// The turn that a request would have taken, and that its job takes instead.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeferredTurn {
-    /// The limiter of the policy, which follows when the policy is replaced.
+    /// The limiter of the policy, which follows replacements.
     pub limiter: RateLimiter,
     /// The key of the bucket.
     pub key: Key,
@@ -52,15 +52,15 @@ pub struct DeferredTurn {
     pub cost: u64,
 }
 
-/// Puts limits in front of a service that defer a request in place of refusing it.
+/// Puts limits in front of a service that defer requests instead of refusing them.
 ///
 /// A request that exceeds a limit is kept by the [`Defer`], with its body. A request that may not pass for another reason is refused as by a
-/// [`RateLimitLayer`]: in an outage by the policy's [`OnOutage`](sluicegate_core::OnOutage), when its cost never fits, when its key is suspended, and
-/// when its key has to be waited for. A policy in shadow defers nothing.
+/// [`RateLimitLayer`]: in an outage by the policy's [`OnOutage`](sluicegate_core::OnOutage), if its cost never fits, if its key is suspended, or
+/// if its key has to be waited for. A policy in shadow mode defers no request.
 ///
-/// # Beside other limits
-/// Put limits that refuse around this layer: a request that they refuse is refused, whatever this layer would do, and one that they let through has
-/// spent there, whether it is served or kept.
+/// # Together with other limits
+/// Put limits that refuse around this layer: their refusals come first, and a request that they let through has
+/// spent their units, whether it is served or kept.
 #[derive(Clone)]
 pub struct DeferLayer {
     limits: RateLimitLayer,
@@ -68,12 +68,12 @@ pub struct DeferLayer {
 }
 
 impl DeferLayer {
-    /// A layer with these limits, which gives requests that exceed them to `deferral`.
+    /// A layer with these limits that passes requests above them to `deferral`.
     pub fn new(limits: LimitsHandle, deferral: Arc<dyn Defer>) -> Self {
         Self { limits: limits.into(), deferral }
     }
 
-    /// The turns of a request: none if it meets no limit, or if that is not known at once.
+    /// The turns of a request: none if no limit applies, or if this is not known at once.
     fn turns(&self, request: RequestView<'_>) -> Vec<DeferredTurn> {
         let mut turns = Vec::new();
         let meeting = self.limits.limits_handle().current().meet(request, |met| {

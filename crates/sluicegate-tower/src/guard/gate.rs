@@ -13,29 +13,29 @@ use crate::guard::Place;
 
 /// The part of a layer that treats a call: before it is made, and after its response.
 ///
-/// Everything else is common to all layers, and is in [`Guarded`](crate::guard::Guarded) and
+/// The parts common to all layers are in [`Guarded`](crate::guard::Guarded) and
 /// [`ResponseFuture`](crate::guard::ResponseFuture).
 pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
-    /// The response that the caller gets, from the service inside or for a refused call.
+    /// The response that the caller gets, from the inner service or for a refused call.
     type Response;
-    /// The error that the caller gets for an error of the service inside.
+    /// The error that the caller gets for an error of the inner service.
     type Error;
     /// The wait of a call.
     type Wait;
-    /// The state that a call which may be made keeps until its response.
+    /// The state that an admitted call keeps until its response.
     type Pass;
 
-    /// Asks whether the service inside is ready.
+    /// Polls the inner service for readiness.
     #[doc(hidden)]
     fn ready<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         poll()
     }
 
-    /// Goes as far as it can without waiting. A call that has to wait takes a place in the layer's queue.
+    /// Advances as far as possible without waiting. A call that has to wait takes a place in the layer's queue.
     #[doc(hidden)]
     fn begin(&self, request: &Req, place: &mut Place) -> Next<Self, Req, Res, E>;
 
-    /// Waits for one thing, and goes on from there as far as it can.
+    /// Waits for one event, and then advances as far as possible.
     #[doc(hidden)]
     fn poll(
         &self,
@@ -66,7 +66,7 @@ pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
     #[doc(hidden)]
     fn failed(error: E) -> Self::Error;
 
-    /// The call was made, and has failed.
+    /// Called when the call was made and has failed.
     #[doc(hidden)]
     fn failed_after(pass: Self::Pass, error: E) -> Self::Error {
         drop(pass);
@@ -86,16 +86,16 @@ pub type GateAnswer<G, Req, Res, E> =
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Step<P, W, A> {
-    /// The call goes on to the service.
+    /// The call proceeds to the service.
     Go(P),
     /// The call has to wait.
     Wait(W),
-    /// The service is not called, and this is what the caller gets.
+    /// The service is not called, and the caller gets this answer.
     Refuse(A),
 }
 
 impl<P, W, A> Step<P, W, A> {
-    /// Maps the value that a call which may be made keeps.
+    /// Maps the state of an admitted call.
     pub(crate) fn map<Q>(self, pass: impl FnOnce(P) -> Q) -> Step<Q, W, A> {
         match self {
             Self::Go(passed) => Step::Go(pass(passed)),
@@ -106,6 +106,6 @@ impl<P, W, A> Step<P, W, A> {
 }
 
 pub(crate) mod sealed {
-    /// Only the layers of our crates are gates.
+    /// Seals `Gate`: only the layers of our crates implement it.
     pub trait Sealed {}
 }

@@ -60,7 +60,7 @@ where
                     }
                 }
             };
-            // A turn that has come leaves its queue here, whenever the service is ready.
+            // A turn that has come leaves its queue here, whether the service is ready or not.
             *until = match next {
                 Step::Go(pass) => Until::Ready(pass),
                 Step::Wait(wait) => Until::Passed(wait),

@@ -1,4 +1,4 @@
-//! The wait for a key or a tier that has to be looked up: it takes a place in the queue, and has a time limit.
+//! The wait for the look-up of a key or a tier: it takes a place in the queue, and has a time limit.
 
 use std::fmt;
 use std::future::Future;
@@ -10,7 +10,7 @@ use tokio::time::Sleep;
 
 use crate::guard::queue::{Place, Queue};
 
-/// How the requests of a layer may wait.
+/// The bounds on waiting requests of a layer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Waits {

@@ -32,14 +32,14 @@
 //!
 //! # What it promises
 //! - *Readiness*: the service that was polled ready is the one that is called. A call that waits
-//!   gives its readiness up and polls a clone when its turn has come, so that waiting calls hold no
-//!   place of a `ConcurrencyLimit` inside.
+//!   gives up its readiness and polls a clone when its turn has come, so that waiting calls hold no
+//!   place of an inner `ConcurrencyLimit`.
 //! - *Errors*: errors of the service are not changed. Each layer decides whether a refusal is a response or an error.
 //! - *Bounds*: a call that waits takes a place, and without a place it is refused at once.
 //! - *Drop*: a call that is dropped while it waits leaves nothing behind.
 //!
 //! # When not to use it
-//! It is not for layers of your own: [`Gate`] is sealed, for the layers of Sluicegate. It is public so that services behind a
+//! Do not use it for layers of your own: [`Gate`] is sealed. It is public only so that services behind a
 //! layer can be named.
 
 mod gate;

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 /// A log line that is written at most once a second, or once a minute.
 ///
-/// It is for lines that each request of a flood would write: an attacker must not fill the disk as
-/// well.
+/// It is for lines that each request of a flood would write, so that an attacker cannot fill the
+/// disk.
 #[derive(Debug)]
 pub(crate) struct Seldom {
     started: Instant,

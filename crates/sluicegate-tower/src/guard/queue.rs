@@ -1,7 +1,7 @@
 //! The bound on calls that wait at once.
 //!
-//! It is a count, not a list: the turns of the limits decide which call goes next. Clones of a layer and
-//! all services made by it count together.
+//! It is a count, not a list: the turns of the limits decide which call is next. Clones of a layer and
+//! all its services count together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ pub(crate) struct Queue {
 /// The place in the queue of a call that has to wait, if it has one.
 pub type Place = Option<Taken>;
 
-/// A place that is taken; it is free again when this is dropped.
+/// A taken place; it is free again when this is dropped.
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "only a queue has one")]
 pub struct Taken(Arc<AtomicUsize>);

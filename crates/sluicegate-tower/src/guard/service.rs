@@ -17,13 +17,13 @@ use crate::guard::held::{AnswerOf, HeldCall};
 
 /// A service behind a layer of this crate, `L`.
 ///
-/// It is ready when the service inside is. A call that may be made at once uses the readiness that was polled. A call
+/// It is ready when the inner service is. A call that may be made at once uses the polled readiness. A call
 /// that has to wait does so in the [`ResponseFuture`], and gives up that readiness, so that its permit, place or connection is
 /// free for calls that need not wait.
 ///
 /// # Cloning
-/// A clone shares the layer's buckets, queue and counts, and clones the service inside. Servers
-/// clone a service for each connection, so everything that is shared sits behind one `Arc` in the
+/// A clone shares the layer's buckets, queue and counts, and clones the inner service. Servers
+/// clone a service for each connection, so all shared state is behind one `Arc` in the
 /// layer.
 #[derive(Clone, Debug)]
 pub struct Guarded<S, L> {
@@ -69,7 +69,7 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let mut place = Place::default();
         let state = match self.layer.begin(&request, &mut place) {
-            // Decided at once, so the value that was polled ready is called here, and nothing is cloned.
+            // Decided at once, so the value that was polled ready is called here, without a clone.
             Step::Go(mut pass) => {
                 self.layer.enter(&mut pass, &mut request);
                 State::Calling { inner: self.inner.call(request), pass: Some(pass) }
@@ -93,7 +93,7 @@ pin_project! {
     /// # Cancel safety
     /// If it is dropped while it waits, the call is not made; its place in the queue is free, and the turn that it waited for is
     /// given back. If it is dropped before a store has answered, it may have spent or not, as [`Store`](sluicegate_core::Store)
-    /// says. If it is dropped when its turn has come, whether the service inside is ready or not, the units stay spent: otherwise
+    /// says. If it is dropped after its turn has come, whether the inner service is ready or not, the units stay spent: otherwise
     /// clients could dodge their limit by hanging up. Permits are always given back.
     ///
     /// # Panics

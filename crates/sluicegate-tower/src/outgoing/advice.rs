@@ -1,8 +1,8 @@
 //! A server's advice to its clients: `Retry-After`, `RateLimit` and their predecessors.
 //!
-//! The first of these that can be read counts: `Retry-After` of a 429 or 503; the
+//! The first readable one counts: `Retry-After` of a 429 or 503; the
 //! `RateLimit` field of the draft; the older pairs of remaining and reset. Numbers are seconds,
-//! unless they are so large that they can only be Unix times.
+//! unless they are so large that they must be Unix times.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,14 +12,14 @@ use http::{HeaderValue, StatusCode};
 use crate::respond::headers::list::{members, one_line};
 use crate::respond::headers::style::RATELIMIT;
 
-/// The fields before the draft, and in its early versions: the units left, and until when.
+/// The fields before the draft, and in its early versions: the units left, and the reset.
 const EARLIER: [(HeaderName, HeaderName); 3] = [
     (HeaderName::from_static("ratelimit-remaining"), HeaderName::from_static("ratelimit-reset")),
     (HeaderName::from_static("x-ratelimit-remaining"), HeaderName::from_static("x-ratelimit-reset")),
     (HeaderName::from_static("x-rate-limit-remaining"), HeaderName::from_static("x-rate-limit-reset")),
 ];
 
-/// A reset from this number on is a Unix time, because as seconds it would be 30 years.
+/// A reset from this number on is a Unix time, because as a span it would be 30 years.
 const UNIX_SECONDS: u64 = 1_000_000_000;
 /// A reset from this number on is a Unix time in milliseconds.
 const UNIX_MILLIS: u64 = 1_000_000_000_000;
@@ -30,8 +30,8 @@ const MAX_FIELD: usize = 16 * 1024;
 /// The time for which the server asks not to be called after this response, if it does. `now` is the time since the Unix epoch;
 /// if the response has a date, times of day are relative to the date, because the server's clock may be off.
 ///
-/// Unreadable fields are ignored, not guessed: a client that is wrong about a limit either hammers or
-/// starves.
+/// Unreadable fields are ignored, not guessed: a client that is wrong about a limit either calls too often or
+/// waits for nothing.
 pub(super) fn asked_wait(status: StatusCode, headers: &HeaderMap, now: Duration) -> Option<Duration> {
     let now = headers.get(DATE).and_then(date).unwrap_or(now);
     let refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);

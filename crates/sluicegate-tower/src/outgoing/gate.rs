@@ -2,7 +2,7 @@
 //! response.
 //!
 //! A call may take the steps twice: while it waited for its turn, or for its client to be ready, the
-//! server may have asked to be left alone. Then the call gives its turn back and begins anew, within
+//! server may have asked for a pause. Then the call gives its turn back and begins anew, within
 //! the same longest wait.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
@@ -30,7 +30,7 @@ pub struct Departure {
 /// The wait of a call.
 #[derive(Debug)]
 pub enum DepartureWait {
-    /// The server wants to be left alone.
+    /// The server has asked for a pause.
     Hold(Departure, Pin<Box<Sleep>>),
     /// The call waits for its turn under our own limit.
     Turn(Departure, CallWait),
@@ -57,8 +57,8 @@ impl Departure {
 }
 
 impl<W> OutgoingLayer<W> {
-    /// Goes as far as it can without waiting: first the hold of the server, then the turn, so that calls which
-    /// waited for the same server do not all go at once.
+    /// Advances as far as possible without waiting: first the hold of the server, then the turn, so that calls that
+    /// waited for one server do not all proceed at once.
     fn depart<Res, E>(&self, departure: Departure, place: &mut Place) -> DepartureStep<W, Res, E> {
         let (state, now) = (&*self.state, Instant::now());
         if let Some(until) = state.holds.until(&departure.key, now) {
@@ -79,7 +79,7 @@ impl<W> OutgoingLayer<W> {
         self.turned(departure, next)
     }
 
-    /// Goes on with the turn, or waits for it.
+    /// Continues with the turn, or waits for it.
     fn turned<Res, E>(
         &self,
         departure: Departure,
@@ -131,7 +131,7 @@ impl<Req, Res, E, W: Wire<Req, Res>> Gate<Req, Res, E> for OutgoingLayer<W> {
     fn reconsider(&self, pass: &mut Departed<W>, place: &mut Place) -> Option<Next<Self, Req, Res, E>> {
         let Departed { departure, receipt, layer } = pass;
         layer.state.holds.until(&departure.key, Instant::now())?;
-        // The server asked to be left alone in the meantime, so this turn is of no use.
+        // The server has asked for a pause in the meantime, so this turn is useless.
         if let (Some(limiter), Some(mut receipt)) = (&layer.state.limiter, receipt.take()) {
             // The store starts at once; its answer need not be awaited.
             drop(limiter.refund(&departure.key, 1).of(&mut receipt).start());

@@ -1,4 +1,4 @@
-//! The servers that asked to be left alone, and until when.
+//! The servers that asked for a pause, and its end.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use sluicegate_core::Key;
 use tokio::time::Instant;
 
-/// The most servers that are remembered; of more, those with the longest holds are kept.
+/// The most servers that are remembered; beyond that, those with the longest holds are kept.
 const MOST: usize = 1_024;
 
 /// The end of each hold, by key. One short lock per call, never held across an await.

@@ -19,11 +19,11 @@ use crate::outgoing::holds::HostHolds;
 use crate::outgoing::wire::WireFn;
 use crate::outgoing::{HttpWire, Wire};
 
-/// Makes a client wait: for its turn under our own limit, and for as long as a server asks to be left alone.
+/// Makes a client wait: for its turn under our own limit, and for as long as a server asks for a pause.
 ///
 /// - After a 429 or 503 with `Retry-After` (seconds, or a date), no call to the same host is made before then.
-/// - When a response says that nothing is left (`RateLimit: "x";r=0;t=30`, or `X-RateLimit-Remaining: 0` with a reset), the
-///   next call waits until there is. Fields that are malformed, or were kept by a cache, are ignored.
+/// - When a response says that no units are left (`RateLimit: "x";r=0;t=30`, or `X-RateLimit-Remaining: 0` with a reset), the
+///   next call waits until the reset. Malformed fields, and fields of cached responses, are ignored.
 /// - A call that would have to wait longer than [`longest_wait`](Self::longest_wait) fails at once with
 ///   [`CallError::HeldOff`](crate::call::CallError::HeldOff) or [`CallError::Limited`](crate::call::CallError::Limited).
 /// - At most [`longest_queue`](Self::longest_queue) calls wait at once.
@@ -40,7 +40,7 @@ use crate::outgoing::{HttpWire, Wire};
 /// use tokio::time::Instant;
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 ///
-/// // In place of a client, a server that is always full.
+/// // A service in place of a client, whose server always refuses.
 /// let client = service_fn(|_: Request<()>| async {
 ///     let mut response = Response::new(());
 ///     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
@@ -61,19 +61,19 @@ use crate::outgoing::{HttpWire, Wire};
 /// ```
 ///
 /// # Retries
-/// It makes no call twice: a 429 is passed on like any response. With `tower::retry` around it, a retry that is requested
-/// at once waits here for as long as the server asks; the retry policy only decides whether to retry, and how often.
+/// It makes no call twice: a 429 is passed on like any response. With `tower::retry` around it, an immediate retry
+/// waits here for as long as the server asks; the retry policy only decides whether to retry, and how often.
 ///
-/// When a wait ends, all calls that waited go at once, unless a [`limit`](Self::limit) spaces them.
+/// When a wait ends, all waiting calls proceed at once, unless a [`limit`](Self::limit) spaces them.
 ///
 /// # Clients
-/// Clients with types of the `http` crate work as they are. For those with types of their own, such as reqwest, see
-/// [`reading`](Self::reading). A client that follows redirects by itself is seen as one call, to the host that it was
-/// sent to first.
+/// Clients with types of the `http` crate work directly. For clients with their own types, such as reqwest, see
+/// [`reading`](Self::reading). If a client follows redirects by itself, they count as one call, to the first
+/// host.
 ///
 /// # Cancel safety
-/// A call that is dropped while it waits is not made, and its turn is given back. If it is dropped when the turn has come and the
-/// client is not ready, its units stay spent. If it is dropped later, the server's advice is lost with the
+/// A call that is dropped while it waits is not made, and its turn is given back. If it is dropped after its turn has come and before the
+/// client is ready, its units stay spent. If it is dropped later, the server's advice is lost with the
 /// response.
 pub struct OutgoingLayer<W = HttpWire> {
     pub(super) wire: Arc<W>,
@@ -99,7 +99,7 @@ impl OutgoingLayer {
         Self::with_wire(HttpWire)
     }
 
-    /// A layer for a client with types of its own: `key` names the server of a request, `head` reads a response.
+    /// A layer for a client with its own types: `key` names the server of a request, `head` reads a response.
     ///
     /// ```
     /// use sluicegate_tower::outgoing::OutgoingLayer;
@@ -150,15 +150,15 @@ impl<W> OutgoingLayer<W> {
         self
     }
 
-    /// Sets how long a call may wait in all before it is made; a call that would have to wait longer fails at once. Default: 30 s.
+    /// Sets the longest total wait of a call before it is made; a call that would have to wait longer fails at once. Default: 30 s.
     #[must_use]
     pub fn longest_wait(mut self, longest: Duration) -> Self {
         Arc::make_mut(&mut self.state).longest = longest;
         self
     }
 
-    /// Sets the number of calls that may wait at once, to all hosts and in all services of this layer together. A call that comes when
-    /// this many wait fails at once with [`CallError::QueueFull`](crate::call::CallError::QueueFull), and has spent nothing.
+    /// Sets the number of calls that may wait at once, to all hosts and in all services of this layer together. A further call
+    /// fails at once with [`CallError::QueueFull`](crate::call::CallError::QueueFull), and spends nothing.
     /// Default: 10,000.
     #[must_use]
     pub fn longest_queue(mut self, calls: usize) -> Self {
@@ -166,14 +166,14 @@ impl<W> OutgoingLayer<W> {
         self
     }
 
-    /// Sets the longest time for which a server's advice is heeded; some servers ask to be left alone for years. Default: an hour.
+    /// Sets the longest time for which a server's advice is heeded, because some servers ask for years. Default: an hour.
     #[must_use]
     pub fn heed_up_to(mut self, longest: Duration) -> Self {
         Arc::make_mut(&mut self.state).heeded = longest;
         self
     }
 
-    /// Sets the clock for the time of day, which tells how far away a date is if a response has no date of its own. The clock has to
+    /// Sets the clock for the time of day, from which a date is measured if a response has no date of its own. The clock has to
     /// count from the Unix epoch. Default: [`SystemClock`].
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {

@@ -1,4 +1,4 @@
-//! Calls to other servers, at the pace that they and we allow: [`OutgoingLayer`].
+//! Calls to other servers, at the pace that both sides allow: [`OutgoingLayer`].
 //!
 //! The layer heeds servers' advice and spaces calls. It does not retry calls, and does not limit our own clients.
 //!
@@ -12,7 +12,7 @@
 //! use sluicegate_tower::outgoing::OutgoingLayer;
 //! use tower::{Layer, Service, ServiceExt, service_fn};
 //!
-//! // In place of a client, a server with nothing left for a minute.
+//! // A service in place of a client, whose server has no units left for a minute.
 //! let client = service_fn(|_: Request<()>| async {
 //!     Ok::<_, Infallible>(Response::builder().header("ratelimit", r#""api";r=0;t=60"#).body(()).unwrap_or_default())
 //! });

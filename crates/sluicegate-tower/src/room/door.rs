@@ -14,7 +14,7 @@ use crate::KeyExtractor;
 use crate::key::{OnMissingKey, RequestView};
 use crate::room::Room;
 
-/// Makes the doors of rooms from their terms. A program gives one to rules, which know the terms but no secrets.
+/// Makes the doors of rooms from their terms. A program gives one to the rules, which know the terms but not the secrets.
 ///
 /// `Rooms` of `sluicegate-overflow` implements it.
 pub trait RoomMaker: Send + Sync + 'static {
@@ -31,7 +31,7 @@ pub trait Door: Room {
     /// Decides on one request: it enters with its pass or its turn, or gets its place in line.
     ///
     /// # Cancel safety
-    /// If it is dropped before it is ready, a place may have been taken or a turn given; a visitor that shows its ticket gets the same again.
+    /// If it is dropped before it is ready, a place may have been taken or a turn given; a visitor that shows its ticket gets the same place or turn again.
     fn admit(&self, request: RequestView<'_>) -> RoomAdmission;
 
     /// Puts the terms of this door in force for all waiting visitors, who keep their places. The rate changes only `with_rate`, so that
@@ -87,7 +87,7 @@ impl fmt::Debug for RoomTerms {
 /// The answer of a door: the request may enter, or this is its response.
 pub type Admitted = Result<Box<dyn Visit>, Box<Response<Bytes>>>;
 
-/// The answer of a door that has to be waited for.
+/// The pending answer of a door.
 pub type PendingAdmission = Pin<Box<dyn Future<Output = Admitted> + Send>>;
 
 /// The answer of a door, known or to be waited for.
@@ -95,12 +95,12 @@ pub type PendingAdmission = Pin<Box<dyn Future<Output = Admitted> + Send>>;
 pub struct RoomAdmission(Result<Admitted, PendingAdmission>);
 
 impl RoomAdmission {
-    /// An answer that is known.
+    /// A known answer.
     pub fn known(answer: Admitted) -> Self {
         Self(Ok(answer))
     }
 
-    /// An answer that has to be waited for: the line is behind a network, or the turn comes within seconds.
+    /// A pending answer: the line is behind a network, or the turn comes within seconds.
     pub fn pending(answer: impl Future<Output = Admitted> + Send + 'static) -> Self {
         Self(Err(Box::pin(answer)))
     }
@@ -108,7 +108,7 @@ impl RoomAdmission {
     /// The answer if it is known.
     ///
     /// # Errors
-    /// The future to wait for, if it is not.
+    /// The future to wait for, if the answer is not known.
     pub fn now(self) -> Result<Admitted, PendingAdmission> {
         self.0
     }
@@ -122,7 +122,7 @@ impl fmt::Debug for RoomAdmission {
 
 /// A request that may enter, until its response.
 pub trait Visit: Send + Sync {
-    /// Called when the request goes on to the service with these extensions.
+    /// Called when the request proceeds to the service with these extensions.
     fn enter(&self, extensions: &mut Extensions);
 
     /// Called with the header fields of the response.

@@ -21,7 +21,7 @@ pub trait Room: Send + Sync + 'static {
     /// The name, as in its tickets: letters, digits, `.`, `_` and `-`.
     fn name(&self) -> &str;
 
-    /// The current numbers, as far as they are known here. It must not block.
+    /// The current numbers, as far as this instance knows them. It must not block.
     fn numbers(&self) -> RoomNumbers;
 
     /// Changes the rate, as `500/s`, the mode, as in [`RoomNumbers::mode`], or both. All visitors keep their places. A text that cannot
@@ -35,7 +35,7 @@ pub trait Room: Send + Sync + 'static {
     fn change<'a>(&'a self, rate: Option<&'a str>, mode: Option<&'a str>) -> RoomChange<'a>;
 }
 
-/// The result of a change of a room, which has to be waited for.
+/// The pending result of a change of a room.
 pub type RoomChange<'a> = Pin<Box<dyn Future<Output = Result<(), RoomError>> + Send + 'a>>;
 
 /// The numbers of a room at one moment.
@@ -48,7 +48,7 @@ pub struct RoomNumbers {
     pub rate: Quota,
     /// Visitors that wait.
     pub waiting: u64,
-    /// Visitors that are inside, where their number is bounded.
+    /// Visitors that are inside, if their number is bounded.
     pub active: Option<u64>,
     /// Visitors that were let in since the room began.
     pub admitted: u64,

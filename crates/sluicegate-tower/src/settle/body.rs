@@ -13,8 +13,8 @@ use crate::settle::tap::Tap;
 pin_project! {
     /// The body of a response that settles its request and keeps to its bandwidth: see [`SettlingLayer`](crate::settle::SettlingLayer).
     ///
-    /// It passes on each frame of the body inside unchanged, and at once unless a limit of [bandwidth](crate::bandwidth) holds it. Data of another
-    /// type than [`Bytes`] is copied.
+    /// It passes on each frame of the inner body unchanged, and at once unless a [bandwidth](crate::bandwidth) limit delays it. Data of a
+    /// type other than [`Bytes`] is copied.
     ///
     /// # Cancel safety
     /// If it is dropped before it has ended, the request is settled as [`OnAbort`](crate::settle::OnAbort) says.
@@ -22,7 +22,7 @@ pin_project! {
     pub struct SettlingBody<B> {
         #[pin]
         body: PacedBody<B>,
-        // None if nothing is to be settled, or all is.
+        // `None` if there is nothing left to settle.
         tap: Option<Box<Tap>>,
     }
 }
@@ -84,7 +84,7 @@ impl<B: Body> Body for SettlingBody<B> {
     }
 }
 
-/// A body that settles nothing, so that layers around this one can answer with it as well.
+/// A body that settles nothing, so that outer layers can answer with this type as well.
 impl<B: From<Bytes>> From<Bytes> for SettlingBody<B> {
     fn from(bytes: Bytes) -> Self {
         Self::plain(bytes.into())

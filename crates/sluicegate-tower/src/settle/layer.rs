@@ -13,11 +13,11 @@ use crate::rate_limit::{LayerWait, RateLimitLayer};
 use crate::respond::{ProblemJson, Respond};
 use crate::settle::body::SettlingBody;
 
-/// A [`RateLimitLayer`] that reads the bodies of responses as they pass, for limits that [settle](crate::Limit::settle) by them, and holds them
-/// to their [bandwidth](crate::bandwidth): made by [`RateLimitLayer::settling`].
+/// A [`RateLimitLayer`] that reads the bodies of responses as they pass, for limits that [settle](crate::Limit::settle) by them, and applies
+/// their [bandwidth](crate::bandwidth) limits: made by [`RateLimitLayer::settling`].
 ///
-/// Responses have another type of body than behind a `RateLimitLayer`, [`SettlingBody`]. A response that settles nothing passes
-/// through it without being read.
+/// The body type of responses is [`SettlingBody`] instead of the inner service's. A response that settles nothing passes
+/// through without being read.
 pub struct SettlingLayer<R = ProblemJson>(RateLimitLayer<R>);
 
 impl<R> SettlingLayer<R> {
@@ -88,7 +88,7 @@ where
     }
 }
 
-/// The same step, whose refusal has a body that settles nothing.
+/// Gives the refusal of a step a body that settles nothing.
 fn passing<P, W, B, E>(
     step: Step<P, W, Result<Response<B>, E>>,
 ) -> Step<P, W, Result<Response<SettlingBody<B>>, E>> {

@@ -1,7 +1,7 @@
-//! Costs that a response tells: tokens of a language model, rows of a query, bytes of a download.
+//! Costs that a response states: tokens of a language model, rows of a query, bytes of a download.
 //!
-//! A limit with a [`Settle`] spends its cost as a reservation, and finds the true cost in the response. The difference is given back, or
-//! charged: what does not fit then is a debt, and later requests wait until it is paid off. Bodies are read as they pass, and never
+//! A limit with a [`Settle`] spends its cost as a reservation, and finds the true cost in the response. The difference is given back or
+//! charged: units that do not fit become a debt, and later requests are refused until it is paid off. Bodies are read as they pass, and never
 //! collected.
 //!
 //! ```
@@ -36,13 +36,13 @@
 //! ```
 //!
 //! # When not to use it
-//! - Where the request says what it costs: [`Limit::cost_fn`](crate::Limit::cost_fn).
-//! - Where a handler of yours knows the cost: it has the [`Meter`](crate::Meter).
-//! - Where the status of the response says whether the request counts: [`Limit::refund_if`](crate::Limit::refund_if).
+//! - If the request states its cost, use [`Limit::cost_fn`](crate::Limit::cost_fn).
+//! - If your handler knows the cost, use its [`Meter`](crate::Meter).
+//! - If the status of the response says whether the request counts, use [`Limit::refund_if`](crate::Limit::refund_if).
 //!
 //! # Costs that are not found
-//! A request keeps its reservation if its response lacks the number, if the body is compressed (`Content-Encoding`; the log says so once),
-//! and if no response came. If the response ends early, [`OnAbort`] says what it costs.
+//! The reservation stays spent if the response lacks the number, if the body is compressed (`Content-Encoding`; the log says so once),
+//! and if no response came. If the response ends early, [`OnAbort`] sets the cost.
 
 mod body;
 mod layer;

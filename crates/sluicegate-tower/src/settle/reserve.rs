@@ -9,12 +9,12 @@ use crate::key::text::header_name;
 use crate::request_fields::RequestFields;
 use crate::settle::rule::number_in;
 
-/// The units that a request spends at first, as it says itself; see [`Limit::reserve`](crate::Limit::reserve).
+/// The units that a request reserves, as stated in the request; see [`Limit::reserve`](crate::Limit::reserve).
 ///
 /// ```
 /// use sluicegate_tower::settle::Reserve;
 ///
-/// // A request that says nothing reserves 4,096 units, and none more than 32,768.
+/// // A request without the field reserves 4,096 units, and no request more than 32,768.
 /// let reserve = Reserve::header("x-max-tokens", 4096)?.at_most(32_768);
 /// # let _ = reserve;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
@@ -28,7 +28,7 @@ pub struct Reserve {
     at_most: Option<u64>,
 }
 
-/// The place where a request says it.
+/// The place in the request.
 #[derive(Clone, Debug)]
 enum ReserveSource {
     Header(HeaderName),
@@ -36,7 +36,7 @@ enum ReserveSource {
 }
 
 impl Reserve {
-    /// The number in a field of the request, or `missing` where there is no such field.
+    /// The number in a field of the request, or `missing` if there is no such field.
     ///
     /// # Errors
     /// When `name` cannot be the name of a field.
@@ -44,11 +44,11 @@ impl Reserve {
         Ok(Self::by(ReserveSource::Header(header_name(name)?), missing))
     }
 
-    /// The number in a field of the request's JSON, such as `max_tokens`, or `missing` where there is no such field. It needs a
+    /// The number in a field of the request's JSON, such as `max_tokens`, or `missing` if there is no such field. It needs a
     /// [`RequestFieldsLayer`](crate::request_fields::RequestFieldsLayer) around the limits that reads this field.
     ///
     /// # Errors
-    /// When `field` cannot be the path of one.
+    /// When `field` is not the path of a JSON field.
     pub fn json(field: &str, missing: u64) -> Result<Self, ConfigError> {
         let path = FieldPath::parse(field)?;
         Ok(Self::by(ReserveSource::Field(path.to_string()), missing))
@@ -58,14 +58,15 @@ impl Reserve {
         Self { said, missing, at_least: 1, at_most: None }
     }
 
-    /// Sets the fewest units that a request may say: one that says less reserves these. Default: 1; with 0 the limit does not apply to a
-    /// request that says 0.
+    /// Sets the fewest units that a request reserves, even if it states less. Default: 1; with 0 the limit does not apply to a
+    /// request that states 0.
     pub fn at_least(mut self, units: u64) -> Self {
         self.at_least = units;
         self
     }
 
-    /// Sets the most units that a request may say: one that says more, or something else than a number, reserves these. Default: no bound; a request is then refused with 403 if it asks for more than the limit ever lets pass at once.
+    /// Sets the most units that a request reserves, even if it states more; a value that is not a number reserves these, too. Default: no bound; a
+    /// request is then refused with 403 if it states more than the limit ever lets pass at once.
     pub fn at_most(mut self, units: u64) -> Self {
         self.at_most = Some(units);
         self

@@ -18,10 +18,10 @@ const MOST_FIELDS: usize = 16;
 /// |---|---|
 /// | [`header`](Self::header), [`trailer`](Self::trailer) | the number in that field |
 /// | [`json`](Self::json) | a field of the body's JSON object, or the sum of several |
-/// | [`sse`](Self::sse) | such fields in the data of server-sent events; each counts as in the last event that has it |
+/// | [`sse`](Self::sse) | such fields in the data of server-sent events; the last event that has a field counts |
 /// | [`bytes`](Self::bytes) | the length of the body |
 ///
-/// Several sources are tried in their order, by [`or`](Self::or). Where none has a number, the request keeps what it has spent at first.
+/// Several sources are tried in their order, by [`or`](Self::or). If none has a number, the reservation stays spent.
 ///
 /// ```
 /// use sluicegate_tower::settle::{OnAbort, Settle};
@@ -43,18 +43,18 @@ pub struct Settle {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnAbort {
-    /// The units that the request has spent at first. A client cannot save units by hanging up.
+    /// The reserved units. A client cannot save units by hanging up.
     #[default]
     Reserved,
-    /// The number that the response had told until then: the bytes that were passed on, the fields that had come. Where none had come,
-    /// the units that the request has spent at first.
+    /// The number that the response had stated until then: the bytes passed on, or the fields seen. If none was seen,
+    /// the reserved units.
     Seen,
 }
 
 /// Fields of a JSON object, each with the units that one of its number costs; see [`Settle::json`].
 ///
-/// Made from a field such as `"usage.total_tokens"`, whose price is 1, or from fields with their prices. A name within a name is written
-/// behind a dot.
+/// Made from a field such as `"usage.total_tokens"`, whose price is 1, or from fields with their prices. Nested names are separated by
+/// dots.
 #[derive(Clone, Debug)]
 pub struct Prices(Vec<(String, u64)>);
 
@@ -77,7 +77,7 @@ impl Settle {
         Ok(Self::from(CostSource::Header(header_name(name)?)))
     }
 
-    /// The number in a trailer field, as gRPC services have them.
+    /// The number in a trailer field, as in gRPC.
     ///
     /// # Errors
     /// When `name` cannot be the name of a field.
@@ -85,17 +85,17 @@ impl Settle {
         Ok(Self::from(CostSource::Trailer(header_name(name)?)))
     }
 
-    /// The sum of these fields of the body, which is a JSON object; a field that it lacks counts nothing. Numbers that are not whole, or are
-    /// negative, are not read.
+    /// The sum of these fields of the body, which is a JSON object; a missing field counts 0. Numbers that are not whole, or are
+    /// negative, are ignored.
     ///
     /// # Errors
-    /// When a field cannot be the path of one, when a price is 0, or when there are none or more than 16.
+    /// When a field is not the path of a JSON field, when a price is 0, or when there are no fields or more than 16.
     pub fn json(fields: impl Into<Prices>) -> Result<Self, ConfigError> {
         Ok(Self::from(CostSource::Json(fields.into().check()?)))
     }
 
-    /// As [`json`](Self::json), for a body of server-sent events whose data are JSON objects. Each field counts as in the last event that has
-    /// it. Data that is no object, such as `[DONE]`, is passed over.
+    /// As [`json`](Self::json), for a body of server-sent events whose data are JSON objects. For each field, the last event that has it
+    /// counts. Data that is not an object, such as `[DONE]`, is ignored.
     ///
     /// # Errors
     /// As for [`json`](Self::json).
@@ -108,7 +108,7 @@ impl Settle {
         Self::from(CostSource::Bytes)
     }
 
-    /// Looks into the places of `other` where this one finds no number.
+    /// Tries the sources of `other` if this one finds no number.
     pub fn or(mut self, other: Self) -> Self {
         self.sources.extend(other.sources);
         self
@@ -129,7 +129,7 @@ impl Settle {
         headers.filter_map(|name| number_in(head, name)).next()
     }
 
-    /// Whether the cost may be behind the head of the response.
+    /// Whether the cost may come after the head of the response.
     pub(crate) fn reads_body(&self) -> bool {
         self.sources.iter().any(|source| !matches!(source, CostSource::Header(_)))
     }

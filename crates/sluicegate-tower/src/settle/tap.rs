@@ -11,16 +11,16 @@ use crate::admission::meter::Meter;
 use crate::json::{EventStream, FieldPath, JsonScanner};
 use crate::settle::rule::{CostSource, OnAbort, Settle, number_in};
 
-/// Reads a response as it passes, and settles the request when it has ended. Dropped before that, it settles as for an aborted response.
+/// Reads a response as it passes, and settles the request when it has ended. If it is dropped before that, it settles as for an aborted response.
 #[derive(Debug)]
 pub(crate) struct Tap {
     accounts: SmallVec<[TapAccount; 1]>,
     /// `None` once all is settled.
     meter: Option<Meter>,
     bytes: u64,
-    /// The length of the body, if the head tells it: a server may not ask a body whether there is more than that.
+    /// The length of the body, if the head states it: a server may not ask a body for more than that.
     length: Option<u64>,
-    /// `None` where no field is read, or where the body is compressed.
+    /// `None` if no field is read, or if the body is compressed.
     json: Option<JsonScanner>,
     events: Option<EventStream>,
 }
@@ -28,14 +28,14 @@ pub(crate) struct Tap {
 /// An account of the request that the response settles.
 #[derive(Debug)]
 struct TapAccount {
-    /// Its place in the meter.
+    /// Its index in the meter.
     place: usize,
     settle: Arc<Settle>,
     /// One per source.
     told: SmallVec<[ToldCost; 2]>,
 }
 
-/// The number of a source, or the place where it is found.
+/// The number of a source, or the place to find it.
 #[derive(Debug)]
 enum ToldCost {
     Number(Option<u64>),
@@ -47,7 +47,7 @@ enum ToldCost {
 }
 
 impl Tap {
-    /// Begins to read a response with this head. `accounts` are places in the meter, with the way in which each is settled.
+    /// Begins to read a response with this head. `accounts` are indexes in the meter, each with its settlement.
     pub(crate) fn new(
         meter: Meter,
         accounts: impl Iterator<Item = (usize, Arc<Settle>)>,
@@ -111,7 +111,7 @@ impl Tap {
         });
     }
 
-    /// The cost that the response has told, by the first source that has a number.
+    /// The cost that the response has stated, from the first source that has a number.
     fn cost(&self, account: &TapAccount) -> Option<u64> {
         account.settle.sources.iter().zip(&account.told).find_map(|(source, told)| match (source, told) {
             (_, ToldCost::Number(number)) => *number,
@@ -147,7 +147,7 @@ fn append(paths: &mut Vec<FieldPath>, fields: &[(FieldPath, u64)]) -> Range<usiz
     begin..paths.len()
 }
 
-/// The cost of the numbers that were found, at these prices; `None` if there is no number.
+/// The cost of the found numbers at these prices; `None` if there is no number.
 fn sum(prices: &[(FieldPath, u64)], found: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let costs =
         prices.iter().zip(found).filter_map(|((_, price), found)| Some(found?.saturating_mul(*price)));

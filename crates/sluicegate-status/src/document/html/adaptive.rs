@@ -1,7 +1,7 @@
-//! The limits that adapt, a row each. Without any the section is not there.
+//! The limits that adapt, a row each. Without any, the section is left out.
 //!
-//! The last hour is thirty bars of two minutes, of the number at once and of the latency by which it goes, each with a scale of its own. What
-//! a limit in shadow would have shed is said to be so, because nobody was refused.
+//! The last hour is thirty bars of two minutes, for the limit and for the latency that it follows, each with a scale of its own. A limit in
+//! shadow mode says that it would have shed requests, because none was refused.
 
 use maud::{Markup, PreEscaped, html};
 use sluicegate_plots::Bars;
@@ -65,7 +65,7 @@ fn shed(limit: &AdaptiveShown, of: fn(&ByClass) -> u64) -> Markup {
     }
 }
 
-/// The number at once and the latency, over the hour.
+/// The limit and the latency, over the hour.
 fn bars(limit: &AdaptiveShown) -> Markup {
     let minutes = limit.minutes.len();
     let steps = || limit.minutes.chunks(STEP).map(|part| part.iter().flatten().next_back());
@@ -89,7 +89,7 @@ fn bars(limit: &AdaptiveShown) -> Markup {
     PreEscaped(at_once.draw() + &latency.draw())
 }
 
-/// Whole milliseconds, at least one where there are some.
+/// Whole milliseconds, at least one unless the time is zero.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

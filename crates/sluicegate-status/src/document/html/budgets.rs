@@ -1,6 +1,6 @@
-//! The keys that are nearest to the end of their budgets, a row each. Without any the section is not there.
+//! The keys that are nearest to the end of their budgets, a row each. Without any, the section is left out.
 //!
-//! A bar is a `meter`, which browsers draw without a style of ours and read out with its name.
+//! A bar is a `meter`, which browsers draw without our style and read out with its name.
 
 use maud::{Markup, html};
 

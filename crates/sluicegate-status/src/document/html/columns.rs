@@ -1,4 +1,4 @@
-//! The columns of a table, told in sentences.
+//! The columns of a table, explained in sentences.
 
 use maud::{Markup, html};
 

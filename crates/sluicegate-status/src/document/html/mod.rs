@@ -1,7 +1,7 @@
 //! The page, drawn on the server: it has no scripts.
 //!
 //! `page` is the frame, and each section has a file that draws a part of the document. `maud` escapes all inserted text, so that a key, a
-//! tenant or the name of a policy is never anything but text.
+//! tenant or the name of a policy is always plain text.
 //!
 //! Parts that open and close are `details`, actions are forms, and choices are links with a query: all of it works in a browser with
 //! scripts off, and by keyboard. Fields and buttons have names for screen readers, which do not see the row that they are in, and rows of

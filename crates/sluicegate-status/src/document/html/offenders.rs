@@ -52,7 +52,7 @@ fn item(policy: &PolicyStatus, offender: &OffenderShown, token: Option<&str>) ->
     }
 }
 
-/// Lists the keys that ask most, because low and slow abuse is refused nothing.
+/// Lists the keys that ask most, because slow abuse below the limit is never refused.
 fn asking(askers: &[AskerShown]) -> Markup {
     html! {
         p.note {

@@ -1,7 +1,7 @@
 //! The frame of the page: [`page`].
 //!
-//! From top to bottom it follows the order of a call at night: all of it in a sentence, with the first steps; is the store the cause, which
-//! policy refuses, whom, what to do. The result of a form stands above all of it, where the browser begins to read.
+//! From top to bottom it follows the questions of an operator on call: a summary in one sentence, with the first steps; whether the store is the
+//! cause, which policy refuses, which keys, and what to do. The result of a form is at the very top, where the browser begins to read.
 
 use http::Uri;
 use maud::{DOCTYPE, Markup, html};

@@ -1,6 +1,6 @@
 //! The policies, a row each.
 //!
-//! A refusal of a policy in shadow mode is said to be one if it were enforced, because nobody was refused. The last hour
+//! Refusals of a policy in shadow mode are marked "if it were enforced", because no request was refused. The last hour
 //! is thirty bars of two minutes, refused on top of allowed; the last bar includes the current minute, and each policy has its own scale.
 
 use maud::{Markup, PreEscaped, html};
@@ -96,7 +96,7 @@ fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
             }
             td.number data-label=(ALLOWED) { (number::rate(policy.allowed())) }
             td.number data-label=(REFUSED) {
-                // Nobody was refused by a policy in shadow.
+                // A policy in shadow mode has refused no request.
                 span { (number::rate(policy.refused())) @if policy.mode == "shadow" { " " small { "if it were enforced" } } }
             }
             td.number data-label=(WAITING) { (number::count(policy.waiting)) }

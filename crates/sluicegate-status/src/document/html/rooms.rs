@@ -1,4 +1,4 @@
-//! The waiting rooms, a row each. Without any the section is not there.
+//! The waiting rooms, a row each. Without any, the section is left out.
 
 use maud::{Markup, html};
 

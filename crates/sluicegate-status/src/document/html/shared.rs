@@ -1,4 +1,4 @@
-//! The limits in flight whose permits instances share, a row each. Without any the section is not there.
+//! The limits in flight whose permits instances share, a row each. Without any, the section is left out.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,4 @@
-//! The state of the stores: in short at the head of the page, where the first look goes, and in detail below.
+//! The state of the stores: a summary at the head of the page, and the details below.
 
 use maud::{Markup, html};
 

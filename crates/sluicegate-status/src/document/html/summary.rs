@@ -1,4 +1,4 @@
-//! The state in one sentence at the top of the page, with what can be done about it as the first buttons.
+//! The state in one sentence at the top of the page, with possible actions as the first buttons.
 
 use maud::{Markup, html};
 

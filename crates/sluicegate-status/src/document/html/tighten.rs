@@ -1,11 +1,11 @@
-//! To tighten the policy of an alarm, and to end that: forms at the alarm itself, and the same as one button at the top of the page.
+//! Tightening the policy of an alarm, and ending that: forms at the alarm itself, and one button at the top of the page.
 
 use maud::{Markup, html};
 
 use super::forms::{hidden, withdraw, written};
 use crate::document::{PolicyStatus, Tighter};
 
-/// The form at an alarm: to a number, for a time. Where the policy is changed already, the button that ends it.
+/// The form at an alarm, for a quota and a time. If the policy is already changed, the button that ends the change.
 pub(super) fn at_alarm(policy: &PolicyStatus, token: &str) -> Markup {
     let name = &policy.name;
     if policy.over.is_some() {
@@ -46,7 +46,7 @@ pub(super) fn at_once(policy: &PolicyStatus, tighter: &Tighter, token: &str) -> 
     }
 }
 
-/// The word for keys that are new, if it is for them alone.
+/// The word for new keys, if it applies only to them.
 fn keys(tighter: &Tighter) -> &'static str {
     if tighter.of_new_keys { "new" } else { "" }
 }

@@ -1,7 +1,7 @@
 //! The state of the instance in one sentence: [`sentence`], and what to do about it: [`steps`].
 //!
-//! Both read the document and nothing else, so that the sentence says what the page shows. Its parts follow the order of a call at night:
-//! what is refused, to whom and since when; what would be refused; what is unusual; what operators have changed; the store.
+//! Both read only the document, so that the sentence agrees with the page. Its parts follow the questions of an operator on call:
+//! refusals, their keys and their beginning; refusals of policies in shadow mode; unusual traffic; operators' changes; the store.
 
 #[cfg(test)]
 mod tests;
@@ -9,14 +9,14 @@ mod tests;
 use super::number::{self, counted};
 use super::shape::{Document, MinuteShown, NoticeShown, OffenderShown, PolicyStatus, ShownStore, Tighter};
 
-/// The part of the refusals from which they are those of one key.
+/// The share of the refusals from which they are attributed to one key.
 const MOST: f64 = 0.5;
-/// The part from which the rest is not worth a number.
+/// The share from which the rest is not mentioned.
 const ALL: f64 = 0.995;
 /// Minutes without a refusal that do not end a row of minutes with refusals.
 const GAP: usize = 2;
 
-/// Something that an operator can do about the state, as the page offers it below the sentence.
+/// An action that the page offers below the sentence.
 pub(super) enum NextAction<'a> {
     /// Look up the key that is refused most.
     LookUp(&'a PolicyStatus, &'a OffenderShown),
@@ -42,7 +42,7 @@ pub(super) fn sentence(document: &Document) -> String {
     parts.collect::<Vec<_>>().join("; ") + "."
 }
 
-/// What can be done about it, the most urgent first.
+/// The possible actions, the most urgent first.
 pub(super) fn steps(document: &Document) -> Vec<NextAction<'_>> {
     let policy = worst(enforced(document)).or_else(|| lately_worst(document));
     let key = policy.and_then(|policy| {
@@ -54,19 +54,19 @@ pub(super) fn steps(document: &Document) -> Vec<NextAction<'_>> {
     let alarmed = document.policies.iter().filter(|policy| policy.over.is_none()).filter(has_alarm);
     let tighten = alarmed.filter_map(|policy| Some(NextAction::Tighten(policy, policy.tighter.as_ref()?)));
     let changed = document.policies.iter().filter(|policy| policy.over.is_some()).map(NextAction::Withdraw);
-    // Where no key stands out, a look at one does not help.
+    // If no key stands out, looking up one does not help.
     let (first, last) = key
         .into_iter()
         .partition::<Vec<_>, _>(|step| matches!(step, NextAction::LookUp(_, key) if key.share >= MOST));
     first.into_iter().chain(tighten).chain(changed).chain(last).collect()
 }
 
-/// The policies that refuse, or may.
+/// The enforced policies.
 fn enforced(document: &Document) -> impl Iterator<Item = &PolicyStatus> {
     document.policies.iter().filter(|policy| !policy.is_shadow())
 }
 
-/// The policy with the most refusals a second among these; none if they refuse nothing.
+/// The policy with the most refusals per second among these; `None` if they refuse nothing.
 fn worst<'a>(policies: impl Iterator<Item = &'a PolicyStatus>) -> Option<&'a PolicyStatus> {
     let refusing = policies.filter(|policy| policy.refused() > 0.0);
     refusing.max_by(|one, other| one.refused().total_cmp(&other.refused()))
@@ -92,7 +92,7 @@ fn refusals(document: &Document) -> String {
     format!("{name} refuses {rate} a second{}{}{others}", since(policy), of_whom(policy))
 }
 
-/// The keys that most refusals are of.
+/// The keys with most of the refusals.
 fn of_whom(policy: &PolicyStatus) -> String {
     let Some(first) = policy.offenders.first() else {
         return if policy.crowd {
@@ -151,7 +151,7 @@ fn since(policy: &PolicyStatus) -> String {
     }
 }
 
-/// The first part where no request is refused now.
+/// The first part if no request is refused now.
 fn nothing_refused(document: &Document) -> String {
     if let Some(policy) = lately_worst(document) {
         return refused_lately(document, policy);
@@ -205,10 +205,10 @@ fn in_shadow(policies: &[PolicyStatus]) -> Option<String> {
     ))
 }
 
-/// The alarms, of which the first is told, and the notices of the application.
+/// The first alarm, the number of others, and the notices of the application.
 fn notices(all: &[NoticeShown]) -> Vec<String> {
     let told = |alarm: &NoticeShown| {
-        // The rest of the text stands below.
+        // The rest of the text is shown below.
         let text = alarm.text.as_deref().and_then(|text| text.split(';').next());
         let since = number::clock_minute(&alarm.since);
         match text {
