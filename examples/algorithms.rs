@@ -1,5 +1,5 @@
-//! Every algorithm side by side: the same bursts of requests against the same "4 in 4 seconds", on a clock turned by
-//! hand.
+//! Every algorithm side by side: the same bursts of requests against the same "4 in 4 seconds", on a manual
+//! clock.
 
 use std::error::Error;
 use std::time::Duration;

@@ -28,13 +28,13 @@ async fn payment(body: String) -> Result<String, StatusCode> {
     if body.is_empty() { Err(StatusCode::BAD_REQUEST) } else { Ok(format!("paid {body}\n")) }
 }
 
-/// Who exceeds it waits for up to five seconds.
+/// A request above the limit waits for up to five seconds.
 #[rate_limited("2/s burst 1", algorithm = "leaky-bucket", on_exceeded = "wait 5s")]
 async fn upload() -> &'static str {
     "stored\n"
 }
 
-/// A costly one: ten a minute for each API key, or for each address without one. Whoever makes up API keys has one address.
+/// A costly handler: ten a minute for each API key, or for each address without one. A client that makes up API keys still has one address.
 #[rate_limited("60/min", name = "report.address")]
 #[rate_limited("100/min", key = HeaderKey::new("x-api-key")?.or(PeerIp::new()), cost = 10)]
 async fn report(Path(name): Path<String>, decided: Decided) -> String {
@@ -55,7 +55,7 @@ pub(crate) fn app() -> Router {
         .route("/upload", post(upload))
         .route("/report/{name}", get(report))
         .route("/search", get(search))
-        // Where the handlers above keep their limits. With `RedisStore`, all instances share them.
+        // The store for the limits of the handlers above. With `RedisStore`, all instances share them.
         .with_rate_limits(MemoryStore::new())
         .with_state(App { greeting: "welcome" })
 }

@@ -1,4 +1,4 @@
-//! Clients behind a proxy that is named: each has a bucket of its own, and cannot choose another one.
+//! Clients behind a named proxy: each has a bucket of its own, and cannot choose another one.
 //!
 //! ```nginx
 //! events {}
@@ -7,9 +7,9 @@
 //!         listen 8080;
 //!         location / {
 //!             proxy_pass http://127.0.0.1:3000;
-//!             # So that nginx has an address of its own even where clients are on the same machine, as here.
+//!             # Gives nginx an address of its own even if clients are on the same machine, as here.
 //!             proxy_bind 127.0.0.9;
-//!             # Behind what the client sent, the address that it has.
+//!             # Appends the client's address to the list that the client sent.
 //!             proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
 //!         }
 //!     }
@@ -28,10 +28,10 @@ use tokio::net::TcpListener;
 pub(crate) fn app() -> Result<Router, Box<dyn Error>> {
     let store = MemoryStore::new();
 
-    // nginx, and nobody else: whoever has an address named here is believed. In most places it is a network, "10.0.0.0/8".
+    // Only nginx: every peer with an address named here is trusted. It is usually a network, such as "10.0.0.0/8".
     let client_ip = ClientIp::behind(["127.0.0.9"])?;
 
-    // An IPv6 client has a /64 for itself, but who owns a /48 has 65,536 of those: a second limit is for all of them.
+    // An IPv6 client has a whole /64, but the owner of a /48 has 65,536 of them: a second limit covers the /48.
     let address = Limit::new(Policy::gcra("address", "5/min").on(&store)?).key(client_ip.clone());
     let site = Limit::new(Policy::gcra("site", "50/min").on(&store)?).key(client_ip.clone().ipv6_prefix(48)?);
     let limits = RateLimitLayer::builder(address).and(site).build()?;
@@ -51,7 +51,7 @@ async fn hello(State(client_ip): State<ClientIp>, request: Request) -> String {
     }
 }
 
-/// For a metric: more than a few missing ones mean that nginx is not set up as above.
+/// For a metric: more than a few missing fields mean that nginx is not set up as above.
 async fn faults(State(client_ip): State<ClientIp>) -> String {
     format!("{:?}\n", client_ip.faults())
 }

@@ -17,7 +17,7 @@ use sluicegate::key::{Extraction, Key, MissingKey, OnMissingKey, RequestView, ex
 use sluicegate::{ConfigError, Limit, MemoryStore, Policy, Quota, RateLimitExt};
 use sluicegate_examples::listen;
 
-/// How long a row is believed: a change is in force after that at the latest.
+/// How long a row is cached: a change takes effect within this time.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// Rows that are remembered.
@@ -43,7 +43,7 @@ impl Customers {
         Ok(Self { database: Arc::new(Mutex::new(database)), cache: Arc::default() })
     }
 
-    /// The quota of a customer; none of a number that is no customer's.
+    /// The quota of a customer; `None` for an unknown number.
     async fn quota(&self, customer: u32) -> Option<Quota> {
         if let Some((_, quota)) = self.cached().get(&customer).filter(|(read, _)| read.elapsed() < FRESH) {
             return Some(*quota);
@@ -56,7 +56,7 @@ impl Customers {
             });
             row.optional()
         });
-        // A database that does not answer is no reason to let everybody in.
+        // A database that does not answer is no reason to let everyone in.
         let per_hour = row.await.ok()?.ok()??;
         let quota = Quota::per_hour(per_hour.into());
         let mut cache = self.cached();
@@ -71,7 +71,7 @@ impl Customers {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes a row, and says whether there is one. Other instances see it when they next read the row.
+    /// Changes a row, and returns whether it exists. Other instances see the change when they next read the row.
     fn change(&self, customer: u32, per_hour: u32) -> rusqlite::Result<bool> {
         let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = "UPDATE customers SET per_hour = ? WHERE id = ?";
@@ -81,15 +81,15 @@ impl Customers {
     }
 }
 
-/// The number in `x-api-key: customer-17`. A service has keys that nobody can guess, and looks these up.
+/// The number in `x-api-key: customer-17`. A real service looks up keys that cannot be guessed.
 fn customer_of(request: RequestView<'_>) -> Option<u32> {
     request.headers.get("x-api-key")?.to_str().ok()?.strip_prefix("customer-")?.parse().ok()
 }
 
 pub(crate) fn app(store: &MemoryStore, customers: Customers) -> Result<Router, ConfigError> {
-    // One policy for all: its quota is the default, and each customer brings another.
+    // One policy for all customers: its quota is the default, and each customer brings its own.
     let api = Policy::sliding_log("api", "3/h").on(store)?;
-    // Whoever tries keys has one address.
+    // A client that tries keys still has one address.
     let address = Policy::gcra("address", "3000/min").on(store)?;
 
     let (rows, known) = (customers.clone(), customers.clone());
@@ -113,7 +113,7 @@ pub(crate) fn app(store: &MemoryStore, customers: Customers) -> Result<Router, C
         });
     Ok(Router::new()
         .route("/", get(|| async { "hello\n" }).rate_limit(per_customer))
-        // A service asks who may do that.
+        // A real service checks who may do this.
         .route("/customers/{n}", post(change))
         .with_state(customers)
         .rate_limit(address))

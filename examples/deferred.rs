@@ -1,5 +1,5 @@
-//! Orders that can wait: two a second are served at once, and more are accepted with 202 and done at that rate, by workers on any
-//! instance. Nothing that a client sent is readable in Redis.
+//! Orders that can wait: two a second are served at once, and further ones are accepted with 202 and processed at that rate, by workers on any
+//! instance. Redis holds no client data in readable form.
 //!
 //! Needs a Redis that persists, `redis-server --appendonly yes`:
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run --example deferred --features deferred`.
@@ -34,7 +34,7 @@ async fn at_once(body: Bytes) -> Result<String, (StatusCode, String)> {
     order(body).await.map_err(|error| (StatusCode::BAD_REQUEST, error))
 }
 
-/// A worker that died may have done this already: the id, which stays the same, would tell.
+/// A worker that died may have done this already: the id, which stays the same, identifies the order.
 async fn later(job: Job) -> JobOutcome {
     println!("  order {}, attempt {}: {} bytes", &job.id[..8], job.attempt, job.request.body().len());
     Ok(order(job.request.into_body()).await?.into_bytes())
@@ -71,7 +71,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if store.connected(Duration::from_secs(2)).await.is_err() {
         println!("There is no Redis at REDIS_URL yet: orders are refused with 503 until there is.\n");
     }
-    // A service has one from where its other secrets come from, the same on all instances and at each start.
+    // A real service loads it with its other secrets; it is the same on all instances and at each start.
     let secret = std::env::var("SECRET").unwrap_or_else(|_| "not a secret: it is in the example".to_owned());
     let settings = QueueSettings::default().attempts(3).lease(Duration::from_secs(5));
     let queue = RedisJobs::connect(&redis, "orders", settings)?;
@@ -80,7 +80,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{} parked orders wait again.\n", deferral.unpark().await?);
     }
 
-    // Without Redis there is no queue, so no order is served as if there were room.
+    // Without Redis there is no queue, so orders are refused.
     let orders = Policy::gcra("orders", "2/s").on_outage(OnOutage::Deny).on(&store)?;
     let orders = Limit::new(orders).key(Key::from("all"));
     let app = Router::new()

@@ -1,4 +1,4 @@
-//! A reverse proxy whose limits stand in a file, `gateway/rules.yaml`: it follows the file, and reads it again on SIGHUP.
+//! A reverse proxy with its limits in a file, `gateway/rules.yaml`: it follows the file, and reads it again on SIGHUP.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -21,12 +21,12 @@ use sluicegate::rules::{Rules, Variables};
 use sluicegate_examples::listen;
 use tokio::sync::watch;
 
-/// How long the upstream may keep a request without taking a byte of it or beginning its answer.
+/// The longest time that the upstream may take without reading a byte of the request or beginning its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Fields that are about one connection (RFC 9110, section 7.6.1), and no business of the next one.
+/// Fields that apply only to one connection (RFC 9110, section 7.6.1) and must not be forwarded.
 const OF_ONE_CONNECTION: [HeaderName; 8] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -50,7 +50,7 @@ impl Upstream {
     /// The server at a URL such as `http://127.0.0.1:8080`.
     ///
     /// # Errors
-    /// When that is no URL of a server that speaks plain HTTP.
+    /// When it is not the URL of a plain HTTP server.
     pub(crate) fn at(url: &str, patience: Duration) -> Result<Self, String> {
         let parsed: Uri = url.parse().map_err(|error| format!("UPSTREAM {url:?} is not a URL: {error}"))?;
         let authority = parsed.authority().filter(|_| parsed.scheme() == Some(&Scheme::HTTP));
@@ -83,7 +83,7 @@ impl Upstream {
         *request.uri_mut() = uri;
         *request.version_mut() = Version::HTTP_11;
         leave_out_what_is_of_one_connection(request.headers_mut());
-        // Rules that settle read the answers, which they cannot if these are compressed.
+        // Rules that settle read the answers, which must not be compressed.
         request.headers_mut().remove(header::ACCEPT_ENCODING);
         request.headers_mut().insert(header::HOST, host);
         if let Ok(peer) = HeaderValue::try_from(peer.ip().to_string()) {
@@ -98,7 +98,7 @@ impl Upstream {
         });
         let mut answer = std::pin::pin!(self.client.request(request));
         loop {
-            // An upload that goes on is not slow, however long it takes.
+            // An upload that makes progress is not slow, however long it takes.
             let answer = tokio::select! {
                 answer = &mut answer => answer,
                 Ok(()) = moves.changed() => continue,
@@ -117,8 +117,8 @@ impl Upstream {
     }
 }
 
-/// Whether no upstream reads the path as another one than the rules have matched: it has no segment `.` or `..`, no empty one,
-/// and nothing stands in it as `%..` that need not, nor a slash or a backslash.
+/// Whether every upstream reads the path as the rules did: it has no segment `.` or `..`, no empty one,
+/// and no needless percent-encoding, nor an encoded slash or a backslash.
 fn is_plain(path: &str) -> bool {
     let is_dots = |segment: &str| matches!(segment.split(';').next(), Some("." | ".."));
     let disguises = path.split('%').skip(1).any(|after| {
@@ -128,8 +128,8 @@ fn is_plain(path: &str) -> bool {
     !disguises && !path.contains("//") && !path.contains('\\') && !path.split('/').any(is_dots)
 }
 
-/// The host that a request is for, with its port: that of its target, before that of the field `Host` (RFC 9112, section 3.2.2), as the rules
-/// read it. None if that is no host, or if there are two fields, of which the upstream might read the other one.
+/// The host of a request, with its port: from its target, or else from the field `Host` (RFC 9112, section 3.2.2), as the rules
+/// read it. `None` if it is invalid, or if there are two fields, because the upstream might read the other one.
 fn host(request: &Request) -> Option<HeaderValue> {
     let mut fields = request.headers().get_all(header::HOST).iter();
     let (field, None) = (fields.next(), fields.next()) else { return None };
@@ -142,7 +142,7 @@ fn host(request: &Request) -> Option<HeaderValue> {
     HeaderValue::try_from(host.as_str()).ok()
 }
 
-/// Those that are always of one connection, and those that `Connection` names.
+/// Removes fields that always apply to one connection, and those that `Connection` names.
 fn leave_out_what_is_of_one_connection(headers: &mut HeaderMap) {
     let lines = headers.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok());
     let names = lines.flat_map(|line| line.split(',')).filter_map(|name| name.trim().parse().ok());
@@ -152,7 +152,7 @@ fn leave_out_what_is_of_one_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// The gateway: every path goes to the upstream, once the rules let it.
+/// The gateway: every path goes to the upstream, if the rules allow it.
 pub(crate) fn app(rules: &Rules, upstream: Upstream) -> Router {
     let forward = async |State(upstream): State<Upstream>, ConnectInfo(peer), request: Request| {
         upstream.forward(peer, request).await

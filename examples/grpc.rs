@@ -23,12 +23,12 @@ fn request(client: &'static str) -> Request<HealthCheckRequest> {
 async fn main() -> Result<(), Box<dyn Error>> {
     // Two calls at once from each client, and one more every ten seconds.
     let per_client = Policy::gcra("client", "6/min burst 2").on(MemoryStore::new())?;
-    // Set by a proxy in front that has verified the client. Where clients write it themselves, limit their addresses as well.
+    // Set by a proxy in front that has verified the client. If clients write it themselves, limit their addresses as well.
     let client = HeaderKey::new("x-client")?.verified_before();
     let layer =
         RateLimitLayer::builder(Limit::new(per_client).key(client)).respond(GrpcStatus::new()).build()?;
 
-    // Any service will do; this one says whether the server is well.
+    // Any service will do; this one reports the health of the server.
     let (_, health) = tonic_health::server::health_reporter();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -1,5 +1,5 @@
-//! A service whose limits can be watched: `/metrics` for Prometheus, with the files in `monitoring/` around it, and `/status` for the
-//! person on call. With `WEBHOOK` it tells another server of each suspension.
+//! A service with observable limits: `/metrics` for Prometheus, with alerts and a dashboard in `monitoring/`, and `/status` for the
+//! person on call. With `WEBHOOK` it reports each suspension to another server.
 
 #[path = "monitoring/webhook.rs"]
 pub(crate) mod webhook;
@@ -49,10 +49,10 @@ fn store() -> Result<Observed, Box<dyn Error>> {
     })
 }
 
-/// The service, what Prometheus reads, and the page.
+/// The service, the metrics for Prometheus, and the page.
 ///
 /// # Errors
-/// When a policy or the page cannot be as it is written here.
+/// When a policy or the page has an invalid setting.
 pub(crate) fn app(store: &Observed, metrics: PrometheusHandle) -> Result<Router, ConfigError> {
     let login =
         Policy::sliding_counter("login", "5/min").and("20/h").suspend(20, "10min", "30min").on(store)?;
@@ -60,7 +60,7 @@ pub(crate) fn app(store: &Observed, metrics: PrometheusHandle) -> Result<Router,
     let upload =
         Policy::leaky_bucket("upload", "2/s burst 1").wait_up_to(Duration::from_secs(5)).on(store)?;
     let tighter = Policy::gcra("tighter", "60/min").shadow().on(store)?;
-    // The key is told to nobody; the metric has this name.
+    // The metric has this name and does not reveal the key.
     store.watch("local", &login, std::net::Ipv4Addr::LOCALHOST)?;
     let [login, search, upload, all] = [login, search, upload, tighter].map(RateLimitLayer::new);
     let page = StatusPage::new(store)
@@ -68,7 +68,7 @@ pub(crate) fn app(store: &Observed, metrics: PrometheusHandle) -> Result<Router,
         .limits("search", search.limits_handle())
         .limits("upload", upload.limits_handle())
         .limits("all", all.limits_handle())
-        // A service that others reach has a guard that goes by a name, which a layer in front has found out.
+        // A service that others can reach needs a guard by the name that a layer in front has authenticated.
         .only_from_this_machine()
         .secret(secret())
         .host("127.0.0.1")
@@ -86,13 +86,13 @@ pub(crate) fn app(store: &Observed, metrics: PrometheusHandle) -> Result<Router,
         .route_service("/status.json", page))
 }
 
-/// New at each start. Instances behind one name have one secret, from wherever the others of the service come.
+/// New at each start. Instances behind one name need a common secret, loaded with the other secrets of the service.
 fn secret() -> Vec<u8> {
     (0..4).flat_map(|part| RandomState::new().hash_one(part).to_le_bytes()).collect()
 }
 
 async fn scrape(State((store, metrics)): State<(Observed, PrometheusHandle)>) -> String {
-    // What moves without a decision is looked at now.
+    // Updates gauges that change without a decision.
     store.refresh().await;
     metrics.render()
 }

@@ -14,10 +14,10 @@ use sluicegate::{MemoryStore, Policy, RateLimitExt, RateLimitLayer};
 use tokio::net::TcpListener;
 use tower::{Service, ServiceBuilder, ServiceExt};
 
-/// Serves two requests a second, five at once, and says in header fields what is left.
+/// Serves two requests a second, five at once, and sends the remaining units in header fields.
 async fn serve() -> Result<SocketAddr, Box<dyn Error>> {
     let per_address = Policy::token_bucket("address", "2/s burst 5").on(MemoryStore::new())?;
-    // All fields: of `X-RateLimit-*` alone a client learns when the whole burst is back, and not when the next unit is.
+    // All fields: from `X-RateLimit-*` alone a client learns when the whole burst is back, but not when the next unit is.
     let limit = RateLimitLayer::builder(per_address).headers(HeaderFields::All).build()?;
     let app = Router::new().route("/", get(|| async { "hello" }).rate_limit(limit));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -27,7 +27,7 @@ async fn serve() -> Result<SocketAddr, Box<dyn Error>> {
     Ok(address)
 }
 
-/// How to read the types of reqwest: whom a request goes to, and what a response says.
+/// Reads the types of reqwest: the host of a request, and the head of a response.
 fn for_reqwest() -> OutgoingLayer<impl Wire<Request, Response>> {
     OutgoingLayer::reading(
         |request: &Request| request.url().host_str().unwrap_or_default().to_owned(),
@@ -39,7 +39,7 @@ fn for_reqwest() -> OutgoingLayer<impl Wire<Request, Response>> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let url: reqwest::Url = format!("http://{}/", serve().await?).parse()?;
 
-    // Never more than ten a second to one host, whatever it would take.
+    // Never more than ten a second to one host, however many the host would accept.
     let per_host = Policy::gcra("partner", "10/s burst 2").on(MemoryStore::new())?;
     let patient = for_reqwest().limit(per_host).longest_wait(Duration::from_secs(5));
     let http = Client::builder().no_proxy().build()?;
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         assert!(response.status().is_success(), "whoever waits is not refused");
     }
 
-    // A client with less patience is told at once how long it would take.
+    // A client with a short longest wait learns at once how long it would have to wait.
     let impatient = for_reqwest().longest_wait(Duration::from_millis(10));
     let mut client = ServiceBuilder::new().layer(impatient).service(client.get_ref().clone());
     loop {

@@ -1,7 +1,7 @@
 //! From one process to a fleet: three instances of one service behind one limit, which they share through Redis.
 //!
-//! Needs a Redis: `REDIS_URL=redis://127.0.0.1:6379 cargo run --example redis --features redis`. `INSTANCES` says how many, on ports from
-//! `PORT` on; with `STORE=bare` nothing is around the store, and the service starts whether Redis is there or not.
+//! Needs a Redis: `REDIS_URL=redis://127.0.0.1:6379 cargo run --example redis --features redis`. `INSTANCES` sets their number, on ports from
+//! `PORT` on; with `STORE=bare` the store has no wrapper, and the service starts whether Redis is up or not.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use sluicegate::{ConfigError, Policy, RateLimitExt, RedisStore, Resilient};
 use sluicegate_examples::number;
 use tokio::net::TcpListener;
 
-/// One instance. Only the line that makes the store differs from a service that is alone.
+/// One instance. Only the line that makes the store differs from a service with one instance.
 pub(crate) fn instance(store: Arc<dyn Store>, number: u16) -> Result<Router, ConfigError> {
     let hello = Policy::gcra("hello", "5/min").on(store.clone())?;
     Ok(Router::new()
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let store: Arc<dyn Store> = if is_bare {
             redis.into()
         } else {
-            // One line to fail at boot where Redis cannot be reached.
+            // This line fails at boot if Redis cannot be reached.
             redis.connected(Duration::from_secs(5)).await?;
             Resilient::builder(redis).replicas(instances.into()).build()?.into()
         };

@@ -16,10 +16,10 @@ use sluicegate::overflow::{WaitingRoom, WaitingRoomLayer};
 use sluicegate_examples::listen;
 use tower::ServiceExt;
 
-/// How long after the start the shop opens.
+/// The time from the start to the opening of the shop.
 const OPENS_AFTER: Duration = Duration::from_secs(10);
 
-/// The crowd, one of whom comes each 50 ms.
+/// The number of visitors; one comes each 50 ms.
 const VISITORS: u32 = 400;
 
 /// The room: ten a second are let in, and each may stay for five minutes.
@@ -42,7 +42,7 @@ fn ticket(fields: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::from_str(cookie.split(';').next()?).ok()
 }
 
-/// A visitor that asks when it is told to, until it is in the shop. Each fifth leaves without a word.
+/// A visitor that asks when it is told to, until it is in the shop. Every fifth visitor leaves silently.
 async fn visit(app: Router, number: u32) {
     tokio::time::sleep(Duration::from_millis(50) * number).await;
     let mut kept = HeaderMap::new();
@@ -61,7 +61,7 @@ async fn visit(app: Router, number: u32) {
     }
 }
 
-/// Prints where the line stands, until nobody waits any more.
+/// Prints the state of the line until no visitor waits any longer.
 async fn watch(room: WaitingRoom) {
     println!("second  waiting  let in  passed over  wait of a newcomer");
     let mut second = tokio::time::interval(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! Plans from verified tokens: each user's limit is that of a plan, and costly endpoints get a tenth of it. Run it, and
+//! Plans from verified tokens: each user has the limit of its plan, and costly endpoints get a tenth of it. Run it, and
 //! try the `curl` lines that it prints.
 
 use std::error::Error;
@@ -17,33 +17,33 @@ use sluicegate::{
 };
 use sluicegate_examples::listen;
 
-/// Whoever knows it makes tokens. A service has 32 random bytes, and keeps them where it keeps its secrets.
+/// Everyone who knows it can make tokens. A real service uses 32 random bytes, and stores them with its other secrets.
 const SECRET: &[u8] = b"known to all who read this example";
 
 pub(crate) fn app(store: &MemoryStore) -> Result<Router, ConfigError> {
-    // One policy, whose keys have the quota of their plan: a user whose plan changes keeps what was spent.
+    // One policy, in which each key has the quota of its plan: when a user's plan changes, spent units stay spent.
     let plans = Tiers::builder(&Policy::gcra("api", "100/min").on(store)?)
         .tier("free", "100/min")
         .tier("pro", "1000/min")
         .unlimited("enterprise")
         .default_tier("free")
         .build()?;
-    // In buckets of its own, called `api.ai`: 10/min on the plan free, 100/min on pro.
+    // In separate buckets, called `api.ai`: 10/min on the plan free, 100/min on pro.
     let ai = plans.share(1, 10, "ai")?;
-    // Whoever makes API keys up gets a bucket for each of them, but has one address.
+    // A client that makes up API keys gets a bucket for each of them, but has one address.
     let address = Policy::gcra("address", "3000/min").on(store)?;
 
     Ok(Router::new()
         .route("/search", get(|| async { "found nothing\n" }))
         .route("/profile", get(|| async { "nobody in particular\n" }))
-        // The default of all routes that have no limit of their own: those above.
+        // The default for all routes above, which have no limit of their own.
         .rate_limit(by_plan(plans)?)
         .route("/ai-generate", post(|| async { "an answer that took long\n" }).rate_limit(by_plan(ai)?))
-        // In front of all of them. The fields name every quota, those of the plan further in as well.
+        // In front of all routes. The header fields name every quota, including those of the inner plan.
         .rate_limit(RateLimitLayer::builder(address).headers(HeaderFields::All).build()?))
 }
 
-/// The plan is what a verified token says; whose bucket it is, the token, else the API key, else the address.
+/// The verified token names the plan; the key is the token's subject, or else the API key, or else the address.
 fn by_plan(plans: Tiers) -> Result<Limit, ConfigError> {
     let verifier = tokens()?;
     let plan_of = move |request: RequestView<'_>| {
@@ -58,7 +58,7 @@ fn tokens() -> Result<BearerJwt, ConfigError> {
     Ok(BearerJwt::hs256(SECRET)?.issuer("https://login.example.com"))
 }
 
-/// What the login service gives to a user, for a day.
+/// The token that the login service gives to a user, valid for a day.
 fn token(user: &str, plan: &str, secret: &[u8]) -> Result<String, jsonwebtoken::errors::Error> {
     let expires = get_current_timestamp() + 24 * 60 * 60;
     let claims = json!({ "iss": "https://login.example.com", "sub": user, "plan": plan, "exp": expires });

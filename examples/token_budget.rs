@@ -1,4 +1,4 @@
-//! A budget of LLM tokens: a request reserves what it may cost at most, and settles what it did cost when its answer has
+//! A budget of LLM tokens: a request reserves its highest possible cost, and settles its actual cost when its answer has
 //! been streamed, or when its client is gone. Run it, and try the `curl` lines that it prints.
 
 use std::convert::Infallible;
@@ -26,7 +26,7 @@ pub(crate) fn app(store: &MemoryStore, pace: Duration) -> Result<Router, ConfigE
         .key(ApiKey::header("x-api-key")?.or(PeerIp::new()))
         .cost_fn(estimate)
         .refund_if(|head| !head.status.is_success());
-    // Whoever makes up API keys has one address.
+    // A client that makes up API keys still has one address.
     let address = Policy::gcra("address", "1000/min").on(store)?;
     let limit = RateLimitLayer::builder(tokens).and(address).meter().build()?;
     Ok(Router::new()
@@ -35,14 +35,14 @@ pub(crate) fn app(store: &MemoryStore, pace: Duration) -> Result<Router, ConfigE
         .with_state(pace))
 }
 
-/// The most that a request can cost. Whoever does not say how long the prompt is reserves for the longest.
+/// The highest cost of a request. A request without the length of its prompt reserves for the longest prompt.
 fn estimate(request: RequestView<'_>) -> u64 {
     let length = request.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let longest = length.unwrap_or(LONGEST_PROMPT_BYTES).min(LONGEST_PROMPT_BYTES);
     (longest.div_ceil(4) + LONGEST_ANSWER_TOKENS) as u64
 }
 
-/// Stands in for a model: it says the prompt again, louder. A token is four bytes of a prompt, or a word of an answer.
+/// Stands in for a model: it repeats the prompt in upper case. A token is four bytes of a prompt, or a word of an answer.
 async fn complete(State(pace): State<Duration>, Extension(meter): Extension<Meter>, prompt: String) -> Body {
     let used = Used { meter: meter.of("tokens"), tokens: prompt.len().div_ceil(4) as u64 };
     let words = prompt.split_whitespace().take(LONGEST_ANSWER_TOKENS);
@@ -55,16 +55,16 @@ async fn complete(State(pace): State<Duration>, Extension(meter): Extension<Mete
     }))
 }
 
-/// What an answer has cost so far.
+/// The cost of an answer so far.
 struct Used {
     meter: Meter,
     tokens: u64,
 }
 
-/// The answer's stream owns it, so this comes to pass however that ends.
+/// The answer's stream owns it, so it settles however the stream ends.
 impl Drop for Used {
     fn drop(&mut self) {
-        // The store is told at once, and nobody needs to wait for what it says.
+        // The store is asked at once, and its answer need not be awaited.
         drop(self.meter.settle(self.tokens));
     }
 }

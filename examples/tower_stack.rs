@@ -1,4 +1,4 @@
-//! A plain tower stack without Axum: a limit per API key in front of a `service_fn`, and a refusal of one's own.
+//! A plain tower stack without Axum: a limit per API key in front of a `service_fn`, and a custom refusal.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -17,7 +17,7 @@ pub(crate) async fn hello(request: Request<Body>) -> Result<Response<Body>, Infa
     Ok(Response::new(Full::from(format!("hello from {}", request.uri().path()))))
 }
 
-/// Any body can be made here; the layer adds the header fields.
+/// Returns any body; the layer adds the header fields.
 fn sorry(refusal: &Refusal<'_>) -> Response<Body> {
     let wait = refusal.retry_after_seconds().unwrap_or_default();
     let mut response = Response::new(Full::from(format!("slow down: try again in {wait} s")));
@@ -28,7 +28,7 @@ fn sorry(refusal: &Refusal<'_>) -> Response<Body> {
 /// A limit for each API key, and one for all of them together.
 pub(crate) fn layer(store: &MemoryStore) -> Result<RateLimitLayer<impl Respond<Body>>, ConfigError> {
     let per_client = Policy::gcra("client", "2/s").on(store)?;
-    // Clients can make up API keys; whatever they make up, they all get no more than this.
+    // Clients can make up API keys; this limit bounds all of them together.
     let everybody = Policy::token_bucket("everybody", "100/s").on(store)?;
 
     RateLimitLayer::builder(Limit::new(per_client).key(HeaderKey::new("x-api-key")?.or(PeerIp::new())))

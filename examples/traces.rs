@@ -1,4 +1,4 @@
-//! A service whose traces say what its limits decide, and where a request has waited. A collector gets them by OTLP over HTTP.
+//! A service whose traces show the decisions of its limits and the waits of requests. It sends them to a collector by OTLP over HTTP.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ fn span(request: &Request) -> Span {
 /// The service, in spans.
 ///
 /// # Errors
-/// When a policy cannot be as it is written here.
+/// When a policy has an invalid setting.
 pub(crate) fn app() -> Result<Router, ConfigError> {
     let store = MemoryStore::new();
     let login = Policy::sliding_counter("login", "5/min").on(&store)?;
@@ -54,7 +54,7 @@ pub(crate) fn app() -> Result<Router, ConfigError> {
 /// Sends the spans of this process to a collector, such as `http://127.0.0.1:4318`.
 ///
 /// # Errors
-/// When that is not a URL.
+/// When the text is not a URL.
 pub(crate) fn send_spans(collector: &str) -> Result<SdkTracerProvider, Box<dyn Error>> {
     let exporter = SpanExporter::builder()
         .with_http()
@@ -65,7 +65,7 @@ pub(crate) fn send_spans(collector: &str) -> Result<SdkTracerProvider, Box<dyn E
         .with_resource(Resource::builder().with_service_name("shop").build())
         .with_batch_exporter(exporter)
         .build();
-    // Waits are spans at `INFO`. What the exporter itself logs is below that.
+    // Waits are spans at `INFO`. The exporter's own logs are below that level.
     let spans =
         tracing_opentelemetry::layer().with_tracer(provider.tracer("shop")).with_filter(LevelFilter::INFO);
     let lines = tracing_subscriber::fmt::layer().with_filter(LevelFilter::INFO);
@@ -103,6 +103,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     axum::serve(listener, app()?.into_make_service_with_connect_info::<SocketAddr>())
         .with_graceful_shutdown(async { _ = tokio::signal::ctrl_c().await })
         .await?;
-    // Sends what is left.
+    // Sends the remaining spans.
     Ok(provider.shutdown()?)
 }

@@ -1,4 +1,4 @@
-//! Tells somebody else when a key is suspended: a chat, an incident tool, a firewall.
+//! Reports suspensions of keys to another system: a chat, an incident tool, a firewall.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 use sluicegate::observed::Observed;
 use sluicegate::store::Event;
 
-/// As many messages wait while the other side is slow; of more it is only counted how many they were.
+/// The most messages that wait while the receiver is slow; further ones are only counted.
 pub(crate) const MOST_WAITING: usize = 64;
 
 /// Posts each suspension, and each release, to this address as JSON:
 ///
 /// `{"text": "login: 203.0.113.9 is suspended for 30min", "policy": "login", "key": "203.0.113.9", "seconds": 1800, "by": null, "missed": 0}`
 ///
-/// `text` is what chats show. The key is an address or a name if it is known to be one, and else a digest: no secret leaves the
-/// service. `by` is the operator who has done it by hand, if that is known; `missed` is how many messages before this one could not be
+/// Chats show `text`. The key is an address or a name if it is known to be one, otherwise a digest: no secret leaves the
+/// service. `by` is the operator, if it was done by hand and the name is known; `missed` is the number of earlier messages that could not be
 /// sent.
 ///
-/// No request waits for that: events wait in a queue of fixed length, from which a task takes them to the network.
+/// No request waits for this: events wait in a queue of fixed length, and a task sends them.
 ///
 /// # Errors
-/// When there cannot be an HTTP client.
+/// When the HTTP client cannot be built.
 pub(crate) fn post_suspensions(store: &Observed, url: Url) -> Result<(), reqwest::Error> {
     let client = Client::builder().timeout(Duration::from_secs(10)).build()?;
     let mut suspensions = store.events(MOST_WAITING, message);
@@ -37,7 +37,7 @@ pub(crate) fn post_suspensions(store: &Observed, url: Url) -> Result<(), reqwest
                 Ok(_) => (dropped_before, unsent) = (dropped, 0),
                 Err(error) => {
                     unsent += 1;
-                    // Its address may be a secret.
+                    // The URL may contain a secret.
                     eprintln!("the webhook was not told of a suspension: {}", error.without_url());
                 }
             }
@@ -46,7 +46,7 @@ pub(crate) fn post_suspensions(store: &Observed, url: Url) -> Result<(), reqwest
     Ok(())
 }
 
-/// What is posted about an event, if it is about a suspension.
+/// The message for an event, if it is a suspension.
 fn message(event: &Event<'_>) -> Option<Value> {
     let Event::Suspended { subject, lasts, by, .. } = event else { return None };
     let (policy, key) = (subject.policy?, subject.key?.to_key().shown());

@@ -22,10 +22,10 @@ use super::{Resilient, ResilientState, ResilientStore};
 ///
 /// | setting | default | too low | too high |
 /// |---|---|---|---|
-/// | [`replicas`](Self::replicas) | 1 | a fleet on its own admits several times the limit | clients are refused in an outage although there is room |
+/// | [`replicas`](Self::replicas) | 1 | a fleet without its store admits several times the limit | clients are refused in an outage although there is room |
 /// | [`fallback`](Self::fallback) | 100,000 keys | keys are forgotten during an outage | memory |
-/// | [`deadline`](Self::deadline) | that of the store | a slow answer counts as a failure, and may be spent twice | requests wait for a store that hangs |
-/// | [`breaker`](Self::breaker) | see there | a hiccup is an outage | requests wait for failures |
+/// | [`deadline`](Self::deadline) | the store's | a slow answer counts as a failure, and its units may be spent twice | requests wait for a store that hangs |
+/// | [`breaker`](Self::breaker) | see there | a brief fault counts as an outage | requests wait for failures |
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,8 +66,8 @@ impl ResilientBuilder {
     /// Sets the number of instances of the service that share the store. On its own, each decides with its part of every quota,
     /// rounded up. Default: 1, with which a fleet that is cut off from its store admits the limit once per instance.
     ///
-    /// Give the number of instances that run at the same time, those of a rolling deployment
-    /// included. A limit of 10 with 4 replicas is 3 on each instance, 12 together: shares are
+    /// Give the number of instances that run at the same time, including those of a rolling
+    /// deployment. A limit of 10 with 4 replicas is 3 on each instance, 12 together: shares are
     /// rounded up, so that a limit of 1 is never 0.
     pub fn replicas(mut self, instances: u64) -> Self {
         self.replicas = instances;
@@ -77,7 +77,7 @@ impl ResilientBuilder {
     /// Sets the store for the fallback's state, which no other limits use. Default: a new
     /// [`MemoryStore`] for 100,000 keys.
     ///
-    /// Each allowed request also asks the fallback, to keep it warm: some tens of nanoseconds beside a
+    /// Each allowed request also asks the fallback, to keep it warm. This adds some tens of nanoseconds to a
     /// network round trip.
     pub fn fallback(mut self, memory: MemoryStore) -> Self {
         self.fallback = memory;
@@ -93,7 +93,7 @@ impl ResilientBuilder {
         self
     }
 
-    /// Sets when the breaker leaves the store alone, and for how long. Default: [`BreakerSettings::new`].
+    /// Sets when the breaker opens, and for how long. Default: [`BreakerSettings::new`].
     pub fn breaker(mut self, settings: BreakerSettings) -> Self {
         self.settings = settings;
         self

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Resilient, ResilientState};
 
-/// The pause before a store that is away is asked again.
+/// The pause before a store that is down is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Resilient {
@@ -16,7 +16,7 @@ impl Resilient {
     /// was answered, and before the runtime ends.
     ///
     /// It ignores the breaker and asks the store up to ten times a second while the store is away. It ends when no debt is
-    /// left, or when the time `within` is over, and waits for charges and refunds that are under way. The store can be used
+    /// left, or when the time `within` is over, and waits for charges and refunds in progress. The store can be used
     /// afterwards, and closed again.
     ///
     /// ```
@@ -28,7 +28,7 @@ impl Resilient {
     /// use sluicegate_resilient::Resilient;
     ///
     /// let store = Resilient::new(redis);
-    /// serve().await; // such as `axum::serve(..).with_graceful_shutdown(..)`
+    /// serve().await; // for example `axum::serve(..).with_graceful_shutdown(..)`
     /// if let Err(unsettled) = store.close(Duration::from_secs(5)).await {
     ///     eprintln!("{unsettled}");
     /// }
@@ -37,13 +37,13 @@ impl Resilient {
     /// ```
     ///
     /// # Errors
-    /// [`Unsettled`] when debts are left at the end. They are lost with the process: their keys may spend the units once more.
+    /// [`Unsettled`] when debts are left at the end. They are lost with the process: their keys may spend the units again.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its timer.
     ///
     /// # Cancel safety
-    /// A call that is under way when this is dropped may or may not have been charged, and is not repeated. Everything else is
+    /// A call that is in progress when this is dropped may or may not have been charged, and is not repeated. All other debts are
     /// still owed.
     pub async fn close(&self, within: Duration) -> Result<(), Unsettled> {
         let now = Instant::now();

@@ -17,7 +17,7 @@ pub(super) struct OutageCounts {
 }
 
 impl OutageCounts {
-    // Relaxed, here and below: numbers to look at.
+    // Relaxed, here and below: the counts order nothing else.
     pub(super) fn failed(&self, error: &StoreError) {
         let count = match error.kind() {
             StoreErrorKind::Timeout => &self.timeouts,

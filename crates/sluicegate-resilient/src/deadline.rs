@@ -1,7 +1,7 @@
 //! The longest time that the store may take: [`Deadline`].
 //!
-//! It is only for stores without a deadline of their own. A deadline inside of the store is better: it can tell
-//! whether the command was sent, and gives up the connection. From outside, a late call can only be
+//! It is only for stores without a deadline of their own. A deadline inside the store is better: it knows
+//! whether the command was sent, and closes the connection. From outside, a late call can only be
 //! dropped.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Deadline {
     /// The answer, or a timeout.
     pub(super) async fn keep(&self, answer: DecisionFuture) -> Result<Decision, StoreError> {
         match (self.0, answer.now()) {
-            // Without a timer, which takes a runtime.
+            // Without a timer, which needs a runtime.
             (_, Ok(answer)) => answer,
             (None, Err(pending)) => pending.await,
             (Some(longest), Err(pending)) => {

@@ -1,10 +1,10 @@
 //! Units that the fallback admitted, to be charged when the store is back.
 //!
 //! Debts are sums per key and policy, not a list of requests: memory is bounded by keys, and one charge
-//! settles any number of requests. Units given back meanwhile are struck off. Debts beyond the
-//! bound on keys are forgotten, in favour of the client.
+//! settles any number of requests. Units given back meanwhile are deducted. Debts beyond the
+//! bound on keys are forgotten, in favor of the client.
 //!
-//! When a policy is replaced, its debts go on under the new one, also those that are being charged.
+//! When a policy is replaced, its debts move to the new one, including those that are being charged.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ const MOST_KEYS: usize = 65_536;
 #[derive(Default)]
 pub(super) struct Debts {
     ledger: Mutex<DebtLedger>,
-    /// The number of keys, which tells without the lock whether there are debts.
+    /// The number of keys, to see without the lock whether there are debts.
     count: AtomicUsize,
 }
 
@@ -40,7 +40,7 @@ type Owed = SmallVec<[Debt; 1]>;
 pub(super) struct Debt {
     pub(super) policy: PreparedPolicy,
     pub(super) units: u64,
-    /// The part of the units that counts suspensions which the store was told of already.
+    /// The part of the units that counts suspensions already reported to the store.
     alone: u64,
     /// If this is the rest of a suspension, the policy that counts suspensions, and their number.
     pub(super) counted: Option<(PreparedPolicy, u64)>,
@@ -51,7 +51,7 @@ impl Debt {
         Self { policy, units, alone: 0, counted: None }
     }
 
-    /// Whether this is the rest of a suspension, which the store is told in another way.
+    /// Whether this is the rest of a suspension, which is reported to the store in another way.
     pub(super) fn is_suspension(&self) -> bool {
         self.policy.policy().counts_suspensions_in().is_some()
     }
@@ -118,7 +118,7 @@ impl Debts {
 
     /// The number of keys in debt.
     pub(super) fn count(&self) -> usize {
-        // Relaxed: a number to look at.
+        // Relaxed: the count orders nothing else.
         self.count.load(Ordering::Relaxed)
     }
 
@@ -133,7 +133,7 @@ impl Debts {
         self.count.store(ledger.keys.len(), Ordering::Relaxed);
     }
 
-    /// Adds suspensions that the store was told of but has not counted. Their policy may have been replaced meanwhile.
+    /// Adds suspensions that were reported to the store but not counted there. Their policy may have been replaced meanwhile.
     pub(super) fn add_count(&self, suspensions: &PreparedPolicy, key: Key, times: u64) {
         let mut ledger = self.lock();
         let debt = Debt { alone: times, ..Debt::new(suspensions.clone(), times) };
@@ -143,7 +143,7 @@ impl Debts {
         }
     }
 
-    /// Strikes off up to `units` that were given back before they were charged.
+    /// Deducts up to `units` that were given back before they were charged.
     pub(super) fn strike(&self, policy: &PreparedPolicy, key: &Key, units: u64) {
         if self.count() == 0 {
             return;

@@ -1,14 +1,14 @@
 //! Decides a call: by the store for the parts that are asked, and by the fallback for the rest.
 //!
 //! 1. Reports about turns that the fallback gave go to the fallback.
-//! 2. Reports for several parts go to each part on its own: a part that is away must not keep the
+//! 2. Reports for several parts go to each part separately: a part that is down must not prevent the
 //!    others from getting theirs.
 //! 3. If all parts may be asked, the store decides. Its failure counts for the breaker of the part
 //!    that it names, and the call is decided again without that part, unless it was a report, which
 //!    may have arrived.
-//! 4. If some parts are away, the call is split: see `split`. If all are, the fallback decides.
+//! 4. If some parts are down, the call is split: see `split`. If all are down, the fallback decides.
 //!
-//! Reports are finished even if nobody waits for them, so that a client that
+//! Reports are finished even if no caller waits for them, so that a client that
 //! hangs up does not undo a charge.
 
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Wrap for ResilientStore {
     }
 }
 
-/// The parts of the store that each of some asks is for.
+/// The parts of the store for each of some asks.
 pub(super) type PartsOfEach = SmallVec<[u64; 4]>;
 
 impl ResilientState {
@@ -119,7 +119,7 @@ impl ResilientState {
         self.decide_apart(asks, &each, away, reason)
     }
 
-    /// Asks the store about all of it.
+    /// Asks the store about all asks.
     fn ask_store(
         self: &Arc<Self>,
         asks: &[Ask<'_>],
@@ -140,7 +140,7 @@ impl ResilientState {
         })
     }
 
-    /// The answer of the store within, which does not know the spends of the fallback: the debt is struck off when it has
+    /// The answer of the inner store, which does not know the spends of the fallback: the debt is deducted when it has
     /// answered.
     pub(super) fn within_store<'a>(&self, asks: impl Iterator<Item = Ask<'a>>) -> DecisionFuture {
         let asks: SmallVec<[Ask<'a>; 4]> = asks
@@ -199,9 +199,9 @@ impl ResilientState {
         }
     }
 
-    /// Decides the asks of other parts by the store, and the rest by the fallback.
+    /// Decides the asks of available parts in the store, and the rest in the fallback.
     ///
-    /// A part may turn out to be away only when permission to ask it is requested. So this repeats
+    /// Whether a part is down may show only when permission to ask it is requested. So this repeats
     /// until all remaining parts permit it, or none is left.
     fn decide_apart(
         self: &Arc<Self>,

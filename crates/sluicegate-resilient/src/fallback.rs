@@ -1,12 +1,12 @@
 //! Decisions while the store cannot be asked, by the policies' [`OnOutage`].
 //!
-//! The fallback hears of everything that the store lets pass, so that a client which has used up
-//! its limit does not find a fresh bucket when the store goes away. It is asked with its *share* of
-//! each quota. A cost that fits the quota and not the share is refused as in an outage, with a
+//! The fallback is told everything that the store admits, so that a client that has used up
+//! its limit does not get a fresh bucket when the store goes down. It decides with its *share* of
+//! each quota. A cost that fits the quota but not the share is refused as in an outage, with a
 //! wait: it could pass when the store is back.
 //!
 //! With several instances, a share does not [count refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected): it refuses
-//! requests that the whole quota lets pass, and if it counted them, a client that keeps to its limit might be refused for ever.
+//! requests that the whole quota would admit, and if it counted them, a client within its limit might be refused forever.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use super::debts::Debts;
 use super::share::FallbackShare;
 
-/// A store of this process that decides with its share of each quota, and the debts of the requests that it let pass.
+/// A store of this process that decides with its share of each quota, and the debts of the requests that it admitted.
 pub(super) struct LocalFallback {
     store: Arc<dyn Store>,
     replicas: u64,
@@ -91,12 +91,12 @@ impl LocalFallback {
 
     /// Records units spent without the store, to be charged when it is back.
     ///
-    /// The whole cost is owed even if the share was smaller, because the store counts whole quotas. For an ask for as much as there is,
+    /// The whole cost is owed even if the share was smaller, because the store counts whole quotas. For a `Take`,
     /// the units that the fallback has granted are owed, if `decision` is given.
     pub(super) fn note_spending(&self, asks: &[Ask<'_>], decision: Option<&Decision>) {
         for (place, ask) in asks.iter().enumerate() {
             let ask = &decision.map_or(*ask, |decision| taken(*ask, place, decision));
-            // Requests that no quota of the policy has counted stay uncounted; a charge is owed under any policy.
+            // Requests that no quota of the policy has counted stay uncounted; a charge is owed under every policy.
             let counts = match ask.mode() {
                 Mode::Charge => true,
                 mode => mode.spends() && ask.policy().policy().on_outage() == OnOutage::Local,
@@ -138,7 +138,7 @@ impl LocalFallback {
         }
     }
 
-    /// The status of the key under the policy's share, if it has one and the fallback answers. A share that the policy names for an
+    /// The status of the key under the policy's share, if it has one and the fallback answers. A quota that the policy names for an
     /// outage says nothing about the policy itself.
     pub(super) fn look<'a>(&self, ask: Ask<'a>) -> Option<Option<(&'a Policy, Decision)>> {
         let share = share(ask.policy()).filter(|_| ask.policy().policy().on_outage() == OnOutage::Local)?;
@@ -147,7 +147,7 @@ impl LocalFallback {
         Some(look.and_then(Result::ok).map(|decision| (&**share.policy(), decision)))
     }
 
-    /// The share of the quotas that an ask brings for its key, made once: at least a unit of each. `None` where the policy names a
+    /// The share of the quotas that an ask brings for its key, made once: at least one unit of each. `None` if the policy names a
     /// quota for an outage, which is for all keys.
     fn share_of(&self, ask: &Ask<'_>, share: &PreparedPolicy) -> Option<Arc<OwnQuotas>> {
         let own = ask.own().filter(|_| ask.policy().policy().on_outage() == OnOutage::Local)?;
@@ -174,12 +174,12 @@ impl LocalFallback {
     }
 }
 
-/// Whether the ask is about a spend that the fallback admitted.
+/// Whether the ask refers to a spend that the fallback admitted.
 pub(super) fn is_its(ask: &Ask<'_>) -> bool {
     ask.receipt().is_some_and(|receipt| receipt.decided_by() == DecidedBy::Fallback)
 }
 
-/// The spend that an ask for as much as there is, or for a lease, came to; any other ask as it is.
+/// The spend that a `Take` or a `Lease` resulted in; any other ask unchanged.
 fn taken<'a>(ask: Ask<'a>, place: usize, decision: &Decision) -> Ask<'a> {
     let own = decision.quotas().iter().filter(|status| status.policy_index() == place);
     ask.granted(own.map(QuotaStatus::spent).min().unwrap_or(0))
@@ -208,7 +208,7 @@ fn local<'a>(ask: &Ask<'a>, share: &'a PreparedPolicy) -> Ask<'a> {
     match ask.mode() {
         // Units of a share are not leased, because the store would not count them.
         Mode::Lease => local.with_costs(&[0]),
-        // A receipt of the store is by another clock.
+        // A receipt of the store uses another clock.
         mode if !is_its(ask) => local.plainly(mode),
         _ => local,
     }

@@ -1,9 +1,9 @@
 //! The parts of a store that fail on their own, each with a breaker: [`Parts`], and the [`CallPermits`]
 //! to ask some of them.
 //!
-//! A store in one piece has one part. A Cluster has up to 64, groups of hash slots, because a node
-//! that hangs says nothing about the others. The outage as a whole begins with the first part that
-//! is left alone and ends with the last one that is asked again; its length is what a gauge shows.
+//! A single store has one part. A Cluster has up to 64, groups of hash slots, because a node
+//! that hangs says nothing about the others. The whole outage begins with the first part that
+//! is no longer asked and ends with the last one that is asked again; a gauge shows its length.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ pub(super) struct Parts {
     pub(super) listeners: Listeners,
 }
 
-/// The parts that are not asked, and since when there is one.
+/// The parts that are not asked, and the time since the first of them.
 #[derive(Clone, Copy, Default)]
 struct Outage {
     parts: u64,
@@ -74,7 +74,7 @@ impl Parts {
         }
     }
 
-    /// Permission to ask the parts whose breakers allow it, and the bits of the other parts, which are to be left alone.
+    /// Permission to ask the parts whose breakers allow it, and the bits of the other parts, which must not be asked.
     pub(super) fn permits(self: &Arc<Self>, parts: u64) -> (CallPermits, u64) {
         let mut permits = CallPermits { parts: Arc::clone(self), permits: SmallVec::new() };
         let (now_us, mut away) = (self.clock.now_us(), 0);

@@ -18,7 +18,7 @@ use super::fallback::is_its;
 /// The places of some asks of a call.
 pub(super) type AskPlaces = SmallVec<[u8; 4]>;
 
-/// Whether the ask is about a turn that the fallback gave, or about its spend beside a turn of the store.
+/// Whether the ask refers to a turn that the fallback gave, or to its spend next to a turn of the store.
 pub(super) fn is_own_turn(ask: &Ask<'_>) -> bool {
     ask.mode().is_of_turn() && is_its(ask)
 }
@@ -57,7 +57,7 @@ pub(super) fn joined(answers: Vec<(AskPlaces, DecisionFuture)>) -> DecisionFutur
 }
 
 impl ResilientState {
-    /// Reports a turn that the store gave, and the fallback's spend beside it, which is given back if the turn is.
+    /// Reports a turn that the store gave, and the fallback's spend next to it, which is given back with the turn.
     pub(super) fn report_turn(
         self: &Arc<Self>,
         asks: &[Ask<'_>],

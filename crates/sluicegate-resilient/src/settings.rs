@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 
-/// Sets when a failing store is left alone, for how long, and how it is tried again.
+/// Sets when a failing store is no longer asked, for how long, and how it is tried again.
 ///
 /// The breaker opens after failures in a row, or when their share of the last calls is too high. While it is open the
 /// store is not asked. After a pause a few trials are let through; a failed one doubles the pause, and when enough have
@@ -77,17 +77,17 @@ impl BreakerSettings {
     /// Opens when at least `percent` of the last `calls` (1 to 62) have failed. Default: 50 % of
     /// 20.
     ///
-    /// It does not open before there were that many calls.
+    /// It does not open before that number of calls.
     pub const fn ratio(mut self, percent: u32, calls: u32) -> Self {
         self.percent = percent;
         self.calls = calls;
         self
     }
 
-    /// Stays open for `first`, and after each failed trial for twice as long, up to `longest`; more or less by the
+    /// Stays open for `first`, and after each failed trial for twice as long, up to `longest`, plus or minus the
     /// [`jitter`](Self::jitter). Default: 200 ms, up to 1 s.
     ///
-    /// A long pause is kind to the store and slow to notice that it is back: requests stay with the
+    /// A long pause spares the store but notices its return late: requests stay with the
     /// fallback until the pause is over.
     pub const fn pause(mut self, first: Duration, longest: Duration) -> Self {
         self.first_pause = first;
@@ -97,8 +97,8 @@ impl BreakerSettings {
 
     /// Makes each pause up to `percent` (at most 90) longer or shorter, at random. Default: 20 %.
     ///
-    /// The jitter keeps the instances of a service from trying at the same moment. With 0, a test with a
-    /// manual clock knows when a pause is over.
+    /// The jitter keeps the instances of a service from trying at the same moment. With 0, the end of a pause is exact, for tests with a
+    /// manual clock.
     pub const fn jitter(mut self, percent: u32) -> Self {
         self.jitter = percent;
         self

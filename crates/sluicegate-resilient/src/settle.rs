@@ -6,7 +6,7 @@
 //! would have drained in the store as well. A suspension is not a sum; `suspended` tells the store of it.
 //!
 //! A charge that is not answered in time is given up and not repeated: it has most likely arrived,
-//! and repeating it could shut a key out. A charge that certainly failed stays owed.
+//! and repeating it could lock a key out. A charge that certainly failed stays owed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -24,21 +24,21 @@ use tokio::time::{Instant, timeout_at};
 use super::ResilientState;
 use super::debts::Debt;
 
-/// The shortest interval between two looks at the debts of a part that is still away.
+/// The shortest interval between two attempts to settle the debts of a part that is still down.
 const SETTLES_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// The progress of settling debts.
 #[derive(Default)]
 pub(super) struct DebtSettlement {
     is_running: AtomicBool,
-    /// Debts in the hands of the task that settles.
+    /// Debts that the settling task holds.
     held: AtomicUsize,
-    /// Charges and refunds that are under way, also those whose callers have gone.
+    /// Charges and refunds in progress, including those whose callers have gone.
     reports: AtomicUsize,
     again_from_us: AtomicU64,
 }
 
-/// A report that is counted until the store knows of it, or it is owed.
+/// A report that is counted until the store has it, or it is owed.
 pub(super) struct Report(Arc<ResilientState>);
 
 impl Report {
@@ -110,8 +110,8 @@ impl ResilientState {
     }
 }
 
-/// Whether a charge that failed with this error did not reach the store, and may be repeated later. A charge that was not answered
-/// in time has most likely been made; repeating it could shut a key out.
+/// Whether a charge that failed with this error did not reach the store, and may be repeated later. A charge without an answer
+/// in time has most likely been made; repeating it could lock a key out.
 pub(super) fn is_owed_on(error: &StoreError) -> bool {
     error.may_succeed_later() && error.kind() != StoreErrorKind::Timeout
 }

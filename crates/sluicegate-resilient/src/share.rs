@@ -1,8 +1,8 @@
 //! The share of a policy by which the fallback decides: [`FallbackShare`].
 //!
-//! A request that waits for a store which does not answer may be decided here long after it came, and its policy may have been
-//! replaced meanwhile. The old share's buckets are at rest by then, because their keys went on under the new share: decided by the
-//! old one, such a request would find a burst that is spent already. So it is decided by the share in force.
+//! A request that waits for a store that does not answer may be decided here long after it came, and its policy may have been
+//! replaced meanwhile. The old share's buckets are at rest by then, because their keys moved to the new share: the old share would
+//! give such a request a burst that is already spent. So it is decided by the share in force.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub(super) struct FallbackShare {
     terms: Arc<ShareInForce>,
 }
 
-/// State that a policy shares with all that replace it.
+/// State that a policy shares with its replacements.
 #[derive(Default)]
 struct ShareInForce {
     /// The number of the policy in force.
@@ -28,7 +28,7 @@ struct ShareInForce {
 }
 
 impl FallbackShare {
-    /// The share of a policy, and of the one that it is to replace.
+    /// The share of a policy, linked to the share that it replaces.
     pub(super) fn new(own: Option<PreparedPolicy>, replaces: Option<&Self>) -> Self {
         match replaces {
             Some(old) => Self { own, number: old.number + 1, terms: Arc::clone(&old.terms) },

@@ -1,7 +1,7 @@
 //! A call that is decided in two places: by the store for the parts that are asked, and by the fallback for the others.
 //!
 //! All asks pass, or none does. The fallback is asked first, because it is local: its spends can be given back at once when
-//! the store refuses. It lets no request wait, so the store counts when the request goes on.
+//! the store refuses. It lets no request wait, so the store counts when the request proceeds.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use super::reports::AskPlaces;
 /// A call that both decide.
 ///
 /// # Invariants
-/// - Spends of the fallback are given back, owed, or spent for good: one of the three, whatever
+/// - Spends of the fallback are given back, owed, or finally spent: exactly one of the three, whatever
 ///   happens to the future.
 /// - The store is asked to spend only if the fallback lets the request pass; otherwise it only gets a
 ///   peek.
-/// - Reports are made only for a request that goes on.
+/// - Reports are made only for a request that proceeds.
 pub(super) struct SplitCall {
     state: Arc<ResilientState>,
-    /// Asks of parts that are away, with their places.
+    /// Asks of parts that are down, with their indexes.
     local: Side,
     /// Asks of the other parts.
     remote: Side,
@@ -96,7 +96,7 @@ impl SplitCall {
         })
     }
 
-    /// The fallback's answer to the asks of the parts that are away, if it has one.
+    /// The fallback's answer to the asks of the parts that are down, if it has one.
     fn decide_local(&self, reason: StoreError) -> Result<Option<PlacedDecision>, StoreError> {
         let (asks, places) = self.local.which(|ask| ask.mode().asks());
         if asks.is_empty() {
@@ -181,7 +181,7 @@ impl SplitCall {
         Some((self.state.decide_alone(&reports, unasked()).ok()?, places))
     }
 
-    /// Gives back the units that the fallback has spent, and returns where its keys stand then.
+    /// Gives back the units that the fallback has spent, and returns the state of its keys after that.
     fn give_back(&self, decision: Decision, how: Mode) -> Option<PlacedDecision> {
         let (asks, places) = self.local.which(|ask| ask.mode().asks());
         let receipts: SmallVec<[_; 4]> = (0..asks.len()).map(|ask| decision.receipt(ask)).collect();
@@ -221,7 +221,7 @@ fn restated(decision: &Decision, how: impl Fn(QuotaStatus) -> QuotaStatus) -> De
     judge(decision.at_us(), 0, decision.quotas().iter().copied().map(how)).by(decision.decided_by())
 }
 
-/// A look, as an answer to an ask that would wait.
+/// The status of a peek, restated for an ask that would wait.
 fn as_asked(status: QuotaStatus, asks: &[Ask<'_>]) -> QuotaStatus {
     match asks.get(status.policy_index()).map(Ask::mode) {
         Some(Mode::Reserve { longest }) if !status.is_impossible() && status.available_after() <= longest => {

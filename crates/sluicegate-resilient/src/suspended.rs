@@ -1,9 +1,9 @@
-//! Tells the store of a suspension that was made without it.
+//! Reports a suspension to the store that was made without it.
 //!
-//! Processes that decide alone each suspend the same key by themselves. If their suspensions were charged as other debts are, the
-//! remaining times would add up, and so would the counts of suspensions. So each process tells the store, in one call, that the key is
-//! suspended for *at least* this time: in any order, and however often the store is told, the key is suspended until the latest of
-//! the ends, and once.
+//! Processes that decide alone each suspend the same key by themselves. If their suspensions were charged like other debts, the
+//! remaining times would add up, and so would the counts of suspensions. So each process reports, in one call, that the key is
+//! suspended for *at least* this time: in any order and number of reports, the key is suspended until the latest end,
+//! and counts as suspended once.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl ResilientState {
             return Ok(());
         }
         let ask = |cost, mode| Ask::new(&debt.policy, key.as_ref(), cost, mode);
-        // The question passes if the key is not suspended for longer already, and the reports are made only if it passes.
+        // The question passes unless the key is already suspended for longer, and the reports are made only if it passes.
         let longest = Duration::from_millis(left);
         let told = self.within.decide(&[
             ask(1, Mode::Reserve { longest }),

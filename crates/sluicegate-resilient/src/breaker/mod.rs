@@ -16,7 +16,7 @@
 //! # Invariants
 //! - Each change of state is a new generation. A result counts only in the generation of its pass,
 //!   so an answer from before an outage does not close or open the breaker after it.
-//! - A pass comes back exactly once: as a success, a failure, or left. A dropped future leaves its
+//! - A pass comes back exactly once: as a success, as a failure, or as left. A dropped future leaves its
 //!   pass, so no trial is lost.
 //! - If a success and a failure come at the same moment, one wins, and its times are in
 //!   force.
@@ -45,7 +45,7 @@ use super::settings::BreakerSettings;
 pub(super) struct Breaker {
     /// Phase, trials under way, trials that succeeded, generation: see [`PackedState`].
     word: AtomicU64,
-    /// The last results, newest lowest, 1 for a failure; above them a bit that tells how many there are.
+    /// The last results, the newest in the lowest bit, 1 for a failure; a leading 1 marks their number.
     results: AtomicU64,
     /// The end of the pause. Only an opening writes it, and only a closing writes the ramp's end: if a success
     /// and a failure come at the same moment, the loser must not change the time of the winner.
@@ -103,7 +103,7 @@ impl PackedState {
         Self { state, trials: byte(8), successes: byte(16), generation: u32::from_le_bytes([a, b, c, d]) }
     }
 
-    /// The word that a change of state leads to: results from before it no longer count.
+    /// The word after a change of state: earlier results no longer count.
     fn next(self, state: BreakerState) -> Self {
         Self { state, trials: 0, successes: 0, generation: self.generation.wrapping_add(1) }
     }
@@ -141,7 +141,7 @@ impl Breaker {
         self.load().state
     }
 
-    /// The rest of the pause in which the store is left alone.
+    /// The rest of the pause in which the store is not asked.
     pub(super) fn pause(&self, now_us: u64) -> Duration {
         match self.load().state {
             BreakerState::Open => {
@@ -288,7 +288,7 @@ impl Breaker {
         failed && (too_many || failures.trailing_ones() >= settings.consecutive)
     }
 
-    /// The first pause, doubled for each one before it in a row, more or less by the jitter.
+    /// The first pause, doubled for each earlier pause in a row, plus or minus the jitter.
     fn next_pause(&self, settings: &BreakerSettings) -> Duration {
         let doublings = self.pauses.load(Ordering::Relaxed).min(16);
         let pause = settings.first_pause.saturating_mul(1 << doublings).min(settings.longest_pause);

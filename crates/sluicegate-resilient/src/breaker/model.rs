@@ -36,7 +36,7 @@ fn never_more_trials_at_once_than_are_allowed_and_none_is_lost() {
     });
 }
 
-/// A success that lost against a failure once took the pause away.
+/// A success that lost against a failure once removed the pause.
 #[test]
 fn of_a_success_and_a_failure_at_once_the_state_that_wins_has_its_own_time() {
     const SETTINGS: BreakerSettings =
