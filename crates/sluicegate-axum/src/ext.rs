@@ -21,7 +21,7 @@ use crate::into_layer::IntoRateLimitLayer;
 /// a whole [`RateLimitLayer`].
 ///
 /// Serve the router with `into_make_service_with_connect_info::<SocketAddr>()`, so that the peer address is known; without
-/// it, a limit by peer address answers 500. In tests, `.layer(MockConnectInfo(address))` around the limits does as well.
+/// it, a limit by peer address answers 500. In tests, put `.layer(MockConnectInfo(address))` around the limits instead.
 ///
 /// # Order
 /// Like every axum layer, a limit applies to what was added before it: to the routes of a router, and to the methods of a

@@ -5,7 +5,7 @@ use sluicegate_tower::RateLimitLayer;
 /// A [`RateLimiter`](sluicegate_core::RateLimiter), which counts peer addresses, a [`Limit`](sluicegate_tower::Limit), which
 /// has a key of its own, or a whole [`RateLimitLayer`].
 ///
-/// Every type that is `Into<RateLimitLayer<R>>` implements it. It exists for a better message of the compiler.
+/// Every type that is `Into<RateLimitLayer<R>>` implements it. It exists for a better compiler message.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no limit for a route",
     label = "not a `RateLimiter`, a `Limit` or a `RateLimitLayer`",

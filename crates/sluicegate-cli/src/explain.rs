@@ -12,7 +12,7 @@ use sluicegate_tower::key::PeerAddr;
 
 use crate::explain_json;
 
-/// A request that is only thought of.
+/// A hypothetical request.
 #[derive(Args)]
 pub(crate) struct ExplainedRequest {
     /// The rules file.
@@ -30,17 +30,17 @@ pub(crate) struct ExplainedRequest {
     /// The address of the peer of the connection.
     #[arg(long, value_name = "IP")]
     peer: Option<IpAddr>,
-    /// A descriptor of Envoy's rate limit protocol in the place of a request, as
-    /// remote_address=192.0.2.7,path=/login; several are those of one call.
+    /// A descriptor of Envoy's rate limit protocol instead of a request, as
+    /// remote_address=192.0.2.7,path=/login; several form one call.
     #[arg(long, value_name = "KEY=VALUE,..", requires = "domain", value_parser = descriptor, conflicts_with_all = ["method", "url", "header", "peer"])]
     descriptor: Vec<Descriptor>,
     /// The domain of the descriptors.
     #[arg(long, value_name = "DOMAIN", requires = "descriptor")]
     domain: Option<String>,
-    /// Ask the Redis of the rules file where each quota stands; nothing is spent.
+    /// Read the state of each quota from the Redis of the rules file.
     #[arg(long)]
     store: bool,
-    /// Print JSON, of a shape that says its version.
+    /// Print JSON, with the version of its format.
     #[arg(long)]
     json: bool,
 }
@@ -74,7 +74,7 @@ pub(crate) fn run(asked: &ExplainedRequest) -> Result<String, String> {
         return Ok(documents);
     }
     let texts: Vec<String> = explained.iter().map(ToString::to_string).collect();
-    // A service would learn how to get the peer address; here the caller has to give it.
+    // The message tells a service how to pass on the peer address; here the caller has to give it.
     let lacks_peer = texts.iter().any(|text| text.contains("no peer address"));
     let hint = match (lacks_peer, &asked.domain, asked.peer) {
         (true, Some(_), _) => "name the entry remote_address: a rule goes by the address of the client\n",
@@ -101,7 +101,7 @@ impl ExplainedRequest {
     }
 }
 
-/// Explains by the store of the file, or without connecting as if nothing had been spent.
+/// Explains with the state in the file's store, or, without connecting, as if nothing had been spent.
 async fn explain(
     file: RulesFile,
     requests: &[http::Request<()>],
@@ -111,7 +111,7 @@ async fn explain(
         true => file.connected_store(CONNECTS_WITHIN).await,
         false => Ok((&MemoryStore::new()).into()),
     };
-    // It asks about only one key, whatever room the service has.
+    // It asks about only one key, so a small table is enough.
     let rules =
         store.and_then(|store| Rules::new(store, file.without_store().without_rooms().with_table_size(1)));
     let rules = rules.map_err(|error| error.to_string())?;

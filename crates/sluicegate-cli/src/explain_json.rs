@@ -17,11 +17,13 @@
 //!       "deferring": [ { "policy": "orders", "longest_body": null } ] } ] }
 //! ```
 //!
-//! `rooms` are the waiting rooms that the request comes to first. `deferring` are the policies whose excess the program keeps for later, in its
-//! queue, where `outcome` says that the request is refused; `longest_body` is the most bytes of a body that the queue keeps, and null in a tool,
-//! which has no queue. `bandwidth` is `down`, `up` or `both` where the limit holds bodies. `in_flight` is null in a rule that names none, and has `why_not` instead of `asks` where the request takes no permit.
+//! `rooms` are the waiting rooms that the request meets first. `deferring` are the policies whose excess the program keeps in its queue
+//! although `outcome` says that the request is refused; `longest_body` is the most bytes of a body that the queue keeps, and null in a tool
+//! without a queue. `bandwidth` is `down`, `up` or `both` for a limit on bodies. `in_flight` is null in a rule that names none, and has
+//! `why_not` instead of `asks` if the request takes no permit.
 //! `outcome` is `exempt`, `unlimited`, `uncounted`, `allowed`, `delayed` (with `wait_ms`) or `refused`. Times are whole milliseconds,
-//! rounded up; those until there is room are lower bounds where `counts_rejected` says that refused requests count. A later version may add fields; one that changes a field has another number.
+//! rounded up; times until there is room are lower bounds if `counts_rejected` says that refused requests count. Fields may be added within a
+//! version; a version that changes a field has another number.
 
 use std::time::Duration;
 

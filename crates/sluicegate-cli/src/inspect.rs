@@ -1,4 +1,4 @@
-//! `sluicegate inspect`: what is in a Redis, by policy.
+//! `sluicegate inspect`: the keys in a Redis, by policy.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use sluicegate_redis::{PolicyKeys, RedisStore};
 
 use crate::replay::chain;
 
-/// Count the keys of each policy in a Redis: how many there are, the memory
-/// they take, and for how long nobody asked for the most forgotten of them.
+/// Count the keys of each policy in a Redis, the memory that they take,
+/// and the longest idle time of a key.
 #[derive(Args)]
 pub(crate) struct InspectArguments {
     /// The Redis, such as redis://127.0.0.1:6379 or

@@ -18,8 +18,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 /// Serves the limits of a rules file of Sluicegate, checks such files, explains
-/// which limits a request meets, replays access logs against them, and counts
-/// what is in Redis.
+/// which limits apply to a request, replays access logs against them, and
+/// counts the keys in Redis.
 #[derive(Parser)]
 #[command(
     name = "sluicegate",
@@ -34,7 +34,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check rules files; environment variables that are not set get placeholders.
+    /// Check rules files; unset environment variables get placeholders.
     Check {
         /// The files.
         #[arg(required = true)]
@@ -43,7 +43,7 @@ enum Command {
         #[arg(long, value_name = "OLD")]
         against: Option<PathBuf>,
     },
-    /// Say which limits a request meets, and why; as if nothing had been spent,
+    /// Say which limits apply to a request, and why; as if nothing had been spent,
     /// unless --store is given.
     Explain(explain::ExplainedRequest),
     Replay(Box<replay::ReplayArguments>),

@@ -22,13 +22,13 @@ pub(crate) struct ReplayArguments {
     /// combined, common, json, or nginx's log_format [default: guessed].
     #[arg(long)]
     format: Option<Format>,
-    /// Leave out what came before, as 2015-05-17 or 2015-05-17T10:05:03Z.
+    /// Leave out earlier requests, as 2015-05-17 or 2015-05-17T10:05:03Z.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Leave out what came then and later.
+    /// Leave out requests at this time and later.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Replay this rule only; may be given several times.
+    /// Replay only this rule; may be given several times.
     #[arg(long, value_name = "RULE")]
     only: Vec<String>,
     /// The number of threads that parse lines, up to 256.
@@ -40,14 +40,14 @@ pub(crate) struct ReplayArguments {
     /// List keys, and lines that are not understood, by number.
     #[arg(long)]
     hide_keys: bool,
-    /// How requests of one second came, where the log has whole seconds.
+    /// How requests of one second came, if the log has whole seconds.
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     within_second: WithinSecondOption,
     /// Also count the same quotas under every algorithm.
     #[arg(long)]
     compare: bool,
-    /// Suggest the least limits above which none rejects more than this share
-    /// of requests, as 0.1%, or of keys, as 1%/keys.
+    /// Suggest the lowest limits that reject at most this share of requests,
+    /// as 0.1%, or of keys, as 1%/keys.
     #[arg(long, value_name = "SHARE")]
     suggest: Option<Share>,
     /// Suggest limits that also reject at least this share of unusual requests
@@ -62,8 +62,8 @@ pub(crate) struct ReplayArguments {
     /// several times.
     #[arg(long, value_name = "CIDR")]
     without_network: Vec<String>,
-    /// Learn suggestions from what is not unusual alone, and do not show what
-    /// all of the log suggests.
+    /// Learn suggestions only from requests that are not unusual, and do not
+    /// show the suggestion of the whole log.
     #[arg(long)]
     humans: bool,
     /// Also count each rule by network (/24, /48) and by session (address and
@@ -73,13 +73,13 @@ pub(crate) struct ReplayArguments {
     /// Exit with status 3 if a rule rejects more than this share.
     #[arg(long, value_name = "SHARE")]
     fail_above: Option<Share>,
-    /// Also write a page with all of it, drawn.
+    /// Also write the whole result as an HTML page.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Also write a picture for a document, as SVG.
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
-    /// Print one object of JSON in place of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }
@@ -93,7 +93,7 @@ enum WithinSecondOption {
     Together,
 }
 
-/// The text to print, and whether more was rejected than may be.
+/// The text to print, and whether more was rejected than allowed.
 pub(crate) struct Replayed {
     pub(crate) text: String,
     pub(crate) is_above: bool,

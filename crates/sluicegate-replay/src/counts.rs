@@ -2,7 +2,7 @@
 //!
 //! A line counts once as read, and once more if it is outside, exempt, blocked or not understood.
 //!
-//! Each thread that reads has its own counts, which are summed when all threads have ended, so no line is counted under a lock.
+//! Each parsing thread has its own counts, which are summed when all threads have ended, so no line is counted under a lock.
 
 use crate::read::Marks;
 
@@ -11,7 +11,7 @@ pub(crate) const SHOWN: usize = 10;
 
 /// A line that was not understood.
 ///
-/// The places of all such lines are kept, so that the first ten of the log are shown, and not the first ten that some thread has met.
+/// The positions of such lines are kept, so that the first ten of the log are shown, and not the first ten of some thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Puzzle {
     /// The number of batches that were read before.
@@ -30,13 +30,13 @@ pub(crate) struct Puzzle {
 pub(crate) struct ReadCounts {
     /// All lines, whatever their fate.
     pub(crate) read: u64,
-    /// Whether a line was taken at the time that it has, because it does not say how long the request took.
+    /// Whether a line was replayed at its logged time, because it does not say how long the request took.
     pub(crate) is_as_logged: bool,
-    /// Lines before or after the time that was asked for.
+    /// Lines before or after the requested time.
     pub(crate) outside: u64,
-    /// Requests that no limit is for.
+    /// Requests without a limit.
     pub(crate) exempt: u64,
-    /// Requests that are denied before all limits.
+    /// Requests that are denied before any limit.
     pub(crate) blocked: u64,
     pub(crate) not_understood: u64,
     /// The first lines that were not understood.
@@ -74,7 +74,7 @@ impl ReadCounts {
 pub(crate) struct LeftOutCounts(Vec<Vec<(String, u64)>>);
 
 impl LeftOutCounts {
-    /// Counts requests of the limit at this place, by a reason. Reasons are few, so they are searched one after the other.
+    /// Counts requests of the limit at this index, by a reason. Reasons are few, so they are searched linearly.
     pub(crate) fn add(&mut self, limit: usize, reason: &str, count: u64) {
         if self.0.len() <= limit {
             self.0.resize(limit + 1, Vec::new());

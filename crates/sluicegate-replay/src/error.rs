@@ -6,8 +6,8 @@ use std::io;
 
 /// The reason why nothing was replayed.
 ///
-/// It says which log, which line or which word it is about, and what to write instead. Trying again without a change helps only if a log
-/// could not be read; then the error of the reader is its source. An outcome with lines that were not understood is no error.
+/// It names the log, the line or the word, and says what to write instead. Retrying without a change helps only if a log
+/// could not be read; then the error of the reader is its source. An outcome with lines that were not understood is not an error.
 #[derive(Debug)]
 pub struct ReplayError {
     message: String,
@@ -25,7 +25,7 @@ impl ReplayError {
         Self { message: format!("{log}: it cannot be read behind line {line}"), source: Some(error.into()) }
     }
 
-    /// The rules ask for something that a store in memory cannot keep; the source says which policy and why.
+    /// The rules have a policy that a store in memory cannot keep; the source names it and the reason.
     pub(crate) fn limits(error: impl Error + Send + Sync + 'static) -> Self {
         Self { message: "the rules cannot be replayed in memory".to_owned(), source: Some(error.into()) }
     }

@@ -1,21 +1,21 @@
-//! Limits with what each costs ordinary keys and does to unusual ones: [`Frontier`].
+//! Limits with their rejections of ordinary and of unusual requests: [`Frontier`].
 
 use crate::share::Share;
 
 /// Limits of a row, from the lowest to the highest, with the ordinary and the unusual requests that each rejects.
 ///
-/// All requests are replayed under each limit, ordinary and unusual ones together: where both share a key, as they do by
-/// [network](crate::KeyGroup::Network), the unusual ones take the room of the others, and this shows it.
+/// All requests are replayed under each limit, ordinary and unusual ones together: if both share a key, as they may by
+/// [network](crate::KeyGroup::Network), the unusual ones take the room of the others, and the counts show that.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Frontier {
     /// All ordinary requests and keys.
     pub ordinary: Counted,
-    /// All others: those that were found to be unusual, and those that are left out by hand.
+    /// All other requests: those found to be unusual, and those left out by hand.
     pub unusual: Counted,
     /// Limits, from the lowest to the highest. The highest rejects nothing.
     pub points: Vec<FrontierPoint>,
-    /// Those of them where a change of the limit begins to cost more than it brings; two or three, if the limits differ at all.
+    /// The limits at which a further change begins to cost more than it gains; two or three, if the limits differ at all.
     pub knees: Vec<FrontierPoint>,
 }
 
@@ -39,20 +39,20 @@ pub struct Counted {
     pub keys: u64,
 }
 
-/// A limit, and what it rejects of both sides.
+/// A limit, and its rejections on both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FrontierPoint {
     /// The limit of the first quota.
     pub limit: u64,
-    /// The ordinary requests that it rejects, and the keys that they are of.
+    /// The ordinary requests that it rejects, and their keys.
     pub ordinary: Counted,
-    /// The unusual requests that it rejects, and the keys that they are of.
+    /// The unusual requests that it rejects, and their keys.
     pub unusual: Counted,
 }
 
 impl Counted {
-    /// Whether it is at most this share of all of them, by keys or by requests as the share says.
+    /// Whether it is at most this share of `all`, by keys or by requests as the share says.
     pub(crate) fn is_within(self, share: Share, all: Self) -> bool {
         match share.is_of_keys() {
             true => share.covers(self.keys, all.keys),
@@ -60,7 +60,7 @@ impl Counted {
         }
     }
 
-    /// Whether it is at least this share of all of them.
+    /// Whether it is at least this share of `all`.
     pub(crate) fn reaches(self, share: Share, all: Self) -> bool {
         match share.is_of_keys() {
             true => share.is_reached(self.keys, all.keys),
@@ -68,7 +68,7 @@ impl Counted {
         }
     }
 
-    /// Its requests as a part of all of them, in billionths.
+    /// Its requests as a part of `all`, in billionths.
     pub(crate) fn part(self, all: Self) -> u64 {
         let part = u128::from(self.requests) * 1_000_000_000 / u128::from(all.requests.max(1));
         u64::try_from(part).unwrap_or(1_000_000_000)

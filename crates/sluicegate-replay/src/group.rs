@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A group of clients that is counted as one key, beside the keys of a rule.
+/// A group of clients that is counted as one key, in addition to the keys of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyGroup {

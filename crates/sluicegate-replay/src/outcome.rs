@@ -56,8 +56,8 @@ pub struct ReplayOutcome {
     pub span: Option<(u64, u64)>,
     /// Keys that were forgotten before they were at rest, because the store that replays had no room for more.
     ///
-    /// Above 0, the figures of some policy are too low, by as much as those keys had spent. Keys are forgotten only by policies that set
-    /// how many `keys` they have room for, as in the service, and by policies that need a store to be decided.
+    /// Above 0, the rejections of some policy are too low, because those keys started afresh. Keys are forgotten only by policies that set
+    /// how many keys they have room for, as in the service, and by policies that need a store to be decided.
     pub forgotten: u64,
     /// Whether any line was taken at its logged time.
     pub(crate) is_as_logged: bool,
@@ -115,9 +115,9 @@ pub struct NotUnderstood {
     /// | `it has more than the fields of the format` | something stands behind the last field |
     /// | `its time cannot be read`, `it has no time` | no moment of 1970 or later that exists |
     /// | `its time has not come yet` | it is above [`latest_us`](crate::Replay::latest_us) |
-    /// | `the client is not an address` | a name was looked up; nobody can say whose address it was |
+    /// | `the client is not an address` | a host name was logged, and its address is unknown |
     /// | `the request is not METHOD URL HTTP/VERSION` | a scan, or a request of another protocol |
-    /// | `its method is none of HTTP`, `its URL is none` | no server would have handed it on |
+    /// | `its method is none of HTTP`, `its URL is none` | no server would have accepted it |
     /// | `the time that it took is not one of 0 s to 30 days` | a clock was set meanwhile |
     /// | `it is longer than 256 KiB` | its end was not kept |
     pub reason: &'static str,
@@ -129,7 +129,7 @@ pub struct NotUnderstood {
 
 /// Requests that a rule could not be asked about.
 ///
-/// They are in no other figure of that rule; other rules are asked about them as usual.
+/// They count in no other figure of that rule; other rules are asked about them as usual.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {

@@ -1,17 +1,17 @@
-//! The limit to set: [`Suggestion`].
+//! A suggested limit: [`Suggestion`].
 
 use sluicegate_core::Policy;
 
 use crate::frontier::Counted;
 use crate::share::Share;
 
-/// The least limit above which no limit rejects more than a share, its policy alone.
+/// The lowest limit above which no limit rejects more than a share, with its policy alone.
 ///
 /// # How to read it
-/// Every limit from this one on would have rejected at most the share of the requests that were asked. That is a fact about the log,
-/// and no forecast: clients that are refused come again, and traffic grows. It is a place to begin in shadow mode.
+/// This limit and every higher one would have rejected at most the share of the requests. That is a fact about the log,
+/// not a forecast: refused clients come again, and traffic grows. Start with it in shadow mode.
 ///
-/// Where costs differ, a lower limit may also reject no more than the share: it refuses a large request, and so has room for several small
+/// If costs differ, a lower limit may also reject no more than the share: it refuses a large request, and so has room for several small
 /// ones. It is not suggested, because a limit between the two rejects more.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -20,13 +20,13 @@ pub struct Suggestion {
     pub policy: Policy,
     /// The limit of its first quota.
     pub limit: u64,
-    /// The share that was asked for.
+    /// The requested share.
     pub share: Share,
-    /// Requests that it rejects; estimated where the log was too large to be kept.
+    /// Requests that it rejects; an estimate if the log was too large to be kept.
     pub rejected: u64,
-    /// Keys of which it rejects at least one request.
+    /// Keys with at least one rejected request.
     pub rejected_keys: u64,
-    /// The distance from `rejected` to the true number in nineteen cases of twenty, at most; 0 if it is exact.
+    /// The largest distance from `rejected` to the true number in nineteen of twenty cases; 0 if it is exact.
     ///
     /// It is 1.96 standard deviations of the estimate, and at least three times what each key of a sample stands for.
     pub uncertainty: u64,
@@ -34,9 +34,9 @@ pub struct Suggestion {
     ///
     /// Between the two limits where the share was crossed, every limit was tried.
     pub step: u64,
-    /// Requests that it rejects beside the other suggestions, if they were replayed together.
+    /// Requests that it rejects together with the other suggestions.
     ///
-    /// A rule that refuses a request keeps it from spending elsewhere, so this is often less than [`rejected`](Self::rejected). `None` where
+    /// A rule that refuses a request keeps it from spending elsewhere, so this is often less than [`rejected`](Self::rejected). `None` if
     /// the log was too large to be kept as a whole.
     pub together: Option<u64>,
     /// The part of the log that is unusual or left out by hand, which it was not learned from; `None` if there is none.
@@ -51,12 +51,12 @@ pub struct UnusualSide {
     pub asked: Counted,
     /// Requests that the suggestion rejects.
     pub rejected: Counted,
-    /// The share of them that it has to reject at least, if one was asked for.
+    /// The least share of them that it has to reject, if requested.
     pub share: Option<Share>,
     /// The limit that is learned from the unusual requests too, but not from those that are left out by hand; `None` where it was not asked for.
     ///
-    /// A limit that is learned from an attack admits the attack. It is here so that both can be compared, and because not everything that
-    /// is unusual is an attack.
+    /// A limit that is learned from an attack admits the attack. It is shown for comparison, and because unusual traffic is not always an
+    /// attack.
     pub with: Option<LimitWithUnusual>,
 }
 

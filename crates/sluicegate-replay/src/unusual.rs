@@ -4,10 +4,10 @@ use std::fmt;
 
 /// An unusual part of a log, with its span.
 ///
-/// It is found by what is usual for the log itself: the median over its windows of time, and the median deviation from it. An attack that
-/// fills more than half of the log is usual there, except for [`Even`](UnusualKind::Even) clients.
+/// It is compared with the rest of the log: the median over its time windows, and the median deviation from it. An attack that
+/// fills more than half of the log counts as usual, except for [`Even`](UnusualKind::Even) clients.
 ///
-/// It is a remark and no verdict: the opening of a sale is as unusual as an attack.
+/// It is a remark, not a verdict: the opening of a sale is as unusual as an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unusual {

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-/// The secrets of which a caller has to show one. Without secrets every caller is let in.
+/// The secrets; a caller has to show one of them. Without secrets every caller is let in.
 #[derive(Clone, Default)]
 pub(crate) struct Access {
     /// Their hashes, which compare in constant time.
@@ -28,7 +28,7 @@ impl Access {
         self.is_open() || credentials(headers, "bearer").is_some_and(|secret| self.knows(secret))
     }
 
-    /// The user name of `Authorization: Basic` whose password is a secret.
+    /// The user name of `Authorization: Basic`, if the password is a secret.
     pub(crate) fn operator(&self, headers: &HeaderMap) -> Option<String> {
         let decoded = STANDARD.decode(credentials(headers, "basic")?).ok()?;
         let (name, password) = str::from_utf8(&decoded).ok()?.split_once(':')?;

@@ -17,7 +17,7 @@ use crate::receipt::ReceiptTokens;
 /// Renders the metrics of the process.
 pub(crate) type Render = Box<dyn Fn() -> String + Send + Sync>;
 
-/// The rules in force, and the state that a server adds to them.
+/// The rules in force, and the server's own state.
 pub(crate) struct App {
     pub(crate) rules: Rules,
     pub(crate) bounds: Bounds,

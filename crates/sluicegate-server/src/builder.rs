@@ -104,16 +104,16 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds a network of proxies, as `10.0.0.0/8` or `127.0.0.1`: they may ask [at `/proxy`](crate#proxies), without a secret, and are believed
-    /// what they say about a request. Default: none.
+    /// Adds a network of proxies, such as `10.0.0.0/8` or `127.0.0.1`: they may ask [at `/proxy`](crate#proxies), without a secret, and their
+    /// description of a request is trusted. Default: none.
     pub fn proxy(mut self, network: impl ToString) -> Self {
         self.proxies.push(network.to_string());
         self
     }
 
-    /// Sets the secret that signs receipts and the forms of the status page. Instances that share a store need the same one. Default: the
+    /// Sets the secret that signs receipts and the forms of the status page. Instances that share a store need the same secret. Default: the
     /// first [`secret`](Self::secret) of callers, who may give back units anyway; without one, random bytes, so that no other instance
-    /// accepts a receipt of this one.
+    /// accepts this instance's receipts.
     pub fn receipt_secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
         self.receipt_secret = Some(secret.into());
         self
@@ -125,7 +125,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Allows a listener that other machines reach, with neither a secret nor client certificates. Default: `bind` refuses it.
+    /// Allows a listener that other machines can reach, with neither a secret nor client certificates. Default: `bind` refuses it.
     pub fn insecure_open(mut self) -> Self {
         self.is_insecure = true;
         self
@@ -138,7 +138,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds a host name that the status page may be visited under, as `limits.example.org`. Default: the listener's address and `localhost`.
+    /// Adds a host name that the status page may be visited under, such as `limits.example.org`. Default: the listener's address and `localhost`.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
         self
@@ -171,7 +171,7 @@ impl ServerBuilder {
     /// Opens the listeners. Nothing is served until [`Server::run`].
     ///
     /// # Errors
-    /// When an address is not available, when other machines would reach it [without authentication](Self::insecure_open), when a secret is
+    /// When an address is not available, when other machines could reach it [without authentication](Self::insecure_open), when a secret is
     /// too short, and when the network of a proxy cannot be read.
     ///
     /// # Cancel safety

@@ -42,11 +42,11 @@ pub(crate) struct ConnectionSettings {
     pub(crate) is_ending: watch::Receiver<bool>,
 }
 
-/// The requests of a connection, as far as its timeouts need them.
+/// The activity of a connection, for its timeouts.
 #[derive(Debug)]
 struct Activity {
     in_progress: AtomicUsize,
-    /// When the last one ended, if one has come.
+    /// When the last request ended, if one has come.
     last: Mutex<Option<Instant>>,
 }
 
@@ -56,7 +56,7 @@ struct Busy(Arc<Activity>);
 impl ConnectionSettings {
     /// Serves a connection until it ends.
     pub(crate) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
-        // Every answer is small. Where the option fails, the connection is lost, and reading will say so.
+        // Every answer is small. If setting the option fails, the connection is lost, and reading will report it.
         _ = stream.set_nodelay(true);
         match &self.tls {
             None => self.speak(stream, peer).await,
@@ -112,7 +112,7 @@ impl ConnectionSettings {
                 },
                 () = ended(&mut is_ending), if ends.is_none() => {
                     connection.as_mut().graceful_shutdown();
-                    // The server's drain time ends it from here on.
+                    // From here on the server's drain time ends the connection.
                     ends = Some(Instant::now() + Duration::from_secs(86_400));
                 }
             }
@@ -128,7 +128,7 @@ impl Activity {
         last.is_none() && self.in_progress.load(Ordering::Relaxed) == 0
     }
 
-    /// When the connection will have been idle for too long; none if it has been already.
+    /// When the connection will have been idle for too long; `None` if it already has.
     fn open_until(&self, idle: Duration) -> Option<Instant> {
         let now = Instant::now();
         // Relaxed: a request that comes at this moment is still answered, because the connection closes gracefully.

@@ -58,7 +58,7 @@ impl BoundSocket {
                         Err(_) => turn_away(&mut connections, stream, &terms),
                     },
                     Err(error) => {
-                        // The process may have no file descriptor left: then it pauses, or it would spin.
+                        // The process may have no file descriptor left: it pauses, because it would spin otherwise.
                         tracing::warn!(%error, "a connection cannot be accepted");
                         tokio::time::sleep(PAUSE).await;
                     }

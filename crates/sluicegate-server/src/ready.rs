@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::app::App;
 use crate::connection::ended;
 
-/// The interval between two looks at a store that has not answered yet.
+/// The interval between two checks of a store that has not answered yet.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// The longest time that a starting server waits for its store's first answer. Without the wait, the fallback would decide
@@ -33,7 +33,7 @@ impl Ready {
     pub(crate) async fn unless_ending<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut is_ending = self.is_ending.clone();
         tokio::select! {
-            // An output that is there at once is not lost to a shutdown.
+            // An output that is ready at once is not lost to a shutdown.
             biased;
             output = future => Some(output),
             () = ended(&mut is_ending) => None,
@@ -43,7 +43,7 @@ impl Ready {
     /// Waits for the first answer of the store, but not for long.
     pub(crate) async fn first_answer(&self) {
         let mut has_answered = self.has_answered.subscribe();
-        // Without an answer it serves all the same, as its policies say for an outage.
+        // Without an answer it serves nevertheless, by the policies' `OnOutage`.
         _ = timeout(FIRST_ANSWER, has_answered.wait_for(|has_answered| *has_answered)).await;
     }
 
@@ -72,7 +72,7 @@ impl Ready {
     }
 }
 
-/// Looks at the store until it has answered once. Answers of a fallback do not count.
+/// Checks the store until it has answered once. Answers of a fallback do not count.
 pub(crate) async fn ask_store(app: Arc<App>) {
     loop {
         let answer = app.receipts.ask_store().await;

@@ -101,12 +101,12 @@ impl ReceiptTokens {
         Ok(Self { store, key, instance: random(), lifetime, used })
     }
 
-    /// A look at the store, for readiness.
+    /// A check of the store, for readiness.
     pub(crate) fn ask_store(&self) -> DecisionFuture {
         self.used.peek("").start()
     }
 
-    /// The token for these receipts; none if nothing can be given back.
+    /// The token for these receipts; `None` if nothing can be given back.
     pub(crate) fn write<'a>(
         &self,
         spent: impl IntoIterator<Item = (&'a LimiterAsk, Receipt)>,
@@ -158,7 +158,7 @@ impl ReceiptTokens {
         }
     }
 
-    /// The id of a token, and what it holds.
+    /// The id of a token, and its contents.
     fn read(&self, token: &str) -> Result<([u8; 16], Redeemed), RedeemError> {
         let bytes = Some(token).filter(|token| token.len() <= LONGEST);
         let bytes = bytes.and_then(|token| URL_SAFE_NO_PAD.decode(token).ok()).ok_or(RedeemError::Forged)?;

@@ -40,12 +40,12 @@ impl Server {
         self.grpc.as_ref().map(BoundSocket::address)
     }
 
-    /// Serves until the future is ready. It begins when the store has answered, or after a second. In the end it accepts no more connections, gives back the turns of requests that wait, answers the
-    /// requests in progress, gives back leases, and returns when the last connection is closed or the [drain time](crate::ServerBuilder::drain) is over.
-    /// Returns how many connections were cut off.
+    /// Serves until the future `until` is ready. It begins when the store has answered, or after one second. At the end it accepts no more
+    /// connections, gives back the turns of waiting requests, answers the requests in progress, gives back leases, and returns when the last
+    /// connection is closed or the [drain time](crate::ServerBuilder::drain) is over. Returns the number of connections that were cut off.
     ///
     /// # Cancel safety
-    /// Dropping the future cuts all connections off. Turns of requests that wait are given back.
+    /// Dropping the future cuts off all connections. Turns of waiting requests are given back.
     pub async fn run(self, until: impl Future<Output = ()>) -> usize {
         let Self { app, http, grpc, tls, drain, ending, is_ending, .. } = self;
         let bounds = app.bounds;

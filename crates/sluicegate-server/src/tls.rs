@@ -15,7 +15,7 @@ use crate::error::{ServeError, ServeErrorKind};
 
 /// The certificate of a server, and the authority of its clients' certificates.
 ///
-/// The program has to install a crypto provider of rustls before, as by
+/// The program has to install a rustls crypto provider before, for example with
 /// `rustls::crypto::ring::default_provider().install_default()`.
 #[derive(Clone)]
 pub struct Tls(Arc<TlsFiles>);

@@ -1,4 +1,4 @@
-//! Handlers as values that can be asked for their limits: [`Attributed`].
+//! Handlers that return their limits on demand: [`Attributed`].
 
 use std::future::Future;
 use std::pin::pin;
@@ -43,7 +43,7 @@ mod sealed {
             {
                 fn ask(self, asked: AskedAttribute) {
                     let answer = self($($skip,)* Limited(Handed::Question(asked)));
-                    // Without a request there is nothing to wait for, and without an answer there is no attribute.
+                    // Without a request it need not wait, and without an answer there is no attribute.
                     _ = pin!(answer).poll(&mut Context::from_waker(Waker::noop()));
                 }
             }

@@ -1,4 +1,4 @@
-//! The extractor in place of a handler's arguments, which are extracted behind its limits.
+//! The extractor that replaces a handler's arguments, which are extracted behind its limits.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::source::Attribute;
 /// Extracts arguments from a request; holds the router's state.
 pub(super) type Extract<A> = Box<dyn FnOnce(Request) -> Extracting<A> + Send>;
 
-/// The slot in which a handler that is asked leaves its attribute.
+/// The slot into which a handler that is asked puts its attribute.
 pub(super) type AskedAttribute = Arc<OnceLock<&'static Attribute>>;
 
 /// Answers the question with this attribute; the response is not read.

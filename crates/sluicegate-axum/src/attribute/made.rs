@@ -1,4 +1,4 @@
-//! The limits of one handler as they are made: the decider, the responder, and the limiters.
+//! The limits of one handler, made at run time: the decider, the responder, and the limiters.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct MadeLimits {
 }
 
 impl MadeLimits {
-    /// Makes the limits of a handler; `others` are those of the same router.
+    /// Makes the limits of a handler; `others` are the other limits of the same router.
     pub(super) fn new<'a>(
         attribute: &'static Attribute,
         settings: &StoreSettings,

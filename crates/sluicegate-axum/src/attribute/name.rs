@@ -4,8 +4,8 @@
 const LONGEST: usize = 64;
 
 /// `shop::users::create` becomes `shop.users.create`. In a path that is too long, a hash of the whole path replaces the front;
-/// a path with letters that names cannot have gets that hash too. So different paths have different names, which are the same
-/// on every machine and in every version.
+/// a path with characters that names cannot have gets that hash too. So different paths have different names, which do not
+/// depend on the machine or the version.
 pub(super) fn of_path(path: &str) -> String {
     let segments = path.split("::").map(|segment| segment.strip_prefix("r#").unwrap_or(segment));
     let plain = segments.collect::<Vec<_>>().join(".");
@@ -26,7 +26,7 @@ pub(super) fn of_path(path: &str) -> String {
     let room = LONGEST - hash.len();
     let tail = match letters.len().checked_sub(room) {
         None | Some(0) => &*letters,
-        // The letters are ASCII. The rest begins with a whole segment, because half a segment would confuse.
+        // The characters are ASCII. The rest begins with a whole segment, because half a segment would be confusing.
         Some(cut) => {
             let tail = &letters[cut..];
             tail.split_once('.').map_or(tail, |(_, whole)| whole)

@@ -22,7 +22,7 @@ impl<A: Send + 'static, X> Limited<A, X> {
     /// Puts the handler's own code behind its limits.
     ///
     /// # Cancel safety
-    /// As of the layer's [`ResponseFuture`](sluicegate_tower::guard::ResponseFuture): a turn that has not come is given back.
+    /// As for the layer's [`ResponseFuture`](sluicegate_tower::guard::ResponseFuture): a turn that has not come is given back.
     pub async fn run<F, R>(self, attribute: &'static Attribute, handler: F) -> Response
     where
         F: FnOnce(A) -> R + Send + 'static,
@@ -37,7 +37,7 @@ impl<A: Send + 'static, X> Limited<A, X> {
     /// As `run`, with another handler that answers requests which the limits refuse.
     ///
     /// # Cancel safety
-    /// As that of `run`.
+    /// As for `run`.
     pub async fn run_or<F, R, T, H>(self, attribute: &'static Attribute, handler: F, fallback: H) -> Response
     where
         F: FnOnce(A) -> R + Send + 'static,
@@ -131,7 +131,7 @@ where
 fn instead_of(refused: Response, mut response: Response) -> Response {
     let (mut refused, _) = refused.into_parts();
     if response.status().is_success() {
-        // A client that has its answer need not come back.
+        // A client that got an answer need not come back.
         refused.headers.remove(RETRY_AFTER);
     }
     for name in refused.headers.keys() {
@@ -145,7 +145,7 @@ fn instead_of(refused: Response, mut response: Response) -> Response {
     response
 }
 
-/// The response that axum makes of a handler's return value.
+/// The response that axum makes from a handler's return value.
 pub fn response<R: IntoResponse>(returned: R) -> Response {
     returned.into_response()
 }

@@ -21,7 +21,7 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    /// The limits of the function with this path, at this place in the source.
+    /// The limits of the function with this path, at this position in the source.
     pub const fn new(path: &'static str, place: &'static str, drafts: &'static [Draft]) -> Self {
         Self { path, place, drafts, warned: AtomicBool::new(false) }
     }
@@ -46,7 +46,7 @@ impl Attribute {
         name::of_path(self.path)
     }
 
-    /// Tells handlers apart: statics that can change never share an address.
+    /// Identifies the handler: mutable statics never share an address.
     pub(super) fn id(&'static self) -> usize {
         ptr::from_ref(self).addr()
     }
@@ -76,7 +76,7 @@ pub struct Draft {
 type MakeLimit = fn(&Source<'_>, &str) -> Result<(RateLimiter, Limit), ConfigError>;
 
 impl Draft {
-    /// A limit with this name, or that of its handler, and the variables that `make` reads.
+    /// A limit with this name, or its handler's, and the variables that `make` reads.
     pub const fn new(
         name: Option<&'static str>,
         variables: &'static [&'static str],
@@ -90,7 +90,7 @@ impl Draft {
         self.name
     }
 
-    /// Makes the limit under a name. An error has the names and the values of the variables.
+    /// Makes the limit under a name. An error contains the names and the values of the variables.
     pub(super) fn make(&self, source: &Source<'_>, name: &str) -> Result<(RateLimiter, Limit), ConfigError> {
         (self.make)(source, name).map_err(|error| {
             let set =

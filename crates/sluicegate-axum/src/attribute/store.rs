@@ -24,7 +24,7 @@ use super::source::{Attribute, ReadVariable};
 /// The store on which the `#[rate_limited]` handlers of a router keep their limits: a layer for that router.
 ///
 /// `.with_rate_limits(&store)` is the short way. Use this type for settings that all handlers share. Like every axum
-/// layer it covers the routes that were added before it; of several around one handler, the innermost counts.
+/// layer it covers the routes that were added before it; if there are several around one handler, the innermost counts.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -43,8 +43,8 @@ use super::source::{Attribute, ReadVariable};
 ///
 /// # Finding mistakes before the first request
 /// The compiler sees one handler at a time, and axum does not tell a layer the handlers behind it. So a handler's
-/// limit is made at its first request, unless it is [opened](Self::open) when the router is built. Then an environment
-/// variable that is wrong, a key that cannot be made, and two quotas under one name are errors at the start. At a
+/// limit is made at its first request, unless it is [opened](Self::open) when the router is built. Then a wrong
+/// environment variable, a key that cannot be made, and two quotas under one name are errors at the start. At a
 /// request they are logged, and answered with a plain 500:
 ///
 /// ```
@@ -85,7 +85,7 @@ struct AttributeStore {
 }
 
 impl RateLimitStore {
-    /// Limits on this store, in layers as [`RateLimitLayer::new`](sluicegate_tower::RateLimitLayer::new) makes them.
+    /// Limits on this store, with the defaults of [`RateLimitLayer::new`](sluicegate_tower::RateLimitLayer::new).
     pub fn new(store: impl IntoStore) -> Self {
         let respond = Arc::new(ProblemJson::new());
         let variables: ReadVariable = Arc::new(|name| std::env::var(name).ok());
@@ -134,7 +134,7 @@ impl RateLimitStore {
                 "the handler does not answer which limits it has: put `#[rate_limited]` above attributes that wait before they call it",
             )
         })?;
-        // Relaxed: it is set before the router serves, and at worst a warning is missing.
+        // Relaxed: it is set before the router serves; at worst a warning is missing.
         self.0.is_listed.store(true, Ordering::Relaxed);
         match self.0.made_of(attribute, false) {
             Ok(_) => Ok(self),

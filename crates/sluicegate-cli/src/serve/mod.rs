@@ -42,7 +42,7 @@ const WAITS: [f64; 7] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 pub(crate) fn run(asked: ServeArguments) -> Result<String, String> {
     let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     log.with_max_level(asked.log).init();
-    // Nothing else in this process installs one.
+    // No other code in this process installs a provider.
     _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("error: {error}"))?;

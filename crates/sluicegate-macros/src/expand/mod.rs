@@ -16,7 +16,7 @@
 //! behind the same layer as `.rate_limit(..)` does. So extractors run behind the limit, as on a route, and axum infers
 //! the state as for any handler. The function keeps its number of arguments, because `#[axum::debug_handler]` calls it
 //! with that many. Everything is in one function, because an `impl` takes no other items; the handler's own code is a
-//! method beside it if it needs `Self`.
+//! method next to it if it needs `Self`.
 
 mod handler;
 mod limit;

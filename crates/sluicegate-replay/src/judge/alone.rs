@@ -1,8 +1,8 @@
 //! Judges the same quotas under another algorithm, each row alone: [`OtherAlgorithm`].
 //!
-//! A comparison answers what another algorithm would have done with the same quotas, for each rule by itself: if all rules changed at once,
+//! A comparison shows the effect of another algorithm with the same quotas, for each rule by itself: if all rules changed at once,
 //! a rule would be asked fewer requests because another one has refused more, and the figures would say nothing about the algorithm. Each
-//! algorithm has a store of its own with a policy for each row, under a name of its own, so that rows that share a policy stay apart.
+//! algorithm has a store of its own with a separate policy for each row, so that rows that share a policy stay apart.
 //!
 //! Each algorithm takes at least as much memory and time as the replay itself.
 
@@ -40,7 +40,7 @@ pub(super) struct OtherAlgorithm {
 
 /// One row, under the compared algorithm.
 struct AloneRow {
-    /// The place in the evaluator, or the reason why there is none.
+    /// The index in the evaluator, or the reason why there is none.
     place: Result<usize, String>,
     /// Whether its quotas were taken without their burst, because the algorithm supports none.
     drops_burst: bool,
@@ -49,7 +49,7 @@ struct AloneRow {
 }
 
 impl OtherAlgorithm {
-    /// All rows under this algorithm. A row whose quotas the algorithm cannot keep has the reason in place of a count.
+    /// All rows under this algorithm. A row whose quotas the algorithm cannot keep has the reason instead of a count.
     ///
     /// # Errors
     /// When the store cannot keep what the builder has accepted.
@@ -87,7 +87,7 @@ impl OtherAlgorithm {
         }
     }
 
-    /// The result of the row in this place.
+    /// The result of the row at this index.
     pub(super) fn compared(&self, row: usize) -> Compared {
         let AloneRow { place, drops_burst, rejected } = &self.rows[row];
         Compared {
@@ -98,7 +98,7 @@ impl OtherAlgorithm {
     }
 }
 
-/// The quotas of a key under another algorithm, changed as those of its row are.
+/// The quotas of a key under another algorithm, changed like those of its row.
 fn under_it(algorithm: Algorithm, own: &Quotas, drops_burst: bool) -> Arc<Quotas> {
     let under = |(_, quota): (Option<&str>, Quota)| {
         let quota = if drops_burst { Quota::new(quota.limit(), quota.period()) } else { quota };

@@ -1,13 +1,13 @@
-//! The log's requests in their order, decided again and counted: [`LogEvaluation`].
+//! Decides the log's requests again, in their order, and counts them: [`LogEvaluation`].
 //!
 //! # A second at a time
-//! Requests come in whole seconds, because a log with whole seconds says no order within one, and spreading them takes their number. All
-//! requests of a second are decided in both ways; the chosen way is counted in full, the other one only by its rejections. Optional parts
+//! Requests are handled in whole seconds, because a log with whole seconds has no order within one, and spreading them requires their number.
+//! All requests of a second are decided in both ways; the chosen way is counted in full, the other one only by its rejections. Optional parts
 //! follow: other algorithms, and the record in which limits are searched.
 //!
 //! # Waiting for memory
-//! With a hundred rules, the data of keys is larger than the caches of a processor, and each request touches four places of it. These
-//! places are read for many requests before the first of them is decided: loads that do not depend on each other wait together.
+//! With a hundred rules, the data of keys is larger than the caches of a processor, and each request touches four places in it. These
+//! places are read for many requests before the first of them is decided, so that independent loads wait together.
 
 use std::hint::black_box;
 
@@ -32,7 +32,7 @@ use crate::read::{Brought, CountedRow, Marks, OWN_OF_ROW, ParsedBatch, Rows};
 use crate::settings::{ReplaySettings, WithinSecond};
 use crate::unusual::Unusual;
 
-/// The bytes of memory for what `--suggest` keeps.
+/// The bytes of memory for the record of `--suggest`.
 const RECORD_BYTES: usize = 256 << 20;
 
 /// Decides requests in the order of time and counts them. Each run has its own.
@@ -47,7 +47,7 @@ pub(crate) struct LogEvaluation {
     brought: Brought,
     /// Decides everything that is counted; the optional parts have judges of their own.
     judge: Judge,
-    /// Whether any part decides by the keys themselves, and not by their numbers.
+    /// Whether any part needs the keys themselves instead of their numbers.
     needs_keys: bool,
     /// One for each compared algorithm; empty unless a comparison was asked for.
     alone: Vec<OtherAlgorithm>,
@@ -72,8 +72,8 @@ pub(crate) struct LogEvaluation {
 impl LogEvaluation {
     /// A decider of these rows, in which no request has been asked yet.
     ///
-    /// Books decide if all policies allow it, no rule gives back and no key may have quotas of its own. One exception puts everything
-    /// before evaluators, because a request is decided as a whole.
+    /// State tables decide if all policies allow it, no rule gives back and no key may have quotas of its own. Otherwise evaluators decide
+    /// everything, because a request is decided as a whole.
     ///
     /// # Errors
     /// When a store in memory cannot keep one of the policies.
@@ -145,7 +145,7 @@ impl LogEvaluation {
         let within = *within_second;
         let given_back = |row: usize, status| gives_back(limits, limit_of[row], status);
         second.fill(held, self.needs_keys.then_some((&self.keys, &self.brought)));
-        // Each key is somewhere else in memory. Reading all of them before any is decided lets the loads wait together.
+        // Keys are scattered in memory. Reading all of them before any is decided lets the loads wait together.
         if let Judge::StateTables(tables) = judge {
             black_box(tables.glance(second.all()));
         }
@@ -221,7 +221,7 @@ impl LogEvaluation {
     }
 }
 
-/// A row that is to be counted, without requests. Groups of keys are counted under a copy of the policy with a name of its own.
+/// A row for counting, without requests yet. Groups of keys are counted under a copy of the policy with a name of its own.
 ///
 /// # Errors
 /// When the copy cannot be built, which its policy could.

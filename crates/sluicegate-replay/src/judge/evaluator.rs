@@ -1,11 +1,11 @@
-//! Decides as a service did: with limiters on a store of their own, on the clock of the log.
+//! Decides as a service does: with limiters on their own store, on the clock of the log.
 //!
 //! # The clock
 //! The clock is set to the time of each request, and never runs by itself. So a replay of a year takes only as long as reading its lines,
 //! and two replays give the same figures.
 //!
 //! # Room
-//! A service has as many keys as it was given memory for; a log of it may have more, and a replay that forgets keys would count too few
+//! A service has memory for a bounded number of keys; its log may have more, and a replay that forgets keys would count too few
 //! rejections. Each policy has room for [`KEYS`] keys that are in debt at once, unless it sets a number itself. Keys that are forgotten
 //! while they are in debt are [counted](Court::forgotten), and the outcome says so.
 
@@ -25,9 +25,9 @@ use smallvec::SmallVec;
 /// One request's ask of the limiter in one row.
 #[derive(Debug)]
 pub(super) struct RowAsk {
-    /// Its place among all rows.
+    /// Its index among all rows.
     pub(super) row: usize,
-    /// The key as the limit calls it; the store hashes it with the policy.
+    /// The key that the limit found; the store hashes it with the policy.
     pub(super) key: Key,
     /// The cost in units of its policy; never 0.
     pub(super) cost: u64,
@@ -39,7 +39,7 @@ pub(super) struct RowAsk {
 
 /// The result of an ask.
 ///
-/// It keeps the rows of a request apart, where a service answers only for the whole, so that the outcome can say which rule refused.
+/// A service answers only for the whole request. The replay has a result for each row, so that the outcome can say which rule refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The row had room, whether the request passed or another row refused it.
@@ -68,7 +68,7 @@ struct LazyLimiter {
     keeps_accounts: Cell<bool>,
     /// Whether it is asked whatever the others refuse.
     is_alone: Cell<bool>,
-    /// Opened by the first request of the row: a file of a thousand policies, most of which the log never meets, needs no tables.
+    /// Opened by the first request of the row: policies that no request of the log uses need no tables.
     limiter: OnceCell<RateLimiter>,
 }
 
@@ -84,7 +84,7 @@ impl Evaluator {
     /// Limiters with room for this many keys in debt at once.
     ///
     /// # Errors
-    /// When the memory store cannot keep one of the policies: it is tried out in a small store, without a table of its size.
+    /// When the memory store cannot keep one of the policies, which is tested in a small store, without a table of its size.
     pub(super) fn with_room<'a>(
         policies: impl IntoIterator<Item = &'a Policy>,
         keys: usize,

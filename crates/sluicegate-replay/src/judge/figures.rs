@@ -1,4 +1,4 @@
-//! Counts of asked and rejected requests: [`RowTally`] while it goes on, [`RuleFigures`] when it is over.
+//! Counts of asked and rejected requests: [`RowTally`] during the replay, [`RuleFigures`] at its end.
 //!
 //! # Per key and minute
 //! The number of requests of a key in a minute is known when the minute is over, which is when the key comes again or the log ends. So each
@@ -37,14 +37,14 @@ pub struct RuleFigures {
     pub group: Option<KeyGroup>,
     /// Requests that were asked of it.
     pub asked: u64,
-    /// Requests that it had no room for.
+    /// Requests for which it had no room.
     pub rejected: u64,
     /// Asked requests whose key had quotas of its own.
     pub own_quotas: u64,
     /// The value of `rejected` with whole seconds taken the other way, together or spread; `None` where the log has finer times.
     ///
-    /// If it is far from [`rejected`](Self::rejected), the burst is about as large as what comes within a second: log finer times, or trust
-    /// neither.
+    /// If it is far from [`rejected`](Self::rejected), the burst is about as large as the number of requests within a second: log finer times, or
+    /// trust neither number.
     pub rejected_otherwise: Option<u64>,
     /// Keys that were seen.
     ///
@@ -58,7 +58,7 @@ pub struct RuleFigures {
     pub worst: Option<Worst>,
     /// The shortest wait after a rejection that a client would have been told.
     ///
-    /// A cost that can never pass has no wait, so this is `None` too where nothing else was rejected.
+    /// A cost that can never pass has no wait, so this is also `None` if nothing else was rejected.
     pub shortest_wait: Option<Duration>,
     /// The longest wait after a rejection that a client would have been told.
     pub longest_wait: Option<Duration>,
@@ -68,24 +68,24 @@ pub struct RuleFigures {
     pub top: Vec<RejectedKey>,
     /// Requests per key and minute, over the minutes in which a key came.
     ///
-    /// Minutes in which a key did not come are left out: the figures say how busy a key is when it is there, which is what a limit per
-    /// minute is compared with.
+    /// Minutes in which a key did not come are left out: the figures show how busy a key is while it is active, for comparison with a limit per
+    /// minute.
     pub per_minute: Distribution,
     /// The minutes in which the rule was asked, in order.
     ///
     /// Minutes without a request are left out.
     pub minutes: Vec<RuleMinute>,
-    /// The requests that each algorithm alone would have rejected, if a comparison was asked for.
+    /// The requests that each algorithm alone would have rejected, if a comparison was requested.
     ///
     /// Set by [`compare`](crate::Replay::compare).
     pub compared: Vec<Compared>,
-    /// The limit to set, if a suggestion was asked for.
+    /// The suggested limit, if a suggestion was requested.
     ///
     /// Set by [`suggest`](crate::Replay::suggest).
     pub suggestion: Option<Suggestion>,
-    /// The reason why there is no suggestion, although one was asked for.
+    /// The reason why there is no suggestion, although one was requested.
     pub no_suggestion: Option<&'static str>,
-    /// Limits with what each rejects of ordinary and of unusual requests, if a suggestion was asked for and both are there.
+    /// Limits with their rejections of ordinary and of unusual requests, if a suggestion was requested and the log has both.
     pub frontier: Option<Frontier>,
 }
 
@@ -113,9 +113,9 @@ pub struct RejectedKey {
     pub quotas: Option<String>,
 }
 
-/// The distribution of requests that come at once.
+/// The distribution of the number of requests per key and minute.
 ///
-/// Ranks are rounded up, so that each number is one that has occurred. All are 0 if nothing came. More than 1,048,576 requests of a key in
+/// Ranks are rounded up, so that each number has actually occurred. All are 0 if no request came. More than 1,048,576 requests of a key in
 /// a minute are counted as 1,048,576.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,18 +1,18 @@
 //! Puts requests in the order of time: servers log them as they end, and several servers may write one log.
 //!
-//! nginx and Apache write a line when its response has ended, so a request that took a minute stands behind those that came in that minute;
+//! nginx and Apache write a line when the response has ended, so a request that took a minute comes after those of that minute,
 //! and a log that several processes write is only roughly in order. Limits depend on the order, so it is restored as far as a bounded
-//! buffer can.
+//! buffer allows.
 
 use crate::read::Came;
 
-/// The seconds of log time that a line may be late and still be put in its place, whatever the traffic.
+/// The seconds of log time that a line may be late and still be sorted in, whatever the traffic.
 const REACH: u64 = 10;
 
-/// The number of asks that are held back at first. Where ten seconds have more, all of them are held back.
+/// The number of asks that are held back at first. If ten seconds have more, all of them are held back.
 const HELD: usize = 1 << 16;
 
-/// Requests are handed on by whole seconds.
+/// Requests are passed on by whole seconds.
 const SECOND_US: u64 = 1_000_000;
 
 /// A request's ask of a row.

@@ -16,7 +16,7 @@ pub(super) struct Second {
     requests: Vec<SecondRequest>,
     /// The asks of all requests, one after the other.
     asks: Vec<NumberedAsk>,
-    /// The asks with their keys, where a part needs them.
+    /// The asks with their keys, if a part needs them.
     named: Vec<RowAsk>,
 }
 
@@ -59,7 +59,7 @@ fn evaluator([spread, together]: &[Evaluator; 2], within: WithinSecond) -> &Eval
 }
 
 impl Second {
-    /// Replaces the second before it; with keys and their quotas, if they are given.
+    /// Replaces the previous second; with keys and their quotas, if they are given.
     pub(super) fn fill(&mut self, held: &[QueuedAsk], keys: Option<(&RowKeys, &Brought)>) {
         let Self { requests: all, asks, named } = self;
         all.clear();

@@ -38,7 +38,7 @@ struct StateTable {
 const WAYS: usize = 2;
 
 impl StateTables {
-    /// Books for these policies, one per row; `None` if anything but these states decides.
+    /// State tables for these policies, one per row; `None` if the states alone cannot decide.
     pub(super) fn of<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Option<Self> {
         let mut names = Vec::new();
         let book = |policy: &'a Policy| {

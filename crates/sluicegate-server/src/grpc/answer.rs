@@ -23,7 +23,7 @@ pub(super) struct DescriptorAnswers {
     statuses: Vec<DescriptorStatus>,
     /// All decisions as one, if a limit was asked.
     decided: Option<Decided>,
-    /// The refusal of a rule that asks no limit.
+    /// The refusal of a rule without a limit.
     refused: Option<Box<Refused>>,
 }
 
@@ -43,14 +43,14 @@ impl DescriptorAnswers {
         self.refused.is_some() || self.decided.as_ref().is_some_and(|decided| !decided.is_allowed())
     }
 
-    /// A rule refuses the descriptor in this place, whatever was spent.
+    /// Adds the refusal of a rule for the descriptor at this index, whatever was spent.
     pub(super) fn refuse(&mut self, place: usize, refused: Box<Refused>) {
         self.statuses[place] =
             DescriptorStatus { code: Code::OverLimit.into(), ..DescriptorStatus::default() };
         self.refused.get_or_insert(refused);
     }
 
-    /// Limits have decided descriptors; `place` says which of them a status is about.
+    /// Adds the decisions of limits; `place` returns the index of the descriptor that a status belongs to.
     pub(super) fn add(&mut self, decided: Decided, place: impl Fn(&QuotaStatus) -> Option<usize>) {
         if decided.is_counted() {
             let mut shown: Vec<Option<&QuotaStatus>> = vec![None; self.statuses.len()];
@@ -104,7 +104,7 @@ impl DescriptorAnswers {
     }
 }
 
-/// Whether a status says more about its descriptor than another one.
+/// Whether a status is tighter for its descriptor than another one.
 fn is_tighter(status: &QuotaStatus, known: &QuotaStatus) -> bool {
     match (status.passed(), known.passed()) {
         (true, true) => status.remaining() < known.remaining(),

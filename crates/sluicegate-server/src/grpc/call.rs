@@ -22,11 +22,11 @@ pub(super) struct EnvoyCall {
 /// The purpose of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hits {
-    /// Spends them.
+    /// Spends the hits.
     Spend,
-    /// Spends nothing, and tells whether one hit would pass.
+    /// Spends nothing, and reports whether one hit would pass.
     Look,
-    /// Gives them back.
+    /// Gives the hits back.
     Refund,
 }
 

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::asks::{LimiterAsk, LimiterAsks};
 use crate::charge::Charge;
 
-/// A descriptor that meets rules, and what it asks of them.
+/// A descriptor to which rules apply, and its asks.
 struct DescriptorAsks {
     /// The place of the descriptor in the call.
     place: usize,
@@ -47,7 +47,7 @@ pub(super) async fn decide(app: &App, limits: &Limits, call: EnvoyCall) -> Resul
         .filter(|asking| !asking.asks.is_empty())
         .partition(|asking| asking.hits == Hits::Refund);
     let groups = match app.charge {
-        // A rule has refused one of them, so that none may spend.
+        // A rule has refused one of them, so none may spend.
         Charge::AllOrNone if answer.is_refused() => Vec::new(),
         Charge::AllOrNone => vec![StoreCall(spends)],
         Charge::Each => spends.into_iter().map(|asking| StoreCall(vec![asking])).collect(),
@@ -68,7 +68,7 @@ pub(super) async fn decide(app: &App, limits: &Limits, call: EnvoyCall) -> Resul
     Ok(answer)
 }
 
-/// The refusal of a rule that asks no limit, as one under `deny`; nothing is spent.
+/// The refusal of a rule without a limit, such as one under `deny`; nothing is spent.
 async fn refused(limits: &Limits, request: &Request<()>) -> Result<Option<Box<Refused>>, Status> {
     let Err(refused) = limits.decide(request).await else { return Ok(None) };
     match refused.refusal(request).status().is_server_error() {

@@ -1,4 +1,4 @@
-//! The gRPC health service, which says what `/readyz` says.
+//! The gRPC health service, which reports the same state as `/readyz`.
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::SERVICE_NAME;
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -30,7 +30,7 @@ impl Health for HealthService {
         }
     }
 
-    /// Tells the status at once, and then each change of it.
+    /// Sends the status at once, and then each change of it.
     async fn watch(
         &self,
         request: Request<HealthCheckRequest>,

@@ -65,7 +65,7 @@ async fn guarded(State(app): State<Arc<App>>, request: Request, next: Next) -> R
         let text = format!("this took longer than {longest:?}, the time for a request");
         return refuse(Status::deadline_exceeded(text));
     };
-    // So does tonic say that a message is too large; nothing else here does.
+    // tonic reports a message that is too large with this code; nothing else here does.
     let too_large = HeaderValue::from(Code::OutOfRange as i32);
     match response.headers().get(STATUS) == Some(&too_large) {
         true => refuse(Status::resource_exhausted(format!(

@@ -17,7 +17,7 @@ use sluicegate_tower::respond::ProblemJson;
 use super::problem::CallProblem;
 use crate::receipt::ReceiptToken;
 
-/// Whether the caller may proceed, and where the keys stand.
+/// Whether the caller may proceed, and the state of the keys.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Answer")]
 pub(super) struct CheckAnswer {
@@ -63,7 +63,7 @@ pub(super) enum HttpReply {
     Allowed(Option<Decided>, Option<ReceiptToken>),
     /// Refused.
     Refused(Box<Refused>),
-    /// Done, and neither allowed nor refused; with the receipt of units that are left.
+    /// Done, and neither allowed nor refused; with the receipt of the remaining units.
     Reported(Decided, Option<ReceiptToken>),
 }
 

@@ -80,7 +80,7 @@ async fn decide(app: &App, limits: &Limits, verb: Verb, call: &HttpCall, asks: &
 
 async fn reserve(app: &App, call: &HttpCall, asks: &LimiterAsks) -> Result<Decision, CallProblem> {
     for asked in asks.iter() {
-        // So that refunds are exact.
+        // Makes refunds exact.
         let kept = asked.limiter.remember(Policy::with_refunds);
         kept.map_err(|error| CallProblem::bad(error.to_string()))?;
     }
@@ -97,7 +97,7 @@ async fn reserve(app: &App, call: &HttpCall, asks: &LimiterAsks) -> Result<Decis
     Ok(app.ready.unless_ending(asks.reserve(longest)).await.ok_or_else(CallProblem::shutting_down)??)
 }
 
-/// The reply that a decision makes.
+/// The reply to a decision.
 fn reply(
     limits: &Limits,
     asks: &LimiterAsks,

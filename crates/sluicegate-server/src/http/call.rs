@@ -146,7 +146,7 @@ impl HttpCall {
         Ok(Some(batch))
     }
 
-    /// All members but `batch`, and whether each is there.
+    /// All members except `batch`, and whether each is present.
     fn members(&self) -> [(&'static str, bool); 8] {
         let Self { policy, key, cost, checks, request, batch: _, wait, receipt, units } = self;
         [

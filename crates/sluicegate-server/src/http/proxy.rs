@@ -30,7 +30,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The status of a refusal, for nginx, which passes on 401 and 403 only.
 const STATUS: HeaderName = HeaderName::from_static("x-sluicegate-status");
 
-/// The characters of a target that proxies accept and the type does not, beside those that are not ASCII.
+/// The characters of a target that proxies accept and the type does not, in addition to those that are not ASCII.
 const ENCODED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -81,16 +81,16 @@ async fn ask(app: Arc<App>, dialect: Dialect, request: Request) -> Response {
     let limits = app.rules.limits();
     match app.ready.unless_ending(limits.decide(&original)).await {
         Some(Ok(admitted)) => admitted.leave(Response::new(Body::empty())),
-        // For a plain request: that of a proxy may say that it is gRPC, whose refusals have the status 200.
+        // Responds to a plain request: a proxy's request may be marked as gRPC, whose refusals have the status 200.
         Some(Err(refused)) => dialect.refusal(refused.respond(&http::Request::new(()), &ProblemJson::new())),
         None => CallProblem::shutting_down().into_response(),
     }
 }
 
-/// The log has a warning for the first such peer only, because anybody may be one.
+/// The log has a warning only for the first such peer, because anyone can be one.
 fn not_named(peer: Option<SocketAddr>) -> CallProblem {
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
-    // Relaxed: it guards nothing.
+    // Relaxed: the flag orders nothing else.
     if !IS_TOLD.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             ?peer,

@@ -2,7 +2,7 @@
 //!
 //! Only the form is checked here: an unknown word gets the nearest known one as advice,
 //! a repeated word is named. Values keep their spans, so that each later mistake is
-//! underlined in its place.
+//! underlined at its position.
 
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;

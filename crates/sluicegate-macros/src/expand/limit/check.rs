@@ -74,7 +74,7 @@ fn check_name(given: &LitStr) -> Result<()> {
     policy.map(drop).map_err(|error| at(given, &error))
 }
 
-/// Builds a policy of the quotas whose text is known, under any name, and reports mistakes at their places.
+/// Builds a policy from the quotas whose text is known, under any name, and reports mistakes at their positions.
 ///
 /// `None` if a quota is only known at run time: from a constant or the environment.
 fn policy(algorithm: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
@@ -92,7 +92,7 @@ fn policy(algorithm: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
     let together = others.iter().fold(builder(first), |policy, quota| policy.and(quota.value()));
     together.build().map(Some).map_err(|error| {
         let quota = error.quota().and_then(|index| quotas.get(index)).unwrap_or(first);
-        // The core's advice is about code; the advice here is a second attribute.
+        // The core's advice refers to code; here the advice is a second attribute.
         let problem = match error.kind() {
             ConfigErrorKind::SameLabel => {
                 "is for the same period as another quota of this limit: keep one of them, or put it"
@@ -107,7 +107,7 @@ fn policy(algorithm: &LitStr, quotas: &[&LitStr]) -> Result<Option<Policy>> {
     })
 }
 
-/// Checks a cost that is a number by the quotas whose text is known; other costs are checked when the limit is made.
+/// Checks a numeric cost against the quotas whose text is known; other costs are checked when the limit is made.
 fn cost_of(cost: &Expr, policy: Option<&Policy>) -> Result<()> {
     let number = match cost {
         Expr::Lit(literal) => match &literal.lit {

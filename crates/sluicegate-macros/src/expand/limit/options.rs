@@ -1,6 +1,6 @@
 //! The options of a limit's policy, in one table.
 //!
-//! Each is a method of the policy's builder, and is called as its parameter is. A new option is a line here.
+//! Each option is a method of the policy's builder with the name of its parameter. A new option is one line here.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;

@@ -1,7 +1,7 @@
 //! A limit for each row, and all of them replayed together.
 //!
-//! Each suggestion is found alone. In the service, rules apply beside each other, and one that refuses a request keeps the others from
-//! spending. So all suggestions are replayed together once more, and the result is shown beside each.
+//! Each suggestion is found alone. In the service, rules apply together, and a rule that refuses a request keeps the others from
+//! spending. So all suggestions are also replayed together, and the result is shown with each.
 
 use sluicegate_core::Policy;
 use sluicegate_core::policy::PolicyMode;
@@ -25,14 +25,14 @@ const NOTHING_ORDINARY: &str =
 const NOT_BOTH: &str =
     "no limit rejects so few ordinary and so many unusual requests: see what each limit rejects of both";
 
-/// The limits that are asked for.
+/// The requested limits.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::judge) struct WantedLimits {
     /// The most that may be rejected of ordinary requests or keys.
     pub(in crate::judge) share: Share,
-    /// The least that has to be rejected of unusual ones, if any is asked for.
+    /// The least that has to be rejected of unusual ones, if requested.
     pub(in crate::judge) least: Option<Share>,
-    /// Whether only the rest is looked at, without the limit that everything suggests.
+    /// Whether suggestions come only from ordinary requests, without the limit that all requests suggest.
     pub(in crate::judge) is_rest_only: bool,
 }
 

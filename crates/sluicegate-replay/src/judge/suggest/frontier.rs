@@ -1,7 +1,7 @@
-//! Limits with what each does to both sides, and the one that does what both sides ask: [`Tradeoffs`].
+//! Limits with their rejections on both sides, and the one that meets the requirements of both: [`Tradeoffs`].
 //!
 //! # Limits that are tried
-//! Every one up to 10, and then each a fifth above the one before it, up to the least that rejects nothing. Each is replayed over the keys
+//! All limits up to 10, and then each a fifth above the one before it, up to the lowest that rejects nothing. Each is replayed over the keys
 //! that need more.
 //!
 //! # Source

@@ -1,7 +1,7 @@
-//! The limit to set: the least one above which no limit rejects more than a share.
+//! Finds the suggested limit: the lowest above which no limit rejects more than a share.
 //!
-//! Where costs differ, rejections may rise with the limit: a larger request that passes takes the room of several smaller ones. So the
-//! search comes from above, from a limit that rejects nothing. One thing is certain: if a limit rejects nothing of a key, no higher limit
+//! If costs differ, rejections may rise with the limit: a larger request that passes takes the room of several smaller ones. So the
+//! search starts from above, from a limit that rejects nothing. If a limit rejects nothing of a key, no higher limit
 //! rejects anything of it.
 //!
 //! # How it goes

@@ -2,7 +2,7 @@
 //!
 //! # Bounds
 //! A cell takes 16 bytes, and there are at most four million. A log with more keeps the cells of half of its clients, drawn by a hash of
-//! their numbers, next time of a quarter, and so on: clients are drawn and not requests, because one is told from others by all that it does.
+//! their numbers, next time of a quarter, and so on. Clients are drawn instead of requests, because all requests of a client characterize it.
 //! Each client takes about 60 bytes.
 
 use std::collections::HashMap;

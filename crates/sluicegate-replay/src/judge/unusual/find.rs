@@ -1,8 +1,8 @@
 //! The unusual parts of a log: [`find`].
 //!
 //! A window is compared with the median of all windows. New clients are found by the number of clients in a window; networks, user agents
-//! and paths by their part of its requests, if several clients share them: a single busy client is what a limit is for, and nothing
-//! unusual.
+//! and paths by their part of its requests, if several clients share them. A single busy client is not unusual: limits handle
+//! it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -157,7 +157,7 @@ impl<'a> WindowSearch<'a> {
         for window in 0..self.windows.all.len() {
             let shared = self.windows.shared(&self.cells.all, window, value, 4);
             let part = |requests: u64| count(requests) / self.requests[window].max(1.0);
-            // A value that one client makes is that client's.
+            // A value that mostly one client has is not shared.
             let shared: Vec<_> = shared.into_iter().filter(|of| of.most * 2 < of.requests).collect();
             highest.push(shared.first().map_or(0.0, |of| part(of.requests)));
             for of in shared {

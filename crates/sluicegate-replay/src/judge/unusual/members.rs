@@ -1,12 +1,12 @@
-//! The clients that make an unusual part, told from those that come by chance at the same time: [`members`].
+//! Separates the clients that make an unusual part from ordinary clients at the same time: [`members`].
 //!
-//! # How it tells them apart
-//! The number of ordinary clients among the candidates is known from other times, and so is how ordinary clients look: how often they come,
-//! for how many minutes, with which agent, for which path, with how many neighbours in their network. What is too frequent among the
-//! candidates is the look of the others. A candidate is a member if it looks more like those.
+//! # Method
+//! Other times give the number of ordinary clients among the candidates, and their properties: how often they come,
+//! for how many minutes, with which agent, for which path, with how many neighbors in their network. Properties that are too frequent among
+//! the candidates belong to the others. A candidate is a member if it resembles the others more.
 //!
 //! # Source
-//! A naive Bayes classifier whose second class is what is left of a mixture when a known part of a known first class is taken away.
+//! A naive Bayes classifier. Its second class is the rest of a mixture after a known part of a known first class is subtracted.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
