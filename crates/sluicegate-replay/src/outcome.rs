@@ -111,8 +111,8 @@ pub struct NotUnderstood {
     ///
     /// | reason | meaning |
     /// |---|---|
-    /// | `it does not have the fields of the format` | a text of the format is not there |
-    /// | `it has more than the fields of the format` | something stands behind the last field |
+    /// | `it does not have the fields of the format` | a text of the format is missing |
+    /// | `it has more than the fields of the format` | there is text after the last field |
     /// | `its time cannot be read`, `it has no time` | no moment of 1970 or later that exists |
     /// | `its time has not come yet` | it is above [`latest_us`](crate::Replay::latest_us) |
     /// | `the client is not an address` | a host name was logged, and its address is unknown |

@@ -66,7 +66,7 @@ pub struct Replay {
 const GUESSED_FROM: usize = 100;
 
 impl Replay {
-    /// A replay of these rules. Their waiting rooms are left out: a log does not say who waited, so all requests count as let in.
+    /// A replay of these rules. Their waiting rooms are left out: a log does not say which visitors waited, so all requests count as let in.
     ///
     /// # Errors
     /// When a store in memory cannot keep one of their policies.
@@ -105,7 +105,7 @@ impl Replay {
 
     /// Sets how requests of one second are taken where the log has whole seconds. Default: spread over it.
     ///
-    /// The outcome has the figures of both ways, so that it shows how much depends on what the log does not say; this chooses the way that
+    /// The outcome has the figures of both ways, so that it shows how much depends on the missing order; this chooses the way that
     /// is shown first, and by which limits are suggested and compared.
     pub fn within_second(mut self, how: WithinSecond) -> Self {
         self.settings.within_second = how;
@@ -204,9 +204,9 @@ impl Replay {
         self
     }
 
-    /// Also searches the least limits above which none rejects more than this share.
+    /// Also searches the lowest limits above which none rejects more than this share.
     ///
-    /// Periods stay, and so do the relations of bursts and of further quotas to the first limit. It keeps up to 256 MiB of what was asked;
+    /// Periods stay, and so do the relations of bursts and of further quotas to the first limit. It keeps up to 256 MiB of asks;
     /// if a log is larger, the heaviest keys are kept whole and the others are sampled, and
     /// [`Suggestion::uncertainty`](crate::Suggestion::uncertainty) says how far the answer may be off.
     pub fn suggest(mut self, share: Share) -> Self {
@@ -257,8 +257,8 @@ impl Replay {
         Ok(self)
     }
 
-    /// Learns suggestions from what is not unusual alone. Otherwise an outcome also has the limit that everything would suggest, if it has an
-    /// unusual part.
+    /// Learns suggestions only from requests that are not unusual. Otherwise an outcome with an unusual part also has the limit that the whole
+    /// log suggests.
     pub fn humans(mut self) -> Self {
         self.settings.is_rest_only = true;
         self

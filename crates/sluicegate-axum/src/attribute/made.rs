@@ -65,7 +65,7 @@ impl MadeLimits {
     }
 }
 
-/// The default name of a limit. It is an error for functions of one name in one module, such as methods of two types, which would
+/// The default name of a limit. Two functions with one name in one module, such as methods of two types, are an error, because they would
 /// share their buckets unintentionally.
 fn default_name<'a>(
     attribute: &'static Attribute,

@@ -19,7 +19,7 @@ struct NumberedQuotas {
     each: Vec<Arc<Quotas>>,
 }
 
-/// The number of the quotas that a row has itself.
+/// The number of a row's own quotas.
 pub(crate) const OWN_OF_ROW: u32 = 0;
 
 impl Brought {

@@ -4,9 +4,9 @@
 //! reads (gzip, lines) --batch--> takes apart (1 to n threads) --asks--> decides and counts (the caller's thread)
 //! ```
 //!
-//! Batches go to the readers in turn, and are taken from them in the same turn: so the requests stay in the order of the log without a
-//! number to sort by, and figures do not depend on the number of threads. Each channel holds [`AHEAD`] batches, so that memory is bounded
-//! and a slow thread holds up those before it.
+//! Batches go to the readers in turn, and are taken from them in the same order: so the requests stay in the order of the log without
+//! sorting, and figures do not depend on the number of threads. Each channel holds [`AHEAD`] batches, so that memory is bounded
+//! and a slow thread slows the threads before it.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;

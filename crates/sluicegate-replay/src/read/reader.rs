@@ -1,9 +1,9 @@
-//! From lines to asks: what each line asks of the limits, before any ask is decided.
+//! From lines to asks: finds the asks of each line, before any ask is decided.
 //!
-//! The limits of the service find out what a line asks, with their own conditions, tiers and keys. This does not depend on what other lines
-//! have spent, so several threads do it; decisions do depend on it, so one thread makes them.
+//! The limits of the service find the asks of a line, with their own conditions, tiers and keys. This does not depend on the units that other
+//! lines have spent, so several threads do it; decisions do depend on them, so one thread makes them.
 //!
-//! # What becomes of a line
+//! # How lines are counted
 //! | a line | counts as |
 //! |---|---|
 //! | that the format cannot read, or whose method or URL HTTP does not have | not understood |

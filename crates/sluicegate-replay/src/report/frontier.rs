@@ -1,6 +1,6 @@
 //! The frontier of a rule on the page: a small curve, its knees, and all of its limits as a table.
 //!
-//! Both axes go from nothing to all. The one of ordinary requests shows the root of their part, because what matters of it is near nothing.
+//! Both axes go from nothing to all. The axis of ordinary requests shows the square root of their part, because the relevant values are small.
 
 use std::fmt::Write as _;
 

@@ -19,7 +19,7 @@ const STYLE: &str = include_str!("style.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 impl ReplayOutcome {
-    /// Writes all of it as one page, drawn, which needs no other file and no script. Texts of the log stand in it as text.
+    /// Writes the whole outcome as one HTML page, which needs no other file and no script. Texts of the log appear as plain text.
     ///
     /// It may be sent by mail or kept with a build: it loads nothing, runs nothing, reads well at 390 px and in the dark, and forbids a
     /// browser to do otherwise by its `Content-Security-Policy`. Its size grows with the rules, not with the lines.

@@ -29,10 +29,10 @@ const LINE: u64 = 20;
 const COMPARED_AT: u64 = 240;
 
 impl ReplayOutcome {
-    /// A picture of all rules, as SVG, for light and dark ground: requests over time, and what was compared and suggested. Texts
-    /// stand in it as text, and it loads nothing.
+    /// A picture of all rules, as SVG, for light and dark backgrounds: requests over time, comparisons and suggestions. Texts
+    /// appear as plain text, and it loads nothing.
     ///
-    /// Use it in a README or a slide, where a page cannot stand. A viewer that knows `prefers-color-scheme` shows it light or dark.
+    /// Use it in a README or a slide instead of the page. A viewer that knows `prefers-color-scheme` shows it light or dark.
     pub fn to_svg(&self) -> String {
         let mut below = MARGIN;
         let mut rules = Vec::new();

@@ -1,7 +1,7 @@
 //! Clients that ask minute after minute at one rate: [`even`].
 //!
-//! It compares clients with each other, and not windows, so it also finds an attack that is there from the first line to the last. People
-//! come in bursts: the variance of their requests per minute is far above its mean.
+//! It compares clients with each other instead of windows, so it also finds an attack that lasts from the first line to the last. People
+//! come in bursts: the variance of their requests per minute is far above the mean.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use super::cells::{MinuteCell, MinuteCells};
 use super::robust::TypicalValue;
 use crate::unusual::UnusualKind;
 
-/// A client has to be there for this many minutes beside its first and its last one.
+/// The least number of minutes of a client, without its first and its last one.
 const FEWEST_MINUTES: f64 = 3.0;
 /// The least number of such clients that are unusual together.
 const FEWEST: usize = 30;
@@ -77,7 +77,7 @@ pub(super) fn even(cells: &MinuteCells, weight: u64) -> Option<UnusualPart> {
         (own - rate).abs() <= (0.1 * rate).max(3.0 * by_chance).max(1.0)
     };
     rates.retain(|known| is_alike(&known));
-    // Where most are as even as a clock, a person who has come about as often is not.
+    // If most clients are as even as a clock, a person with about the same rate is not one of them.
     let usual = TypicalValue::of(rates.iter().map(|(_, (_, variance))| *variance), 0.0).median;
     rates.retain(|(_, (_, variance))| *variance <= (3.0 * usual).max(0.3));
     let alike: Vec<u32> = rates.iter().map(|(client, _)| *client).collect();

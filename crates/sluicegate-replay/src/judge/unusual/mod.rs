@@ -67,7 +67,7 @@ impl Findings {
             .is_some_and(|spans| spans.iter().any(|(first, end)| (*first..*end).contains(&minute)))
     }
 
-    /// The findings as they are told.
+    /// The findings for the outcome.
     pub(super) fn told(&self) -> Vec<Unusual> {
         let of = |found: &UnusualPart| Unusual {
             kind: found.kind,

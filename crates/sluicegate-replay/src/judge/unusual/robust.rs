@@ -33,12 +33,12 @@ impl TypicalValue {
         Self { median, spread: (1.4826 * at(&away, 2)).max(least), low, high }
     }
 
-    /// Whether a value is far above what is usual.
+    /// Whether a value is far above the usual one.
     pub(super) fn is_exceeded(&self, value: f64) -> bool {
         value > self.median + SPREADS * self.spread && value > 1.5 * self.median
     }
 
-    /// Whether a value is above what is usual by more than one spread.
+    /// Whether a value is above the usual one by more than one spread.
     pub(super) fn is_raised(&self, value: f64) -> bool {
         value > self.median + self.spread
     }

@@ -10,7 +10,7 @@ const WIDTHS: [u32; 6] = [1, 5, 15, 60, 240, 1_440];
 
 /// The windows of a log that have requests, in order.
 ///
-/// They are as narrow as they can be while at least half of all windows have requests: a quiet site has hours where a busy one has minutes.
+/// They are as narrow as possible while at least half of all windows have requests: hours for a quiet site, minutes for a busy one.
 #[derive(Debug)]
 pub(super) struct Windows {
     /// The width in minutes.

@@ -28,20 +28,20 @@ use self::time::TimeReader;
 /// | in a `log_format` | is |
 /// |---|---|
 /// | `$remote_addr`, `$realip_remote_addr` | the address of the peer, with or without a port; `unix:` is none |
-/// | `$msec`, `$time_iso8601`, `$time_local` | the time; the finest of those that are there counts |
-/// | `$request_time` | seconds that it took, which are taken off `$msec` |
+/// | `$msec`, `$time_iso8601`, `$time_local` | the time; the finest one present counts |
+/// | `$request_time` | the duration in seconds, which is subtracted from `$msec` |
 /// | `$request` | method, URL and version |
 /// | `$request_method`, `$request_uri`, `$uri`, `$document_uri` | the parts of `$request` |
-/// | `$args`, `$query_string` | the query, where the URL has none |
+/// | `$args`, `$query_string` | the query, if the URL has none |
 /// | `$status` | the status of the response |
-/// | `$host`, `$http_NAME` | a header field, `-` if it was not there |
-/// | any other | is passed over |
+/// | `$host`, `$http_NAME` | a header field, `-` if it was missing |
+/// | any other | is ignored |
 ///
 /// There must be some text between two variables; a variable in quotes ends at the first quote that is not escaped.
 ///
 /// Lines of `json` are objects with the names that nginx, Caddy, Traefik and others give to these parts: `msec`, `ts`, `time`,
 /// `@timestamp`; `remote_addr`, `remote_ip`, `client_ip`; `request`, or `method` and `uri`; `status`; `http_NAME`, or an object of
-/// `headers`. Names of an inner object `request` count where the outer one has none.
+/// `headers`. Names of an inner object `request` count if the outer one has none.
 #[derive(Clone, Debug)]
 pub struct Format(FormatKind);
 
