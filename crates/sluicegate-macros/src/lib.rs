@@ -1,7 +1,7 @@
-//! `#[rate_limited]`: a limit on an axum handler, written where the handler is.
+//! `#[rate_limited]`: a limit on an axum handler, written at the handler.
 //!
-//! This crate is part of `sluicegate`, whose feature `macros` re-exports the attribute with what it needs at run time;
-//! use that one.
+//! This crate is part of `sluicegate`, whose feature `macros` re-exports the attribute with its runtime;
+//! use that crate.
 //!
 //! ```
 //! use axum::{Router, routing::{get, post}};
@@ -73,14 +73,14 @@ use proc_macro::TokenStream;
 ///     .with_state(App);
 /// ```
 ///
-/// It behaves as `.rate_limit(..)` on the handler's route does: the same decisions, header fields and refusals, before
+/// It behaves like `.rate_limit(..)` on the handler's route: the same decisions, header fields and refusals, before
 /// any extractor of the handler runs. The store comes from the router: `.with_rate_limits(&store)`, after its routes.
 /// Without a store the handler answers 500 and logs an error. The compiler checks quotas, names, algorithms and costs.
 ///
 /// # Parameters
 /// | parameter | what it says | default |
 /// |---|---|---|
-/// | `"5/min"`, `"10/s burst 20"`, `"60/min burst 100 start 10"`, `"10000/d by fixed-window"` | the quota; of several, all must have room | required |
+/// | `"5/min"`, `"10/s burst 20"`, `"60/min burst 100 start 10"`, `"10000/d by fixed-window"` | the quota; if there are several, all must have room | required |
 /// | `quota = LOGIN` | a quota from a constant, text or `Quota`; or `quota = env("LOGIN_LIMIT")` from the environment | |
 /// | `name = "login"` | the policy's name in header fields, logs and the store | the function's path, `shop.users.login` |
 /// | `algorithm = "sliding-counter"` | one of `Algorithm`'s names | `"gcra"`, as in the README |
@@ -88,11 +88,11 @@ use proc_macro::TokenStream;
 /// | `cost = 2` | units that a request spends: a number, a constant, or a closure from the request | 1 |
 /// | `only_if = \|parts\| ..` | to which requests the limit applies | all |
 /// | `refund_if = \|head\| ..` | which responses give the request its units back | none |
-/// | `on_exceeded = "wait 5s"` | `"deny"`, or how long a request may wait for its turn, an hour at most | `"deny"` |
+/// | `on_exceeded = "wait 5s"` | `"deny"`, or the longest wait for a turn, at most one hour | `"deny"` |
 /// | `on_missing_key = 401` | `"share"` one bucket, `"skip"` the limit, or refuse with a status | `"share"`; 500 without any peer address |
 /// | `on_outage = "allow"` | `"local"`, `"allow"`, `"deny"`, or a quota for this instance such as `"1000/s"`, while the store cannot be reached | `"local"` |
-/// | `fallback = path::to::busy` | a handler that answers what the limits decide against | the refusal |
-/// | `shadow` | decide, count and log, and enforce nothing | |
+/// | `fallback = path::to::busy` | a handler that answers requests that the limits refuse | the refusal |
+/// | `shadow` | decide, count and log, but enforce nothing | |
 /// | `hidden` | keep the limit out of header fields and bodies | |
 /// | `count_rejected` | count refused requests too, so that a client has to pause | |
 /// | `crate = other::path` | where `sluicegate` is found | `::sluicegate` |
@@ -114,18 +114,18 @@ use proc_macro::TokenStream;
 ///
 /// # Names
 /// By default a limit is named after its handler, with its module and crate: `shop::users::create` makes
-/// `shop.users.create`. In a path with more than 64 letters, a hash of the whole path replaces the front; a path with letters that
+/// `shop.users.create`. In a path with more than 64 letters, a hash of the whole path replaces the front; a path with characters that
 /// a name cannot have gets that hash too. A `name = ".."` keeps the buckets of a store across a rename of the function.
 ///
-/// Handlers whose policies are equal share their buckets, on one store, if a `name` says so. These are mistakes: two
-/// policies under one name, and two functions of one name in one module, such as methods of two types, without a `name`.
-/// The handler that comes second answers a plain 500, and the log names both; with `RateLimitStore::open` it is an error when
+/// Handlers with equal policies share their buckets, on one store, if they have one `name`. These are mistakes: two different
+/// policies under one name, and two functions with one name in one module, such as methods of two types, without a `name`.
+/// The second handler answers a plain 500, and the log names both; with `RateLimitStore::open` it is an error when
 /// the router is built.
 ///
 /// # Quotas from elsewhere
-/// A constant is checked when the limit is made, and so is `quota = env("LOGIN_LIMIT")`, which is read once, then; with
+/// A constant is checked when the limit is made, and so is `quota = env("LOGIN_LIMIT")`, which is read only then; with
 /// `env("LOGIN_LIMIT", "5/min")` the variable need not be set. `RateLimitStore::open` makes the limit when the router is
-/// built, and its error names variable and value. `RateLimitStore::limiter` has the `RateLimiter` of a limit, to replace its
+/// built, and its error names variable and value. `RateLimitStore::limiter` returns the `RateLimiter` of a limit, to replace its
 /// policy at run time.
 ///
 /// ```
@@ -154,10 +154,10 @@ use proc_macro::TokenStream;
 /// ```
 ///
 /// # Another answer
-/// A `fallback` is an `async fn` as handlers are, with extractors of its own: the state, the body, and
+/// A `fallback` is an `async fn` like a handler, with extractors of its own: the state, the body, and
 /// the decision as `Decided`. It answers requests that the handler's limits refuse; requests without a key, and
-/// requests that an outage refuses, keep their refusal. Its response gets the header fields of the refusal that it does not have
-/// itself, without `Retry-After` if it is a success. A limit of the router around it sees the refusal, and gives its units
+/// requests refused because of an outage, keep their refusal. Its response gets the refusal's header fields that it does not set
+/// itself, without `Retry-After` if it is a success. An outer limit of the router sees the refusal, and gives its units
 /// back.
 ///
 /// ```
@@ -179,23 +179,23 @@ use proc_macro::TokenStream;
 /// # _ = axum::routing::get::<_, _, Prices>(prices);
 /// ```
 ///
-/// A fallback's state is the one that the handler takes with its first `State<..>`; a handler that needs none takes
+/// A fallback has the state of the handler's first `State<..>`; a handler that needs no state takes
 /// `_: State<App>`. Without it the fallback has no state.
 ///
 /// # Methods
 /// In an `impl` block, the router's state is the receiver: `get(Api::login)` calls `async fn login(&self, ..)` on the
-/// state, as `State<Api>` would find it; `self: Arc<Self>` and `self` work alike, and a function without a receiver is as
-/// one outside. A method that takes a type parameter of its `impl` and neither `self` nor `Self` has to say that it is in
-/// one: `where Self: Sized`. The parameters of the attribute name constants as `Api::LIMIT`, not as `Self::LIMIT`; only
-/// `fallback` may say `Self::busy`. Methods of traits cannot have limits.
+/// state, as `State<Api>` extracts it; `self: Arc<Self>` and `self` work alike, and a function without a receiver works like
+/// a free function. A method that uses a type parameter of its `impl` but neither `self` nor `Self` needs
+/// `where Self: Sized`. The parameters of the attribute name constants as `Api::LIMIT`, not as `Self::LIMIT`; only
+/// `fallback` may name `Self::busy`. Methods of traits cannot have limits.
 ///
 /// # With other attributes
-/// Attributes below `#[rate_limited]` apply to the handler's own code, behind the limit; attributes above see the handler as it
-/// is written. Put attributes that make items of their own, such as `#[utoipa::path]`, above. `#[axum::debug_handler]` and
+/// Attributes below `#[rate_limited]` apply to the handler's own code, behind the limit; attributes above see the handler as
+/// written. Put attributes that generate items, such as `#[utoipa::path]`, above. `#[axum::debug_handler]` and
 /// `#[tracing::instrument]` work in both places, except for a `debug_handler` above a handler without arguments.
 ///
 /// # Limits of the attribute
-/// - It is for functions and methods that are `async`: not for closures, which take `.rate_limit(..)`, and not in traits.
+/// - It is for `async` functions and methods: not for closures, which take `.rate_limit(..)`, and not in traits.
 /// - The function's arguments become those of a handler behind a limit, so it can no longer be called directly; put
 ///   code that tests call into a function of its own.
 /// - In a generic handler, the future must be `Send` for every type that the bounds allow, and the types `'static`.

@@ -41,7 +41,7 @@ impl Answer {
         }
     }
 
-    /// Whether the request did not go on because of this policy.
+    /// Whether this policy stopped the request.
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Rejected | Self::Impossible | Self::Suspended)
     }
@@ -79,7 +79,7 @@ impl Judgement {
         Self { answer, by: decision.decided_by(), spent, is_near: is_near && decision.is_allowed() }
     }
 
-    /// A decision that a single policy was asked for, and that lets the request go on at once.
+    /// A decision of a single policy that allows the request at once.
     #[inline]
     pub(super) fn allowed(decision: &Decision) -> Self {
         let (spent, is_near) = match decision.quotas() {

@@ -300,7 +300,7 @@ impl Replay {
     /// # Memory
     /// Each rule takes 70 to 100 bytes for each key that it has asked, if its policy has one quota, and 24 bytes for each minute with
     /// requests. Each key takes its bytes and about 40 more. At least ten seconds of requests are held to be put in order. Policies that
-    /// need a store have one, with room for 262,144 keys. Up to 64 MiB are kept to find what is unusual, and 60 bytes for each client. Nothing else grows with the lines, except what is kept to
+    /// need a store have one, with room for 262,144 keys. Up to 64 MiB are kept to find unusual traffic, and 60 bytes for each client. Nothing else grows with the lines, except what is kept to
     /// [`suggest`](Self::suggest) limits.
     pub fn run<N: Into<String>, R: Read + Send + 'static>(
         &self,

@@ -59,7 +59,7 @@ pub(crate) struct ReplaySettings {
     pub(crate) suggests: Option<Share>,
     /// The least share of unusual requests or keys that a suggestion rejects.
     pub(crate) least: Option<Share>,
-    /// Whether a suggestion is only looked for in what is not unusual.
+    /// Whether a suggestion is learned only from requests that are not unusual.
     pub(crate) is_rest_only: bool,
     /// Spans that suggestions are not learned from, each from its beginning to before its end.
     pub(crate) without: Vec<(u64, u64)>,

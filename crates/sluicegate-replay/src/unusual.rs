@@ -13,7 +13,7 @@ use std::fmt;
 pub struct Unusual {
     /// The kind of what is unusual.
     pub kind: UnusualKind,
-    /// The finding in words and numbers, with what is usual.
+    /// The finding in words and numbers, with the usual range.
     ///
     /// Where [keys are hidden](crate::Replay::hide_keys), it names no network, agent or path.
     pub what: String,

@@ -15,7 +15,7 @@ impl Resilient {
     /// Charges the units admitted without the store to it, at the end of the process: after the last request
     /// was answered, and before the runtime ends.
     ///
-    /// It ignores the breaker and asks the store up to ten times a second while the store is away. It ends when no debt is
+    /// It ignores the breaker and asks the store up to ten times a second while the store is down. It ends when no debt is
     /// left, or when the time `within` is over, and waits for charges and refunds in progress. The store can be used
     /// afterwards, and closed again.
     ///

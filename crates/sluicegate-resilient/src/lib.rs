@@ -8,7 +8,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let redis = sluicegate_core::MemoryStore::new();
 //! let store = Resilient::builder(redis).replicas(4).build()?; // four instances of this service
-//! let search = Policy::gcra("search", "100/min").on(&store)?; // 25 here while the store is away
+//! let search = Policy::gcra("search", "100/min").on(&store)?; // 25 here while the store is down
 //! let payment = Policy::gcra("payment", "5/min").on_outage(OnOutage::Deny).on(&store)?;
 //! assert!(search.check("ada").await?.is_allowed() && payment.check("ada").await?.is_allowed());
 //! # Ok(())
@@ -35,7 +35,7 @@
 //! each other; `decide` connects them.
 //!
 //! # Locking
-//! Breakers have no lock. Debts and the list of parts that are away have a mutex each, never held
+//! Breakers have no lock. Debts and the list of parts that are down have a mutex each, never held
 //! together or across an await. Listeners are told when no lock is held.
 
 mod breaker;
@@ -73,9 +73,9 @@ use self::share::FallbackShare;
 
 /// Puts a breaker and a fallback around a store, so that an outage of the store is not an outage of the service.
 ///
-/// While the store answers, it decides. When it fails, or is left alone after too many failures, each policy's
-/// [`OnOutage`](sluicegate_core::OnOutage) says what happens: this process decides with its share of the quota ([`OnOutage::Local`](sluicegate_core::OnOutage::Local), the
-/// default), requests pass uncounted, or they are refused. [`Decision::decided_by`](sluicegate_core::Decision::decided_by) tells who has decided.
+/// While the store answers, it decides. When it fails, or is no longer asked after too many failures, each policy's
+/// [`OnOutage`](sluicegate_core::OnOutage) applies: this process decides with its share of the quota ([`OnOutage::Local`](sluicegate_core::OnOutage::Local), the
+/// default), requests pass uncounted, or they are refused. [`Decision::decided_by`](sluicegate_core::Decision::decided_by) says who has decided.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -95,7 +95,7 @@ use self::share::FallbackShare;
 ///
 /// # What an outage admits
 /// With a limit of L and N instances of `replicas(N)`, each falls back to `ceil(L/N)`: all together admit at most
-/// `N * ceil(L/N)` per window on their own, besides the requests that the store admitted before. The fallback also counts the
+/// `N * ceil(L/N)` per window on their own, in addition to the requests that the store admitted before. The fallback also counts the
 /// requests that the store admits, so bringing the store down gives no client a fresh bucket on an instance that knows it. When the
 /// store is back, the units that the fallback admitted are charged to it, as far as they still count; between the first answer and
 /// that charge the store may admit too much. A charge that is not answered in time may have arrived, and is
@@ -103,12 +103,12 @@ use self::share::FallbackShare;
 /// has spent a unit too many, never one too few.
 ///
 /// A policy that [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected) counts them in an outage only with one replica.
-/// With more, an instance refuses requests of clients that keep to the limit, because its share is smaller. If such refusals
+/// With more, an instance refuses requests of clients within the limit, because its share is smaller. If such refusals
 /// counted, these clients would be refused until the outage is over.
 ///
-/// # When a part of it is away
+/// # When a part of the store is down
 /// A store may have [parts](sluicegate_core::Store::parts) that fail on their own, such as the nodes of a Cluster; each has a breaker.
-/// If the limits of a request live in several parts, the fallback decides only the limits of the part that is away, and the store
+/// If the limits of a request live in several parts, the fallback decides only the limits of the part that is down, and the store
 /// decides the rest: all pass, or nothing is spent. The fallback then lets no request wait, and the decision says
 /// [`DecidedBy::Fallback`](sluicegate_core::store::DecidedBy::Fallback).
 ///
@@ -135,7 +135,7 @@ use self::share::FallbackShare;
 /// use sluicegate_core::{ConfigError, MemoryStore, Policy, Store, StoreError};
 /// use sluicegate_resilient::Resilient;
 ///
-/// /// A store that nobody reaches.
+/// /// A store that cannot be reached.
 /// struct Gone(Within);
 ///
 /// impl Wrap for Gone {
@@ -191,7 +191,7 @@ struct ResilientState {
 }
 
 impl Resilient {
-    /// A store around `store`, with the defaults: see [`ResilientBuilder`]. Around one of a higher [`Place`](sluicegate_core::store::Place)
+    /// A store around `store`, with the defaults: see [`ResilientBuilder`]. Around a store of a higher [`Place`](sluicegate_core::store::Place)
     /// it opens no policy.
     #[expect(
         clippy::missing_panics_doc,

@@ -400,24 +400,24 @@
 //! ```
 //!
 //! # Waiting rooms: `on_exceeded: room`
-//! A policy with `on_exceeded: room` is a waiting room, whose rate is its `quota`. A request that matches a rule which names it spends
-//! nothing: it enters with its pass or its turn, and waits otherwise. A browser that opens a page gets one that looks again by itself, and any
-//! other request gets 503 with JSON at once. The section `room` says the rest:
+//! A policy with `on_exceeded: room` is a waiting room; its `quota` is the rate. A request that matches a rule with this policy spends
+//! nothing: it enters with its pass or its turn, and waits otherwise. A browser that opens a page gets a waiting page that reloads itself, and any
+//! other request gets 503 with JSON at once. The section `room` has the other settings:
 //!
 //! | word | says | default |
 //! |---|---|---|
-//! | `opens_at` | when it opens, as `2026-11-27T12:00:00Z`; those that come before are drawn by lot | it is open |
-//! | `most_active` | how many may be inside at once | no bound but the rate |
-//! | `pass_lasts` | how long a visitor may stay that was let in | `15min` |
-//! | `longest_line` | how many may wait | 1,000,000 |
-//! | `places_per_client` | how many of these may be one client's, by the `key` of the rule | any number |
+//! | `opens_at` | when it opens, as `2026-11-27T12:00:00Z`; earlier visitors are drawn by lot | it is open |
+//! | `most_active` | the most visitors inside at once | no bound except the rate |
+//! | `pass_lasts` | how long an admitted visitor may stay | `15min` |
+//! | `longest_line` | the most waiting visitors | 1,000,000 |
+//! | `places_per_client` | the most places of one client, by the `key` of the rule | any number |
 //!
-//! A request comes to its rooms before its permits and its limits, wherever the rule stands, so that the polls of visitors that wait spend
-//! nothing, and a request that is let in spends. `deny` and `exempt` still come first, and within a group the first rule applies. A request
-//! that comes to several rooms goes through them in the order of the file; two policies are two rooms.
+//! A request meets its rooms before its permits and its limits, wherever the rule is, so that polls of waiting visitors spend
+//! nothing, and an admitted request spends. `deny` and `exempt` still come first, and within a group the first matching rule applies. A request
+//! that matches several rooms passes through them in the order of the file; two policies are two rooms.
 //!
 //! Code, and never a file, says where lines are kept and which secrets sign tickets: [`Rules::builder`] takes both as
-//! [`rooms`](RulesBuilder::rooms), for example `sluicegate::overflow::Rooms`. Tools have none, and look at the file [without
+//! [`rooms`](RulesBuilder::rooms), for example `sluicegate::overflow::Rooms`. Tools have none, and read the file [without
 //! rooms](RulesFile::without_rooms).
 //!
 //! ```
@@ -449,11 +449,11 @@
 //! ```
 //!
 //! # Work for later: `on_exceeded: defer`
-//! A request that exceeds a policy with `on_exceeded: defer` is kept, answered with 202, and carried out when the policy has room. Limits that
-//! refuse come first, and a refused request is not kept; a request that they let through has spent there, and is then served or kept. A job spends of
-//! the policies that deferred it, by their current quotas. A policy in shadow defers nothing.
+//! A request that exceeds a policy with `on_exceeded: defer` is kept, answered with 202, and run when the policy has room. Limits that
+//! refuse come first, and a refused request is not kept; a request that they let through has spent their units, and is then served or kept. A job
+//! spends from the policies that deferred it, by their current quotas. A policy in shadow mode defers no request.
 //!
-//! Code, and never a file, has the queue and the secret: [`Rules::builder`] takes both as [`deferral`](RulesBuilder::deferral), for
+//! Code, and never a file, gives the queue and the secret: [`Rules::builder`] takes both as [`deferral`](RulesBuilder::deferral), for
 //! example `sluicegate::overflow::deferred::Deferral`, and the layer is made by [`deferring`](RulesLayer::deferring). A file that defers is refused in a
 //! program without one:
 //!
@@ -475,40 +475,39 @@
 //! # Ok::<(), sluicegate_rules::RulesError>(())
 //! ```
 //!
-//! Such a policy has no quotas of keys, and is no tier; its rule has no `settle`, `refund_if` or `bandwidth`. [`RulesFile::deferring`] tells which
-//! rules defer, and an [explanation](Explained) what a request exceeds, and up to which body the queue keeps it.
+//! Such a policy cannot have quotas of keys or be a tier; its rule has no `settle`, `refund_if` or `bandwidth`. [`RulesFile::deferring`] lists the
+//! rules that defer, and an [explanation](Explained) names the exceeded policies and the longest body that the queue keeps.
 //!
 //! # How many at once: `in_flight`
-//! A number under `in_flight` says how many requests of a key may be under way in each instance, and a rule names it beside its limits.
-//! One more is refused, or waits as `on_exceeded: wait 10s` says; a request that waits has spent nothing, and keeps the limits that it
+//! A number under `in_flight` limits the requests of a key that may be under way in each instance, and a rule names it together with its limits.
+//! A request above it is refused, or waits with `on_exceeded: wait 10s`; a waiting request has spent nothing, and keeps the limits that it
 //! began with. [`RulesLayer`] has an example.
 //!
-//! With `shared: true` all instances have `permits` together, by the store: `{ permits: 2, shared: true, lease: 30s, on_outage: deny }`. The
-//! permits of an instance that crashes are back when its `lease` is over. While the store gives no answer, each instance gives out its part by
+//! With `shared: true` all instances share the `permits` through the store: `{ permits: 2, shared: true, lease: 30s, on_outage: deny }`. The
+//! permits of a crashed instance are back when its `lease` is over. While the store gives no answer, each instance gives out its share by
 //! the store's `replicas`, unless `on_outage` says otherwise. See
-//! [`InFlightBuilder::on`](sluicegate_core::in_flight::InFlightBuilder::on). A reload that changes only `permits` keeps what is out.
+//! [`InFlightBuilder::on`](sluicegate_core::in_flight::InFlightBuilder::on). A reload that changes only `permits` keeps the permits that are out.
 //!
-//! With `adaptive` in the place of `permits` the number is one for all keys together, and follows what the service can bear: `{ adaptive: gradient,
-//! at_least: 10, at_most: 500, on_exceeded: wait 100ms }`. What is shed gets 503; a rule says by its `class` how much its requests matter: `class: sheddable`, or
-//! where that is read, `class: [jwt(class), header(x-class), sheddable]`. A header counts in requests of the proxies under `clients` alone, and a
-//! text that is no class counts as none. `timeout`,
-//! `guarantee`, `fair` and `mode: shadow` are as of
-//! [`AdaptiveBuilder`](sluicegate_core::in_flight::AdaptiveBuilder). A reload keeps what was learnt, unless the algorithm is another.
+//! With `adaptive` instead of `permits` there is one number for all keys together, which follows the capacity of the service: `{ adaptive: gradient,
+//! at_least: 10, at_most: 500, on_exceeded: wait 100ms }`. Shed requests get 503. The `class` of a rule is the importance of its requests:
+//! `class: sheddable`, or the places where it is read, `class: [jwt(class), header(x-class), sheddable]`. A header counts only in requests from
+//! the proxies under `clients`, and a text that is not a class is ignored. `timeout`, `guarantee`, `fair` and `mode: shadow` are the settings of
+//! [`AdaptiveBuilder`](sluicegate_core::in_flight::AdaptiveBuilder). A reload keeps the current number, unless the algorithm changes.
 //!
 //! # Where it is counted: `store`, and variables
-//! `redis` names a Redis that all instances share; without the section the program gives a store. `fleet: [leases, deny-cache]` beside it saves
-//! calls to that Redis: an instance decides keys that are asked often from units that it holds, and refused keys from memory. `durable: true` uses only a Redis that keeps
-//! its counts over a restart and while its memory is full; while it does not, policies decide as in an outage, and the log names the setting
-//! that mends it.
+//! `redis` names a Redis that all instances share; without the section the program gives a store. `fleet: [leases, deny-cache]` next to it saves
+//! calls to that Redis: an instance decides frequent keys from units that it holds, and refused keys from memory. `durable: true` uses only a
+//! Redis that keeps its counts over a restart and while its memory is full; otherwise policies decide as in an outage, and the log names the
+//! setting that fixes it.
 //!
-//! `${NAME}` in a value stands for an environment variable, put in after the file was parsed, and never inside quotes or braces. A service
-//! refuses a file with a variable that is not set; tools put a placeholder in its place and say which value they took instead.
+//! `${NAME}` in a value stands for an environment variable, inserted after the file was parsed, and never inside quotes or braces. A service
+//! refuses a file with a variable that is not set; tools use a placeholder and say which value they took instead.
 //! [`Variables`] has an example.
 //!
 //! # What is wrong with a file
 //! If the shape is wrong, the first mistake is reported, with the nearest known word; mistakes in values are all reported at once.
-//! `sluicegate check` prints them, and what is worth a second look. A file is also checked against its store: a sliding log of more than
-//! 2,000 entries is an error where `store` names a Redis. No value under `jwt`, `store` and `api_keys` is shown, and none that a header
+//! `sluicegate check` prints them, and warnings. A file is also checked against its store: a sliding log of more than
+//! 2,000 entries is an error if `store` names a Redis. Values under `jwt`, `store` and `api_keys` are never shown, nor those that a header
 //! field or a parameter must have.
 //!
 //! ```
@@ -527,10 +526,10 @@
 //! ```
 //!
 //! # While the service runs
-//! [`Rules::open`] remembers where the file is. [`follow`](Rules::follow) reads it again when it changes,
-//! [`reload_on_sighup`](Rules::reload_on_sighup) when the process gets that signal, and [`reload`](Rules::reload) when code says so. One
-//! line in the log says what is kept, changed, added and removed. A file that is wrong changes nothing: it is logged once, and a page is
-//! told by [`listen`](Rules::listen). With the feature `metrics`, `rate_limit_rules_reloads_total{result}` counts files that were `loaded`
+//! [`Rules::open`] remembers the path of the file. [`follow`](Rules::follow) reads it again when it changes,
+//! [`reload_on_sighup`](Rules::reload_on_sighup) when the process gets that signal, and [`reload`](Rules::reload) when code calls it. One
+//! line in the log lists the kept, changed, added and removed rules. A wrong file changes nothing: it is logged once, and a page can
+//! show it by [`listen`](Rules::listen). With the feature `metrics`, `rate_limit_rules_reloads_total{result}` counts files that were `loaded`
 //! and that were `wrong`, and `rate_limit_rules_loaded_timestamp_seconds` is the time when the rules in force were loaded.
 //!
 //! # When not to use it

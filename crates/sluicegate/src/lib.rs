@@ -162,18 +162,18 @@ pub mod attribute {
     pub use sluicegate_axum::{Attributed, RateLimitStore};
 }
 
-/// Limits that a fleet of instances shares, decided at the speed of memory: stores around the shared store.
+/// Limits that a fleet of instances shares, mostly decided in memory: wrappers of the shared store.
 ///
 /// | store | what it saves | see |
 /// |---|---|---|
 /// | [`DenyCache`](fleet::DenyCache) | calls for keys that are refused | [`deny_cache`](fleet::deny_cache) |
-/// | [`Leased`](fleet::Leased) | calls for keys that are let pass | [`leased`](fleet::leased) |
+/// | [`Leased`](fleet::Leased) | calls for keys that may pass | [`leased`](fleet::leased) |
 /// | [`Sharded`](fleet::Sharded) | the slot of a Cluster that one hot key fills | [`sharded`](fleet::sharded) |
-/// | [`Regional`](fleet::Regional) | the way to another region | [`regional`](fleet::regional) |
+/// | [`Regional`](fleet::Regional) | calls to another region | [`regional`](fleet::regional) |
 ///
 /// Each goes around any store, and can be left out. The order is fixed, from outside in: `Observed`, `DenyCache`, `Leased`,
-/// [`Resilient`], `Sharded` or `Regional`; another order is an error that prints it. When to switch on which of them is a
-/// [page](docs::fleet) of its own.
+/// [`Resilient`], `Sharded` or `Regional`; another order is an error that prints it. The [page on fleets](docs::fleet)
+/// says when to switch on which.
 ///
 /// ```
 /// use std::time::Duration;
@@ -193,7 +193,7 @@ pub mod attribute {
 /// assert_eq!(refused.decided_by(), DecidedBy::Cache);
 /// assert_eq!(store.status().asked, 5); // as often as it was let pass
 ///
-/// // The wrong way round is found out when it is built.
+/// // The wrong order is an error when it is built.
 /// assert!(Resilient::builder(&store).build().is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -206,7 +206,7 @@ pub mod fleet {
 /// Limits on how many requests of a key are under way at once.
 ///
 /// A rate limits how often requests begin; this limits how many are in progress, for downloads, streams and long queries.
-/// It counts in one process, where N instances let N times as many through, or [on a store](in_flight::InFlightBuilder::on) that they
+/// It counts in one process, so that N instances admit N times as many, or [on a store](in_flight::InFlightBuilder::on) that they
 /// share.
 ///
 /// ```
@@ -222,8 +222,8 @@ pub mod fleet {
 /// # Ok::<(), sluicegate::ConfigError>(())
 /// ```
 ///
-/// Where the service itself is the limit, [`InFlight::adaptive`](in_flight::InFlight::adaptive) finds the number of requests that it can
-/// bear, and sheds the least important first.
+/// If the service itself is the limit, [`InFlight::adaptive`](in_flight::InFlight::adaptive) finds the number of requests that it can
+/// handle, and sheds the least important first.
 pub mod in_flight {
     pub use sluicegate_core::in_flight::{
         Acquire, AdaptiveBuilder, AdaptiveMoment, AdaptiveStatus, Class, DemandsOf, InFlight,
@@ -241,23 +241,23 @@ pub mod in_flight {
 ///
 /// | key | for |
 /// |---|---|
-/// | [`PeerIp`] | clients that connect to this server themselves; the default |
-/// | [`ClientIp`] | clients behind proxies, which are named |
+/// | [`PeerIp`] | clients that connect to this server directly; the default |
+/// | [`ClientIp`] | clients behind named proxies |
 /// | [`ApiKey`](key::ApiKey), [`Bearer`](key::Bearer), [`Cookie`](key::Cookie) | secrets; kept as a digest only |
 /// | [`BearerJwt`](key::BearerJwt) | the subject of a verified token |
 /// | [`key_from_extractor`](key::key_from_extractor), [`key_from_extension`](key::key_from_extension), [`key_fn`](key::key_fn) | users, sessions, tenants that the application knows |
-/// | [`Route`](key::Route), [`RequestMethod`](key::RequestMethod), [`RequestPath`](key::RequestPath) | what a request is for |
-/// | [`HeaderKey`](key::HeaderKey) | what a trusted proxy says about the client |
+/// | [`Route`](key::Route), [`RequestMethod`](key::RequestMethod), [`RequestPath`](key::RequestPath) | the target of a request |
+/// | [`HeaderKey`](key::HeaderKey) | a header that a trusted proxy writes |
 ///
 /// A tuple of extractors has a bucket per combination, and [`or`](key::KeyExtractor::or) asks the next extractor if one
-/// finds no key. Text from a client is not trusted unless an extractor is told to.
+/// finds no key. Text from a client is not trusted unless an extractor is told to trust it.
 ///
 /// ```
 /// use sluicegate::key::{HeaderKey, RequestMethod};
 /// use sluicegate::{ClientIp, KeyExtractor, Limit, MemoryStore, Policy};
 ///
 /// let api = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
-/// // Each tenant, as a gateway of ours names it, has a bucket for each method; without one, the client behind our proxies has.
+/// // A bucket for each method of each tenant, which our gateway names; without a tenant, of each client behind our proxies.
 /// let caller = (HeaderKey::new("x-tenant")?, RequestMethod).or(ClientIp::behind(["10.0.0.0/8"])?);
 /// let limit = Limit::new(api).key(caller);
 /// # Ok::<(), sluicegate::ConfigError>(())
@@ -283,7 +283,7 @@ pub mod key {
 
 /// The handle of a policy on a store, with its decisions, turns and receipts.
 ///
-/// It limits anything with a key, without HTTP: jobs, messages, logins in a terminal.
+/// It limits anything with a key, without HTTP: jobs, messages, terminal logins.
 ///
 /// ```
 /// use sluicegate::limiter::Inherit;
@@ -294,7 +294,7 @@ pub mod key {
 /// let mail = Policy::gcra("mail", "3/h").on(&MemoryStore::new())?;
 /// assert_eq!(mail.check("ada").await?.remaining(), 2);
 ///
-/// // Ten an hour from now on, for every handle of this policy. The one that was spent stays spent.
+/// // Ten an hour from now on, for every handle of this policy. The spent unit stays spent.
 /// mail.replace(Policy::gcra("mail", "10/h").build()?, Inherit::Spent)?;
 /// assert_eq!(mail.peek("ada").await?.remaining(), 9);
 /// # Ok(())
@@ -308,16 +308,16 @@ pub mod limiter {
     pub use sluicegate_core::policy::{Override, OverrideBuilder};
 }
 
-/// For authors of stores, and of stores around stores; services do not need it.
+/// For authors of stores and of store wrappers; services do not need it.
 ///
-/// A store answers asks: data that name a prepared policy, a key, a cost and a mode. `sluicegate-conformance` is the suite that
+/// A store answers asks: data that name a prepared policy, a key, a cost and a mode. `sluicegate-conformance` is the test suite that
 /// every store has to pass.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use sluicegate::{MemoryStore, Policy, Store};
 ///
-/// // All stores are this one type to limiters and layers, so that a service may choose one by its configuration.
+/// // Limiters and layers see all stores as this one type, so that a service may choose one by its configuration.
 /// let store: Arc<dyn Store> = MemoryStore::new().into();
 /// let api = Policy::gcra("api", "10/s").on(Arc::clone(&store))?;
 /// let names: Vec<_> = store.limiters().all().iter().map(|open| open.policy().name().to_owned()).collect();
@@ -375,7 +375,7 @@ pub mod overflow {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), sluicegate::ConfigError> {
 /// let redis = RedisStore::builder().deadline(Duration::from_millis(20)).connect("redis://127.0.0.1:6379")?;
-/// // A store around it says how an outage is survived, and so does each policy.
+/// // A store wrapper handles an outage, by the setting of each policy.
 /// let store = Resilient::builder(redis).replicas(4).build()?;
 /// let api = Policy::gcra("api", "100/min").on(&store)?;
 /// # Ok(())
@@ -390,7 +390,7 @@ pub mod redis {
     pub use sluicegate_redis::{HashSlot, PolicyKeys, RedisStore, RedisStoreBuilder, Script};
 }
 
-/// The answers to a client: the header fields of every response, and the response to a request that is refused.
+/// The answers to a client: the header fields of every response, and the response to a refused request.
 ///
 /// The defaults are both families of header fields and problem details (RFC 9457). Anything else is a closure:
 ///
@@ -454,7 +454,7 @@ pub mod rules {
     };
 }
 
-/// The status page: who is limited, by which policy and why, and what to do about it.
+/// The status page: which keys are limited, by which policy and why, and actions on them.
 ///
 /// ```
 /// use axum::Router;

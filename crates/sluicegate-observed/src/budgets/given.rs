@@ -10,7 +10,7 @@ const SECOND_US: u64 = 1_000_000;
 /// A slot is free again when its period has ended. While all four slots of a set are taken, further keys of that set are not remembered.
 pub(super) struct GivenWarnings(Box<[GivenWarning]>);
 
-/// A budget of which warnings were given.
+/// A budget with warnings given.
 #[derive(Clone, Copy)]
 struct GivenWarning {
     digest: u64,

@@ -97,7 +97,7 @@ impl Budgets {
         }
     }
 
-    /// The parts of which a warning is due.
+    /// The thresholds with a warning due.
     fn due(&self, digest: u64, standing: BudgetStanding, spent: u64, now_us: u64) -> Range<usize> {
         let reached = standing.parts_used();
         if reached == 0 {

@@ -37,7 +37,7 @@ pub struct KeyBudget {
 }
 
 impl KeyBudget {
-    /// The moment at which the budget is used up, if the key goes on at the pace of the period so far. `None` if that is not before the
+    /// The moment at which the budget is used up, if the key continues at the pace of the period so far. `None` if that is not before the
     /// period ends; `now` if it is used up.
     ///
     /// ```

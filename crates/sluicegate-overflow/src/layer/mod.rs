@@ -16,8 +16,8 @@ use crate::room::WaitingRoom;
 ///
 /// | request | answer |
 /// |---|---|
-/// | with a pass | goes on to the service, with the [`Pass`](crate::Pass) in its extensions; the line is not asked |
-/// | a GET whose turn has come | goes on, held for up to two seconds until its turn, and its response carries the pass |
+/// | with a pass | proceeds to the service, with the [`Pass`](crate::Pass) in its extensions; the line is not asked |
+/// | a GET whose turn has come | proceeds, after being held for up to two seconds until its turn, and its response carries the pass |
 /// | a GET of a browser that opens a page | 503 with a page that refreshes itself |
 /// | any other GET | 503 with the reply as JSON, at once; images and fetches by scripts, recognized by `Sec-Fetch-Mode`, take no place, but may ask about the one they have |
 /// | any other method | 503 as JSON; it neither takes a place nor asks for one |

@@ -157,7 +157,7 @@ impl RoomMaker for Rooms {
         }
         let room = builder.build_with(|terms, clock| {
             settings = Some(terms.clone());
-            // Opens a throwaway line if there is one already: that tells whether the home can keep these terms.
+            // Opens a throwaway line if there is one already: this shows whether the home can keep these terms.
             let opened = self.settings.home.open(terms, clock)?;
             Ok(line.unwrap_or(opened))
         })?;

@@ -54,7 +54,7 @@ struct KeyRow {
     kinds: Vec<KeyKind>,
 }
 
-/// The beginning of a key, by which an IPv4 address is told from any other key without reading another place.
+/// The beginning of a key, which distinguishes an IPv4 address from any other key without reading another place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Begin {
     /// The length, up to 255.
