@@ -1,4 +1,4 @@
-//! What the examples have in common that is not what they are about. They lie beside this folder.
+//! Shared code of the examples, which are next to this folder.
 
 use std::error::Error;
 

@@ -25,7 +25,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// All of them, in their order.
+    /// All answers, in their order.
     pub const ALL: [Self; 6] =
         [Self::Allowed, Self::Delayed, Self::Rejected, Self::Impossible, Self::Suspended, Self::Error];
 

@@ -47,7 +47,7 @@ pub struct Suggestion {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UnusualSide {
-    /// All of them.
+    /// All these requests.
     pub asked: Counted,
     /// Requests that the suggestion rejects.
     pub rejected: Counted,

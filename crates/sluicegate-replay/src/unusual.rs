@@ -15,7 +15,7 @@ pub struct Unusual {
     pub kind: UnusualKind,
     /// The finding in words and numbers, with the usual range.
     ///
-    /// Where [keys are hidden](crate::Replay::hide_keys), it names no network, agent or path.
+    /// If [keys are hidden](crate::Replay::hide_keys), it names no network, agent or path.
     pub what: String,
     /// The beginning of the minute in which it began, in microseconds since the Unix epoch.
     pub from_us: u64,

@@ -210,7 +210,7 @@
 //! | `instance` | the instance that answers: [`instance`](StatusPageBuilder::instance) |
 //! | `notices` | the [notices](StatusPage::notice) of the application; without a guard only their subjects and times |
 //!
-//! Of each store:
+//! Each store has:
 //!
 //! | field | content |
 //! |---|---|
@@ -225,7 +225,7 @@
 //! | `keys`, `slots` | keys in debt in the table in memory, or in that of the fallback, and the number that fits |
 //! | `evictions` | keys that were forgotten before they were at rest, because the table was full: raise its size |
 //!
-//! Of each policy:
+//! Each policy has:
 //!
 //! | field | content |
 //! |---|---|
@@ -244,7 +244,7 @@
 //! | `offenders` | the keys that were refused most in the last 5 to 10 minutes: all with more than 1 in 64 of the refusals are among them |
 //! | `budgets` | the keys that have used most of their budgets, which are quotas of the calendar, in the periods under way: at most 16 |
 //!
-//! Of each of these:
+//! Each budget has:
 //!
 //! | field | content |
 //! |---|---|
@@ -254,7 +254,7 @@
 //! | `from`, `until` | the period |
 //! | `used_up_at` | the moment at which the budget is used up at the pace of the period so far; `null` if the period ends before |
 //!
-//! Of each offender:
+//! Each offender has:
 //!
 //! | field | content |
 //! |---|---|
@@ -264,7 +264,7 @@
 //! | `share` | its part of the policy's refusals, 0 to 1 |
 //! | `suspended_until` | the end of its suspension, if this instance has refused it as suspended; or `null` |
 //!
-//! Of each [limit that adapts](sluicegate_core::in_flight::InFlight::adaptive) and is [counted](sluicegate_observed::Observed::in_flight):
+//! Each [limit that adapts](sluicegate_core::in_flight::InFlight::adaptive) and is [counted](sluicegate_observed::Observed::in_flight) has:
 //!
 //! | field | what it says |
 //! |---|---|
@@ -276,7 +276,7 @@
 //! | `would_shed` | requests that it would have refused while it was in shadow mode |
 //! | `minutes` | the last 60 minutes, the oldest first: limit and latency at the end of each; `null` if nothing was answered |
 //!
-//! Of each limit in flight that instances [share](sluicegate_core::in_flight::InFlightBuilder::on) and that is counted, under `shared`:
+//! Each limit in flight that instances [share](sluicegate_core::in_flight::InFlightBuilder::on) and that is counted has, under `shared`:
 //!
 //! | field | what it says |
 //! |---|---|
@@ -287,7 +287,7 @@
 //! | `answered_seconds`, `lease_seconds` | the time since the store's last answer, or `null`; and the time after which the permits of a silent instance go to others |
 //! | `lost` | permits that went to others while their requests were under way here, since the limit was built |
 //!
-//! Of each waiting room:
+//! Each waiting room has:
 //!
 //! | field | content |
 //! |---|---|
@@ -297,7 +297,7 @@
 //! | `admitted`, `passed_over` | visitors that were let in, and places that were passed over, since the room began |
 //! | `wait_seconds` | the estimated wait of a visitor that comes now, the longest of all; `null` while the room is paused |
 //!
-//! Of each event, the youngest last:
+//! Each event has, the youngest last:
 //!
 //! | `what` | `by`, `from`, `to` |
 //! |---|---|

@@ -77,7 +77,7 @@ impl StatusPageBuilder {
     /// use sluicegate_observed::Observed;
     /// use sluicegate_status::StatusPage;
     ///
-    /// // Such as limits of clients on Redis, and those of calls that go out in memory.
+    /// // For example limits of clients on Redis, and limits of outgoing calls in memory.
     /// let (clients, partners) = (MemoryStore::new(), MemoryStore::new());
     /// let (clients, partners) = (Observed::named("clients", clients)?, Observed::named("partners", partners)?);
     /// let page = StatusPage::new(&clients).and(&partners).unguarded_and_read_only().build()?;

@@ -12,7 +12,7 @@ use crate::key::text::{config_error, header_name, unreadable};
 /// The most fields of one source.
 const MOST_FIELDS: usize = 16;
 
-/// Where the cost of a request is found in its response; see [`Limit::settle`](crate::Limit::settle).
+/// Finds the cost of a request in its response; see [`Limit::settle`](crate::Limit::settle).
 ///
 /// | source | the cost is |
 /// |---|---|

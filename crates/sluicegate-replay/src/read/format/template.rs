@@ -131,7 +131,7 @@ impl Template {
                 (false, false) => end(rest, after),
             };
             let (value, behind) = rest.split_at(end.ok_or(SHORT)?);
-            // Where the text behind a field was searched, it is there.
+            // If the text after a field was searched, it is there.
             if field.is_quoted && !begins(behind.as_bytes(), after.as_bytes()) {
                 return Err(SHORT);
             }
