@@ -8,7 +8,7 @@ const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
 /// How many names an application finds at the root, and in each module.
 const NAMES: [(&str, usize); 29] = [
     ("(root)", 24),
-    ("algorithm", 22),
+    ("algorithm", 23),
     ("attribute", 2),
     ("bandwidth", 4),
     ("calendar", 1),
@@ -34,7 +34,7 @@ const NAMES: [(&str, usize); 29] = [
     ("rules", 17),
     ("settle", 6),
     ("status", 2),
-    ("store", 32),
+    ("store", 31),
     ("suspension", 2),
 ];
 

@@ -327,7 +327,7 @@ pub mod limiter {
 pub mod store {
     pub use sluicegate_core::limiter::Inherit;
     pub use sluicegate_core::store::{
-        Alarm, AlarmCause, Ask, Balance, DecidedBy, DecisionFuture, Event, ForwardedFault, IntoStore, Judged,
+        Alarm, AlarmCause, Ask, DecidedBy, DecisionFuture, Event, ForwardedFault, IntoStore, Judged,
         KnownKeys, Limiters, Listener, Listeners, Mode, Place, PreparedPolicy, QuotaStatus, Registry, Shared,
         SharedFuture, Store, StoreStatus, Subject, Trace, Undecided, Write, judge,
     };

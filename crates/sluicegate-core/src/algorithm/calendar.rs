@@ -1,7 +1,7 @@
 //! Windows of a calendar, whose lengths differ.
 
-use super::shape::{Left, Looked, Numbers, Shape, SpendState};
-use super::{FixedWindow, NEVER, Slot, Spent, State};
+use super::shape::{Looked, Shape, SpendState};
+use super::{FixedWindow, NEVER, Numbers, Slot, Spent, State};
 use crate::calendar::CalendarPeriod;
 
 /// A fixed window, or a bucket that is refilled at borders, whose windows are periods of a [calendar](CalendarPeriod).
@@ -150,14 +150,11 @@ impl Shape for CalendarWindow {
     }
 
     fn look(&self, state: State, now_us: u64, cost: u64, settle: impl SpendState) -> Option<Looked> {
-        let now_us = self.equal(now_us);
-        let looked = self.window.look(self.equal_state(state), now_us, cost, Real(*self, settle))?;
-        let left = Left {
-            reset_after_us: self.real_span(now_us, looked.left.reset_after_us),
-            available_after_us: self.real_span(now_us, looked.left.available_after_us),
-            ..looked.left
-        };
-        Some(Looked { state: self.real_state(looked.state), left, ..looked })
+        let equal_us = self.equal(now_us);
+        let looked = self.window.look(self.equal_state(state), equal_us, cost, Real(*self, settle))?;
+        let available_after_us = self.real_span(equal_us, looked.available_after_us);
+        let (state, remaining) = (self.real_state(looked.state), looked.balance.remaining);
+        Some(self.looked(looked.passed, (state, now_us), remaining, available_after_us))
     }
 
     fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64) {

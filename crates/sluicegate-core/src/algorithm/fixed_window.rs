@@ -6,8 +6,8 @@
 
 use std::num::NonZeroU64;
 
-use super::shape::{Left, Looked, Numbers, Shape, SpendState, quotient};
-use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
+use super::shape::{Looked, Shape, SpendState, quotient};
+use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Numbers, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
 /// Fixed window: at most `limit` units per window.
@@ -150,6 +150,7 @@ impl FixedWindow {
 }
 
 impl Shape for FixedWindow {
+    #[inline]
     fn capacity(&self) -> u64 {
         self.burst
     }
@@ -232,12 +233,8 @@ impl Shape for FixedWindow {
             settle.settle(None);
             (state, window.used, self.after_borders(window.start_us, self.borders(excess)))
         };
-        let left = Left {
-            remaining: self.burst.saturating_sub(used),
-            reset_after_us: state.until_us.saturating_sub(now_us),
-            available_after_us: if used == 0 { 0 } else { opens_us.saturating_sub(now_us) },
-        };
-        Some(Looked { passed, state, left })
+        let available_after_us = if used == 0 { 0 } else { opens_us.saturating_sub(now_us) };
+        Some(self.looked(passed, (state, now_us), self.burst.saturating_sub(used), available_after_us))
     }
 
     /// Spends at once up to the ceiling; says how many units took effect.

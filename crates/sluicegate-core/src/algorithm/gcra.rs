@@ -14,8 +14,8 @@
 use std::num::NonZeroU64;
 
 use super::checked::gcd;
-use super::shape::{Left, Looked, Numbers, Shape, SpendState, quotient};
-use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Slot, Spent, State};
+use super::shape::{Looked, Shape, SpendState, quotient};
+use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Numbers, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};
 
 /// Generic cell rate algorithm: one theoretical arrival time per key, nothing to refill in the background.
@@ -186,20 +186,16 @@ impl Gcra {
         if after > self.full {
             settle.settle(None);
             let remaining = self.full.saturating_sub(level) / self.spacing;
-            let available_after_us = after.saturating_sub(self.full);
-            let left = Left { remaining, reset_after_us: level, available_after_us };
-            return Some(Looked { passed: false, state, left });
+            return Some(self.looked(false, (state, now_us), remaining, after.saturating_sub(self.full)));
         }
         let state = if cost == 0 { state } else { State::new(now_us.saturating_add(after), 0) };
         settle.settle((cost > 0).then_some(state));
         if after == 0 {
-            let left = Left { remaining: self.burst, ..Left::default() };
-            return Some(Looked { passed: true, state, left });
+            return Some(self.looked(true, (state, now_us), self.burst, 0));
         }
         let free = self.full.saturating_sub(after);
         let available_after_us = self.spacing.get().saturating_sub(free % self.spacing);
-        let left = Left { remaining: free / self.spacing, reset_after_us: after, available_after_us };
-        Some(Looked { passed: true, state, left })
+        Some(self.looked(true, (state, now_us), free / self.spacing, available_after_us))
     }
 
     /// `look` for a rule whose level is counted in parts. It returns `None` for a queue, too, because a queue may delay.
@@ -219,12 +215,8 @@ impl Gcra {
         let lacking = if passed { self.spacing.get().saturating_sub(free % self.spacing) } else { excess };
         // Levels are computed for the beginning of the time unit.
         let begun_us = now_us.saturating_sub(self.floor(now_us));
-        let left = Left {
-            remaining: free / self.spacing,
-            reset_after_us: state.until_us.saturating_sub(now_us),
-            available_after_us: if level == 0 { 0 } else { self.drain_us(lacking).saturating_sub(begun_us) },
-        };
-        Some(Looked { passed, state, left })
+        let available_after_us = if level == 0 { 0 } else { self.drain_us(lacking).saturating_sub(begun_us) };
+        Some(self.looked(passed, (state, now_us), free / self.spacing, available_after_us))
     }
 
     /// The state under this rate that has the units of `level`, a level of another rate under which a unit is `per_unit` parts.
@@ -236,6 +228,7 @@ impl Gcra {
 }
 
 impl Shape for Gcra {
+    #[inline]
     fn capacity(&self) -> u64 {
         self.burst
     }

@@ -1,9 +1,9 @@
 //! One quota under one algorithm: [`Rule`], which sends each question to its [`Shape`].
 
-use super::shape::{Looked, Numbers, Shape, SpendState};
+use super::shape::{Balance, Looked, Shape, SpendState};
 use super::{
-    CalendarWindow, FixedWindow, Gcra, SlidingCounter, SlidingLog, Slot, Spent, Starting, StartingCalendar,
-    StartingGcra, StartingWindow, State,
+    CalendarWindow, FixedWindow, Gcra, Numbers, SlidingCounter, SlidingLog, Slot, Spent, Starting,
+    StartingCalendar, StartingGcra, StartingWindow, State,
 };
 
 /// Defines `Rule` from the list of its kinds, with the `match` that sends each question to the kind's `Shape`.
@@ -20,8 +20,7 @@ macro_rules! rules {
         ///    now`.
         /// 2. If the quotas of all asks pass, [`spend`](Self::spend) makes each new state;
         ///    otherwise no state changes.
-        /// 3. [`remaining`](Self::remaining) and [`reset_after_us`](Self::reset_after_us) of the
-        ///    new state are what the decision reports.
+        /// 3. The [`balance`](Self::balance) of the new state is what the decision reports.
         ///
         /// Where newcomers start with less than a burst ([`begins`](Self::begins)), a key that the store does not know has the state
         /// [`begun`](Self::begun) from the first spend that is asked for, granted or not.
@@ -196,6 +195,13 @@ impl Rule {
             Self::Gcra(level) if level.is_plain() => level.look_plainly(state, now_us, cost, ()),
             _ => None,
         }
+    }
+
+    /// The numbers that a decision reports of a state. That of a sliding log is made for this question: of the moment at which its last
+    /// entry is over, and of the units that it counts.
+    #[inline]
+    pub fn balance(&self, state: State, now_us: u64) -> Balance {
+        ask!(self, shape => shape.balance(state, now_us, shape.remaining(state, now_us)))
     }
 
     /// The state after a refused `cost` was spent all the same, up to the capacity.

@@ -1,11 +1,12 @@
-//! The questions that every algorithm answers about its state: [`Shape`].
+//! The questions that every algorithm answers about its state: [`Shape`], and the numbers of the answers: [`Balance`].
 //!
 //! Adding an algorithm is one file with an `impl Shape`, a line in the list of
-//! [`Rule`](super::Rule)s, a name in `choice.rs` and an arm in `Rule::new`. Code outside of this
+//! [`Rule`](super::Rule)s, and a name and an arm in `choice.rs`. Code outside of this
 //! folder asks these questions rather than which algorithm a rule is.
 
 use std::num::{NonZeroU64, NonZeroU128};
 
+use super::numbers::Numbers;
 use super::{Slot, Spent, State};
 
 /// An algorithm, reduced to the integers of one quota. The default methods are those of an algorithm without a [`State`], such as
@@ -82,6 +83,24 @@ pub(super) trait Shape: Copy {
     /// See [`Rule::heavier`](super::Rule::heavier).
     fn heavier(&self, one: State, other: State, now_us: u64) -> State {
         std::cmp::max_by_key(one, other, |state| self.weight(*state, now_us))
+    }
+
+    /// All numbers that a decision has of a state, whose remaining units are known.
+    #[inline]
+    fn balance(&self, state: State, now_us: u64, remaining: u64) -> Balance {
+        Balance { capacity: self.capacity(), remaining, reset_after_us: self.reset_after_us(state, now_us) }
+    }
+
+    /// The result of a look that leaves this state.
+    #[inline]
+    fn looked(
+        &self,
+        passed: bool,
+        (state, now_us): (State, u64),
+        remaining: u64,
+        available_after_us: u64,
+    ) -> Looked {
+        Looked { passed, state, balance: self.balance(state, now_us, remaining), available_after_us }
     }
 
     /// See [`Rule::remaining`](super::Rule::remaining).
@@ -198,12 +217,63 @@ pub(super) fn quotient(value: u64, times: NonZeroU64, by: NonZeroU64) -> u64 {
     u64::try_from(product / NonZeroU128::from(by)).unwrap_or(u64::MAX)
 }
 
+/// The numbers of one quota: what is left of it. For authors of stores.
+///
+/// A rule makes them of a state ([`Rule::balance`](super::Rule::balance)), and a decision carries them whole from there on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Balance {
+    /// Units that pass at once from rest: the limit of a window, the burst of a bucket.
+    pub capacity: u64,
+    /// Units that would pass now.
+    pub remaining: u64,
+    /// The time until all of the capacity is back, in microseconds.
+    pub reset_after_us: u64,
+}
+
+impl Balance {
+    /// A quota that has all of its capacity.
+    #[inline]
+    pub fn at_rest(capacity: u64) -> Self {
+        Self { capacity, remaining: capacity, reset_after_us: 0 }
+    }
+
+    /// The rest of a quota of this capacity that is kept in parts: the sum of what these parts have left.
+    pub fn of_parts(capacity: u64, parts: impl IntoIterator<Item = Self>) -> Self {
+        let none = Self { remaining: 0, ..Self::at_rest(capacity) };
+        parts.into_iter().fold(none, |whole, part| Self {
+            remaining: whole.remaining.saturating_add(part.remaining).min(capacity),
+            reset_after_us: whole.reset_after_us.max(part.reset_after_us),
+            ..whole
+        })
+    }
+
+    /// The numbers in the order of the fields, as a store that decides in another language tells them.
+    pub fn told([capacity, remaining, reset_after_us]: [u64; 3]) -> Self {
+        Self { capacity, remaining, reset_after_us }
+    }
+
+    /// These numbers, where this many units would pass now.
+    #[inline]
+    #[must_use]
+    pub fn with_remaining(self, remaining: u64) -> Self {
+        Self { remaining, ..self }
+    }
+
+    /// These numbers, beside units that are held.
+    pub(crate) fn beside(self, held: u64) -> Self {
+        self.with_remaining(self.remaining.saturating_sub(held))
+    }
+}
+
 /// The result of a cost that was to be spent at once, and what remains.
 pub(crate) struct Looked {
     /// Whether it fitted. If not, `state` is the state from before.
     pub(crate) passed: bool,
     pub(crate) state: State,
-    pub(crate) left: Left,
+    pub(crate) balance: Balance,
+    /// The time until one unit more remains, or until the cost that did not fit would.
+    pub(crate) available_after_us: u64,
 }
 
 /// Receives the new state as soon as it is known, or `None` if the state stays. The numbers come later, so that no other request
@@ -216,67 +286,4 @@ pub(crate) trait SpendState {
 impl SpendState for () {
     #[inline]
     fn settle(self, _after: Option<State>) {}
-}
-
-/// The rest of a quota after a cost that was to be spent at once.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Left {
-    pub(crate) remaining: u64,
-    pub(crate) reset_after_us: u64,
-    /// The time until one unit more remains, or until the cost that did not fit would.
-    pub(crate) available_after_us: u64,
-}
-
-/// The integers of a rule, for stores that decide in another language.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Numbers {
-    kind: u8,
-    starts_short: bool,
-    count: usize,
-    numbers: [u64; Self::MOST],
-}
-
-impl Numbers {
-    /// The most numbers that a rule has.
-    pub const MOST: usize = 6;
-
-    /// Stands for a level that is never reached.
-    pub const NONE: u64 = u64::MAX;
-
-    pub(super) fn new(kind: u8) -> Self {
-        Self { kind, starts_short: false, count: 0, numbers: [0; Self::MOST] }
-    }
-
-    pub(super) fn then(mut self, number: u64) -> Self {
-        if let Some(next) = self.numbers.get_mut(self.count) {
-            *next = number;
-            self.count = self.count.saturating_add(1);
-        }
-        self
-    }
-
-    /// The numbers of this bucket where newcomers lack this many units.
-    pub(super) fn of_newcomers(mut self, missing: u64) -> Self {
-        self.starts_short = true;
-        if let Some(last) = self.numbers.last_mut() {
-            *last = missing;
-        }
-        self
-    }
-
-    /// The number of the algorithm: 1 for GCRA, 2 for fixed windows, 3 for sliding counters, 4 for sliding logs.
-    pub fn kind(&self) -> u8 {
-        self.kind
-    }
-
-    /// Whether [newcomers](super::Starting) lack units of a burst; the last number then says how many.
-    pub fn starts_short(&self) -> bool {
-        self.starts_short
-    }
-
-    /// The numbers, in the order that the algorithm's type names them; behind them zeros. [`NONE`](Self::NONE) stands for a
-    /// level that is never reached.
-    pub fn all(&self) -> [u64; Self::MOST] {
-        self.numbers
-    }
 }

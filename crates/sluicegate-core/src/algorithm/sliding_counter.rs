@@ -6,8 +6,8 @@
 
 use std::num::NonZeroU64;
 
-use super::shape::{Left, Looked, Numbers, Shape, SpendState};
-use super::{Checked, NEVER, Slot, Spent, State};
+use super::shape::{Balance, Looked, Shape, SpendState};
+use super::{Checked, NEVER, Numbers, Slot, Spent, State};
 use crate::error::ConfigError;
 
 /// Sliding window counter: the previous window's count, weighted by how much of it still overlaps,
@@ -222,6 +222,7 @@ impl SlidingCounter {
 }
 
 impl Shape for SlidingCounter {
+    #[inline]
     fn capacity(&self) -> u64 {
         self.limit
     }
@@ -297,12 +298,11 @@ impl Shape for SlidingCounter {
             (state, counted, room)
         };
         let wait_us = |target| self.sinks_to(&window, now_us, target).saturating_sub(now_us);
-        let left = Left {
-            remaining: self.limit.saturating_sub(counted),
-            reset_after_us: wait_us(0),
-            available_after_us: if counted == 0 { 0 } else { wait_us(target) },
-        };
-        Some(Looked { passed, state, left })
+        let available_after_us = if counted == 0 { 0 } else { wait_us(target) };
+        let remaining = self.limit.saturating_sub(counted);
+        let looked = self.looked(passed, (state, now_us), remaining, available_after_us);
+        // The window is at hand; from the state it would have to be found again.
+        Some(Looked { balance: Balance { reset_after_us: wait_us(0), ..looked.balance }, ..looked })
     }
 
     /// Spends at once up to the ceiling; says how many units took effect.

@@ -7,8 +7,8 @@
 use std::num::NonZeroU64;
 
 use super::State;
-use super::shape::{Numbers, Shape};
-use super::{Checked, NEVER, Slot};
+use super::shape::{Looked, Shape};
+use super::{Checked, NEVER, Numbers, Slot};
 use crate::error::{ConfigError, ConfigErrorKind};
 
 /// Sliding window log: the time and cost of everything admitted in `(now - period, now]`.
@@ -138,6 +138,16 @@ impl SlidingLog {
         self.period_us
     }
 
+    /// The result of a look at a log that counts these units until then, both as a state.
+    pub(crate) fn looked_at(
+        &self,
+        passed: bool,
+        (state, now_us): (State, u64),
+        available_after_us: u64,
+    ) -> Looked {
+        self.looked(passed, (state, now_us), self.remaining(state, now_us), available_after_us)
+    }
+
     /// Whether units that were admitted at `at_us` no longer count.
     pub fn is_over(&self, at_us: u64, now_us: u64) -> bool {
         at_us.saturating_add(self.period_us.get()) <= now_us
@@ -164,6 +174,7 @@ impl SlidingLog {
 }
 
 impl Shape for SlidingLog {
+    #[inline]
     fn capacity(&self) -> u64 {
         self.limit
     }
@@ -182,6 +193,15 @@ impl Shape for SlidingLog {
             .then(self.period_us.get())
             .then(self.ceiling)
             .then(self.part_us.get())
+    }
+
+    fn remaining(&self, state: State, now_us: u64) -> u64 {
+        self.limit.saturating_sub(self.used(state, now_us))
+    }
+
+    /// Of a state that is made for this: the number in it.
+    fn used(&self, state: State, _now_us: u64) -> u64 {
+        state.aux
     }
 
     fn of_words(&self, [moment_us, ..]: [u64; 3]) -> State {

@@ -1,7 +1,7 @@
 //! Buckets under which a key that the store does not know starts with less than a whole burst.
 
-use super::shape::{Numbers, Shape};
-use super::{CalendarWindow, FixedWindow, Gcra, Slot, Spent, State};
+use super::shape::Shape;
+use super::{CalendarWindow, FixedWindow, Gcra, Numbers, Slot, Spent, State};
 
 /// A bucket under which a key that the store does not know has less than a burst.
 ///

@@ -143,7 +143,8 @@ impl Decision {
     pub fn after_delay(mut self) -> Self {
         let by = if self.is_allowed() && !self.has_come { self.delay_us } else { 0 };
         for status in &mut self.quotas {
-            status.reset_after_us = status.reset_after_us.saturating_sub(by);
+            let resets_us = &mut status.balance.reset_after_us;
+            *resets_us = resets_us.saturating_sub(by);
             status.available_after_us = status.available_after_us.saturating_sub(by);
         }
         self.has_come = true;

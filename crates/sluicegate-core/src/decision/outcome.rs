@@ -42,7 +42,10 @@ impl Outcome {
 #[inline]
 pub(super) fn deciding(outcome: Outcome, quotas: &[QuotaStatus]) -> u8 {
     let is_before = |one: &QuotaStatus, other: &QuotaStatus| match outcome {
-        Outcome::Allowed => (one.remaining(), other.reset_after_us) < (other.remaining(), one.reset_after_us),
+        Outcome::Allowed => {
+            let resets_us = |status: &QuotaStatus| status.balance.reset_after_us;
+            (one.remaining(), resets_us(other)) < (other.remaining(), resets_us(one))
+        }
         // The quota that refuses longest says when the request could pass, also for a suspended key.
         Outcome::Denied | Outcome::Suspended => {
             (one.passed(), other.available_after_us, one.remaining())

@@ -76,7 +76,7 @@ impl Decision {
     fn told_at(mut self, at_us: u64, delay_us: u64) -> Self {
         let moved = |after_us: u64| self.at_us.saturating_add(after_us).saturating_sub(at_us);
         for status in &mut self.quotas {
-            status.reset_after_us = moved(status.reset_after_us);
+            status.balance.reset_after_us = moved(status.balance.reset_after_us);
             status.available_after_us = moved(status.available_after_us);
         }
         Self { at_us, delay_us, ..self }

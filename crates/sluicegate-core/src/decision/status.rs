@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::outcome::Outcome;
+use crate::algorithm::Balance;
 
 /// The status of one quota after a decision: the units that remain, and the waits.
 ///
@@ -26,9 +27,7 @@ use super::outcome::Outcome;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaStatus {
-    capacity: u64,
-    remaining: u64,
-    pub(super) reset_after_us: u64,
+    pub(super) balance: Balance,
     pub(super) available_after_us: u64,
     pub(super) spent: u32,
     pub(super) policy: u8,
@@ -41,11 +40,15 @@ impl QuotaStatus {
     /// A quota that has all of its `capacity` and lets the ask pass: the units that pass at once from rest. `policy` is
     /// the place of its policy among the asks, and `quota` its own place in the policy.
     #[inline]
-    pub fn at_rest((policy, quota): (u8, u8), capacity: u64) -> Self {
+    pub fn at_rest(place: (u8, u8), capacity: u64) -> Self {
+        Self::of(place, Balance::at_rest(capacity))
+    }
+
+    /// A quota that has this left and lets the ask pass, at the [same places](Self::at_rest).
+    #[inline]
+    pub fn of((policy, quota): (u8, u8), balance: Balance) -> Self {
         Self {
-            capacity,
-            remaining: capacity,
-            reset_after_us: 0,
+            balance,
             available_after_us: 0,
             spent: 0,
             policy,
@@ -59,14 +62,14 @@ impl QuotaStatus {
     #[inline]
     #[must_use]
     pub fn with_remaining(self, remaining: u64) -> Self {
-        Self { remaining, ..self }
+        Self { balance: self.balance.with_remaining(remaining), ..self }
     }
 
     /// It takes this long, in microseconds, until all of its capacity is back.
     #[inline]
     #[must_use]
     pub fn with_reset_after_us(self, reset_after_us: u64) -> Self {
-        Self { reset_after_us, ..self }
+        Self { balance: Balance { reset_after_us, ..self.balance }, ..self }
     }
 
     /// The ask passes, and it takes this long, in microseconds, until one unit more remains.
@@ -94,10 +97,9 @@ impl QuotaStatus {
     #[inline]
     #[must_use]
     pub fn suspended_for_us(self, wait_us: u64) -> Self {
-        let reset_after_us = self.reset_after_us.max(wait_us);
+        let reset_after_us = self.balance.reset_after_us.max(wait_us);
         Self {
-            remaining: 0,
-            reset_after_us,
+            balance: Balance { reset_after_us, ..self.balance.with_remaining(0) },
             available_after_us: wait_us,
             spent: 0,
             outcome: Outcome::Suspended,
@@ -145,19 +147,25 @@ impl QuotaStatus {
         self.spent.into()
     }
 
+    /// All numbers of the quota.
+    #[inline]
+    pub fn balance(&self) -> Balance {
+        self.balance
+    }
+
     /// Units that pass at once from rest: the limit of a window, the burst of a bucket.
     pub fn capacity(&self) -> u64 {
-        self.capacity
+        self.balance.capacity
     }
 
     /// Units that would pass now.
     pub fn remaining(&self) -> u64 {
-        self.remaining
+        self.balance.remaining
     }
 
     /// The time until all of the [`capacity`](Self::capacity) is back.
     pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.reset_after_us)
+        Duration::from_micros(self.balance.reset_after_us)
     }
 
     /// The time until the same cost could pass, if this quota refused; otherwise the time until one unit more

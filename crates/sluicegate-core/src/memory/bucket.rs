@@ -20,8 +20,6 @@ use crate::store::Ask;
 /// One quota of one policy: its rules, and the states of its keys.
 pub(super) struct Bucket {
     pub(super) rules: QuotaRules,
-    /// Units that pass at once from rest.
-    pub(super) capacity: u64,
     /// The table, and its shape: made for the first request that asks.
     made: OnceLock<MadeTable>,
     /// The shape that the table is to have; `None` once it is made.
@@ -71,7 +69,6 @@ impl Bucket {
         Ok(Self {
             rules: QuotaRules::new(rule),
             longest_us: AtomicU64::new(rule.longest_spend_us()),
-            capacity: rule.capacity(),
             made: OnceLock::new(),
             shape: Mutex::new(Some(TableKind::of(policy))),
             context: Arc::clone(context),

@@ -7,8 +7,8 @@ use super::holds::{Hold, units};
 use super::home::LockedSet;
 use super::plans::NumberedRule;
 use super::table::SlotWords;
-use crate::algorithm::{NEVER, Rule, SlidingLog, Slot, State};
-use crate::store::{Ask, Balance, Mode};
+use crate::algorithm::{Balance, NEVER, Rule, SlidingLog, Slot, State};
+use crate::store::{Ask, Mode};
 
 /// A set or shard: the number of its bucket, and which one it is there. Several are locked in this order.
 pub(super) type Spot = (u64, usize);
@@ -79,24 +79,21 @@ impl LockedSet<'_> {
     /// The units left in the key's bucket.
     pub(super) fn balance(&mut self, cell: &BucketCell<'_>, now_us: u64) -> Balance {
         let (held, rule) = (cell.bucket.holds.of(cell.hash), &cell.by.rule);
-        let (remaining, reset_after_us) = match self {
+        let (state, after) = match self {
             LockedSet::Log(shard) => {
-                let period_us = rule.longest_spend_us();
-                let last = held.last().map_or(0, |hold| hold.until_us.saturating_add(period_us));
                 let used = shard.used(cell.in_log(), now_us);
-                (
-                    rule.capacity().saturating_sub(used),
-                    shard.reset_after_us(cell.in_log(), now_us).max(last.saturating_sub(now_us)),
-                )
+                let until_us = now_us.saturating_add(shard.reset_after_us(cell.in_log(), now_us));
+                let last =
+                    held.last().map_or(0, |hold| hold.until_us.saturating_add(rule.longest_spend_us()));
+                (State::new(until_us, used), State::new(until_us.max(last), used))
             }
             place => {
                 let state = place.state(cell, now_us);
-                let after = held.iter().fold(state, |state, hold| departed(rule, state, hold));
-                (rule.remaining(state, now_us), rule.reset_after_us(after, now_us))
+                (state, held.iter().fold(state, |state, hold| departed(rule, state, hold)))
             }
         };
-        let remaining = remaining.saturating_sub(units(&held));
-        Balance { capacity: rule.capacity(), remaining, reset_after_us }
+        let balance = rule.balance(state, now_us).beside(units(&held));
+        Balance { reset_after_us: rule.reset_after_us(after, now_us), ..balance }
     }
 
     /// Makes a key known when an ask spends, where newcomers start with less than a burst, whether the ask passes or not: a key that

@@ -33,6 +33,10 @@ pub struct DecisionFuture(FutureState);
 /// A decision, or why there is none.
 pub(crate) type DecideResult = Result<Decision, StoreError>;
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a decision that is ready takes no allocation, however many numbers it has"
+)]
 enum FutureState {
     Ready(Option<DecideResult>),
     Pending(Pin<Box<dyn Future<Output = DecideResult> + Send>>),

@@ -1,6 +1,6 @@
 //! Combines the statuses of quotas into a decision, alike for all stores: [`Judged`] for each quota, [`judge`] for all of them.
 
-use crate::algorithm::{NEVER, Rule, Slot, State};
+use crate::algorithm::{Balance, NEVER, Rule, Slot};
 use crate::clock::micros;
 use crate::decision::{Decision, QuotaStatus};
 use crate::store::Mode;
@@ -20,7 +20,7 @@ use crate::store::Mode;
 ///
 /// ```
 /// use sluicegate_core::algorithm::State;
-/// use sluicegate_core::store::{Balance, Judged, Mode, judge};
+/// use sluicegate_core::store::{Judged, Mode, judge};
 /// use sluicegate_core::{Decision, Policy};
 ///
 /// fn spend(policy: &Policy, states: &mut [State], cost: u64, now_us: u64) -> Decision {
@@ -34,7 +34,7 @@ use crate::store::Mode;
 ///             *state = rule.spend(*state, now_us, now_us, spent);
 ///         }
 ///         let opens_us = |cost| rule.slot(*state, now_us, cost).opens_us;
-///         judged.status((0, quota), Balance::of(rule, *state, now_us), now_us, opens_us).spending(spent)
+///         judged.status((0, quota), rule.balance(*state, now_us), now_us, opens_us).spending(spent)
 ///     });
 ///     judge(now_us, 0, statuses)
 /// }
@@ -62,30 +62,6 @@ pub struct Judged {
     passed: bool,
     /// When the same ask would pass.
     passes_us: u64,
-}
-
-/// The units left in a quota. For authors of stores.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "stores put it together")]
-pub struct Balance {
-    /// Units that pass at once from rest.
-    pub capacity: u64,
-    /// Units that would pass now.
-    pub remaining: u64,
-    /// The time until the whole capacity is back, in microseconds.
-    pub reset_after_us: u64,
-}
-
-impl Balance {
-    /// The balance under this state, for any rule except a sliding log.
-    #[inline]
-    pub fn of(rule: &Rule, state: State, now_us: u64) -> Self {
-        Self {
-            capacity: rule.capacity(),
-            remaining: rule.remaining(state, now_us),
-            reset_after_us: rule.reset_after_us(state, now_us),
-        }
-    }
 }
 
 impl Judged {
@@ -140,13 +116,11 @@ impl Judged {
         now_us: u64,
         opens_us: impl FnOnce(u64) -> u64,
     ) -> QuotaStatus {
-        let Balance { capacity, remaining, reset_after_us } = balance;
-        let status = QuotaStatus::at_rest(place, capacity)
-            .with_remaining(remaining)
-            .with_reset_after_us(reset_after_us);
+        let status = QuotaStatus::of(place, balance);
         match self.slot.opens_us {
-            _ if self.passed && remaining < capacity => {
-                status.with_more_after_us(opens_us(remaining.saturating_add(1)).saturating_sub(now_us))
+            _ if self.passed && balance.remaining < balance.capacity => {
+                let more = balance.remaining.saturating_add(1);
+                status.with_more_after_us(opens_us(more).saturating_sub(now_us))
             }
             _ if self.passed => status,
             NEVER => status.impossible(),

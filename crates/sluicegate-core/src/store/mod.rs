@@ -45,7 +45,7 @@ pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undec
 pub(crate) use self::future::DecideResult;
 pub use self::future::DecisionFuture;
 pub use self::handle::IntoStore;
-pub use self::judge::{Balance, Judged, judge};
+pub use self::judge::{Judged, judge};
 pub use self::limiters::{KnownKeys, Limiters};
 pub use self::place::Place;
 pub(crate) use self::prepared::SuspensionBuckets;

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use sluicegate_core::Decision;
+use sluicegate_core::algorithm::Balance;
 use sluicegate_core::clock::micros;
 use sluicegate_core::store::{self, Mode, QuotaStatus, judge};
 
@@ -80,11 +81,8 @@ fn of_quota(
     let known: PartStatuses = own().map(|(_, status)| status).chain(others).copied().collect();
     let place = (u8::try_from(asked.place).unwrap_or(u8::MAX), u8::try_from(quota).unwrap_or(u8::MAX));
     let capacity = asked.opened.whole_capacity(quota);
-    let sum = |of: fn(&QuotaStatus) -> u64| known.iter().map(of).fold(0, u64::saturating_add);
-    let remaining = sum(QuotaStatus::remaining).min(capacity);
-    let status = QuotaStatus::at_rest(place, capacity)
-        .with_remaining(remaining)
-        .with_reset_after_us(known.iter().map(|status| micros(status.reset_after())).max().unwrap_or(0));
+    let balance = Balance::of_parts(capacity, known.iter().map(QuotaStatus::balance));
+    let status = QuotaStatus::of(place, balance);
     let status = if known.iter().any(QuotaStatus::is_provisional) { status.provisional() } else { status };
     let spent = own().map(|(_, status)| status.spent()).fold(0, u64::saturating_add);
     let refused = || own().map(|(_, status)| status).filter(|status| !status.passed());
@@ -102,7 +100,7 @@ fn of_quota(
         known.iter().map(|status| micros(status.available_after())).filter(|wait_us| *wait_us > 0).min();
     // One empty part says nothing about the others: they may have a unit now.
     let are_all_known = known.len() >= asked.opened.parts.len();
-    let more_us = if remaining == capacity || !are_all_known { 0 } else { more.unwrap_or(0) };
+    let more_us = if balance.remaining == capacity || !are_all_known { 0 } else { more.unwrap_or(0) };
     status.with_more_after_us(more_us).spending(spent)
 }
 

@@ -89,7 +89,7 @@ impl OnlyBucket {
         let now_us = self.context.clock.now_us();
         let (slot, before) = set.look(hash);
         let spent = rule.spend_level_now(before.state, now_us, cost, ())?;
-        let status = status_after((0, 0), rule.capacity(), &spent, cost);
+        let status = status_after((0, 0), &spent, cost);
         if !spent.passed {
             return (!self.counts_rejected).then(|| Decision::single(now_us, status));
         }
@@ -111,20 +111,8 @@ impl OnlyBucket {
         }
         // Read under the lock, as in the general case.
         let now_us = self.context.clock.now_us();
-        let (passed, left) = shard.spend_now(hash, now_us, cost)?;
-        (passed || !self.counts_rejected).then_some((now_us, Looked { passed, state: State::REST, left }))
-    }
-
-    #[inline]
-    fn decided(
-        &self,
-        spent: Option<(u64, Looked)>,
-        cost: u64,
-        otherwise: &dyn Fn() -> DecisionFuture,
-    ) -> DecisionFuture {
-        let Some((now_us, spent)) = spent else { return otherwise() };
-        let status = status_after((0, 0), self.rule.capacity(), &spent, cost);
-        DecisionFuture::ready(Ok(Decision::single(now_us, status)))
+        let spent = shard.spend_now(hash, now_us, cost)?;
+        (spent.passed || !self.counts_rejected).then_some((now_us, spent))
     }
 }
 
@@ -135,12 +123,12 @@ impl ShortWay for OnlyBucket {
         }
         let asked = (key, cost);
         match self.bucket.home() {
-            Home::Narrow(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
-            Home::Wide(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
-            Home::NarrowOwn(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
-            Home::WideOwn(table) => self.decided(self.spend_in(table, asked), cost, otherwise),
+            Home::Narrow(table) => decided(self.spend_in(table, asked), cost, otherwise),
+            Home::Wide(table) => decided(self.spend_in(table, asked), cost, otherwise),
+            Home::NarrowOwn(table) => decided(self.spend_in(table, asked), cost, otherwise),
+            Home::WideOwn(table) => decided(self.spend_in(table, asked), cost, otherwise),
             Home::Logs(logs) if !self.bucket.accounts() => {
-                self.decided(self.spend_in_log(logs, asked), cost, otherwise)
+                decided(self.spend_in_log(logs, asked), cost, otherwise)
             }
             Home::NarrowKept(table) => match self.spend_kept(table, asked) {
                 Some(decision) => DecisionFuture::ready(Ok(decision)),
@@ -149,6 +137,18 @@ impl ShortWay for OnlyBucket {
             Home::Logs(_) | Home::KeptOwn(_) => otherwise(),
         }
     }
+}
+
+/// The decision after a look, or by the other ways if that was not enough.
+#[inline]
+fn decided(
+    spent: Option<(u64, Looked)>,
+    cost: u64,
+    otherwise: &dyn Fn() -> DecisionFuture,
+) -> DecisionFuture {
+    let Some((now_us, spent)) = spent else { return otherwise() };
+    let status = status_after((0, 0), &spent, cost);
+    DecisionFuture::ready(Ok(Decision::single(now_us, status)))
 }
 
 /// Spends from one set of a table at this moment, which is read under its lock; returns it, and where the key stands then. `None` if one

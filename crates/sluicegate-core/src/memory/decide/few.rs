@@ -8,7 +8,7 @@
 //! Results are written in place: copying words just written stalls on store forwarding.
 
 use super::{buckets_of, counts_rejected, status_after};
-use crate::algorithm::{Left, Looked, State};
+use crate::algorithm::{Balance, Looked, State};
 use crate::decision::{Decision, QuotaStatus};
 use crate::few::sort_few;
 use crate::memory::bucket::Bucket;
@@ -198,7 +198,12 @@ impl<'a> BucketAsk<'a> {
             at,
             level,
             slot: None,
-            spent: Looked { passed: false, state: State::REST, left: Left::default() },
+            spent: Looked {
+                passed: false,
+                state: State::REST,
+                balance: Balance::at_rest(0),
+                available_after_us: 0,
+            },
         }
     }
 
@@ -243,7 +248,7 @@ impl<'a> BucketAsk<'a> {
 
     #[inline]
     fn status(&self) -> QuotaStatus {
-        status_after(self.at, self.bucket.capacity, &self.spent, self.cost)
+        status_after(self.at, &self.spent, self.cost)
     }
 }
 

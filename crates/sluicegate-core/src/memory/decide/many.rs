@@ -51,7 +51,7 @@ impl PolicyBuckets {
 fn spend_at((bucket, table, hash): FoundLevel<'_>, ask: &Ask<'_>, now_us: u64) -> Option<DecisionFuture> {
     let cost = ask.cost();
     let (_, spent) = spend_one(table, (bucket, &bucket.rules.own, None), (hash, cost), || now_us)?;
-    let status = status_after((0, 0), bucket.capacity, &spent, cost);
+    let status = status_after((0, 0), &spent, cost);
     let is_decided = spent.passed || !counts_rejected(ask);
     is_decided.then(|| DecisionFuture::ready(Ok(Decision::single(now_us, status))))
 }

@@ -47,14 +47,11 @@ fn buckets_of<'a>(ask: &Ask<'a>) -> Result<&'a Buckets, StoreError> {
 
 /// The status of a bucket after a spend that one look has decided.
 #[inline]
-pub(super) fn status_after(place: (u8, u8), capacity: u64, spent: &Looked, cost: u64) -> QuotaStatus {
-    let Looked { passed, left, .. } = spent;
-    let status = QuotaStatus::at_rest(place, capacity)
-        .with_remaining(left.remaining)
-        .with_reset_after_us(left.reset_after_us);
-    if *passed {
-        status.with_more_after_us(left.available_after_us).spending(cost)
+pub(super) fn status_after(place: (u8, u8), spent: &Looked, cost: u64) -> QuotaStatus {
+    let status = QuotaStatus::of(place, spent.balance);
+    if spent.passed {
+        status.with_more_after_us(spent.available_after_us).spending(cost)
     } else {
-        status.refused_for_us(left.available_after_us)
+        status.refused_for_us(spent.available_after_us)
     }
 }

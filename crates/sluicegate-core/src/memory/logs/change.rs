@@ -4,7 +4,7 @@
 //! in a microsecond takes one, whatever its size; under a resolution, units of one part of the period.
 
 use super::shard::{EntryRef, Log, LogCopy, LogUnits, NIL, Shard, narrow};
-use crate::algorithm::{Left, SlidingLog};
+use crate::algorithm::{Looked, SlidingLog, State};
 
 impl Shard {
     /// Enters `cost` as admitted at `at_us`, after what the key inherits, and says where.
@@ -83,9 +83,9 @@ impl Shard {
         }
     }
 
-    /// Spends at once or not at all, and says whether it did and what is left, from one look at the log. `None` where that
-    /// is not enough: for a cost of 0 or one that can never fit, in debt, and where keys inherit.
-    pub(in crate::memory) fn spend_now(&mut self, hash: u64, now_us: u64, cost: u64) -> Option<(bool, Left)> {
+    /// Spends at once or not at all, and says whether it did and what is left, from one look at the log, which has no state. `None`
+    /// where that is not enough: for a cost of 0 or one that can never fit, in debt, and where keys inherit.
+    pub(in crate::memory) fn spend_now(&mut self, hash: u64, now_us: u64, cost: u64) -> Option<Looked> {
         let rule = self.rule;
         let limit = rule.limit();
         if cost == 0 || cost > limit || !self.left.is_empty() || self.takes_quotas {
@@ -96,23 +96,20 @@ impl Shard {
         let room = limit.checked_sub(sum)?;
         if let Some(log) = known.filter(|_| cost > room) {
             let opens_us = rule.slot(self.chain(head), sum, now_us, cost).opens_us;
-            return Some((false, self.left_in(log, now_us, opens_us)));
+            return Some(self.looked(log, (false, now_us), opens_us));
         }
         let (log, _) = self.enter_in(known, (hash, cost, &rule), now_us, now_us);
         // Some units are back when the oldest entry is over, and one is enough.
         let oldest = self.entries.get(self.logs[log].head as usize);
         let more_us = oldest.map_or(now_us, |entry| self.over_us(entry.at_us));
-        let left = self.left_in(log, now_us, more_us);
+        let looked = self.looked(log, (true, now_us), more_us);
         self.tidy(now_us);
-        Some((true, left))
+        Some(looked)
     }
 
-    fn left_in(&self, log: usize, now_us: u64, available_us: u64) -> Left {
-        Left {
-            remaining: self.rule.limit().saturating_sub(self.logs[log].sum),
-            reset_after_us: self.until_us(log, now_us).saturating_sub(now_us),
-            available_after_us: available_us.saturating_sub(now_us),
-        }
+    fn looked(&self, log: usize, (passed, now_us): (bool, u64), available_us: u64) -> Looked {
+        let state = State::new(self.until_us(log, now_us), self.logs[log].sum);
+        self.rule.looked_at(passed, (state, now_us), available_us.saturating_sub(now_us))
     }
 
     /// Gives back `cost` that was spent `ago_us` before, from the newest entry of that time on; if that is not known, from

@@ -1,7 +1,7 @@
 //! Buckets as the script found them, and the statuses that the core's rules derive: [`FoundBucket`].
 
 use sluicegate_core::algorithm::{NEVER, Rule, SlidingLog, Slot, State};
-use sluicegate_core::store::{Balance, Judged, Mode, QuotaStatus, Trace};
+use sluicegate_core::store::{Judged, Mode, QuotaStatus, Trace};
 
 use super::ask::KeyAsk;
 
@@ -75,20 +75,16 @@ impl FoundBucket {
         let is_born = self.log.sum == 0 && self.state.until_us <= now_us;
         let (birth, given) = if is_born { (now_us, 0) } else { (self.birth, self.given) };
         let trace = Trace { given, birth, before: self.state, ..Trace::default() };
-        if let Some(rule) = rule.log() {
-            let room = rule.ceiling().saturating_sub(self.log.sum);
+        if let Some(of) = rule.log() {
+            let room = of.ceiling().saturating_sub(self.log.sum);
             let took = match mode {
                 Mode::Charge => cost.min(room),
                 mode if mode.spends() => cost,
                 _ => 0,
             };
-            let (log, period_us) = (self.log.and(took, now_us, rule), rule.period_us().get());
+            let (log, period_us) = (self.log.and(took, now_us, of), of.period_us().get());
             let rests_us = if log.sum > 0 { log.newest_us.saturating_add(period_us) } else { now_us };
-            let balance = Balance {
-                capacity: rule.limit(),
-                remaining: rule.limit().saturating_sub(log.sum),
-                reset_after_us: rests_us.saturating_sub(now_us),
-            };
+            let balance = rule.balance(State::new(rests_us, log.sum), now_us);
             let status = judged.status(at, balance, now_us, |_| log.oldest_us.saturating_add(period_us));
             let trace = Trace { found: self.log.sum, after: State::new(log.newest_us, 0), ..trace };
             return (status.spending(took), trace);
@@ -102,7 +98,7 @@ impl FoundBucket {
         };
         let end = if leased > 0 { rule.spend(after, now_us, now_us, leased) } else { after };
         let opens_us = |cost| rule.slot(end, now_us, cost).opens_us;
-        let status = judged.status(at, Balance::of(rule, end, now_us), now_us, opens_us);
+        let status = judged.status(at, rule.balance(end, now_us), now_us, opens_us);
         let floor = self.floor.filter(|_| took > 0);
         (status.spending(took), Trace { found: rule.level(self.state, now_us), after, floor, ..trace })
     }

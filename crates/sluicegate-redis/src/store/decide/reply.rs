@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
-use sluicegate_core::algorithm::State;
+use sluicegate_core::algorithm::{Balance, State};
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Mode, QuotaStatus, Trace, judge};
 use sluicegate_core::{Decision, StoreError};
@@ -124,13 +124,12 @@ impl<'a> ScriptReply<'a> {
             // An instance with a newer version decides by its own rules, which may be more or fewer.
             let quotas = u8::try_from(self.next()?).ok()?;
             for quota in 0..quotas {
-                let [passed, never, capacity, remaining, resets_us, available_us, took, held] =
-                    self.numbers()?;
+                let [passed, never] = self.numbers()?;
+                let balance = Balance::told(self.numbers()?);
+                let [available_us, took, held] = self.numbers()?;
                 let [birth, given, found] = self.numbers()?;
                 let (before, after) = (self.numbers()?, self.numbers()?);
-                let status = QuotaStatus::at_rest((ask.at, quota), capacity)
-                    .with_remaining(remaining)
-                    .with_reset_after_us(resets_us);
+                let status = QuotaStatus::of((ask.at, quota), balance);
                 let status = if passed >= 2 { status.provisional() } else { status };
                 let status = match (passed % 2, never) {
                     (1, _) => status.with_more_after_us(available_us),
