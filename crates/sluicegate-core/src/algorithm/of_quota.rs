@@ -1,9 +1,6 @@
 //! Makes a [`Rule`] of a quota, or says why its algorithm cannot keep it.
 
-use super::{
-    Algorithm, Anchor, CalendarWindow, Checked, Drain, FixedWindow, Gcra, Refill, Rule, SlidingCounter,
-    SlidingLog, Starting,
-};
+use super::{Algorithm, CalendarWindow, Checked, Rule, Starting};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 
@@ -12,7 +9,7 @@ impl Rule {
     ///
     /// # Errors
     /// [`ConfigErrorKind::Quota`] for zeros, spans that are too long and a start above the burst; [`ConfigErrorKind::Policy`] for a log
-    /// in 0 parts or in more than [`MAX_PARTS`](SlidingLog::MAX_PARTS); [`ConfigErrorKind::Burst`] for a burst under an algorithm with
+    /// in 0 parts or in more than [`MAX_PARTS`](super::SlidingLog::MAX_PARTS); [`ConfigErrorKind::Burst`] for a burst under an algorithm with
     /// windows and a start under an algorithm that starts full; [`ConfigErrorKind::Inexact`] for a quota that cannot be kept in exact
     /// integers. The message names the value and the bound.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
@@ -27,24 +24,7 @@ impl Rule {
             ));
         }
         let missing = missing(algorithm, quota)?;
-        let window = |from_us| FixedWindow::new(checked, from_us).map(Self::FixedWindow);
-        let bucket = |queue_above| Gcra::new(checked, queue_above).map(Self::Gcra);
-        let rule = match algorithm {
-            Algorithm::FixedWindow(Anchor::FirstHit) | Algorithm::TokenBucket(Refill::Interval) => {
-                window(None)
-            }
-            Algorithm::FixedWindow(Anchor::Epoch) | Algorithm::TokenBucket(Refill::AlignedInterval) => {
-                window(Some(0))
-            }
-            Algorithm::SlidingLog => SlidingLog::new(checked, None).map(Self::SlidingLog),
-            Algorithm::SlidingLogIn(parts) => SlidingLog::new(checked, Some(parts)).map(Self::SlidingLog),
-            Algorithm::SlidingCounter => SlidingCounter::new(checked).map(Self::SlidingCounter),
-            Algorithm::LeakyBucket(Drain::Queue) => bucket(Some(0)),
-            Algorithm::LeakyBucket(Drain::QueueAbove(units)) => bucket(Some(units)),
-            Algorithm::Gcra
-            | Algorithm::TokenBucket(Refill::Greedy)
-            | Algorithm::LeakyBucket(Drain::Meter) => bucket(None),
-        }?;
+        let rule = algorithm.rule(checked)?;
         let rule = match (rule, quota.calendar()) {
             (rule, None) => rule,
             (Self::FixedWindow(window), Some(period)) if algorithm.is_aligned() => {
