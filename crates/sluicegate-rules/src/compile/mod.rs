@@ -7,6 +7,7 @@ mod class;
 mod compiled;
 mod condition;
 mod descriptor;
+mod finder;
 mod in_flight;
 mod keys;
 mod limits;

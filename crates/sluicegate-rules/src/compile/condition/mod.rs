@@ -1,0 +1,223 @@
+//! The requests that a rule is about: `only_if`.
+//!
+//! The conditions of a rule are compared in one order, cheap ones first: descriptor, method, path, host, header fields, query, fields of the
+//! body, client, tier, and `not`. An explanation names the first that fails.
+
+mod facts;
+mod read;
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, Method};
+use sluicegate_tower::KeyExtractor;
+use sluicegate_tower::key::RequestView;
+use sluicegate_tower::limits::path::{PathPattern, Sense};
+use sluicegate_tower::request_fields::RequestFields;
+
+pub(crate) use self::facts::Comparison;
+use self::facts::host_of;
+pub(super) use self::facts::{MeantPath, RequestFacts};
+use super::descriptor::{DescriptorPattern, NotDescribed};
+use super::plan::TierPlan;
+use crate::read::short;
+
+/// The conditions that a request must meet, all of them.
+#[derive(Default)]
+pub(super) struct Matcher {
+    /// The pattern that a descriptor must match. A rule without it is about requests alone.
+    pub descriptor: Option<DescriptorPattern>,
+    /// Patterns of which one must match; `None` if the rule says nothing about the path.
+    pub paths: Option<Vec<PathPattern>>,
+    /// Whether the paths must match, or, within a `not`, must not.
+    sense: Sense,
+    /// Methods of which one must match, in capitals as they are sent; an empty list accepts all.
+    pub methods: Vec<Method>,
+    /// Hosts in lower case.
+    pub hosts: Vec<String>,
+    /// Header fields that must all be there, each with this value.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Query parameters that must all be there, as they decode: `a+b` and `a%20b` are one value.
+    pub query: Vec<(String, String)>,
+    /// Fields of the body that must all be there, each with this text.
+    pub body: Vec<(String, String)>,
+    /// The networks that the client has to be in.
+    client: Option<Client>,
+    pub tiers: Vec<InTiers>,
+    /// The condition that must not hold as a whole.
+    not: Option<Box<Self>>,
+}
+
+/// Tiers of a plan. A request must be in one of them.
+pub(super) struct InTiers {
+    pub plan: Arc<TierPlan>,
+    pub wanted: Vec<usize>,
+}
+
+/// Networks that a client is to be in.
+struct Client {
+    is_within: Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>,
+    key: Arc<dyn KeyExtractor>,
+    shown: String,
+}
+
+/// The condition that does not hold, and the value that it was compared with. Values of header fields and of the query are not shown: they
+/// may be secrets.
+pub(super) enum Mismatch<'a> {
+    /// The rule is about descriptors and the request is none, or the other way round.
+    Kind {
+        is_descriptor: bool,
+    },
+    Descriptor(NotDescribed<'a>),
+    Method(&'a Method, &'a [Method]),
+    Path(&'a str, &'a [PathPattern]),
+    Host(Option<&'a str>, &'a [String]),
+    Header(&'a HeaderName, bool),
+    Query(&'a str, bool),
+    Body(&'a str, bool),
+    Client(Option<String>, &'a str),
+    Tier(&'a TierPlan, usize, &'a [usize]),
+    Not,
+}
+
+impl Matcher {
+    /// Whether it has no condition, so that it holds for every request.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { descriptor, paths, sense: _, methods, hosts, headers, query, body, client, tiers, not } =
+            self;
+        descriptor.is_none()
+            && paths.is_none()
+            && methods.is_empty()
+            && hosts.is_empty()
+            && headers.is_empty()
+            && query.is_empty()
+            && body.is_empty()
+            && client.is_none()
+            && tiers.is_empty()
+            && not.is_none()
+    }
+
+    /// Whether it says anything about the path.
+    pub(super) fn reads_path(&self) -> bool {
+        self.paths.is_some() || self.not.as_ref().is_some_and(|not| not.reads_path())
+    }
+
+    /// Whether it says anything about the host.
+    pub(super) fn reads_host(&self) -> bool {
+        !self.hosts.is_empty() || self.not.as_ref().is_some_and(|not| not.reads_host())
+    }
+
+    /// The first condition that does not hold in this reading of the path. What a `not` spares is spared in this reading only.
+    pub(super) fn mismatch<'a>(
+        &'a self,
+        asking: &'a RequestFacts<'_>,
+        reading: &'a MeantPath<'_>,
+    ) -> Option<Mismatch<'a>> {
+        let is_descriptor = asking.described.is_some();
+        if self.descriptor.is_some() != is_descriptor {
+            return Some(Mismatch::Kind { is_descriptor });
+        }
+        self.mismatch_of(asking, reading, true)
+    }
+
+    /// [`mismatch`](Self::mismatch) for a rule that was found by this path, which is not compared again.
+    pub(super) fn other_mismatch<'a>(
+        &'a self,
+        asking: &'a RequestFacts<'_>,
+        reading: &'a MeantPath<'_>,
+    ) -> Option<Mismatch<'a>> {
+        self.mismatch_of(asking, reading, false)
+    }
+
+    fn mismatch_of<'a>(
+        &'a self,
+        asking: &'a RequestFacts<'_>,
+        reading: &'a MeantPath<'_>,
+        compares_path: bool,
+    ) -> Option<Mismatch<'a>> {
+        let (request, path) = (&asking.request, reading.path(self.sense));
+        if let (Some(pattern), Some(described)) = (&self.descriptor, asking.described)
+            && let Some(mismatch) = pattern.mismatch(described)
+        {
+            return Some(Mismatch::Descriptor(mismatch));
+        }
+        if !self.methods.is_empty() && !self.methods.contains(request.method) {
+            return Some(Mismatch::Method(request.method, &self.methods));
+        }
+        let is_met = |paths: &Vec<PathPattern>| paths.iter().any(|one| one.matches(path));
+        if let Some(paths) = self.paths.as_ref().filter(|paths| compares_path && !is_met(paths)) {
+            return Some(Mismatch::Path(path, paths));
+        }
+        if !self.hosts.is_empty() {
+            let host = asking.host();
+            if !host.is_some_and(|host| self.hosts.iter().any(|known| known == host)) {
+                return Some(Mismatch::Host(host_of(*request), &self.hosts));
+            }
+        }
+        for (name, value) in &self.headers {
+            if !request.headers.get_all(name).iter().any(|found| found == value) {
+                return Some(Mismatch::Header(name, request.headers.contains_key(name)));
+            }
+        }
+        for (name, value) in &self.query {
+            if !asking.parameters().any(|(found, with)| found == *name && with == *value) {
+                return Some(Mismatch::Query(name, asking.parameters().any(|(found, _)| found == *name)));
+            }
+        }
+        for (field, value) in &self.body {
+            let found = RequestFields::of(*request).and_then(|fields| fields.shown(field));
+            if found.as_deref() != Some(value) {
+                return Some(Mismatch::Body(field, found.is_some()));
+            }
+        }
+        if let Some(client) = self.client.as_ref().filter(|client| !(client.is_within)(*request)) {
+            let key = client.key.extract(*request).now().ok().and_then(Result::ok);
+            return Some(Mismatch::Client(key.map(|key| key.shown().to_string()), &client.shown));
+        }
+        for InTiers { plan, wanted } in &self.tiers {
+            let tier = asking.tier(plan);
+            if !wanted.contains(&tier) {
+                return Some(Mismatch::Tier(plan, tier, wanted));
+            }
+        }
+        // A condition within another has the kind of the outer one.
+        self.not
+            .as_ref()
+            .filter(|not| not.mismatch_of(asking, reading, true).is_none())
+            .map(|_| Mismatch::Not)
+    }
+}
+
+impl fmt::Display for Mismatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_there = |is_there| if is_there { "is not what the rule wants" } else { "is missing" };
+        match self {
+            Self::Kind { is_descriptor: true } => f.write_str("the rule is not about descriptors"),
+            Self::Kind { is_descriptor: false } => f.write_str("the rule is about descriptors"),
+            Self::Descriptor(mismatch) => mismatch.fmt(f),
+            Self::Method(method, wanted) => write!(f, "method is {method}, the rule wants {}", any(wanted)),
+            Self::Path(path, wanted) => write!(f, "path {} does not match {}", short(path), any(wanted)),
+            Self::Host(None, wanted) => write!(f, "no host is named, the rule wants {}", any(wanted)),
+            Self::Host(Some(host), wanted) => {
+                write!(f, "host is {}, the rule wants {}", short(host), any(wanted))
+            }
+            Self::Header(name, there) => write!(f, "header {name} {}", is_there(*there)),
+            Self::Query(name, there) => write!(f, "query parameter {} {}", short(name), is_there(*there)),
+            Self::Body(field, there) => write!(f, "field {} of the body {}", short(field), is_there(*there)),
+            Self::Client(None, networks) => write!(f, "client is not known, the rule wants {networks}"),
+            Self::Client(Some(client), networks) => write!(f, "client {client} is not in {networks}"),
+            Self::Tier(plan, tier, wanted) => {
+                let wanted: Vec<_> = wanted.iter().map(|tier| &plan.tiers[*tier]).collect();
+                write!(f, "tier of {} is {}, the rule wants {}", plan.name, plan.tiers[*tier], any(&wanted))
+            }
+            Self::Not => f.write_str("all of its \"not\" holds"),
+        }
+    }
+}
+
+/// Names what is wanted, for a reader.
+fn any(wanted: &[impl fmt::Display]) -> String {
+    let shown: Vec<_> = wanted.iter().take(8).map(ToString::to_string).collect();
+    let more = if wanted.len() > shown.len() { ", or others" } else { "" };
+    format!("{}{more}", shown.join(" or "))
+}

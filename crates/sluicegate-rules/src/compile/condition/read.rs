@@ -1,0 +1,207 @@
+//! Reads the conditions of a file.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, Method};
+use sluicegate_tower::PeerIp;
+use sluicegate_tower::limits::path::{Fold, PathPattern, Sense};
+use sluicegate_tower::request_fields::FieldKey;
+
+use super::{Client, Comparison, DescriptorPattern, InTiers, Matcher, any};
+use crate::at::At;
+use crate::compile::keys::Keys;
+use crate::compile::tiers::AllTiers;
+use crate::compile::{networks, refuse};
+use crate::error::Problems;
+use crate::read::{instead_of, short};
+use crate::schema::{Condition, FieldValues, OneOrMany, written};
+
+impl Matcher {
+    pub(in crate::compile) fn of(
+        condition: &Condition,
+        (keys, tiers): (&Keys, &AllTiers),
+        comparison: Comparison,
+        problems: &mut Problems<'_>,
+    ) -> Self {
+        refuse_mixture(condition, problems);
+        Self::in_sense(condition, (keys, tiers), (comparison, Sense::In), problems)
+    }
+
+    fn in_sense(
+        condition: &Condition,
+        (keys, tiers): (&Keys, &AllTiers),
+        (comparison, sense): (Comparison, Sense),
+        problems: &mut Problems<'_>,
+    ) -> Self {
+        refuse_empty(condition, problems);
+        let texts = |list: &Option<At<_>>| list.as_ref().map(At::all).unwrap_or_default();
+        let paths = condition.path.as_ref().map(At::all);
+        let paths = paths.map(|paths| {
+            paths.iter().filter_map(|path| pattern(path, comparison.fold(sense), problems)).collect()
+        });
+        let methods = texts(&condition.method);
+        let methods = methods.iter().filter_map(|method| self::method(method, problems)).collect();
+        let hosts = texts(&condition.host);
+        let hosts = hosts.iter().filter_map(|host| self::host(host, problems)).collect();
+        let headers = condition.header.as_ref().map(|fields| headers(fields, problems)).unwrap_or_default();
+        let query = condition.query.as_ref().map_or(&[][..], |fields| &fields.value.0);
+        let query = query.iter().map(|(name, value)| (name.value.clone(), value.value.clone())).collect();
+        let body = condition.body.as_ref().map(|fields| body(fields, problems)).unwrap_or_default();
+        let client = texts(&condition.client);
+        let client = if client.is_empty() { None } else { within(&client, keys, problems) };
+        let named = condition.tier.as_ref().map_or(&[][..], |named| &named.value.0);
+        let in_tiers =
+            named.iter().filter_map(|(plan, wanted)| in_tiers(plan, wanted, tiers, problems)).collect();
+        let opposite = if sense == Sense::In { Sense::NotIn } else { Sense::In };
+        let not = condition
+            .not
+            .as_ref()
+            .map(|not| Box::new(Self::in_sense(&not.value, (keys, tiers), (comparison, opposite), problems)));
+        let descriptor = DescriptorPattern::of(condition, problems);
+        Self { descriptor, paths, sense, methods, hosts, headers, query, body, client, tiers: in_tiers, not }
+    }
+}
+
+fn pattern(path: &At<String>, fold: Fold, problems: &mut Problems<'_>) -> Option<PathPattern> {
+    PathPattern::new(&path.value, fold).map_err(|error| problems.error(path.place, error.problem())).ok()
+}
+
+/// Refuses empty lists: such a condition would hold for no request, or for every one.
+fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
+    let lists = [&condition.path, &condition.method, &condition.host, &condition.client, &condition.domain];
+    let tiers = condition.tier.iter().flat_map(|tiers| tiers.value.0.iter().map(|(_, list)| list));
+    let lists = lists.into_iter().flatten().chain(tiers);
+    for list in lists.filter(|list| list.all().iter().all(|text| text.value.is_empty())) {
+        problems.error(list.place, "an empty list says nothing: leave the word out, or write what is meant");
+    }
+    for fields in [&condition.header, &condition.query, &condition.body].into_iter().flatten() {
+        if fields.value.0.is_empty() {
+            problems
+                .error(fields.place, "no field is named here: leave the word out, or write what is meant");
+        }
+    }
+    if let Some(tiers) = condition.tier.as_ref().filter(|tiers| tiers.value.0.is_empty()) {
+        problems.error(tiers.place, "no tiers are named here: write them by their name, as { plan: free }");
+    }
+}
+
+/// Refuses a condition about both: a descriptor has no path, and a request no domain.
+fn refuse_mixture(condition: &Condition, problems: &mut Problems<'_>) {
+    let is_about_descriptors = condition.is_about_descriptors();
+    let mut inner = Some(condition);
+    while let Some(condition) = inner {
+        if is_about_descriptors {
+            refuse(written!(condition; path method host header query body tier), problems, |word| {
+                format!(
+                    "{word:?} says nothing of descriptors: name an entry of the descriptor, or leave it out"
+                )
+            });
+        } else if condition.is_about_descriptors() {
+            let [domain, descriptor] = written!(condition; domain descriptor);
+            let place = domain.1.or(descriptor.1);
+            problems.error(
+                place,
+                "this is about requests: write \"domain\" outside of \"not\", too, if descriptors are meant",
+            );
+        }
+        inner = condition.not.as_ref().map(|not| &*not.value);
+    }
+}
+
+/// The tiers of one plan that a condition names.
+fn in_tiers(
+    name: &At<String>,
+    wanted: &At<OneOrMany>,
+    tiers: &AllTiers,
+    problems: &mut Problems<'_>,
+) -> Option<InTiers> {
+    let Some(set) = tiers.get(&name.value) else {
+        let mut names: Vec<_> = tiers.keys().map(|name| &**name).collect();
+        names.sort_unstable();
+        let instead = instead_of(&name.value, &names);
+        problems.error(name.place, format!("there are no tiers {:?}{instead}", short(&name.value)));
+        return None;
+    };
+    let plan = &set.as_ref()?.plan;
+    let mut place = |tier: &At<String>| {
+        let found = plan.tiers.iter().position(|known| *known == tier.value);
+        if found.is_none() {
+            let names: Vec<_> = plan.tiers.iter().map(|tier| &**tier).collect();
+            let instead = instead_of(&tier.value, &names);
+            let text = format!("{:?} is not a tier of {:?}{instead}", short(&tier.value), plan.name);
+            problems.error(tier.place, text);
+        }
+        found
+    };
+    let wanted = wanted.all().iter().filter_map(&mut place).collect();
+    Some(InTiers { plan: Arc::clone(plan), wanted })
+}
+
+fn host(host: &At<String>, problems: &mut Problems<'_>) -> Option<String> {
+    let parsed: Option<http::uri::Authority> = host.value.parse().ok();
+    if !host.value.contains('*') && parsed.is_some_and(|parsed| parsed.host() == host.value) {
+        // As in a request, a dot at the end marks the name as complete.
+        return Some(host.value.strip_suffix('.').unwrap_or(&host.value).to_ascii_lowercase());
+    }
+    let shown = short(&host.value);
+    problems.error(
+        host.place,
+        format!("{shown:?} is not a host: write it alone, as api.example.org, without scheme, port or '*'"),
+    );
+    None
+}
+
+fn method(method: &At<String>, problems: &mut Problems<'_>) -> Option<Method> {
+    let found = Method::from_bytes(method.value.as_bytes()).ok();
+    let found = found.filter(|found| found.as_str() == found.as_str().to_ascii_uppercase());
+    if found.is_none() {
+        let text = format!("{:?} is not a method: write it in capitals, as GET", short(&method.value));
+        problems.error(method.place, text);
+    }
+    found
+}
+
+fn headers(fields: &At<FieldValues>, problems: &mut Problems<'_>) -> Vec<(HeaderName, HeaderValue)> {
+    let mut all = Vec::new();
+    for (name, value) in &fields.value.0 {
+        match (name.value.parse(), HeaderValue::from_str(&value.value)) {
+            (Ok(name), Ok(value)) => all.push((name, value)),
+            (Err(_), _) => {
+                let text = format!("{:?} is not the name of a header field", short(&name.value));
+                problems.error(name.place, text);
+            }
+            (_, Err(_)) => problems.error(value.place, "no header field can have this value"),
+        }
+    }
+    all
+}
+
+fn body(fields: &At<FieldValues>, problems: &mut Problems<'_>) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for (field, value) in &fields.value.0 {
+        match FieldKey::new(&field.value) {
+            Ok(_) => all.push((field.value.clone(), value.value.clone())),
+            Err(error) => problems.error(field.place, error.problem()),
+        }
+    }
+    all
+}
+
+fn within(networks: &[At<String>], keys: &Keys, problems: &mut Problems<'_>) -> Option<Client> {
+    let within = networks::of(networks, problems)?;
+    if let Some(everything) = within.everything() {
+        let kind = if everything.contains(':') { "IPv6" } else { "IPv4" };
+        let text =
+            format!("every {kind} address is in {everything}: leave this out if all clients are meant");
+        problems.warning(networks.first()?.place, text);
+    }
+    let shown = any(&networks.iter().map(|network| &network.value).collect::<Vec<_>>());
+    Some(match keys.client() {
+        Some(client) => {
+            Client { is_within: Box::new(client.within(within)), key: Arc::new(client.clone()), shown }
+        }
+        None => {
+            Client { is_within: Box::new(PeerIp::new().within(within)), key: Arc::new(PeerIp::new()), shown }
+        }
+    })
+}

@@ -1,0 +1,227 @@
+//! Finds rules by one of their conditions: [`Finder`].
+//!
+//! A thousand rules are not tried one after the other. Each is found by one of its conditions, the one that the fewest other rules share:
+//! by its path in a tree, or by a host, a header field, a parameter, a method or a tier in a table. A rule without any of these is compared
+//! with each request.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue, Method};
+use sluicegate_tower::limits::path::Sense;
+use smallvec::SmallVec;
+
+use super::FastMap;
+use super::condition::{Comparison, InTiers, Matcher, RequestFacts};
+use super::paths::PathTree;
+use super::plan::TierPlan;
+use crate::descriptor::RequestDescriptor;
+
+/// Places of rules, by a condition that each of them has.
+#[derive(Default)]
+pub(super) struct Finder {
+    paths: PathTree,
+    hosts: FastMap<String, Vec<usize>>,
+    headers: Vec<(HeaderName, FastMap<HeaderValue, Vec<usize>>)>,
+    query: FastMap<(String, String), Vec<usize>>,
+    methods: FastMap<Method, Vec<usize>>,
+    /// Rules by the place of the tier.
+    tiers: Vec<(Arc<TierPlan>, Vec<Vec<usize>>)>,
+    /// Rules that are compared with each request.
+    others: Vec<usize>,
+    /// Rules about descriptors, by the key and the value of an entry.
+    entries: FastMap<String, FastMap<String, Vec<usize>>>,
+    /// Rules about descriptors that are looked at for each.
+    descriptors: Vec<usize>,
+    /// Whether each rule is found by its path.
+    by_path: Vec<bool>,
+}
+
+/// Places of rules among the rules of a file.
+pub(super) type RulePlaces = SmallVec<[usize; 8]>;
+
+impl Finder {
+    /// Finds the rules that have these conditions, in their order.
+    pub(super) fn of<'a>(rules: impl Iterator<Item = &'a Matcher> + Clone, comparison: Comparison) -> Self {
+        let rarest = Rarest::among(rules.clone());
+        let mut finder = Self { paths: PathTree::new(comparison.fold(Sense::In)), ..Self::default() };
+        for (place, matcher) in rules.enumerate() {
+            if let Some(pattern) = &matcher.descriptor {
+                finder.by_path.push(false);
+                match pattern.entries.as_ref().and_then(|entries| entries.exact()) {
+                    Some((key, values)) => {
+                        let known = finder.entries.entry(key.to_owned()).or_default();
+                        values.for_each(|value| add(known, value.to_owned(), place));
+                    }
+                    None => finder.descriptors.push(place),
+                }
+                continue;
+            }
+            let by = rarest.of(matcher);
+            finder.by_path.push(matches!(by, Some(FindBy::Path)));
+            match by {
+                None => finder.others.push(place),
+                Some(FindBy::Path) => {
+                    matcher.paths.iter().flatten().for_each(|path| finder.paths.add(path, place));
+                }
+                Some(FindBy::Host) => {
+                    matcher.hosts.iter().for_each(|host| add(&mut finder.hosts, host.clone(), place));
+                }
+                Some(FindBy::Header((name, value))) => {
+                    let known = finder.headers.iter().position(|(known, _)| known == name);
+                    let at = known.unwrap_or_else(|| {
+                        finder.headers.push((name.clone(), FastMap::default()));
+                        finder.headers.len() - 1
+                    });
+                    add(&mut finder.headers[at].1, value.clone(), place);
+                }
+                Some(FindBy::Query(pair)) => add(&mut finder.query, pair.clone(), place),
+                Some(FindBy::Method) => {
+                    matcher.methods.iter().for_each(|method| add(&mut finder.methods, method.clone(), place));
+                }
+                Some(FindBy::Tiers(InTiers { plan, wanted })) => {
+                    let known = finder.tiers.iter().position(|(known, _)| known.place == plan.place);
+                    let at = known.unwrap_or_else(|| {
+                        finder.tiers.push((Arc::clone(plan), vec![Vec::new(); plan.tiers.len()]));
+                        finder.tiers.len() - 1
+                    });
+                    wanted.iter().for_each(|tier| finder.tiers[at].1[*tier].push(place));
+                }
+            }
+        }
+        finder
+    }
+
+    /// Every rule that can apply, in order, and others besides.
+    pub(super) fn candidates(&self, asking: &RequestFacts<'_>) -> RulePlaces {
+        if let Some(described) = asking.described {
+            return self.candidates_of(described);
+        }
+        let mut found = RulePlaces::from_slice(&self.others);
+        for reading in &asking.readings {
+            self.paths
+                .find(reading.path(Sense::In), |places| places.iter().for_each(|place| found.push(*place)));
+        }
+        let mut take = |places: Option<&Vec<usize>>| found.extend(places.into_iter().flatten().copied());
+        if !self.hosts.is_empty() {
+            take(asking.host().and_then(|host| self.hosts.get(host)));
+        }
+        for (name, values) in &self.headers {
+            asking.request.headers.get_all(name).iter().for_each(|value| take(values.get(value)));
+        }
+        if !self.query.is_empty() {
+            asking.parameters().for_each(|pair| take(self.query.get(&pair)));
+        }
+        if !self.methods.is_empty() {
+            take(self.methods.get(asking.request.method));
+        }
+        for (plan, places) in &self.tiers {
+            take(places.get(asking.tier(plan)));
+        }
+        if found.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
+        found
+    }
+
+    /// Whether it has found the rule by its path, so that this need not be compared again.
+    pub(super) fn is_by_path(&self, rule: usize) -> bool {
+        self.by_path[rule]
+    }
+
+    /// Every rule that can apply to a descriptor, in order, and others besides.
+    fn candidates_of(&self, described: &RequestDescriptor) -> RulePlaces {
+        let mut found = RulePlaces::from_slice(&self.descriptors);
+        for (key, value) in described.entries() {
+            let places = self.entries.get(key).and_then(|values| values.get(value));
+            found.extend(places.into_iter().flatten().copied());
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+fn add<K: Hash + Eq>(places: &mut FastMap<K, Vec<usize>>, value: K, place: usize) {
+    places.entry(value).or_default().push(place);
+}
+
+/// The values that a rule can be found by: one of these values has to be there.
+#[derive(Clone, Copy)]
+enum FindBy<'a> {
+    Path,
+    Host,
+    Header(&'a (HeaderName, HeaderValue)),
+    Query(&'a (String, String)),
+    Method,
+    Tiers(&'a InTiers),
+}
+
+/// Counts the rules that have a value among their conditions.
+#[derive(Default)]
+struct Rarest(HashMap<IndexedValue, usize>);
+
+#[derive(PartialEq, Eq, Hash)]
+enum IndexedValue {
+    Path(String),
+    Host(String),
+    Header(HeaderName, HeaderValue),
+    Query(String, String),
+    Method(Method),
+    /// The places of a plan and of a tier.
+    Tier(usize, usize),
+}
+
+impl Rarest {
+    fn among<'a>(rules: impl Iterator<Item = &'a Matcher>) -> Self {
+        let mut counts = Self::default();
+        for matcher in rules {
+            for value in ways(matcher).into_iter().flat_map(|by| values(matcher, by)) {
+                *counts.0.entry(value).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// The condition that finds this rule with the fewest other rules.
+    fn of<'a>(&self, matcher: &'a Matcher) -> Option<FindBy<'a>> {
+        let count = |by: &FindBy<'a>| {
+            let counts =
+                values(matcher, *by).into_iter().map(|value| self.0.get(&value).copied().unwrap_or(0));
+            counts.sum::<usize>()
+        };
+        ways(matcher).into_iter().min_by_key(count)
+    }
+}
+
+/// The conditions by which a rule can be found; where two are equally rare, the first is cheaper.
+fn ways(matcher: &Matcher) -> Vec<FindBy<'_>> {
+    let mut ways = Vec::new();
+    ways.extend(matcher.paths.is_some().then_some(FindBy::Path));
+    ways.extend((!matcher.methods.is_empty()).then_some(FindBy::Method));
+    ways.extend((!matcher.hosts.is_empty()).then_some(FindBy::Host));
+    ways.extend(matcher.headers.iter().map(FindBy::Header));
+    ways.extend(matcher.query.iter().map(FindBy::Query));
+    // Reading a tier may mean verifying a token: not for requests that another condition rules out.
+    if ways.is_empty() {
+        ways.extend(matcher.tiers.iter().map(FindBy::Tiers));
+    }
+    ways
+}
+
+fn values(matcher: &Matcher, by: FindBy<'_>) -> Vec<IndexedValue> {
+    match by {
+        FindBy::Path => {
+            matcher.paths.iter().flatten().map(|path| IndexedValue::Path(path.to_string())).collect()
+        }
+        FindBy::Host => matcher.hosts.iter().cloned().map(IndexedValue::Host).collect(),
+        FindBy::Header((name, value)) => vec![IndexedValue::Header(name.clone(), value.clone())],
+        FindBy::Query((name, value)) => vec![IndexedValue::Query(name.clone(), value.clone())],
+        FindBy::Method => matcher.methods.iter().cloned().map(IndexedValue::Method).collect(),
+        FindBy::Tiers(InTiers { plan, wanted }) => {
+            wanted.iter().map(|tier| IndexedValue::Tier(plan.place, *tier)).collect()
+        }
+    }
+}
