@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use sluicegate::in_flight::{InFlight, Permit};
 use sluicegate_core::OnOutage;
-use sluicegate_core::in_flight::{InFlight, Permit};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::process::{begin_again, is_alone};
 use sluicegate_tests::servers::skewed::Skewed;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use sluicegate_tests::docs::json_of;
 
 /// What a crate may show; `std` and our own crates aside.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     // The handle of the runtime that finishes the work of a store.
     ("sluicegate_core", &["tokio"]),
     // Of pin-project-lite it is a projection, of tokio the timers in what a call waits for: nobody can name either.
@@ -26,6 +26,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     ("sluicegate_redis", &["deadpool", "deadpool_redis", "redis"]),
     ("sluicegate_axum", &["axum", "axum_core", "http", "tower_layer"]),
     ("sluicegate_fleet", &[]),
+    ("sluicegate_in_flight", &[]),
     ("sluicegate_observed", &[]),
     ("sluicegate_resilient", &[]),
     ("sluicegate_overflow", &["bytes", "http", "tower_layer"]),

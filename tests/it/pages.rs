@@ -35,7 +35,7 @@ edition = "2024"
 [dependencies]
 axum = "0.8"
 metrics-exporter-prometheus = { version = "0.18", default-features = false }
-sluicegate = { path = "ROOT/crates/sluicegate", features = ["deferred", "overflow", "redis", "rules", "secrets", "status"] }
+sluicegate = { path = "ROOT/crates/sluicegate", features = ["deferred", "in-flight", "overflow", "redis", "rules", "secrets", "status"] }
 tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
 tower = { version = "0.5", features = ["util"] }
 tracing = { version = "0.1", default-features = false }

@@ -8,11 +8,12 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 /// All crates that a program may call; of the attribute's there is one item.
-pub const CRATES: [&str; 14] = [
+pub const CRATES: [&str; 15] = [
     "sluicegate",
     "sluicegate_axum",
     "sluicegate_core",
     "sluicegate_fleet",
+    "sluicegate_in_flight",
     "sluicegate_macros",
     "sluicegate_observed",
     "sluicegate_overflow",

@@ -55,8 +55,6 @@ pub mod error;
 #[cfg(feature = "limiter")]
 mod few;
 #[cfg(feature = "limiter")]
-pub mod in_flight;
-#[cfg(feature = "limiter")]
 pub mod key;
 #[cfg(feature = "limiter")]
 pub mod limiter;

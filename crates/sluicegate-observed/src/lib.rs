@@ -56,11 +56,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::key::{AsKey, Key};
 use sluicegate_core::limiter::{ForLayers, RateLimiter};
 use sluicegate_core::store::{BreakerState, Event, IntoStore, Listener, Store, StoreStatus};
 use sluicegate_core::wrap::Within;
+use sluicegate_in_flight::InFlight;
 
 pub use self::answer::Answer;
 pub use self::budgets::KeyBudget;

@@ -82,10 +82,10 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_duration_seconds` | histogram | `store`, `policy`, `decided_by`; one for each policy that a request asked |
 /// | `rate_limit_wait_seconds` | histogram | `policy` |
 /// | `rate_limit_waiting`, `rate_limit_in_flight`, `rate_limit_suspended_seen` | gauge | `policy` |
-/// | `rate_limit_adaptive_limit`, `rate_limit_adaptive_latency_seconds` | gauge | `policy`; of limits that [adapt](sluicegate_core::in_flight::InFlight::adaptive) |
-/// | `rate_limit_adaptive_waiting` | gauge | `policy`, `class` ([`Class`](sluicegate_core::in_flight::Class)) |
+/// | `rate_limit_adaptive_limit`, `rate_limit_adaptive_latency_seconds` | gauge | `policy`; of limits that [adapt](sluicegate_in_flight::InFlight::adaptive) |
+/// | `rate_limit_adaptive_waiting` | gauge | `policy`, `class` ([`Class`](sluicegate_in_flight::Class)) |
 /// | `rate_limit_shed_total` | counter | `policy`, `class`, `mode` (`enforce`, `shadow`) |
-/// | `rate_limit_permits_lost_total` | counter | `policy`; of permits that instances [share](sluicegate_core::in_flight::InFlightBuilder::on) |
+/// | `rate_limit_permits_lost_total` | counter | `policy`; of permits that instances [share](sluicegate_in_flight::InFlightBuilder::on) |
 /// | `rate_limit_suspensions_total` | counter | `policy` |
 /// | `rate_limit_store_errors_total` | counter | `store`, `kind` (`timeout`, `unavailable`, `protocol`) |
 /// | `rate_limit_breaker_state` | gauge | `store`; 0 closed, 1 half-open, 2 open |

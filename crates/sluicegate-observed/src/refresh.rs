@@ -1,10 +1,10 @@
 //! Gauges that change without a decision, exported on demand: [`Observed::refresh`].
 
 use metrics::Key;
-use sluicegate_core::in_flight::{Class, InFlight};
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::BreakerState;
 use sluicegate_core::store::{Store, StoreStatus};
+use sluicegate_in_flight::{Class, InFlight};
 
 use super::Observed;
 use super::exported::series;

@@ -4,9 +4,9 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sluicegate_core::in_flight::{AdaptiveStatus, SharedStatus};
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{Alarm, BreakerState};
+use sluicegate_in_flight::{AdaptiveStatus, SharedStatus};
 
 use super::budgets::KeyBudget;
 use super::offenders::{Asker, Offender};
@@ -24,9 +24,9 @@ pub struct Snapshot {
     pub stores: Vec<StoreSnapshot>,
     /// The policies that are open and have counts of their own, by name.
     pub policies: Vec<PolicySnapshot>,
-    /// The limits that [adapt](sluicegate_core::in_flight::InFlight::adaptive) and are [counted](super::Observed::in_flight), by name.
+    /// The limits that [adapt](sluicegate_in_flight::InFlight::adaptive) and are [counted](super::Observed::in_flight), by name.
     pub adaptive: Vec<(String, AdaptiveStatus)>,
-    /// The limits whose permits instances [share](sluicegate_core::in_flight::InFlightBuilder::on) and that are
+    /// The limits whose permits instances [share](sluicegate_in_flight::InFlightBuilder::on) and that are
     /// [counted](super::Observed::in_flight), by name.
     pub shared: Vec<(String, SharedStatus)>,
     /// The latest events, the youngest last; at most 100.

@@ -11,9 +11,9 @@ use std::time::Duration;
 use metrics::Key;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
-use sluicegate_core::in_flight::{Class, InFlight};
 use sluicegate_core::store::BreakerState;
 use sluicegate_core::store::{Event, ForwardedFault, Listener, StoreStatus, Undecided};
+use sluicegate_in_flight::{Class, InFlight};
 
 use super::durations::Durations;
 use super::exported::{ExportedTotals, series};

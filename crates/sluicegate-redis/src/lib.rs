@@ -30,7 +30,7 @@
 //!   trip.
 //! - If a limit per instance is enough, such as protection against overload: give each instance
 //!   its [share](sluicegate_core::Policy::share) in memory.
-//! - For [limits that adapt](sluicegate_core::in_flight::InFlight::adaptive) to what a service can bear: each process finds that out by
+//! - For limits in flight that adapt to what a service can bear: each process finds that out by
 //!   itself.
 //! - For sliding logs of more than 2,000 entries.
 //!
@@ -124,7 +124,7 @@
 //! most 21 entries.
 //!
 //! # Permits for requests under way
-//! An [`InFlight`](sluicegate_core::in_flight::InFlight) [on this store](sluicegate_core::in_flight::InFlightBuilder::on) has its number for
+//! An `InFlight` of the crate `sluicegate-in-flight` that is put on this store has its number for
 //! all instances together, at any time by the server's clock. A key is a hash with a field for each instance: the number of permits that it
 //! holds, until the end of its lease. That is about 100 bytes, and 90 for each instance. Taking a permit is one call; a task of each instance
 //! gives permits back, and tells Redis three times in each lease what it holds. All keys of a limit are in one hash slot, so that one call
@@ -133,7 +133,7 @@
 //! | what happens | what becomes of the permits |
 //! |---|---|
 //! | an instance crashes | they are back when its lease is over |
-//! | an instance stands still, or does not reach the server, for its lease | they are [lost](sluicegate_core::in_flight::Permit::lost), and it is told before others get them; if it stood still, as soon as it goes on |
+//! | an instance stands still, or does not reach the server, for its lease | they are lost (`Permit::lost`), and it is told before others get them; if it stood still, as soon as it goes on |
 //! | the server loses its data, or its clock steps ahead by the lease | each may be given out once more until the next renewal, a third of the lease later; then the newest are lost |
 //! | the server's clock steps back | nothing |
 //!

@@ -5,9 +5,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::limiter::{self, Inherit};
 use sluicegate_core::{Policy, RateLimiter, Store};
+use sluicegate_in_flight::InFlight;
 use sluicegate_tower::defer::Defer;
 use sluicegate_tower::in_flight::InFlightLimits;
 use sluicegate_tower::limits::Limits;

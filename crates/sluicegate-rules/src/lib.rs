@@ -486,13 +486,13 @@
 //! With `shared: true` all instances share the `permits` through the store: `{ permits: 2, shared: true, lease: 30s, on_outage: deny }`. The
 //! permits of a crashed instance are back when its `lease` is over. While the store gives no answer, each instance gives out its share by
 //! the store's `replicas`, unless `on_outage` says otherwise. See
-//! [`InFlightBuilder::on`](sluicegate_core::in_flight::InFlightBuilder::on). A reload that changes only `permits` keeps the permits that are out.
+//! [`InFlightBuilder::on`](sluicegate_in_flight::InFlightBuilder::on). A reload that changes only `permits` keeps the permits that are out.
 //!
 //! With `adaptive` instead of `permits` there is one number for all keys together, which follows the capacity of the service: `{ adaptive: gradient,
 //! at_least: 10, at_most: 500, on_exceeded: wait 100ms }`. Shed requests get 503. The `class` of a rule is the importance of its requests:
 //! `class: sheddable`, or the places where it is read, `class: [jwt(class), header(x-class), sheddable]`. A header counts only in requests from
 //! the proxies under `clients`, and a text that is not a class is ignored. `timeout`, `guarantee`, `fair` and `mode: shadow` are the settings of
-//! [`AdaptiveBuilder`](sluicegate_core::in_flight::AdaptiveBuilder). A reload keeps the current number, unless the algorithm changes.
+//! [`AdaptiveBuilder`](sluicegate_in_flight::AdaptiveBuilder). A reload keeps the current number, unless the algorithm changes.
 //!
 //! # Where it is counted: `store`, and variables
 //! `redis` names a Redis that all instances share; without the section the program gives a store. `fleet: [leases, deny-cache]` next to it saves

@@ -264,7 +264,7 @@
 //! | `share` | its part of the policy's refusals, 0 to 1 |
 //! | `suspended_until` | the end of its suspension, if this instance has refused it as suspended; or `null` |
 //!
-//! Each [limit that adapts](sluicegate_core::in_flight::InFlight::adaptive) and is [counted](sluicegate_observed::Observed::in_flight) has:
+//! Each [limit that adapts](sluicegate_in_flight::InFlight::adaptive) and is [counted](sluicegate_observed::Observed::in_flight) has:
 //!
 //! | field | what it says |
 //! |---|---|
@@ -276,7 +276,7 @@
 //! | `would_shed` | requests that it would have refused while it was in shadow mode |
 //! | `minutes` | the last 60 minutes, the oldest first: limit and latency at the end of each; `null` if nothing was answered |
 //!
-//! Each limit in flight that instances [share](sluicegate_core::in_flight::InFlightBuilder::on) and that is counted has, under `shared`:
+//! Each limit in flight that instances [share](sluicegate_in_flight::InFlightBuilder::on) and that is counted has, under `shared`:
 //!
 //! | field | what it says |
 //! |---|---|

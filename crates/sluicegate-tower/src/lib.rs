@@ -44,7 +44,7 @@
 //! - Against floods that fill the network link or the kernel's tables: stop such floods before they reach
 //!   the process.
 //! - As authentication: a limit counts by the key that a client sends, and does not verify the key.
-//! - To bound how much runs at once: use [`in_flight`], and load shedding for an overloaded
+//! - To bound how much runs at once: use `in_flight`, and load shedding for an overloaded
 //!   service.
 //! - For calls that are not HTTP ([`call`]), and for calls to others (`outgoing`).
 //!
@@ -75,6 +75,7 @@
 //! | `secrets` | `ApiKey`, `Bearer`, `Cookie`: keys from secrets, of which only a digest is kept |
 //! | `jwt` | `BearerJwt`: verified JSON Web Tokens |
 //! | `grpc` | `GrpcStatus` and `GrpcOr`, refusals that gRPC clients understand |
+//! | `in-flight` | `InFlightLayer` and `CallInFlightLayer`, limits on how much is under way at once |
 //! | `outgoing` | `OutgoingLayer`, calls to other servers at the pace that they and we allow |
 //!
 //! [tower]: https://docs.rs/tower
@@ -86,6 +87,8 @@ pub mod call;
 pub mod defer;
 mod frames;
 pub mod guard;
+#[cfg(feature = "in-flight")]
+#[cfg_attr(docsrs, doc(cfg(feature = "in-flight")))]
 pub mod in_flight;
 mod json;
 pub mod key;

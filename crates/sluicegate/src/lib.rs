@@ -63,6 +63,7 @@
 //! | `secrets` | [`ApiKey`](key::ApiKey), [`Bearer`](key::Bearer) and [`Cookie`](key::Cookie): keys from secrets, of which only a digest is kept |
 //! | `jwt` | [`BearerJwt`](key::BearerJwt): verified JSON Web Tokens; the application chooses the crypto backend of jsonwebtoken |
 //! | `grpc` | [`GrpcOr`](respond::GrpcOr): refusals that gRPC clients understand |
+//! | `in-flight` | [`InFlight`](in_flight::InFlight): a limit on how many requests are under way at once; with `tower` its layers |
 //! | `outgoing` | [`OutgoingLayer`](outgoing::OutgoingLayer): calls to other servers |
 //! | `overflow` | [`WaitingRoom`](overflow::WaitingRoom): a fair place in line instead of a refusal |
 //! | `deferred` | [`Deferral`](overflow::deferred::Deferral): requests that exceed a limit are kept, answered with 202, and run later; `overflow` with it |
@@ -224,8 +225,10 @@ pub mod fleet {
 ///
 /// If the service itself is the limit, [`InFlight::adaptive`](in_flight::InFlight::adaptive) finds the number of requests that it can
 /// handle, and sheds the least important first.
+#[cfg(feature = "in-flight")]
+#[cfg_attr(docsrs, doc(cfg(feature = "in-flight")))]
 pub mod in_flight {
-    pub use sluicegate_core::in_flight::{
+    pub use sluicegate_in_flight::{
         Acquire, AdaptiveBuilder, AdaptiveMoment, AdaptiveStatus, Class, DemandsOf, InFlight,
         InFlightBuilder, NoPermit, NoPermitKind, Permit, PermitDemand, PermitGrant, PermitRequest,
         SharedPermits, SharedStatus, Sharing, adaptive,

@@ -1,6 +1,6 @@
 //! The aims of the default among the algorithms, and what the others miss of them.
 
-use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::adaptive::LimitAlgorithm;
 use sluicegate_simulator::adaptive::{Compared, Row, Scene, Server, Times};
 
 fn compared(scene: &str, algorithms: &[LimitAlgorithm]) -> Vec<Row> {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::in_flight::{Acquire, AdaptiveBuilder, Class, InFlight, Permit};
+use sluicegate_in_flight::{Acquire, AdaptiveBuilder, Class, InFlight, Permit};
 use sluicegate_tests::random::Random;
 
 /// As many requests are worked on at once.

@@ -45,7 +45,7 @@
 //! # When not to use it
 //! Around an HTTP service use the layer, which finds the key, writes the header fields and keeps
 //! the delays. For work that is limited by how much of it is under way at once, use
-//! [`in_flight`](crate::in_flight).
+//! `InFlight` of the crate `sluicegate-in-flight`.
 //!
 //! # An outage
 //! When the store does not answer a question (`check`, `peek`), the policy [says](crate::OnOutage) what

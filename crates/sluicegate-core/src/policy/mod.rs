@@ -41,7 +41,7 @@
 //!
 //! # When not to use it
 //! A policy counts units over time. To limit the number of requests at the same moment, use
-//! [`in_flight`](crate::in_flight); for the share of a plan that one endpoint may use,
+//! `InFlight` of the crate `sluicegate-in-flight`; for the share of a plan that one endpoint may use,
 //! [`Policy::share`].
 
 mod assemble;

@@ -11,10 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 
-use super::{Alarm, Inherit};
+use super::{Alarm, Class, Inherit};
 use crate::decision::Outcome;
 use crate::error::StoreError;
-use crate::in_flight::Class;
 use crate::key::KeyRef;
 use crate::listed::listed;
 use crate::policy::Policy;
@@ -145,14 +144,13 @@ pub enum Event<'a> {
     QuotasRefused(Subject<'a>),
     /// A header of a trusted proxy did not identify a client.
     ForwardedFault(ForwardedFault),
-    /// A request is under way, and counts towards a [limit in flight](crate::in_flight).
+    /// A request is under way, and counts towards a limit in flight, as those of the crate `sluicegate-in-flight`.
     PermitTaken(Subject<'a>),
     /// A request was refused, because a limit in flight is reached.
     PermitRefused(Subject<'a>),
-    /// A shared permit no longer counts although its holder still has it: see
-    /// [`Permit::is_lost`](crate::in_flight::Permit::is_lost).
+    /// A shared permit no longer counts although its holder still has it: see `Permit::is_lost`.
     PermitLost(Subject<'a>),
-    /// A request was refused by a limit that [adapts](crate::in_flight::InFlight::adaptive), because the service is overloaded.
+    /// A request was refused by a limit that adapts (`InFlight::adaptive`), because the service is overloaded.
     Shed {
         /// The limit, and the key.
         subject: Subject<'a>,
@@ -161,7 +159,7 @@ pub enum Event<'a> {
         /// Whether it was refused; `false` if it would have been refused by an enforced limit.
         is_enforced: bool,
     },
-    /// A limit that [adapts](crate::in_flight::InFlight::adaptive) has changed its number after responses of the service.
+    /// A limit that adapts (`InFlight::adaptive`) has changed its number after responses of the service.
     LimitMoved {
         /// The limit.
         subject: Subject<'a>,

@@ -24,11 +24,13 @@ mod alone;
 mod ask;
 #[cfg(feature = "tokio")]
 mod begun;
+mod class;
 mod event;
 mod future;
 mod handle;
 mod judge;
 mod limiters;
+mod permits;
 mod place;
 mod prepared;
 mod registry;
@@ -41,12 +43,14 @@ pub use self::alarm::{Alarm, AlarmCause};
 pub use self::ask::{Ask, Mode};
 #[cfg(feature = "tokio")]
 pub(crate) use self::begun::spawn;
+pub use self::class::Class;
 pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undecided};
 pub(crate) use self::future::DecideResult;
 pub use self::future::DecisionFuture;
 pub use self::handle::IntoStore;
 pub use self::judge::{Judged, judge};
 pub use self::limiters::{KnownKeys, Limiters};
+pub use self::permits::{DemandsOf, PermitDemand, PermitGrant, SharedPermits};
 pub use self::place::Place;
 pub(crate) use self::prepared::SuspensionBuckets;
 pub use self::prepared::{OwnQuotas, PreparedPolicy, WeakPolicy};
@@ -58,7 +62,6 @@ pub use crate::algorithm::Inherit;
 use crate::clock::{Clock, SystemClock};
 pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::in_flight::SharedPermits;
 use crate::key::KeyRef;
 use crate::policy::Policy;
 pub use crate::receipt::{Piece, Trace};
@@ -205,7 +208,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// When instances share the store, but it cannot share permits.
-    fn share(&self, permits: &Arc<SharedPermits>) -> Result<bool, ConfigError> {
+    fn share(&self, permits: &Arc<dyn SharedPermits>) -> Result<bool, ConfigError> {
         if self.always_answers() {
             return Ok(false);
         }

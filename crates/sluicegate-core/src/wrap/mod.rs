@@ -73,13 +73,12 @@ pub use self::together::{AskedInTurn, DecidedPart, ask_at_once, ask_in_turn};
 use self::within::Layered;
 pub use self::within::Within;
 use crate::error::ConfigError;
-use crate::in_flight::SharedPermits;
 use crate::key::KeyRef;
 use crate::limiter::Limiters;
 use crate::policy::Policy;
 use crate::store::{
-    Ask, DecisionFuture, Event, Inherit, Listener, Place, PreparedPolicy, Shared, ShortWay, Store,
-    StoreStatus,
+    Ask, DecisionFuture, Event, Inherit, Listener, Place, PreparedPolicy, Shared, SharedPermits, ShortWay,
+    Store, StoreStatus,
 };
 
 /// A store wrapper. Each type that implements this is a [`Store`].
@@ -261,7 +260,7 @@ impl<W: Wrap> Store for W {
         self.within().store().shared()
     }
 
-    fn share(&self, permits: &Arc<SharedPermits>) -> Result<bool, ConfigError> {
+    fn share(&self, permits: &Arc<dyn SharedPermits>) -> Result<bool, ConfigError> {
         self.within().store().share(permits)
     }
 

@@ -1,8 +1,6 @@
 //! The promises of the crate, tried from outside: one binary, a folder for each room of `src`. Time moves only by hand.
 
-mod adaptive;
 mod algorithm;
-mod in_flight;
 mod lease;
 mod limiter;
 mod memory;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::in_flight::{Class, InFlight};
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::Event;
 use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
+use sluicegate_in_flight::{Class, InFlight};
 use sluicegate_observed::{METRICS, Observed};
 use sluicegate_resilient::Resilient;
 use sluicegate_tests::around;

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{DecisionFuture, Event, ForwardedFault, Subject, Undecided};
 use sluicegate_core::{Key, OnOutage, Policy, Store, StoreError};
+use sluicegate_in_flight::InFlight;
 use sluicegate_observed::{Observed, StoreState};
 use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::around;

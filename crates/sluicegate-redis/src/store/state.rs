@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sluicegate_core::in_flight::SharedPermits;
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Limiters, Listener, PreparedPolicy, Registry, Shared, StoreStatus,
+    Ask, DecisionFuture, Limiters, Listener, PreparedPolicy, Registry, Shared, SharedPermits, StoreStatus,
 };
 use sluicegate_core::{ConfigError, Key, Policy, Store};
 
@@ -54,7 +53,7 @@ impl Store for RedisState {
         Some(&self.shared)
     }
 
-    fn share(&self, permits: &Arc<SharedPermits>) -> Result<bool, ConfigError> {
+    fn share(&self, permits: &Arc<dyn SharedPermits>) -> Result<bool, ConfigError> {
         let slot = self.slot(permits.name(), Key::from(permits.name()).as_ref());
         permits::share(permits, slot, &self.tags);
         Ok(true)

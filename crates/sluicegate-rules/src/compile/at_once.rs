@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{ConfigError, Store};
+use sluicegate_in_flight::InFlight;
 use sluicegate_tower::in_flight::{InFlightLimit, InFlightLimits};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::Selected;

@@ -1,6 +1,6 @@
 //! How much the requests of a rule matter: the word `class`.
 
-use sluicegate_core::in_flight::Class;
+use sluicegate_in_flight::Class;
 use sluicegate_tower::key::RequestView;
 
 use super::by::AttributeSource;

@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::in_flight::{AdaptiveBuilder, Class, InFlight, Sharing};
 use sluicegate_core::policy::{PolicyMode, TimeSpan};
 use sluicegate_core::{ConfigError, MemoryStore, OnExceeded, OnOutage, Store};
+use sluicegate_in_flight::{AdaptiveBuilder, Class, InFlight, Sharing};
 
 use super::store::NamedStore;
 use super::{number, option, read, refuse};

@@ -3,7 +3,7 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 use sluicegate_core::Algorithm;
-use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::adaptive::LimitAlgorithm;
 use sluicegate_tower::respond::HeaderFields;
 
 /// A variable, whose value a schema does not know.

@@ -1,6 +1,6 @@
 //! Limits that adapt, as the page shows them.
 
-use sluicegate_core::in_flight::AdaptiveStatus;
+use sluicegate_in_flight::AdaptiveStatus;
 
 use super::shape::{AdaptiveShown, ByClass, StandingShown};
 

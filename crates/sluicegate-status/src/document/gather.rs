@@ -6,9 +6,9 @@
 use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
 
-use sluicegate_core::in_flight::SharedStatus;
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::store::BreakerState;
+use sluicegate_in_flight::SharedStatus;
 use sluicegate_observed::{Observed, PastEvent, Snapshot, StoreSnapshot, StoreState};
 use sluicegate_tower::room::Room;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
-use sluicegate_core::in_flight::{Class, InFlight};
 use sluicegate_core::policy::PolicyMode;
+use sluicegate_in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::{Class, InFlight};
 
 use crate::support::{World, get};
 

@@ -274,7 +274,7 @@ impl<R> LimitsBuilder<R> {
     /// A server drops the request of a client that has left, and its place is free. Over HTTP/1, hyper does not notice
     /// that a client has left while bytes of a next request are unread: a client that pipelines two requests and hangs
     /// up keeps one place for each of its connections until the turn has come. So bound the places that one client
-    /// takes, with an [`InFlightLayer`](crate::in_flight::InFlightLayer) of a few permits around this layer and with the longest
+    /// takes, with an `InFlightLayer` of a few permits around this layer and with the longest
     /// wait of the policy, or put a proxy in front that does not pipeline. Over HTTP/2, a stream that is reset is noticed
     /// at once.
     pub fn longest_queue(mut self, requests: usize) -> Self {

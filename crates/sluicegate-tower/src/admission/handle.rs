@@ -93,6 +93,10 @@ impl LimitsHandle {
     }
 
     /// The limits as they are now, for requests that come to them later.
+    #[cfg_attr(
+        not(feature = "in-flight"),
+        expect(dead_code, reason = "only limits in flight let requests come later")
+    )]
     pub(crate) fn keep(&self) -> Kept {
         // Relaxed: a thread that sees the kept limits received them after this store.
         self.0.is_kept.store(true, Ordering::Relaxed);

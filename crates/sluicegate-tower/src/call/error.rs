@@ -5,11 +5,12 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use sluicegate_core::in_flight::NoPermit;
 use sluicegate_core::{Decision, Outcome, StoreError};
+#[cfg(feature = "in-flight")]
+use sluicegate_in_flight::NoPermit;
 
 /// The reason why a call behind a [`CallLimitLayer`](crate::call::CallLimitLayer) or a
-/// [`CallInFlightLayer`](crate::call::CallInFlightLayer), or an outgoing call, gave no response.
+/// `CallInFlightLayer`, or an outgoing call, gave no response.
 ///
 /// An error of the service displays as itself, so each message comes once in a chain of sources.
 ///
@@ -29,7 +30,7 @@ use sluicegate_core::{Decision, Outcome, StoreError};
 /// | [`Store`](Self::Store) | no | perhaps | later |
 /// | [`HeldOff`](Self::HeldOff) | no | nothing | after the wait |
 /// | [`QueueFull`](Self::QueueFull) | no | nothing | after the wait |
-/// | [`NoPermit`](Self::NoPermit) | no | nothing | after [`retry_after`](Self::retry_after), if there is one, and otherwise when a call has ended |
+/// | `NoPermit` | no | nothing | after [`retry_after`](Self::retry_after), if there is one, and otherwise when a call has ended |
 /// | [`Inner`](Self::Inner) | yes | the cost | as the error itself says |
 #[derive(Debug)]
 #[non_exhaustive]
@@ -45,6 +46,8 @@ pub enum CallError<E> {
     /// the service was not called.
     QueueFull(Duration),
     /// All calls that may be at once are under way; the service was not called.
+    #[cfg(feature = "in-flight")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "in-flight")))]
     NoPermit(NoPermit),
     /// The service was called, and failed.
     Inner(E),
@@ -61,6 +64,7 @@ impl<E> CallError<E> {
         match self {
             Self::Limited(decision) => decision.retry_after(),
             Self::HeldOff(wait) | Self::QueueFull(wait) => Some(*wait),
+            #[cfg(feature = "in-flight")]
             Self::NoPermit(none) => none.retry_after(),
             Self::Store(_) | Self::Inner(_) => None,
         }
@@ -106,6 +110,7 @@ impl<E> CallError<E> {
             Self::Store(error) => CallError::Store(error),
             Self::HeldOff(wait) => CallError::HeldOff(wait),
             Self::QueueFull(wait) => CallError::QueueFull(wait),
+            #[cfg(feature = "in-flight")]
             Self::NoPermit(none) => CallError::NoPermit(none),
             Self::Inner(error) => return error.into(),
         };
@@ -134,6 +139,7 @@ impl<E: fmt::Display> fmt::Display for CallError<E> {
                 f,
                 "too many calls are waiting for their turn, which would come in {wait:?}: try again then, or raise longest_queue"
             ),
+            #[cfg(feature = "in-flight")]
             Self::NoPermit(none) => none.fmt(f),
             Self::Inner(error) => error.fmt(f),
         }
@@ -145,7 +151,7 @@ impl<E: Error + 'static> Error for CallError<E> {
         match self {
             Self::Store(error) => Some(error),
             Self::Inner(error) => error.source(),
-            Self::Limited(_) | Self::HeldOff(_) | Self::QueueFull(_) | Self::NoPermit(_) => None,
+            _ => None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluicegate_core::in_flight::{NoPermit, Permit, PermitRequest};
+use sluicegate_in_flight::{NoPermit, Permit, PermitRequest};
 use tower_layer::Layer;
 
 use crate::call::CallError;
@@ -22,7 +22,7 @@ use crate::in_flight::PermitWait;
 ///
 /// ```
 /// use std::convert::Infallible;
-/// use sluicegate_core::in_flight::{Class, InFlight};
+/// use sluicegate_in_flight::{Class, InFlight};
 /// use sluicegate_tower::call::{CallError, CallInFlightLayer};
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 ///
@@ -50,7 +50,7 @@ use crate::in_flight::PermitWait;
 /// ```
 /// use std::time::Duration;
 /// use http::{Request, Response, StatusCode};
-/// use sluicegate_core::in_flight::InFlight;
+/// use sluicegate_in_flight::InFlight;
 /// use sluicegate_tower::call::CallInFlightLayer;
 ///
 /// # fn main() -> Result<(), sluicegate_core::ConfigError> {
@@ -100,7 +100,7 @@ impl<Res, F: Fn(&Res) -> bool + Send + Sync + 'static> IsFault<Res> for F {
 
 impl<A> CallInFlightLayer<A> {
     /// A limit on calls whose permits this closure asks for. A call above the limit fails at once; where the limit adapts, it waits for as
-    /// long as that [says](sluicegate_core::in_flight::AdaptiveBuilder::wait_up_to).
+    /// long as that [says](sluicegate_in_flight::AdaptiveBuilder::wait_up_to).
     pub fn new<Req>(asks: A) -> Self
     where
         A: Fn(&Req) -> PermitRequest + Send + Sync + 'static,
@@ -111,7 +111,7 @@ impl<A> CallInFlightLayer<A> {
 
 impl<A, F> CallInFlightLayer<A, F> {
     /// Makes a call above the limit wait for up to `longest`, in the bounded queue of the
-    /// [`InFlight`](sluicegate_core::in_flight::InFlight). Default: it fails at once. Where the limit adapts, its own bound is never
+    /// [`InFlight`](sluicegate_in_flight::InFlight). Default: it fails at once. Where the limit adapts, its own bound is never
     /// exceeded.
     #[must_use]
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
@@ -120,7 +120,7 @@ impl<A, F> CallInFlightLayer<A, F> {
     }
 
     /// Sets which responses show that the service has too much to do, where the limit adapts. An error of the service is a fault in any case,
-    /// and so is an answer after the [timeout](sluicegate_core::in_flight::AdaptiveBuilder::timeout). Default: no response is.
+    /// and so is an answer after the [timeout](sluicegate_in_flight::AdaptiveBuilder::timeout). Default: no response is.
     #[must_use]
     pub fn fault_if<Res, N: Fn(&Res) -> bool + Send + Sync + 'static>(
         self,

@@ -1,7 +1,7 @@
 //! Limits for calls that are not HTTP: jobs, queries, messages, any [`Service`](tower_service::Service).
 //!
 //! A call that exceeds its limit fails with a [`CallError`], or waits for its turn where the policy says so. For HTTP, use
-//! [`RateLimitLayer`](crate::RateLimitLayer), which answers refused requests with a response. [`CallInFlightLayer`] limits how many calls are
+//! [`RateLimitLayer`](crate::RateLimitLayer), which answers refused requests with a response. `CallInFlightLayer` limits how many calls are
 //! under way at once.
 //!
 //! ```
@@ -32,6 +32,7 @@
 
 mod admission;
 mod error;
+#[cfg(feature = "in-flight")]
 mod in_flight;
 mod key;
 mod layer;
@@ -39,6 +40,8 @@ mod layer;
 #[cfg(feature = "outgoing")]
 pub(crate) use self::admission::{CallAsk, CallWait, QueuedLimiter, notice};
 pub use self::error::CallError;
+#[cfg(feature = "in-flight")]
+#[cfg_attr(docsrs, doc(cfg(feature = "in-flight")))]
 pub use self::in_flight::{CallInFlightLayer, IsFault, NoFault};
 pub use self::key::CallKey;
 pub use self::layer::CallLimitLayer;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Extensions;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use sluicegate_core::in_flight::Permit;
+use sluicegate_in_flight::Permit;
 
 use crate::frames::{as_bytes, longer_by};
 

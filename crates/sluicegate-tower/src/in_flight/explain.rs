@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use sluicegate_core::Key;
-use sluicegate_core::in_flight::Class;
+use sluicegate_in_flight::Class;
 
 use crate::in_flight::InFlightLimit;
 use crate::key::RequestView;
@@ -16,13 +16,13 @@ use crate::key::missing::Keyed;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InFlightExplained {
-    /// The name of the [`InFlight`](sluicegate_core::in_flight::InFlight).
+    /// The name of the [`InFlight`](sluicegate_in_flight::InFlight).
     pub name: String,
     /// The number of permits of each key; where the limit adapts, of all keys together now.
     pub permits: u64,
     /// The importance of the request, where the limit adapts.
     pub class: Option<Class>,
-    /// Whether instances [share](sluicegate_core::in_flight::InFlightBuilder::on) the permits.
+    /// Whether instances [share](sluicegate_in_flight::InFlightBuilder::on) the permits.
     pub is_shared: bool,
     /// The longest wait of the request for a permit; `None` if it does not wait.
     pub longest_wait: Option<Duration>,
@@ -46,7 +46,7 @@ impl InFlightLimit {
     ///
     /// ```
     /// use http::Request;
-    /// use sluicegate_core::in_flight::InFlight;
+    /// use sluicegate_in_flight::InFlight;
     /// use sluicegate_tower::in_flight::InFlightLimit;
     /// use sluicegate_tower::key::HeaderKey;
     ///

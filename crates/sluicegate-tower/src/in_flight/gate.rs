@@ -13,7 +13,7 @@ use std::time::Duration;
 use http::header::UPGRADE;
 use http::{Method, Request, Response, StatusCode};
 use sluicegate_core::Key;
-use sluicegate_core::in_flight::{NoPermit, NoPermitKind, Permit};
+use sluicegate_in_flight::{InFlight, NoPermit, NoPermitKind, Permit};
 use smallvec::SmallVec;
 
 use crate::guard::lookup::Lookup;
@@ -45,7 +45,17 @@ enum PermitStage {
 /// The reason why a request does not go on now.
 enum PermitHalt {
     Waits(PermitStage),
-    Refused(Box<Stop>),
+    Refused(Box<PermitStop>),
+}
+
+/// The reason why a request is refused.
+enum PermitStop {
+    /// There are as many requests under way as may be at once.
+    Full(InFlight),
+    /// The service has too much to do, and has worked off its queue after this time.
+    Overloaded(InFlight, Duration),
+    /// A reason that other layers have, too.
+    Other(Stop),
 }
 
 /// A request on its way: the limits that it began with, how far it has come, and the permits that it has.
@@ -100,7 +110,9 @@ impl PermitWay {
                 return Ok(());
             }
             Keyed::Rejected(missing, status) => {
-                return Err(PermitHalt::Refused(Box::new(Stop::MissingKey(missing, status))));
+                return Err(PermitHalt::Refused(Box::new(PermitStop::Other(Stop::MissingKey(
+                    missing, status,
+                )))));
             }
         };
         match PermitWait::begin(limit.request(&key, request), limit.longest) {
@@ -120,11 +132,13 @@ impl PermitWay {
         Ok(())
     }
 
-    fn stop(&self, none: &NoPermit) -> Stop {
+    fn stop(&self, none: &NoPermit) -> PermitStop {
         match (self.limit(self.next), none.kind(), none.retry_after()) {
-            (None, ..) | (_, NoPermitKind::Outage, _) => Stop::Plain(RefusalReason::Outage),
-            (Some(limit), _, Some(drains_in)) => Stop::Overloaded(limit.in_flight.clone(), drains_in),
-            (Some(limit), _, None) => Stop::Full(limit.in_flight.clone()),
+            (None, ..) | (_, NoPermitKind::Outage, _) => {
+                PermitStop::Other(Stop::Plain(RefusalReason::Outage))
+            }
+            (Some(limit), _, Some(drains_in)) => PermitStop::Overloaded(limit.in_flight.clone(), drains_in),
+            (Some(limit), _, None) => PermitStop::Full(limit.in_flight.clone()),
         }
     }
 
@@ -142,6 +156,17 @@ impl PermitWay {
     }
 }
 
+impl PermitStop {
+    /// The reason for the responder.
+    fn reason(&self) -> RefusalReason<'_> {
+        match self {
+            Self::Full(in_flight) => RefusalReason::ConcurrencyExceeded(in_flight),
+            Self::Overloaded(in_flight, drains_in) => RefusalReason::Overloaded(in_flight, *drains_in),
+            Self::Other(stop) => stop.reason(),
+        }
+    }
+}
+
 impl<R> PermitSettings<R> {
     fn headers_of(&self, way: &PermitWay) -> HeaderFields {
         way.limits.headers.unwrap_or(self.headers)
@@ -152,7 +177,12 @@ impl<R> PermitSettings<R> {
         PermitPass { held: way.held.take(), headers: self.headers_of(way), limits: Arc::clone(&way.limits) }
     }
 
-    fn refuse<B>(&self, way: &PermitWay, stop: &Stop, request: RequestView<'_>) -> Response<PermitBody<B>>
+    fn refuse<B>(
+        &self,
+        way: &PermitWay,
+        stop: &PermitStop,
+        request: RequestView<'_>,
+    ) -> Response<PermitBody<B>>
     where
         R: Respond<B>,
     {
@@ -207,7 +237,9 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                         *place = Place::default();
                         way.keyed(found, request)
                     }
-                    Err(not_found) => Err(PermitHalt::Refused(Box::new(Stop::Plain(not_found.into())))),
+                    Err(not_found) => {
+                        Err(PermitHalt::Refused(Box::new(PermitStop::Other(Stop::Plain(not_found.into())))))
+                    }
                 },
                 PermitStage::Permit(key, wait) => {
                     let result = ready!(wait.poll(cx));

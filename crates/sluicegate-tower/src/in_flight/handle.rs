@@ -10,11 +10,11 @@ use crate::in_flight::{InFlightLimit, InFlightLimits};
 /// The limits of an [`InFlightLayer`](crate::in_flight::InFlightLayer), to swap them as a whole. Clones refer to the same layer.
 ///
 /// A request keeps the limits that it began with, and its permits. Requests that begin after a swap meet the new limits.
-/// The [`InFlight`](sluicegate_core::in_flight::InFlight) counts the permits, so an `InFlight` in both the old and the new limits
+/// The [`InFlight`](sluicegate_in_flight::InFlight) counts the permits, so an `InFlight` in both the old and the new limits
 /// goes on counting.
 ///
 /// ```
-/// use sluicegate_core::in_flight::InFlight;
+/// use sluicegate_in_flight::InFlight;
 /// use sluicegate_tower::in_flight::{InFlightHandle, InFlightLayer, InFlightLimit};
 ///
 /// let reports = InFlight::new("reports", 2)?;

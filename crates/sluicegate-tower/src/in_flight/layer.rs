@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(doc)]
-use sluicegate_core::in_flight::InFlight;
+use sluicegate_in_flight::InFlight;
 use tower_layer::Layer;
 
 use crate::guard::Guarded;
@@ -30,7 +30,7 @@ use crate::respond::{HeaderFields, ProblemJson};
 /// use bytes::Bytes;
 /// use http::{Request, Response, StatusCode};
 /// use http_body_util::Full;
-/// use sluicegate_core::in_flight::InFlight;
+/// use sluicegate_in_flight::InFlight;
 /// use sluicegate_tower::in_flight::InFlightLayer;
 /// use sluicegate_tower::key::HeaderKey;
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
@@ -59,9 +59,9 @@ use crate::respond::{HeaderFields, ProblemJson};
 /// hour holds its permit, and is no sample. Put such a limit last, so that the wait for other permits is no part of it.
 ///
 /// # Permits that instances share
-/// An [`InFlight`] [on a store](sluicegate_core::in_flight::InFlightBuilder::on) counts for all instances. Each request then carries its
+/// An [`InFlight`] [on a store](sluicegate_in_flight::InFlightBuilder::on) counts for all instances. Each request then carries its
 /// [`HeldPermit`](crate::in_flight::HeldPermit) in its extensions: a handler that has to stop when the permit [is
-/// lost](sluicegate_core::in_flight::Permit::lost) takes `Extension<HeldPermit>`. Nothing else stops it. While the store gives no answer
+/// lost](sluicegate_in_flight::Permit::lost) takes `Extension<HeldPermit>`. Nothing else stops it. While the store gives no answer
 /// and the limit refuses then, a request gets 503.
 ///
 /// # Where to put it

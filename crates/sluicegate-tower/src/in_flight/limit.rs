@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use sluicegate_core::Key;
-use sluicegate_core::in_flight::{Class, InFlight, Permit, PermitRequest};
+use sluicegate_in_flight::{Class, InFlight, Permit, PermitRequest};
 
 use crate::key::missing::{OnMissingKey, WhenMissing};
 use crate::key::{KeyExtractor, PeerIp, RequestView};
@@ -15,7 +15,7 @@ use crate::key::{KeyExtractor, PeerIp, RequestView};
 ///
 /// ```
 /// use std::time::Duration;
-/// use sluicegate_core::in_flight::InFlight;
+/// use sluicegate_in_flight::InFlight;
 /// use sluicegate_tower::in_flight::{InFlightLayer, InFlightLimit};
 /// use sluicegate_tower::key::HeaderKey;
 /// use sluicegate_tower::limits::path_in;
@@ -66,7 +66,7 @@ impl InFlightLimit {
     }
 
     /// Sets the key by which requests are counted. Default: [`PeerIp`]; where the limit adapts one key for all, because keys make a difference only
-    /// if it is [shared by keys](sluicegate_core::in_flight::AdaptiveBuilder::fair).
+    /// if it is [shared by keys](sluicegate_in_flight::AdaptiveBuilder::fair).
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = Arc::new(key);
         self
@@ -80,7 +80,7 @@ impl InFlightLimit {
 
     /// Makes a request above the limit wait for up to `longest`, first come, first served, in the bounded
     /// queue of the [`InFlight`]. Default: it is refused at once; where the limit adapts, it waits for as long as that
-    /// [says](sluicegate_core::in_flight::AdaptiveBuilder::wait_up_to), which is never exceeded.
+    /// [says](sluicegate_in_flight::AdaptiveBuilder::wait_up_to), which is never exceeded.
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
         self.longest = Some(longest);
         self
@@ -96,7 +96,7 @@ impl InFlightLimit {
     /// removes it: otherwise every client says that it matters most. Default: [`Class::Critical`] for all.
     ///
     /// ```
-    /// use sluicegate_core::in_flight::{Class, InFlight};
+    /// use sluicegate_in_flight::{Class, InFlight};
     /// use sluicegate_tower::in_flight::InFlightLimit;
     /// use sluicegate_tower::key::RequestView;
     ///
@@ -114,14 +114,14 @@ impl InFlightLimit {
     }
 
     /// Sets the part of a request's key, in proportion to those of others, where the limit is [shared by
-    /// keys](sluicegate_core::in_flight::AdaptiveBuilder::fair): by its tier, say. Default: 1 for all.
+    /// keys](sluicegate_in_flight::AdaptiveBuilder::fair): by its tier, say. Default: 1 for all.
     pub fn weight(mut self, weight: impl Fn(RequestView<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.weight = Some(Arc::new(weight));
         self
     }
 
     /// Sets which responses show that the service has too much to do, where the limit adapts. An error of the service is a fault in any case, and
-    /// a late answer if there is a [timeout](sluicegate_core::in_flight::AdaptiveBuilder::timeout). Default: those with a status from
+    /// a late answer if there is a [timeout](sluicegate_in_flight::AdaptiveBuilder::timeout). Default: those with a status from
     /// 500 on, and of gRPC those that say `DEADLINE_EXCEEDED`, `INTERNAL` or `UNAVAILABLE` in their header fields.
     pub fn fault_if(
         mut self,

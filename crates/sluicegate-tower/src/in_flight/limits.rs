@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
-use sluicegate_core::in_flight::Permit;
+use sluicegate_in_flight::Permit;
 use smallvec::SmallVec;
 
 use crate::admission::handle::Kept;
@@ -19,7 +19,7 @@ use crate::respond::HeaderFields;
 ///
 /// ```
 /// use http::Request;
-/// use sluicegate_core::in_flight::InFlight;
+/// use sluicegate_in_flight::InFlight;
 /// use sluicegate_core::{MemoryStore, Policy};
 /// use sluicegate_tower::in_flight::{InFlightHandle, InFlightLimit, InFlightLimits};
 /// use sluicegate_tower::key::RequestView;
@@ -81,7 +81,7 @@ impl InFlightLimits {
     /// fields of the draft show these limits. Default: the layer's fields.
     ///
     /// ```
-    /// use sluicegate_core::in_flight::InFlight;
+    /// use sluicegate_in_flight::InFlight;
     /// use sluicegate_tower::in_flight::{InFlightHandle, InFlightLayer, InFlightLimit, InFlightLimits};
     /// use sluicegate_tower::respond::HeaderFields;
     ///

@@ -11,7 +11,7 @@
 //! use bytes::Bytes;
 //! use http::{Request, Response};
 //! use http_body_util::Full;
-//! use sluicegate_core::in_flight::InFlight;
+//! use sluicegate_in_flight::InFlight;
 //! use sluicegate_tower::in_flight::InFlightLayer;
 //! use sluicegate_tower::key::HeaderKey;
 //! use tower::{Layer, ServiceExt, service_fn};
@@ -33,7 +33,7 @@
 //! ```
 //!
 //! # When not to use it
-//! - For a bound over all instances of a service, unless the `InFlight` is [on a store](sluicegate_core::in_flight::InFlightBuilder::on)
+//! - For a bound over all instances of a service, unless the `InFlight` is [on a store](sluicegate_in_flight::InFlightBuilder::on)
 //!   that they share: other permits are counted per process.
 //! - For work that goes on after the response, unless a [`HeldPermit`] is kept for it.
 //! - For many short requests, where a rate is the right limit.

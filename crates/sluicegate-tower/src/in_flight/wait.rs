@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluicegate_core::in_flight::{Acquire, NoPermit, Permit, PermitRequest};
+use sluicegate_in_flight::{Acquire, NoPermit, Permit, PermitRequest};
 use tokio::time::Sleep;
 
 use crate::trace::{self, WaitSpan};

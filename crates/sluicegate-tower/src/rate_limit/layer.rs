@@ -44,7 +44,7 @@ use crate::settle::SettlingLayer;
 /// - In front of calls that are not HTTP: a [`CallLimitLayer`](crate::call::CallLimitLayer) has
 ///   errors instead of responses.
 /// - For calls to other servers: `OutgoingLayer` (feature `outgoing`) also heeds the servers' advice.
-/// - To bound how many requests run at once: use an [`InFlightLayer`](crate::in_flight::InFlightLayer).
+/// - To bound how many requests run at once: use an `InFlightLayer`.
 pub struct RateLimitLayer<R = ProblemJson>(pub(super) Arc<LayerParts<R>>);
 
 /// One for each service that is made by a layer, shared by the clones of that.

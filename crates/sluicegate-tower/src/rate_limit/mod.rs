@@ -68,13 +68,13 @@
 //! as it was decided, and `rate_limit.ended_by`: `turn`, or `given_up` where the request was dropped before. [Calls](crate::call) and
 //! `outgoing` ones have this span, too; the span around them, which may be that of a request, gets no fields.
 //!
-//! Of the same level and target are `in_flight.wait`, the wait for a permit of [`in_flight`](crate::in_flight), with the name of the limit in
+//! Of the same level and target are `in_flight.wait`, the wait for a permit of `in_flight`, with the name of the limit in
 //! `rate_limit.policy` and `rate_limit.ended_by` (`permit`, `refused` or `given_up`); and `bandwidth.wait`, from the first wait of a body for
 //! its [bandwidth](crate::bandwidth) to its end, with `rate_limit.policy` and the sum of its waits in `rate_limit.wait_ms`.
 //!
 //! # When not to use it
 //! - Without a service to put it around: [`Limits::decide`](crate::limits::Limits::decide) takes any request.
-//! - For calls that are not HTTP ([`call`](crate::call)), and to bound how much runs at once ([`in_flight`](crate::in_flight)).
+//! - For calls that are not HTTP ([`call`](crate::call)), and to bound how much runs at once (`in_flight`).
 
 mod builder;
 mod gate;

@@ -25,7 +25,7 @@ const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 ///
 /// Waits are rounded up to whole milliseconds. A stream is one request, decided when it begins. To limit the messages of
 /// a long stream, ask a limiter in the handler, or limit how many streams are open with an
-/// [`InFlightLayer`](crate::in_flight::InFlightLayer).
+/// `InFlightLayer`.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};

@@ -109,14 +109,16 @@ fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: String, content_type: H
     response
 }
 
+const QUOTA_EXCEEDED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":""#;
+
 fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     let head = match refusal.reason() {
-        RefusalReason::Exceeded(_) | RefusalReason::ConcurrencyExceeded(_) => Some(
-            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":""#,
-        ),
+        RefusalReason::Exceeded(_) => Some(QUOTA_EXCEEDED),
+        _ if refusal.at_once().is_some() => Some(QUOTA_EXCEEDED),
         RefusalReason::Suspended(_) => Some(
             r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal Usage Detected","status":429,"detail":""#,
         ),
+        #[cfg(feature = "in-flight")]
         RefusalReason::Overloaded(..) => Some(
             r#"{"type":"https://docs.rs/sluicegate/latest/sluicegate/docs/waiting/index.html#the-service-is-the-limit","title":"Service Overloaded","status":503,"detail":""#,
         ),
@@ -152,9 +154,9 @@ fn numbers(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
             write_number(body, number)?;
         }
     }
-    if let RefusalReason::ConcurrencyExceeded(in_flight) = refusal.reason() {
+    if let Some((_, permits)) = refusal.at_once() {
         body.push_str(r#","limit":"#);
-        write_number(body, in_flight.permits())?;
+        write_number(body, permits)?;
         body.push_str(r#","remaining":0"#);
     } else if refusal.shown.is_none() {
         return Ok(());

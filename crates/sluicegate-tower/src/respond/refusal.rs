@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use http::{Response, StatusCode};
 use sluicegate_core::ConfigError;
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::store::QuotaStatus;
+#[cfg(feature = "in-flight")]
+use sluicegate_in_flight::InFlight;
 
 use crate::guard::lookup::NotFound;
 use crate::key::{MissingKey, RequestView};
@@ -35,8 +36,8 @@ pub struct Refusal<'a> {
 /// | reason | status | `Retry-After` |
 /// |---|---|---|
 /// | [`Exceeded`](Self::Exceeded), [`Suspended`](Self::Suspended) | 429 | the exact wait |
-/// | [`ConcurrencyExceeded`](Self::ConcurrencyExceeded) | 429 | 1, because it is unknown when a permit comes back |
-/// | [`Overloaded`](Self::Overloaded) | 503 | as long as what is under way takes, and some seconds more for each client |
+/// | `ConcurrencyExceeded` | 429 | 1, because it is unknown when a permit comes back |
+/// | `Overloaded` | 503 | as long as what is under way takes, and some seconds more for each client |
 /// | [`Impossible`](Self::Impossible) | 403 | none |
 /// | [`Blocked`](Self::Blocked) | 403, or as the layer says | none |
 /// | [`MissingKey`](Self::MissingKey) | as the limit says | none |
@@ -65,9 +66,13 @@ pub enum RefusalReason<'a> {
     /// 503. It has spent nothing.
     LookupTimeout(Duration),
     /// Its key has the most requests under way that are allowed at once: 429. If the limit waits, the request has waited in vain.
+    #[cfg(feature = "in-flight")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "in-flight")))]
     ConcurrencyExceeded(&'a InFlight),
     /// The service has as much to do as it can bear, by a limit that [adapts](InFlight::adaptive), and this request matters no more than
     /// others: 503. With the time in which what is under way [will be done](InFlight::drains_in). It has spent nothing.
+    #[cfg(feature = "in-flight")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "in-flight")))]
     Overloaded(&'a InFlight, Duration),
     /// Its limits cannot be decided, because the server is set up wrongly: 500. The error is for the log, not for clients.
     Mistake(&'a ConfigError),
@@ -109,11 +114,16 @@ impl<'a> Refusal<'a> {
 
     /// The names of the quotas that refused, as in header fields. Quotas of hidden policies are left out.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
-        let at_once = match self.reason {
-            RefusalReason::ConcurrencyExceeded(in_flight) => Some(in_flight.name()),
+        self.shown.into_iter().flat_map(Shown::violated).chain(self.at_once().map(|(name, _)| name))
+    }
+
+    /// The name and the permits of the limit on requests at once that is reached, if that is the reason.
+    pub(super) fn at_once(&self) -> Option<(&'a str, u64)> {
+        match self.reason {
+            #[cfg(feature = "in-flight")]
+            RefusalReason::ConcurrencyExceeded(in_flight) => Some((in_flight.name(), in_flight.permits())),
             _ => None,
-        };
-        self.shown.into_iter().flat_map(Shown::violated).chain(at_once)
+        }
     }
 
     /// The status that fits the reason.
@@ -147,7 +157,9 @@ impl<'a> Refusal<'a> {
                 (StatusCode::SERVICE_UNAVAILABLE, Some(ceil_seconds(delay).max(1)), false)
             }
             RefusalReason::LookupTimeout(_) => (StatusCode::SERVICE_UNAVAILABLE, Some(1), false),
+            #[cfg(feature = "in-flight")]
             RefusalReason::ConcurrencyExceeded(_) => (StatusCode::TOO_MANY_REQUESTS, Some(1), false),
+            #[cfg(feature = "in-flight")]
             RefusalReason::Overloaded(_, drains_in) => {
                 (StatusCode::SERVICE_UNAVAILABLE, Some(ceil_seconds(drains_in).max(1)), false)
             }
@@ -188,11 +200,13 @@ impl<'a> Refusal<'a> {
             RefusalReason::Outage => "the rate limiter gave no answer",
             RefusalReason::QueueFull(_) => "too many requests are waiting for their turn",
             RefusalReason::LookupTimeout(_) => "it could not be found out in time which limit applies",
+            #[cfg(feature = "in-flight")]
             RefusalReason::ConcurrencyExceeded(in_flight) => {
                 text.write_str("too many requests at once: at most ")?;
                 write_number(text, in_flight.permits())?;
                 ", so try again when one has ended"
             }
+            #[cfg(feature = "in-flight")]
             RefusalReason::Overloaded(..) => {
                 text.write_str("the service has too much to do: try again in ")?;
                 write_number(text, self.wait.unwrap_or(1))?;

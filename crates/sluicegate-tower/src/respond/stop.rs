@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use http::StatusCode;
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::store::Undecided;
 use sluicegate_core::{ConfigError, Outcome, StoreError};
 
@@ -21,10 +20,6 @@ pub(crate) enum Stop {
     /// The tier is unknown; clients see a missing key.
     UnknownTier(MissingKey, StatusCode),
     Mistake(ConfigError),
-    /// There are as many requests under way as may be at once.
-    Full(InFlight),
-    /// The service has too much to do, and has worked off its queue after this time.
-    Overloaded(InFlight, Duration),
     /// A reason that needs nothing else.
     Plain(RefusalReason<'static>),
 }
@@ -52,8 +47,6 @@ impl Stop {
                 RefusalReason::MissingKey(missing, *status)
             }
             Self::Mistake(error) => RefusalReason::Mistake(error),
-            Self::Full(in_flight) => RefusalReason::ConcurrencyExceeded(in_flight),
-            Self::Overloaded(in_flight, drains_in) => RefusalReason::Overloaded(in_flight, *drains_in),
             Self::Plain(reason) => *reason,
         }
     }
@@ -84,9 +77,7 @@ impl Stop {
             Self::UnknownTier(..) => Some(Undecided::UnknownTier),
             Self::Plain(RefusalReason::QueueFull(_)) => Some(Undecided::QueueFull),
             Self::Plain(RefusalReason::Blocked(_)) => Some(Undecided::Blocked),
-            Self::Decided(_) | Self::Mistake(_) | Self::Full(_) | Self::Overloaded(..) | Self::Plain(_) => {
-                None
-            }
+            Self::Decided(_) | Self::Mistake(_) | Self::Plain(_) => None,
         }
     }
 }
@@ -109,10 +100,6 @@ impl fmt::Display for Stop {
             }
             Self::Plain(RefusalReason::Outage) => f.write_str("the store gives no answer"),
             Self::Plain(RefusalReason::Blocked(_)) => f.write_str("such requests are denied"),
-            Self::Full(in_flight) => {
-                write!(f, "all {} permits of {:?} are taken", in_flight.permits(), in_flight.name())
-            }
-            Self::Overloaded(in_flight, _) => write!(f, "{:?} has too much to do", in_flight.name()),
             Self::Plain(_) => f.write_str("the request is refused"),
         }
     }

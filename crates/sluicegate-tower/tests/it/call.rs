@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use sluicegate_core::RateLimiter;
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
-use sluicegate_core::in_flight::{Class, InFlight, NoPermitKind};
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::DecidedBy;
 use sluicegate_core::store::{Ask, DecisionFuture, QuotaStatus, judge};
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{Key, MemoryStore, OnExceeded, OnOutage, Outcome, Policy};
+use sluicegate_in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::{Class, InFlight, NoPermitKind};
 use sluicegate_tests::around;
 use sluicegate_tests::time::Paused;
 use sluicegate_tower::call::{CallError, CallInFlightLayer, CallKey, CallLimitLayer};

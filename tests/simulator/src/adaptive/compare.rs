@@ -1,6 +1,6 @@
 //! A scene under several limits: [`Compared`].
 
-use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::adaptive::LimitAlgorithm;
 
 use crate::adaptive::{Answer, Limit, Played, Scene, Server, Times, play};
 

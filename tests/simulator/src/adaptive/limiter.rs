@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use sluicegate_core::in_flight::adaptive::{Estimate, LimitAlgorithm, LimitBounds, Sample, Samples};
+use sluicegate_in_flight::adaptive::{Estimate, LimitAlgorithm, LimitBounds, Sample, Samples};
 
 /// How many requests may be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! A server with too much to do, behind a limit that adapts, on virtual time.
 //!
 //! A [`Scene`] is a server with workers, the load that comes, and what befalls both. It is played once for each limit: fixed numbers, and
-//! the algorithms of [`sluicegate_core::in_flight::adaptive`]. Everything is drawn from a seed, so that equal arguments give
+//! the algorithms of [`sluicegate_in_flight::adaptive`]. Everything is drawn from a seed, so that equal arguments give
 //! equal reports.
 //!
 //! ```
-//! use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
+//! use sluicegate_in_flight::adaptive::LimitAlgorithm;
 //! use sluicegate_simulator::adaptive::{Compared, Scene, Server, Times};
 //!
 //! let server = Server { workers: 10, ..Server::default() };

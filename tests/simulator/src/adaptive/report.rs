@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::adaptive::LimitAlgorithm;
 
 use crate::adaptive::{Compared, Row};
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use clap::Parser;
-use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::adaptive::LimitAlgorithm;
 use sluicegate_simulator::adaptive::{Compared, Scene, Server, Summary, Times};
 
 /// Plays a server with too much to do behind limits that adapt, on virtual time, and prints a table beside the best fixed number.

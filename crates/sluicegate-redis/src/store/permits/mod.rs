@@ -4,6 +4,7 @@
 //! So a call says what is, and not what changes: it may be repeated or lost, and taking, giving back and renewing are one script. All keys
 //! of a limit are in one hash slot, so that one call renews all of them.
 
+use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use sluicegate_core::StoreError;
 use sluicegate_core::clock::micros;
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::in_flight::{DemandsOf, PermitDemand, PermitGrant, SharedPermits};
+use sluicegate_core::store::{DemandsOf, PermitDemand, PermitGrant, SharedPermits};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::key::Tags;
@@ -29,7 +30,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 const KEYS: usize = 256;
 
 /// Shares the permits of a limit from now on, until nobody can ask for one any more.
-pub(super) fn share(permits: &Arc<SharedPermits>, slot: HashSlot, tags: &Tags) {
+pub(super) fn share(permits: &Arc<dyn SharedPermits>, slot: HashSlot, tags: &Tags) {
     let runtime = slot.runtime().clone();
     let reporter = PermitReporter {
         instance: format!("{:016x}", RandomState::new().hash_one(std::process::id())),
@@ -43,7 +44,7 @@ pub(super) fn share(permits: &Arc<SharedPermits>, slot: HashSlot, tags: &Tags) {
 
 /// The task that tells Redis what this instance holds of the permits of a limit.
 struct PermitReporter {
-    permits: Arc<SharedPermits>,
+    permits: Arc<dyn SharedPermits>,
     slot: HashSlot,
     tags: Tags,
     /// The name of this instance: a limit that is built again is another one.
@@ -53,7 +54,7 @@ struct PermitReporter {
 
 impl PermitReporter {
     async fn serve(mut self) {
-        let renews_each = self.permits.sharing().lease / 3;
+        let renews_each = self.permits.lease() / 3;
         let (mut renewed, mut asked) = (Instant::now(), Instant::now());
         let mut is_down = false;
         loop {
@@ -63,7 +64,8 @@ impl PermitReporter {
             } else {
                 let due = if self.permits.is_waiting() { asked + ASKS_EACH } else { renewed + renews_each };
                 // In time, or because there is something to tell.
-                _ = timeout_at(due.min(renewed + renews_each), self.permits.changed()).await;
+                _ = timeout_at(due.min(renewed + renews_each), poll_fn(|cx| self.permits.poll_changed(cx)))
+                    .await;
             }
             let now = Instant::now();
             let of = if is_down || now >= renewed + renews_each {
@@ -112,7 +114,7 @@ impl PermitReporter {
         let mut arguments = vec![
             self.slot.clock_us().map_or_else(String::new, |now_us| now_us.to_string()),
             self.instance.clone(),
-            micros(self.permits.sharing().lease).to_string(),
+            micros(self.permits.lease()).to_string(),
             self.calls.to_string(),
             self.permits.permits().to_string(),
         ];

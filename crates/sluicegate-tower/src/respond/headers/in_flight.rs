@@ -1,7 +1,7 @@
 //! The fields of limits on concurrent requests.
 
 use http::header::HeaderMap;
-use sluicegate_core::in_flight::InFlight;
+use sluicegate_in_flight::InFlight;
 
 use crate::respond::headers::ietf::replace_lists;
 use crate::respond::headers::join::ListFields;

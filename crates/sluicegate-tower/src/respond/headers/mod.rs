@@ -5,6 +5,7 @@
 mod digits;
 mod drafts;
 mod ietf;
+#[cfg(feature = "in-flight")]
 mod in_flight;
 mod join;
 pub(crate) mod lines;
@@ -21,6 +22,7 @@ use http::header::{HeaderName, RETRY_AFTER};
 use sluicegate_core::ConfigError;
 
 use crate::key::text::unreadable;
+#[cfg(feature = "in-flight")]
 pub(crate) use crate::respond::headers::in_flight::say_in_flight;
 pub use crate::respond::headers::style::LegacyReset;
 use crate::respond::headers::style::{BodyForm, Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET};

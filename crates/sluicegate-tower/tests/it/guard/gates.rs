@@ -7,10 +7,10 @@ use std::future::{Ready, ready};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::key::AsKey;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{Policy, RateLimiter};
+use sluicegate_in_flight::InFlight;
 use sluicegate_tower::call::CallLimitLayer;
 use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::key::{Extraction, RequestView, key_fn};

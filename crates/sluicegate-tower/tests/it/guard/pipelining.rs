@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use sluicegate_core::Policy;
-use sluicegate_core::in_flight::InFlight;
+use sluicegate_in_flight::InFlight;
 use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::key::{HeaderKey, RequestView, key_fn};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};

@@ -8,8 +8,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{Key, Policy, RateLimiter};
+use sluicegate_in_flight::InFlight;
 use sluicegate_tests::around;
 use sluicegate_tests::memory::paused_store;
 use sluicegate_tower::call::{CallError, CallLimitLayer};

@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use http::Request;
 use sluicegate_core::Policy;
-use sluicegate_core::in_flight::InFlight;
+use sluicegate_in_flight::InFlight;
 use sluicegate_tower::call::{CallError, CallLimitLayer};
 use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::outgoing::OutgoingLayer;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use sluicegate_core::in_flight::adaptive::LimitAlgorithm;
-use sluicegate_core::in_flight::{AdaptiveBuilder, Class, InFlight};
 use sluicegate_core::{Key, Policy};
+use sluicegate_in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::{AdaptiveBuilder, Class, InFlight};
 use sluicegate_tower::in_flight::{InFlightLayer, InFlightLimit};
 use sluicegate_tower::key::{HeaderKey, RequestView};
 use sluicegate_tower::respond::{GrpcStatus, RefusalReason};

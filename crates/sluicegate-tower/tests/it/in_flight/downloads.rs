@@ -11,7 +11,7 @@ use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
 use sluicegate_core::Key;
-use sluicegate_core::in_flight::InFlight;
+use sluicegate_in_flight::InFlight;
 use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::respond::Refusal;
 use tower::{Layer, ServiceExt, service_fn};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sluicegate_core::in_flight::InFlight;
+use sluicegate_in_flight::InFlight;
 
 mod adaptive;
 mod downloads;

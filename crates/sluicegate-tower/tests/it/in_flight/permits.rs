@@ -12,8 +12,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{Key, Policy};
+use sluicegate_in_flight::InFlight;
 use sluicegate_tower::in_flight::{
     HeldPermit, InFlightHandle, InFlightLayer, InFlightLimit, InFlightLimits, PermitBody,
 };

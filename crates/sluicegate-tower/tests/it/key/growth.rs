@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use http::request::Parts;
 use http::{HeaderValue, Request, Response};
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{Key, Policy};
+use sluicegate_in_flight::InFlight;
 use sluicegate_tower::in_flight::InFlightLayer;
 #[cfg(feature = "jwt")]
 use sluicegate_tower::key::BearerJwt;

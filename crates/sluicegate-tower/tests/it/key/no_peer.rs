@@ -1,8 +1,8 @@
 //! A server that does not pass on who connects: a mistake that is seen at the first request.
 
 use http::StatusCode;
-use sluicegate_core::in_flight::InFlight;
 use sluicegate_core::{Key, Policy};
+use sluicegate_in_flight::InFlight;
 use sluicegate_tests::log::Log;
 use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::key::{HeaderKey, OnMissingKey, key_fn};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use http_body_util::BodyExt;
 use sluicegate_core::Policy;
-use sluicegate_core::in_flight::InFlight;
+use sluicegate_in_flight::InFlight;
 use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::in_flight::InFlightLayer;
 use sluicegate_tower::key::OnMissingKey;

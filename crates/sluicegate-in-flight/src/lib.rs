@@ -1,0 +1,47 @@
+//! Limits on how much is under way at once, per key: [`InFlight`].
+//!
+//! For work that takes long: a limit on how often work begins says nothing about how much of it is under
+//! way. Where the work is over in milliseconds, a rate is the better limit.
+//!
+//! | | a rate ([`Policy`](sluicegate_core::Policy)) | in flight |
+//! |---|---|---|
+//! | counts | beginnings per time | work that has begun and not ended |
+//! | a slow service | lets the work pile up | holds new work back |
+//! | is given back | no, it drains | yes, when the [`Permit`] is dropped |
+//! | over several instances | shared by Redis | of this process, or [shared](InFlightBuilder::on) by Redis |
+//!
+//! The two go well together: a rate against abuse, and a number at once against overload.
+//!
+//! A number for each key protects from clients. Where the service itself is the limit, [`InFlight::adaptive`] finds the number of
+//! requests that it can bear, for all keys together. It finds it from what this process sees, so each instance has its own: only fixed
+//! numbers are shared by instances.
+//!
+//! # When not to use it
+//! To limit CPU work that never yields. Permits that instances share cost a call, and other instances learn of one that comes back within
+//! 50 ms: for requests that take less than that, limit each instance by itself.
+
+pub mod adaptive;
+mod builder;
+mod busy;
+mod give;
+mod in_flight;
+mod line;
+mod permit;
+mod place;
+mod request;
+mod service;
+mod settings;
+mod shared;
+mod status;
+mod table;
+
+pub use sluicegate_core::store::{Class, DemandsOf, PermitDemand, PermitGrant, SharedPermits};
+
+pub use self::builder::InFlightBuilder;
+pub use self::busy::{NoPermit, NoPermitKind};
+pub use self::in_flight::InFlight;
+pub use self::permit::{Acquire, Permit};
+pub use self::request::PermitRequest;
+pub use self::settings::AdaptiveBuilder;
+pub use self::shared::Sharing;
+pub use self::status::{AdaptiveMoment, AdaptiveStatus, SharedStatus};

@@ -1,0 +1,261 @@
+//! Requests that compete for the permits of one service: [`PermitLine`].
+//!
+//! A request waits in the queue of its class and its tenant. A permit that is left goes to the most important class, within it to the
+//! tenant with the fewest permits by its weight, and in that tenant's queue to the oldest request, or the newest under overload.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::task::Waker;
+
+use foldhash::quality::RandomState;
+use sluicegate_core::key::Key;
+use smallvec::SmallVec;
+
+use crate::Class;
+use crate::place::QueuePlace;
+
+/// Permits that are out, and the requests that wait for one.
+pub(super) struct PermitLine {
+    in_use: u64,
+    by_class: [u64; 4],
+    /// Whether tenants are told apart; otherwise all requests are of one tenant.
+    is_fair: bool,
+    /// The permits of each tenant that has any.
+    by_tenant: HashMap<Key, u64, RandomState>,
+    queues: [HashMap<Key, ClassQueue, RandomState>; 4],
+    waiting: usize,
+    next: u64,
+}
+
+/// The requests of a class and a tenant that wait. There is none without requests.
+struct ClassQueue {
+    /// The requests by their number, which is the order of their arrival.
+    places: BTreeMap<u64, (Arc<QueuePlace>, u64)>,
+    /// The time at which the queue was last empty.
+    since_us: u64,
+}
+
+/// A request that competes for a permit.
+pub(super) struct Contender<'a> {
+    pub(super) class: Class,
+    pub(super) tenant: &'a Key,
+    /// The weight of its tenant: the fair part of the permits, in proportion to those of others.
+    pub(super) weight: u64,
+    pub(super) now_us: u64,
+}
+
+/// Bounds of a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueueBounds {
+    /// The most requests that wait.
+    pub(super) queue: usize,
+    /// The longest wait.
+    pub(super) longest_us: u64,
+    /// The part of each class that it is given before other classes, in percent of the limit.
+    pub(super) guaranteed: [u64; 4],
+}
+
+/// The place of a request in the queues.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    pub(super) class: Class,
+    number: u64,
+    /// The longest wait of this request.
+    pub(super) longest_us: u64,
+}
+
+/// Tasks to be woken, outside of the lock.
+pub(super) type Wakers = SmallVec<[Waker; 1]>;
+
+impl PermitLine {
+    pub(super) fn new(is_fair: bool) -> Self {
+        let (by_tenant, queues) = (HashMap::default(), [(); 4].map(|()| HashMap::default()));
+        Self { in_use: 0, by_class: [0; 4], is_fair, by_tenant, queues, waiting: 0, next: 0 }
+    }
+
+    pub(super) fn in_use(&self) -> u64 {
+        self.in_use
+    }
+
+    /// The number of permits that a tenant has; all that are out, if tenants are not told apart.
+    pub(super) fn in_use_of(&self, tenant: &Key) -> u64 {
+        if self.is_fair { self.by_tenant.get(tenant).copied().unwrap_or(0) } else { self.in_use }
+    }
+
+    pub(super) fn is_fair(&self) -> bool {
+        self.is_fair
+    }
+
+    pub(super) fn tenants(&self) -> usize {
+        if self.is_fair { self.by_tenant.len() } else { usize::from(self.in_use > 0) }
+    }
+
+    pub(super) fn waiting(&self) -> [usize; 4] {
+        [0, 1, 2, 3].map(|class| self.queues[class].values().map(|queue| queue.places.len()).sum())
+    }
+
+    pub(super) fn waiting_in_all(&self) -> usize {
+        self.waiting
+    }
+
+    /// Takes a permit, if one is left and no request waits.
+    pub(super) fn take(&mut self, class: Class, tenant: &Key, limit: u64) -> bool {
+        let takes = self.in_use < limit && self.waiting == 0;
+        if takes {
+            self.give(class, tenant);
+        }
+        takes
+    }
+
+    /// Counts one more permit as out, whatever the limit.
+    pub(super) fn give(&mut self, class: Class, tenant: &Key) {
+        self.in_use += 1;
+        self.by_class[class.place()] += 1;
+        if self.is_fair {
+            match self.by_tenant.get_mut(tenant) {
+                Some(in_use) => *in_use += 1,
+                None => _ = self.by_tenant.insert(tenant.clone(), 1),
+            }
+        }
+    }
+
+    /// Counts a permit as back.
+    pub(super) fn put_back(&mut self, class: Class, tenant: &Key) {
+        self.in_use -= 1;
+        self.by_class[class.place()] -= 1;
+        if let Some(in_use) = self.by_tenant.get_mut(tenant) {
+            *in_use -= 1;
+            if *in_use == 0 {
+                self.by_tenant.remove(tenant);
+            }
+        }
+    }
+
+    /// Adds a request to its queue. If there is no room, it takes the place of a less important request, which is told so; `None` if there
+    /// is none.
+    pub(super) fn wait(
+        &mut self,
+        asks: &Contender<'_>,
+        waits: &QueueBounds,
+    ) -> Option<(Arc<QueuePlace>, Seat, Displaced)> {
+        if waits.longest_us == 0 || waits.queue == 0 {
+            return None;
+        }
+        let least = if self.waiting < waits.queue { None } else { Some(self.least(asks)?) };
+        let lost = least.and_then(|(class, tenant, number)| {
+            let (place, _) = self.remove(class, &tenant, number)?;
+            Some((class, tenant, place.lose()))
+        });
+        let place = Arc::<QueuePlace>::default();
+        let number = self.next;
+        self.next += 1;
+        self.waiting += 1;
+        let begun = ClassQueue { places: BTreeMap::new(), since_us: asks.now_us };
+        let queue = self.queues[asks.class.place()].entry(asks.tenant.clone()).or_insert(begun);
+        queue.places.insert(number, (Arc::clone(&place), asks.weight.max(1)));
+        let is_standing = queue.is_standing(asks.now_us, waits.longest_us);
+        let longest_us = if is_standing { waits.longest_us / SHORTER } else { waits.longest_us };
+        Some((place, Seat { class: asks.class, number, longest_us }, lost))
+    }
+
+    /// Takes a request out of its queue.
+    pub(super) fn leave(&mut self, tenant: &Key, seat: &Seat) {
+        self.remove(seat.class, tenant, seat.number);
+    }
+
+    /// Gives permits that are left to requests that wait; returns the wakers to call.
+    pub(super) fn serve(&mut self, limit: u64, waits: &QueueBounds, now_us: u64) -> Wakers {
+        let mut woken = Wakers::new();
+        while self.in_use < limit
+            && let Some((class, tenant, number)) = self.first(limit, waits, now_us)
+            && let Some((place, _)) = self.remove(class, &tenant, number)
+        {
+            self.give(class, &tenant);
+            woken.extend(place.give());
+        }
+        woken
+    }
+
+    /// The request that the next permit goes to.
+    fn first(&self, limit: u64, waits: &QueueBounds, now_us: u64) -> Option<(Class, Key, u64)> {
+        let waits_in = |class: &Class| !self.queues[class.place()].is_empty();
+        let is_below = |class: &Class| {
+            self.by_class[class.place()] * 100 < waits.guaranteed[class.place()].saturating_mul(limit)
+        };
+        let mut classes = Class::ALL.into_iter().filter(waits_in);
+        let class = classes.clone().find(is_below).or_else(|| classes.next())?;
+        // Compared by cross products, so that nothing is rounded; of equal ones, the one with the oldest request.
+        let share =
+            |tenant: &Key, queue: &ClassQueue| (self.in_use_of(tenant), queue.weight(), queue.oldest());
+        let (tenant, queue) = self.queues[class.place()].iter().min_by(|one, other| {
+            let (one, other) = (share(one.0, one.1), share(other.0, other.1));
+            let fewer =
+                (u128::from(one.0) * u128::from(other.1)).cmp(&(u128::from(other.0) * u128::from(one.1)));
+            fewer.then(one.2.cmp(&other.2))
+        })?;
+        let number =
+            if queue.is_standing(now_us, waits.longest_us) { queue.newest() } else { queue.oldest() };
+        Some((class, tenant.clone(), number))
+    }
+
+    /// The waiting request that loses its place to this one: of the least important class, and there of the tenant that has and wants
+    /// the most by its weight. It is the oldest, which would leave first anyway. `None` if no request is less important.
+    fn least(&self, asks: &Contender<'_>) -> Option<(Class, Key, u64)> {
+        let class = Class::ALL.into_iter().rev().find(|class| !self.queues[class.place()].is_empty())?;
+        let queues = &self.queues[class.place()];
+        let wants = |tenant: &Key, queue: &ClassQueue| self.in_use_of(tenant) + queue.places.len() as u64;
+        let (tenant, queue) = queues.iter().max_by(|one, other| {
+            let [of_one, of_other] = [one, other].map(|(tenant, queue)| u128::from(wants(tenant, queue)));
+            let more = (of_one * u128::from(other.1.weight())).cmp(&(of_other * u128::from(one.1.weight())));
+            more.then(other.1.oldest().cmp(&one.1.oldest()))
+        })?;
+        let loses = class > asks.class || {
+            let own = queues
+                .get(asks.tenant)
+                .map_or_else(|| self.in_use_of(asks.tenant), |queue| wants(asks.tenant, queue));
+            let [theirs, ours] = [wants(tenant, queue), own + 1].map(u128::from);
+            class == asks.class
+                && tenant != asks.tenant
+                && theirs * u128::from(asks.weight.max(1)) > ours * u128::from(queue.weight())
+        };
+        loses.then(|| (class, tenant.clone(), queue.oldest()))
+    }
+
+    fn remove(&mut self, class: Class, tenant: &Key, number: u64) -> Option<(Arc<QueuePlace>, u64)> {
+        let queues = &mut self.queues[class.place()];
+        let queue = queues.get_mut(tenant)?;
+        let removed = queue.places.remove(&number)?;
+        if queue.places.is_empty() {
+            queues.remove(tenant);
+        }
+        self.waiting -= 1;
+        Some(removed)
+    }
+}
+
+/// The class and the tenant of a request that has lost its place to another one, and the waker to call.
+pub(super) type Displaced = Option<(Class, Key, Option<Waker>)>;
+
+/// A queue stands when it was not empty for as long as a request may wait: the wait is then this many times shorter. 5 ms of
+/// 100 ms in the source.
+const SHORTER: u64 = 20;
+
+impl ClassQueue {
+    /// Whether the queue was not empty for as long as a request may wait.
+    fn is_standing(&self, now_us: u64, longest_us: u64) -> bool {
+        now_us.saturating_sub(self.since_us) > longest_us
+    }
+
+    fn oldest(&self) -> u64 {
+        self.places.first_key_value().map_or(u64::MAX, |(number, _)| *number)
+    }
+
+    fn newest(&self) -> u64 {
+        self.places.last_key_value().map_or(u64::MAX, |(number, _)| *number)
+    }
+
+    /// The weight of the newest request.
+    fn weight(&self) -> u64 {
+        self.places.last_key_value().map_or(1, |(_, (_, weight))| *weight)
+    }
+}

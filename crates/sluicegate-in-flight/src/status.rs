@@ -1,0 +1,170 @@
+//! The state of a limit that adapts: [`AdaptiveStatus`].
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sluicegate_core::policy::PolicyMode;
+
+use crate::adaptive::{LimitAlgorithm, LimitBounds};
+
+/// The state of a limit that adapts; made by [`InFlight::status`](crate::InFlight::status).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AdaptiveStatus {
+    /// The way in which the number follows the service.
+    pub algorithm: LimitAlgorithm,
+    /// Whether it is enforced.
+    pub mode: PolicyMode,
+    /// The bounds within which it adapts.
+    pub bounds: LimitBounds,
+    /// The number of requests that may be under way now.
+    pub limit: u64,
+    /// The number of requests that are under way.
+    pub in_flight: u64,
+    /// The number of requests that wait, by [class](crate::Class::ALL).
+    pub waiting: [usize; 4],
+    /// The number of requests that were refused since the limit was built, by [class](crate::Class::ALL): because there was no
+    /// room to wait, because they had waited for as long as they may, or because a more important one took their place.
+    pub shed: [u64; 4],
+    /// The number of requests that would have been refused while the limit was in [`Shadow`](PolicyMode::Shadow), by class.
+    pub would_shed: [u64; 4],
+    /// The median latency of the last window; zero before there was one.
+    pub latency: Duration,
+    /// The last hour, the oldest first.
+    pub history: Vec<AdaptiveMoment>,
+}
+
+/// A moment of the last hour of a limit that adapts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AdaptiveMoment {
+    /// The time that has passed since.
+    pub ago: Duration,
+    /// The number of requests that could be under way.
+    pub limit: u64,
+    /// The median latency.
+    pub latency: Duration,
+}
+
+/// The state of permits that instances share, as far as this one knows it; made by
+/// [`InFlight::shared_status`](crate::InFlight::shared_status).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedStatus {
+    /// The number of permits of each key, for all instances together.
+    pub permits: u64,
+    /// The time after which the permits of an instance that the store does not hear of are given to others.
+    pub lease: Duration,
+    /// The number of permits that are out on this instance, for all keys.
+    pub in_use: u64,
+    /// The number of keys that these are of.
+    pub keys: usize,
+    /// The number of requests that wait here for permits that come back.
+    pub waiting: usize,
+    /// The permits that are out on all instances of the key that has the fewest left, of those that have permits out here. As of the
+    /// store's last answer; 0 if no permit is out here.
+    pub held: u64,
+    /// The number of instances that hold these, this one among them.
+    pub instances: u64,
+    /// The time since the store's last answer; None before there was one. While permits are out, the store is asked three times in each
+    /// lease.
+    pub answered: Option<Duration>,
+    /// Whether the last call to the store had no answer.
+    pub is_down: bool,
+    /// The number of permits that this instance has [lost](crate::Permit::is_lost) so far.
+    pub lost: u64,
+}
+
+/// The rate at which permits come back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DrainRate {
+    since_us: u64,
+    ended: u64,
+    /// The time for each permit in the span before this one.
+    each_us: Option<u64>,
+}
+
+/// Spans over which it is measured.
+const SPAN_US: u64 = 1_000_000;
+
+impl DrainRate {
+    pub(super) fn since(now_us: u64) -> Self {
+        Self { since_us: now_us, ended: 0, each_us: None }
+    }
+
+    pub(super) fn end(&mut self, now_us: u64) {
+        self.ended += 1;
+        let spent_us = now_us.saturating_sub(self.since_us);
+        if spent_us >= SPAN_US {
+            *self = Self { since_us: now_us, ended: 0, each_us: Some(spent_us / self.ended) };
+        }
+    }
+
+    /// The time until this many permits have come back, as an estimate: at most a minute, and longer while none comes back.
+    pub(super) fn of(&self, permits: u64, now_us: u64) -> u64 {
+        let now_each_us = now_us.saturating_sub(self.since_us) / (self.ended + 1);
+        let each_us = self.each_us.map_or(now_each_us, |each_us| each_us.max(now_each_us));
+        permits.saturating_mul(each_us).min(60 * SPAN_US)
+    }
+}
+
+/// Limits and latencies of the last hour.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    moments: VecDeque<(u64, u64, Duration)>,
+    latency: Duration,
+}
+
+impl History {
+    const EVERY_US: u64 = 10_000_000;
+    const MOST: usize = 360;
+
+    pub(super) fn add(&mut self, now_us: u64, limit: u64, latency: Duration) {
+        self.latency = latency;
+        let last = self.moments.back().map(|(at_us, ..)| *at_us);
+        if last.is_some_and(|at_us| now_us.saturating_sub(at_us) < Self::EVERY_US) {
+            return;
+        }
+        if self.moments.len() == Self::MOST {
+            self.moments.pop_front();
+        }
+        self.moments.push_back((now_us, limit, latency));
+    }
+
+    pub(super) fn latency(&self) -> Duration {
+        self.latency
+    }
+
+    pub(super) fn until(&self, now_us: u64) -> Vec<AdaptiveMoment> {
+        let hour_us = Self::EVERY_US * Self::MOST as u64;
+        let moments = self.moments.iter().map(|(at_us, limit, latency)| AdaptiveMoment {
+            ago: Duration::from_micros(now_us.saturating_sub(*at_us)),
+            limit: *limit,
+            latency: *latency,
+        });
+        moments.filter(|moment| moment.ago <= Duration::from_micros(hour_us)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ahead_drains_as_fast_as_permits_have_come_back() {
+        let mut drain = DrainRate::since(0);
+        (1..=100).for_each(|end| drain.end(end * 10_000));
+        assert_eq!(drain.of(50, 1_000_000), 500_000, "100 a second have come back");
+        assert_eq!(drain.of(50, 5_000_000), 60_000_000, "and then none for four seconds");
+        assert_eq!(DrainRate::since(0).of(50, 0), 0);
+    }
+
+    #[test]
+    fn an_hour_is_kept_in_steps_of_ten_seconds() {
+        let mut history = History::default();
+        (0..8_000).for_each(|second| history.add(second * 1_000_000, second, Duration::from_millis(second)));
+        let kept = history.until(7_999_000_000);
+        assert_eq!((kept.len(), kept[359].limit, kept[0].limit), (360, 7_990, 4_400));
+        assert_eq!(history.latency(), Duration::from_millis(7_999));
+    }
+}
