@@ -31,7 +31,7 @@ const NAMES: [(&str, usize); 29] = [
     ("request_fields", 5),
     ("resilient", 6),
     ("respond", 9),
-    ("rules", 17),
+    ("rules", 18),
     ("settle", 6),
     ("status", 2),
     ("store", 31),
