@@ -1,11 +1,10 @@
 //! Starts the decision on a request.
 //!
-//! Fast path: one plain limit whose key is at hand and whose store is in memory, as for almost every request. It decides without
+//! Fast path: one limit applies, its key is at hand and its store in memory, as for almost every request. It decides without
 //! allocating. All other requests continue in `way`.
 
-use sluicegate_core::limiter::ForLayers;
+use sluicegate_core::Decision;
 use sluicegate_core::policy::PolicyMode;
-use sluicegate_core::{Decision, Policy, RateLimiter};
 
 use crate::admission::admitted::Admitted;
 use crate::admission::asks::RequestAsks;
@@ -16,8 +15,7 @@ use crate::admission::way::{self, Begun};
 use crate::guard::Place;
 use crate::key::RequestView;
 use crate::limits::door::DoorVerdict;
-use crate::limits::finding::{LimitFinding, RequestAsk, given_to};
-use crate::limits::pick::Which;
+use crate::limits::finding::RequestAsk;
 use crate::limits::walk::{Walk, WalkStep};
 use crate::trace;
 
@@ -25,22 +23,22 @@ impl Limits {
     /// Decides by these limits: the end if the request need not wait, or else the wait.
     #[inline]
     pub(super) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Begun {
-        match self.made.settings.routes || trace::is_on() {
-            false => self.begin_untold(request, place),
-            true => self.begin_told(request, place),
+        let routes = self.made.settings.routes;
+        let timed = routes.then(Timed::new);
+        let mut begun = self.begin_untold(request, place);
+        if routes || trace::is_on() {
+            self.tell_of(request, &mut begun, timed);
         }
+        begun
     }
 
-    /// Begins, and tells the store and the span of the request.
+    /// Tells the store and the span of a request that has begun.
     #[cold]
-    fn begin_told(&self, request: RequestView<'_>, place: &mut Place) -> Begun {
-        let timed = self.made.settings.routes.then(Timed::new);
-        let mut begun = self.begin_untold(request, place);
-        match &mut begun {
+    fn tell_of(&self, request: RequestView<'_>, begun: &mut Begun, timed: Option<Timed>) {
+        match begun {
             Ok(end) => self.report(request, end, timed.as_ref()),
             Err(held) => held.begin(request, timed),
         }
-        begun
     }
 
     #[inline]
@@ -52,55 +50,34 @@ impl Limits {
                 entry => return way::through((self, request), entry, place),
             }
         }
-        let Some(plain) = &plan.plain else { return self.begin_with_several(request, place) };
-        if plain.limiter.with_policy(Policy::mode) != PolicyMode::Enforce {
-            return self.begin_with_several(request, place);
-        }
-        let limit = &plan.limits[0];
+        let mut walk = Walk::default();
+        let Some(first) = walk.applying(plan, request) else {
+            return way::along((self, request), (walk, WalkStep::End), place);
+        };
+        let is_only = !walk.goes_on(plan, request);
+        let terms = match walk.terms(plan, first, request) {
+            Ok(terms) => terms,
+            Err(next) => return way::along((self, request), (walk, next), place),
+        };
+        let limit = &plan.limits[first];
+        let is_plain = is_only && terms.mode == PolicyMode::Enforce && limit.bandwidth.is_none();
         match limit.key.extract(request).now() {
-            Ok(Ok(mut key)) => {
+            Ok(Ok(mut key)) if is_plain => {
                 key.set_kind(limit.kind);
-                if let Some(given) = given_to(&key, &plain.limiter) {
-                    let which = Which::Chosen(given);
-                    return self.begin_given(RequestAsk { limit: 0, which, key, cost: plain.cost }, place);
-                }
-                let ask = RequestAsk { limit: 0, which: Which::Known(0), key, cost: plain.cost };
-                self.decide_one(Some(&plain.limiter), ask, place)
+                self.decide_one(RequestAsk::new(plan, terms, key), place)
             }
             key => {
-                let (walk, next) = Walk::behind_plain(plan, plain.cost, key);
-                way::along((self, request), None, (walk, next), place)
+                let next = walk.keyed(plan, terms, key);
+                way::along((self, request), (walk, next), place)
             }
         }
     }
 
-    /// Decides about a key to which an operator has given quotas.
-    #[cold]
-    fn begin_given(&self, ask: RequestAsk, place: &mut Place) -> Begun {
-        self.decide_one(None, ask, place)
-    }
-
-    /// Goes through all limits. A request for which a single limit asks, with its key at hand, is decided as by one limit.
-    #[inline(never)]
-    fn begin_with_several(&self, request: RequestView<'_>, place: &mut Place) -> Begun {
-        let plan = self.plan();
-        let (mut walk, mut only) = (Walk::default(), None);
-        loop {
-            match (walk.next(plan, request), only) {
-                (WalkStep::Found(_, LimitFinding::Asks { ask, is_enforced: true }), None) => only = Some(ask),
-                (WalkStep::Found(_, LimitFinding::Nothing(_)), ask) => only = ask,
-                (WalkStep::End, Some(ask)) => return self.decide_one(None, ask, place),
-                (next, ask) => return way::along((self, request), ask, (walk, next), place),
-            }
-        }
-    }
-
-    /// Asks the only limiter that is asked, which is found in the plan if it is not named, and goes on with its answer.
+    /// Asks the only limiter that is asked, and goes on with its answer.
     #[inline]
-    fn decide_one(&self, limiter: Option<&RateLimiter>, ask: RequestAsk, place: &mut Place) -> Begun {
+    fn decide_one(&self, ask: RequestAsk, place: &mut Place) -> Begun {
         let marks = self.made.marks;
-        let limiter = limiter.unwrap_or_else(|| ask.limiter(self.plan()));
-        let deciding = limiter.check(&ask.key).cost(ask.cost).start();
+        let deciding = ask.limiter(self.plan()).check(&ask.key).cost(ask.cost).start();
         let is_enough = matches!(deciding.known(), Some(Ok(decision)) if !marks && goes_on(decision));
         if is_enough && !trace::is_wanted() {
             return Ok(Ok(Admitted::new(None)));

@@ -203,15 +203,10 @@ pub(super) fn through(through: Through<'_>, verdict: DoorVerdict, place: &mut Pl
     progress.begun(reached, through.0)
 }
 
-/// Continues at this step of a walk, on which one limit may have asked.
+/// Continues at this step of a walk, on which no limit has asked yet.
 #[cold]
-pub(super) fn along(
-    through: Through<'_>,
-    ask: Option<RequestAsk>,
-    (walk, next): (Walk, WalkStep),
-    place: &mut Place,
-) -> Begun {
-    let mut progress = RequestProgress::at(walk, ask);
+pub(super) fn along(through: Through<'_>, (walk, next): (Walk, WalkStep), place: &mut Place) -> Begun {
+    let mut progress = RequestProgress::at(walk, None);
     let reached = progress.meet(next, through, place);
     progress.begun(reached, through.0)
 }

@@ -6,7 +6,6 @@ use sluicegate_core::{Key, RateLimiter};
 
 use crate::key::MissingKey;
 use crate::key::missing::Keyed;
-use crate::limits::limit::Limit;
 use crate::limits::pick::Which;
 use crate::limits::plan::LimitPlan;
 use crate::respond::stop::Stop;
@@ -21,6 +20,16 @@ pub(crate) struct RequestAsk {
     pub(crate) limit: usize,
     pub(crate) which: Which,
     pub(crate) key: Key,
+    pub(crate) cost: u64,
+}
+
+/// The ask of a limit but for the key.
+#[derive(Clone, Debug)]
+pub(crate) struct AskTerms {
+    /// The place of the limit.
+    pub(crate) limit: usize,
+    pub(crate) mode: PolicyMode,
+    pub(crate) which: Which,
     pub(crate) cost: u64,
 }
 
@@ -54,6 +63,14 @@ pub(crate) enum WhyNot {
 }
 
 impl RequestAsk {
+    /// The ask with this key.
+    #[inline]
+    pub(crate) fn new(plan: &LimitPlan, terms: AskTerms, key: Key) -> Self {
+        let AskTerms { limit, which, cost, .. } = terms;
+        let given = given_to(&key, plan.limits[limit].source.limiter(&which));
+        Self { limit, which: given.map_or(which, Which::Chosen), key, cost }
+    }
+
     #[inline]
     pub(crate) fn limiter<'a>(&'a self, plan: &'a LimitPlan) -> &'a RateLimiter {
         plan.limits[self.limit].source.limiter(&self.which)
@@ -62,19 +79,14 @@ impl RequestAsk {
 
 /// This limiter under the quotas that an operator has given to this key. No key has any of a policy that was never replaced.
 #[inline]
-pub(crate) fn given_to(key: &Key, limiter: &RateLimiter) -> Option<RateLimiter> {
+fn given_to(key: &Key, limiter: &RateLimiter) -> Option<RateLimiter> {
     if limiter.replacements() == 0 { None } else { limiter.given(key.as_ref()) }
 }
 
 impl LimitFinding {
-    /// The finding of the limit in this place after the look for its key.
-    #[inline]
-    pub(super) fn with_key(
-        (place, limit, mode): (usize, &Limit, PolicyMode),
-        which: Which,
-        cost: u64,
-        key: Result<Key, MissingKey>,
-    ) -> Self {
+    /// The finding of a limit after the look for its key.
+    pub(super) fn with_key(plan: &LimitPlan, terms: AskTerms, key: Result<Key, MissingKey>) -> Self {
+        let (limit, mode) = (&plan.limits[terms.limit], terms.mode);
         let key = match key {
             Ok(mut key) => {
                 key.set_kind(limit.kind);
@@ -88,8 +100,7 @@ impl LimitFinding {
                 }
             },
         };
-        let which = given_to(&key, limit.source.limiter(&which)).map_or(which, Which::Chosen);
-        let ask = RequestAsk { limit: place, which, key, cost };
+        let ask = RequestAsk::new(plan, terms, key);
         match limit.bandwidth {
             Some(_) => Self::Holds(ask),
             None => Self::Asks { ask, is_enforced: mode == PolicyMode::Enforce },

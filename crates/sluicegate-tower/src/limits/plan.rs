@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::limits::group::{Choose, Group, GroupMember, MemberChoice};
-use crate::limits::limit::{Limit, Plain};
+use crate::limits::limit::Limit;
 use crate::limits::predicate::Predicate;
 use crate::limits::select::Select;
 
@@ -15,8 +15,6 @@ use crate::limits::select::Select;
 pub(crate) struct LimitPlan {
     pub(crate) limits: Box<[Limit]>,
     pub(crate) steps: Box<[PlanStep]>,
-    /// Set if there is a single limit, and requests to it differ only in their keys.
-    pub(crate) plain: Option<Plain>,
 }
 
 /// A limit or the conditions of a group, and the next steps.
@@ -58,8 +56,7 @@ impl LimitPlan {
         for exit in steps.iter_mut().flat_map(PlanStep::exits) {
             *exit = (*exit).min(end);
         }
-        let plain = if let ([only], 1) = (&*limits, steps.len()) { only.plain() } else { None };
-        Self { limits: limits.into(), steps: steps.into(), plain }
+        Self { limits: limits.into(), steps: steps.into() }
     }
 }
 

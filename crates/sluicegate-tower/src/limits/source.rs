@@ -56,7 +56,10 @@ impl LimiterSource {
         };
         match &self.quotas {
             None => picked,
-            Some(quotas) => self.pick_with_quotas(picked, quotas.value(request)),
+            Some(quotas) => match quotas.value(request) {
+                Ok(ChosenQuotas::Default) => picked,
+                chosen => self.pick_with_quotas(picked, chosen),
+            },
         }
     }
 

@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 use crate::guard::Place;
 use crate::guard::lookup::{Lookup, Waits};
 use crate::key::{Extraction, MissingKey, RequestView};
-use crate::limits::finding::{LimitFinding, WhyNot};
+use crate::limits::finding::{AskTerms, LimitFinding, WhyNot};
 use crate::limits::limit::Limit;
 use crate::limits::of_request::PendingValue;
-use crate::limits::pick::{Pick, Which};
+use crate::limits::pick::Pick;
 use crate::limits::plan::{LimitPlan, PlanStep, What};
 use crate::respond::stop::Stop;
 
@@ -23,6 +23,8 @@ use crate::respond::stop::Stop;
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     next: usize,
+    /// A limit behind the last one that was asked, whose conditions are known to hold.
+    ahead: Option<usize>,
     /// The chosen members that are still to come, the next one last; the members of each group are above an [`END`].
     chosen: SmallVec<[u32; 6]>,
     /// The pending key or limiter of the limit before.
@@ -35,7 +37,7 @@ const END: u32 = u32::MAX;
 #[derive(Debug)]
 enum PendingLookup {
     Limiter(usize, Lookup<PendingValue<Pick>>, u64),
-    Key(usize, Lookup<Extraction>, Which, u64),
+    Key(Lookup<Extraction>, AskTerms),
 }
 
 /// The next result of a walk.
@@ -48,45 +50,93 @@ pub(crate) enum WalkStep {
 }
 
 impl Walk {
-    /// A walk behind the only limit of a plan, whose key is missing or has to be waited for.
-    pub(crate) fn behind_plain(
-        plan: &LimitPlan,
-        cost: u64,
-        key: Result<Result<Key, MissingKey>, Extraction>,
-    ) -> (Self, WalkStep) {
-        let mut walk = Self { next: 1, ..Self::default() };
-        let limit = (0, &plan.limits[0], PolicyMode::Enforce);
-        let next = walk.extracted(limit, (Which::Known(0), cost), key);
-        (walk, next)
+    /// The next limit whose conditions hold.
+    #[inline]
+    pub(crate) fn applying(&mut self, plan: &LimitPlan, request: RequestView<'_>) -> Option<usize> {
+        loop {
+            if let (limit, true) = self.come(plan, request)? {
+                return Some(limit);
+            }
+        }
+    }
+
+    /// Whether another limit applies, which is then the next one.
+    #[inline]
+    pub(crate) fn goes_on(&mut self, plan: &LimitPlan, request: RequestView<'_>) -> bool {
+        self.ahead = self.applying(plan, request);
+        self.ahead.is_some()
     }
 
     /// The next limit, if it is known at once.
     #[inline]
     pub(crate) fn next(&mut self, plan: &LimitPlan, request: RequestView<'_>) -> WalkStep {
-        while let Some(step) = plan.steps.get(self.next) {
-            let What::Limit(index) = step.what else {
+        let next = match self.ahead.take() {
+            Some(limit) => Some((limit, true)),
+            None => self.come(plan, request),
+        };
+        match next {
+            Some((limit, true)) => self.ask(plan, limit, request),
+            Some((limit, false)) => WalkStep::Found(limit, LimitFinding::Nothing(WhyNot::Condition)),
+            None => WalkStep::End,
+        }
+    }
+
+    /// Comes to the next limit, and says whether its conditions hold.
+    #[inline]
+    fn come(&mut self, plan: &LimitPlan, request: RequestView<'_>) -> Option<(usize, bool)> {
+        loop {
+            let step = plan.steps.get(self.next)?;
+            let What::Limit(limit) = step.what else {
                 self.next = self.step_of_group(plan, step, request);
                 continue;
             };
-            let limit = &plan.limits[index];
-            if !limit.applies_to(request) {
-                self.next = step.missed;
-                return WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Condition));
-            }
-            self.next = step.matched;
-            let cost = limit.cost_of(request);
-            if cost == 0 {
-                return WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Free));
-            }
-            if limit.is_off() {
-                return WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Off));
-            }
-            return match limit.source.pick(request) {
-                Ok(pick) => self.picked((index, limit), pick, cost, request),
-                Err(picking) => self.wait(PendingLookup::Limiter(index, Lookup::new(picking), cost)),
-            };
+            let applies = plan.limits[limit].applies_to(request);
+            self.next = if applies { step.matched } else { step.missed };
+            return Some((limit, applies));
         }
-        WalkStep::End
+    }
+
+    /// Asks a limit whose conditions hold.
+    fn ask(&mut self, plan: &LimitPlan, index: usize, request: RequestView<'_>) -> WalkStep {
+        match self.terms(plan, index, request) {
+            Ok(terms) => self.keyed(plan, terms, plan.limits[index].key.extract(request).now()),
+            Err(next) => next,
+        }
+    }
+
+    /// The terms of a limit whose conditions hold, if all but its key is known; otherwise the step.
+    #[inline]
+    pub(crate) fn terms(
+        &mut self,
+        plan: &LimitPlan,
+        index: usize,
+        request: RequestView<'_>,
+    ) -> Result<AskTerms, WalkStep> {
+        let limit = &plan.limits[index];
+        let cost = limit.cost_of(request);
+        if cost == 0 {
+            return Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Free)));
+        }
+        if limit.is_off() {
+            return Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Off)));
+        }
+        match limit.source.pick(request) {
+            Ok(pick) => picked((index, limit), pick, cost),
+            Err(picking) => Err(self.wait(PendingLookup::Limiter(index, Lookup::new(picking), cost))),
+        }
+    }
+
+    /// Continues with the extractor's answer: makes the ask.
+    pub(crate) fn keyed(
+        &mut self,
+        plan: &LimitPlan,
+        terms: AskTerms,
+        key: Result<Result<Key, MissingKey>, Extraction>,
+    ) -> WalkStep {
+        match key {
+            Ok(key) => WalkStep::Found(terms.limit, LimitFinding::with_key(plan, terms, key)),
+            Err(pending) => self.wait(PendingLookup::Key(Lookup::new(pending), terms)),
+        }
     }
 
     /// The step after one that asks no limit.
@@ -142,7 +192,11 @@ impl Walk {
                 match ready!(lookup.poll(cx, waits, place)) {
                     Ok(pick) => {
                         self.lookup = None;
-                        return Poll::Ready(self.picked((index, &plan.limits[index]), pick, cost, request));
+                        let limit = &plan.limits[index];
+                        return Poll::Ready(match picked((index, limit), pick, cost) {
+                            Ok(terms) => self.keyed(plan, terms, limit.key.extract(request).now()),
+                            Err(next) => next,
+                        });
                     }
                     Err(reason) => WalkStep::Found(
                         index,
@@ -150,62 +204,36 @@ impl Walk {
                     ),
                 }
             }
-            Some(PendingLookup::Key(index, lookup, which, cost)) => {
+            Some(PendingLookup::Key(lookup, terms)) => {
                 let key = ready!(lookup.poll(cx, waits, place));
-                let (index, limit) = (*index, &plan.limits[*index]);
-                let mode = limit.mode(Some(which));
-                WalkStep::Found(
-                    index,
-                    match key {
-                        Ok(key) => LimitFinding::with_key((index, limit, mode), which.clone(), *cost, key),
-                        Err(reason) => LimitFinding::refusing(mode, Stop::Plain(reason.into())),
-                    },
-                )
+                let finding = match key {
+                    Ok(key) => LimitFinding::with_key(plan, terms.clone(), key),
+                    Err(reason) => LimitFinding::refusing(terms.mode, Stop::Plain(reason.into())),
+                };
+                WalkStep::Found(terms.limit, finding)
             }
         };
         self.lookup = None;
         Poll::Ready(next)
     }
 
-    /// Continues with the limiter: extracts the key.
-    #[inline]
-    fn picked(
-        &mut self,
-        (index, limit): (usize, &Limit),
-        pick: Pick,
-        cost: u64,
-        request: RequestView<'_>,
-    ) -> WalkStep {
-        let finding = match pick {
-            Pick::Limiter(which) => match limit.mode(Some(&which)) {
-                PolicyMode::Off => LimitFinding::Nothing(WhyNot::Off),
-                mode => {
-                    let key = limit.key.extract(request).now();
-                    return self.extracted((index, limit, mode), (which, cost), key);
-                }
-            },
-            Pick::Unlimited => LimitFinding::Nothing(WhyNot::Unlimited),
-            Pick::Refused(status) => LimitFinding::refusing(limit.mode(None), Stop::unknown_tier(status)),
-            Pick::Mistake(error) => LimitFinding::refusing(limit.mode(None), Stop::Mistake(error)),
-        };
-        WalkStep::Found(index, finding)
-    }
-
-    /// Continues with the extractor's answer: makes the ask.
-    fn extracted(
-        &mut self,
-        (index, limit, mode): (usize, &Limit, PolicyMode),
-        (which, cost): (Which, u64),
-        key: Result<Result<Key, MissingKey>, Extraction>,
-    ) -> WalkStep {
-        match key {
-            Ok(key) => WalkStep::Found(index, LimitFinding::with_key((index, limit, mode), which, cost, key)),
-            Err(pending) => self.wait(PendingLookup::Key(index, Lookup::new(pending), which, cost)),
-        }
-    }
-
     fn wait(&mut self, lookup: PendingLookup) -> WalkStep {
         self.lookup = Some(Box::new(lookup));
         WalkStep::Waits
     }
+}
+
+/// Continues with the limiter.
+#[inline]
+fn picked((index, limit): (usize, &Limit), pick: Pick, cost: u64) -> Result<AskTerms, WalkStep> {
+    let finding = match pick {
+        Pick::Limiter(which) => match limit.mode(Some(&which)) {
+            PolicyMode::Off => LimitFinding::Nothing(WhyNot::Off),
+            mode => return Ok(AskTerms { limit: index, mode, which, cost }),
+        },
+        Pick::Unlimited => LimitFinding::Nothing(WhyNot::Unlimited),
+        Pick::Refused(status) => LimitFinding::refusing(limit.mode(None), Stop::unknown_tier(status)),
+        Pick::Mistake(error) => LimitFinding::refusing(limit.mode(None), Stop::Mistake(error)),
+    };
+    Err(WalkStep::Found(index, finding))
 }

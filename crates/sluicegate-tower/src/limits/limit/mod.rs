@@ -18,8 +18,6 @@ use crate::limits::predicate::Predicate;
 use crate::limits::source::LimiterSource;
 use crate::settle::{Reserve, Settle};
 
-pub(crate) use self::terms::Plain;
-
 /// A limiter with the key that it is asked about and the cost of a request.
 ///
 /// ```

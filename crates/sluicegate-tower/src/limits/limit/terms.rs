@@ -8,13 +8,6 @@ use crate::key::RequestView;
 use crate::limits::limit::Limit;
 use crate::limits::pick::Which;
 
-/// The ask of a limit that asks the same for all requests.
-#[derive(Debug)]
-pub(crate) struct Plain {
-    pub(crate) limiter: RateLimiter,
-    pub(crate) cost: u64,
-}
-
 impl Limit {
     /// Whether a response may change what its request has spent.
     pub(crate) fn gives_back(&self) -> bool {
@@ -29,16 +22,6 @@ impl Limit {
 
     pub(crate) fn is_unconditional(&self) -> bool {
         self.only_if.is_empty()
-    }
-
-    /// Its limiter and cost, if it asks the same of all requests.
-    pub(crate) fn plain(&self) -> Option<Plain> {
-        let is_plain = self.is_unconditional()
-            && self.cost_of.is_none()
-            && self.bandwidth.is_none()
-            && !self.source.chooses();
-        let limiter = self.source.known().first().filter(|_| is_plain && self.cost > 0)?;
-        Some(Plain { limiter: limiter.clone(), cost: self.cost })
     }
 
     #[inline]

@@ -1,9 +1,13 @@
 //! Which of several limits apply: all, or only the first that matches.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use http::{Method, Request, StatusCode};
 use proptest::prelude::*;
 use sluicegate_core::{Key, MemoryStore, Policy};
 use sluicegate_tower::Limit;
+use sluicegate_tower::key::{Extraction, extract_fn};
 use sluicegate_tower::limits::{Choose, Group, Limits, Tiers, method_in, path_in};
 use tower::Layer;
 
@@ -101,6 +105,29 @@ async fn limits_that_do_not_go_together_are_refused_where_they_meet_and_only_the
         8,
         "a request that is refused so spends nothing"
     );
+}
+
+#[tokio::test]
+async fn a_condition_is_asked_once_whatever_other_limits_do() {
+    let (store, _) = store();
+    let asked = Arc::new(AtomicUsize::new(0));
+    for (place, holds) in [[true, false], [false, true], [true, true], [false, false]].into_iter().enumerate()
+    {
+        for waits in [false, true] {
+            let counted = |name: &str, holds| {
+                let (limit, asked) = (limit(&store, &format!("{name}-{place}-{waits}")), Arc::clone(&asked));
+                limit.only_if(move |_| asked.fetch_add(1, Ordering::Relaxed) < usize::MAX && holds)
+            };
+            let mut first = counted("first", holds[0]);
+            if waits {
+                first = first.key(extract_fn(|_| Extraction::pending(async { Ok(Key::from("ada")) })));
+            }
+            let limits = Limits::builder(first).and(counted("second", holds[1])).build().unwrap();
+            let names = self::asked(&limits, &from("ada")).await;
+            assert_eq!(names.len(), holds.iter().filter(|holds| **holds).count(), "{names:?}");
+            assert_eq!(asked.swap(0, Ordering::Relaxed), 2, "{holds:?}");
+        }
+    }
 }
 
 /// A tree of limits, by what the model needs to know of them.
