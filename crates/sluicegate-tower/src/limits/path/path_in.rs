@@ -170,11 +170,10 @@ impl PathReading {
     /// The differences between paths and patterns that are ignored. By default, a path in doubt is denied and not exempt.
     #[doc(hidden)]
     pub fn fold(self, purpose: Purpose, sense: Sense) -> Fold {
-        let in_doubt =
-            matches!((purpose, sense), (Purpose::Deny, Sense::In) | (Purpose::Exempt, Sense::NotIn));
+        let is_doubtful = is_doubtful(purpose, sense);
         Fold {
-            case: self.ignores_case.unwrap_or(in_doubt),
-            trailing_slash: self.ignores_trailing_slash.unwrap_or(in_doubt),
+            case: self.ignores_case.unwrap_or(is_doubtful),
+            trailing_slash: self.ignores_trailing_slash.unwrap_or(is_doubtful),
         }
     }
 }
@@ -182,10 +181,16 @@ impl PathReading {
 /// Patterns that a path is to match, or not to match.
 #[derive(Clone)]
 struct List {
-    reading: PathReading,
     sense: Sense,
     /// The patterns for places without doubt, and for places in doubt.
-    patterns: [Arc<[PathPattern]>; 2],
+    patterns: [Patterns; 2],
+}
+
+/// Patterns with the fold that was applied to them.
+#[derive(Clone)]
+struct Patterns {
+    fold: Fold,
+    each: Arc<[PathPattern]>,
 }
 
 impl List {
@@ -195,22 +200,19 @@ impl List {
         sense: Sense,
     ) -> Result<Self, ConfigError> {
         let texts: Vec<String> = patterns.into_iter().map(Into::into).collect();
-        let folded = |purpose| -> Result<Arc<[PathPattern]>, ConfigError> {
-            texts.iter().map(|text| PathPattern::new(text, reading.fold(purpose, sense))).collect()
+        let folded = |purpose| -> Result<Patterns, ConfigError> {
+            let fold = reading.fold(purpose, sense);
+            let each: Result<_, _> = texts.iter().map(|text| PathPattern::new(text, fold)).collect();
+            Ok(Patterns { fold, each: each? })
         };
         let doubtful = if sense == Sense::In { Purpose::Deny } else { Purpose::Exempt };
-        Ok(Self { reading, sense, patterns: [folded(Purpose::Limit)?, folded(doubtful)?] })
+        Ok(Self { sense, patterns: [folded(Purpose::Limit)?, folded(doubtful)?] })
     }
 
     fn holds(&self, request: RequestView<'_>) -> bool {
         let purpose = request.purpose();
-        let fold = self.reading.fold(purpose, self.sense);
-        let is_doubtful = fold != self.reading.fold(Purpose::Limit, self.sense);
-        let patterns = &self.patterns[usize::from(is_doubtful)];
-        let is_met = |spelling: Cow<'_, str>| {
-            let path = fold.apply(spelling);
-            patterns.iter().any(|pattern| pattern.matches(&path)) == (self.sense == Sense::In)
-        };
+        let patterns = &self.patterns[usize::from(is_doubtful(purpose, self.sense))];
+        let is_met = |spelling: Cow<'_, str>| patterns.has(spelling) == (self.sense == Sense::In);
         let path = request.path();
         if is_plain(path) {
             return is_met(Cow::Borrowed(path));
@@ -221,4 +223,18 @@ impl List {
             Purpose::Limit | Purpose::Deny => all.any(is_met),
         }
     }
+}
+
+impl Patterns {
+    /// Whether one of them matches this spelling of a path.
+    #[inline]
+    fn has(&self, spelling: Cow<'_, str>) -> bool {
+        let path = self.fold.apply(spelling);
+        self.each.iter().any(|pattern| pattern.matches(&path))
+    }
+}
+
+/// Whether a path in doubt is read as loosely as any server reads it: so that it is denied, and not exempt.
+fn is_doubtful(purpose: Purpose, sense: Sense) -> bool {
+    matches!((purpose, sense), (Purpose::Deny, Sense::In) | (Purpose::Exempt, Sense::NotIn))
 }

@@ -64,14 +64,18 @@ impl PathPattern {
                 // `/files` is `/files/` here, and that is below `/files/*`.
                 return self.fold.trailing_slash && path.starts_with('/') && *segment == PathSegment::Rest;
             };
-            let (first, after) = split(text);
-            match segment {
+            let behind = match segment {
                 PathSegment::Rest => return true,
-                PathSegment::Text(text) if text == first => {}
-                PathSegment::Capture if !first.is_empty() => {}
+                PathSegment::Text(own) => text.strip_prefix(&**own),
+                PathSegment::Capture => {
+                    Some(split(text).0.len()).filter(|end| *end > 0).map(|end| &text[end..])
+                }
+            };
+            left = match behind {
+                Some("") => None,
+                Some(behind) if behind.starts_with('/') => Some(&behind[1..]),
                 _ => return false,
-            }
-            left = after;
+            };
         }
         left.is_none()
     }

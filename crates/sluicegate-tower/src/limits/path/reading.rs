@@ -25,6 +25,7 @@ pub struct Fold {
 
 impl Fold {
     /// The path without the ignored differences.
+    #[inline]
     pub fn apply<'a>(self, path: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
         let mut path = path.into();
         if self.trailing_slash && path.len() > 1 && path.ends_with('/') {
