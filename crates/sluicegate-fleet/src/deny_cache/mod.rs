@@ -84,6 +84,7 @@
 mod builder;
 mod question;
 mod refusal;
+mod short;
 mod store;
 mod table;
 

@@ -120,8 +120,17 @@ impl RefusedCost {
 impl CachedRefusal {
     /// The refusals that follow from this answer for similar questions, if a question like this one is refused from now on: because this
     /// one was, or because it has left too little.
-    pub(super) fn of(question: &Question, decision: &Decision, times: Times, keep: Keep) -> Option<Self> {
-        let own = decision.quotas().iter().filter(|status| status.policy_index() == question.place());
+    pub(super) fn of(
+        question: &Question,
+        decision: &Decision,
+        times: impl FnOnce() -> Times,
+        keep: Keep,
+    ) -> Option<Self> {
+        let own = || decision.quotas().iter().filter(|status| status.policy_index() == question.place());
+        let leaves_enough = |status: &QuotaStatus| status.remaining() >= question.cost_of(quota_of(status));
+        if decision.is_allowed() && own().all(leaves_enough) {
+            return None;
+        }
         // The rest of a lease says nothing about a higher cost, nor about when the counts of two windows let the next unit pass.
         let is_leased = decision.decided_by() == DecidedBy::Lease;
         let is_known = |status: &QuotaStatus| {
@@ -131,13 +140,13 @@ impl CachedRefusal {
             RefusedCost::of(question, status, keep, is_leased).filter(|_| is_known(status))
         };
         let lines: SmallVec<[QuotaRefusal; 1]> =
-            own.map(|status| QuotaRefusal { status: *status, refused: refused(status) }).collect();
+            own().map(|status| QuotaRefusal { status: *status, refused: refused(status) }).collect();
         let refuses_again = |line: &QuotaRefusal| {
-            let left = !decision.is_allowed() || line.status.remaining() < question.cost_of(line.quota());
+            let left = !decision.is_allowed() || !leaves_enough(&line.status);
             line.refused.filter(|refused| left && refused.covers(question, line.quota()))
         };
         let wait_us = lines.iter().filter_map(refuses_again).map(|refused| refused.wait_us).max()?;
-        let Times { sent_us, received_us } = times;
+        let Times { sent_us, received_us } = times();
         let ends_us = sent_us.saturating_add(wait_us.min(keep.longest_us));
         let at_us = decision.at_us();
         let quotas = question.quotas;

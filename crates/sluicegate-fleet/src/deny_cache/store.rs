@@ -13,7 +13,7 @@ use sluicegate_core::clock::Clock;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
     Ask, DecidedBy, DecisionFuture, DenyCacheStatus, Mode, OwnQuotas, Place, PreparedPolicy, QuotaStatus,
-    StoreStatus, judge,
+    ShortWay, StoreStatus, judge,
 };
 use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 use sluicegate_core::{ConfigError, Decision, Policy, StoreError};
@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 
 use super::question::{Id, Question, micros};
 use super::refusal::{CachedRefusal, Keep, Times};
+use super::short::CachedShortWay;
 use super::table::{KeyProbe, RefusalLookup, RefusalTable};
 use crate::latch::Latch;
 
@@ -50,8 +51,8 @@ pub(super) struct CachedPolicy {
     version: u64,
 }
 
-type Questions = SmallVec<[Question; 2]>;
-type Probes = SmallVec<[KeyProbe; 1]>;
+pub(super) type Questions = SmallVec<[Question; 2]>;
+pub(super) type Probes = SmallVec<[KeyProbe; 1]>;
 
 /// The place of an ask, the place of a quota in its policy, and the time for which its refusal is kept beyond the store's own wait.
 type RefusalWaits = SmallVec<[(usize, u8, u64); 1]>;
@@ -81,6 +82,11 @@ impl Wrap for CachedStore {
         if asks.iter().any(reports) { self.0.report(asks) } else { self.0.decide(asks, true) }
     }
 
+    fn short_way(&self, policy: &PreparedPolicy, within: Arc<dyn ShortWay>) -> Option<Arc<dyn ShortWay>> {
+        let version = self.0.within.own(policy).ok()?.version;
+        Some(Arc::new(CachedShortWay { within, state: Arc::clone(&self.0), policy: policy.clone(), version }))
+    }
+
     fn hand_over(&self, _: &PreparedPolicy, _: &PreparedPolicy, _: Inherit) {
         // This is rare; each forgotten key costs one call.
         self.0.table.clear();
@@ -107,7 +113,7 @@ impl CacheState {
     }
 
     /// The number of the quotas that the key of an ask brings: equal quotas have the same number.
-    fn quotas(&self, ask: &Ask<'_>) -> u64 {
+    pub(super) fn quotas(&self, ask: &Ask<'_>) -> u64 {
         let number = |own: &Arc<OwnQuotas>| {
             let made = own.prepared(ask.policy(), || Ok::<_, Infallible>(self.table.version(own.policy())));
             made.map_or_else(|never| match never {}, |number| *number)
@@ -209,8 +215,19 @@ impl CacheState {
         probes: Probes,
         sent_us: u64,
     ) -> DecisionFuture {
-        self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = self.within.decide(asks);
+        self.answered(answer, questions, probes, sent_us)
+    }
+
+    /// Keeps an answer of the store.
+    pub(super) fn answered(
+        self: &Arc<Self>,
+        answer: DecisionFuture,
+        questions: Questions,
+        probes: Probes,
+        sent_us: u64,
+    ) -> DecisionFuture {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         // Looked at in place: a decision is large.
         if let Some(result) = answer.known() {
             // A lease with units to spare teaches the cache nothing, except that the probe has finished.
@@ -242,7 +259,7 @@ impl CacheState {
         sent_us: u64,
     ) -> RefusalWaits {
         let mut waits = RefusalWaits::new();
-        let times = Times { sent_us, received_us: self.clock.now_us() };
+        let times = || Times { sent_us, received_us: self.clock.now_us() };
         // Joint turns are bounded by the shortest patience, so the answer says nothing about each turn alone.
         let spends = || questions.iter().filter(|question| !question.looks);
         let is_plain = spends().count() == 1 || spends().all(|question| question.patience_us == 0);

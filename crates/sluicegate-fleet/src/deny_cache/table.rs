@@ -107,6 +107,15 @@ impl RefusalTable {
         Mark { clears: self.clears.load(Ordering::Acquire), reports: self.reports.load(Ordering::Acquire) }
     }
 
+    /// Whether nothing is kept about a key.
+    #[inline]
+    pub(super) fn is_unknown(&self, id: impl FnOnce() -> Id) -> bool {
+        self.keys() == 0 || {
+            let id = id();
+            !self.shard(id).refusals.contains_key(&id)
+        }
+    }
+
     /// The knowledge about a question; `refused` converts a refusal.
     #[inline]
     pub(super) fn look<R>(

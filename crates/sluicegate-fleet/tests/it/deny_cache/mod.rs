@@ -9,6 +9,7 @@ mod leases;
 mod model;
 mod provisional;
 mod settings;
+mod short;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
