@@ -48,19 +48,18 @@ impl Marked {
     #[cold]
     fn change_by<B>(&mut self, response: Response<B>, reads_body: bool) -> (Response<B>, Option<Box<Tap>>) {
         let (head, body) = response.into_parts();
-        let made = Arc::clone(&self.made);
-        let limits = self.limits();
-        let refund_if = limits.iter().map(|limit| made.plan.limits[*limit].refund_if.as_ref());
+        let refund_if = self.limits().map(|limit| self.made.plan.limits[limit].refund_if.as_ref());
         let returned: SmallVec<[bool; 4]> =
             refund_if.map(|refund| refund.is_some_and(|refund| refund(&head))).collect();
         if returned.contains(&true) {
             self.give_back(|index| returned[index]);
         }
-        let settles =
-            |index: usize| made.plan.limits[limits[index]].settle.as_ref().filter(|_| !returned[index]);
-        let Some(meter) = self.meter.as_ref().filter(|_| made.keeps_meters) else {
+        let Some(meter) = self.meter.as_ref().filter(|_| self.made.keeps_meters) else {
             return (Response::from_parts(head, body), None);
         };
+        let (made, limits) = (&self.made, self.limits().collect::<SmallVec<[usize; 4]>>());
+        let settles =
+            |index: usize| made.plan.limits[limits[index]].settle.as_ref().filter(|_| !returned[index]);
         let costs: SmallVec<[Option<u64>; 4]> =
             (0..limits.len()).map(|index| settles(index)?.cost_in(&head.headers)).collect();
         meter.settle_each(|index| costs[index]);
@@ -90,9 +89,9 @@ impl Marked {
     }
 
     /// The limits that the request was checked against, in the order of the meter: those of its asks, and those in shadow.
-    fn limits(&self) -> SmallVec<[usize; 4]> {
+    fn limits(&self) -> impl Iterator<Item = usize> {
         let asked = self.asks.iter().map(|asked| asked.limit);
-        asked.chain(self.trials.iter().map(|trial| trial.limit)).collect()
+        asked.chain(self.trials.iter().map(|trial| trial.limit))
     }
 
     /// Writes the state of the client's quotas into the response.
