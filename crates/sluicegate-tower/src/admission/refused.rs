@@ -94,9 +94,10 @@ impl Refused {
         request: impl Into<RequestView<'a>>,
         respond: &(impl Respond<B> + ?Sized),
     ) -> Response<B> {
-        let (request, extra) = (request.into(), self.extra());
-        let response = respond.respond(&self.refusal(request).later_by(extra));
-        self.finish(request, extra, response)
+        let request: RequestView<'_> = request.into();
+        let refusal = self.refusal(request).later_by(self.extra());
+        let response = self.finish(&refusal, respond.respond(&refusal));
+        self.told(response)
     }
 
     /// As [`respond`](Self::respond), if the responder need not wait.
@@ -110,8 +111,8 @@ impl Refused {
         match respond.respond_later(&refusal) {
             Some(response) => Err(Answering { refused: Some(self), extra, response: Lookup::new(response) }),
             None => {
-                let response = respond.respond(&refusal);
-                Ok(self.finish(request, extra, response))
+                let response = self.finish(&refusal, respond.respond(&refusal));
+                Ok(self.told(response))
             }
         }
     }
@@ -122,9 +123,8 @@ impl Refused {
     }
 
     /// Adds the fields to the responder's response.
-    fn finish<B>(self, request: RequestView<'_>, extra: u64, response: Response<B>) -> Response<B> {
+    fn finish<B>(&self, refusal: &Refusal<'_>, response: Response<B>) -> Response<B> {
         let LimitsSettings { extensions, style, .. } = self.limits.settings();
-        let refusal = self.refusal(request).later_by(extra);
         let mut response = refusal.answer(response, *extensions);
         match refusal.shown {
             Some(shown) => {
@@ -134,7 +134,14 @@ impl Refused {
             }
             None => repeat_wait(response.headers_mut(), style),
         }
-        if *extensions && let Stop::Decided(decided) = self.stop {
+        response
+    }
+
+    /// The finished response, with the decision for layers and middleware around.
+    fn told<B>(self, mut response: Response<B>) -> Response<B> {
+        if self.limits.settings().extensions
+            && let Stop::Decided(decided) = self.stop
+        {
             response.extensions_mut().insert(decided);
         }
         response
@@ -162,12 +169,11 @@ impl<B> Answering<B> {
         place: &mut Place,
     ) -> Poll<Response<B>> {
         let refused = self.refused.as_ref().expect("a response is polled until it is ready, once");
-        let response = match ready!(self.response.poll(cx, refused.limits.answers(), place)) {
-            Ok(response) => response,
-            Err(_) => respond.respond(&refused.refusal(request).later_by(self.extra)),
-        };
+        let answered = ready!(self.response.poll(cx, refused.limits.answers(), place));
         let refused = self.refused.take().expect("it was there a moment ago");
-        Poll::Ready(refused.finish(request, self.extra, response))
+        let refusal = refused.refusal(request).later_by(self.extra);
+        let response = refused.finish(&refusal, answered.unwrap_or_else(|_| respond.respond(&refusal)));
+        Poll::Ready(refused.told(response))
     }
 }
 

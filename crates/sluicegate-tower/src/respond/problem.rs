@@ -162,12 +162,13 @@ fn numbers(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
         return Ok(());
     }
     body.push_str(r#","violated-policies":["#);
-    for (index, name) in refusal.violated().enumerate() {
+    // Not in a `for`, which would ask each part of a chain for each name.
+    refusal.violated().enumerate().for_each(|(index, name)| {
         // Names of policies and quotas consist of characters that JSON does not escape.
         body.push_str(if index == 0 { "\"" } else { ",\"" });
         body.push_str(name);
         body.push('"');
-    }
+    });
     body.write_char(']')
 }
 

@@ -5,9 +5,17 @@ use http::HeaderValue;
 /// The number of numbers that are kept as text.
 const KEPT: usize = 4_096;
 
-/// The numbers below `KEPT`, four digits each. Each is the increment of the one before, which is cheap for the compiler's
-/// interpreter.
-static DIGITS: [[u8; 4]; KEPT] = {
+/// The numbers below `KEPT`, four digits each, one behind the other.
+static DIGITS: &str = {
+    const ALL: [[u8; 4]; KEPT] = digits();
+    match str::from_utf8(ALL.as_flattened()) {
+        Ok(digits) => digits,
+        Err(_) => panic!("digits are ASCII"),
+    }
+};
+
+/// Each number is the increment of the one before, which is cheap for the compiler's interpreter.
+const fn digits() -> [[u8; 4]; KEPT] {
     let mut all = [*b"0000"; KEPT];
     let mut number = 1;
     while number < KEPT {
@@ -20,18 +28,17 @@ static DIGITS: [[u8; 4]; KEPT] = {
         number += 1;
     }
     all
-};
+}
 
 /// The field value of a number that is kept as text.
 #[inline]
 pub(super) fn kept(number: u64) -> Option<HeaderValue> {
-    let digits: &'static [u8; 4] = DIGITS.get(usize::try_from(number).ok()?)?;
-    let first = match number {
-        0..=9 => 3,
+    let end = 4 * usize::try_from(number).ok().filter(|number| *number < KEPT)? + 4;
+    let length = match number {
+        0..=9 => 1,
         10..=99 => 2,
-        100..=999 => 1,
-        _ => 0,
+        100..=999 => 3,
+        _ => 4,
     };
-    let text = str::from_utf8(&digits[first..]).ok()?;
-    Some(HeaderValue::from_static(text))
+    DIGITS.get(end - length..end).map(HeaderValue::from_static)
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
 use crate::respond::decided::{MOST, Shown, ceil_seconds};
 use crate::respond::headers::digits;
@@ -166,13 +166,14 @@ fn tell_wait(headers: &mut HeaderMap, style: &Style, seconds: u64) -> u64 {
 /// Sets `Retry-After` to this many seconds, unless the response already has a larger number. Returns the number that the
 /// response has then.
 pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
-    match headers.get(RETRY_AFTER).and_then(whole_number) {
-        Some(said) if said >= seconds => said,
-        _ => {
-            headers.insert(RETRY_AFTER, number(seconds));
-            seconds
-        }
+    match headers.entry(RETRY_AFTER) {
+        Entry::Vacant(empty) => _ = empty.insert(number(seconds)),
+        Entry::Occupied(mut said) => match whole_number(said.get()) {
+            Some(said) if said >= seconds => return said,
+            _ => _ = said.insert(number(seconds)),
+        },
     }
+    seconds
 }
 
 /// Repeats the wait of a refusal in the field that was chosen for it.
