@@ -11,16 +11,16 @@ use std::time::Duration;
 use crate::error::ConfigError;
 use crate::text::Fault;
 
-/// A day, week, month, quarter or year of the calendar in a time zone, for quotas whose periods differ in length.
+/// A day, week, month, quarter or year of the calendar in a time zone, for quotas with periods of different lengths.
 ///
-/// A period begins at midnight of its first day, or at the first moment of that day where midnight is skipped; on a day that has midnight
-/// twice, with the first. Text names the unit, the first day of a week, and the zone, which is UTC unless it is named: `month`,
+/// A period begins at midnight of its first day, or at the first moment of that day if midnight is skipped; on a day that has midnight
+/// twice, at the first. Text names the unit, the first day of a week, and the zone, which is UTC unless it is named: `month`,
 /// `day in Asia/Seoul`, `week from sunday in Europe/Berlin`, `quarter`, `year in UTC`.
 ///
 /// Zones come from the database of the system, such as `/usr/share/zoneinfo`, when the first quota of this period is read. The borders up
 /// to the year 2100 are kept for as long as the process runs, four bytes each, once for each unit and zone; after 2100 all periods are as
-/// long as the longest. Borders count on the clock of the store. Instances whose databases differ agree from the moment at which the last
-/// of them has begun a period: a key's units count until the end that was given to them first.
+/// long as the longest. Borders count on the clock of the store. Instances with different databases agree once the last
+/// of them has begun a period: a key's units count until the end that they were first given.
 ///
 /// ```
 /// use sluicegate_core::calendar::CalendarPeriod;
@@ -28,7 +28,7 @@ use crate::text::Fault;
 ///
 /// let month: CalendarPeriod = "month in Asia/Seoul".parse()?;
 /// assert_eq!(Quota::in_calendar(1_000_000, month), "1000000/month in Asia/Seoul".parse()?);
-/// // What a month leaves is added to the next one, up to a fifth of it.
+/// // Unused units of a month are added to the next month, up to a fifth of its limit.
 /// let tokens = Policy::gcra("tokens", "1000000/month in Asia/Seoul carry over 20%").build()?;
 /// assert_eq!(tokens.to_string(), "tokens: 1000000/month in Asia/Seoul carry over 200000 (token-bucket-aligned)");
 /// let error = "5/day in Europe/Seoul".parse::<Quota>().unwrap_err();
@@ -36,19 +36,19 @@ use crate::text::Fault;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 ///
-/// Available with the feature `calendar`; without it no text is one.
+/// Available with the feature `calendar`; without it, no text is a calendar period.
 #[derive(Clone, Copy)]
 pub struct CalendarPeriod(&'static Periods);
 
 /// The periods of a unit in a zone.
 struct Periods {
     name: String,
-    /// The first second of each period since the epoch; the first of them is 0.
+    /// The first second of each period since the epoch; the first is 0.
     starts: Vec<u32>,
     longest_us: NonZeroU64,
 }
 
-/// The periods that were read, by their names.
+/// The periods that were read, by name.
 static KNOWN: Mutex<BTreeMap<String, &'static Periods>> = Mutex::new(BTreeMap::new());
 
 const SECOND_US: u64 = 1_000_000;
@@ -59,7 +59,7 @@ impl CalendarPeriod {
         Duration::from_micros(self.0.longest_us.get())
     }
 
-    /// The beginning of the period that this moment falls into and that of the next, in microseconds since the epoch.
+    /// The beginning of the period that this moment falls into and the beginning of the next, in microseconds since the epoch.
     pub fn around(self, at_us: u64) -> (u64, u64) {
         let period = self.number(at_us);
         (self.start_us(period), self.start_us(period.saturating_add(1)))
@@ -89,7 +89,7 @@ impl CalendarPeriod {
             .saturating_add(beyond.saturating_mul(self.0.longest_us.get()))
     }
 
-    /// Whether the text behind the slash of a quota is a period of a calendar, right or wrong, and no span of time.
+    /// Whether the text after the slash of a quota means a period of a calendar, valid or not, and not a span of time.
     pub(crate) fn is_meant(text: &str) -> bool {
         let unit = text.split_whitespace().next().unwrap_or_default();
         matches!(unit, "month" | "quarter" | "year") || text.contains(" in ") || text.contains(" from ")
@@ -123,7 +123,7 @@ impl CalendarPeriod {
             Some(zone) => format!("{unit} in {zone}"),
             None => unit.to_string(),
         };
-        // The map is as it was between two calls.
+        // A panic cannot leave the map half-changed.
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(periods) = known.get(&name) {
             return Ok(Self(periods));
@@ -143,7 +143,7 @@ impl CalendarPeriod {
 /// A unit of the calendar.
 enum Unit {
     Day,
-    /// A week, and the days from Monday to its first one.
+    /// A week, and the days from Monday to its first day.
     Week(u8),
     Months(u8),
 }
@@ -209,7 +209,7 @@ impl FromStr for CalendarPeriod {
     }
 }
 
-/// The calendar itself, as another crate knows it.
+/// The calendar itself, from another crate.
 #[cfg(feature = "calendar")]
 mod zone {
     use jiff::civil::{Date, date};

@@ -1,11 +1,11 @@
 //! The source of time. Time is a parameter everywhere: tests set it by hand.
 //!
-//! A store has a clock: the machine's ([`SystemClock`]) unless it is given another one. All
+//! A store has a clock: the machine's ([`SystemClock`]) unless it is given another clock. All
 //! decisions, waits and resets are numbers of that clock, in whole microseconds. Redis decides by
 //! its own `TIME`, so that the clocks of the instances of a service do not matter; a clock that is
 //! given to a Redis store is for tests.
 //!
-//! A test that sleeps is slow and fails on a busy machine. One that moves a [`ManualClock`] takes
+//! A test that sleeps is slow and fails on a busy machine. A test that moves a [`ManualClock`] takes
 //! no time:
 //!
 //! ```
@@ -30,9 +30,9 @@
 //! # Writing a clock
 //! A [`Clock`] is asked once per decision, so it has to be cheap and must not block.
 //!
-//! [`SystemClock`] asks the operating system. To read the processor's time stamp counter without it takes half the time, and a program
-//! cannot know whether the counters of all cores agree. Where they do not, time runs backwards when a thread moves to another core, and
-//! valid traffic is refused. On machines whose counters are known to agree, a clock of a few lines around the crate `quanta` reads them.
+//! [`SystemClock`] asks the operating system. Reading the processor's time stamp counter directly takes half the time, but a program
+//! cannot know whether the counters of all cores agree. If they do not, time runs backwards when a thread moves to another core, and
+//! valid traffic is refused. On machines with counters that are known to agree, use a clock of a few lines around the crate `quanta`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,9 +41,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Tells the time in whole microseconds.
 ///
-/// A clock that counts from the Unix epoch gives windows that begin on the full minute or hour; one that counts
+/// A clock that counts from the Unix epoch gives windows that begin on the full minute or hour; a clock that counts
 /// from elsewhere shifts them. It must stay below 2^52 (the year 2112). It should not go backwards: a store never admits more after a step back,
-/// but keys may have to wait as long as the step.
+/// but keys may have to wait for the length of the step.
 ///
 /// A clock that is an hour ahead of UTC begins the windows of a day at midnight of UTC+1:
 ///
@@ -81,7 +81,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
 /// The monotonic clock of the machine ([`Instant`]), anchored once at the Unix epoch.
 ///
-/// It never steps: when the machine's wall clock is corrected, the windows of this process stay where they were, and a leap second, an
+/// It never steps: when the machine's wall clock is corrected, the windows of this process do not move, and a leap second, an
 /// NTP step or a manual correction changes no limit.
 ///
 /// # Drift
@@ -91,7 +91,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 /// - by nothing else on Linux, where time synchronisation slows down or speeds up both clocks alike. Elsewhere this clock keeps the rate of
 ///   the hardware, which is off by some seconds a day at most.
 ///
-/// Where windows have to follow the wall clock through that, give the store a clock that reads [`SystemTime`]: a store stays within its
+/// If windows have to follow the wall clock exactly, give the store a clock that reads [`SystemTime`]: a store stays within its
 /// limits when such a clock steps back.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
@@ -100,7 +100,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock that shows the wall clock's time of this moment and goes on from there.
+    /// A clock that starts at the current time of the wall clock.
     pub fn new() -> Self {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { origin: Instant::now(), origin_us: micros(unix) }
@@ -120,7 +120,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to. Clones show the same time.
+/// A clock that moves only when it is set or advanced. Clones show the same time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -136,7 +136,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows zero.
+    /// A clock at zero.
     pub fn new() -> Self {
         Self::default()
     }
@@ -146,7 +146,7 @@ impl ManualClock {
         self.set(Duration::from_micros(self.now_us().saturating_add(micros(by))));
     }
 
-    /// Sets the time since the clock's epoch, also backwards.
+    /// Sets the time since the clock's epoch; it may move backwards.
     /// For tests of a clock that is corrected; [`advance`](Self::advance) is the usual one.
     pub fn set(&self, since_epoch: Duration) {
         // Relaxed: the clock is one number and orders no other memory.
@@ -167,7 +167,7 @@ impl fmt::Debug for ManualClock {
     }
 }
 
-/// Whole microseconds of a duration, rounded down; `u64::MAX` for what does not fit (584,000 years).
+/// Whole microseconds of a duration, rounded down; `u64::MAX` if it does not fit (584,000 years).
 pub fn micros(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(duration.subsec_micros()))
 }

@@ -12,10 +12,10 @@ use crate::algorithm::State;
 use crate::few::few;
 use crate::policy::Policy;
 
-/// The spend of one allowed ask, by which it can be given back.
+/// The spend of one allowed ask, needed to give it back.
 ///
-/// It cannot be cloned, and it loses units that are given back, whether the store's answer arrives or not: a refund
-/// whose reply was lost is never sent again.
+/// It cannot be cloned, and it loses the units that it gives back, whether the store's answer arrives or not: a refund
+/// with a lost reply is never sent again.
 ///
 /// A receipt that is dropped gives nothing back. To keep a part for later, [`split`](Self::split)
 /// it.
@@ -31,21 +31,21 @@ pub struct Receipt {
 
 /// The state of a quota's bucket when a cost was spent from it. For authors of stores.
 ///
-/// It is kept for policies that give back, and for turns that have not come.
+/// It is kept for policies with refunds, and for turns that have not started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "stores put it together")]
 pub struct Trace {
-    /// The level of the bucket when the cost came, in the measure of [`Rule::level`](crate::algorithm::Rule::level).
+    /// The level of the bucket before the spend, in the measure of [`Rule::level`](crate::algorithm::Rule::level).
     pub found: u64,
-    /// The amount that had been given back to the bucket since its birth, in the same measure.
+    /// The amount given back to the bucket since its birth, in the same measure.
     pub given: u64,
-    /// The birth number of the key's bucket, which is another one after the key was at rest, or was forgotten. 0 where it is not kept.
+    /// The birth number of the key's bucket, which changes after the key was at rest or forgotten. 0 if it is not kept.
     pub birth: u64,
     /// The state before.
     pub before: State,
-    /// The state after. Of a cost that is held, a state whose time is the moment at which this quota would have let it go.
+    /// The state after. For a held cost, its time is the moment at which this quota would have admitted it.
     pub after: State,
-    /// Whether the cost is held for a turn of another limit, and not spent yet.
+    /// Whether the cost is held for a turn of another limit, and is not spent yet.
     pub held: bool,
     /// The floor that the end of a lease has replaced, for a lease from a bucket that drains: [`State::REST`] if there was none.
     pub floor: Option<State>,
@@ -53,24 +53,24 @@ pub struct Trace {
 
 /// The part of a service that made a decision.
 ///
-/// Metrics tell by it how much was decided without the shared state. The order is that of
-/// certainty: a decision that was made of several is as certain as the least certain of them.
+/// Metrics use it to count decisions without the shared state. The order is that of
+/// certainty: a decision made from several is as certain as the least certain of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum DecidedBy {
     /// The store that keeps the state.
     Store,
-    /// This process, with units that it has leased from that store: they were debited before, and the numbers are those that
-    /// this process knows.
+    /// This process, with units that it has leased from that store: they were spent there before, and the numbers are those known
+    /// to this process.
     Lease,
     /// This process, which keeps a refusal of the store until a retry could pass.
     Cache,
     /// This process alone, with its share of the quotas, because the store could not be reached. Or
-    /// the part of the store that keeps one of the keys could not, and the store decided the rest.
+    /// the part of the store with one of the keys could not be reached, and the store decided the rest.
     Fallback,
-    /// Nobody: the store could not be reached, and the policy says what happens then. The numbers are those of a key at rest.
+    /// No part: the store could not be reached, and the policy determines the outcome. The numbers are those of a key at rest.
     Outage,
-    /// Nobody: all policies that were asked are [off](crate::policy::PolicyMode::Off). The numbers are those of a key at rest.
+    /// No part: all policies that were asked are [off](crate::policy::PolicyMode::Off). The numbers are those of a key at rest.
     Off,
 }
 
@@ -98,8 +98,8 @@ impl Receipt {
         Self { basis, at_us, costs: few(costs), traces: few(traces), pieces: Vec::new() }
     }
 
-    /// The store that let the ask pass, or the fallback. The receipt is for the clock and the buckets of that one, and means
-    /// nothing to another.
+    /// The store that let the ask pass, or the fallback. The receipt refers to its clock and its buckets, and is useless to any
+    /// other store.
     pub fn decided_by(&self) -> DecidedBy {
         self.basis
     }
@@ -110,7 +110,7 @@ impl Receipt {
         self.at_us
     }
 
-    /// The units of this quota that took effect and were not given back by this receipt.
+    /// The units of this quota that took effect and were not given back with this receipt.
     pub fn cost_of(&self, quota: u8) -> u64 {
         self.costs.get(usize::from(quota)).copied().unwrap_or(0)
     }
@@ -120,17 +120,17 @@ impl Receipt {
         self.costs.iter().copied().max().unwrap_or(0)
     }
 
-    /// The state of this quota's bucket at the spend, where that is kept.
+    /// The state of this quota's bucket at the spend, if it is kept.
     pub fn trace(&self, quota: u8) -> Option<&Trace> {
         self.traces.get(usize::from(quota))
     }
 
-    /// Whether a part of it is held for a turn that has not come.
+    /// Whether a part of it is held for a turn that has not started.
     pub fn is_held(&self) -> bool {
         self.traces.iter().any(|trace| trace.held) || self.pieces.iter().any(|piece| piece.receipt.is_held())
     }
 
-    /// When the bucket would have let the cost go, in microseconds of the store's clock: before [`at_us`](Self::at_us) only where it is
+    /// When the bucket would have admitted the cost, in microseconds of the store's clock: before [`at_us`](Self::at_us) only if it is
     /// [held](Self::is_held) until then. For authors of stores.
     pub fn ready_us(&self) -> u64 {
         let of = |trace: &Trace| if trace.held { trace.after.until_us } else { self.at_us };
@@ -142,7 +142,7 @@ impl Receipt {
     /// The time for which a unit of this [lease](crate::store::Mode::Lease) may be spent, if `behind` other units of the lease
     /// follow it: each quota of the policy has its own end, and the earliest counts. Zero if it is no lease.
     ///
-    /// It counts from any moment before the call was sent, and its end is included. Units are spent in their order, so the first unit of
+    /// Count it from a moment before the call was sent; its end is included. Units are spent in their order, so the first unit of
     /// a lease of `n` is followed by `n - 1`.
     ///
     /// ```
@@ -155,13 +155,13 @@ impl Receipt {
     /// let policy = store.open(Arc::new(Policy::gcra("api", "10/s").build()?), None)?;
     /// let key = Key::from("ada");
     ///
-    /// // One unit for a request that is here, and up to four for those to come.
+    /// // One unit for the current request, and up to four for later requests.
     /// let spend = Ask::new(&policy, key.as_ref(), 1, Mode::Spend);
     /// let lease = Ask::new(&policy, key.as_ref(), 4, Mode::Lease);
     /// let mut decision = store.decide(&[spend, lease]).now().expect("memory answers at once")?;
     /// assert_eq!((decision.quotas()[1].spent(), decision.quotas()[1].remaining()), (4, 5));
     ///
-    /// // Five units drain in half a second, the one that was spent first.
+    /// // Five units drain in half a second, the unit that was spent first.
     /// let lease = decision.take_receipt(1).expect("it has got something");
     /// let lasts = [3, 2, 1, 0].map(|behind| lease.lasts(policy.policy(), behind).as_millis());
     /// assert_eq!(lasts, [100, 200, 300, 400]);
@@ -178,7 +178,7 @@ impl Receipt {
         Duration::from_micros(lasts.min().unwrap_or(0))
     }
 
-    /// A copy for a call that goes on; never for a second one.
+    /// A copy for the same call; never for a second one.
     pub(crate) fn copied(&self) -> Self {
         let pieces = self.pieces.iter().map(Piece::copied).collect();
         Self { costs: self.costs.clone(), traces: self.traces.clone(), pieces, ..*self }
@@ -209,7 +209,7 @@ impl Receipt {
         (rest.cost() > 0).then_some(rest)
     }
 
-    /// Takes out `cost` units, or as many as there are.
+    /// Takes out up to `cost` units.
     pub(crate) fn spend(&mut self, cost: u64) {
         self.spend_in_pieces(cost);
         for left in &mut self.costs {
@@ -218,7 +218,7 @@ impl Receipt {
         self.ends_no_lease();
     }
 
-    /// A lease ends once: another part of it is given back like any other spend.
+    /// A lease ends only once: other parts of it are given back like any other spend.
     fn ends_no_lease(&mut self) {
         for trace in &mut self.traces {
             trace.floor = None;

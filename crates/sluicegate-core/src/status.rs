@@ -1,8 +1,8 @@
-//! The state of stores, in numbers that do not depend on how they are made: [`StoreStatus`].
+//! The state of stores, in numbers that do not depend on the kind of store: [`StoreStatus`].
 
 use std::time::Duration;
 
-/// The state of a store and of those within it, as far as they know it: each adds its numbers. See
+/// The state of a store and of the stores within it: each adds the numbers that it knows. See
 /// [`Store::status`](crate::Store::status).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -11,26 +11,26 @@ pub struct StoreStatus {
     pub observed: Option<String>,
     /// The state of its breaker and its fallback, if it has them.
     pub resilient: Option<ResilientStatus>,
-    /// Its leases of the store within, if it leases.
+    /// Its leases from the inner store, if it leases.
     pub leases: Option<LeaseStatus>,
-    /// How full its table in memory is, or that of its fallback, if it has one.
+    /// The use of its table in memory, or of the table of its fallback, if it has one.
     pub memory: Option<MemoryStats>,
-    /// The refusals that it has made by itself, if it keeps refusals.
+    /// The refusals that it has made by itself, if it caches refusals.
     pub deny_cache: Option<DenyCacheStatus>,
     /// The number of different quotas that keys have [brought](crate::RateLimiter::with_quotas) and that are in use in its table in memory, or
-    /// in that of its fallback: for each policy with any, by its name, the number of the quota that has the most. There can be 65,535 of
-    /// each; other quotas are refused until one of them is no longer in use.
+    /// in the table of its fallback: for each such policy, by name, the highest number of any of its quotas. Each can have 65,535
+    /// of them; more are refused until one of them is no longer in use.
     pub quotas: Vec<(String, usize)>,
-    /// Quotas about which the server that decided and this process did not agree, although both had the same numbers. The server's verdict
+    /// Quotas that the deciding server and this process judged differently, although both had the same numbers. The server's verdict
     /// counts. Should stay at zero: if it grows, report it as a bug.
     pub disagreements: u64,
 }
 
-/// How full a `DenyCache` is, and how much it has refused. Counts are since it was made.
+/// The use of a `DenyCache`, and its refusals. Counts begin when the cache is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DenyCacheStatus {
-    /// Keys that it knows to be refused, or to have been until a moment ago, counted once per policy.
+    /// Keys that it knows as refused, or refused until a moment ago, counted once per policy.
     pub keys: usize,
     /// The most that fit.
     pub slots: usize,
@@ -42,20 +42,20 @@ pub struct DenyCacheStatus {
     pub asked: u64,
 }
 
-/// The state of a store that decides by units that it has leased from the store within. Counts are since it was made.
+/// The state of a store that decides with units leased from the inner store. Counts begin when the store is made.
 ///
-/// For a gauge: `local` beside all decisions says how much of the traffic costs no call, and `lost` beside `granted` how many of
+/// For a gauge: `local` divided by all decisions is the part of the traffic without a call, and `lost` divided by `granted` the part of
 /// the leased units were not used in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseStatus {
-    /// Keys for which units are held.
+    /// Keys with held units.
     pub keys: usize,
-    /// Units that are held, and can be spent now: for a policy with several quotas, the fewest of any.
+    /// Held units that can be spent now: for a policy with several quotas, the fewest of any.
     pub held: u64,
     /// Requests that were decided without a call.
     pub local: u64,
-    /// Units that the store within has leased.
+    /// Units leased from the inner store.
     pub granted: u64,
     /// Units that were given back when the process closed.
     pub returned: u64,
@@ -64,10 +64,10 @@ pub struct LeaseStatus {
     pub lost: u64,
 }
 
-/// How full a [`MemoryStore`](crate::MemoryStore) is.
+/// The use of a [`MemoryStore`](crate::MemoryStore).
 ///
-/// A flood evicts lightly used keys, never one that is deep in debt. Here is a table of one set, with room for five keys in debt,
-/// and a debtor among a hundred strangers:
+/// A flood evicts lightly used keys, never one that is deep in debt. This example has a table of one set, with room for five keys in debt,
+/// and one key in deep debt among a hundred others:
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -79,7 +79,7 @@ pub struct LeaseStatus {
 ///     login.check(stranger).now().expect("memory answers at once")?;
 /// }
 /// assert!(!login.check("debtor").now().expect("memory answers at once")?.is_allowed());
-/// assert_eq!(store.stats().evictions, 96); // the strangers, but for the last four
+/// assert_eq!(store.stats().evictions, 96); // all others except the last four
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,15 +97,15 @@ pub struct MemoryStats {
     pub inherited: u64,
 }
 
-/// The state of a `Resilient` store. Counts are since it was made.
+/// The state of a `Resilient` store. Counts begin when the store is made.
 ///
 /// For alarms: `breaker` other than closed for longer than a deployment takes, `debts` that do not
-/// shrink while it is closed, and `timeouts` that grow while it is closed, which say that the
+/// shrink while it is closed, and `timeouts` that grow while it is closed, which mean that the
 /// deadline is near the store's usual time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResilientStatus {
-    /// The breaker; for a store in several parts, that of the part that does worst.
+    /// The breaker; for a store in several parts, the worst of them.
     pub breaker: BreakerState,
     /// How often a breaker has opened.
     pub opened: u64,
@@ -113,26 +113,26 @@ pub struct ResilientStatus {
     pub timeouts: u64,
     /// Calls that found no store.
     pub unavailable: u64,
-    /// Replies that could not be understood.
+    /// Invalid replies.
     pub protocol: u64,
     /// Decisions that were made without the store.
     pub fallback_decisions: u64,
-    /// The time during which a breaker was not closed, in all.
+    /// The total time during which a breaker was not closed.
     pub in_fallback: Duration,
-    /// Keys with spending that the store does not know of yet.
+    /// Keys with spends that the store does not know yet.
     pub debts: usize,
 }
 
 /// Whether a store is asked.
 ///
-/// The order is that of health: the greatest of several is the worst.
+/// The order is by health: the greatest of several is the worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "the three states of a breaker")]
 pub enum BreakerState {
     /// The store is asked.
     #[default]
     Closed,
-    /// A few trials find out whether it answers again.
+    /// A few trial calls test whether it answers again.
     HalfOpen,
     /// The store is not asked.
     Open,

@@ -6,9 +6,9 @@ use crate::calendar::CalendarPeriod;
 
 /// A fixed window, or a bucket that is refilled at borders, whose windows are periods of a [calendar](CalendarPeriod).
 ///
-/// It is the algorithm of equal windows by another clock: one that shows, for the third day of the seventh period, seven times the longest
-/// period and three days. So that clock stands still at no time and never goes back, it only jumps at the end of a shorter period; and debts
-/// and what is carried over end at borders of the calendar, however long the periods between them are. States have real times.
+/// It is the algorithm of equal windows on another clock. On the third day of the seventh period that clock shows seven times the longest
+/// period plus three days. It never stops and never goes back; it only jumps at the end of a shorter period. Debts
+/// and units that are carried over end at borders of the calendar, however long the periods between them are. States have real times.
 ///
 /// # Source
 /// As [`FixedWindow`]. The calendar is that of the crate `jiff`.
@@ -43,15 +43,15 @@ impl CalendarWindow {
         Self { window, period }
     }
 
-    /// The fixed windows of which one is the period that this moment falls into.
+    /// The fixed windows that include the calendar period of this moment.
     pub(super) fn at(&self, now_us: u64) -> FixedWindow {
         let (start_us, end_us) = self.period.around(now_us);
         let length = end_us.saturating_sub(start_us).try_into().unwrap_or_else(|_| self.period.longest_us());
-        // Months of one length that follow each other are the same windows.
+        // Consecutive months of one length are the same windows.
         self.window.in_windows_of(length, start_us)
     }
 
-    /// A moment by the clock of equal windows.
+    /// Converts a moment of the calendar to the clock of equal windows.
     fn equal(&self, at_us: u64) -> u64 {
         if at_us == NEVER {
             return NEVER;
@@ -61,7 +61,7 @@ impl CalendarWindow {
         period.saturating_mul(self.period.longest_us().get()).saturating_add(since_us)
     }
 
-    /// A moment of the clock of equal windows by the calendar.
+    /// Converts a moment of the clock of equal windows to the calendar.
     fn real(&self, at_us: u64) -> u64 {
         if at_us == NEVER {
             return NEVER;
@@ -89,13 +89,13 @@ impl CalendarWindow {
         }
     }
 
-    /// A span that begins at this moment by the clock of equal windows, by the calendar.
+    /// Converts a span that begins at this moment of the clock of equal windows to the calendar.
     fn real_span(&self, equal_us: u64, span_us: u64) -> u64 {
         self.real(equal_us.saturating_add(span_us)).saturating_sub(self.real(equal_us))
     }
 }
 
-/// Passes on a state by the calendar.
+/// Converts a state to the calendar and passes it on.
 struct Real<S>(CalendarWindow, S);
 
 impl<S: SpendState> SpendState for Real<S> {

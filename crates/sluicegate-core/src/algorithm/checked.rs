@@ -1,4 +1,4 @@
-//! A quota, as far as it can be checked without an algorithm.
+//! A quota, checked as far as possible without an algorithm.
 
 use std::num::NonZeroU64;
 
@@ -7,9 +7,9 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 use crate::text::REFUSE_ALL;
 
-/// A quota whose parts are each possible.
+/// A quota with valid parts.
 ///
-/// A period that is no whole number of microseconds is kept as an exact ratio: 1 per 333,333,333 ns is 1,000 per
+/// A period that is not a whole number of microseconds is kept as an exact ratio: 1 per 333,333,333 ns is 1,000 per
 /// 333,333,333 microseconds. Only `limit` and `period_us` are converted; `quota` stays as it was given.
 #[derive(Clone, Copy)]
 pub(super) struct Checked {
@@ -63,7 +63,7 @@ impl Checked {
 
     /// Units above which a charge is forgotten, unless the policy says otherwise.
     ///
-    /// Ten times the limit or the burst, whichever is greater: a debt is felt, but one charge does not
+    /// Ten times the limit or the burst, whichever is greater: a debt has an effect, but one charge does not
     /// lock a key out for years.
     pub(super) fn most_debt(&self) -> u64 {
         self.quota.limit().max(self.burst.get()).saturating_mul(10)

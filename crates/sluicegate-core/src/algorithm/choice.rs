@@ -1,4 +1,4 @@
-//! The choice of an algorithm: [`Algorithm`], its names, and the kind of rule that it is.
+//! The choice of an algorithm: [`Algorithm`], its names, and the kind of its rule.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,11 +9,11 @@ use crate::text::value_of;
 
 /// How a quota is counted. The README has a table that compares them.
 ///
-/// In doubt take [`Gcra`](Self::Gcra): one number per key, no borders that a client could aim at,
-/// and an exact wait in each refusal. Take [`SlidingLog`](Self::SlidingLog) where the limit is a
+/// If in doubt, take [`Gcra`](Self::Gcra): one number per key, no borders that a client could aim at,
+/// and an exact wait in each refusal. Take [`SlidingLog`](Self::SlidingLog) if the limit is a
 /// security promise, such as failed logins; [`SlidingCounter`](Self::SlidingCounter) or
 /// [`FixedWindow`](Self::FixedWindow) where a contract speaks of windows; a [queue](Drain::Queue)
-/// where traffic shall be smoothed and not refused.
+/// if traffic should be smoothed, not refused.
 ///
 /// # At most
 /// For a limit of L per period P and a burst of B (L unless it is set), this much passes in the
@@ -22,7 +22,7 @@ use crate::text::value_of;
 /// | algorithm | in the worst span of P | words of state | after a burst from rest |
 /// |---|---|---|---|
 /// | [`Gcra`](Self::Gcra), [`Refill::Greedy`], [`Drain::Meter`] | B + L - 1 | 1 or 2 | one more each P / L |
-/// | [`Drain::Queue`] | L go on, P / L apart | 1 or 2 | one more each P / L |
+/// | [`Drain::Queue`] | L depart, P / L apart | 1 or 2 | one more each P / L |
 /// | [`Refill::Interval`], [`Refill::AlignedInterval`] | B + L | 2 | L at once at the next border |
 /// | [`FixedWindow`](Self::FixedWindow) | 2 L, across a border | 2 | L at once at the next border |
 /// | [`SlidingCounter`](Self::SlidingCounter) | 2 L, see there | 2 | gradually, once the next window begins |
@@ -30,7 +30,7 @@ use crate::text::value_of;
 /// | [`SlidingLogIn(n)`](Self::SlidingLogIn) | L | at most n + 1 entries | L at once, up to P / n later than that |
 ///
 /// A bucket limits the average: a limit of "5/min" under GCRA lets five pass at once and nine in
-/// the worst minute. Give it a smaller burst (`"5/min burst 1"`) where that is too many, or use a
+/// the worst minute. Give it a smaller burst (`"5/min burst 1"`) if that is too many, or use a
 /// log.
 ///
 /// ```
@@ -39,8 +39,8 @@ use crate::text::value_of;
 /// use sluicegate_core::clock::ManualClock;
 /// use sluicegate_core::{Algorithm, MemoryStore, Policy};
 ///
-/// /// What passes of "10/10s" in one span of ten seconds, for a client that comes just before a
-/// /// border of windows and then takes all that it can get.
+/// /// The units of "10/10s" that pass within ten seconds, for a client that starts just before a
+/// /// border of windows and then takes every unit it can get.
 /// fn in_ten_seconds(algorithm: Algorithm) -> Result<u64, Box<dyn std::error::Error>> {
 ///     let clock = ManualClock::new();
 ///     let store = MemoryStore::builder().clock(clock.clone()).build()?;
@@ -73,17 +73,17 @@ pub enum Algorithm {
     /// A count per window: cheapest to explain; at a border up to twice the limit passes.
     ///
     /// All keys of an [aligned](Anchor::Epoch) window come back at the same instant, and so do the
-    /// clients that were refused. Where that hurts, let windows begin with [a key's first
+    /// refused clients. If that is a problem, let windows begin with [a key's first
     /// unit](Anchor::FirstHit), or use GCRA.
     FixedWindow(Anchor),
-    /// The time of every admission: exact, and the only one whose memory grows with the limit,
-    /// which is therefore at most [a million](crate::algorithm::SlidingLog::MAX_LIMIT).
+    /// The time of every admission: exact, and the only algorithm with memory that grows with the limit,
+    /// so the limit is at most [a million](crate::algorithm::SlidingLog::MAX_LIMIT).
     ///
-    /// The one to choose for logins, password resets and payments: no more than the limit passes in
+    /// Choose it for logins, password resets and payments: no more than the limit passes in
     /// any span of one period, wherever the span begins.
     SlidingLog,
-    /// A [`SlidingLog`](Self::SlidingLog) with a resolution: what is admitted within one of this many parts of the period is
-    /// one entry, as old as the last of it. Begun by [`Policy::sliding_log`](crate::Policy::sliding_log) with
+    /// A [`SlidingLog`](Self::SlidingLog) with a resolution: the units admitted within one of this many parts of the period are
+    /// one entry, as old as the newest of them. Begun by [`Policy::sliding_log`](crate::Policy::sliding_log) with
     /// [`resolution`](crate::policy::PolicyBuilder::resolution).
     ///
     /// It never passes more than the limit in any span of one period, and room comes back at most a part of the period late.
@@ -91,9 +91,9 @@ pub enum Algorithm {
     SlidingLogIn(u32),
     /// Two counts, the older weighted by its overlap: two words at any limit.
     ///
-    /// It is exact for traffic that comes evenly. Traffic that takes all it can get passes up to
+    /// It is exact for evenly spread traffic. Traffic that takes every unit it can get passes up to
     /// twice the limit in some span of one period: a full window's worth at the end of one window,
-    /// and the next window's as the first one fades. Use the log where that is too much.
+    /// and another as the first one fades. Use the log if that is too much.
     SlidingCounter,
     /// A bucket of tokens that starts full, or with [fewer](crate::Quota::starting_with): an average rate, and a burst on top of it.
     TokenBucket(Refill),
@@ -120,7 +120,7 @@ impl Algorithm {
         Self::Gcra,
     ];
 
-    /// A quota under this algorithm, by itself: without a calendar, and for keys that start full.
+    /// The rule of a quota under this algorithm, without a calendar, and for keys that start full.
     pub(super) fn rule(self, quota: Checked) -> Result<Rule, ConfigError> {
         let window = |from_us| FixedWindow::new(quota, from_us).map(Rule::FixedWindow);
         let bucket = |queue_above| Gcra::new(quota, queue_above).map(Rule::Gcra);
@@ -142,7 +142,7 @@ impl Algorithm {
         matches!(self, Self::Gcra | Self::TokenBucket(_) | Self::LeakyBucket(Drain::Meter))
     }
 
-    /// Whether this algorithm delays requests that it lets in, to space its output.
+    /// Whether this algorithm delays admitted requests to space its output.
     pub fn is_queue(self) -> bool {
         matches!(self, Self::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)))
     }

@@ -1,8 +1,8 @@
-//! Fixed window, and every bucket that is refilled at instants.
+//! Fixed window, and each bucket that is refilled at intervals.
 //!
-//! The count never goes down between borders, so the state is the count and the end of the last window
+//! The count never goes down between borders, so the state holds the count and the end of the last window
 //! that has units in it. A turn that is reserved in a later window *closes* the windows before it: the
-//! state no longer has their counts, so a request that came now could not know what they have promised.
+//! state no longer has their counts, so a request that arrives now cannot know which of their units are promised.
 
 use std::num::NonZeroU64;
 
@@ -19,7 +19,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// bucket is the same code with a `burst` of its own. A debt larger than a window carries into the next.
 ///
 /// # Source
-/// Folklore; as Redis' `INCR` documentation describes it ("pattern: rate limiter"), without its race. Turns ahead
+/// Folklore; the documentation of Redis' `INCR` describes it ("pattern: rate limiter"); this version has no race. Turns ahead
 /// of time follow Resilience4j's `AtomicRateLimiter`: a window's permissions are given out before it begins.
 ///
 /// # Rounding
@@ -50,7 +50,7 @@ pub struct FixedWindow {
     limit: NonZeroU64,
     period_us: NonZeroU64,
     burst: u64,
-    /// When the first window after the epoch begins, if all keys have the same windows: before the end of a period.
+    /// When the first window after the epoch begins, if all keys have the same windows; less than a period.
     from_us: Option<u64>,
     /// The count above which a charge is forgotten.
     ceiling: u64,
@@ -80,7 +80,7 @@ impl FixedWindow {
         Ok(rule.with_debt(quota.most_debt()))
     }
 
-    /// Borders until `used` units are given back.
+    /// The number of borders until `used` units are given back.
     #[inline]
     fn borders(&self, used: u64) -> u64 {
         // Avoids the division when there is no debt.
@@ -92,7 +92,7 @@ impl FixedWindow {
         start_us.saturating_add(borders.saturating_mul(self.period_us.get()))
     }
 
-    /// When the window of a key at rest begins.
+    /// The start of the window of a key at rest.
     #[inline(always)]
     fn start_us(&self, now_us: u64) -> u64 {
         let Some(from_us) = self.from_us else { return now_us };
@@ -101,8 +101,8 @@ impl FixedWindow {
         since_us.map_or(0, |since_us| now_us.saturating_sub(since_us % self.period_us))
     }
 
-    /// The window that `now_us` falls into, or the one given out ahead that is still to come. A
-    /// window's start is not stored: it follows from the last border and from how many borders the
+    /// The window that `now_us` falls into, or a later one with a reserved turn. A
+    /// window's start is not stored: it follows from the last border and from the number of borders that the
     /// count needs.
     #[inline]
     fn window(&self, state: State, now_us: u64) -> WindowBounds {
@@ -128,7 +128,7 @@ impl FixedWindow {
     #[inline]
     fn state(&self, window: WindowBounds) -> State {
         match window.used {
-            // A turn in this window was given back; the window before it, whose count is gone, stays closed.
+            // A turn in this window was given back; the window before it has lost its count and stays closed.
             0 if window.closed => State { until_us: window.start_us, aux: State::CLOSED },
             0 => State::REST,
             used => State {
@@ -138,12 +138,12 @@ impl FixedWindow {
         }
     }
 
-    /// Whether a turn in a later window is reserved, so that this window is over.
+    /// Whether a turn in a later window is reserved, which ends this window.
     fn is_over(window: &WindowBounds, now_us: u64) -> bool {
         window.closed && now_us < window.start_us
     }
 
-    /// These numbers, for windows that have this length and of which one begins then.
+    /// These numbers, for windows of this length, one of which begins at `begin_us`.
     pub(super) fn in_windows_of(self, period_us: NonZeroU64, begin_us: u64) -> Self {
         Self { period_us, from_us: Some(begin_us % period_us), ..self }
     }

@@ -1,6 +1,6 @@
-//! Generic cell rate algorithm: the greedy token bucket and the leaky bucket too.
+//! Generic cell rate algorithm: also the greedy token bucket and the leaky bucket.
 //!
-//! The state is one moment, at which the bucket is empty again. All that GCRA answers is arithmetic
+//! The state is one moment, at which the bucket is empty again. Every answer of GCRA is arithmetic
 //! on the span between that moment and now, the *level*, counted in parts of a time unit so that
 //! nothing is ever rounded:
 //!
@@ -9,7 +9,7 @@
 //! level + c * spacing <= full        it fits: until moves ahead by c * spacing
 //! ```
 //!
-//! Time that passes lowers the level by itself, which is why nothing has to be refilled.
+//! Time lowers the level by itself, so nothing has to be refilled.
 
 use std::num::NonZeroU64;
 
@@ -21,7 +21,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// Generic cell rate algorithm: one theoretical arrival time per key, nothing to refill in the background.
 ///
 /// From rest exactly `burst` units pass at once; then one more each `period / limit`. The greedy token bucket and
-/// the leaky bucket are this code with other words.
+/// the leaky bucket are this code under other names.
 ///
 /// # Source
 /// ITU-T I.371 (03/2004), annex A.1, virtual scheduling: a cell conforms when it comes no earlier than
@@ -29,12 +29,12 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// `tau` leaves the cell out: `(burst - 1) * T`). Deviation: a cost of `c` is `c` cells at once, all or none.
 ///
 /// # Rounding
-/// None. `limit / period`, with the period in nanoseconds where it is no whole number of microseconds, is reduced to `ticks / spacing`: a time unit is cut into `ticks` equal parts, a unit of
-/// cost lasts `spacing` of them, and the theoretical arrival time is kept as a whole time unit and the parts that
-/// it lies before it. The time unit is a microsecond, or a millisecond where `burst * spacing` would exceed 2^52.
+/// None. `limit / period`, with the period in nanoseconds if it is not a whole number of microseconds, is reduced to `ticks / spacing`: a
+/// time unit is cut into `ticks` equal parts, a unit of cost lasts `spacing` of them, and the theoretical arrival time is kept as a whole
+/// time unit and the parts that it lies before it. The time unit is a microsecond, or a millisecond if `burst * spacing` would exceed 2^52.
 ///
 /// # State
-/// One 64-bit word where `ticks <= 4096` (all round figures), two otherwise.
+/// One 64-bit word if `ticks <= 4096` (all round figures), two otherwise.
 ///
 /// # Example
 /// Five a minute: a unit lasts 12 s. Five pass at once; half a minute later two and a half are
@@ -54,20 +54,20 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gcra {
-    /// The time unit, in microseconds: 1, or 1,000 where the products would not fit.
+    /// The time unit, in microseconds: 1, or 1,000 if the products would not fit.
     unit_us: NonZeroU64,
-    /// Parts that a time unit is cut into. `State::aux` is always below it.
+    /// The number of parts in a time unit. `State::aux` is always below it.
     ticks: NonZeroU64,
-    /// Parts that a unit of cost lasts.
+    /// The number of parts that a unit of cost lasts.
     spacing: NonZeroU64,
     burst: u64,
     /// `burst * spacing`: the level at which nothing more fits.
     full: u64,
     /// The level above which a charge is forgotten.
     ceiling: u64,
-    /// The level up to which nothing is delayed; above it, a leaky bucket that shapes spaces its output.
+    /// The level up to which nothing is delayed; above it, a shaping leaky bucket spaces its output.
     undelayed: u64,
-    /// Whether a part is a microsecond, as under most quotas, and nothing is delayed.
+    /// Whether a part is a microsecond, as in most quotas, and the rule delays nothing.
     is_plain: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct Gcra {
 const LEVEL_MAX: u64 = 2 * EXACT - 1;
 
 impl Gcra {
-    /// With `queue_above`, a leaky bucket that spaces its output once more than that many units are in it.
+    /// With `queue_above`, the rule is a leaky bucket that spaces its output once more than that many units are in it.
     pub(super) fn new(quota: Checked, queue_above: Option<u64>) -> Result<Self, ConfigError> {
         let reduced = |period: NonZeroU64| {
             let divisor = gcd(quota.limit, period);
@@ -127,7 +127,7 @@ impl Gcra {
         if self.unit_us.get() == 1 { units } else { units.saturating_mul(self.unit_us.get()) }
     }
 
-    /// The state whose level is lower by `parts`, exact however far ahead it reaches.
+    /// The state with a level lower by `parts`, exact however far ahead it reaches.
     #[inline]
     fn lowered(&self, state: State, now_us: u64, parts: u64) -> State {
         let aux = state.aux.saturating_add(parts);
@@ -163,13 +163,13 @@ impl Gcra {
         State { until_us: self.floor(now_us).saturating_add(drain_us), aux }
     }
 
-    /// Whether a level is a span of time, and nothing is delayed.
+    /// Whether a level is a span of time and the rule delays nothing.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.is_plain
     }
 
-    /// `look` for a rule whose level is a span of time, so that nothing is counted in parts.
+    /// `look` for a rule with a level that is a span of time: it counts no parts.
     #[inline(always)]
     pub(super) fn look_plainly(
         &self,
@@ -198,7 +198,7 @@ impl Gcra {
         Some(self.looked(true, (state, now_us), free / self.spacing, available_after_us))
     }
 
-    /// `look` for a rule whose level is counted in parts. It returns `None` for a queue, too, because a queue may delay.
+    /// `look` for a rule with a level in parts. It also returns `None` for a queue, because a queue may delay.
     #[inline(never)]
     fn look_in_parts(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
         let level = self.level(state, now_us);
@@ -219,7 +219,7 @@ impl Gcra {
         Some(self.looked(passed, (state, now_us), free / self.spacing, available_after_us))
     }
 
-    /// The state under this rate that has the units of `level`, a level of another rate under which a unit is `per_unit` parts.
+    /// The state under this rate with the units of `level`, which comes from another rate with `per_unit` parts per unit.
     pub(super) fn state_of(&self, level: u64, per_unit: u64, now_us: u64) -> State {
         let parts = u128::from(level).saturating_mul(u128::from(self.spacing.get()));
         let parts = parts.div_ceil(u128::from(per_unit.max(1)));
@@ -358,15 +358,15 @@ impl Shape for Gcra {
 
     #[inline]
     fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State {
-        // Units that have leaked out since they were spent no longer count: giving them back would lift the bucket above what
-        // it would be without the cost.
+        // Units that have leaked out since they were spent no longer count: giving them back would leave more in the bucket than
+        // it would have without the cost.
         let leaked = ago_us.div_ceil(self.unit_us.get()).saturating_mul(self.ticks.get());
         let counts = cost.saturating_mul(self.spacing.get()).saturating_sub(leaked);
         self.lowered(state, now_us, counts)
     }
 
-    /// Units leak in the order in which they came: the spent cost begins to leak when the units that it found in the bucket,
-    /// less those that were given back since, have leaked.
+    /// Units leak in the order of their arrival: the spent cost begins to leak when the units found in the bucket,
+    /// less the units given back since, have leaked.
     fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
         let passed_us = self.floor(now_us).saturating_sub(self.floor(spent.at_us));
         let drained = self.whole_units(passed_us).saturating_mul(self.ticks.get());

@@ -6,8 +6,8 @@ use crate::text::words;
 /// How the keys of a replaced policy start under the new one. Each key is converted once, by its next request.
 /// Written `spent`, `reset`, `as-is`, `proportional` and `additive`.
 ///
-/// A quota inherits from the one with the same rule; if there is none, from the one with the same
-/// id; if there is none, from the one that has counted most. A quota whose rule stays is not
+/// A quota inherits from the quota with the same rule; if there is none, from the quota with the same
+/// id; if there is none, from the quota that has counted most. A quota with an unchanged rule is not
 /// touched at all. A memory store follows a key through up to 32 replacements between two of its
 /// requests.
 ///
@@ -17,7 +17,7 @@ use crate::text::words;
 /// | | of 50 | of 200 | take it when |
 /// |---|---|---|---|
 /// | [`Spent`](Self::Spent) | none, and a debt of 10 | 140 | the limit changes and the past counts: the default |
-/// | [`Reset`](Self::Reset) | 50 | 200 | the old numbers were wrong, or everybody is to be forgiven |
+/// | [`Reset`](Self::Reset) | 50 | 200 | the old numbers were wrong, or all debts should be forgiven |
 /// | [`AsIs`](Self::AsIs) | 40 | 40 | units were bought, and are neither given nor taken away |
 /// | [`Proportional`](Self::Proportional) | 20 | 80 | the unit itself has changed |
 /// | [`Additive`](Self::Additive) | 40 | 140 | an upgrade adds units, and a downgrade takes none |
@@ -45,17 +45,17 @@ use crate::text::words;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Inherit {
-    /// With the units that were spent: 50 of 100 become 50 of 10, a debt of 40. No key gains by the replacement, whatever
+    /// With the spent units: 50 of 100 become 50 of 10, a debt of 40. No key gains by the replacement, whatever
     /// the old and the new algorithm. A debt under a sliding counter or log is forgotten after its periods.
     #[default]
     Spent,
-    /// Afresh: every key has the whole new burst, or the units that an unknown key [starts](crate::Quota::starting_with) with.
+    /// With no past: every key has the whole new burst, or the units that an unknown key [starts](crate::Quota::starting_with) with.
     Reset,
-    /// With the units that remained, at most the new burst.
+    /// With the units that remained, up to the new burst.
     AsIs,
-    /// With the same part of the burst that remained.
+    /// With the remaining part of the burst, in proportion.
     Proportional,
-    /// With the units that remained, and the units that the burst has grown by.
+    /// With the units that remained, plus the growth of the burst.
     Additive,
 }
 
@@ -114,7 +114,7 @@ impl Units {
 }
 
 impl Inherit {
-    /// The units that a key with `available` of `old` capacity has left of `new`; `None` for all of them.
+    /// The units that a key with `available` of `old` capacity has left of `new`; `None` if it has all of them.
     ///
     /// As Bucket4j's `TokensInheritanceStrategy`: proportional shares are rounded down, additive growth adds the
     /// difference, shrinking keeps what fits.
@@ -139,18 +139,18 @@ impl Rule {
         Units { parts: full.saturating_sub(self.level(state, now_us).into()), per_unit }
     }
 
-    /// The state of a key that has `available` units from `now_us` on. Only GCRA keeps fractions.
+    /// The state of a key with `available` units from `now_us` on. Only GCRA keeps fractions.
     pub fn state_with(&self, available: Units, now_us: u64) -> State {
         let full = self.capacity().saturating_mul(self.per_unit());
         self.at_level(missing(available.in_parts(self.per_unit()), full), now_us)
     }
 
-    /// The state of a key under this rule that has `state` under another rule: spent units stay spent, whatever the
+    /// The state under this rule of a key that has `state` under another rule: spent units stay spent, whatever the
     /// ceiling. Not for the sliding log, where the old rule's [`outstanding`](Self::outstanding) units start as one entry.
     ///
-    /// Between two GCRA rules the level keeps its number of units, rounded up; the same arrival time would be another number
-    /// of units. Windows of the same borders, and counters of the same period, go on as they are. Everything else
-    /// starts with the units that were counted, rounded up.
+    /// Between two GCRA rules the level keeps its number of units, rounded up; the same arrival time would mean another number
+    /// of units. Windows with the same borders and counters with the same period are unchanged. All other states
+    /// start with the counted units, rounded up.
     ///
     /// ```
     /// use sluicegate_core::algorithm::{Rule, State};
@@ -171,7 +171,7 @@ impl Rule {
         carried.unwrap_or_else(|| self.holding(from.outstanding(state, now_us), now_us))
     }
 
-    /// The state of a key that is known and has spent `units` at `now_us`, whatever the ceiling.
+    /// The state of a known key that has spent `units` at `now_us`, whatever the ceiling.
     #[must_use]
     pub fn holding(&self, units: u64, now_us: u64) -> State {
         let full = self.full(now_us);

@@ -1,6 +1,6 @@
 //! The algorithms, as pure functions from state, time and cost to new state. For authors of stores.
 //!
-//! Everyone else names an [`Algorithm`] in a policy and never meets this module. A store keeps one
+//! Other users name an [`Algorithm`] in a policy and do not need this module. A store keeps one
 //! [`State`] (two integers) per key and quota, and asks the quota's [`Rule`] three things: when
 //! would this cost pass ([`Rule::slot`]), what is the state after it ([`Rule::spend`]), and what is
 //! left ([`Rule::remaining`]). The sliding log, whose state is a list, is the one exception; see
@@ -12,13 +12,13 @@
 //! # Invariants
 //! - *No floats, no rounding of state.* Only numbers that are shown are rounded: waits up, remainders down.
 //! - *A refusal changes nothing.* Only a cost that passes, or is charged, makes a new state.
-//! - *Rest is forgetting.* From [`State::until_us`] on a state decides as [`State::REST`] does, so
-//!   a store may drop it then, and expiry needs no sweep. Where newcomers [start](Starting) with less than a burst, this moment is
-//!   later than the one at which the bucket is full.
+//! - *Rest is forgetting.* From [`State::until_us`] on, a state decides as [`State::REST`] does, so
+//!   a store may drop it then, and expiry needs no sweep. If newcomers [start](Starting) with less than a burst, this moment is
+//!   later than the moment at which the bucket is full.
 //! - *Time may stand still or step back.* An earlier `now` makes a key look fuller, never emptier. A call that spends nothing changes nothing,
-//!   even for a key at rest: by an earlier `now` the key may not be at rest.
-//! - *All quotas up to a limit and burst of 10^6, with a period of 1 ms to 30 days, can be kept.*
-//!   A quota that cannot is refused when the policy is built, with the reason.
+//!   even for a key at rest: at an earlier `now` the key may not be at rest.
+//! - *All quotas up to a limit and burst of 10^6, with a period of 1 ms to 30 days, are exact.*
+//!   A quota that is not exact is refused when the policy is built, with the reason.
 //!
 //! ```
 //! use sluicegate_core::algorithm::{Rule, State};
@@ -78,15 +78,15 @@ const DEBT_HORIZON_US: u64 = 3 * LONGEST_US;
 /// Products of cost and time stay at or below this. Twice as much is still exact in a double, which leaves room for a debt.
 const EXACT: u64 = 1 << 52;
 
-/// The state of one key under one quota: the moment it is back at rest, and one number more.
+/// The state of one key under one quota: the moment it is back at rest and a second number.
 ///
-/// Every rule can rebuild its state from these two, and every state says in the same way how long it still matters:
+/// Every rule can rebuild its state from these two, and every state says in the same way how long it is needed:
 /// at `until_us` a store may forget it without changing any later decision. Only a rule knows when a bucket is full
 /// ([`Rule::reset_after_us`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct State {
-    /// The moment at which the key is back at rest, in microseconds of the store's clock; 0 for a key at rest. Where newcomers
+    /// The moment at which the key is back at rest, in microseconds of the store's clock; 0 for a key at rest. If newcomers
     /// [start](Starting) with less than a burst, the moment at which the key is a newcomer again.
     pub until_us: u64,
     /// A second number of the rule: a remainder, a count, two counts.
@@ -118,14 +118,14 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Slot {
-    /// The moment at which the cost is let in: the current time if at once, [`NEVER`] if it can never fit.
+    /// The moment at which the cost is admitted: the current time if it passes now, [`NEVER`] if it can never fit.
     pub opens_us: u64,
-    /// The moment at which the cost may go on: later than `opens_us` only in a leaky bucket that shapes.
+    /// The moment at which the cost may proceed: later than `opens_us` only in a leaky bucket that shapes.
     pub departs_us: u64,
 }
 
 impl Slot {
-    /// A cost that is let in at this moment and may go on at once.
+    /// A cost that is admitted at this moment and may proceed at once.
     pub const fn at(us: u64) -> Self {
         Self { opens_us: us, departs_us: us }
     }
@@ -137,7 +137,7 @@ impl Slot {
 pub struct Spent {
     /// The moment at which the spend began to count, in microseconds of the store's clock.
     pub at_us: u64,
-    /// Units that were spent, as far as they took effect and were not given back since.
+    /// Spent units that took effect and have not been given back since.
     pub cost: u64,
     /// The level before the spend ([`Rule::level`]).
     pub found: u64,

@@ -28,7 +28,7 @@ impl Numbers {
         self
     }
 
-    /// The numbers of this bucket where newcomers lack this many units.
+    /// The numbers of this bucket for newcomers that lack this many units.
     pub(super) fn of_newcomers(mut self, missing: u64) -> Self {
         self.starts_short = true;
         if let Some(last) = self.numbers.last_mut() {

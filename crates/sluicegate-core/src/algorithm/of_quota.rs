@@ -1,16 +1,16 @@
-//! Makes a [`Rule`] of a quota, or says why its algorithm cannot keep it.
+//! Makes a [`Rule`] from a quota, or says why its algorithm cannot count it.
 
 use super::{Algorithm, CalendarWindow, Checked, Rule, Starting};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 
 impl Rule {
-    /// Reduces a quota to the integers of its algorithm: the one that the quota [names](Quota::counted_by), or else `algorithm`.
+    /// Reduces a quota to the integers of its algorithm: the algorithm that the quota [names](Quota::counted_by), or else `algorithm`.
     ///
     /// # Errors
     /// [`ConfigErrorKind::Quota`] for zeros, spans that are too long and a start above the burst; [`ConfigErrorKind::Policy`] for a log
     /// in 0 parts or in more than [`MAX_PARTS`](super::SlidingLog::MAX_PARTS); [`ConfigErrorKind::Burst`] for a burst under an algorithm with
-    /// windows and a start under an algorithm that starts full; [`ConfigErrorKind::Inexact`] for a quota that cannot be kept in exact
+    /// windows and a start under an algorithm that starts full; [`ConfigErrorKind::Inexact`] for a quota that cannot be counted in exact
     /// integers. The message names the value and the bound.
     pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
         let checked = Checked::new(quota)?;

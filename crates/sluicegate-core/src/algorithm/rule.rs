@@ -9,11 +9,11 @@ use super::{
 /// Defines `Rule` from the list of its kinds, with the `match` that sends each question to the kind's `Shape`.
 macro_rules! rules {
     ($d:tt $($(#[$doc:meta])* $kind:ident),+) => {
-        /// One quota under one algorithm, reduced to the integers that decide.
+        /// One quota under one algorithm, reduced to the integers that it decides with.
         ///
         /// A rule is a pure function: it holds no state and reads no clock. All moments are
-        /// microseconds of the store's clock, all costs whole units. Overflow saturates; where a
-        /// product would not be exact the quota was refused by [`Rule::new`].
+        /// microseconds of the store's clock, all costs whole units. Overflow saturates; if a
+        /// product would not be exact, [`Rule::new`] refuses the quota.
         ///
         /// # For authors of stores
         /// 1. [`slot`](Self::slot) says when the cost would pass. It passes now if `opens_us <=
@@ -22,8 +22,8 @@ macro_rules! rules {
         ///    otherwise no state changes.
         /// 3. The [`balance`](Self::balance) of the new state is what the decision reports.
         ///
-        /// Where newcomers start with less than a burst ([`begins`](Self::begins)), a key that the store does not know has the state
-        /// [`begun`](Self::begun) from the first spend that is asked for, granted or not.
+        /// If newcomers start with less than a burst ([`begins`](Self::begins)), a key that the store does not know has the state
+        /// [`begun`](Self::begun) from the first requested spend, granted or not.
         ///
         /// A store that decides in another language sends [`numbers`](Self::numbers) once and keeps
         /// [`words`](Self::words).
@@ -36,7 +36,7 @@ macro_rules! rules {
         /// assert_eq!((rule.capacity(), rule.debt_ceiling()), (20, 200));
         /// assert_eq!(rule.longest_spend_us(), 2_000_000); // a spent burst is back after two seconds
         ///
-        /// // A charge spends whether it fits or not, and says how much of it took effect.
+        /// // A charge spends whether it fits or not, and returns the number of units that took effect.
         /// let (debtor, taken) = rule.charge(State::REST, 0, 1_000);
         /// assert_eq!((taken, rule.used(debtor, 0), rule.remaining(debtor, 0)), (200, 200, 0));
         ///
@@ -75,7 +75,7 @@ macro_rules! rules {
                 }
             }
 
-            /// The state that goes on from another rule of the same algorithm, if it can.
+            /// The state that continues a state of another rule of this algorithm, if it can.
             pub(super) fn carried(&self, from: &Self, state: State, now_us: u64) -> Option<State> {
                 let (state, from) = (from.plain(state, now_us), from.bucket());
                 let state = match (self.bucket(), from) {
@@ -88,7 +88,7 @@ macro_rules! rules {
     };
 }
 
-/// Defines the questions that `Rule` passes on to the `Shape` of its kind as they are.
+/// Defines the questions that `Rule` passes on unchanged to the `Shape` of its kind.
 macro_rules! questions {
     ($($(#[$meta:meta])* $visible:vis fn $question:ident(&self $(, $with:ident: $type:ty)*) -> $answer:ty;)+) => {
         impl Rule {$(
@@ -121,17 +121,17 @@ rules! { $
 }
 
 impl Rule {
-    /// Whether a key that the store does not know starts with less than a burst. If so, a store knows a key from the first spend that is
-    /// asked for, and [`State::REST`] stands for a newcomer, not for a full key.
+    /// Whether an unknown key starts with less than a burst. If so, a store knows a key from the first
+    /// requested spend, and [`State::REST`] stands for a newcomer, not for a full key.
     #[inline]
     pub fn begins(&self) -> bool {
         matches!(self, Self::StartingGcra(_) | Self::StartingWindow(_) | Self::StartingCalendar(_))
     }
 
-    /// The rule at this moment: for a store that decides in another language, which knows no calendar.
+    /// The rule at this moment, for a store that decides in another language, without a calendar.
     ///
-    /// It is this rule, but under periods of a [calendar](CalendarWindow) the one of equal windows of which one is the period of that
-    /// moment. Two rules of different moments agree on all borders that both have.
+    /// It is this rule itself, except under periods of a [calendar](CalendarWindow): then it is the rule of equal windows that include the
+    /// period of that moment. Two rules of different moments agree on all borders that both have.
     #[must_use]
     pub fn at(&self, now_us: u64) -> Self {
         match self {
@@ -153,9 +153,9 @@ impl Rule {
         }
     }
 
-    /// Spends at once or not at all: gives the results of [`slot`](Self::slot) and [`spend`](Self::spend), and what remains, from one
-    /// look at the state. `None` where the two have to be called: for a queue, for a cost that can never fit, for a log, and while a
-    /// reserved turn is out.
+    /// Spends at once or not at all: returns the results of [`slot`](Self::slot) and [`spend`](Self::spend), and the remaining units, from
+    /// one look at the state. `None` if the caller has to use these two: for a queue, for a cost that can never fit, for a log, and while a
+    /// turn is reserved.
     ///
     /// `settle` is called as soon as the state is known, before the numbers are computed.
     #[inline(always)]
@@ -182,7 +182,7 @@ impl Rule {
         level.look(state, now_us, cost, settle)
     }
 
-    /// Whether the rule is a GCRA that delays nothing and whose level is a span of time in microseconds.
+    /// Whether the rule is a GCRA that delays nothing and counts its level in microseconds.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Gcra(level) if level.is_plain())
@@ -197,14 +197,14 @@ impl Rule {
         }
     }
 
-    /// The numbers that a decision reports of a state. That of a sliding log is made for this question: of the moment at which its last
-    /// entry is over, and of the units that it counts.
+    /// The numbers that a decision reports of a state. The state of a sliding log is made for this question, from the moment at which its
+    /// last entry is over and from the units that it counts.
     #[inline]
     pub fn balance(&self, state: State, now_us: u64) -> Balance {
         ask!(self, shape => shape.balance(state, now_us, shape.remaining(state, now_us)))
     }
 
-    /// The state after a refused `cost` was spent all the same, up to the capacity.
+    /// The state after a refused `cost` is spent nevertheless, up to the capacity.
     pub(crate) fn count_rejected(&self, state: State, now_us: u64, cost: u64) -> State {
         self.with_debt(self.capacity()).charge(state, now_us, cost).0
     }
@@ -214,7 +214,7 @@ impl Rule {
         ask!(self, shape => shape.without(state, now_us, turn))
     }
 
-    /// Whether units can be leased: spent now, for requests that come later ([`Mode::Lease`](crate::store::Mode::Lease)).
+    /// Whether units can be leased: spent now for later requests ([`Mode::Lease`](crate::store::Mode::Lease)).
     /// A sliding log leases none, because its entries are as old as the requests; nor does a queue, which spaces requests; nor does a
     /// bucket under which newcomers start with less than a burst, because an instance that spends leased units does not know whether
     /// the key has become a newcomer again.
@@ -222,7 +222,7 @@ impl Rule {
         self.log().is_none() && !self.is_queue() && !self.begins()
     }
 
-    /// The rule of a sliding log, whose entries a store keeps in its own way.
+    /// The rule of a sliding log, if it is one; its entries are kept by the store.
     #[inline]
     pub fn log(&self) -> Option<&SlidingLog> {
         match self {
@@ -256,7 +256,7 @@ questions! {
     #[inline]
     pub fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot;
 
-    /// The state after `cost` went on at `at_us`, which is `now_us` or a reserved turn later than that.
+    /// The state after `cost` proceeds at `at_us`, which is `now_us` or the later time of a reserved turn.
     #[inline]
     pub fn spend(&self, state: State, now_us: u64, at_us: u64, cost: u64) -> State;
 
@@ -266,24 +266,24 @@ questions! {
     pub fn charge(&self, state: State, now_us: u64, cost: u64) -> (State, u64);
 
     /// The units above which a charge is forgotten: ten bursts or ten limits, whichever is more, or the policy's own ceiling,
-    /// as far as that is exact.
+    /// limited to exact values.
     pub fn debt_ceiling(&self) -> u64;
 
-    /// The state after `cost`, spent `ago_us` before, was given back as far as it still counts; never better than at
-    /// rest, and never better than had it not been spent.
+    /// The state after `cost`, spent `ago_us` before, was given back, except for units that no longer count; never better than at
+    /// rest, and never better than without the spend.
     #[inline]
     pub fn refund(&self, state: State, now_us: u64, ago_us: u64, cost: u64) -> State;
 
     /// The state after up to `give` units of `spent` were given back, and the amount that was given back, in the measure of
-    /// [`level`](Self::level). Units drain in the order in which they came, and units that have drained are not given back.
+    /// [`level`](Self::level). Units drain in the order of their arrival, and units that have drained are not given back.
     pub fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64);
 
-    /// The heavier of two states, or a state as heavy as both: at any moment, it refuses everything that one of the two would
+    /// The heavier of two states, or a state as heavy as both: at any moment, it refuses every request that one of the two would
     /// refuse. Neither of the two is at rest.
     pub(crate) fn heavier(&self, one: State, other: State, now_us: u64) -> State;
 
-    /// The weight by which a store that has to forget a state compares the keys of one rule. Where a level drains, it is the time to
-    /// rest. The keys of a window all come to rest together, so there the count comes first.
+    /// The weight by which a store that has to forget a state compares the keys of one rule. For a level that drains, it is the time to
+    /// rest. The keys of a window all come to rest together, so the count comes first for windows.
     pub(crate) fn weight(&self, state: State, now_us: u64) -> (u64, u64);
 
     /// How full the bucket is, in the finest measure of its rule: parts of a unit under GCRA, whole units otherwise.
@@ -305,8 +305,8 @@ questions! {
     /// The units that are counted, rounded up, including those of turns that are reserved ahead.
     pub fn outstanding(&self, state: State, now_us: u64) -> u64;
 
-    /// Units that come back within this span, if nothing else is asked for: a bucket that is this
-    /// far from rest has that many units in it. `None` for sliding windows, where the past fades by
+    /// The units that come back within this span without other requests: a bucket that is this
+    /// far from rest has that many units in it. `None` for sliding windows, where the past counts less and less by
     /// itself.
     pub fn drains_in(&self, span_us: u64) -> Option<u64>;
 
@@ -335,17 +335,17 @@ questions! {
     /// Whether the state is one level that drains in the order in which units came, and not counts of windows.
     pub fn is_level(&self) -> bool;
 
-    /// The furthest ahead that a state can reach by spending alone, without debts and reserved turns.
+    /// The furthest ahead that a state can reach by spends alone, without debts and reserved turns.
     pub fn longest_spend_us(&self) -> u64;
 
     pub(crate) fn aux_bound(&self) -> u64;
 
-    /// The integers that decide, for stores that decide in another language.
+    /// The integers of the rule, for stores that decide in another language.
     pub fn numbers(&self) -> Numbers;
 
     /// A state as three numbers below 2^53, for stores that decide in another language: the time, and up to two counts.
     pub fn words(&self, state: State) -> [u64; 3];
 
-    /// The state that [`words`](Self::words) were made of.
+    /// The state that these [`words`](Self::words) came from.
     pub fn of_words(&self, words: [u64; 3]) -> State;
 }

@@ -37,14 +37,14 @@ pub enum Anchor {
 ///
 /// The bucket holds `burst` tokens and starts full, or with [fewer](crate::Quota::starting_with); a unit of cost takes one token.
 ///
-/// [`Refill::Greedy`] adds tokens continuously and is GCRA: a bucket that lacks `n` tokens is one whose theoretical
-/// arrival time lies `n * period / limit` ahead. [`Refill::Interval`] adds `limit` tokens at the end of each period,
-/// counted from the moment a full bucket was first drawn from, [`Refill::AlignedInterval`] on whole multiples of
+/// [`Refill::Greedy`] adds tokens continuously and is GCRA: a bucket that lacks `n` tokens is one with a theoretical
+/// arrival time `n * period / limit` ahead. [`Refill::Interval`] adds `limit` tokens at the end of each period,
+/// counted from the moment a full bucket was first drawn from, [`Refill::AlignedInterval`] at whole multiples of
 /// the period since the clock's epoch.
 ///
 /// # Source
 /// RFC 2697 section 3 (the committed bucket); the refill modes are Bucket4j's (`refillGreedy`, `refillIntervally`,
-/// `refillIntervallyAligned`). Deviation: a bucket back at full is forgotten, so the interval mode counts anew from
+/// `refillIntervallyAligned`). Deviation: a bucket that is full again is forgotten, so the interval mode counts anew from
 /// the next draw instead of from the bucket's creation.
 ///
 /// # Rounding
@@ -87,15 +87,15 @@ pub enum Refill {
 ///
 /// A leaky bucket is GCRA in the words of queues. It holds `burst` units and leaks `limit` per `period`.
 ///
-/// As a meter ([`Drain::Meter`]) it refuses what does not fit. As a queue ([`Drain::Queue`]) what fits waits until
-/// what came before it has leaked out, so that the output is spaced exactly `period / limit`; a full queue refuses.
-/// Between the two ([`Drain::QueueAbove`]) the first units pass without delay.
+/// As a meter ([`Drain::Meter`]) it refuses units that do not fit. As a queue ([`Drain::Queue`]) it holds units that fit until
+/// the units before them have leaked out, so that the output is spaced exactly `period / limit`; a full queue refuses.
+/// As a mix of the two ([`Drain::QueueAbove`]), the first units pass without delay.
 ///
 /// # Source
 /// Turner, "New directions in communications" (1986), and ITU-T I.371 annex A.1 (continuous-state leaky bucket,
 /// which equals GCRA). The delays are those of nginx's `ngx_http_limit_req_module`: its `burst=b` is `burst(b + 1)`
 /// here, because there the request being served is not counted; `nodelay` is [`Drain::Meter`], `delay=n` is [`Drain::QueueAbove`].
-/// Deviations: rates are exact (nginx rounds to thousandths of a request per second), and a cost of `c` goes on
+/// Deviations: rates are exact (nginx rounds to thousandths of a request per second), and a cost of `c` proceeds
 /// when its first unit may.
 ///
 /// # Rounding
@@ -106,7 +106,7 @@ pub enum Refill {
 ///
 /// # Example
 /// Three units fit, and one leaks each second. The meter lets three pass at once; the queue lets
-/// the same three in and spaces them, so that the third goes on after two seconds.
+/// the same three in and spaces them, so that the third proceeds after two seconds.
 ///
 /// ```
 /// use std::time::Duration;
@@ -128,13 +128,13 @@ pub enum Refill {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Drain {
-    /// Passes what fits at once and refuses the rest: a meter, nginx's `nodelay`. The default of
+    /// Passes units that fit at once and refuses the rest: a meter, nginx's `nodelay`. The default of
     /// [`Policy::leaky_bucket`](crate::Policy::leaky_bucket).
     Meter,
-    /// Delays what fits so that the output is evenly spaced: a queue. The policy has to wait
-    /// ([`wait_up_to`](crate::policy::PolicyBuilder::wait_up_to)), and can have one quota only,
+    /// Delays units that fit, so that the output is evenly spaced: a queue. The policy has to wait
+    /// ([`wait_up_to`](crate::policy::PolicyBuilder::wait_up_to)), and can have only one quota,
     /// because there is one spacing.
     Queue,
-    /// Passes at once until this many units are in the bucket, delays above: nginx's `delay=n`.
+    /// Passes units at once until this many are in the bucket and delays units above: nginx's `delay=n`.
     QueueAbove(u64),
 }

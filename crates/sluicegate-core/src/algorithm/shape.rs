@@ -75,7 +75,7 @@ pub(super) trait Shape: Copy {
         (state, 0)
     }
 
-    /// The state without a turn that has not come; it may be at rest by now.
+    /// The state without a turn that has not started; it may be at rest by now.
     fn take_back(&self, _state: State, _turn: &Spent) -> Option<State> {
         None
     }
@@ -85,13 +85,13 @@ pub(super) trait Shape: Copy {
         std::cmp::max_by_key(one, other, |state| self.weight(*state, now_us))
     }
 
-    /// All numbers that a decision has of a state, whose remaining units are known.
+    /// All numbers that a decision reports of a state with known remaining units.
     #[inline]
     fn balance(&self, state: State, now_us: u64, remaining: u64) -> Balance {
         Balance { capacity: self.capacity(), remaining, reset_after_us: self.reset_after_us(state, now_us) }
     }
 
-    /// The result of a look that leaves this state.
+    /// The result of a look that results in this state.
     #[inline]
     fn looked(
         &self,
@@ -136,7 +136,7 @@ pub(super) trait Shape: Copy {
         now_us
     }
 
-    /// The state of a newcomer from now on, where newcomers start with less than a burst.
+    /// The state of a newcomer from now on, if newcomers start with less than a burst.
     fn begun(&self, _now_us: u64) -> State {
         State::REST
     }
@@ -162,7 +162,7 @@ pub(super) trait Shape: Copy {
         Some(if state.until_us <= now_us { State::REST } else { state })
     }
 
-    /// The state with this level, as far as the ceiling allows.
+    /// The state with this level, limited to the ceiling.
     fn at_level(&self, level: u64, now_us: u64) -> State {
         self.spend(State::REST, now_us, now_us, level)
     }
@@ -209,7 +209,7 @@ pub(super) trait Shape: Copy {
     }
 }
 
-/// `value * times / by`, rounded down, whatever the product.
+/// `value * times / by`, rounded down, however large the product.
 ///
 /// For spans and units whose product may exceed 64 bits.
 pub(super) fn quotient(value: u64, times: NonZeroU64, by: NonZeroU64) -> u64 {
@@ -219,7 +219,7 @@ pub(super) fn quotient(value: u64, times: NonZeroU64, by: NonZeroU64) -> u64 {
 
 /// The numbers of one quota: what is left of it. For authors of stores.
 ///
-/// A rule makes them of a state ([`Rule::balance`](super::Rule::balance)), and a decision carries them whole from there on.
+/// A rule makes them from a state ([`Rule::balance`](super::Rule::balance)), and a decision carries them unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Balance {
@@ -232,13 +232,13 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// A quota that has all of its capacity.
+    /// A quota with all of its capacity.
     #[inline]
     pub fn at_rest(capacity: u64) -> Self {
         Self { capacity, remaining: capacity, reset_after_us: 0 }
     }
 
-    /// The rest of a quota of this capacity that is kept in parts: the sum of what these parts have left.
+    /// The balance of a quota of this capacity that is counted in parts: the sum of the balances of the parts.
     pub fn of_parts(capacity: u64, parts: impl IntoIterator<Item = Self>) -> Self {
         let none = Self { remaining: 0, ..Self::at_rest(capacity) };
         parts.into_iter().fold(none, |whole, part| Self {
@@ -248,35 +248,35 @@ impl Balance {
         })
     }
 
-    /// The numbers in the order of the fields, as a store that decides in another language tells them.
+    /// The numbers in the order of the fields, as a store that decides in another language sends them.
     pub fn told([capacity, remaining, reset_after_us]: [u64; 3]) -> Self {
         Self { capacity, remaining, reset_after_us }
     }
 
-    /// These numbers, where this many units would pass now.
+    /// These numbers, but with this many units that would pass now.
     #[inline]
     #[must_use]
     pub fn with_remaining(self, remaining: u64) -> Self {
         Self { remaining, ..self }
     }
 
-    /// These numbers, beside units that are held.
+    /// These numbers, less the units that are held.
     pub(crate) fn beside(self, held: u64) -> Self {
         self.with_remaining(self.remaining.saturating_sub(held))
     }
 }
 
-/// The result of a cost that was to be spent at once, and what remains.
+/// The result of an attempt to spend a cost at once, with the remaining units.
 pub(crate) struct Looked {
     /// Whether it fitted. If not, `state` is the state from before.
     pub(crate) passed: bool,
     pub(crate) state: State,
     pub(crate) balance: Balance,
-    /// The time until one unit more remains, or until the cost that did not fit would.
+    /// The time until one unit more remains, or until the refused cost would fit.
     pub(crate) available_after_us: u64,
 }
 
-/// Receives the new state as soon as it is known, or `None` if the state stays. The numbers come later, so that no other request
+/// Receives the new state as soon as it is known, or `None` if it is unchanged. The numbers follow later, so that no other request
 /// waits for them behind a lock.
 // A trait instead of a closure: closures are not always inlined.
 pub(crate) trait SpendState {

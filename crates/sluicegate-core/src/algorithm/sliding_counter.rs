@@ -1,8 +1,8 @@
 //! Sliding window counter.
 //!
 //! Both counts belong to windows on multiples of the period, so that all instances of a service see
-//! the same borders. The state ends two periods after its window began: then neither count is in
-//! sight any more.
+//! the same borders. The state ends two periods after its window began: then neither count matters
+//! any more.
 
 use std::num::NonZeroU64;
 
@@ -10,16 +10,16 @@ use super::shape::{Balance, Looked, Shape, SpendState};
 use super::{Checked, NEVER, Numbers, Slot, Spent, State};
 use crate::error::ConfigError;
 
-/// Sliding window counter: the previous window's count, weighted by how much of it still overlaps,
-/// and this one's.
+/// Sliding window counter: the count of this window, plus the count of the previous one weighted by
+/// its remaining overlap.
 ///
 /// A cost passes when `floor(previous * (period - elapsed) / period) + current + cost <= limit`. It
-/// is exact where the previous window's arrivals were evenly spread, and never needs more than two
+/// is exact if the previous window's arrivals were evenly spread, and never needs more than two
 /// counts.
 ///
-/// Otherwise it is not exact: **traffic that takes all it can get passes up to twice the limit
+/// Otherwise it is not exact: **traffic that takes every unit it can get passes up to twice the limit
 /// in some span of one period**. A burst at the end of a window counts less and less while the next
-/// one goes by, and as it fades the next window fills up. Within one of its own windows never more
+/// one passes, and as it fades, the next window fills up. Within one of its own windows never more
 /// than the limit passes. Cloudflare's figure of 0.003 % wrong decisions is for the traffic of its
 /// customers, not for a client that aims at the border. For logins use the
 /// [log](super::SlidingLog).
@@ -30,12 +30,12 @@ use crate::error::ConfigError;
 ///
 /// # Rounding
 /// The previous window's share is rounded down, as above, on the exact product: 80 of 100 at three
-/// quarters is 20, 5 of 7 at three tenths is 3. Time is cut to milliseconds where `limit * period`
+/// quarters is 20, 5 of 7 at three tenths is 3. Time is cut to milliseconds if `limit * period`
 /// in microseconds exceeds 2^52. One of several parts of a policy ([`Policy::split`](crate::Policy::split)) rounds that
-/// share up: rounded down in each, the sum of N parts would be over by up to N - 1.
+/// share up: if each of N parts rounded down, their sum would admit up to N - 1 units too many.
 ///
 /// # State
-/// Two 64-bit words: when both counts are out of sight, and the two counts of 31 bits.
+/// Two 64-bit words: the moment at which both counts end, and the two counts of 31 bits.
 ///
 /// # Example
 /// Seven per 10 s. Five were spent in the window before and three in this one, of which three
@@ -73,7 +73,7 @@ pub struct SlidingCounter {
 const COUNT_BITS: u32 = 31;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
-/// Set in the word of the current count when a turn was reserved ahead.
+/// Set in the word of the current count if a turn is reserved ahead.
 const CLOSED_WORD: u64 = 1 << 32;
 
 /// The window that a moment falls into.
@@ -96,7 +96,7 @@ impl SlidingCounter {
         Ok(rule.with_debt(quota.most_debt()))
     }
 
-    /// The highest count that is exact.
+    /// The highest exact count.
     fn most(&self) -> u64 {
         COUNT_MAX.min((super::EXACT / self.period).saturating_mul(2)).max(self.limit)
     }
@@ -125,7 +125,7 @@ impl SlidingCounter {
 
     #[inline]
     fn state(&self, window: &CounterWindow) -> State {
-        // While a turn in a later window is reserved, the windows before it, whose counts are gone, stay closed.
+        // While a turn in a later window is reserved, the windows before it have lost their counts and stay closed.
         if window.previous | window.current == 0 && !window.closed {
             return State::REST;
         }
@@ -200,7 +200,7 @@ impl SlidingCounter {
         self.window(spent.after, spent.at_us).start_us
     }
 
-    /// Takes units from the count of the window that began at `start_us`; says how many were there.
+    /// Takes units from the count of the window that began at `start_us`; returns the number of units that were there.
     fn take(window: &mut CounterWindow, start_us: u64, period_us: NonZeroU64, units: u64) -> Option<u64> {
         let count = if window.start_us == start_us {
             &mut window.current
@@ -301,7 +301,7 @@ impl Shape for SlidingCounter {
         let available_after_us = if counted == 0 { 0 } else { wait_us(target) };
         let remaining = self.limit.saturating_sub(counted);
         let looked = self.looked(passed, (state, now_us), remaining, available_after_us);
-        // The window is at hand; from the state it would have to be found again.
+        // The window is already known; otherwise it would have to be found again from the state.
         Some(Looked { balance: Balance { reset_after_us: wait_us(0), ..looked.balance }, ..looked })
     }
 
@@ -325,14 +325,14 @@ impl Shape for SlidingCounter {
         self.state(&window)
     }
 
-    /// Takes units off the count of the window that they were spent in, while it is one of the two.
+    /// Takes units off the count of the window in which they were spent, if it is one of the two.
     fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
         let mut window = self.window(state, now_us);
         let given = Self::take(&mut window, self.start_of(spent), self.period_us, give.min(spent.cost));
         given.map_or((state, 0), |given| (self.state(&window), given))
     }
 
-    /// Takes back a turn of the last window only: a hole in the window before is of hardly any use to later turns.
+    /// Takes back a turn of the last window only: a gap in the window before it is of little use to later turns.
     fn take_back(&self, state: State, turn: &Spent) -> Option<State> {
         let mut window = self.window(state, turn.at_us);
         if window.start_us != self.start_of(turn) {

@@ -1,6 +1,6 @@
 //! Sliding window log.
 //!
-//! The one rule that has no [`State`]: it says when a list of entries has room, and stores keep
+//! The only rule without a [`State`]: it says when a list of entries has room. Stores keep
 //! that list, each in its own way: the memory store in shards of bounded size, Redis in the
 //! value of the key.
 
@@ -11,10 +11,10 @@ use super::shape::{Looked, Shape};
 use super::{Checked, NEVER, Numbers, Slot};
 use crate::error::{ConfigError, ConfigErrorKind};
 
-/// Sliding window log: the time and cost of everything admitted in `(now - period, now]`.
+/// Sliding window log: the time and cost of each admission in `(now - period, now]`.
 ///
 /// Exact at every instant, at the price of an entry per admission; therefore the limit is capped. A refusal
-/// leaves no entry. Unlike the other rules its state is a list; a store hands over the part that a question needs.
+/// leaves no entry. Unlike other rules, its state is a list; a store passes the part that a question needs.
 ///
 /// # With a resolution
 /// Under [`Algorithm::SlidingLogIn`](crate::Algorithm::SlidingLogIn) the period has `n` parts, cut on multiples of their
@@ -53,7 +53,7 @@ pub struct SlidingLog {
     limit: u64,
     period_us: NonZeroU64,
     ceiling: u64,
-    /// The length of a part of the period, whose units share one entry: a microsecond without a resolution.
+    /// The length of a part of the period; the units of a part share one entry. It is a microsecond without a resolution.
     part_us: NonZeroU64,
     entries: u64,
 }
@@ -68,7 +68,7 @@ impl SlidingLog {
     /// The most parts that a resolution may cut the period into.
     pub const MAX_PARTS: u32 = 1_000;
 
-    /// A log whose period is cut into this many parts, if it is to be.
+    /// A log with a period of this many parts, if any.
     pub(super) fn new(quota: Checked, parts: Option<u32>) -> Result<Self, ConfigError> {
         let quota = quota.in_windows()?;
         let (limit, period_us, ceiling) = (quota.limit.get(), quota.period_us, quota.most_debt());
@@ -97,7 +97,7 @@ impl SlidingLog {
             );
             return refused(ConfigErrorKind::Quota, problem);
         }
-        // Rounded up: a period touches at most `parts + 1` of these, each less than a microsecond longer than the exact part.
+        // Rounded up: a period touches at most `parts + 1` parts, each less than a microsecond longer than the exact part.
         let part_us = NonZeroU64::new(period_us.get().div_ceil(cut.get())).unwrap_or(NonZeroU64::MIN);
         Ok(Self { limit, period_us, ceiling, part_us, entries: limit.min(cut.get().saturating_add(1)) })
     }
@@ -113,7 +113,7 @@ impl SlidingLog {
         one_us == other_us || (self.part_us.get() > 1 && self.part(one_us) == self.part(other_us))
     }
 
-    /// Whether units of the first moment are in a later entry than those of the second.
+    /// Whether units of the first moment are in a later entry than units of the second.
     #[inline]
     pub fn is_later_entry(&self, one_us: u64, other_us: u64) -> bool {
         one_us > other_us && !self.is_one_entry(one_us, other_us)
@@ -138,7 +138,7 @@ impl SlidingLog {
         self.period_us
     }
 
-    /// The result of a look at a log that counts these units until then, both as a state.
+    /// The result of a look at a log, with the units that it counts and the moment at which they end, as states before and after.
     pub(crate) fn looked_at(
         &self,
         passed: bool,
@@ -154,7 +154,7 @@ impl SlidingLog {
     }
 
     /// When `cost` would pass: `entries` are (time, cost), oldest first, none of them over; `sum` is their cost. Turns
-    /// given out ahead of time are among them, and count from now on.
+    /// reserved ahead of time are among the entries, and count from now on.
     pub fn slot(&self, entries: impl Iterator<Item = (u64, u64)>, sum: u64, now_us: u64, cost: u64) -> Slot {
         if cost > self.limit {
             return Slot::at(NEVER);
@@ -199,7 +199,7 @@ impl Shape for SlidingLog {
         self.limit.saturating_sub(self.used(state, now_us))
     }
 
-    /// Of a state that is made for this: the number in it.
+    /// The number in a state that is made for this question.
     fn used(&self, state: State, _now_us: u64) -> u64 {
         state.aux
     }

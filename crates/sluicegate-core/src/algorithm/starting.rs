@@ -1,18 +1,19 @@
-//! Buckets under which a key that the store does not know starts with less than a whole burst.
+//! Buckets in which an unknown key starts with less than a whole burst.
 
 use super::shape::Shape;
 use super::{CalendarWindow, FixedWindow, Gcra, Numbers, Slot, Spent, State};
 
-/// A bucket under which a key that the store does not know has less than a burst.
+/// A bucket in which an unknown key starts with less than a burst.
 ///
 /// The state is that of the bucket, but ends later: a bucket that is full is kept for as long as a full burst takes to refill
-/// ([`Quota::starting_with`](crate::Quota::starting_with) says why), and only a key whose state has ended is a newcomer. So `State::until_us` says for
-/// this rule, too, when a store may forget the state; and [`State::REST`] is a key that is not known, not one that is full.
+/// ([`Quota::starting_with`](crate::Quota::starting_with) says why), and only a key with a state that has ended is a newcomer. So
+/// `State::until_us` also says for this rule when a store may forget the state; and [`State::REST`] stands for an unknown key, not for a
+/// full one.
 ///
 /// # Source
 /// Bucket4j's `Bandwidth.initialTokens`, with `ExpirationAfterWriteStrategy.basedOnTimeForRefillingBucketUpToMax(keep)`, where `keep` is
 /// the time in which a full burst refills. Deviation: the time for which a full bucket is kept counts from the moment at which
-/// it became full, and not from the last write.
+/// it became full, not from the last write.
 ///
 /// # Rounding
 /// None beyond that of the bucket.
@@ -21,7 +22,7 @@ use super::{CalendarWindow, FixedWindow, Gcra, Numbers, Slot, Spent, State};
 /// The state of the bucket.
 ///
 /// # Example
-/// Sixty a minute, of which a newcomer may spend three at once.
+/// Sixty a minute, but a newcomer may spend only three at once.
 ///
 /// ```
 /// use sluicegate_core::algorithm::{Rule, State};
@@ -59,7 +60,7 @@ impl<S: Shape> Starting<S> {
         Self { bucket, missing }
     }
 
-    /// The bucket on its own, under which a key that is not known has a whole burst.
+    /// The bucket alone, in which an unknown key has a whole burst.
     pub(super) fn bucket(&self) -> S {
         self.bucket
     }
@@ -87,7 +88,7 @@ impl<S: Shape> Starting<S> {
         State { until_us: state.until_us.saturating_sub(self.keep_us()), ..state }
     }
 
-    /// The spend with the states of the bucket alone.
+    /// The spend, with the states of the bucket alone.
     fn told(&self, spent: &Spent) -> Spent {
         Spent { before: self.stripped(spent.before), after: self.stripped(spent.after), ..*spent }
     }
@@ -123,7 +124,7 @@ impl<S: Shape> Shape for Starting<S> {
         self.bucket.numbers().of_newcomers(self.missing)
     }
 
-    /// The words of the bucket's own state, whose time is the moment at which the bucket is full. An unknown key has three zeros.
+    /// The words of the bucket's own state; its time is the moment at which the bucket is full. An unknown key has three zeros.
     fn words(&self, state: State) -> [u64; 3] {
         if state == State::REST { [0; 3] } else { self.bucket.words(self.stripped(state)) }
     }

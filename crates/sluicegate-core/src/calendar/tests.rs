@@ -7,7 +7,7 @@ use super::*;
 use crate::algorithm::{Algorithm, Rule, State};
 use crate::quota::Quota;
 
-/// With daylight saving, without, a half hour of it, on the other side of the date line, and skipped at midnight.
+/// With daylight saving, without it, with half an hour of it, across the date line, and with a skipped midnight.
 const ZONES: [&str; 6] = [
     "Europe/Berlin",
     "America/New_York",
@@ -21,7 +21,7 @@ fn zone(name: &str) -> TimeZone {
     TimeZone::get(name).unwrap_or_else(|error| panic!("the tests need tzdata: {error}"))
 }
 
-/// The first day of the period that a moment falls into, as the calendar on the wall has it.
+/// The first day of the period that a moment falls into, by a wall calendar.
 fn first_day(unit: &str, zone: &TimeZone, at_us: u64) -> Date {
     let at = i64::try_from(at_us).ok().and_then(|at_us| Timestamp::from_microsecond(at_us).ok());
     let day = zone.to_datetime(at.expect("it is before the year 9999")).date();
@@ -95,7 +95,7 @@ proptest! {
         let (mut state, mut left, mut month) = (State::REST, 10_i64, None);
         for ((now_us, cost), is_charged) in moments.into_iter().zip(is_charged) {
             if state.until_us <= now_us {
-                // Nobody knows the key any more: it was full, or never seen.
+                // The key is unknown: it was full, or never seen.
                 (left, month) = (10, None);
             }
             let now = months(first_day("month", &zone, now_us));
@@ -132,7 +132,7 @@ fn days_have_the_hours_that_the_clocks_on_the_wall_show() {
     for (zone_name, shorter, longer) in [
         ("Europe/Berlin", date(2026, 3, 29), date(2026, 10, 25)),
         ("America/New_York", date(2027, 3, 14), date(2027, 11, 7)),
-        // Midnight is skipped, and is there twice.
+        // Midnight is skipped on one day and occurs twice on the other.
         ("America/Santiago", date(2026, 9, 6), date(2026, 4, 4)),
     ] {
         let text = format!("day in {zone_name}");

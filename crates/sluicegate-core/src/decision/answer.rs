@@ -9,16 +9,16 @@ use super::outcome::{Outcome, deciding};
 use super::status::QuotaStatus;
 use crate::receipt::{DecidedBy, Piece, Trace};
 
-/// The answer for one request: the outcome, and where each quota stands now.
+/// The answer for one request: the outcome, and the current status of each quota.
 ///
-/// The numbers on the decision itself are those of the quota that decided: the one that refuses
+/// The numbers on the decision itself come from the quota that decided: the one that refuses
 /// longest, or, when all allow, the one with the fewest units left. Waits are rounded up, remaining
-/// units are rounded down: a client that follows them is never refused for having come too early.
+/// units are rounded down: a client that follows them never comes too early.
 ///
 /// | | of an allowed request | of a refused one |
 /// |---|---|---|
-/// | [`remaining`](Self::remaining) | after its cost was spent | as if it had not come |
-/// | [`delay`](Self::delay) | how long to hold it back; zero unless the policy waits | zero |
+/// | [`remaining`](Self::remaining) | after its cost was spent | as if it had not arrived |
+/// | [`delay`](Self::delay) | the time to hold it back; zero unless the policy waits | zero |
 /// | [`retry_after`](Self::retry_after) | none | the shortest wait for the same cost |
 /// | [`reset_after`](Self::reset_after) | until the whole capacity is back | the same |
 ///
@@ -33,11 +33,11 @@ use crate::receipt::{DecidedBy, Piece, Trace};
 /// let payment = Policy::gcra("payment", "100/min").and("2/10s").on(&store)?;
 /// let check = |cost| payment.check("ada").cost(cost).now().expect("memory answers at once");
 ///
-/// assert_eq!(check(2)?.remaining(), 0); // the tighter one speaks: 2 of 2 per 10 s
+/// assert_eq!(check(2)?.remaining(), 0); // the tighter quota decides: 2 of 2 per 10 s
 /// let denied = check(1)?;
 /// assert_eq!((denied.outcome(), denied.capacity()), (Outcome::Denied, 2));
 /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(5)));
-/// assert_eq!(denied.quotas()[0].remaining(), 98); // the other one has lost nothing by the refusal
+/// assert_eq!(denied.quotas()[0].remaining(), 98); // the refusal has spent nothing from the other quota
 ///
 /// let never = check(3)?;
 /// assert_eq!((never.outcome(), never.retry_after()), (Outcome::Impossible, None));
@@ -48,9 +48,9 @@ pub struct Decision {
     pub(super) outcome: Outcome,
     pub(super) deciding: u8,
     pub(super) by: DecidedBy,
-    /// Whether the numbers are those after the delay.
+    /// Whether the numbers describe the time after the delay.
     pub(super) has_come: bool,
-    /// A bit per ask whose receipt was not taken; none in a clone.
+    /// A bit per ask with a receipt that was not taken; none in a clone.
     pub(super) receipts: u16,
     /// In an `Arc` that is never shared: dropping `None` needs a comparison, and in a `Box` it would need a call.
     pub(super) details: Option<Arc<Details>>,
@@ -62,16 +62,16 @@ pub struct Decision {
 /// Four quotas fit without an allocation; a request with more of them costs one.
 type QuotaStatuses = SmallVec<[QuotaStatus; 4]>;
 
-/// The data by which a decision is given back, beside the numbers.
+/// The data needed to give back a decision, apart from the numbers.
 #[derive(Debug, Default)]
 pub(super) struct Details {
-    /// One per quota, or none.
+    /// One trace per quota, or none.
     pub(super) traces: SmallVec<[Trace; 1]>,
     /// A bit for each ask without a trace, when other asks have one.
     pub(super) untraced: u16,
-    /// A bit for each ask that the fallback decided when the store decided others, and the time of that by the fallback's clock.
+    /// A bit for each ask that the fallback decided when the store decided others, and the time of that decision by the fallback's clock.
     pub(super) fallback: Option<(u16, u64)>,
-    /// The spends of asks that several places have decided together, each with the place of its ask.
+    /// The spends of asks that several places have decided together, each with the index of its ask.
     pub(super) pieces: Vec<(u8, Piece)>,
 }
 
@@ -117,7 +117,7 @@ impl Decision {
         decision
     }
 
-    /// A decision to be filled in place: it is large, and copying it takes a noticeable part of the time of a decision.
+    /// A decision to be filled in place: it is large, and copying takes a noticeable part of the time of a decision.
     #[inline]
     fn empty(at_us: u64, delay_us: u64) -> Self {
         Self {
@@ -138,7 +138,7 @@ impl Decision {
         self.details.take().and_then(Arc::into_inner).unwrap_or_default()
     }
 
-    /// This decision as it stands when its [delay](Self::delay) is over, if nothing else was decided: all waits are shorter.
+    /// This decision after its [delay](Self::delay), if nothing else was decided: all waits are shorter.
     #[must_use]
     pub fn after_delay(mut self) -> Self {
         let by = if self.is_allowed() && !self.has_come { self.delay_us } else { 0 };
@@ -151,14 +151,14 @@ impl Decision {
         self
     }
 
-    /// This decision, made by another than the store. For authors of stores.
+    /// This decision, but decided by another party than the store. For authors of stores.
     #[must_use]
     pub fn by(mut self, by: DecidedBy) -> Self {
         self.by = by;
         self
     }
 
-    /// The one that made the decision: store, lease, cache, fallback, or nobody.
+    /// The party that made the decision: store, lease, cache or fallback, or none of them.
     pub fn decided_by(&self) -> DecidedBy {
         self.by
     }
@@ -168,8 +168,8 @@ impl Decision {
         !matches!(self.by, DecidedBy::Outage | DecidedBy::Off)
     }
 
-    /// The units that were spent: the whole cost, or as many units as there were for a check [`up_to`](crate::limiter::Check::up_to) a number;
-    /// 0 for a refused request. `None` where nobody counted, and all of the cost may be used.
+    /// The units that were spent: the whole cost, or the available units for a check [`up_to`](crate::limiter::Check::up_to) a number;
+    /// 0 for a refused request. `None` if the request was not counted, and all of the cost may be used.
     ///
     /// With several quotas and policies, the fewest units that any of them has spent.
     pub fn granted(&self) -> Option<u64> {
@@ -184,13 +184,13 @@ impl Decision {
         self.outcome
     }
 
-    /// Whether the request may go on.
+    /// Whether the request may proceed.
     #[inline]
     pub fn is_allowed(&self) -> bool {
         self.outcome == Outcome::Allowed
     }
 
-    /// The time that an allowed request has to wait before it goes on; zero unless its policy waits or shapes.
+    /// The time that an allowed request has to wait before it proceeds; zero unless its policy waits or shapes.
     ///
     /// The cost counts from the end of the delay. [`Turn`](crate::limiter::Turn) and the layers wait that
     /// long; code that calls [`check`](crate::RateLimiter::check) has to sleep itself.
@@ -209,7 +209,7 @@ impl Decision {
     }
 
     /// The moment from which the waits count, since the epoch of the store's clock: the time of the decision, or the end of its
-    /// [delay](Self::after_delay). To show a moment, such as that of a reset, add the wait. A store counts from the Unix epoch
+    /// [delay](Self::after_delay). To show a moment, such as a reset, add its wait. A store counts from the Unix epoch
     /// unless it was given another clock.
     pub fn stands_at(&self) -> Duration {
         let passed_us = if self.has_come && self.is_allowed() { self.delay_us } else { 0 };
@@ -225,7 +225,7 @@ impl Decision {
     /// Units that would pass now.
     ///
     /// Rounded down: 2.9 units are 2. A refused request has spent nothing, so there may be units
-    /// left that were too few for it.
+    /// left, but too few for it.
     #[inline]
     pub fn remaining(&self) -> u64 {
         self.deciding().remaining()
@@ -240,7 +240,7 @@ impl Decision {
         self.deciding().reset_after()
     }
 
-    /// For a denied request, the shortest wait after which the same cost would pass if nothing else arrived.
+    /// For a denied request: the shortest wait after which the same cost would pass if nothing else arrived.
     ///
     /// Exact: a request that comes after this wait, with no other before it, passes, and one that comes a
     /// microsecond earlier does not. A suspended key waits at least until its suspension is over. `None` for an
@@ -250,7 +250,7 @@ impl Decision {
         waits.then(|| self.deciding().available_after())
     }
 
-    /// The status of the quota that decided, whose numbers the decision shows.
+    /// The status of the quota that decided; the decision shows its numbers.
     #[inline]
     pub fn deciding(&self) -> &QuotaStatus {
         &self.quotas[usize::from(self.deciding)]

@@ -1,4 +1,4 @@
-//! The outcome of a decision, and the quota that speaks for it: [`Outcome`].
+//! The outcome of a decision, and the quota that decides it: [`Outcome`].
 
 use super::status::QuotaStatus;
 
@@ -15,13 +15,13 @@ use super::status::QuotaStatus;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The request may go on, after [`Decision::delay`](super::Decision::delay); its cost is spent.
+    /// The request may proceed after [`Decision::delay`](super::Decision::delay); its cost is spent.
     Allowed,
     /// The request exceeds a quota now, and could pass after [`Decision::retry_after`](super::Decision::retry_after); nothing is spent.
     Denied,
-    /// The cost is above what a quota ever lets pass at once; no wait helps, and nothing is spent.
+    /// The cost is above the most that a quota ever passes at once; no wait helps, and nothing is spent.
     Impossible,
-    /// The key is suspended, because it went on after many refusals: every request is refused, whatever its cost, until
+    /// The key is suspended, because it continued after many refusals: every request is refused, whatever its cost, until
     /// [`Decision::retry_after`](super::Decision::retry_after) is over. Nothing is spent.
     Suspended,
 }
@@ -38,7 +38,7 @@ impl Outcome {
     }
 }
 
-/// The place of the tightest quota, which speaks for a decision.
+/// The index of the tightest quota, which decides.
 #[inline]
 pub(super) fn deciding(outcome: Outcome, quotas: &[QuotaStatus]) -> u8 {
     let is_before = |one: &QuotaStatus, other: &QuotaStatus| match outcome {

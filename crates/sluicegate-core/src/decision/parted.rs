@@ -1,4 +1,4 @@
-//! A decision in two parts: the turn that a request waits for, which may be another one's in the end, and what stays its own.
+//! A decision in two parts: the turn that a request waits for, possibly decided anew in the end, and the asks that it keeps.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use super::answer::{Decision, Details};
 use super::receipts::{at_places, receipt_bit};
 use crate::receipt::DecidedBy;
 
-/// The places of asks.
+/// The indices of asks.
 pub(crate) type AskIndices = SmallVec<[u8; 4]>;
 
 impl Decision {
-    /// The decision about these asks, which are renumbered, and the one about the others, if it says anything about them.
+    /// The decision about these asks, renumbered, and the decision about the others, if there are any.
     pub(crate) fn parted(mut self, asks: &[u8], others: &[u8]) -> (Self, Option<Self>) {
         let mut details = self.take_details();
         let says =
@@ -55,12 +55,12 @@ impl Decision {
         part
     }
 
-    /// This decision, whose asks had these places, and that about the turn at which its request goes in the end, as one again.
+    /// This decision, with its asks at these places, joined with the decision about the turn at which its request proceeds in the end.
     pub(crate) fn at_turn(self, turn: Self, (own, asks): (&[u8], &[u8])) -> Self {
         let receipts = at_places(self.receipts, own) | at_places(turn.receipts, asks);
         let (at_us, delay_us) = match self.by == turn.by {
             true => (turn.at_us, turn.delay_us),
-            // By another clock.
+            // The turn was decided by another clock.
             false => (self.spent_us().saturating_sub(turn.delay_us), turn.delay_us),
         };
         let parts = [
@@ -72,7 +72,7 @@ impl Decision {
         whole
     }
 
-    /// This decision, as it stood at another moment.
+    /// This decision, at another moment.
     fn told_at(mut self, at_us: u64, delay_us: u64) -> Self {
         let moved = |after_us: u64| self.at_us.saturating_add(after_us).saturating_sub(at_us);
         for status in &mut self.quotas {

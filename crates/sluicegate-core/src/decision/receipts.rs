@@ -7,7 +7,7 @@ use crate::few::few;
 use crate::receipt::{DecidedBy, Piece, Receipt, Trace};
 
 impl Decision {
-    /// This decision with one trace per quota: what its bucket was like before. For authors of stores.
+    /// This decision with one trace per quota: the state of its bucket before. For authors of stores.
     #[must_use]
     pub fn with_traces(mut self, traces: impl IntoIterator<Item = Trace>) -> Self {
         let details = Details { traces: few(traces), ..self.take_details() };
@@ -15,8 +15,8 @@ impl Decision {
         self
     }
 
-    /// This decision with the spends of an ask that several places have decided together: one piece per place, with the place of the
-    /// ask. For authors of stores that keep one bucket in several places; [`Receipt::pieces_of`] gives them the pieces back.
+    /// This decision with the spends of an ask that several places have decided together: one piece per place, with the index of the
+    /// ask. For authors of stores that keep one bucket in several places; [`Receipt::pieces_of`] returns the pieces.
     ///
     /// ```
     /// use sluicegate_core::store::{Piece, QuotaStatus, judge};
@@ -48,11 +48,11 @@ impl Decision {
         self
     }
 
-    /// The receipt of the ask at this place, to give its spend back; once. `None` if it has spent nothing, if the receipt was
+    /// The receipt of the ask at this index, to give its spend back once. `None` if it has spent nothing, if the receipt was
     /// taken, and from a clone.
     ///
-    /// For a decision of one limiter the place is 0, for one of
-    /// [`check_all`](crate::limiter::check_all) that of the limiter.
+    /// For a decision of one limiter the index is 0, for a decision of
+    /// [`check_all`](crate::limiter::check_all) the index of the limiter.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -62,7 +62,7 @@ impl Decision {
     /// let mut receipt = decision.take_receipt(0).expect("it was allowed");
     /// assert!(decision.take_receipt(0).is_none()); // once
     ///
-    /// // The answer took 300 only.
+    /// // The answer took only 300.
     /// tokens.refund("ada", 500).of(&mut receipt).now().expect("memory answers at once")?;
     /// assert_eq!(tokens.peek("ada").now().expect("memory answers at once")?.remaining(), 700);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -73,7 +73,7 @@ impl Decision {
         Some(receipt)
     }
 
-    /// This decision without receipts, so that nothing of it can be given back.
+    /// This decision without receipts, so that none of it can be given back.
     pub(crate) fn without_receipts(self) -> Self {
         Self { receipts: 0, ..self }
     }
@@ -109,7 +109,7 @@ impl Decision {
     }
 }
 
-/// The bits of asks that have these places among the asks of a larger call.
+/// The bits of the asks at these indices among the asks of a larger call.
 pub(super) fn at_places(bits: u16, places: &[u8]) -> u16 {
     let kept = (0..).zip(places).filter(|(ask, _)| bits & receipt_bit(*ask) != 0);
     kept.fold(0, |all, (_, place)| all | receipt_bit(usize::from(*place)))

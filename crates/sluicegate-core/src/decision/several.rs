@@ -1,4 +1,4 @@
-//! Several decisions as one, and one as a part of another: where asks of one request are decided apart.
+//! Joins and splits decisions when the asks of one request are decided apart.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::few::sort_few;
 use crate::receipt::{DecidedBy, Trace};
 
 impl Decision {
-    /// Moves the asks of this decision to these places among the asks of a larger call. For stores around stores.
+    /// Moves the asks of this decision to these indices among the asks of a larger call. For stores around stores.
     #[must_use]
     pub fn of_asks(mut self, places: &[u8]) -> Self {
-        // A decision of one ask may be shown as one of many.
+        // A decision of one ask may be shown as a decision of many.
         self.receipts = u16::MAX;
         if self.details.is_some() {
             let mut details = self.take_details();
@@ -34,13 +34,13 @@ impl Decision {
         self
     }
 
-    /// Joins decisions about different asks of one call, each with the places of its asks. For stores around stores.
+    /// Joins decisions about different asks of one call, each with the indices of its asks. For stores around stores.
     ///
-    /// The time is the store's if the store decided any of them. Decisions that nobody counted are left out beside counted ones,
+    /// The time comes from the store if the store decided any of them. Uncounted decisions are left out beside counted ones,
     /// because they have no numbers.
     ///
     /// # Errors
-    /// [`StoreErrorKind::NothingAsked`] when there are none.
+    /// [`StoreErrorKind::NothingAsked`] if there are none.
     pub fn joined(pieces: impl IntoIterator<Item = (Self, impl AsRef<[u8]>)>) -> Result<Self, StoreError> {
         let mut pieces: SmallVec<[Self; 2]> =
             pieces.into_iter().map(|(decision, places)| decision.of_asks(places.as_ref())).collect();
@@ -75,20 +75,20 @@ impl Decision {
         Ok(joined)
     }
 
-    /// This decision with its first `count` asks only, at least one; the other asks were about the same
+    /// This decision with only its first `count` asks, at least one; the other asks were about the same
     /// buckets.
     #[must_use]
     pub fn of_first(mut self, count: usize) -> Self {
         if self.quotas.iter().all(|status| status.policy_index() < count) {
             return self;
         }
-        // Traces are in the same order: those of the others come last, and nothing names them any more.
+        // Traces are in the same order: the traces of the other asks come last, and nothing refers to them any more.
         self.quotas.retain(|status| status.policy_index() < count);
         self.deciding = deciding(self.outcome, &self.quotas);
         self
     }
 
-    /// This decision with `units` more remaining in each quota of the ask at this place: units that another ask of the
+    /// This decision with `units` more remaining in each quota of the ask at this index: units that another ask of the
     /// same call has taken for the same caller. For authors of stores.
     #[must_use]
     pub fn with_more(mut self, ask: usize, units: u64) -> Self {
@@ -111,9 +111,9 @@ impl Decision {
         self
     }
 
-    /// This decision, of `asks` asks, and that of another limiter on the same request, as one:
-    /// allowed if both allow, with the quotas of both, and the tightest of them deciding. The
-    /// places of `inner`'s asks are moved behind those of this one.
+    /// Joins this decision, of `asks` asks, with the decision of another limiter on the same request:
+    /// allowed if both allow, with the quotas of both; the tightest quota decides. The
+    /// indices of `inner`'s asks follow the asks of this decision.
     #[must_use]
     pub fn merge(&self, asks: usize, inner: &Self) -> Self {
         let place = |status: &QuotaStatus| u8::try_from(status.policy_index() + asks).unwrap_or(u8::MAX);

@@ -11,13 +11,13 @@ use crate::algorithm::Balance;
 ///
 /// # For authors of stores
 /// A status starts as that of a quota at rest, and each method changes one thing. [`judge`](crate::store::judge) makes a
-/// decision of the statuses of all quotas.
+/// decision from the statuses of all quotas.
 ///
 /// ```
 /// use sluicegate_core::Outcome;
 /// use sluicegate_core::store::{QuotaStatus, judge};
 ///
-/// // The only quota of the only policy: of 5 units 1 remains, 2 were asked for, and they fit in 7 s.
+/// // The only quota of the only policy: 1 of 5 units remains, 2 were requested, and they fit in 7 s.
 /// let status = QuotaStatus::at_rest((0, 0), 5)
 ///     .with_remaining(1)
 ///     .with_reset_after_us(28_000_000)
@@ -37,14 +37,14 @@ pub struct QuotaStatus {
 }
 
 impl QuotaStatus {
-    /// A quota that has all of its `capacity` and lets the ask pass: the units that pass at once from rest. `policy` is
-    /// the place of its policy among the asks, and `quota` its own place in the policy.
+    /// A quota with all of its `capacity`, the units that pass at once from rest. The ask passes. `policy` is
+    /// the index of its policy among the asks, and `quota` its own index in the policy.
     #[inline]
     pub fn at_rest(place: (u8, u8), capacity: u64) -> Self {
         Self::of(place, Balance::at_rest(capacity))
     }
 
-    /// A quota that has this left and lets the ask pass, at the [same places](Self::at_rest).
+    /// A quota with this balance, at the [same indices](Self::at_rest). The ask passes.
     #[inline]
     pub fn of((policy, quota): (u8, u8), balance: Balance) -> Self {
         Self {
@@ -58,42 +58,42 @@ impl QuotaStatus {
         }
     }
 
-    /// This many units would pass now.
+    /// Sets the units that would pass now.
     #[inline]
     #[must_use]
     pub fn with_remaining(self, remaining: u64) -> Self {
         Self { balance: self.balance.with_remaining(remaining), ..self }
     }
 
-    /// It takes this long, in microseconds, until all of its capacity is back.
+    /// Sets the time until all of its capacity is back, in microseconds.
     #[inline]
     #[must_use]
     pub fn with_reset_after_us(self, reset_after_us: u64) -> Self {
         Self { balance: Balance { reset_after_us, ..self.balance }, ..self }
     }
 
-    /// The ask passes, and it takes this long, in microseconds, until one unit more remains.
+    /// The ask passes. Sets the time until one unit more remains, in microseconds.
     #[inline]
     #[must_use]
     pub fn with_more_after_us(self, available_after_us: u64) -> Self {
         Self { available_after_us, outcome: Outcome::Allowed, ..self }
     }
 
-    /// The ask does not pass, and it takes this long, in microseconds, until the same cost could.
+    /// The ask does not pass. Sets the time until the same cost could, in microseconds.
     #[inline]
     #[must_use]
     pub fn refused_for_us(self, available_after_us: u64) -> Self {
         Self { available_after_us, outcome: Outcome::Denied, ..self }
     }
 
-    /// The ask does not pass: its cost is above what the quota ever lets pass at once.
+    /// The ask does not pass: its cost is above the most that the quota ever passes at once.
     #[inline]
     #[must_use]
     pub fn impossible(self) -> Self {
         Self { available_after_us: 0, outcome: Outcome::Impossible, ..self }
     }
 
-    /// The key is suspended for this long, in microseconds: nothing passes until then.
+    /// The key is suspended: nothing passes for `wait_us` microseconds.
     #[inline]
     #[must_use]
     pub fn suspended_for_us(self, wait_us: u64) -> Self {
@@ -108,13 +108,13 @@ impl QuotaStatus {
     }
 
     /// The wait is an estimate. Requests that are decided in several places, such as slots of a Cluster, hold units for a moment and may
-    /// give them back; the status counts these units as spent. Or the wait dates from before others could spend again. A store
+    /// give them back; the status counts these units as spent. Or others may have spent again since the wait was learned. A store
     /// around this one does not cache such a status.
     ///
     /// ```
     /// use sluicegate_core::store::{QuotaStatus, judge};
     ///
-    /// // The only unit is spent by a request that may be refused elsewhere, or else is back in a minute.
+    /// // The only unit is spent by a request that may be refused elsewhere; otherwise it is back in a minute.
     /// let status = QuotaStatus::at_rest((0, 0), 1).with_remaining(0).refused_for_us(60_000_000).provisional();
     /// let decision = judge(0, 0, [status]);
     /// assert_eq!(decision.retry_after().map(|wait| wait.as_secs()), Some(60));
@@ -126,7 +126,7 @@ impl QuotaStatus {
         Self { is_provisional: true, ..self }
     }
 
-    /// The decision has spent `cost` units of it.
+    /// The decision has spent `cost` units from this quota.
     #[inline]
     #[must_use]
     pub fn spending(mut self, cost: u64) -> Self {
@@ -135,14 +135,14 @@ impl QuotaStatus {
         self
     }
 
-    /// This status, where its policy has this place among the asks.
+    /// This status, with its policy at this index among the asks.
     #[inline]
     #[must_use]
     pub fn of_ask(self, policy: u8) -> Self {
         Self { policy, ..self }
     }
 
-    /// Units that the decision has spent of it, as far as they took effect.
+    /// Units that the decision has spent from this quota and that took effect.
     pub fn spent(&self) -> u64 {
         self.spent.into()
     }
@@ -186,7 +186,7 @@ impl QuotaStatus {
         self.outcome == Outcome::Allowed
     }
 
-    /// Whether the cost is above what this quota ever lets pass at once.
+    /// Whether the cost is above the most that this quota ever passes at once.
     pub fn is_impossible(&self) -> bool {
         self.outcome == Outcome::Impossible
     }
@@ -202,12 +202,12 @@ impl QuotaStatus {
         self.is_provisional
     }
 
-    /// The place of its policy among those that were asked.
+    /// The index of its policy among the asks.
     pub fn policy_index(&self) -> usize {
         usize::from(self.policy)
     }
 
-    /// The place of the quota in its policy.
+    /// The index of the quota in its policy.
     pub fn quota_index(&self) -> usize {
         usize::from(self.quota)
     }

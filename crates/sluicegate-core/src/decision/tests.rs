@@ -85,7 +85,7 @@ fn a_joined_decision_keeps_its_receipts_when_its_asks_move_apart() {
     let traced = spent(0, 2).with_traces([Trace { birth: 9, ..Trace::default() }]);
     let pieces = [(traced, [0]), (spent(0, 3).by(DecidedBy::Fallback), [1])];
     let joined = Decision::joined(pieces).unwrap();
-    // A third ask stood between them, and had no say.
+    // A third ask came between them and did not decide.
     let mut moved = joined.of_asks(&[0, 2]);
     let receipt = |moved: &mut Decision, ask| {
         let receipt = moved.take_receipt(ask)?;

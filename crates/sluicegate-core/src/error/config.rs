@@ -6,11 +6,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A quota, policy, store or layer that cannot work as it was written.
+/// A quota, policy, store or layer that cannot work as written.
 ///
-/// Its message names the offending value and says what would be accepted. Programs get the same as data: the
-/// [kind](Self::kind) of the mistake, the [policy](Self::policy) and [quota](Self::quota) that it is in, and where it
-/// stands in a [text](Self::span).
+/// Its message names the offending value and says what would be accepted. Programs get the same information as data: the
+/// [kind](Self::kind) of the mistake, the [policy](Self::policy) and [quota](Self::quota) that contain it, and its position
+/// in a [text](Self::span).
 ///
 /// ```
 /// use sluicegate_core::Policy;
@@ -31,26 +31,26 @@ pub struct ConfigError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// The kind of mistake that a [`ConfigError`] is about.
+/// The kind of mistake of a [`ConfigError`].
 ///
 /// Match on it to answer a mistake in a program, such as an editor of rules; show the message to
-/// people. Kinds are added as mistakes are, so a match needs an arm for the rest.
+/// people. Later versions add kinds, so a match needs an arm for the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
-    /// A text that is no quota, no span of time, or no word of an option.
+    /// A text that is not a valid quota, span of time or option.
     Unreadable,
     /// A limit, period or burst that is zero or out of range, or a start above the burst.
     Quota,
-    /// A burst under an algorithm that has none, or a start under one that starts full.
+    /// A burst under an algorithm without bursts, or a start under an algorithm that starts full.
     Burst,
-    /// A quota that cannot be kept in exact integers.
+    /// A quota that cannot be counted in exact integers.
     Inexact,
     /// A name that cannot be used in headers, logs and keys.
     Name,
-    /// Two quotas of one policy that headers could not tell apart.
+    /// Two quotas of one policy with the same label in headers.
     SameLabel,
-    /// More quotas than one request can be checked against.
+    /// More quotas than one request can have.
     TooManyQuotas,
     /// Several quotas in a policy that is a queue.
     QueueOfSeveral,
@@ -58,15 +58,15 @@ pub enum ConfigErrorKind {
     Policy,
     /// The name is already in use on this store for something else.
     NameTaken,
-    /// A policy that was to replace one of another name.
+    /// A replacement of a policy with another name.
     OtherName,
-    /// A policy that was to replace one of another store.
+    /// A replacement of a policy on another store.
     OtherStore,
-    /// A policy that this store cannot keep, although others can.
+    /// A policy that this store does not support, although others do.
     Unsupported,
-    /// Quotas of a key, when as many different ones are in use as the store has room for.
+    /// Quotas of a key, when the store has no room for more different quotas.
     QuotasExhausted,
-    /// An override that changes nothing, ends before it begins or too late, or is by an operator without a name.
+    /// An override that changes nothing, ends before it begins or too late, or names no operator.
     Override,
     /// A store that cannot be built with these settings.
     Store,
@@ -95,14 +95,14 @@ impl ConfigError {
         Self { kind, problem: problem.into(), policy: None, quota: None, span: None, source: None }
     }
 
-    /// This error in the policy of this name, with which the message then begins.
+    /// This error in the policy of this name, which begins the message.
     #[must_use]
     pub fn in_policy(mut self, name: &str) -> Self {
         self.policy = Some(name.into());
         self
     }
 
-    /// This error in the quota at this place of its policy.
+    /// This error in the quota at this index of its policy.
     #[must_use]
     pub fn in_quota(mut self, index: usize) -> Self {
         self.quota = Some(index);
@@ -128,28 +128,28 @@ impl ConfigError {
         self.kind
     }
 
-    /// The message, without the policy that it is in.
+    /// The message, without the name of its policy.
     pub fn problem(&self) -> &str {
         &self.problem
     }
 
-    /// The name of the policy that it is in.
+    /// The name of the policy with the mistake.
     pub fn policy(&self) -> Option<&str> {
         self.policy.as_deref()
     }
 
-    /// The place of the quota that it is in, among those of its policy.
+    /// The index of the quota with the mistake in its policy.
     pub fn quota(&self) -> Option<usize> {
         self.quota
     }
 
-    /// The bytes that it is about, of a text that was read.
+    /// The bytes of the text that the error refers to.
     pub fn span(&self) -> Option<Range<usize>> {
         self.span.clone()
     }
 }
 
-/// Two errors are equal if they say the same about the same place, whatever they come from.
+/// Two errors are equal if their kind, message and position are, whatever their sources.
 impl PartialEq for ConfigError {
     fn eq(&self, other: &Self) -> bool {
         let place = |error: &Self| (error.kind, error.quota, error.span.clone());

@@ -1,12 +1,12 @@
-//! Errors of a configuration, and of a store that gave no answer.
+//! Errors of configurations, and of stores that give no answer.
 //!
 //! | error | comes from | what to do |
 //! |---|---|---|
-//! | [`ConfigError`] | building a quota, policy, store or layer | correct what its message names; it comes when the program starts |
-//! | [`StoreError`] | a store that was asked | nothing: layers do what the policy's [`OnOutage`](crate::OnOutage) says |
+//! | [`ConfigError`] | building a quota, policy, store or layer | correct the value that its message names; it occurs when the program starts |
+//! | [`StoreError`] | a store that was asked | nothing: layers follow the policy's [`OnOutage`](crate::OnOutage) |
 //!
 //! A refusal is neither of them: it is a [`Decision`](crate::Decision) that is not allowed.
-//! [`StoreError::may_succeed_later`] tells an outage, which may be over soon, from a mistake in the
+//! [`StoreError::may_succeed_later`] distinguishes an outage, which may be over soon, from a mistake in the
 //! program.
 //!
 //! ```
@@ -16,7 +16,7 @@
 //! assert!(error.to_string().contains("\"fortnight\" is not a unit of time"));
 //! ```
 //!
-//! Messages name the offending value and say what to write. They leave out their source, so that a
+//! Messages name the offending value and a correction. They leave out their source, so that a
 //! chain (`{error}: {source}`) prints each message once.
 
 mod config;

@@ -1,4 +1,4 @@
-//! Why a store did not answer: [`StoreError`].
+//! The reason why a store did not answer: [`StoreError`].
 
 use std::error::Error;
 use std::fmt;
@@ -29,14 +29,14 @@ pub struct StoreError {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// Why a store could not answer.
+/// The reason why a store could not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The store did not answer within its deadline; whether it has spent is unknown.
+    /// The store did not answer within its deadline; whether it has spent the cost is unknown.
     Timeout,
-    /// The store cannot be reached, so that nothing was spent; or the connection broke before an answer came, and it is unknown
-    /// whether the store has spent.
+    /// The store cannot be reached, so nothing was spent; or the connection broke before an answer arrived, and it is unknown
+    /// whether the store has spent the cost.
     Unavailable,
     /// The store's reply could not be understood.
     Protocol,
@@ -49,10 +49,10 @@ pub enum StoreErrorKind {
     UnknownMode,
     /// One call named more asks or quotas than [`MAX_QUOTAS`](crate::policy::MAX_QUOTAS); never worth a retry.
     TooManyQuotas,
-    /// A key brought quotas of its own, and as many different ones as there is room for are in use under the policy: see
+    /// A key brought quotas of its own, but the policy has no room for more different quotas: see
     /// [`RateLimiter::with_quotas`](crate::RateLimiter::with_quotas).
     QuotasExhausted,
-    /// A key was to be suspended or released under a policy that suspends no key; a mistake in the program, never worth a retry.
+    /// A call to suspend or release a key under a policy that suspends no key; a mistake in the program, never worth a retry.
     NoSuspension,
 }
 
@@ -77,26 +77,26 @@ impl StoreError {
         Self { kind, part: 0, is_unsent: false, source: Some(source.into()) }
     }
 
-    /// The error of one part of a store whose parts fail on their own; see [`Store::parts`](crate::Store::parts).
+    /// Sets the failed part of a store with parts that fail independently; see [`Store::parts`](crate::Store::parts).
     #[must_use]
     pub fn in_part(mut self, part: usize) -> Self {
         self.part = part;
         self
     }
 
-    /// This error for a call that was never sent, and has certainly spent nothing. For authors of stores.
+    /// Marks the call as never sent: it has certainly spent nothing. For authors of stores.
     #[must_use]
     pub fn unsent(mut self) -> Self {
         self.is_unsent = true;
         self
     }
 
-    /// Which part of the store failed; 0 if it is a store in one piece.
+    /// The part of the store that failed; 0 for a store in one piece.
     pub fn part(&self) -> usize {
         self.part
     }
 
-    /// Why the store could not answer.
+    /// The reason why the store could not answer.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
@@ -108,7 +108,7 @@ impl StoreError {
     }
 
     /// Whether the call may have spent its cost, so that a repeated call may spend it twice: when an answer did not
-    /// come, or cannot be read. `false` when nothing was sent, and when the call itself was a mistake.
+    /// arrive or could not be read. `false` when nothing was sent, and when the call itself was a mistake.
     pub fn may_have_spent(&self) -> bool {
         self.may_succeed_later() && !self.is_unsent
     }

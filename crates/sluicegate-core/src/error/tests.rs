@@ -20,7 +20,7 @@ fn a_chain_prints_each_message_once() {
     assert_eq!(error.source().unwrap().to_string(), "connection refused");
 }
 
-/// An error after which a call may succeed later was called transient, as if that made it safe to repeat.
+/// An error after which a call may succeed later was called transient, which suggested that repeating it is safe.
 #[test]
 fn an_error_tells_what_may_succeed_later_from_what_is_safe_to_repeat() {
     for (error, later, spent) in [

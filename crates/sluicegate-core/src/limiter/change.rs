@@ -10,18 +10,18 @@ use crate::key::AsKey;
 use crate::receipt::Receipt;
 use crate::store::{Ask, DecisionFuture, Mode};
 
-/// A charge, a refund or a reset of one key, which is made when it is awaited.
+/// A charge, a refund or a reset of one key, made when it is awaited.
 ///
-/// [`RateLimiter::charge`], [`RateLimiter::refund`] and [`RateLimiter::reset`] begin one, and
-/// [`change_all`](super::change_all) makes several in one call. The decision says where the key stands after it.
+/// [`RateLimiter::charge`], [`RateLimiter::refund`] and [`RateLimiter::reset`] begin a change, and
+/// [`change_all`](super::change_all) makes several in one call. The decision shows the status of the key afterwards.
 ///
 /// # Errors
-/// When the store gave no answer, whatever the policy says about outages: it is then unknown whether the change was made
-/// ([`StoreError::may_have_spent`]). A `Resilient` store keeps account of charges and pays them later.
+/// When the store gives no answer, whatever the policy says about outages: it is then unknown whether the change was made
+/// ([`StoreError::may_have_spent`]). A `Resilient` store records charges and sends them later.
 ///
 /// # Cancel safety
-/// A change that is dropped before it was awaited or [started](Self::start) was not made. After that, the store is told whether the
-/// future is polled or dropped.
+/// A change that is dropped before it is awaited or [started](Self::start) is not made. After that, the store is asked even if the
+/// future is dropped.
 #[must_use = "a change is made when it is awaited or started"]
 pub struct Change<'a, K> {
     pub(super) limiter: &'a RateLimiter,
@@ -32,10 +32,10 @@ pub struct Change<'a, K> {
 }
 
 impl RateLimiter {
-    /// Spends units whether they fit or not; what does not fit is a debt that later requests wait for.
+    /// Spends units whether they fit or not; the excess is a debt that later requests wait for.
     ///
-    /// A debt has a ceiling, ten bursts or ten limits, whichever is more, or that of
-    /// [`PolicyBuilder::debt_up_to`](crate::policy::PolicyBuilder::debt_up_to): use above it is forgotten, so that one charge cannot
+    /// A debt has a ceiling, ten bursts or ten limits, whichever is more, or the ceiling of
+    /// [`PolicyBuilder::debt_up_to`](crate::policy::PolicyBuilder::debt_up_to): units above it are forgotten, so that one charge cannot
     /// lock a key out for years.
     ///
     /// ```
@@ -45,7 +45,7 @@ impl RateLimiter {
     ///
     /// let store = MemoryStore::builder().clock(ManualClock::new()).build()?;
     /// let tokens = Policy::gcra("tokens", "5/min").on(&store)?;
-    /// tokens.charge("ada", 8).now().expect("memory answers at once")?; // three more than there are
+    /// tokens.charge("ada", 8).now().expect("memory answers at once")?; // three more than are left
     ///
     /// let denied = tokens.check("ada").now().expect("memory answers at once")?;
     /// assert_eq!((denied.remaining(), denied.retry_after()), (0, Some(Duration::from_secs(48))));
@@ -55,10 +55,10 @@ impl RateLimiter {
         Change { limiter: self, key, cost, mode: Mode::Charge, receipt: None }
     }
 
-    /// Gives units back: those of a receipt ([`Change::of`]), or units whose time of spending is unknown.
+    /// Gives units back: units of a receipt ([`Change::of`]), or units with an unknown time of spending.
     ///
-    /// Without a receipt they count as spent just now. Units that have drained since are then given back a second time, so this is
-    /// for units that were spent a moment ago, or by hand, for a customer. A key never gets better than at rest.
+    /// Without a receipt they count as spent just now. Units that have drained since are then given back a second time, so use it
+    /// only for units that were spent a moment ago, or for a refund by hand to a customer. A key never gets better than at rest.
     pub fn refund<K: AsKey>(&self, key: K, cost: u64) -> Change<'_, K> {
         Change { limiter: self, key, cost, mode: Mode::Refund, receipt: None }
     }
@@ -66,7 +66,7 @@ impl RateLimiter {
     /// Forgets a key: it has its whole burst again, or the units that an unknown key
     /// [starts](crate::Quota::starting_with) with.
     ///
-    /// Turns that were given out still come at their times. A [suspension](crate::suspension), and the refusals that count towards
+    /// Reserved turns still come at their times. A [suspension](crate::suspension), and the refusals that count towards
     /// one, stay: a [release](super::Suspensions::release) ends them.
     ///
     /// ```
@@ -84,13 +84,13 @@ impl RateLimiter {
 }
 
 impl<'a, K> Change<'a, K> {
-    /// Gives back units that a decision has spent ([`Decision::take_receipt`]), as far as they still count: a unit of a window
-    /// that has ended, or one that has leaked out of its bucket, is gone, and giving it back would admit more than the policy
+    /// Gives back units that a decision has spent ([`Decision::take_receipt`]), except those that no longer count: a unit of a window
+    /// that has ended, or one that has leaked out of its bucket, is gone. Giving it back would admit more than the policy
     /// allows. The receipt loses the units when the change is made.
     ///
-    /// Under a policy with [`refunds`](crate::policy::PolicyBuilder::refunds) all units come back that have not drained, in the
-    /// order in which they came. Without it, everything that has leaked since counts against the refund, so that it may give back
-    /// too little and never too much.
+    /// Under a policy with [`refunds`](crate::policy::PolicyBuilder::refunds) all units that have not drained come back, in the
+    /// order of their arrival. Without it, all units that have leaked since count against the refund, which may give back
+    /// too little but never too much.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -117,7 +117,7 @@ impl<'a, K> Change<'a, K> {
         }
     }
 
-    /// Takes the units that were given back off the receipt.
+    /// Deducts the units that were given back from the receipt.
     pub(super) fn settle(self) {
         if let (Some(receipt), Mode::Refund) = (self.receipt, self.mode) {
             receipt.spend(self.cost);
@@ -129,18 +129,18 @@ impl<K: AsKey> Change<'_, K> {
     /// Makes the change now, if the store answers without waiting, as a [`MemoryStore`](crate::MemoryStore) always does.
     ///
     /// # Errors
-    /// The future, when the answer is still to come; the store was told.
+    /// The future, if the answer is still to come; the store was asked.
     #[expect(clippy::result_large_err, reason = "the future is handed back, not reported")]
     pub fn now(self) -> Result<Result<Decision, StoreError>, DecisionFuture> {
         self.start().now()
     }
 
-    /// Tells the store at once, and gives the future of its answer.
+    /// Asks the store at once and returns the future of its answer.
     ///
     /// # Cancel safety
     /// The change is made, whether the future is polled or dropped.
     pub fn start(self) -> DecisionFuture {
-        // A receipt gives its units back to the policy that has the keys now.
+        // A receipt gives its units back to the current policy of the keys.
         let answer = self.key.with_key(|key| {
             let opened = match self.receipt {
                 Some(_) => self.limiter.newest_for(key),

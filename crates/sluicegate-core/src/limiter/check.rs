@@ -12,7 +12,7 @@ use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
 
 /// A check of one key, which decides when it is awaited.
 ///
-/// [`RateLimiter::check`] and [`RateLimiter::peek`] begin one, for a cost of 1. Code that is not async decides with
+/// [`RateLimiter::check`] and [`RateLimiter::peek`] begin a check, with a cost of 1. Code that is not async decides with
 /// [`now`](Self::now), and [`check_all`](super::check_all) decides several checks together.
 ///
 /// ```
@@ -30,25 +30,25 @@ use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
 /// ```
 ///
 /// # Errors
-/// An outage is [decided by the policy](crate::OnOutage). A [`StoreError`] otherwise is a mistake in a store.
+/// An outage is [decided by the policy](crate::OnOutage). Any other [`StoreError`] is a mistake in a store.
 ///
 /// # Cancel safety
-/// A check that is dropped before it was awaited or [started](Self::start) has asked nothing. After that, dropping the future
-/// neither prevents the decision nor gives back what it has spent.
+/// A check that is dropped before it is awaited or [started](Self::start) asks nothing. After that, dropping the future
+/// neither prevents the decision nor gives back its cost.
 #[must_use = "a check decides when it is awaited or started"]
 #[derive(Clone)]
 pub struct Check<'a, K> {
     pub(super) limiter: &'a RateLimiter,
     pub(super) key: K,
     pub(super) cost: u64,
-    /// `None` spends in the way of the policy.
+    /// `None` means the mode of the policy.
     pub(super) mode: Option<Mode>,
 }
 
 impl RateLimiter {
     /// Checks a key: decides a cost of 1 now, and spends it if allowed.
     ///
-    /// A policy that waits is asked for a turn: an allowed decision may then have a [`delay`](crate::Decision::delay) to be kept.
+    /// Under a policy that waits, it reserves a turn: an allowed decision may then have a [`delay`](crate::Decision::delay).
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -70,14 +70,14 @@ impl RateLimiter {
         Check { limiter: self, key, cost: 1, mode: None }
     }
 
-    /// Looks at a key: says where it stands and whether the cost would pass now, without waiting. It spends nothing.
+    /// Looks at a key: shows its status and whether the cost would pass now, without waiting. It spends nothing.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
     ///
     /// let upload = Policy::gcra("upload", "100/h").on(&MemoryStore::new())?;
     /// let look = upload.peek("ada").cost(101).now().expect("memory answers at once")?;
-    /// assert!(!look.is_allowed()); // more than there ever is
+    /// assert!(!look.is_allowed()); // more than the capacity
     /// assert_eq!(look.remaining(), 100); // and nothing was spent
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -90,7 +90,7 @@ impl RateLimiter {
 impl<K: AsKey> Check<'_, K> {
     /// Sets the cost in units; 1 by default.
     ///
-    /// All of the cost is spent or none of it. A cost above the [capacity](crate::Decision::capacity) is
+    /// The whole cost is spent, or none of it. A cost above the [capacity](crate::Decision::capacity) is
     /// [`Impossible`](crate::Outcome::Impossible), whatever the wait. A cost of 0 spends nothing and passes while there is no debt.
     #[inline]
     pub fn cost(mut self, cost: u64) -> Self {
@@ -98,10 +98,10 @@ impl<K: AsKey> Check<'_, K> {
         self
     }
 
-    /// Spends as many units as there are, up to `most`; [`Decision::granted`] says how many it spent.
+    /// Spends the available units, up to `most`; [`Decision::granted`] says how many it spent.
     ///
-    /// The check is refused if no unit is left, or if it would have to wait, such as behind others in a queue. For a batch that is cut
-    /// to the room that is left: rows to send, pages to fetch, bytes to read.
+    /// The check is refused if no unit is left, or if it would have to wait, for example behind others in a queue. Use it for a batch that
+    /// is cut to the remaining units: rows to send, pages to fetch, bytes to read.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -109,17 +109,17 @@ impl<K: AsKey> Check<'_, K> {
     /// let rows = Policy::gcra("rows", "100/s").on(&MemoryStore::new())?;
     /// let take = |most| rows.check("ada").up_to(most).now().expect("memory answers at once");
     /// assert_eq!(take(80)?.granted(), Some(80));
-    /// assert!((20..25).contains(&take(80)?.granted().unwrap_or(80))); // what is left
+    /// assert!((20..25).contains(&take(80)?.granted().unwrap_or(80))); // the remaining units
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn up_to(self, most: u64) -> Self {
         self.cost(most).mode(Mode::Take)
     }
 
-    /// Spends the cost now, or reserves the first turn that comes within `longest`. First come, first served.
+    /// Spends the cost now, or reserves the first turn within `longest`. First come, first served.
     ///
     /// An allowed decision says by its [`delay`](crate::Decision::delay) when the turn comes; [`Turn`](super::Turn) waits for it, and
-    /// gives it back when it is dropped. The units are spent at once, whether the caller comes at its time or not.
+    /// gives it back when it is dropped. The units are spent at once, whether the caller uses its turn or not.
     ///
     /// ```
     /// use std::time::Duration;
@@ -133,7 +133,7 @@ impl<K: AsKey> Check<'_, K> {
     /// assert_eq!(turn()?.delay(), Duration::ZERO);
     /// assert_eq!(turn()?.delay(), Duration::from_secs(1));
     /// assert_eq!(turn()?.delay(), Duration::from_secs(2));
-    /// // The fourth would have to wait for three seconds. It can be asked for again in one.
+    /// // The fourth would have to wait for three seconds. It can be requested again after one.
     /// assert_eq!(turn()?.retry_after(), Some(Duration::from_secs(1)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -141,7 +141,7 @@ impl<K: AsKey> Check<'_, K> {
         self.mode(Mode::Reserve { longest })
     }
 
-    /// Asks in this mode; `None` is as the policy says, which spends or waits. For middleware.
+    /// Asks in this mode; `None` means the mode of the policy, which spends or waits. For middleware.
     #[inline]
     pub fn mode(mut self, mode: impl Into<Option<Mode>>) -> Self {
         self.mode = mode.into();
@@ -151,22 +151,22 @@ impl<K: AsKey> Check<'_, K> {
     /// Decides now, if the store answers without waiting, as a [`MemoryStore`](crate::MemoryStore) always does.
     ///
     /// # Errors
-    /// The future, when the answer is still to come; it was asked for.
+    /// The future, if the answer is still to come; the store was asked.
     #[inline]
     #[expect(clippy::result_large_err, reason = "the future is handed back, not reported")]
     pub fn now(self) -> Result<Result<Decision, StoreError>, DecisionFuture> {
         self.start().now()
     }
 
-    /// Asks the store at once, and gives the future of its answer.
+    /// Asks the store at once and returns the future of its answer.
     ///
     /// # Cancel safety
-    /// Dropping the future neither prevents the decision nor gives back what it has spent.
+    /// Dropping the future neither prevents the decision nor gives back its cost.
     #[inline]
     pub fn start(self) -> DecisionFuture {
         let Self { limiter, key, cost, mode } = self;
         match limiter.kept() {
-            // One call in one place, so that it is inlined.
+            // The only call, so that it is inlined.
             Some(opened) => key.with_key(|key| decide(limiter, opened, &key, (cost, mode))),
             None => start_late(limiter, key, (cost, mode)),
         }
@@ -204,7 +204,7 @@ fn start_late(limiter: &RateLimiter, key: impl AsKey, asked: (u64, Option<Mode>)
     key.with_key(|key| decide(limiter, limiter.opened_for(key).as_opened(), &key, asked))
 }
 
-/// Decides by the short way of the policy, if it has one and nothing else is asked.
+/// Decides by the fast path of the policy, if it has one and the check has no mode.
 #[inline]
 fn decide(
     limiter: &RateLimiter,
@@ -216,7 +216,7 @@ fn decide(
         Some(short) if mode.is_none() => {
             short.spend(key, cost, &|| by_ask(limiter, opened, key, (cost, mode)))
         }
-        // Not by a call: copying words that were just written stalls on store forwarding.
+        // Not in a function: copying words that were just written stalls on store forwarding.
         _ => limiter.decide(&[Ask::new(opened, *key, cost, mode.unwrap_or_else(|| opened.spends()))]),
     }
 }

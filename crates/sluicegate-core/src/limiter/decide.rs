@@ -1,4 +1,4 @@
-//! Makes a decision of asks: policies that are off skip the store, policies that suspend keys ask it for more, and in an outage
+//! Makes a decision from asks: policies that are off skip the store, policies that suspend keys ask it for more, and in an outage
 //! the policies decide.
 
 use std::time::Duration;
@@ -17,8 +17,8 @@ impl RateLimiter {
     /// Asks the store that all asks belong to.
     #[inline]
     pub(super) fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        // One test rules out all rare cases. A decision is large, and even to inspect an answer would copy it, which takes a tenth of a
-        // decision in memory.
+        // One test rules out all rare cases. A decision is large, and even inspecting an answer would copy it, which takes a tenth of the
+        // time of a decision in memory.
         if self.0.always_answers && asks.iter().all(|ask| ask.policy().is_plain()) {
             return self.0.store.decide(asks);
         }
@@ -35,7 +35,7 @@ impl RateLimiter {
         }
     }
 
-    /// Decides each ask on its own. All are about one policy, in one mode.
+    /// Decides each ask on its own. All asks have one policy and one mode.
     pub(super) fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
         let Some(first) = asks.first() else { return };
         if !first.policy().is_plain() {
@@ -50,7 +50,7 @@ impl RateLimiter {
         });
     }
 
-    /// Decides without the asks whose policies are off: they spend nothing, and have no numbers when other asks do.
+    /// Decides without asks of policies that are off: these asks spend nothing, and have no numbers if other asks do.
     #[cold]
     fn decide_without_off(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let (mut places, mut rest) = (SmallVec::<[u8; 4]>::new(), SmallVec::<[Ask<'_>; 4]>::new());
@@ -67,7 +67,8 @@ impl RateLimiter {
     }
 }
 
-/// Whether the ask passes without a store, because its policy is off. Only the store can give back units that were spent before.
+/// Whether the ask passes without a store, because its policy is off. A refund is not, because only the store can give back units that were
+/// spent before.
 #[inline]
 fn is_off(ask: &Ask<'_>) -> bool {
     ask.policy().policy().mode() == PolicyMode::Off && (ask.mode().asks() || ask.mode() == Mode::Charge)

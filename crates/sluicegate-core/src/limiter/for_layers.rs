@@ -1,4 +1,4 @@
-//! The part of a limiter that layers, and other code around it, need: [`ForLayers`].
+//! The part of a limiter for layers and other code around it: [`ForLayers`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,18 +10,18 @@ use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::store::Inherit;
 
-/// The methods of a limiter for authors of layers, beside its own. Services do not need them. Sealed.
+/// More methods of a limiter, for authors of layers. Services do not need them. Sealed.
 ///
 /// ```
 /// use sluicegate_core::limiter::{ForLayers, Inherit};
 /// use sluicegate_core::{MemoryStore, Policy};
 ///
 /// let mail = Policy::gcra("mail", "3/h").on(&MemoryStore::new())?;
-/// // A layer that gives units back wants refunds to be exact.
+/// // A layer that gives units back needs exact refunds.
 /// mail.remember(Policy::with_refunds)?;
 /// assert!(mail.with_policy(Policy::gives_back));
 ///
-/// // It keeps header values, until the policy is another one.
+/// // It keeps header values until the policy is replaced.
 /// let before = mail.replacements();
 /// mail.replace(Policy::gcra("mail", "9/h").build()?, Inherit::Spent)?;
 /// assert_ne!(mail.replacements(), before);
@@ -31,24 +31,24 @@ pub trait ForLayers: sealed::Sealed + Sized {
     /// Reads the policy in force in place, which is cheaper than [`policy`](RateLimiter::policy).
     fn with_policy<T>(&self, read: impl FnOnce(&Policy) -> T) -> T;
 
-    /// The number of times that the policy was replaced: values derived from [`policy`](RateLimiter::policy) are out of date when it
+    /// The number of times that the policy was replaced: values derived from [`policy`](RateLimiter::policy) are out of date if it
     /// has changed.
     ///
-    /// Use it to keep something that is costly to derive, such as header values, beside the handle:
-    /// keep the count with it, and derive anew when the two differ.
+    /// Use it to cache values that are costly to derive, such as header values, beside the handle:
+    /// keep the count with them, and derive them again when the two differ.
     fn replacements(&self) -> u64;
 
-    /// From now on the store remembers more about keys than the policy of code says: [`Policy::with_refunds`], so that a refund is
+    /// From now on the store remembers more about keys than the policy in code requires: [`Policy::with_refunds`], so that a refund is
     /// exact, or [`Policy::taking_quotas`], so that keys may bring [quotas of their own](RateLimiter::with_quotas). Replacements keep it.
     ///
     /// # Errors
-    /// When the store cannot keep it.
+    /// When the store cannot support it.
     fn remember(&self, more: impl Fn(&Policy) -> Policy) -> Result<(), ConfigError>;
 
     /// This limiter under the quotas that an operator has given this key for a time, by an [override](super::Overrides) of the key alone or
-    /// of new keys; `None` if the key has none. Those of the key alone come before quotas that the key brings.
+    /// of new keys; `None` if the key has none. The override of the key alone takes precedence over quotas that the key brings.
     ///
-    /// A check of the key looks for them by itself. Middleware calls this to show the numbers that decide.
+    /// A check of the key looks for these quotas by itself. Middleware calls this to show the numbers that decide.
     ///
     /// ```
     /// use sluicegate_core::limiter::{ForLayers, Overrides};
@@ -69,12 +69,12 @@ pub trait ForLayers: sealed::Sealed + Sized {
     #[must_use]
     fn given(&self, key: KeyRef<'_>) -> Option<Self>;
 
-    /// This limiter, for work that goes on for longer than a request, such as a transfer of a large body: it decides by the policy that is in
-    /// force at each ask, also where rules have given out the limiter with the policy of theirs. Quotas of its keys stay.
+    /// This limiter, for work that lasts longer than a request, such as a transfer of a large body: it decides by the policy that is in
+    /// force at each ask, even if rules have pinned the limiter to their policy. Quotas of its keys stay.
     #[must_use]
     fn following(&self) -> Self;
 
-    /// Whether dropping this limiter now closes its policy, and forgets nothing that keys have spent: there is no other clone, and
+    /// Whether dropping this limiter now closes its policy, and forgets no spent units: there is no other clone, and
     /// the store keeps its state elsewhere, or no key owes anything. A [`MemoryStore`](crate::MemoryStore) walks the policy's table
     /// to find out.
     ///
@@ -143,7 +143,7 @@ impl ForLayers for RateLimiter {
         };
         let newest = Self(Arc::clone(&self.0), None);
         match pinned.quotas.as_ref().map(OwnNumbers::quotas) {
-            // Where they do not fit any more, the policy's own decide, as after every replacement.
+            // If they no longer fit, the policy's own quotas decide, as after every replacement.
             Some(quotas) => newest.with_quotas(quotas.clone()).unwrap_or(newest),
             None => newest,
         }

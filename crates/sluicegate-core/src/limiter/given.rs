@@ -1,8 +1,8 @@
-//! Quotas that operators have given to single keys, or to those that are new, for a time: [`Given`].
+//! Quotas that operators have given to single keys or to new keys for a time: [`Given`].
 //!
 //! They are [overrides](super::Overrides) with a [key](crate::policy::OverrideBuilder::key), or for
-//! [new keys](crate::policy::OverrideBuilder::new_keys), and belong to the policy in force, so that a limiter whose policy was never replaced
-//! does not look for them.
+//! [new keys](crate::policy::OverrideBuilder::new_keys), and belong to the policy in force, so that a limiter with a policy that was never
+//! replaced does not look for overrides.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,27 +20,27 @@ pub(super) struct Given {
     new_keys: Option<NewKeys>,
 }
 
-/// The keys that are new since the override began.
+/// The keys that have appeared since the override began.
 struct NewKeys {
     given: GivenKey,
-    /// `None` where all keys are known.
+    /// `None` if all keys are known.
     known: Option<KnownKeys>,
 }
 
 struct GivenKey {
     over: Arc<Override>,
     quotas: Quotas,
-    /// The limiter's policy under these quotas, if it can have them: for limiters that follow every replacement, and for those that rules have pinned.
+    /// The limiter's policy under these quotas, if possible: for limiters that follow every replacement, and for limiters pinned by rules.
     made: [OnceLock<Option<Arc<Pinned>>>; 2],
 }
 
 impl Given {
-    /// The single keys of a policy that have them at this moment.
+    /// The single keys of a policy that have such quotas at this moment.
     pub(super) fn of(board: &Board, policy: &str, now_us: u64) -> Self {
         Self { keys: board.all_given(policy, now_us).map(GivenKey::of).collect(), new_keys: None }
     }
 
-    /// These, and the keys that are new, if the override of the policy is for them. The keys that are known stay the same as long as it stands.
+    /// Adds the new keys, if the override of the policy is for them. The known keys stay the same while the override is in force.
     pub(super) fn with_new_keys(
         self,
         over: Option<&Arc<Override>>,
@@ -68,7 +68,7 @@ impl Given {
         self.keys.iter().chain(new_keys).map(|given| &given.over)
     }
 
-    /// The override of this key, or that for new keys if it is one and brings no quotas of its own.
+    /// The override of this key, or the override for new keys if the key is new and brings no quotas of its own.
     fn of_key(&self, key: KeyRef<'_>, brings_quotas: bool, now_us: u64) -> Option<&GivenKey> {
         let single = || {
             let key = key.to_key();
@@ -101,7 +101,7 @@ impl RateLimiter {
     pub(super) fn given_in(&self, in_force: &InForce, key: KeyRef<'_>) -> Option<Self> {
         let is_given = self.1.as_ref().is_some_and(|pinned| pinned.is_given);
         let brings_quotas = self.1.as_ref().is_some_and(|pinned| pinned.quotas.is_some());
-        // A request that began under other rules is decided by these.
+        // A request that began under other rules is decided by those rules.
         let epoch = self.epoch();
         let is_other = epoch.is_some_and(|epoch| epoch != in_force.epoch);
         if in_force.given.is_empty() || is_given || is_other {

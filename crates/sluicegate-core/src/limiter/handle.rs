@@ -1,4 +1,4 @@
-//! The one handle of a policy name on a store, and the policy that is in force there.
+//! The one handle of a policy name on a store, and the policy in force there.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,15 +14,15 @@ use crate::key::KeyRef;
 use crate::policy::{Override, Policy};
 use crate::store::{PreparedPolicy, Store};
 
-/// A policy on a store, which services ask before they do something.
+/// A policy on a store, which services ask before they act.
 ///
 /// One type for every store, cheap to clone. There is one handle per policy name and store: opening the name again gives a
 /// clone, which has the same buckets and queues, and sees a [`replace`](Self::replace) at once.
 ///
-/// It is no layer: on axum's routes `.rate_limit(limiter)` is one, and in a tower stack `RateLimitLayer::new(limiter)`.
+/// It is not a layer: use `.rate_limit(limiter)` on axum's routes, and `RateLimitLayer::new(limiter)` in a tower stack.
 ///
 /// All methods that ask the store return a [`DecisionFuture`]: a future that is ready at once on a [`MemoryStore`], where
-/// [`DecisionFuture::now`] serves code that is not async.
+/// [`DecisionFuture::now`] is for code that is not async.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -32,7 +32,7 @@ use crate::store::{PreparedPolicy, Store};
 /// let login = Policy::sliding_counter("login", "5/min").on(&MemoryStore::new())?;
 ///
 /// assert!(login.check("ada").await?.is_allowed());
-/// login.charge("ada", 4).await?; // known only afterwards: it was a costly one
+/// login.charge("ada", 4).await?; // known only afterwards: the request was costly
 /// assert!(!login.check("ada").await?.is_allowed());
 /// login.refund("ada", 1).await?;
 /// assert_eq!(login.peek("ada").await?.remaining(), 1);
@@ -49,17 +49,17 @@ pub struct RateLimiter(pub(super) Arc<Handle>, pub(super) Option<Arc<Pinned>>);
 /// The one handle of a name on a store. All clones of a [`RateLimiter`] share it, and the store
 /// holds it weakly, so that a name is free again when the last clone is gone.
 pub(super) struct Handle {
-    /// Tells it from all other handles of this process.
+    /// Identifies the handle within this process.
     id: u64,
     pub(super) store: Arc<dyn Store>,
     pub(super) always_answers: bool,
     pub(super) first: PreparedPolicy,
-    /// The policy after layers have asked for what it is to [remember](super::ForLayers::remember), with the count of replacements at
-    /// which it is current: they do so once, before requests come.
+    /// The policy with everything that layers have asked it to [remember](super::ForLayers::remember), with the count of replacements at
+    /// which it is current. Layers ask once, before requests arrive.
     remembered: [OnceLock<(u64, PreparedPolicy)>; 2],
-    /// The place that opened the name. A policy of a file of rules takes precedence over the policy that code has under its name.
+    /// The place that opened the name. A policy from a file of rules takes precedence over a policy of this name in code.
     pub(super) opened_at: OpenedAt,
-    /// The current policy once there was a replacement. A limiter that is never replaced does not pay for the swap.
+    /// The current policy after the first replacement. A limiter that is never replaced does not pay for the swap.
     pub(super) current: ArcSwap<InForce>,
     pub(super) replacements: AtomicU64,
     /// Locked while the policy is replaced.
@@ -69,24 +69,24 @@ pub(super) struct Handle {
     #[cfg(feature = "tokio")]
     pub(super) queues: crate::wait::Queues,
     #[cfg(feature = "tokio")]
-    /// Each request that waits has a clone of it.
+    /// Each waiting request has a clone of it.
     pub(super) waiting: Arc<()>,
 }
 
-/// The policy that decides, and the override that has changed it, if there is one.
+/// The policy that decides, and the override that has changed it, if any.
 pub(super) struct InForce {
     pub(super) prepared: PreparedPolicy,
     pub(super) over: Option<Arc<Override>>,
-    /// Keys to which operators have given quotas.
+    /// Keys with quotas from operators.
     pub(super) given: Given,
-    /// The end of the first of these overrides.
+    /// The earliest end of these overrides.
     pub(super) ends_us: u64,
     /// The number of times that policies were replaced [with](super::replace_all) rules before.
     pub(super) epoch: u64,
 }
 
 impl InForce {
-    /// Whether overrides change it, of the policy or of single keys.
+    /// Whether overrides of the policy or of single keys change it.
     pub(super) fn is_overridden(&self) -> bool {
         self.over.is_some() || !self.given.is_empty()
     }
@@ -98,22 +98,23 @@ pub(super) struct Pinned {
     /// The handle that it was made for.
     pub(super) handle: u64,
     pub(super) prepared: PreparedPolicy,
-    /// The policy as code, or a file, has it.
+    /// The policy as written in code or in a file.
     pub(super) own: Arc<Policy>,
-    /// The rules that it belongs to; none if it follows every replacement.
+    /// The epoch of its rules; `None` if it follows every replacement.
     pub(super) epoch: Option<u64>,
-    /// The count of replacements at which this policy is current; `u64::MAX` if an override may end, so that it has to be looked up.
+    /// The count of replacements at which this policy is current; `u64::MAX` if an override may end, so that the policy has to be looked
+    /// up.
     pub(super) replacements: u64,
-    /// The quotas of its keys, if these have their own.
+    /// The quotas of its keys, if they have their own.
     pub(super) quotas: Option<OwnNumbers>,
     /// Whether an operator has given these quotas.
     pub(super) is_given: bool,
 }
 
-/// The policy as code has put it in force, without overrides.
+/// The policy that code has put in force, without overrides.
 pub(super) struct PolicyOfCode {
     pub(super) policy: Arc<Policy>,
-    /// The version of the last override that could not be kept here.
+    /// The version of the last override that this store could not support.
     pub(super) refused: u64,
 }
 
@@ -126,7 +127,7 @@ impl Handle {
     ) -> Self {
         static HANDLES: AtomicU64 = AtomicU64::new(0);
         Self {
-            // Relaxed: it only has to be another number each time.
+            // Relaxed: it only has to be a different number each time.
             id: HANDLES.fetch_add(1, Ordering::Relaxed),
             opened_at,
             always_answers: store.always_answers(),
@@ -155,20 +156,20 @@ impl Handle {
         remembered.find(|(count, _)| *count == replacements).map(|(_, prepared)| prepared)
     }
 
-    /// Keeps the policy in force for limiters that are asked from now on, if there is room and nothing changes it for a time.
+    /// Keeps the policy in force for later requests to limiters, if there is room and no override changes it for a time.
     pub(super) fn remember_prepared(&self) {
         let replacements = self.replacements.load(Ordering::Acquire);
         let in_force = self.current.load();
         let free = self.remembered.iter().find(|remembered| remembered.get().is_none());
         if let Some(free) = free.filter(|_| !in_force.is_overridden()) {
-            // Another thread may have kept one in the same place, which is as good.
+            // If another thread has filled the slot first, its value is as good.
             _ = free.set((replacements, in_force.prepared.clone()));
         }
     }
 }
 
-/// Equal limiters are the same handle, for keys with the same [quotas of their own](RateLimiter::with_quotas) if they have any. For
-/// caches of values that are derived from [`policy`](RateLimiter::policy). Two limiters that were made of equal quotas at different
+/// Equal limiters are the same handle, with the same [quotas of keys](RateLimiter::with_quotas) if any. For
+/// caches of values that are derived from [`policy`](RateLimiter::policy). Two limiters that were made from equal quotas at different
 /// times may differ.
 impl PartialEq for RateLimiter {
     #[inline]
@@ -187,8 +188,8 @@ impl RateLimiter {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The policy in force: that of the code, or as an [override](super::Overrides) has it; for a key with
-    /// [quotas of its own](Self::with_quotas), with these.
+    /// The policy in force: the policy of the code, or as changed by an [override](super::Overrides); for a key with
+    /// [quotas of its own](Self::with_quotas), with these quotas.
     pub fn policy(&self) -> Arc<Policy> {
         self.with_opened(|opened| Arc::clone(opened.numbers()))
     }
@@ -218,25 +219,25 @@ impl RateLimiter {
         }
     }
 
-    /// The policy that decides about an ask now.
+    /// The policy that decides an ask now.
     #[inline]
     pub(super) fn opened(&self) -> Current<'_> {
         self.kept().map_or_else(|| self.late(self.in_force()), Current::Kept)
     }
 
-    /// The policy that decides about an ask of this key now.
+    /// The policy that decides an ask of this key now.
     #[inline]
     pub(super) fn opened_for(&self, key: KeyRef<'_>) -> Current<'_> {
         self.kept().map_or_else(|| self.late_for(key, Self::late), Current::Kept)
     }
 
-    /// The policy that has this key now, whatever this limiter decides by: for reports of what has happened.
+    /// The current policy of this key, whatever policy this limiter decides by: for reports of past events.
     #[inline]
     pub(super) fn newest_for(&self, key: KeyRef<'_>) -> Current<'_> {
         self.kept().map_or_else(|| self.late_for(key, Self::of_keys), Current::Kept)
     }
 
-    /// The policy for this key after a replacement by the one in force: as `look` finds it, under the quotas that an operator has given
+    /// The policy for this key after a replacement by the one in force: as `look` finds it, with the quotas that an operator has given
     /// the key if it has any.
     fn late_for(
         &self,
@@ -250,7 +251,7 @@ impl RateLimiter {
         }
     }
 
-    /// The policy that decides, if it is one that this limiter has kept.
+    /// The policy that decides, if this limiter has kept it.
     #[inline]
     pub(super) fn kept(&self) -> Option<&PreparedPolicy> {
         let replacements = self.replacements();
@@ -261,7 +262,7 @@ impl RateLimiter {
         }
     }
 
-    /// The policy that decides, after a replacement by this one.
+    /// The policy that decides after a replacement by this one.
     fn late(&self, in_force: arc_swap::Guard<Arc<InForce>>) -> Current<'_> {
         match &self.1 {
             Some(pinned) if pinned.epoch.is_some_and(|epoch| epoch != in_force.epoch) => {
@@ -271,7 +272,7 @@ impl RateLimiter {
         }
     }
 
-    /// The policy in force in the place of the first one. The first ask after the end of an override, of the policy or of a key, ends it.
+    /// The policy in force instead of the first one. The first ask after the end of an override, of the policy or of a key, ends it.
     pub(super) fn in_force(&self) -> arc_swap::Guard<Arc<InForce>> {
         let in_force = self.0.current.load();
         if in_force.ends_us == u64::MAX || self.0.store.now_us() < in_force.ends_us {

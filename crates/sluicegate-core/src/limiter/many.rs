@@ -9,15 +9,15 @@ use crate::key::Key;
 use crate::store::{Ask, DecisionFuture};
 
 impl RateLimiter {
-    /// Decides many requests, each with its key and cost and each on its own, and hands over their answers in order: the same
-    /// answers as one [`check`](Self::check) after the other would give at this moment.
+    /// Decides many requests, each with its own key and cost and independently, and passes on the answers in order: the same
+    /// answers as a sequence of [checks](Self::check) at this moment.
     ///
-    /// For gateways and replays, which have many keys at hand. In memory a batch costs less than its checks do, because the
-    /// clock is read once and the waits for memory overlap: most of all with a bucket algorithm, and more keys than fit the
-    /// caches. A batch of 16 has most of that, and one of up to 32 allocates nothing. Over a network all calls are under way
-    /// at once, and each is a future to await; on one Redis up to sixteen of them share a call of the script.
+    /// For gateways and replays with many keys. In memory a batch costs less than separate checks, because the
+    /// clock is read once and the waits for memory overlap, most of all with a bucket algorithm and more keys than fit the
+    /// caches. A batch of 16 has most of this gain, and a batch of up to 32 allocates nothing. Over a network all calls run
+    /// at once, each as a future; on one Redis up to sixteen of them share a call of the script.
     ///
-    /// A batch keeps the policy that it began with.
+    /// A batch is decided by one policy throughout.
     ///
     /// ```
     /// use sluicegate_core::{Key, MemoryStore, Policy};
@@ -35,8 +35,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Cancel safety
-    /// All requests are asked when this is called. Dropping an answer neither prevents the decision nor gives back what it
-    /// has spent.
+    /// All requests are asked when this is called. Dropping an answer neither prevents the decision nor gives back
+    /// its cost.
     pub fn check_many<'a>(
         &self,
         requests: impl IntoIterator<Item = (&'a Key, u64)>,

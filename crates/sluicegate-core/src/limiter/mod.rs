@@ -3,16 +3,16 @@
 //! | call | spends | answers |
 //! |---|---|---|
 //! | [`check`](RateLimiter::check) | the cost, if allowed | now |
-//! | `check(..)`[`.up_to(..)`](Check::up_to) | as much of a cost as there is | now |
-//! | `check(..)`[`.reserve(..)`](Check::reserve) | the cost, or a turn in the future | now, with the delay to be kept |
+//! | `check(..)`[`.up_to(..)`](Check::up_to) | the available part of a cost | now |
+//! | `check(..)`[`.reserve(..)`](Check::reserve) | the cost, or a turn in the future | now, with the delay to wait |
 //! | `check(..).acquire(..)` (feature `tokio`) | the cost | when the caller's turn has come, or at once if it is too far away |
-//! | [`check_all`], [`check_many`](RateLimiter::check_many) | all of several checks or none; each on its own | now |
+//! | [`check_all`], [`check_many`](RateLimiter::check_many) | all of several checks or none; each check on its own | now |
 //! | [`peek`](RateLimiter::peek) | nothing | now |
 //! | [`charge`](RateLimiter::charge) | the cost, into debt if it does not fit | now |
 //! | [`refund`](RateLimiter::refund) | gives back | now |
 //! | [`reset`](RateLimiter::reset) | forgets the key | now |
 //! | [`reset_all`](RateLimiter::reset_all) | forgets every key | now, without the store |
-//! | [`suspensions`](RateLimiter::suspensions) | nothing; a key is refused outright for a time, or no longer | now |
+//! | [`suspensions`](RateLimiter::suspensions) | nothing; suspends or releases a key | now |
 //!
 //! "Now" is at once in memory, and one round trip on Redis.
 //!
@@ -25,7 +25,7 @@
 //! let mail = Policy::gcra("mail", "3/h").on(&store)?;
 //! assert_eq!(mail.check("ada").await?.remaining(), 2);
 //!
-//! // With a cost of its own, of which a part is given back.
+//! // With another cost, partly given back afterwards.
 //! let mut batch = mail.check("ada").cost(2).await?;
 //! let mut receipt = batch.take_receipt(0).ok_or("it has spent")?;
 //! mail.refund("ada", 1).of(&mut receipt).await?;
@@ -35,23 +35,23 @@
 //! ```
 //!
 //! # Which call
-//! - *Before the work*, with a known cost: `check`. Costs that are known only afterwards are
+//! - *Before the work*, with a known cost: `check`. A cost that is known only afterwards is
 //!   charged afterwards, or estimated before and settled by a refund of the receipt.
 //! - *A job that may wait*: `acquire`. It keeps the order of arrival and needs no loop of checks
 //!   and sleeps.
 //! - *For a display*: `peek`. A peek and a later check are two calls, and another request may come
-//!   between them, so never decide by a peek.
+//!   between them, so never decide with a peek.
 //!
 //! # When not to use it
 //! Around an HTTP service use the layer, which finds the key, writes the header fields and keeps
-//! the delays. For work that is limited by how much of it is under way at once, use
+//! the delays. To limit concurrent work, use
 //! `InFlight` of the crate `sluicegate-in-flight`.
 //!
 //! # An outage
 //! When the store does not answer a question (`check`, `peek`), the policy [says](crate::OnOutage) what
-//! the decision is. A report (`charge`, `refund`,
+//! the decision. A report (`charge`, `refund`,
 //! `reset`) stays an error, because it may or may not have happened:
-//! [`StoreError::may_have_spent`](crate::StoreError::may_have_spent) tells.
+//! [`StoreError::may_have_spent`](crate::StoreError::may_have_spent) says whether it may have.
 
 mod change;
 mod check;

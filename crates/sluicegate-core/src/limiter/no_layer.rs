@@ -1,10 +1,10 @@
-//! The compiler's message where a limiter is given to a router or a tower stack as a layer.
+//! The compiler's message if a limiter is passed to a router or a tower stack as a layer.
 
 use tower_layer::Layer;
 
 use super::RateLimiter;
 
-/// Nothing implements it: a limiter knows no requests.
+/// No type implements it, because a limiter does not know requests.
 #[diagnostic::on_unimplemented(
     message = "a `RateLimiter` is no layer",
     label = "not a layer",

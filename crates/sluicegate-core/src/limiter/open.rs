@@ -1,7 +1,7 @@
-//! Putting policies on a store, and replacing them there: one or several, all or none.
+//! Puts policies on a store and replaces them there: one or several, all or none.
 //!
 //! Each step that can fail comes before the first one that takes effect. The store's list of
-//! handles is locked first, then the replacements of each handle, and listeners are told after all
+//! handles is locked first, then the replacements of each handle, and listeners are notified after all
 //! locks are released.
 
 use std::collections::HashSet;
@@ -20,14 +20,14 @@ use crate::store::{Inherit, IntoStore, PreparedPolicy, Store};
 use crate::suspension;
 
 impl RateLimiter {
-    /// Puts a policy on a store, or finds it there: a name that is open gives the handle that is open, with its buckets,
-    /// its queues, and the policy that has replaced this one since.
+    /// Puts a policy on a store, or finds it there: for an open name it returns the open handle, with its buckets,
+    /// its queues, and any policy that has replaced this one since.
     ///
     /// # Errors
-    /// When the store cannot keep the policy exactly, or its name is in use there for a different one.
+    /// When the store cannot count the policy exactly, or its name is in use there for a different policy.
     ///
     /// # Sharing
-    /// Limits that are meant to share buckets clone one limiter. If another line of code opens a name again, the log says so once, at
+    /// To share buckets, clone one limiter. If another line of code opens a name again, the log says so once, at
     /// debug level, with both lines: two routes that give their policies one name share its buckets, which may not be intended.
     ///
     /// ```
@@ -49,17 +49,17 @@ impl RateLimiter {
         Ok(all.into_iter().next().expect("each policy has a handle"))
     }
 
-    /// Replaces the policy for every handle that names it on this store; `inherit` says how keys start under the new one. An
-    /// equal policy changes nothing, unless all keys are to start afresh. Accounts that are
-    /// [remembered](super::ForLayers::remember) stay so. An [override](super::Overrides) of the policy applies to the new one, as
-    /// long as it stands; a policy that is made from the present one is best made from [`own_policy`](Self::own_policy), which no
+    /// Replaces the policy for every handle of its name on this store; `inherit` says how keys start under the new one. An
+    /// equal policy changes nothing, unless all keys start afresh. Accounts that are
+    /// [remembered](super::ForLayers::remember) stay so. An [override](super::Overrides) of the policy applies to the new one while it is
+    /// in force; to derive a policy from the current one, start from [`own_policy`](Self::own_policy), which no
     /// override has changed.
     ///
     /// # Errors
-    /// When the new policy has another name, or the store cannot keep it; the old one then stays in force.
+    /// When the new policy has another name, or the store cannot support it; the old policy then stays in force.
     ///
-    /// It takes effect for requests that are decided from now on. Turns that were given out stay,
-    /// and requests that wait keep their place. The old policy's memory is freed when none of its keys
+    /// It takes effect for decisions from now on. Reserved turns stay,
+    /// and waiting requests keep their place. The old policy's memory is freed when none of its keys
     /// matters any more.
     ///
     /// ```
@@ -81,17 +81,18 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Forgets all keys of the policy: each has its whole burst again, or what it [starts](crate::Quota::starting_with) with. It is a [replacement](Self::replace) of the policy by
-    /// itself with [`Inherit::Reset`], so that no key is walked: it costs one new table in memory, and nothing on Redis.
+    /// Forgets all keys of the policy: each has its whole burst again, or the units that it [starts](crate::Quota::starting_with) with. It
+    /// is a [replacement](Self::replace) of the policy by itself with [`Inherit::Reset`], so that no key is walked: it costs one new table
+    /// in memory, and nothing on Redis.
     ///
-    /// Turns that were given out still come at their times, [suspensions](crate::suspension) and the refusals that count towards
-    /// one stay, and so does an [override](super::Overrides).
+    /// Reserved turns still come at their times, [suspensions](crate::suspension) and the refusals that count towards
+    /// one stay, as does an [override](super::Overrides).
     ///
     /// # On a store that several instances share
-    /// Redis is told nothing. When this instance first decides about a key after the reset, it forgets all that the key has there,
-    /// with what other instances have spent on it since the reset; until then they find the key as it was. A reset on each of N
+    /// Redis is not asked. When this instance first decides about a key after the reset, it forgets all units that the key has spent there,
+    /// including units that other instances have spent since the reset; until then the key is unchanged for them. A reset on each of N
     /// instances in turn may give a key N bursts. When this instance restarts, keys that it has not decided about in
-    /// between are as they were. To reset a fleet exactly once, [replace](Self::replace) the policy on all instances by one of a
+    /// between are unchanged. To reset a fleet exactly once, [replace](Self::replace) the policy on all instances by one of a
     /// higher [version](crate::policy::PolicyBuilder::version), with [`Inherit::Reset`].
     ///
     /// ```
@@ -109,7 +110,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// When the store cannot keep the policy any more.
+    /// When the store can no longer support the policy.
     pub fn reset_all(&self) -> Result<(), ConfigError> {
         if let Some(replacement) = self.replacement(Policy::clone, Inherit::Reset)? {
             replacement.commit().tell(self.store());
@@ -117,7 +118,7 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Prepares a replacement of the policy as code has it, which has no effect before it is committed. `None` if there is
+    /// Prepares a replacement of the policy of code, which has no effect before it is committed. `None` if there is
     /// nothing to replace.
     pub(super) fn replacement(
         &self,
@@ -130,7 +131,7 @@ impl RateLimiter {
         Replacement::prepare(self, own, policy, inherit)
     }
 
-    /// The replacement by which this handle also serves code that puts `policy` on the store. `None` if the handle does so
+    /// The replacement with which this handle also serves code that puts `policy` on the store. `None` if the handle does so
     /// already.
     fn joined_by(&self, policy: Policy) -> Result<Option<Replacement<'_>>, ConfigError> {
         let own = self.own_policy();
@@ -145,11 +146,11 @@ impl RateLimiter {
     }
 }
 
-/// Puts several policies on a store, as [`RateLimiter::new`] does, all or none of them. The handles come in the order of the
+/// Puts several policies on a store, as [`RateLimiter::new`] does, all or none of them. The handles are in the order of the
 /// policies.
 ///
 /// # Errors
-/// When one of them cannot be opened, or two have the same name. Then none was opened.
+/// When one of them cannot be opened, or two have the same name. Then none is opened.
 #[track_caller]
 pub fn open_all(
     store: impl IntoStore,
@@ -159,16 +160,16 @@ pub fn open_all(
     Ok(put(&store.into(), policies.into_iter().collect(), how, |_| Ok(()))?.0)
 }
 
-/// Puts several policies on a store, all or none of them, together with the rules that name them: a name that is not open is opened,
-/// and the policy of one that is open is replaced, as [`RateLimiter::replace`] does. Code that puts a policy of such a name on the
+/// Puts several policies on a store, all or none of them, together with the rules that name them: a closed name is opened,
+/// and the policy of an open name is replaced, as [`RateLimiter::replace`] does. Code that puts a policy of such a name on the
 /// store afterwards gets the open handle, whatever quotas its policy has.
 ///
-/// `build` gets the limiters, in the order of the policies, when all that can fail has been done; if it fails, nothing has
-/// changed. These limiters are pinned: they decide by the policies that are put here, and go on to do so when a later call
-/// replaces those. So requests that began under the old rules are decided by the old policies, and requests under
-/// the new rules by the new ones, whatever the moment; a key that is asked for under both spends from both, unless it was to
-/// start afresh. Pinned limiters follow overrides, and replacements by [`RateLimiter::replace`], until a later call
-/// replaces what they are pinned to; from then on they stay as they are.
+/// `build` gets the limiters, in the order of the policies, when every other step that can fail has succeeded; if it fails, nothing has
+/// changed. These limiters are pinned: they decide by the policies that this call puts, even when a later call
+/// replaces these. So requests that began under the old rules are decided by the old policies, and requests under
+/// the new rules by the new ones, at any moment; a key that is used under both spends from both, unless it
+/// starts afresh. Pinned limiters follow overrides and replacements by [`RateLimiter::replace`], until a later call
+/// replaces their rules; from then on they do not change.
 ///
 /// ```
 /// use sluicegate_core::limiter::{self, Inherit};
@@ -186,20 +187,20 @@ pub fn open_all(
 /// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
 /// assert_eq!(old[0].policy().to_string(), "login: 6/min (gcra)");
 ///
-/// // A log is bounded on this store, so neither of these takes effect.
+/// // The store bounds logs, so neither of these takes effect.
 /// assert!(put("1/min", "999999/min").is_err());
 /// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 ///
 /// # Errors
-/// When the store cannot keep one of them, or two have the same name, and the error of `build`. Then nothing has changed.
+/// When the store cannot support one of them, or two have the same name, and the error of `build`. Then nothing has changed.
 ///
 /// # Blocking
 /// Waits up to a second for a name whose last limiter is being dropped by another thread.
 ///
 /// # Deadlocks
-/// `build` must neither open nor replace policies on this store: it would wait for itself.
+/// `build` must neither open nor replace policies on this store: it would deadlock.
 pub fn replace_all<T>(
     store: impl IntoStore,
     policies: impl IntoIterator<Item = Policy>,
@@ -209,16 +210,16 @@ pub fn replace_all<T>(
     Ok(put(&store.into(), policies.into_iter().collect(), Reopening::Replace(inherit), build)?.1)
 }
 
-/// The treatment of an open policy when its name is put on the store again.
+/// The treatment of an open policy when its name is opened again.
 #[derive(Clone, Copy)]
 enum Reopening {
-    /// It stays, and has to be the same policy. Put by this line of code.
+    /// It stays and has to be equal. Opened by this line of code.
     Open(&'static Location<'static>),
     /// It stays for limiters that are pinned to it.
     Replace(Inherit),
 }
 
-/// How one of several policies gets its handle.
+/// The step by which one of several policies gets its handle.
 enum OpenStep<'a> {
     /// A new handle, which is not listed yet.
     Open(RateLimiter),
@@ -226,7 +227,7 @@ enum OpenStep<'a> {
 }
 
 impl OpenStep<'_> {
-    /// The limiter as it will be, pinned.
+    /// The future limiter, pinned.
     fn pinned(&self) -> RateLimiter {
         match self {
             Self::Join(_, Some(replacement)) => replacement.pinned(),
@@ -236,7 +237,7 @@ impl OpenStep<'_> {
     }
 }
 
-/// Puts policies on a store, all or none: first every step that can fail, `build` among them, then the steps that take
+/// Puts policies on a store, all or none: first every step that can fail, including `build`, then the steps that take
 /// effect.
 fn put<T>(
     store: &Arc<dyn Store>,
@@ -267,7 +268,7 @@ fn put<T>(
             Ok(steps) => steps,
             Err(NotPut::Held(_)) if tried < TRIES => {
                 tried += 1;
-                // Others go on meanwhile, and one of them may open the name.
+                // Other threads continue meanwhile and may open the name.
                 drop(open);
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
@@ -303,9 +304,9 @@ fn put<T>(
     }
 }
 
-/// Why a policy is not put.
+/// The reason why a policy is not put on the store.
 enum NotPut {
-    /// The name has no handle and is held nevertheless: it may be free in a moment.
+    /// The name has no handle but is still held: it may be free in a moment.
     Held(ConfigError),
     ForGood(ConfigError),
 }
@@ -320,7 +321,7 @@ impl From<ConfigError> for NotPut {
 /// that decides by the name may have to wait this long for a processor.
 const TRIES: usize = 1_000;
 
-/// Opens a policy whose name has no handle.
+/// Opens a policy under a name without a handle.
 fn open_first<'a>(
     store: &Arc<dyn Store>,
     policy: Policy,
@@ -331,11 +332,11 @@ fn open_first<'a>(
     Ok(OpenStep::Open(RateLimiter(Arc::new(handle), None)))
 }
 
-/// The policy as the store has prepared it, and as code has it.
+/// The policy as prepared by the store, and the policy of code.
 ///
-/// Another thread may be dropping the last handle of the name: it has let go of the handle, and lets go of the name when it
-/// has freed a table or two. Calls that are under way may hold the name for longer, because they hold the policy as an override has
-/// changed it while it had a handle: then it is opened as the override has it, which needs no wait.
+/// Another thread may be dropping the last handle of the name: it has released the handle, and releases the name when it
+/// has freed a table or two. Running calls may hold the name for longer, because they hold the policy with an override that
+/// was put while it had a handle: then it is opened with that override, which needs no wait.
 fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), NotPut> {
     let open = |policy: Policy| suspension::open(&**store, policy, None);
     let overridden = || {

@@ -5,7 +5,7 @@ use std::sync::Once;
 
 type CallSite = &'static Location<'static>;
 
-/// The line of code that opened a name. A file of rules has each name once, and needs none.
+/// The line of code that opened a name. A file of rules has each name only once, and needs no line.
 pub(super) struct OpenedAt {
     place: Option<CallSite>,
     told: Once,
@@ -24,7 +24,7 @@ impl OpenedAt {
         self.place.is_none()
     }
 
-    /// Says once that another line of code opens the name, too. A line that runs several times is not reported.
+    /// Logs once that another line of code opens the name, too. A line that runs several times is not reported.
     pub(super) fn tell_of(&self, again: CallSite, policy: &str) {
         if let Some(first) = self.place.filter(|first| *first != again) {
             self.told.call_once(|| log(policy, first, again));

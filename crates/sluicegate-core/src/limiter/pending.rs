@@ -19,28 +19,28 @@ use crate::wait::{
     AskCosts, LimitersOfTurn, LineKeys, Queues, RequestParts, TurnPlace, TurnReceipts, UnitsHeld,
 };
 
-/// One request that waits, with its limits and its place.
+/// One waiting request, with its limits and its place.
 pub(super) struct PendingTurn {
     limits: AwaitedLimits,
     place: TurnPlace,
-    /// Only where other limits have a part in it.
+    /// Only if other limits take part in it.
     own: Option<Box<OwnParts>>,
-    /// One of those that wait under the limiter.
+    /// Counts this request among the requests that wait for the limiter.
     _counted: Arc<()>,
 }
 
-/// The part of a request that is its own, at whichever turn it goes.
+/// The part of a request that stays its own, whichever turn it takes.
 struct OwnParts {
-    /// The decision of the limits that it does not wait for, if there are any.
+    /// The decision of the limits that it does not wait for, if any.
     decision: Option<Decision>,
-    /// The places of the limits among the asks, of those that it waits for and of the others.
+    /// The indices among the asks of the limits that it waits for, and of the others.
     asks: AskIndices,
     others: AskIndices,
     held: Option<Arc<UnitsOfTurn>>,
 }
 
 impl OwnParts {
-    /// The decision of the request that goes at this turn.
+    /// The decision of the request at this turn.
     fn at(&mut self, turn: Decision) -> Decision {
         match self.decision.take() {
             Some(own) => own.at_turn(turn, (&self.others, &self.asks)),
@@ -55,7 +55,7 @@ struct UnitsOfTurn(SmallVec<[(RateLimiter, Key, Receipt); 1]>);
 impl UnitsOfTurn {
     fn report(&self, mode: Mode) {
         let turns = self.0.iter().map(|(limiter, key, receipt)| (limiter, key, receipt));
-        // The store begins with it at once; nobody has to wait for its answer.
+        // The store starts at once; its answer is not needed here.
         drop(report(turns, mode));
     }
 }
@@ -79,7 +79,7 @@ impl PendingTurn {
         Ok(decision)
     }
 
-    /// The moment at which it goes at the latest.
+    /// The latest moment at which the request proceeds.
     pub(super) fn at_latest(&self) -> Instant {
         self.place.at_latest()
     }
@@ -93,7 +93,7 @@ impl PendingTurn {
     }
 }
 
-/// The limiters whose turn is waited for, in the order of the asks.
+/// The limiters that the request waits for, in the order of the asks.
 #[derive(Clone)]
 pub(super) struct AwaitedLimits {
     limiters: SmallVec<[RateLimiter; 1]>,
@@ -102,7 +102,7 @@ pub(super) struct AwaitedLimits {
 }
 
 impl AwaitedLimits {
-    /// These limits, if there are any.
+    /// These limits, if any.
     pub(super) fn new(limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Option<Self> {
         let (mut limiters, mut line, mut costs) = (SmallVec::new(), Vec::with_capacity(1), AskCosts::new());
         for (limiter, key, cost) in limits {
@@ -113,7 +113,7 @@ impl AwaitedLimits {
         (!limiters.is_empty()).then(|| Self { limiters, line: line.into(), costs })
     }
 
-    /// The queues that the turn is waited for in.
+    /// The queues in which the request waits for its turn.
     fn queues(&self) -> &Queues {
         self.limiters[0].queues()
     }
@@ -129,7 +129,7 @@ impl AwaitedLimits {
         PendingTurn::at(place, limits, own.map(|(own, _)| Box::new(own)))
     }
 
-    /// The limits that the request waits for, with what is decided of them, and the rest, with how long before the turn that would
+    /// The limits that the request waits for, with their decision; and the rest, with the time before the turn at which it would
     /// have let it go.
     fn parted(self, decision: Box<Decision>) -> (Self, Box<Decision>, Option<(OwnParts, Duration)>) {
         let mut own =
@@ -188,8 +188,8 @@ impl LimitersOfTurn for AwaitedLimits {
     }
 }
 
-/// Waits for the store's answers about turns that were given up: each turn that is taken back may free the one before it, and
-/// no other request may come that would look.
+/// Waits for the store's answers about turns that were given up: each turn that the store takes back may free the turn before it, and
+/// there may be no later request that would check.
 struct Returns {
     limits: AwaitedLimits,
     number: u64,

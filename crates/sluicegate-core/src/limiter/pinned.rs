@@ -1,9 +1,9 @@
-//! Limiters that keep their policy when it is replaced together with something else: [`replace_all`](super::replace_all).
+//! Limiters that keep their policy when it is replaced together with rules: [`replace_all`](super::replace_all).
 //!
-//! A request that began under old rules is decided by the policies of these rules, though others may be in force a moment
-//! later. So rules hold limiters that are pinned, and are swapped as one value. Overrides of operators, and replacements by code
-//! alone, apply to pinned limiters, too; reports (a charge, a refund, a turn that is given up) go to the policy that has the
-//! keys by then.
+//! A request that began under old rules is decided by the policies of these rules, even if others are in force a moment
+//! later. So rules hold pinned limiters, and are swapped as one value. Overrides of operators and replacements by code
+//! alone, apply to pinned limiters, too; reports (a charge, a refund, a turn that is given up) go to the policy that is in
+//! force by then.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl RateLimiter {
             prepared: prepared.clone(),
             own: Arc::clone(own),
             epoch: Some(*epoch),
-            // An override ends by its time, and single keys have others.
+            // An override ends at its time, and single keys have other overrides.
             replacements: if in_force.is_overridden() { u64::MAX } else { replacements },
             quotas: None,
             is_given: false,

@@ -1,8 +1,8 @@
-//! Replaces a policy by that of code, as an override changes it: [`Replacement`].
+//! Replaces a policy with the policy of code, as changed by an override: [`Replacement`].
 //!
 //! A handle has two policies: its own, which code has put in force, and the one that decides, which an override may have changed.
 //! Every replacement, by code, a file, an operator or the end of an override, has three steps: prepare, which can fail and has no
-//! effect; commit, which cannot fail; and tell, outside of all locks.
+//! effect; commit, which cannot fail; and notification, outside of all locks.
 //!
 //! # Locks
 //! The lock of a handle's own policy is held from prepare to commit, so that replacements follow each other. The locks of several
@@ -21,14 +21,14 @@ use crate::policy::{Override, Policy};
 use crate::store::{Event, Inherit, PreparedPolicy, Store, Subject};
 use crate::suspension;
 
-/// A policy that is prepared to replace that of a handle, while no other replacement can.
+/// A policy that is prepared to replace the policy of a handle. It excludes other replacements.
 pub(super) struct Replacement<'a> {
     limiter: &'a RateLimiter,
     own: MutexGuard<'a, PolicyOfCode>,
-    /// The policy as code has it.
+    /// The policy of code.
     policy: Arc<Policy>,
     old: Arc<InForce>,
-    /// Boxed, because few of many policies are replaced.
+    /// Boxed, because only a few policies of many are replaced.
     new: Box<InForce>,
     inherit: Inherit,
 }
@@ -38,18 +38,18 @@ pub(super) struct Replaced {
     old: Arc<InForce>,
     new: PreparedPolicy,
     inherit: Inherit,
-    /// The override that changed it, unless it was code or the time.
+    /// The override that caused it, unless code or the end of a time did.
     over: Option<Arc<Override>>,
-    /// The overrides by which some keys have other quotas from now on, and those by which they had, each with the operator who has withdrawn it.
+    /// The overrides of keys that begin now, and those that have ended, each with the operator who has withdrawn it.
     given: Vec<Arc<Override>>,
     ended: Vec<(Arc<Override>, Option<String>)>,
 }
 
 impl<'a> Replacement<'a> {
-    /// Prepares the policy of code, as an override changes it if one stands; `None` if that is in force already.
+    /// Prepares the policy of code, as changed by an override if one is in force; `None` if the result is already in force.
     ///
     /// # Errors
-    /// When the store cannot keep the policy. An override that it cannot keep is left out.
+    /// When the store cannot support the policy. An override that it cannot support is left out.
     pub(super) fn prepare(
         limiter: &'a RateLimiter,
         mut own: MutexGuard<'a, PolicyOfCode>,
@@ -62,7 +62,7 @@ impl<'a> Replacement<'a> {
         let over = standing_on(&*limiter.0.store, limiter.0.first.policy().name(), None)
             .filter(|over| is_new || over.version() != own.refused);
         if over.is_some() && is_new {
-            // The store must be able to keep the policy when the override is over.
+            // The store must be able to support the policy after the override ends.
             limiter.open_for(policy.clone(), &old, inherit)?;
         }
         let changed = over.as_ref().map(|over| limiter.open_under(over, &policy, &old, inherit));
@@ -94,13 +94,13 @@ impl<'a> Replacement<'a> {
         self
     }
 
-    /// The limiter as it will be after the commit, for code that runs before it.
+    /// The limiter after the commit, for code that runs before it.
     pub(super) fn pinned(&self) -> RateLimiter {
         let replacements = self.limiter.replacements().saturating_add(1);
         self.limiter.pinned_to(&self.new, &self.policy, replacements)
     }
 
-    /// Puts it in force.
+    /// Puts the policy in force.
     pub(super) fn commit(self) -> Replaced {
         let Self { limiter, mut own, policy, old, new, inherit } = self;
         own.policy = policy;
@@ -116,7 +116,7 @@ impl<'a> Replacement<'a> {
             old.given.overrides().filter(is_over).map(|over| (Arc::clone(over), limiter.withdrawn_by(over)));
         let (given, ended) = (given.cloned().collect(), ended.collect());
         if !prepared.is(&old.prepared) {
-            // Before the first ask under the new policy, so that a later ask under the old one finds what was spent.
+            // Before the first ask under the new policy, so that a later ask under the old one finds the spent units.
             suspension::replaced(&*limiter.0.store, &old.prepared, &prepared, inherit);
         }
         limiter.0.current.store(Arc::from(new));
@@ -127,7 +127,7 @@ impl<'a> Replacement<'a> {
 }
 
 impl Replaced {
-    /// To be called outside of all locks.
+    /// Notifies listeners. To be called outside of all locks.
     pub(super) fn tell(&self, store: &Arc<dyn Store>) {
         for (over, by) in &self.ended {
             tell_of_key(store, over, Duration::ZERO, by.as_deref());
@@ -158,7 +158,7 @@ impl Replaced {
     }
 }
 
-/// Tells that keys have other quotas for this time, or no longer.
+/// Notifies listeners that a key has other quotas for this time, or no longer.
 fn tell_of_key(store: &Arc<dyn Store>, over: &Override, lasts: Duration, by: Option<&str>) {
     let subject = Subject::of(over.policy());
     let subject = over.key().map_or(subject, |key| subject.with_key(key.as_ref()));
@@ -177,25 +177,25 @@ fn tell_of_key(store: &Arc<dyn Store>, over: &Override, lasts: Duration, by: Opt
 }
 
 impl RateLimiter {
-    /// The policy as code has put it in force, by opening or [replacing](Self::replace) it: the one that applies again when the
-    /// present override is over. For a key with [quotas of its own](Self::with_quotas), it has these.
+    /// The policy that code has put in force, by opening or [replacing](Self::replace) it: it applies again when the
+    /// current override ends. For a key with [quotas of its own](Self::with_quotas), it has these quotas.
     pub fn own_policy(&self) -> Arc<Policy> {
         let own = match self.1.as_ref().filter(|pinned| pinned.epoch.is_some()) {
             Some(pinned) => Arc::clone(&pinned.own),
             None => Arc::clone(&self.0.own.lock().unwrap_or_else(PoisonError::into_inner).policy),
         };
         let quotas = self.1.as_ref().and_then(|pinned| pinned.quotas.as_ref());
-        // If the policy cannot have these quotas, its own decide.
+        // If the policy cannot have these quotas, its own quotas decide.
         quotas.and_then(|own_numbers| own.under(own_numbers.quotas()).ok()).map_or(own, Arc::new)
     }
 
-    /// Updates the policy in force by the overrides that are known here.
+    /// Applies the overrides known here to the policy in force.
     pub(super) fn follow(&self) -> Option<Replaced> {
         let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
         self.follow_by(own)
     }
 
-    /// Ends an override whose time is over, unless another thread is about to.
+    /// Ends an expired override, unless another thread is ending it.
     pub(super) fn end_override(&self) {
         let own = match self.0.own.try_lock() {
             Ok(own) => own,
@@ -209,12 +209,12 @@ impl RateLimiter {
 
     fn follow_by(&self, own: MutexGuard<'_, PolicyOfCode>) -> Option<Replaced> {
         let policy = Policy::clone(&own.policy);
-        // The store keeps the policy as code has it already.
+        // The store already supports the policy of code.
         let replacement = Replacement::prepare(self, own, policy, Inherit::Spent).ok()?;
         replacement.map(Replacement::commit)
     }
 
-    /// Checks that this override can be kept here.
+    /// Checks that the store supports this override.
     pub(super) fn would_keep(&self, over: &Override) -> Result<(), ConfigError> {
         if over.key().is_some() || over.is_for_new_keys() {
             return self.under_given(&over.quotas().to_vec().into()).map(drop);
@@ -223,7 +223,7 @@ impl RateLimiter {
         self.open_under(over, &own, &self.0.current.load(), Inherit::Spent).map(drop)
     }
 
-    /// The operator who has withdrawn or replaced the override of a key; `None` if its time is over.
+    /// The operator who has withdrawn or replaced the override of a key; `None` if it has expired.
     fn withdrawn_by(&self, over: &Override) -> Option<String> {
         let board = self.0.store.limiters().overrides();
         let last = board.last(over.policy(), over.key()).filter(|last| ***last != *over);
@@ -235,7 +235,7 @@ impl RateLimiter {
         Given::of(&self.0.store.limiters().overrides(), self.0.first.policy().name(), now_us)
     }
 
-    /// The override or withdrawal that makes the difference, if it is one.
+    /// The override or withdrawal that makes the difference, if any.
     fn changed_by(&self, old: &InForce, new: &InForce) -> Option<Arc<Override>> {
         if new.over == old.over {
             return None;
@@ -254,7 +254,7 @@ impl RateLimiter {
         self.open_for(over.changed(policy)?, old, inherit)
     }
 
-    /// The policy in force, if it is this one and goes on, or the one that the store has prepared in its place.
+    /// The policy in force, if it is this one and stays, or the policy that the store has prepared in its place.
     fn open_for(
         &self,
         policy: Policy,

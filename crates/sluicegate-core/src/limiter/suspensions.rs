@@ -9,9 +9,9 @@ use crate::key::AsKey;
 use crate::store::DecisionFuture;
 use crate::suspension::{Strikes, change, finished, strikes};
 
-/// The suspensions of a limiter's keys, to be changed by hand.
+/// The suspensions of a limiter's keys, for changes by hand.
 ///
-/// The policy has to be enforced and to have a [suspension](crate::policy::PolicyBuilder::suspend), or to take part in those
+/// The policy has to be enforced, and to have a [suspension](crate::policy::PolicyBuilder::suspend) or take part in suspensions
 /// [everywhere](crate::policy::PolicyBuilder::everywhere).
 ///
 /// ```
@@ -21,7 +21,7 @@ use crate::suspension::{Strikes, change, finished, strikes};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let login = Policy::gcra("login", "5/min").suspend(100, "10min", "30min").on(MemoryStore::new())?;
-/// let by_ada = login.suspensions().by("ada"); // events and the audit log name her
+/// let by_ada = login.suspensions().by("ada"); // events and the audit log name Ada
 /// by_ada.suspend("eve", Duration::from_secs(600)).await?;
 /// assert_eq!(login.check("eve").await?.outcome(), Outcome::Suspended);
 /// by_ada.release("eve").await?;
@@ -49,26 +49,26 @@ impl<'a> Suspensions<'a> {
         Self { operator: Some(operator), ..self }
     }
 
-    /// Suspends a key for this time from now on, whatever it has been refused or suspended before; ten years at most. The decision
-    /// is that of a [`peek`](RateLimiter::peek) after it.
+    /// Suspends a key for this time from now on, whatever its earlier refusals and suspensions; ten years at most. The decision
+    /// is the result of a [`peek`](RateLimiter::peek) afterwards.
     ///
-    /// It does not count as one of the suspensions that make the next one longer. A time of zero ends a suspension, and forgets
+    /// It does not make the next suspension longer. A time of zero ends a suspension and forgets
     /// nothing else.
     ///
     /// # Errors
-    /// [`StoreErrorKind::NoSuspension`](crate::error::StoreErrorKind::NoSuspension) when the policy suspends no key, and when the
-    /// store gave no answer: then the key may be suspended or not.
+    /// [`StoreErrorKind::NoSuspension`](crate::error::StoreErrorKind::NoSuspension) when the policy suspends no key. When the
+    /// store gives no answer, the key may be suspended or not.
     ///
     /// # Cancel safety
-    /// A call that has begun is finished, if it began on a tokio runtime (feature `tokio`).
+    /// A started call is completed, if it was started on a tokio runtime (feature `tokio`).
     pub fn suspend(&self, key: impl AsKey, lasts: Duration) -> DecisionFuture {
         self.change(key, Some(lasts))
     }
 
-    /// Ends the suspension of a key, and forgets its refusals and the suspensions before: as if it had never been refused. The
-    /// decision is that of a [`peek`](RateLimiter::peek) after it.
+    /// Ends the suspension of a key, and forgets its refusals and earlier suspensions, as if it had never been refused. The
+    /// decision is the result of a [`peek`](RateLimiter::peek) afterwards.
     ///
-    /// Units that the key has spent stay spent; [`reset`](RateLimiter::reset) is for that, and leaves a suspension alone. A key that
+    /// Units that the key has spent stay spent; [`reset`](RateLimiter::reset) forgets them and keeps a suspension. A key that
     /// is suspended [everywhere](crate::policy::PolicyBuilder::everywhere) is released everywhere.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl<'a> Suspensions<'a> {
         self.change(key, None)
     }
 
-    /// Says how far a key is from its next suspension. `None` if the policy suspends no key by itself, or is not enforced.
+    /// The refusals of a key that count towards its next suspension. `None` if the policy suspends no key by itself, or is not enforced.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -98,10 +98,10 @@ impl<'a> Suspensions<'a> {
     /// ```
     ///
     /// # Errors
-    /// When the store gave no answer.
+    /// When the store gives no answer.
     ///
     /// # Cancel safety
-    /// The call changes nothing.
+    /// Dropping the future changes nothing.
     pub async fn strikes(&self, key: impl AsKey) -> Result<Option<Strikes>, StoreError> {
         let (policy, key) = (self.limiter.with_opened(Clone::clone), key.with_key(|key| key.to_key()));
         strikes(self.limiter.store(), &policy, &key, decide_plainly).await

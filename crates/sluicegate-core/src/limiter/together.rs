@@ -1,8 +1,8 @@
-//! Several limiters in one call, where all spend or none does, and reports about their turns.
+//! Several limiters in one call, in which all spend or none does, and reports about their turns.
 //!
 //! One call is one decision of the store, so nothing can come between the limiters, and a refusal
-//! by one costs nothing under the others. On a Redis Cluster the limits of one request may live on
-//! several nodes; the Redis store then says what that costs.
+//! by one spends nothing from the others. On a Redis Cluster the limits of one request may live on
+//! several nodes; the Redis store documents the cost of this.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub fn policies<'a>(limiters: impl IntoIterator<Item = &'a RateLimiter>) -> Arc<
 /// assert!(check()?.is_allowed() && check()?.is_allowed());
 /// let denied = check()?;
 /// assert_eq!(denied.deciding().policy_index(), 1); // the address refused
-/// assert_eq!(denied.quotas()[0].remaining(), 80); // so the user has not paid a third time
+/// assert_eq!(denied.quotas()[0].remaining(), 80); // so nothing was spent for the user a third time
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -70,13 +70,13 @@ pub fn policies<'a>(limiters: impl IntoIterator<Item = &'a RateLimiter>) -> Arc<
 /// is [decided by the policies](crate::OnOutage).
 ///
 /// # Cancel safety
-/// The store is asked when this is called. Dropping the future neither prevents the decision nor gives back what it has spent.
+/// The store is asked when this is called. Dropping the future neither prevents the decision nor gives back its cost.
 pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K>>) -> DecisionFuture {
     let mut checks = checks.into_iter();
     let Some(first) = checks.next() else {
         return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::NothingAsked)));
     };
-    // Almost always it is one limiter, or two; they need no lists.
+    // Almost all calls have one or two limiters, which need no lists.
     let Some(second) = checks.next() else { return first.start() };
     let third = checks.next();
     if third.is_none()
@@ -99,14 +99,14 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
 
 /// Makes charges and refunds under several limiters of one store in one call.
 ///
-/// For work that has been done: what it cost beyond the estimate is charged under one limiter and given back under another, in one
+/// For finished work: a cost above the estimate is charged under one limiter and a cost below it given back under another, in one
 /// round trip. Receipts lose their units when this is called.
 ///
 /// # Errors
 /// As [`Change`], and as [`check_all`] for limiters of different stores.
 ///
 /// # Cancel safety
-/// The store is told when this is called, whether the future is polled or not.
+/// The store is asked when this is called, whether the future is polled or not.
 pub fn change_all<'a, K: AsKey + 'a>(changes: impl IntoIterator<Item = Change<'a, K>>) -> DecisionFuture {
     let changes = changes.into_iter();
     let changes: SmallVec<[_; 4]> = few(changes.map(|change| {
@@ -122,7 +122,7 @@ pub fn change_all<'a, K: AsKey + 'a>(changes: impl IntoIterator<Item = Change<'a
     answer
 }
 
-/// Reports turns that were [given up](Mode::Return) or have [come](Mode::Depart).
+/// Reports turns that were [given up](Mode::Return) or have [started](Mode::Depart).
 #[cfg(feature = "tokio")]
 pub(super) fn report<'a>(
     turns: impl IntoIterator<Item = (&'a RateLimiter, &'a Key, &'a Receipt)>,
@@ -138,7 +138,7 @@ pub(super) fn report<'a>(
     )
 }
 
-/// Decides all of these together, each with the policy and the key of its ask, if their limiters are on one store.
+/// Decides all of these together, each with its policy and key, if their limiters are on one store.
 fn on_one_store<T>(
     all: &[(Current<'_>, Key, T)],
     limiter: impl Fn(&T) -> &RateLimiter,

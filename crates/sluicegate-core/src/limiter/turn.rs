@@ -18,23 +18,23 @@ use crate::error::StoreError;
 use crate::key::{AsKey, Key};
 use crate::store::Limiters;
 
-/// The pause between two looks for the store's answers about turns that were given up.
+/// The pause between two checks for the store's answers about turns that were given up.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// A reserved turn: a future that is ready when the turn has come, with the decision as it stands then.
+/// A reserved turn: a future that is ready when the turn has come, with the decision at that moment.
 ///
 /// A request waits for the limiter that makes it wait longest. Requests that wait for the same limiter and key, with the same cost, go in
-/// the order in which they came, whatever else they ask for and whichever of their turns comes first; a request whose units other
-/// limiters hold goes no later than at its own. The decision says at which turn the request goes, so that what is given back later is what
-/// was spent.
+/// the order of their arrival, whatever their other limits and whichever of their turns comes first; a request with units that other
+/// limiters hold proceeds no later than at its own turn. The decision says at which turn the request proceeds, so that a later refund gives
+/// back the units that were spent.
 ///
 /// # Cancel safety
-/// A request whose turn is dropped before it came leaves the queue: those behind it move up, as soon as all of their limits let them go,
-/// and the last of their turns goes back to the store. Where the store does not take it back, because a later turn depends on it, the next
-/// request that waits for the same limiter and key, with no higher cost, goes at exactly that time. So never more is admitted than the
-/// policy allows. A turn that has come is spent, even if it was not polled since.
+/// A request that drops its turn before the turn comes leaves the queue: the requests behind it move up as soon as all of their limits
+/// admit them, and the last of their turns goes back to the store. If the store does not take it back, because a later turn depends on it,
+/// the next request that waits for the same limiter and key, with no higher cost, takes exactly that turn. So the admitted units never
+/// exceed the policy. A turn that has come is spent, even if it was not polled since.
 ///
-/// Where instances share a store, a turn is passed on within its instance.
+/// If instances share a store, a turn is passed on only within its instance.
 #[must_use = "a turn has to be awaited; dropping it gives it back"]
 pub struct Turn(Stage);
 
@@ -48,7 +48,7 @@ impl Turn {
     /// The turn that an allowed decision of these limiters, with these costs, has reserved.
     ///
     /// # Panics
-    /// When it has to wait outside of a tokio runtime that has its timer enabled.
+    /// When it has to wait outside of a tokio runtime with an enabled timer.
     pub fn new(decision: Decision, limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Self {
         let (delay, decision) = (decision.delay(), Box::new(decision));
         match AwaitedLimits::new(limits) {
@@ -57,11 +57,11 @@ impl Turn {
         }
     }
 
-    /// A turn of these limiters that another request has left, and that comes within `longest`: for a request that all of them have
+    /// A turn of these limiters within `longest` that another request has left: for a request that all of them have
     /// just refused. There is none unless the store could not take a turn back.
     ///
     /// # Panics
-    /// When there is one, outside of a tokio runtime that has its timer enabled.
+    /// When there is a turn, outside of a tokio runtime that has its timer enabled.
     pub fn left(
         limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>,
         longest: Duration,
@@ -70,7 +70,7 @@ impl Turn {
     }
 
     /// The turn of a request that these limiters have decided: the one that it has reserved, or one that another request has left
-    /// and that comes within `longest`, if it waits at all.
+    /// within `longest`, if it waits at all.
     ///
     /// # Errors
     /// The decision, when there is no such turn.
@@ -85,7 +85,7 @@ impl Turn {
     ) -> Result<Self, Decision> {
         match (decision.outcome(), longest) {
             (Outcome::Allowed, _) => Ok(Self::new(decision, limits)),
-            // Units that a limiter would have to hold for it are held by a decision only.
+            // A limiter holds units only for a decision, and this request has none.
             (Outcome::Denied, Some(longest)) if !decision.quotas().iter().any(QuotaStatus::passed) => {
                 Self::left(limits, longest).ok_or(decision)
             }
@@ -99,9 +99,9 @@ impl Turn {
     }
 }
 
-/// The moment after that span; tokio caps what cannot be represented at some thirty years.
+/// The moment after that span; tokio caps spans that cannot be represented at about thirty years.
 ///
-/// So no wait that a caller can write overflows the timer.
+/// So no wait of a caller overflows the timer.
 fn after(span: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(span).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30))
@@ -154,17 +154,19 @@ impl fmt::Debug for Turn {
 }
 
 impl RateLimiter {
-    /// The number of requests that wait for a turn of this limiter now. A request of several limiters waits for the one that makes it wait longest.
+    /// The number of requests that wait for a turn of this limiter now. A request of several limiters waits for the limiter with the
+    /// longest wait.
     pub fn waiting(&self) -> usize {
         Arc::strong_count(&self.0.waiting) - 1
     }
 }
 
 impl Limiters {
-    /// Waits until the store has answered about all turns of its limiters that were given up; at most for `within`. False if it has not.
+    /// Waits until the store has answered about all turns of its limiters that were given up; at most for `within`. Returns `false` if it
+    /// has not.
     ///
-    /// For the end of a process: a turn that is dropped goes back in the background, and is lost if the runtime ends before. Then the
-    /// turn stays unused, and requests of other instances wait behind it in vain.
+    /// For the end of a process: a dropped turn goes back in the background, and is lost if the runtime ends first. Then the
+    /// turn stays unused, and requests of other instances wait behind it without need.
     ///
     /// ```
     /// use std::time::Duration;
@@ -175,7 +177,7 @@ impl Limiters {
     /// # let redis = sluicegate_core::MemoryStore::new();
     /// # async fn serve() {}
     /// let mail = Policy::gcra("mail", "2/s burst 1").on(&redis)?;
-    /// serve().await; // requests that wait are dropped in the end
+    /// serve().await; // waiting requests are dropped at the end
     /// mail.store().limiters().turns_returned(Duration::from_secs(5)).await;
     /// // Then the stores are closed.
     /// # Ok(())
@@ -204,9 +206,9 @@ impl Limiters {
 impl<K: AsKey> Check<'_, K> {
     /// Spends the cost now, or waits its turn for up to `longest`. First come, first served, without polling.
     ///
-    /// A decision that is not allowed comes at once: its turn would have come too late, or never. An allowed decision comes when its
-    /// turn has come. It is the call for workers: no loop, one reservation per job. Jobs of one key go in the order of arrival; across
-    /// instances on one store, in the order in which the store has given out their turns. A task that checks again and again instead
+    /// A refusal comes at once: its turn would have come too late, or never. An allowed decision comes when its
+    /// turn has come. Use it in workers: no loop, one reservation per job. Jobs of one key proceed in the order of arrival; across
+    /// instances on one store, in the order in which the store has reserved their turns. A task that checks again and again instead
     /// may be overtaken forever.
     ///
     /// ```
@@ -225,11 +227,11 @@ impl<K: AsKey> Check<'_, K> {
     /// ```
     ///
     /// # Errors
-    /// When the store gave no answer.
+    /// When the store gives no answer.
     ///
     /// # Cancel safety
     /// Dropping the future while it waits gives the turn back; see [`Turn`]. If it is dropped before the store has answered, a turn may
-    /// be spent and stay unused.
+    /// be spent but unused.
     ///
     /// # Panics
     /// When it has to wait outside of a tokio runtime that has its timer enabled.

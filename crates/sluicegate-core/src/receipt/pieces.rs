@@ -1,4 +1,4 @@
-//! A receipt of a spend that several places have made together: its [`Piece`]s.
+//! The parts of a receipt of a spend made in several places: its [`Piece`]s.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Receipt;
 use crate::few::few;
 use crate::policy::Policy;
 
-/// The spend of one of several places for an ask. For authors of stores that keep one bucket in several places
+/// The spend of an ask in one of several places. For authors of stores that keep one bucket in several places
 /// ([`Decision::with_pieces`](crate::Decision::with_pieces)).
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "stores put it together")]
@@ -22,7 +22,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// A copy for a call that goes on; never for a second one.
+    /// A copy for the same call; never for a second one.
     pub(crate) fn copied(&self) -> Self {
         Self { place: self.place, policy: Arc::clone(&self.policy), receipt: self.receipt.copied() }
     }
@@ -32,7 +32,7 @@ impl Piece {
 type Costs = SmallVec<[u64; 2]>;
 
 impl Receipt {
-    /// This receipt, spent in these places.
+    /// This receipt, with the pieces of these places.
     pub(crate) fn with_pieces(self, pieces: Vec<Piece>) -> Self {
         Self { pieces, ..self }
     }
@@ -42,7 +42,7 @@ impl Receipt {
         !self.pieces.is_empty()
     }
 
-    /// The units that each place has to give back when `cost` units are given back, or as many as there are: the piece, and the units of
+    /// The units that each place has to give back when up to `cost` units are given back: the piece, and the units of
     /// each of its quotas. For stores that keep one bucket in several places.
     ///
     /// The first place gives first. Units given back by this receipt are taken out of its pieces in the same order.
@@ -68,7 +68,7 @@ impl Receipt {
         }
     }
 
-    /// Takes the units that this receipt has out of those that are left to take of each quota.
+    /// Subtracts the units of this receipt from the units that each quota still has to take.
     fn taken(&self, left: &mut [u64]) -> Costs {
         let taken = self.costs.iter().zip(left).map(|(own, left)| {
             let taken = (*own).min(*left);

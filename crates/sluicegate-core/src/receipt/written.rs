@@ -10,10 +10,10 @@ const VERSION: u8 = 1;
 const MOST_QUOTAS: u64 = crate::policy::MAX_QUOTAS as u64;
 
 impl Receipt {
-    /// Turns the receipt into bytes, for a service whose callers settle in a later call. `None` if the receipt is of
-    /// [several places](Self::has_pieces); it is lost then.
+    /// Turns the receipt into bytes, for a service with callers that settle in a later call. `None` if the receipt is from
+    /// [several places](Self::has_pieces); then it is lost.
     ///
-    /// The type guarantees that a receipt is genuine and used once. For bytes the program has to: sign them, and accept them once.
+    /// The type guarantees that a receipt is genuine and used once. For bytes, the program has to: sign them, and accept them once.
     ///
     /// ```
     /// use sluicegate_core::limiter::Receipt;
@@ -65,7 +65,7 @@ impl Receipt {
     }
 }
 
-/// LEB128: seven bits in each byte, the lowest first; the high bit marks that more follow.
+/// LEB128: seven bits in each byte, the lowest first; the high bit says that more bytes follow.
 fn write(bytes: &mut Vec<u8>, mut number: u64) {
     loop {
         let low = (number & 0x7f).to_le_bytes()[0];
@@ -121,7 +121,7 @@ impl Rest<'_> {
     }
 }
 
-/// The basis of this number, which is its place in the list of all of them.
+/// The variant with this number, which is its index in the list of all variants.
 fn basis_of(number: u8) -> Option<DecidedBy> {
     use DecidedBy::{Cache, Fallback, Lease, Off, Outage, Store};
     [Store, Lease, Cache, Fallback, Outage, Off].get(usize::from(number)).copied()

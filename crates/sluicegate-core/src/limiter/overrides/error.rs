@@ -1,4 +1,4 @@
-//! Why an override was not put or withdrawn: [`OverrideError`].
+//! The reason why an override was not put or withdrawn: [`OverrideError`].
 
 use std::error::Error;
 use std::fmt;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use crate::error::{ConfigError, StoreError};
 use crate::policy::Override;
 
-/// An override that was not put or withdrawn. Nothing has changed, unless the [kind](Self::kind) says that this is not known.
+/// An override that was not put or withdrawn. Nothing has changed, unless the [kind](Self::kind) says that the effect is unknown.
 #[derive(Debug)]
 pub struct OverrideError(pub(super) OverrideProblem);
 
-/// The kind of problem that an [`OverrideError`] is about.
+/// The kind of problem of an [`OverrideError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OverrideErrorKind {
-    /// No policy of this name is open on this store, or the store cannot keep the changed policy, or the override itself is invalid.
+    /// No policy of this name is open on this store, or the store cannot support the changed policy, or the override itself is invalid.
     Invalid,
-    /// The override that stands is not the one that the operator has seen, or there is none.
+    /// The override in force is not the one that the operator has seen, or there is none.
     OutOfDate,
-    /// The store that instances share did not answer; it is unknown whether it has taken the override.
+    /// The shared store did not answer; it is unknown whether it has taken the override.
     Store,
 }
 
@@ -48,7 +48,7 @@ impl OverrideError {
         }
     }
 
-    /// The override that another operator has put in the meantime; none if that one has withdrawn it.
+    /// The override that another operator has put in the meantime; `None` if that operator has withdrawn it.
     pub fn standing(&self) -> Option<&Override> {
         match &self.0 {
             OverrideProblem::OutOfDate { last, .. } => last.as_deref().filter(|last| !last.is_withdrawal()),

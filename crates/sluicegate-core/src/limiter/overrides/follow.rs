@@ -1,4 +1,4 @@
-//! Handles learn of overrides here: values that the store shares are merged with those that this instance knows.
+//! Passes overrides to handles: shared values of the store are merged with the overrides that this instance knows.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::store::{Event, Listener, SharedFuture, Store, Write};
 
 /// From now on the handles of this store follow the overrides that any instance writes to the shared store.
 pub(crate) fn follow(store: &Arc<dyn Store>) {
-    // A store that shares nothing has no such events, and a listener has its price.
+    // A store that shares nothing has no such events, and a listener has a cost.
     if store.shared().is_some() && store.limiters().is_first_to_follow() {
         // Weak, because the store keeps its listeners.
         store.listen(Arc::new(Follower(Arc::downgrade(store))));
@@ -25,7 +25,7 @@ impl Listener for Follower {
     }
 }
 
-/// Merges the value that was read, and updates the policies in force. An override that is known here and missing in the store is
+/// Merges the value that was read and updates the policies in force. An override that is known here but missing in the store is
 /// written again: the store was flushed or restarted, or is a replica that had not received it.
 pub(super) fn learn(store: &Arc<dyn Store>, bytes: &[u8]) {
     let read = Board::read(bytes);
@@ -40,7 +40,7 @@ pub(super) fn learn(store: &Arc<dyn Store>, bytes: &[u8]) {
     if let Some(shared) = store.shared()
         && board.is_news_to(&read)
     {
-        // Not awaited: if another instance was quicker, its write arrives in a moment.
+        // Not awaited: if another instance was faster, its write arrives in a moment.
         drop(shared.exchange(Some(written(&board, &board.bytes(), bytes, now_us))));
     }
     if has_changed {
@@ -48,10 +48,10 @@ pub(super) fn learn(store: &Arc<dyn Store>, bytes: &[u8]) {
     }
 }
 
-/// Updates the policies in force by the overrides that are known here.
+/// Applies the overrides known here to the policies in force.
 pub(super) fn follow_all(store: &Arc<dyn Store>) {
     let replaced = store.limiters().all().into_iter().filter_map(|limiter| limiter.follow());
-    // Each by itself, and told outside of all locks.
+    // One by one, with notifications outside of all locks.
     replaced.for_each(|replaced| replaced.tell(store));
 }
 
@@ -60,7 +60,7 @@ fn written<'a>(board: &Board, bytes: &'a [u8], over: &'a [u8], now_us: u64) -> W
     Write { over, bytes, keep: Duration::from_micros(board.kept_us().saturating_sub(now_us)) }
 }
 
-/// Writes a board if the store still has the value that was read, and returns the value that it has then; without a board, it only
+/// Writes a board if the store still has the value that was read, and returns its value afterwards; without a board, it only
 /// reads. A store that shares nothing keeps the board for this instance.
 pub(super) fn exchange(store: &Arc<dyn Store>, write: Option<(&Board, &[u8])>, now_us: u64) -> SharedFuture {
     let bytes = write.map_or_else(Vec::new, |(board, _)| board.bytes());

@@ -1,4 +1,4 @@
-//! Changes of policies by operators, for a time: [`Overrides`].
+//! Temporary changes of policies by operators: [`Overrides`].
 
 mod error;
 mod follow;
@@ -16,21 +16,22 @@ use crate::key::Key;
 use crate::policy::{Board, Override, OverrideBuilder};
 use crate::store::{IntoStore, Store};
 
-/// The most policies of one store that have an override, or had one of late.
+/// The most policies of one store that have an override, or had one recently.
 const MOST: usize = 1_000;
 
-/// Attempts to write while others write in between.
+/// Attempts to write while other instances write in between.
 const ATTEMPTS: usize = 16;
 
-/// The overrides of a store: an operator changes the quotas or the mode of a policy for a time, on all instances of the service, and without a deploy.
+/// The overrides of a store: an operator changes the quotas or the mode of a policy for a time, on all instances of the service, without a
+/// deployment.
 ///
-/// An [`Override`] changes the policy in force in one step for all limiters that name it, and units that were spent count; when its
-/// time is over, the policy of the code is back. It names its operator. Each override has a version: when two operators act at
+/// An [`Override`] changes the policy in force in one step for all limiters that name it, and spent units still count; when its
+/// time ends, the policy of the code is back. It names its operator. Each override has a version: when two operators act at
 /// once, the second sees what the first has done, instead of undoing it.
 ///
 /// On a store that instances [share](Self::are_shared), such as Redis, each instance has an override within 5 s, and a new instance
 /// has it at once. When the store loses overrides, by a restart or a flush, the instances that know them write them again. While the
-/// store is away, overrides stand until they end, and none can be put. On a store in memory they are those of this instance only.
+/// store is down, overrides stay in force until they end, and none can be put. On a store in memory they apply to this instance only.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,11 +50,11 @@ const ATTEMPTS: usize = 16;
 /// assert_eq!(login.policy().to_string(), "login: 50/min (gcra)");
 /// assert_eq!(login.own_policy().to_string(), "login: 5/min (gcra)");
 ///
-/// // One mode for all policies is one step, too: all of them have it, or none.
+/// // Setting one mode for all policies is one step, too: all of them change, or none.
 /// let shadow = ["search", "mail"].map(|name| Override::builder(name, "ada").mode(PolicyMode::Shadow));
 /// assert!(overrides.put_all(shadow).await.unwrap_err().to_string().contains("\"search\""));
 ///
-/// // Bob has not seen what Ada did.
+/// // Bob has not seen Ada's change.
 /// let other = overrides.put(Override::builder("login", "bob").quota("9/min")).await.unwrap_err();
 /// assert_eq!(other.standing().map(Override::by), Some("ada"));
 ///
@@ -64,39 +65,39 @@ const ATTEMPTS: usize = 16;
 /// ```
 ///
 /// # When not to use it
-/// For a change that is to stay: [`RateLimiter::replace`](crate::RateLimiter::replace), or the code. An override stands for at
+/// For a permanent change: [`RateLimiter::replace`](crate::RateLimiter::replace), or the code. An override lasts at
 /// most 30 days.
 #[derive(Clone)]
 pub struct Overrides(Arc<dyn Store>);
 
 impl Overrides {
-    /// The overrides of this store, which is the one that the policies were put on, with everything around it.
+    /// The overrides of this store: pass the store that the policies were put on, including its wrappers.
     pub fn of(store: impl IntoStore) -> Self {
         let store = store.into();
         follow(&store);
         Self(store)
     }
 
-    /// Whether other instances get the overrides, too; otherwise they hold on this instance only.
+    /// Whether other instances get the overrides, too; otherwise they apply to this instance only.
     pub fn are_shared(&self) -> bool {
         self.0.shared().is_some()
     }
 
-    /// The overrides in force, as far as this instance knows, by the names of their policies, and of each those of single keys by their keys.
+    /// The overrides in force that this instance knows, sorted by policy name, and within a policy by key.
     pub fn list(&self) -> Vec<Arc<Override>> {
         let now_us = self.0.now_us();
         self.0.limiters().overrides().all_standing(now_us).cloned().collect()
     }
 
-    /// The override of a policy that is in force, or that of one of its keys alone, as far as this instance knows.
+    /// The override in force of a policy, or of one of its keys, if this instance knows it.
     pub fn standing(&self, policy: &str, key: Option<&Key>) -> Option<Arc<Override>> {
         standing_on(&*self.0, policy, key)
     }
 
-    /// Reads shared overrides anew, and returns those that are in force.
+    /// Reads shared overrides anew, and returns the overrides in force.
     ///
     /// # Errors
-    /// When the store does not answer. The overrides that are known stand nevertheless.
+    /// When the store does not answer. Known overrides stay in force.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing here, and the next call reads again.
@@ -106,11 +107,11 @@ impl Overrides {
         Ok(self.list())
     }
 
-    /// Puts an override, which is in force here when this returns.
+    /// Puts an override. It is in force here when this returns.
     ///
     /// # Errors
-    /// [`OverrideErrorKind::Invalid`] when no policy of this name is open here, when the store cannot keep the changed policy, or
-    /// when the override says nothing or is for no time. [`OverrideErrorKind::OutOfDate`] when the override that stands is not the one
+    /// [`OverrideErrorKind::Invalid`] when no policy of this name is open here, when the store cannot support the changed policy, or
+    /// when the override changes nothing or lasts no time. [`OverrideErrorKind::OutOfDate`] when the override in force is not the one
     /// to [replace](OverrideBuilder::replacing). Then nothing has changed. [`OverrideErrorKind::Store`] when the store has not
     /// answered.
     ///
@@ -155,17 +156,17 @@ impl Overrides {
         .await
     }
 
-    /// Ends the override of this version, by this operator; the policy of the code is back here when this returns.
+    /// Ends the override of this version in the name of this operator; the policy of the code is back here when this returns.
     ///
     /// # Errors
-    /// [`OverrideErrorKind::OutOfDate`] when another override stands, or none; [`OverrideErrorKind::Store`] when the store has not
+    /// [`OverrideErrorKind::OutOfDate`] when another override is in force, or none; [`OverrideErrorKind::Store`] when the store has not
     /// answered.
     ///
     /// # Cancel safety
     /// If the future is dropped, the override may be withdrawn or not.
     pub async fn withdraw(&self, policy: &str, version: u64, by: &str) -> Result<(), OverrideError> {
         self.write(|board, now_us| {
-            // The override of a key, if it is that one's version.
+            // The override of a key, if it has this version.
             let given = board.all_given(policy, now_us).find(|over| over.version() == version);
             let key = given.and_then(|over| over.key().cloned());
             let withdrawal = Override::withdrawal(policy, key.clone(), by, now_us)?;
@@ -176,7 +177,7 @@ impl Overrides {
         .map(drop)
     }
 
-    /// Changes the value that is shared, and tries again if another operator has written in between.
+    /// Changes the shared value, and tries again if another operator has written in between.
     async fn write<T>(
         &self,
         change: impl Fn(&mut Board, u64) -> Result<T, OverrideError>,
@@ -224,7 +225,7 @@ impl Overrides {
     }
 }
 
-/// The override of a policy on this store that is in force, or that of one of its keys.
+/// The override in force of a policy on this store, or of one of its keys.
 pub(super) fn standing_on(store: &dyn Store, policy: &str, key: Option<&Key>) -> Option<Arc<Override>> {
     // Before the board is locked, which takes no other lock.
     let now_us = store.now_us();
@@ -235,7 +236,7 @@ fn refused(policy: &str, problem: impl Into<Cow<'static, str>>) -> ConfigError {
     ConfigError::new(ConfigErrorKind::Override, problem).in_policy(policy)
 }
 
-/// Checks that the override of a policy that stands is the one that an operator has seen.
+/// Checks that the override in force is the one that an operator has seen.
 fn expect(
     board: &Board,
     (policy, key): (&str, Option<&Key>),

@@ -1,4 +1,4 @@
-//! The promises of turns, on the memory store and on one whose answers are scripted.
+//! Tests of turns, on the memory store and on a store with scripted answers.
 
 mod queue;
 mod scripted;

@@ -1,4 +1,4 @@
-//! The order of turns, and which of them go back, on a store whose answers are scripted.
+//! Tests of the order of turns and of turns that go back, on a store with scripted answers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use super::scripted::{Says, Scripted};
 use super::*;
 use crate::Store;
 
-/// The second at which the turn goes, and the one for which its decision says that it was spent.
+/// The second at which the turn comes, and the second at which it was spent by its decision.
 async fn goes(start: Instant, turn: Turn) -> (u64, u64) {
     let decision = turn.await;
     (start.elapsed().as_secs(), decision.spent_us() / 1_000_000)
@@ -79,7 +79,7 @@ async fn slots_are_not_for_other_keys_or_other_limits() {
     assert_eq!(goes(start, store.turn(4, &[(&search, 1)]).await).await, (4, 4));
 }
 
-/// While the queue was full, a request that left a turn inside of it once made room for no other.
+/// A request that left a turn inside a full queue once made room for no other.
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_takes_a_slot_that_was_left_and_comes_early_enough() {
     let (store, start) = (Scripted::new(), Instant::now());
@@ -93,7 +93,7 @@ async fn a_refused_request_takes_a_slot_that_was_left_and_comes_early_enough() {
     assert_eq!((second.is_allowed(), start.elapsed().as_secs()), (false, 2), "the other one comes too late");
 }
 
-/// 1 a second, due at 1 s, dropped at 10 s: two went at one instant then.
+/// 1 a second, due at 1 s, dropped at 10 s: two proceeded at one instant then.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_has_come_is_spent_whether_it_was_polled_or_not() {
     let (store, start) = (Scripted::new(), Instant::now());
@@ -135,7 +135,7 @@ async fn the_store_may_answer_later_and_until_then_the_slot_is_nobodys() {
     assert_eq!(tokio::join!(goes(start, before), goes(start, after)), ((2, 2), (5, 5)));
 }
 
-/// At the end of a service no request comes that would look for the store's answers: of twenty turns five went back.
+/// At the end of a service no later request checks the store's answers: only five of twenty turns went back.
 #[tokio::test(start_paused = true)]
 async fn turns_go_back_in_the_order_of_the_store_although_nobody_comes_any_more() {
     let store = Scripted::new();
@@ -153,7 +153,7 @@ async fn turns_go_back_in_the_order_of_the_store_although_nobody_comes_any_more(
         !mail.store().limiters().turns_returned(Duration::from_secs(1)).await,
         "the store has not answered"
     );
-    // The return of the fifth reached the store before that of the last, so it was refused, and so were those before it.
+    // The return of the fifth reached the store before that of the last, so it was refused, as were the returns before it.
     for (answer, is_taken) in answers.into_iter().zip([true, false, false, false, false, false]) {
         answer.send(is_taken).unwrap();
     }
@@ -162,7 +162,7 @@ async fn turns_go_back_in_the_order_of_the_store_although_nobody_comes_any_more(
     assert_eq!(mail.queues().len(), 0);
 }
 
-/// The turns of other instances are not known here: the store is not asked again and again.
+/// The turns of other instances are unknown here, so the store is not asked again and again.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_keeps_a_turn_is_asked_about_it_again_only_when_a_later_one_went_back() {
     let store = Scripted::new();
@@ -208,7 +208,7 @@ async fn a_slot_whose_answer_is_lost_is_lost_rather_than_used_twice() {
     assert_eq!(goes(start, store.turn(5, &under).await).await, (5, 5));
 }
 
-/// Two sizes by turns: each slot but the last was kept because of the one behind it.
+/// Two alternating sizes: each slot but the last was kept because of the one behind it.
 #[tokio::test(start_paused = true)]
 async fn a_slot_goes_back_when_the_one_that_depended_on_it_has_gone_back() {
     let store = Scripted::new();
@@ -256,7 +256,7 @@ async fn the_store_hears_of_a_turn_that_came_where_a_limit_has_held_units_for_it
     drop(store.turn(3, &under).await);
     tokio::join!(first, second);
     let script = store.script();
-    // Of the one that leaves, the turn goes back, and what was held for it.
+    // The turn of the leaving request goes back, with the units that were held for it.
     assert_eq!((&script.departed[..], &script.given_up[..]), (&[1, 2][..], &[3, 3][..]));
 }
 
@@ -270,12 +270,12 @@ async fn requests_that_share_one_limit_use_each_others_turns_whatever_limits_the
         (store.turn(1, &[(&ada, 1), (&mail, 1)]).await, store.turn(9, &[(&bob, 1), (&mail, 1)]).await);
     drop(first);
     assert_eq!(goes(start, second).await, (1, 1));
-    // The turn of the second went back, and what was held for the first; what was held for the second is spent.
+    // The turn of the second went back, with the units held for the first; the units held for the second are spent.
     let script = store.script();
     assert_eq!((&script.given_up[..], &script.departed[..]), (&[9, 1][..], &[9][..]));
 }
 
-/// By the time that somebody looked, the limit that had not let it go did so, and it went at a turn before that.
+/// When the queue was next checked, the limit that had held the request back admitted it, and it took a turn that was too early.
 #[tokio::test(start_paused = true)]
 async fn a_request_keeps_its_own_turn_until_its_other_limits_let_it_go_however_late_that_is_looked_at() {
     let (store, start) = (Scripted::new(), Instant::now());
@@ -292,7 +292,7 @@ async fn a_request_keeps_its_own_turn_until_its_other_limits_let_it_go_however_l
     assert_eq!(tokio::join!(goes(start, bound), goes(start, last)), ((100, 10), (100, 1)));
 }
 
-/// As soon as they let it go, it moves up as others do.
+/// As soon as its limits admit it, it moves up like the others.
 #[tokio::test(start_paused = true)]
 async fn a_request_moves_up_once_its_other_limits_let_it_go() {
     let (store, start) = (Scripted::new(), Instant::now());
@@ -316,7 +316,7 @@ impl Wake for Wakes {
     }
 }
 
-/// Each request that left once gave all behind it a new time, and woke them: 9,300 took 0.95 s of CPU under one lock.
+/// Each request that left once gave a new time to all behind it and woke them: 9,300 took 0.95 s of CPU under one lock.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_leaves_costs_the_same_however_many_wait() {
     let store = Scripted::new();
@@ -336,7 +336,7 @@ async fn a_request_that_leaves_costs_the_same_however_many_wait() {
     assert_eq!(mail.queues().len(), 0);
 }
 
-/// Only the first in line looks at the clock for all; if it is stuck, the next goes by its own time at the latest.
+/// Only the first in line looks at the clock for all; if it is stuck, the next proceeds at its own time at the latest.
 #[tokio::test(start_paused = true)]
 async fn the_next_in_line_goes_on_time_when_the_first_leaves() {
     let (store, start) = (Scripted::new(), Instant::now());

@@ -1,4 +1,4 @@
-//! A store that gives turns, and takes them back, as a test tells it.
+//! A store that reserves turns and takes them back as a test scripts it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -37,7 +37,7 @@ pub(super) struct Script {
     /// The turns that were given up, and those that have come, by their time in seconds.
     pub(super) given_up: Vec<u64>,
     pub(super) departed: Vec<u64>,
-    /// Whether the first ask of each call only holds its units, and from when on it would have let them go.
+    /// Whether the first ask of each call only holds its units, and the time from which it would have admitted them.
     pub(super) holds: bool,
     pub(super) free: u64,
     pub(super) refuses: bool,
@@ -58,7 +58,7 @@ impl Scripted {
             .unwrap()
     }
 
-    /// A turn of these limiters that comes at that second.
+    /// A turn of these limiters at that second.
     pub(super) async fn turn(&self, at: u64, under: &[(&RateLimiter, u64)]) -> Turn {
         self.script().turns.push_back(at);
         let key = Key::from("ada");
@@ -122,7 +122,7 @@ impl Store for Scripted {
     }
 }
 
-/// Of asks with these costs, some of which are held and would have gone at that second.
+/// The decision of asks with these costs; some are held and would have passed at that second.
 fn decision(
     passed: bool,
     now: u64,
