@@ -70,7 +70,7 @@ impl Turn {
     }
 
     /// The turn of a request that these limiters have decided: the one that it has reserved, or one that another request has left
-    /// within `longest`, if it waits at all.
+    /// and that comes within `longest`, if it waits at all.
     ///
     /// # Errors
     /// The decision, when there is no such turn.

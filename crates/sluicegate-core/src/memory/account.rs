@@ -1,13 +1,13 @@
-//! The account of a bucket: which of a key's buckets it is, and how much was given back to it.
+//! The account of a bucket: its birth number, and the units given back to it.
 //!
-//! A refund names what it gives back by the bucket's birth and by how full the bucket was. Without
-//! the birth, a receipt of yesterday could lift the bucket of today; without the sum of what was
+//! A refund identifies its units by the bucket's birth and level. Without
+//! the birth, a receipt of yesterday could refill the bucket of today; without the sum of the units
 //! given back since, two refunds could give back the same drained unit.
 
-/// The account of a bucket, in one word, for policies that give back: its birth in the high 20 bits, and in the others the
-/// amount that was given back to it since, in the measure of its rule's level.
+/// The account of a bucket, in one word, for policies with refunds: its birth in the high 20 bits, and in the others the
+/// amount given back to it since, in the measure of its rule's level.
 ///
-/// A bucket is born when it leaves rest. When the sum would not fit any more, the bucket counts as born again: a receipt
+/// A bucket is born when it leaves rest. If the sum would no longer fit, the bucket counts as born again: a receipt
 /// of the bucket before gives nothing back, rather than too much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BucketAccount(u64);
@@ -17,9 +17,9 @@ const GIVEN_MAX: u64 = (1 << GIVEN_BITS) - 1;
 const BIRTHS: u64 = u64::MAX >> GIVEN_BITS;
 
 impl BucketAccount {
-    /// The account of the bucket that is the `count`th to be born in its table, to which nothing was given back yet.
+    /// The account of the `count`th bucket born in its table. Nothing was given back to it yet.
     pub(super) fn born(count: u64) -> Self {
-        // 0 is that of a key at rest.
+        // 0 is the account of a key at rest.
         Self((count % BIRTHS + 1) << GIVEN_BITS)
     }
 

@@ -1,8 +1,8 @@
 //! Reserved turns: units that were spent before a turn do not come back until it has come.
 //!
-//! Kept for all keys of a bucket together, in three words. That is coarse: a request that
+//! They are kept for all keys of a bucket together, in three words. That is coarse: a request that
 //! waits for another limit, or in a queue, stops the refunds of other keys for as long as it waits.
-//! It errs to the safe side and costs nothing where no policy waits.
+//! It errs on the safe side, and costs nothing if no policy waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,8 +10,8 @@ use crate::algorithm::{Rule, State};
 
 /// The latest turns that were reserved for any key of a bucket.
 ///
-/// A level drains to nothing at most, and a window knows nothing of the one before. Units that a request gives back leave a gap
-/// before the turns that were reserved after it; a new request that got the gap would go at the time of the last of these
+/// A level drains only to zero, and a window knows nothing of the window before. Units that a request gives back leave a gap
+/// before the turns that were reserved after it; a new request that got the gap would proceed at the time of the last of these
 /// turns.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
@@ -49,7 +49,7 @@ impl Ahead {
         self.note(from.latest_us());
     }
 
-    /// Whether a turn of a key in this state may be reserved that depends on the units to be given back.
+    /// Whether a reserved turn of a key in this state may depend on the units to be given back.
     pub(super) fn may_depend(&self, rule: &Rule, state: State, now_us: u64) -> bool {
         let waits_here = || rule.outstanding(state, now_us) > rule.capacity();
         self.other_us.load(Ordering::Relaxed) > now_us

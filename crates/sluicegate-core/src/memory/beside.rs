@@ -1,7 +1,7 @@
 //! Facts about a few keys of a bucket at a time, kept apart from its table: [`Beside`].
 //!
 //! A map that is empty most of the time. An atomic count of its keys spares all others the lock.
-//! Its mutex is taken while the key's set is locked, and never the other way round.
+//! Its mutex is taken while the key's set is locked, and never before it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A value for each of a few keys of one bucket. Callers hold the lock of the key's set or shard.
 pub(super) struct Beside<T> {
-    /// The number of keys that have a value. A decision looks no further while it is 0.
+    /// The number of keys that have a value. While it is 0, decisions skip the map.
     keys: AtomicUsize,
     most: usize,
     all: Mutex<All<T>>,
@@ -18,16 +18,16 @@ pub(super) struct Beside<T> {
 
 struct All<T> {
     of: HashMap<u64, T, BuildHasherDefault<IdentityHasher>>,
-    /// At this number of keys, those that no longer matter are thrown out.
+    /// At this number of keys, values that no longer matter are removed.
     sweep_at: usize,
-    /// When it was last found full, and all that no longer mattered was thrown out.
+    /// When the map was last found full and swept.
     full_us: u64,
 }
 
-/// The fewest keys that are worth a sweep.
+/// The smallest number of keys worth a sweep.
 const SWEPT: usize = 64;
 
-/// The time after which a map that is full is searched again for values that are over.
+/// The time after which a full map is searched again for values that are over.
 const FULL_FOR_US: u64 = 1_000_000;
 
 impl<T: Clone + Default> Beside<T> {
@@ -40,10 +40,10 @@ impl<T: Clone + Default> Beside<T> {
         }
     }
 
-    /// Whether any key may have a value. To be asked under the lock of the key's set.
+    /// Whether any key may have a value. Call it under the lock of the key's set.
     #[inline]
     pub(super) fn any(&self) -> bool {
-        // Relaxed: what was noted of the same key before was written under the lock of the key's set.
+        // Relaxed: earlier values of the same key were written under the lock of the key's set.
         self.keys.load(Ordering::Relaxed) > 0
     }
 
@@ -66,7 +66,7 @@ impl<T: Clone + Default> Beside<T> {
         if self.any() { self.lock().of.get(&key).cloned().unwrap_or_default() } else { T::default() }
     }
 
-    /// Changes a key's value, the default if it has none. Now and then removes values of other keys that are over.
+    /// Changes a key's value, the default if it has none. Occasionally removes values of other keys that are over.
     pub(super) fn add(&self, key: u64, add: impl FnOnce(&mut T), is_over: impl Fn(&T) -> bool) {
         let mut all = self.lock();
         if all.of.len() >= all.sweep_at.max(SWEPT) {
@@ -77,7 +77,7 @@ impl<T: Clone + Default> Beside<T> {
         self.count(&all);
     }
 
-    /// Changes a key's value, if it has one, and removes the value if it is over then.
+    /// Changes a key's value, if it has one, and removes it if it is then over.
     pub(super) fn change<R>(
         &self,
         key: u64,
@@ -97,7 +97,7 @@ impl<T: Clone + Default> Beside<T> {
         result
     }
 
-    /// Gives a key the value that it had; `None` removes the value.
+    /// Restores the earlier value of a key; `None` removes the value.
     pub(super) fn restore(&self, key: u64, own: Option<T>) {
         let mut all = self.lock();
         match own {
@@ -116,7 +116,7 @@ impl<T: Clone + Default> Beside<T> {
     }
 }
 
-/// A hasher for keys that are hashes already.
+/// A hasher for keys that are already hashes.
 #[derive(Default)]
 pub(super) struct IdentityHasher(u64);
 

@@ -1,4 +1,4 @@
-//! One quota of one policy: its rules, and the table of its keys.
+//! One quota of one policy: its rules and the table of its keys.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -20,12 +20,12 @@ use crate::store::Ask;
 /// One quota of one policy: its rules, and the states of its keys.
 pub(super) struct Bucket {
     pub(super) rules: QuotaRules,
-    /// The table, and its shape: made for the first request that asks.
+    /// The table and its shape, made for the first request.
     made: OnceLock<MadeTable>,
-    /// The shape that the table is to have; `None` once it is made.
+    /// The future shape of the table; `None` once it is made.
     shape: Mutex<Option<TableKind>>,
     context: Arc<StoreContext>,
-    /// The bucket's place in the order in which several are locked.
+    /// The bucket's place in the lock order.
     pub(super) number: u64,
     /// Mixed into every key's hash.
     pub(super) salt: u64,
@@ -36,10 +36,10 @@ pub(super) struct Bucket {
     pub(super) floors: Floors,
     pub(super) ahead: Ahead,
     births: AtomicU64,
-    /// Units that were spent before this moment were not spent from this bucket, or have drained by another rule; 0 if there is no
+    /// Units spent before this moment were not spent from this bucket, or have drained under another rule; 0 if there is no
     /// such moment.
     began_us: u64,
-    /// The moment of the last reset of a key, or of the last turn that was reserved then.
+    /// The moment of the last reset of a key, or of the latest turn reserved at that time.
     reset_us: AtomicU64,
     /// The latest moment to which a debt or a reserved turn of any key reaches.
     furthest_us: AtomicU64,
@@ -52,7 +52,7 @@ struct MadeTable {
     home: Home,
 }
 
-/// The time for which a bucket is not idle after its last debt is over.
+/// The time after the end of its last debt before a bucket counts as idle.
 pub(super) const IDLE_AFTER_US: u64 = 60_000_000;
 
 impl Bucket {
@@ -86,7 +86,7 @@ impl Bucket {
         })
     }
 
-    /// Whether this bucket serves a quota with that rule. Before the first request, its table can still be made for more.
+    /// Whether this bucket can serve a quota with that rule. Before the first request, its table can still be made for more.
     pub(super) fn serves(&self, context: &StoreContext, policy: &Policy, rule: &Rule) -> bool {
         if (&self.rules.own, self.keys, self.on_full) != (rule, context.keys_of(policy), policy.on_full()) {
             return false;
@@ -101,13 +101,13 @@ impl Bucket {
         }
     }
 
-    /// The table of the keys. The first request has it made, so that an unused policy takes no memory.
+    /// The table of the keys. The first request makes it, so that an unused policy takes no memory.
     #[inline]
     pub(super) fn home(&self) -> &Home {
         &self.made().home
     }
 
-    /// Whether it keeps accounts.
+    /// Whether the bucket keeps accounts.
     #[inline]
     pub(super) fn accounts(&self) -> bool {
         self.made().shape.accounts
@@ -137,7 +137,7 @@ impl Bucket {
         })
     }
 
-    /// The plan of a rule; none if it is the policy's own.
+    /// The plan of a rule; `None` for the policy's own rule.
     pub(super) fn plan(&self, rule: &Rule, now_us: u64) -> Result<Option<Arc<KeyRule>>, StoreError> {
         if *rule == self.rules.own {
             return Ok(None);
@@ -148,23 +148,23 @@ impl Bucket {
         Ok(Some(plan))
     }
 
-    /// The furthest ahead that a state can reach by spending alone, under any rule that was asked for.
+    /// The furthest ahead that a state can reach by spends alone, under any rule used so far.
     pub(super) fn longest_us(&self) -> u64 {
-        // Relaxed: it only grows, before the first spend by that rule.
+        // Relaxed: it only grows, before the first spend under that rule.
         self.longest_us.load(Ordering::Relaxed)
     }
 
-    /// The account of a key's bucket that leaves rest.
+    /// The account for a key's bucket when it leaves rest.
     pub(super) fn new_account(&self) -> BucketAccount {
         if !self.accounts() {
             return BucketAccount::default();
         }
-        // Relaxed: it only has to be another number each time.
+        // Relaxed: it only has to be a different number each time.
         BucketAccount::born(self.births.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The account of a key that spends at this moment: a new one if the key is at rest, or inherits its state. A key that is
-    /// known and full is at rest, too: otherwise, after a step back of the clock, refunds of old units would take new ones back.
+    /// known and full is at rest, too: otherwise, after a step back of the clock, refunds of old units would take back new ones.
     pub(super) fn account_of(&self, rule: &Rule, kept: &SlotWords, at_us: u64) -> BucketAccount {
         let is_full = || rule.begins() && rule.reset_after_us(kept.state, at_us) == 0;
         let is_born = kept.state.until_us <= at_us || kept.account.birth() == 0 || is_full();
@@ -174,7 +174,7 @@ impl Bucket {
     /// Whether the units that an ask gives back may have been spent before this bucket began, or before the key was reset. It is
     /// not known which key was reset.
     ///
-    /// It errs to the safe side: such a refund gives nothing back.
+    /// It errs on the safe side: such a refund gives nothing back.
     pub(super) fn never_had(&self, ask: &Ask<'_>) -> bool {
         let since_us = self.since_us();
         since_us > 0 && ask.receipt().is_some_and(|receipt| receipt.at_us() <= since_us)
@@ -190,7 +190,7 @@ impl Bucket {
         self.reset_us.fetch_max(self.ahead.latest_us().max(now_us), Ordering::Relaxed);
     }
 
-    /// Notes that a state reaches to `until_us`, beyond what a full burst would.
+    /// Notes that a state reaches to `until_us`, further than a full burst.
     pub(super) fn reaches(&self, until_us: u64) {
         // Relaxed: read only to decide whether an old state can still matter, long after.
         self.furthest_us.fetch_max(until_us, Ordering::Relaxed);
@@ -204,7 +204,7 @@ impl Bucket {
     /// Whether no key is in debt, or this one has no state.
     #[inline]
     pub(super) fn is_at_rest(&self, key: KeyRef<'_>) -> bool {
-        // Relaxed: a thread that was told of a charge sees what the charge noted.
+        // Relaxed: a thread that has the answer of a charge sees its note.
         let furthest_us = self.furthest_us();
         furthest_us == 0 || self.has_no_state(key) || self.is_over(furthest_us)
     }
@@ -221,17 +221,17 @@ impl Bucket {
         }
     }
 
-    /// Whether the last debt has been over for a while: a clock that is set back a little would find it again.
+    /// Whether the last debt has been over for a while: a clock that is set back a little could return to it.
     #[cold]
     fn is_over(&self, furthest_us: u64) -> bool {
         let is_over = furthest_us.saturating_add(IDLE_AFTER_US) <= self.context.clock.now_us();
         let set =
             |to| self.furthest_us.compare_exchange(furthest_us, to, Ordering::Relaxed, Ordering::Relaxed);
-        // Not if another was noted meanwhile.
+        // Not if another debt was noted in the meantime.
         is_over && set(0).is_ok()
     }
 
-    /// Keys that are not at rest, and the most that fit.
+    /// The number of keys that are not at rest, and the maximum.
     pub(super) fn fill(&self, now_us: u64) -> (usize, usize) {
         let made = self.made.get();
         let in_use = made.map_or(0, |made| made.home.in_use(now_us));

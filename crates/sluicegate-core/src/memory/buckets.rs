@@ -1,7 +1,7 @@
 //! The buckets of one policy, one for each quota: [`Buckets`].
 //!
-//! A replacement keeps the bucket whose rule stays, so that such a change moves no state at all; for the others it notes which buckets
-//! the new ones follow, and each key is handed over when it is next asked for. Nothing walks a table.
+//! A replacement keeps a bucket with an unchanged rule, so that such a change moves no state; for other buckets it notes which buckets
+//! the new ones follow, and each key is handed over by its next request. No table is walked.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct Buckets {
     replaced: Replacements,
 }
 
-/// The plans of a key's quotas, in the order of the policy's; none where it is the policy's own.
+/// The plans of a key's quotas, in the order of the policy's; `None` for the policy's own quota.
 pub(super) type KeyPlans = SmallVec<[Option<Arc<KeyRule>>; 2]>;
 
 /// The numbers that fit beside the time of a state of one word in a table with plans.
@@ -47,7 +47,7 @@ impl Buckets {
             [old] if uses(old) == 1 && from.each[old].serves(context, policy, quota.rule()) => {
                 Ok(Arc::clone(&from.each[old]))
             }
-            // Under the same rule, units that were spent there drain as if they had been spent here.
+            // Under the same rule, units spent there drain as if spent here.
             [old] if from.each[old].rules.own == *quota.rule() => {
                 let since_us = from.each[old].since_us();
                 Ok(Arc::new(Bucket::new(context, policy, *quota.rule(), since_us)?))
@@ -73,7 +73,7 @@ impl Buckets {
         Ok(Self { policy: Arc::clone(policy), each, replaced: Replacements::default() })
     }
 
-    /// How an ask counts under its policy's quota at this place: by the quota that its key brings, or by the policy's.
+    /// The rule that an ask counts by under its policy's quota at this index: from the quota of its key, or from the policy's quota.
     ///
     /// # Errors
     /// When more different quotas are in use than there is room for.
@@ -87,7 +87,7 @@ impl Buckets {
         Ok(plan.map_or(NumberedRule { rule: bucket.rules.own, plan: 0 }, |plan| plan.counted()))
     }
 
-    /// The plans of the quotas that a key brings, found once: none where it is the policy's own.
+    /// The plans of the quotas that a key brings, looked up once; `None` for the policy's own quota.
     pub(super) fn plans(
         &self,
         policy: &PreparedPolicy,
@@ -103,7 +103,7 @@ impl Buckets {
     /// Checks that there is room for the quotas that a key brings, and keeps it for them.
     ///
     /// # Errors
-    /// When the tables of this policy cannot keep them, or there is no room.
+    /// When the tables of this policy cannot hold them, or there is no room.
     pub(super) fn admit(
         &self,
         context: &StoreContext,
@@ -136,7 +136,7 @@ impl Buckets {
     }
 
     /// From now on keys are handed over in both directions: a request that began under this policy, and is decided by it only
-    /// now, finds the units that were spent under the one that has replaced it.
+    /// now, finds the units that were spent under the new policy.
     pub(super) fn is_replaced_by(&self, new: &Self, now_us: u64) {
         let heirs = new.replaced.heirs_of(&self.each);
         if !heirs.is_empty() {
@@ -156,7 +156,7 @@ impl Buckets {
         self.policy.name()
     }
 
-    /// The number of different quotas of keys in use, for the quota of the policy that has the most.
+    /// The number of different quotas of keys in use, for the quota of the policy with the most.
     pub(super) fn quotas_in_use(&self) -> usize {
         self.each.iter().map(|bucket| bucket.rules.in_use()).max().unwrap_or(0)
     }
@@ -168,7 +168,7 @@ impl Buckets {
         !self.has_older() && self.each.iter().all(|bucket| bucket.is_at_rest(key))
     }
 
-    /// Whether any key owes something, or would after the clock is set back a little.
+    /// Whether any key owes units, or would if the clock were set back a little.
     pub(super) fn owe(&self, now_us: u64) -> bool {
         let earlier_us = now_us.saturating_sub(IDLE_AFTER_US);
         !self.older(now_us).is_empty()
@@ -178,7 +178,7 @@ impl Buckets {
                 .any(|bucket| bucket.ahead.latest_us() > earlier_us || bucket.fill(earlier_us).0 > 0)
     }
 
-    /// The replacements whose keys may still matter, the youngest first. Lets go of the others, and of their memory.
+    /// The replacements whose keys may still matter, the youngest first. Drops the others and frees their memory.
     pub(super) fn older(&self, now_us: u64) -> Arc<Vec<Arc<BucketReplacement>>> {
         self.replaced.alive(now_us)
     }
@@ -193,7 +193,7 @@ impl Buckets {
 }
 
 /// The quotas of the old policy that each quota of the new one continues: the one with the same rule, else the one with the
-/// same id, else all, of which the most spent counts.
+/// same id, else all quotas, of which the most spent one counts.
 fn following(old: &Policy, new: &Policy) -> Vec<Vec<usize>> {
     let (old, mut taken) = (old.quotas(), vec![false; old.quotas().len()]);
     let mut same = |quota: &crate::policy::PolicyQuota| {

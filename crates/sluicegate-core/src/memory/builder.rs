@@ -16,7 +16,7 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStore {
-    /// Begins a store with another size or clock.
+    /// Starts building a store with another size or clock.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder { settings: MemorySettings::default(), clock: None }
     }
@@ -27,7 +27,7 @@ impl MemoryStoreBuilder {
     /// quota; 4.8 MB for a quota with states of two words). This bounds the memory of a policy; see [`MemoryStore`].
     ///
     /// A key counts while it is in debt, which for most keys is for one period after its last
-    /// request. So the number to give is that of clients per period, with a margin for floods.
+    /// request. So set it to the number of clients per period, with a margin for floods.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -37,7 +37,7 @@ impl MemoryStoreBuilder {
     /// // A policy of few keys needs no large table.
     /// let global = Policy::gcra("global", "10000/s").table_size(1).on(&store)?;
     /// let slots = store.stats().slots;
-    /// assert!((90_000..100_000).contains(&slots)); // 1.87 slots per key keep sets from filling up
+    /// assert!((90_000..100_000).contains(&slots)); // 1.87 slots per key make full sets rare
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     pub fn table_size(mut self, keys: usize) -> Self {
@@ -45,7 +45,7 @@ impl MemoryStoreBuilder {
         self
     }
 
-    /// Sets how many entries the sliding logs of each quota have together. Default: 262,144 (4 MB). A sixteenth of them is the
+    /// Sets the total number of entries of the sliding logs of each quota. Default: 262,144 (4 MB). A sixteenth of them is the
     /// highest limit that a sliding log on this store can have.
     ///
     /// ```

@@ -1,8 +1,8 @@
 //! The changes that an ask makes to a key's state.
 //!
-//! By now it is known that all asks of the decision pass, so nothing here refuses. Three things are
-//! kept beside the state: the account (what was given back), the turns that are out, and the trace,
-//! which goes into the receipt and says exactly what was found and left.
+//! All asks of the decision have passed, so no code here refuses. Three things are
+//! kept beside the state: the account (units given back), the reserved turns, and the trace,
+//! which goes into the receipt and records the exact state before and after.
 
 use super::bucket::Bucket;
 use super::home::LockedSet;
@@ -13,7 +13,7 @@ use crate::algorithm::{Rule, Spent, State};
 use crate::receipt::{Receipt, Trace};
 use crate::store::Mode;
 
-/// The result of an ask: the units that it has spent, and what its bucket was like.
+/// The result of an ask: the units that it has spent, and the state of its bucket before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Effect {
     pub(super) spent: u64,
@@ -21,10 +21,10 @@ pub(super) struct Effect {
 }
 
 impl LockedSet<'_> {
-    /// Whether the turn of the ask's receipt can be given up: it has not come, and no later one depends on it.
+    /// Whether the turn of the ask's receipt can be given up: it has not come, and no later turn depends on it.
     ///
     /// A hold can always be given up, and an entry of a log that is found by its moment while another turn could take its place: turns come
-    /// behind all others. Of a level only the last turn can: those behind it were reckoned with it.
+    /// behind all others. Under a level, only the last turn can be given up: later turns were computed with it.
     pub(super) fn can_return(&mut self, cell: &BucketCell<'_>, now_us: u64) -> bool {
         let Some((receipt, trace, cost)) = returned(cell) else { return false };
         if cost == 0 {
@@ -69,7 +69,7 @@ impl LockedSet<'_> {
                 self.reset(hash);
                 Effect::default()
             }
-            // A lease takes the units that the others leave.
+            // A lease takes the units that the other asks leave.
             Mode::Peek | Mode::Lease => Effect::default(),
         }
     }
@@ -136,7 +136,7 @@ impl LockedSet<'_> {
         at_us: u64,
     ) -> Trace {
         let BucketCell { bucket, hash, by, .. } = *cell;
-        // A cost of 0 changes nothing. Another cost also changes the quotas that the key is counted by.
+        // A cost of 0 changes nothing. Any other cost also changes the quotas that the key is counted by.
         let is_other = self.entry(hash).plan != by.plan;
         let changes = if is_other { cell.ask.cost() > 0 } else { after != before.state };
         let after = if !changes {
@@ -150,7 +150,7 @@ impl LockedSet<'_> {
         trace((bucket, &by.rule), before.state, after, self.birth(hash), at_us)
     }
 
-    /// Gives back what was spent, as far as it still counts.
+    /// Gives back spent units that still count.
     fn refund(&mut self, cell: &BucketCell<'_>, now_us: u64) {
         let (BucketCell { bucket, hash, ask, at, .. }, cost) = (*cell, cell.ask.cost());
         let Some(receipt) = ask.receipt() else { return self.give(cell, now_us, None, cost) };
@@ -165,7 +165,7 @@ impl LockedSet<'_> {
         let is_turn = trace.is_some() && receipt.at_us() > now_us;
         match (own, self) {
             (Some(trace), place) if is_turn => place.leave(cell, trace, cost, now_us),
-            // The turn is no longer known here.
+            // The turn is unknown here by now.
             (None, _) if is_turn || trace.is_some_and(|trace| !trace.held) => {}
             (Some(trace), LockedSet::Log(shard)) => {
                 shard.give_back(cell.in_log(), entered(trace), cost, now_us)
@@ -183,7 +183,7 @@ impl LockedSet<'_> {
         }
     }
 
-    /// Gives back without an account: as if nothing but this had drained since.
+    /// Gives back without an account: as if only these units had drained since.
     fn give(&mut self, cell: &BucketCell<'_>, now_us: u64, ago_us: Option<u64>, cost: u64) {
         let rule = &cell.by.rule;
         match self {
@@ -197,7 +197,7 @@ impl LockedSet<'_> {
         }
     }
 
-    /// Gives back by the account: units drain in the order in which they came.
+    /// Gives back by the account: units drain in the order of their arrival.
     fn give_back(&mut self, cell: &BucketCell<'_>, receipt: &Receipt, trace: &Trace, give: u64, now_us: u64) {
         let kept = self.kept(cell, now_us);
         if trace.birth != named(cell.bucket, self.birth(cell.hash)) || kept.state.until_us <= now_us {
@@ -227,7 +227,7 @@ impl LockedSet<'_> {
         }
     }
 
-    /// Gives back `cost` units of a turn that has not come, if no later turn depends on it.
+    /// Gives back `cost` units of a turn that has not started, if no later turn depends on it.
     fn leave(&mut self, cell: &BucketCell<'_>, trace: &Trace, cost: u64, now_us: u64) {
         let rule = &cell.by.rule;
         match self {
@@ -239,18 +239,18 @@ impl LockedSet<'_> {
             place => {
                 let Some(state) = place.without_turn(cell, cost, now_us) else { return };
                 let kept = SlotWords { state, ..place.kept(cell, now_us) };
-                // A count does not keep the order: later spends may have found these units.
+                // A count does not keep the order: later spends may have been decided with these units.
                 let given = if rule.is_level() { 0 } else { cost };
                 place.given(cell, kept, given, now_us);
             }
         }
     }
 
-    /// The state without `cost` units of a turn that has not come. Where a level drains, a turn is given up whole.
+    /// The state without `cost` units of a turn that has not started. Under a level that drains, a turn is given up whole.
     fn without_turn(&self, cell: &BucketCell<'_>, cost: u64, now_us: u64) -> Option<State> {
         let (receipt, trace, whole) = returned(cell)?;
         let is_whole = cost == whole || !cell.by.rule.is_level();
-        // If the key is at rest, others have given the turn's units back before.
+        // If the key is at rest, other calls have already given back the turn's units.
         let state = self.state(cell, now_us);
         let is_known = state.until_us > now_us && trace.birth == named(cell.bucket, self.birth(cell.hash));
         if receipt.at_us() <= now_us || !is_whole || !is_known {
@@ -260,7 +260,7 @@ impl LockedSet<'_> {
         cell.by.rule.take_back(state, now_us, &turn)
     }
 
-    /// The turn of the ask's receipt has come: what was held for it is spent now.
+    /// The turn of the ask's receipt has come: the units held for it are spent now.
     fn depart_now(&mut self, cell: &BucketCell<'_>, now_us: u64) {
         let Some((_, trace, cost)) = returned(cell) else { return };
         if trace.held
@@ -291,12 +291,12 @@ pub(super) fn trace(
     }
 }
 
-/// Names the bucket among all buckets of all keys, as far as they can be told apart.
+/// Identifies the bucket among all buckets of all keys, unless its numbers wrap.
 pub(super) fn named(bucket: &Bucket, birth: u64) -> u64 {
     bucket.number << 32 | birth
 }
 
-/// Whether a trace is of this bucket, and not of one that it has replaced.
+/// Whether a trace is from this bucket, and not from a bucket that it has replaced.
 fn is_of(bucket: &Bucket, trace: &Trace) -> bool {
     trace.birth >> 32 == bucket.number
 }
@@ -312,7 +312,7 @@ pub(super) fn told(cell: &BucketCell<'_>, receipt: &Receipt, trace: &Trace) -> S
     Spent { at_us: receipt.at_us(), cost: receipt.cost_of(cell.at.1), found, given_since: 0, before, after }
 }
 
-/// Spends in a log; the trace says where the entry is.
+/// Spends in a log; the trace locates the entry.
 fn entering(cell: &BucketCell<'_>, shard: &mut Shard, now_us: u64, at_us: u64, cost: u64) -> Effect {
     let (bucket, log) = (cell.bucket, cell.in_log());
     let EntryRef { at_us, birth } = shard.spend(log, now_us, at_us, cost);

@@ -1,4 +1,4 @@
-//! All that the buckets of a store have in common: [`StoreContext`].
+//! The data that all buckets of a store share: [`StoreContext`].
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::KeyRef;
 use crate::policy::Policy;
 
-/// All that the buckets of a store have in common: how large they are, the time, the hash of keys, and numbers given once.
+/// The data that all buckets of a store share: sizes, time, the hash of keys, and unique numbers.
 pub(super) struct StoreContext {
     pub(super) settings: MemorySettings,
     pub(super) clock: TimeSource,
@@ -37,7 +37,7 @@ impl Default for MemorySettings {
     }
 }
 
-/// The machine's clock without a call through a pointer, or another.
+/// The machine's clock, read without a call through a pointer, or another clock.
 pub(super) enum TimeSource {
     System(SystemClock),
     Other(Box<dyn Clock>),
@@ -67,9 +67,9 @@ impl StoreContext {
         }
     }
 
-    /// The number of a new bucket, by which buckets of one decision are locked in turn.
+    /// The number of a new bucket, which sets the lock order of the buckets of one decision.
     pub(super) fn fresh_bucket(&self) -> u64 {
-        // Relaxed, here and below: it only has to be another number each time.
+        // Relaxed, here and below: it only has to be a different number each time.
         self.buckets.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -83,7 +83,7 @@ impl StoreContext {
         self.seed.hash_one(self.salts.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Policy, quota and key in one: the hash is seeded at random, so that no client can aim at a set.
+    /// The hash of policy, quota and key: it is seeded at random, so that no client can aim at a set.
     ///
     /// Two keys whose 64 bits collide share a bucket: the low 32 bits choose the set and the high
     /// 32 are the tag in it.
@@ -91,7 +91,7 @@ impl StoreContext {
     pub(super) fn hash(&self, salt: u64, key: KeyRef<'_>) -> u64 {
         let (tag, bytes) = key.parts();
         let mut hasher = self.seed.build_hasher();
-        // Type and length go into the word that is hashed anyway; the text is hashed in place.
+        // Type and length go into a word that is hashed in any case; the text is hashed in place.
         hasher.write_u64(salt ^ (u64::from(tag) << 56 | bytes.len() as u64));
         hasher.write(bytes);
         hasher.finish()

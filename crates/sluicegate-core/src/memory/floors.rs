@@ -1,7 +1,7 @@
-//! The lowest level to which a bucket may sink while leases of it are out: [`Floors`].
+//! The lowest level of a bucket while leases of it are in use: [`Floors`].
 //!
-//! A floor is the level at which the latest lease ends, and only time lowers it; [leases](super::leases) need it to be safe. Floors
-//! are kept [beside](Beside) the table, and only while leases are out.
+//! A floor is the level at which the latest lease ends, and only time lowers it; it keeps [leases](super::leases) safe. Floors
+//! are kept [beside](Beside) the table, and only while leases are in use.
 
 use super::beside::Beside;
 use crate::algorithm::{Rule, State};
@@ -15,13 +15,13 @@ impl Floors {
         Self(Beside::new(most))
     }
 
-    /// The floor of a key; at rest if the key has none, or its floor is over.
+    /// The floor of a key; at rest if the key has no floor or its floor has ended.
     pub(super) fn of(&self, key: u64, now_us: u64) -> State {
         let floor = self.0.of(key);
         if floor.until_us <= now_us { State::REST } else { floor }
     }
 
-    /// Gives a key this floor, if its own is not higher.
+    /// Gives a key this floor, unless its own is higher.
     pub(super) fn raise(&self, rule: &Rule, key: u64, floor: State, now_us: u64) {
         let own = self.of(key, now_us);
         if rule.weight(own, now_us) < rule.weight(floor, now_us) {

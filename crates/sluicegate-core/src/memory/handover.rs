@@ -1,8 +1,8 @@
-//! Units that a key has spent under a policy count on under the one that has replaced it: each key is
+//! Units that a key has spent under a replaced policy count under the new one: each key is
 //! handed over once, by its next request.
 //!
-//! All sets involved are locked together with those of the decision, so that no other request sees
-//! the key twice or not at all. The old states are put to rest, the new ones written. With several
+//! All sets involved are locked together with the sets of the decision, so that no other request sees
+//! the key twice or not at all. The old states are set to rest, and the new states are written. With several
 //! replacements in a row the oldest is carried out first.
 
 use std::sync::Arc;
@@ -22,23 +22,23 @@ use crate::algorithm::{Rule, State, Units};
 use crate::few::few;
 use crate::store::{Ask, Inherit};
 
-/// A replacement for which the key of an ask may still have to be handed over.
+/// A replacement after which the key of an ask may still have to be handed over.
 pub(super) struct Handover<'a> {
     how: Inherit,
     /// Each bucket, and the buckets that it continues.
     pub(super) heirs: Vec<(BucketCell<'a>, Vec<BucketCell<'a>>)>,
 }
 
-/// A replaced bucket's memory of a key.
+/// The state of a key in a replaced bucket.
 struct Estate {
     /// The rule by which it was counted.
     rule: Rule,
     left: LeftBehind,
     held: KeyHolds,
     floor: State,
-    /// Units that are counted, and held.
+    /// Counted and held units.
     spent: u64,
-    /// Whether the key itself is not known there, and only inherits a debt, which must not be added again each time.
+    /// Whether the key is unknown there and only inherits a debt, which must be added only once.
     inherited: bool,
 }
 
@@ -49,7 +49,7 @@ enum LeftBehind {
 
 impl PolicyBuckets {
     /// The former policies of these asks that may still matter. Called once per decision, because the answer may change
-    /// meanwhile.
+    /// in between.
     pub(super) fn older<'a>(&self, asks: &[Ask<'a>]) -> Older<'a> {
         let slept = asks.iter().filter_map(|ask| {
             let buckets = ask.policy().prepared::<Buckets>().filter(|buckets| buckets.has_older())?;
@@ -67,7 +67,7 @@ impl PolicyBuckets {
     ) -> impl Iterator<Item = Handover<'a>> {
         let ask = *ask;
         let cell = move |bucket: &'a Bucket, by| self.cell((bucket, by), ask, (0, 0));
-        // In the bucket in force the key is counted as the ask says, in those between as their policies counted.
+        // In the bucket in force, the key is counted by the ask's quotas; in earlier buckets, by those of their policies.
         let by = move |bucket: &Arc<Bucket>| {
             let own = NumberedRule { rule: bucket.rules.own, plan: 0 };
             let in_force = || {
@@ -100,7 +100,7 @@ impl Handover<'_> {
             .filter_map(|(heir, follows)| {
                 let estates =
                     follows.iter().filter_map(|old| Some((old, places[old.place].estate(old, now_us)?)));
-                // The first of the most spent ones.
+                // The first of the buckets with the most spent units.
                 let (old, estate) =
                     estates.reduce(|most, other| if other.1.spent > most.1.spent { other } else { most })?;
                 Some((heir, old, estate))
@@ -120,7 +120,7 @@ impl Handover<'_> {
 }
 
 impl LockedSet<'_> {
-    /// The estate of a key here, if it is not at rest; where newcomers start with less than a burst, if it is known.
+    /// The estate of a key here, if it is not at rest; if newcomers start with less than a burst, if the key is known.
     fn estate(&mut self, cell: &BucketCell<'_>, now_us: u64) -> Option<Estate> {
         let rule = cell.bucket.rules.numbered(self.entry(cell.hash).plan);
         let held = cell.bucket.holds.of(cell.hash);
@@ -152,11 +152,11 @@ impl LockedSet<'_> {
         }
     }
 
-    /// Starts the key with the units that another policy has left it.
+    /// Starts the key with the units that it has left under another policy.
     ///
-    /// If the key is known here already, a request that was under way has spent under the old policy after the new one began:
+    /// If the key is known here already, a running request has spent under the old policy after the new one began:
     /// then only the units of that request are added. A debt that the key only inherits there is a lower bound for its debt
-    /// here. Held units are a turn at their departure from now on.
+    /// here. From now on, held units are a turn at their departure.
     ///
     /// It runs under the locks of both buckets, so that a key is adopted once, however many
     /// requests come at the same time.
@@ -210,7 +210,7 @@ impl LockedSet<'_> {
                     known.state = rule.spend(known.state, now_us, hold.until_us.max(now_us), hold.units);
                 }
                 bucket.reaches(known.state.until_us);
-                // Under another rule, units that were spent before are not given back.
+                // Under another rule, earlier units are not given back.
                 if from == rule {
                     bucket.floors.raise(rule, hash, estate.floor, now_us);
                 }
@@ -220,7 +220,7 @@ impl LockedSet<'_> {
     }
 }
 
-/// The units that the strategy leaves a key; `None` if they follow from those that it has spent.
+/// The units that the strategy leaves a key; `None` if they follow from its spent units.
 fn kept(left: &LeftBehind, from: &Rule, to: &Rule, spent: u64, how: Inherit, now_us: u64) -> Option<Units> {
     if how == Inherit::Spent || from == to {
         return None;

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::beside::Beside;
 
-/// Units that one waiting request holds: they count in full until it departs, and are a spend of that moment then.
+/// Units that one waiting request holds: they count in full until it departs, and then become a spend at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     /// Different for every hold of a store.
@@ -30,7 +30,7 @@ impl BucketHolds {
         Self(Beside::new(most))
     }
 
-    /// Whether any key may hold something. To be asked under the lock of the key's set.
+    /// Whether any key may hold units. Call it under the lock of the key's set.
     #[inline]
     pub(super) fn any(&self) -> bool {
         self.0.any()
@@ -45,12 +45,12 @@ impl BucketHolds {
         units(&self.of(key))
     }
 
-    /// Whether there is room for a key that holds nothing yet.
+    /// Whether there is room for a key that holds no units yet.
     pub(super) fn has_room(&self, now_us: u64, is_over: impl Fn(&Hold) -> bool) -> bool {
         self.0.has_room(now_us, |held| held.iter().all(&is_over))
     }
 
-    /// Holds units for a key. Removes holds of other keys that ended so long ago that they would have drained by now.
+    /// Holds units for a key. Removes holds of other keys that ended long enough ago to have drained.
     pub(super) fn add(&self, key: u64, hold: Hold, is_over: impl Fn(&Hold) -> bool) {
         let add = |held: &mut KeyHolds| {
             let place = held.partition_point(|other| other.until_us <= hold.until_us);
@@ -64,12 +64,12 @@ impl BucketHolds {
         self.0.change(key, change, |held| held.is_empty())
     }
 
-    /// Puts a key's holds back as they were.
+    /// Restores a key's holds.
     pub(super) fn restore(&self, key: u64, held: KeyHolds) {
         self.0.restore(key, Some(held).filter(|held| !held.is_empty()));
     }
 
-    /// Takes up to `units` out of a hold; says how many there were, `None` if it has ended.
+    /// Takes up to `units` out of a hold; returns the number taken, or `None` if the hold has ended.
     pub(super) fn take(&self, key: u64, id: u64, units: u64) -> Option<u64> {
         self.change(key, |held| {
             let place = held.iter().position(|hold| hold.id == id)?;

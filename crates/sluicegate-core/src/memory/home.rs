@@ -1,8 +1,8 @@
 //! The tables and logs that keep the states of one quota.
 //!
-//! A state is one word or two, an account is one more, and a log is a list: there is a kind of home for
-//! each. The kind is chosen when the first request asks, so that a decision branches once and then
-//! works on a table whose sizes the compiler knows.
+//! A state has one word or two, an account has one more, and a log is a list: there is a kind of home for
+//! each. The kind is chosen at the first request, so that a decision branches once and then
+//! works on a table with sizes that the compiler knows.
 
 use std::sync::MutexGuard;
 
@@ -13,7 +13,7 @@ use super::table::{self, Locked, SlotWords, Table};
 use crate::algorithm::Rule;
 use crate::policy::{OnFull, Policy};
 
-/// The table of one quota of one policy, or its logs. Allocated when the first request asks, and never larger.
+/// The table of one quota of one policy, or its logs. Allocated at the first request; it never grows.
 pub(super) enum Home {
     /// States of one word, five to a set of 64 bytes.
     Narrow(Table<5, 1, false>),
@@ -25,12 +25,12 @@ pub(super) enum Home {
     NarrowOwn(Table<4, 1, false, 4>),
     /// States of two words, each counted by a plan; five to two lines.
     WideOwn(Table<5, 2, false, 5>),
-    /// States of two words, and accounts, and of any size where each is counted by a plan; four to two lines.
+    /// States of two words with accounts, and states of any size with accounts and plans; four to two lines.
     KeptOwn(Table<4, 3, true, 4>),
     Logs(Logs),
 }
 
-/// The kinds of data that a table has room for beside states.
+/// The kinds of data that a table holds beside states.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct TableKind {
     /// Accounts of units that are given back.
@@ -50,17 +50,17 @@ pub(super) enum LockedSet<'a> {
     Log(MutexGuard<'a, Shard>),
 }
 
-/// Slots per hundred keys of capacity: a table that is as full as it was made for has 2.7 of 5, 2 of 4 or 1.3 of 3 slots
+/// Slots per hundred keys of capacity: a table at its full capacity has 2.7 of 5, 2 of 4 or 1.3 of 3 slots
 /// of a set in use.
 ///
-/// Keys fall into sets at random, and a set that is full makes its least indebted key go. More
-/// slots than keys make that rare: three to five keys in a hundred meet a full set when the table
-/// is as full as it was made for.
+/// Keys fall into sets at random, and a full set evicts its least indebted key. More
+/// slots than keys make this rare: three to five keys in a hundred meet a full set when the table
+/// is at its full capacity.
 const OF_FIVE: usize = 187;
 const OF_FOUR: usize = 200;
 const OF_THREE: usize = 225;
 
-/// Sends a call to whichever table this is; the logs answer as given.
+/// Sends a call to the table of this kind; for logs, evaluates the given expression.
 macro_rules! tables {
     ($self:expr, $kind:ident, $table:ident => $call:expr, $logs:pat => $log:expr) => {
         match $self {
@@ -80,7 +80,7 @@ impl TableKind {
         Self { accounts: policy.gives_back(), quotas: policy.takes_quotas() }
     }
 
-    /// The number of slots of a table for this many keys, in whole sets. A log has no slots: then it is the number of keys.
+    /// The number of slots of a table for this many keys, in whole sets. A log has no slots; the result is then the number of keys.
     pub(super) fn slots(self, rule: &Rule, keys: usize) -> usize {
         let (of_a_set, per_cent) = match (self.quotas, self.accounts, rule.fits_one_word()) {
             _ if rule.log().is_some() => return keys,
@@ -135,7 +135,8 @@ impl Home {
         }
     }
 
-    /// Whether no slot is this key's, and it inherits nothing. Without a lock: a thread that was told of what the key owes sees its slot.
+    /// Whether no slot belongs to this key and it inherits nothing. Without a lock: a thread that has an answer about the key's debt sees
+    /// its slot.
     #[inline]
     pub(super) fn is_unknown(&self, hash: u64) -> bool {
         tables!(self, Self, table => table.is_unknown(hash), Self::Logs(_) => false)
@@ -147,14 +148,14 @@ impl Home {
     }
 }
 
-/// The slots for `keys` keys at this many per hundred, in steps that fit a `usize` of 32 bits for every capacity there is.
+/// The slots for `keys` keys at this many per hundred, in steps that fit a 32-bit `usize` for every capacity.
 fn slots(keys: usize, per_cent: usize) -> usize {
     (keys / 100).saturating_mul(per_cent).saturating_add(keys % 100 * per_cent / 100)
 }
 
-/// All that a set or a key's log holds.
+/// The contents of a set or of a key's log.
 ///
-/// For asks of one call that see each other: each is carried out for the next to be judged, and
+/// For asks of one call that affect each other: each is carried out before the next is judged, and
 /// then undone.
 pub(super) enum Copied {
     Set(table::Copy),
@@ -162,7 +163,7 @@ pub(super) enum Copied {
 }
 
 impl LockedSet<'_> {
-    /// The table's entry of a key as it is there; that of a key at rest if this is a log.
+    /// The table's entry of a key, unchanged; the entry of a key at rest if this is a log.
     pub(super) fn entry(&self, hash: u64) -> SlotWords {
         self.look(hash).1
     }
@@ -186,7 +187,7 @@ impl LockedSet<'_> {
         tables!(self, LockedSet, set => set.put(slot, hash, kept, rules, now_us), LockedSet::Log(_) => {});
     }
 
-    /// Whether the key itself is here, and not only a debt that it would inherit.
+    /// Whether the key itself is here, not only a debt that it would inherit.
     pub(super) fn knows(&mut self, hash: u64, now_us: u64) -> bool {
         tables!(self, LockedSet, set => set.find(hash).is_some(), LockedSet::Log(shard) => shard.knows(hash, now_us))
     }
@@ -229,7 +230,7 @@ impl LockedSet<'_> {
 mod tests {
     use super::*;
 
-    /// `keys * 187` left the 32 bits of a small machine above 22.9 million keys, and the table was too small.
+    /// `keys * 187` overflowed 32 bits above 22.9 million keys, and the table was too small.
     #[test]
     fn slots_are_reckoned_without_a_product_that_is_larger_than_they_are() {
         for keys in [1, 99, 100, 101, 12_345, 22_968_473, 1 << 31] {

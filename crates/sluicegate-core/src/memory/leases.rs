@@ -1,11 +1,11 @@
-//! Leased units: debited now, and spent later by an instance about which nothing is known here.
+//! Leased units: spent from the bucket now, and used later by an instance that this store does not know.
 //!
-//! A bucket that drains forgets units in the order in which they came. A leased unit may be spent
+//! A bucket that drains forgets units in the order of their arrival. A leased unit may be spent
 //! while all of it is still in the bucket, so the bucket must not sink below the end of the lease by
-//! anything but time: that is the key's *floor*. Units that are given back free the place of units
-//! behind them, which were spent already and may move forward; leased units, which may still be spent
-//! as late as was promised, stay where they are. Counts of windows need no floor: a leased unit is in
-//! the count of its window until that ends, wherever in it the unit is spent, and units that are given
+//! anything but time: that level is the key's *floor*. Units that are given back free the place of units
+//! behind them. Spent units may move forward; leased units, which may still be spent
+//! at the last promised moment, do not move. Counts of windows need no floor: a leased unit is in
+//! the count of its window until the window ends, whenever the unit is spent, and units that are given
 //! back there were not spent.
 
 use super::bucket::Bucket;
@@ -18,14 +18,14 @@ use crate::algorithm::{Rule, Spent, State};
 use crate::receipt::{Receipt, Trace};
 
 impl LockedSet<'_> {
-    /// The number of units of a key that can be leased.
+    /// The number of leasable units of a key.
     pub(super) fn leasable(&mut self, cell: &BucketCell<'_>, now_us: u64) -> u64 {
         let (bucket, rule) = (cell.bucket, &cell.by.rule);
         let has_room = || !rule.is_level() || bucket.floors.has_room(cell.hash, now_us);
         if rule.can_lease() && has_room() { self.balance(cell, now_us).remaining } else { 0 }
     }
 
-    /// Leases units that the key has.
+    /// Leases units of the key.
     pub(super) fn lease(&mut self, cell: &BucketCell<'_>, now_us: u64, units: u64) -> Effect {
         let (BucketCell { bucket, hash, by: NumberedRule { rule, .. }, .. }, kept) =
             (*cell, self.kept(cell, now_us));
@@ -39,8 +39,8 @@ impl LockedSet<'_> {
         Effect { spent: units, trace: Trace { floor, ..trace } }
     }
 
-    /// Ends a lease from a bucket that drains: its unspent units are the last ones of the lease, and come back as far
-    /// as they have not drained.
+    /// Ends a lease from a bucket that drains: its unspent units are the last ones of the lease, and come back if they have not
+    /// drained.
     pub(super) fn end_lease(
         &mut self,
         cell: &BucketCell<'_>,
@@ -61,13 +61,13 @@ impl LockedSet<'_> {
         }
         let end = rule.level(trace.after, receipt.at_us());
         let found = end.saturating_sub(cost.saturating_mul(rule.per_unit()));
-        // These units have not moved: nothing that was given back since has lowered the bucket below them.
+        // These units have not moved: later refunds have not lowered the bucket below them.
         let last = Spent { cost, found, given_since: 0, ..told(cell, receipt, trace) };
         let (after, given) = rule.give_back(kept.state, now_us, &last, cost);
         self.gives(cell, kept, after, given, now_us);
     }
 
-    /// Stores the state after units were given back, which does not sink below the floor.
+    /// Stores the state after a refund, which does not sink below the floor.
     pub(super) fn gives(
         &mut self,
         cell: &BucketCell<'_>,
@@ -90,7 +90,7 @@ impl LockedSet<'_> {
     }
 }
 
-/// The state `after` units were given back, or the floor, if that is higher; never higher than it was `before`.
+/// The state `after` a refund, or the floor if it is higher; never higher than the state `before`.
 fn above(rule: &Rule, floor: State, before: State, after: State, now_us: u64) -> State {
     let [lowest, before_level, level] = [floor, before, after].map(|state| rule.weight(state, now_us));
     match level < lowest {
@@ -101,7 +101,7 @@ fn above(rule: &Rule, floor: State, before: State, after: State, now_us: u64) ->
 }
 
 impl Bucket {
-    /// Removes the floor of a key that was forgotten on request, or handed over: there is no lease of its bucket any more.
+    /// Removes the floor of a key that was forgotten on request, or handed over: its bucket has no lease any more.
     pub(super) fn has_no_floor(&self, key: u64) {
         self.floors.set(key, State::REST, 0);
     }

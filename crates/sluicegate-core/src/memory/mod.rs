@@ -15,34 +15,34 @@
 //! ```
 //!
 //! # When not to use it
-//! - Where several instances of a service share a limit of L: N instances admit N times L, unless
-//!   each is given an Nth ([`Policy::share`](crate::Policy::share)). Then Redis is the store.
-//! - Where a restart must not forgive: nothing survives it.
+//! - If several instances of a service share a limit of L: N instances admit N times L, unless
+//!   each has an Nth of it ([`Policy::share`](crate::Policy::share)). Use Redis instead.
+//! - If a restart must not forget spent units: no state survives it.
 //!
 //! # How it is made
-//! A decision hashes the key together with a number of its quota, locks one set of 64 bytes, and
+//! A decision hashes the key with a number of its quota, locks one set of 64 bytes, and
 //! reads and writes two or three numbers there. A key whose state is at rest takes no room, because
-//! a missing key decides the same; so nothing has to be swept, and there is no task to start or to
-//! forget.
+//! a missing key decides in the same way; so no sweep and no background task is
+//! needed.
 //!
-//! | room | is |
+//! | module | contents |
 //! |---|---|
-//! | `table` | the sets: slots, tags, the lock, who makes room |
-//! | `logs` | sliding logs, whose states are lists |
+//! | `table` | the sets: slots, tags, the lock, evictions |
+//! | `logs` | sliding logs, with lists as states |
 //! | `context` | sizes, time, hash and numbers, the same for all buckets of a store |
 //! | `home`, `place` | one interface to both |
-//! | `plans` | the rules by which keys are counted that bring quotas of their own |
-//! | `decide` | the ways of deciding, of which the general one is right for everything |
-//! | `change` | what an ask does to a state |
-//! | `bucket`, `handover` | a policy's quotas, and how keys go on when it is replaced |
-//! | `holds`, `ahead`, `account` | units held for waiting requests, turns that are out, what was given back |
-//! | `leases`, `floors`, `beside` | units that instances have leased; how low a bucket may sink meanwhile; maps for few keys |
+//! | `plans` | the rules for keys that bring quotas of their own |
+//! | `decide` | the ways of deciding; the general one handles all cases |
+//! | `change` | the effect of an ask on a state |
+//! | `bucket`, `handover` | a policy's quotas, and the handover of keys when it is replaced |
+//! | `holds`, `ahead`, `account` | units held for waiting requests, reserved turns, units given back |
+//! | `leases`, `floors`, `beside` | units that instances have leased; the lowest level of a bucket meanwhile; maps for few keys |
 //!
 //! # Locking
 //! Sets and shards of one decision are locked together, each once, in the order of their buckets'
 //! numbers and then of their indices, and all are held until the states are written. Holds of
 //! waiting requests, and the floors of leases, have a mutex per bucket, taken under the set's lock and never before it. The
-//! clock is read under the locks wherever a state is not a level, so that the times in one state
+//! clock is read under the locks if a state is not a level, so that the times in one state
 //! never go backwards.
 
 mod account;

@@ -1,4 +1,4 @@
-//! Questions about a key's state, and changes of it: the same for tables and logs, with held units counted.
+//! Questions about a key's state, and changes of it: for tables and logs alike, with held units counted.
 
 use smallvec::SmallVec;
 
@@ -10,19 +10,19 @@ use super::table::SlotWords;
 use crate::algorithm::{Balance, NEVER, Rule, SlidingLog, Slot, State};
 use crate::store::{Ask, Mode};
 
-/// A set or shard: the number of its bucket, and which one it is there. Several are locked in this order.
+/// A set or shard: the number of its bucket and its index there. It defines the lock order.
 pub(super) type Spot = (u64, usize);
 
 /// One bucket of one ask.
 ///
 /// An ask about a policy of three quotas is three cells. Cells of one call that are about the same
-/// state are twins, and share a place.
+/// state are twins and share a place.
 #[derive(Clone, Copy)]
 pub(super) struct BucketCell<'a> {
     pub(super) bucket: &'a Bucket,
     pub(super) ask: Ask<'a>,
     pub(super) hash: u64,
-    /// How the ask counts: by the rule of the policy's quota, or by one that the key brings.
+    /// How the ask counts: by the rule of the policy's quota, or by a rule that the key brings.
     pub(super) by: NumberedRule,
     /// The ask that it belongs to, and the quota of that ask's policy.
     pub(super) at: (u8, u8),
@@ -47,7 +47,7 @@ impl BucketCell<'_> {
 pub(super) type LockedSets<'a> = SmallVec<[LockedSet<'a>; 4]>;
 
 impl LockedSet<'_> {
-    /// The table's entry of the key, as the ask counts it; that of a key at rest if this is a log.
+    /// The table's entry of the key, as the ask counts it; the entry of a key at rest if this is a log.
     pub(super) fn kept(&self, cell: &BucketCell<'_>, now_us: u64) -> SlotWords {
         cell.bucket.rules.counted(self.entry(cell.hash), (&cell.by.rule, cell.by.plan), now_us)
     }
@@ -56,7 +56,7 @@ impl LockedSet<'_> {
         self.kept(cell, now_us).state
     }
 
-    /// Stores an entry of the key, which is counted as the ask counts.
+    /// Stores an entry of the key, counted as the ask counts.
     pub(super) fn put(&mut self, cell: &BucketCell<'_>, kept: SlotWords, now_us: u64) {
         let (kept, rules) = (SlotWords { plan: cell.by.plan, ..kept }, &cell.bucket.rules);
         rules.reaches(kept.plan, kept.state.until_us);
@@ -96,8 +96,8 @@ impl LockedSet<'_> {
         Balance { reset_after_us: rule.reset_after_us(after, now_us), ..balance }
     }
 
-    /// Makes a key known when an ask spends, where newcomers start with less than a burst, whether the ask passes or not: a key that
-    /// was refused would otherwise be refused as a newcomer forever. Says whether the key was unknown.
+    /// Makes a key known when an ask spends, if newcomers start with less than a burst, even if the ask is refused: a refused key
+    /// would otherwise be refused as a newcomer forever. Returns whether the key was unknown.
     pub(super) fn begin(&mut self, cell: &BucketCell<'_>, now_us: u64) -> bool {
         let BucketCell { bucket, ask, by, .. } = *cell;
         let spends = ask.mode().spends() || ask.mode() == Mode::Charge;
@@ -110,7 +110,7 @@ impl LockedSet<'_> {
         begins
     }
 
-    /// Spends the holds of requests that have departed by now, or are gone, each as of the moment of its departure.
+    /// Spends the holds of requests that have departed or are gone, each as of the moment of its departure.
     pub(super) fn settle(&mut self, cell: &BucketCell<'_>, now_us: u64) {
         let BucketCell { bucket, hash, by, .. } = *cell;
         if !bucket.holds.any() {
@@ -127,7 +127,8 @@ impl LockedSet<'_> {
             place => {
                 let mut kept = place.kept(cell, now_us);
                 kept.account = bucket.account_of(&by.rule, &kept, first.until_us);
-                // All holds before the state is stored: the state after one may be at rest by now, and the state after all may not.
+                // Apply all holds before the state is stored: the state after one hold may be at rest by now, and the state after all may
+                // not be.
                 kept.state = ended.iter().fold(kept.state, |state, hold| departed(&by.rule, state, hold));
                 bucket.reaches(kept.state.until_us);
                 place.put(cell, kept, now_us);
@@ -141,10 +142,10 @@ fn departed(rule: &Rule, state: State, hold: &Hold) -> State {
     rule.spend(state, hold.until_us, hold.until_us, hold.units)
 }
 
-/// When `cost` would pass beside held units, which all count until they depart and do not drain before.
+/// When `cost` would pass beside held units, which count in full and do not drain until they depart.
 ///
 /// It goes through the departures in order: before each of them all held units count, after it they
-/// are a spend of that moment. The first gap in which the cost fits is the answer.
+/// become a spend at that moment. The first gap with room for the cost is the answer.
 fn slot_beside(rule: &Rule, mut state: State, held: &[Hold], now_us: u64, cost: u64) -> Slot {
     let (mut left, mut from_us) = (units(held), now_us);
     if cost > rule.capacity() {
@@ -155,7 +156,7 @@ fn slot_beside(rule: &Rule, mut state: State, held: &[Hold], now_us: u64, cost: 
         if slot.opens_us < hold.until_us {
             return slot;
         }
-        // By then the hold is spent.
+        // At that moment the hold is spent.
         state = departed(rule, state, hold);
         left -= hold.units;
         from_us = from_us.max(hold.until_us);

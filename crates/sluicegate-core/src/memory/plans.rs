@@ -1,7 +1,7 @@
-//! The rules by which the keys of one bucket are counted: the policy's own, and those that keys bring.
+//! The rules by which the keys of one bucket are counted: the policy's own rule, and the rules that keys bring.
 //!
 //! A slot of the table has no room for a rule, so each rule that keys bring has a number, a *plan*. A number is used again when its
-//! plan is no longer held and all states that were counted by it are at rest.
+//! plan is no longer held and all states counted by it are at rest.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::algorithm::Rule;
 
 /// The rule of a quota, and the plans of keys.
 pub(super) struct QuotaRules {
-    /// The rule of the policy's own quota, whose number is 0.
+    /// The rule of the policy's own quota, with number 0.
     pub(super) own: Rule,
     plans: RwLock<Plans>,
 }
@@ -21,7 +21,7 @@ pub(super) struct QuotaRules {
 pub(super) struct KeyRule {
     pub(super) rule: Rule,
     pub(super) number: u16,
-    /// All states that are counted by it are at rest then.
+    /// The moment at which all states counted by it are at rest.
     until_us: AtomicU64,
 }
 
@@ -30,19 +30,19 @@ struct Plans {
     numbers: HashMap<Rule, u16>,
     /// The plan of each number, from 1 on.
     each: Vec<Arc<KeyRule>>,
-    /// Numbers that are free again.
+    /// Free numbers.
     free: Vec<u16>,
-    /// When all were last found in use.
+    /// When all numbers were last found in use.
     full_us: u64,
 }
 
 /// The most plans of a quota at once.
 pub(super) const MOST_PLANS: u16 = u16::MAX;
 
-/// The time for which a plan is kept after its last state has come to rest: a clock that is set back a little finds the state again.
+/// The time for which a plan is kept after its last state has come to rest: if the clock is set back a little, the state is found again.
 const KEPT_AFTER_US: u64 = 60_000_000;
 
-/// The time for which plans that are all in use are not searched again.
+/// The time before plans that were all in use are searched again.
 const FULL_FOR_US: u64 = 1_000_000;
 
 impl QuotaRules {
@@ -85,9 +85,9 @@ impl QuotaRules {
         }
     }
 
-    /// The entry of a key as another rule counts it: the units that it has spent count on.
+    /// The entry of a key under another rule: its spent units still count.
     ///
-    /// Its account starts anew.
+    /// Its account starts afresh.
     pub(super) fn counted(&self, kept: SlotWords, (rule, plan): (&Rule, u16), now_us: u64) -> SlotWords {
         match kept.plan {
             same if same == plan => kept,
@@ -99,7 +99,7 @@ impl QuotaRules {
         }
     }
 
-    /// The debt of a key, to compare keys: the part of its quota that is used, if keys may be counted by different rules.
+    /// The debt of a key, to compare keys: the used part of its quota, if keys may be counted by different rules.
     pub(super) fn weight(&self, kept: &SlotWords, are_different: bool, now_us: u64) -> (u64, u64) {
         let SlotWords { state, plan, .. } = *kept;
         if !are_different {
@@ -112,7 +112,7 @@ impl QuotaRules {
 }
 
 impl KeyRule {
-    /// How an ask counts that brings this rule.
+    /// The rule and number for an ask that brings this rule.
     pub(super) fn counted(&self) -> NumberedRule {
         NumberedRule { rule: self.rule, plan: self.number }
     }
@@ -120,7 +120,7 @@ impl KeyRule {
     /// Notes that a state reaches to `until_us`.
     #[inline]
     pub(super) fn reaches(&self, until_us: u64) {
-        // Relaxed: read only to decide whether the number can be used again, long after. Noted ahead, so that few spends write it.
+        // Relaxed: read only to decide, much later, whether the number can be used again. Noted ahead, so that few spends write it.
         if self.until_us.load(Ordering::Relaxed) < until_us {
             let ahead_us = until_us.saturating_add(self.rule.longest_spend_us());
             self.until_us.fetch_max(ahead_us, Ordering::Relaxed);
@@ -150,7 +150,7 @@ impl Plans {
         Some(plan)
     }
 
-    /// Frees the numbers of plans that are no longer held and by which no state is counted any more.
+    /// Frees the numbers of plans that are no longer held and no longer count any state.
     fn sweep(&mut self, now_us: u64) {
         if self.full_us.abs_diff(now_us) < FULL_FOR_US {
             return;
@@ -169,7 +169,7 @@ impl Plans {
     }
 }
 
-/// A rule, and the number by which a slot names it.
+/// A rule, and its number in a slot.
 #[derive(Clone, Copy)]
 pub(super) struct NumberedRule {
     pub(super) rule: Rule,

@@ -8,32 +8,32 @@ use arc_swap::ArcSwap;
 use super::bucket::Bucket;
 use crate::store::Inherit;
 
-/// The replacements whose keys may still matter, the youngest first.
+/// The replacements with keys that may still matter, the youngest first.
 #[derive(Default)]
 pub(super) struct Replacements {
     are_any: AtomicBool,
     each: ArcSwap<Vec<Arc<BucketReplacement>>>,
 }
 
-/// A policy was replaced: which buckets start from which.
+/// The replacement of a policy: the new buckets, and the old buckets that each continues.
 pub(super) struct BucketReplacement {
     pub(super) heirs: Vec<Heir>,
     pub(super) how: Inherit,
     pub(super) replaced_us: u64,
 }
 
-/// A bucket, and the buckets of the policy before that it continues: the most spent of them counts.
+/// A bucket, and the buckets of the previous policy that it continues: the most spent of them counts.
 pub(super) struct Heir {
     pub(super) bucket: Arc<Bucket>,
     pub(super) follows: Vec<Arc<Bucket>>,
 }
 
-/// The most replacements after which a key that has made no request in between is still handed over; after more, its state is
+/// The most replacements after which a key without a request in between is still handed over; after more, its state is
 /// forgotten. Each replacement that still matters costs a decision one more set to lock.
 const GENERATIONS: usize = 32;
 
 impl Replacements {
-    /// The replacements of a policy that continues the owner of these, the youngest by that policy.
+    /// The replacements of a policy that continues the owner of these, with `youngest` added.
     pub(super) fn followed_by(&self, youngest: BucketReplacement, now_us: u64) -> Self {
         let (before, youngest) = (self.each.load(), Arc::new(youngest));
         let each = std::iter::once(&youngest).chain(alive(&before, now_us));
@@ -41,7 +41,7 @@ impl Replacements {
         Self { are_any: AtomicBool::new(!each.is_empty()), each: ArcSwap::from_pointee(each) }
     }
 
-    /// The old buckets as heirs of those that continue them by the youngest replacement.
+    /// The old buckets, as heirs of the buckets that continue them in the youngest replacement.
     pub(super) fn heirs_of(&self, old: &[Arc<Bucket>]) -> Vec<Heir> {
         let each = self.each.load();
         let follows = |old: &Arc<Bucket>| {
@@ -53,7 +53,7 @@ impl Replacements {
         heirs.filter(|heir| !heir.follows.is_empty()).collect()
     }
 
-    /// Adds the youngest.
+    /// Adds the youngest replacement.
     pub(super) fn add(&self, youngest: BucketReplacement, now_us: u64) {
         let youngest = Arc::new(youngest);
         self.each.rcu(|each| {
@@ -69,7 +69,7 @@ impl Replacements {
         self.are_any.load(Ordering::Relaxed)
     }
 
-    /// The replacements that still matter. Lets go of the others, and of their memory.
+    /// The replacements that still matter. Drops the others and frees their memory.
     pub(super) fn alive(&self, now_us: u64) -> Arc<Vec<Arc<BucketReplacement>>> {
         if !self.are_any() {
             return Arc::default();
@@ -79,11 +79,11 @@ impl Replacements {
         if count == each.len() {
             return each;
         }
-        // Entries that another thread adds meanwhile stay; those of its list that are over are left out once more.
+        // Entries that another thread adds meanwhile stay; expired entries of its list are filtered out again.
         self.each.rcu(|each| alive(each, now_us).to_vec());
         if count == 0 {
             self.are_any.store(false, Ordering::Relaxed);
-            // A replacement may have been added just before that.
+            // A replacement may have been added just before this write.
             let is_empty = self.each.load().is_empty();
             self.are_any.store(!is_empty, Ordering::Relaxed);
         }
@@ -91,7 +91,7 @@ impl Replacements {
     }
 }
 
-/// The replacements from which a key may still have to be handed over.
+/// The replacements after which a key may still have to be handed over.
 ///
 /// An older one stays as long as a younger one matters, because a key is handed over step by step.
 fn alive(older: &[Arc<BucketReplacement>], now_us: u64) -> &[Arc<BucketReplacement>] {
@@ -108,7 +108,7 @@ impl BucketReplacement {
 }
 
 impl Heir {
-    /// Whether the bucket is the one that it continues.
+    /// Whether the bucket continues itself.
     pub(super) fn keeps(&self) -> bool {
         matches!(&self.follows[..], [old] if Arc::ptr_eq(old, &self.bucket))
     }

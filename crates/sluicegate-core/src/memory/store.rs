@@ -19,34 +19,34 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 /// Clones are handles to the same store. Limits hold for one process; nothing survives a restart.
 ///
 /// # Memory
-/// Each quota of each policy has a table of its own, allocated whole when a request first asks, that never grows, whatever
+/// Each quota of each policy has a table of its own, allocated whole at the first request. It never grows, whatever
 /// keys arrive. Its size is set in keys: by [`PolicyBuilder::table_size`](crate::policy::PolicyBuilder::table_size), or for all policies
 /// by [`MemoryStoreBuilder::table_size`](super::MemoryStoreBuilder::table_size). The memory of a store is the sum:
 ///
 /// | state | quotas | bytes per key | with [refunds](crate::policy::PolicyBuilder::refunds) |
 /// |---|---|---|---|
 /// | one word | GCRA, token and leaky buckets of all round quotas | 24 | 48 |
-/// | two words | fixed windows, sliding counters, interval refills, awkward quotas | 48 | 64 |
+/// | two words | fixed windows, sliding counters, interval refills, all other quotas | 48 | 64 |
 /// | a list | sliding logs | at most 72, and 16 per entry | the same |
 ///
-/// A key is held only while it is in debt: a key back at rest takes no room, and there is nothing to sweep. When
-/// as many keys as there is room for are in debt at once, three to five in a hundred find their set full: then the least
+/// A key is held only while it is in debt: a key back at rest takes no room, and no sweep is needed. When
+/// the table is at its capacity, three to five keys in a hundred find their set full: then the least
 /// indebted key of that set is forgotten, which admits it anew; see [`MemoryStore::stats`]. That is the key that has used
-/// the smallest part of this quota. A flood of new keys therefore evicts only lightly used keys: never what other policies know,
-/// and no debtor that owes more than the flood's own keys. Logs make room for a flood in the same way, among 16 keys
+/// the smallest part of this quota. A flood of new keys therefore evicts only lightly used keys: never keys of other policies,
+/// and never a key that owes more than the flood's own keys. Logs make room for a flood in the same way, among 16 keys
 /// drawn at random.
 ///
 /// Keys that [start](crate::Quota::starting_with) with less than a burst are held while they are full, too, for as long as a burst takes to
-/// refill. Full keys make room first, and are newcomers then.
+/// refill. Full keys make room first, and are then newcomers.
 ///
-/// Where forgetting is worse than refusing, a policy says [`OnFull::Inherit`](crate::policy::OnFull::Inherit): a key that makes
-/// room leaves its debt to its set, and keys that are new there start with the heaviest debt that was left. So no flood
-/// frees a debtor, and the price is that in a flood innocent keys may be refused until that debt has drained, no longer.
-/// It takes 27 bytes per key for states of one word, 60 for those of two, 60 and 76 with refunds, and 2 more for logs. A
-/// [reset](crate::RateLimiter::reset) takes away what a key owes, not what it inherits.
+/// If forgetting is worse than refusing, set [`OnFull::Inherit`](crate::policy::OnFull::Inherit): a key that makes
+/// room leaves its debt to its set, and new keys there start with the heaviest debt left. So no flood
+/// frees a key from its debt, but during a flood other keys may be refused until that debt has drained.
+/// It takes 27 bytes per key for states of one word and 60 for two words (60 and 76 with refunds), and 2 more for logs. A
+/// [reset](crate::RateLimiter::reset) clears the debt of a key, but not an inherited debt.
 ///
-/// When a policy is [replaced](crate::RateLimiter::replace), a quota whose rule stays keeps its table. That of another one
-/// stays until none of its keys matters any more; the first policy's as long as there is a handle. Units that are held for
+/// When a policy is [replaced](crate::RateLimiter::replace), a quota with an unchanged rule keeps its table. Any other table
+/// stays until none of its keys matters any more; the table of the first policy stays as long as there is a handle. Units that are held for
 /// requests that wait for another limit take room of their own, for at most as many keys as the table has room for.
 ///
 /// # Example
@@ -73,7 +73,7 @@ pub(super) struct PolicyBuckets {
     pub(super) context: Arc<StoreContext>,
     open: Registry<Buckets>,
     limiters: Limiters,
-    /// Replacements that are still to come before all policies are looked through again.
+    /// The number of replacements before all policies are swept again.
     until_swept: AtomicUsize,
 }
 
@@ -92,9 +92,9 @@ impl MemoryStore {
         }))
     }
 
-    /// How full the store is. Walks the tables, so it is for a gauge that is read now and then.
+    /// The use of the store. It walks the tables, so use it for a gauge that is read occasionally.
     ///
-    /// It takes no lock in tables, so the numbers may be a moment apart from each other. Logs lock
+    /// It takes no lock in tables, so the numbers may be from slightly different moments. Logs lock
     /// one shard after the other.
     pub fn stats(&self) -> MemoryStats {
         self.0.stats()
@@ -128,10 +128,10 @@ impl PolicyBuckets {
         MemoryStats { keys, slots, evictions, inherited }
     }
 
-    /// The number of different quotas of keys that are in use under each open policy.
+    /// The number of different quotas of keys in use under each open policy.
     fn quotas_in_use(&self) -> Vec<(String, usize)> {
         let mut in_use = BTreeMap::<String, usize>::new();
-        // A policy that was replaced may have the same buckets.
+        // A replaced policy may have the same buckets.
         for buckets in self.open.prepared() {
             let most = in_use.entry(buckets.name().to_owned()).or_default();
             *most = buckets.quotas_in_use().max(*most);
@@ -139,8 +139,8 @@ impl PolicyBuckets {
         in_use.into_iter().filter(|(_, quotas)| *quotas > 0).collect()
     }
 
-    /// Drops replacements that are over, also those of policies that no request asks any more. It runs at every replacement while policies
-    /// are few, and more seldom when they are many, so that to replace each of them takes linear time.
+    /// Drops expired replacements, also those of policies without requests. It runs at every replacement while policies
+    /// are few, and less often when they are many, so that replacing all of them takes linear time.
     fn sweep(&self, now_us: u64) {
         // Relaxed: at worst the policies are searched twice.
         let count =

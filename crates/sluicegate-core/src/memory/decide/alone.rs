@@ -1,7 +1,7 @@
-//! One key under a policy of one quota: the shortest way of all, which the limiter keeps.
+//! One key under a policy of one quota: the fastest path, which the limiter keeps.
 //!
-//! It skips questions whose answers are known since the policy was opened: that there is one bucket, and that the policy spends at once
-//! or not at all. If one look at the state is not enough, the other ways decide, before anything has changed.
+//! It skips questions that were answered when the policy was opened: that there is one bucket, and that the policy spends at once
+//! or not at all. If one look at the state is not enough, the other ways decide, before any state has changed.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
 pub(in crate::memory) struct OnlyBucket {
     context: Arc<StoreContext>,
     bucket: Arc<Bucket>,
-    /// The policy's rule, or that of the quota that the key brings.
+    /// The policy's rule, or the rule of the quota that the key brings.
     rule: Rule,
     plan: Option<Arc<KeyRule>>,
     buckets: Arc<Buckets>,
-    /// The buckets that say which keys are suspended. About a key that has ever been suspended there, the other ways decide.
+    /// The buckets of suspensions. For keys that have ever been suspended there, the other ways decide.
     suspensions: Box<[Arc<Buckets>]>,
-    /// Whether a refusal spends, or counts towards a suspension, so that the other ways decide.
+    /// Whether a refusal spends, or counts towards a suspension, and the other ways have to decide.
     counts_rejected: bool,
 }
 
 impl OnlyBucket {
-    /// The short way of a policy, if it has one.
+    /// The fast path of a policy, if it has one.
     pub(in crate::memory) fn new(context: &Arc<StoreContext>, policy: &PreparedPolicy) -> Option<Self> {
         let buckets_of = |policy: &PreparedPolicy| policy.replaced::<Buckets>().ok();
         let buckets = buckets_of(policy)?;
@@ -51,13 +51,13 @@ impl OnlyBucket {
         Some(Self { context, bucket, rule, plan, buckets, suspensions, counts_rejected })
     }
 
-    /// Whether something matters beside the bucket: a replaced policy, or a suspension of this key.
+    /// Whether the decision needs more than the bucket: a replaced policy, or a suspension of this key.
     #[inline]
     fn is_beside(&self, key: &KeyRef<'_>) -> bool {
         self.buckets.has_older() || !self.suspensions.iter().all(|suspension| suspension.is_at_rest(*key))
     }
 
-    /// Spends from a table; returns the moment, and where the key stands then.
+    /// Spends from a table; returns the moment and the state of the key then.
     // Inlined always, like the next function: each kind of home has its own copy, in which all sizes are known.
     #[inline(always)]
     fn spend_in<const SLOTS: usize, const WORDS: usize, const OWN: usize>(
@@ -67,7 +67,7 @@ impl OnlyBucket {
     ) -> Option<(u64, Looked)> {
         let (context, bucket) = (&*self.context, &*self.bucket);
         let hash = context.hash(bucket.salt, *key);
-        // Read before the lock, to hold it for less time; but a window must not begin after a moment that is counted in it.
+        // Read before the lock, to hold it for less time; but a window must not begin after a moment counted in it.
         let is_level = const { state_words::<WORDS, false>() == 1 };
         let before_us = if is_level { Some(context.clock.now_us()) } else { None };
         let now_us = || before_us.unwrap_or_else(|| context.clock.now_us());
@@ -76,7 +76,7 @@ impl OnlyBucket {
         (spent.passed || !self.counts_rejected).then_some((now_us, spent))
     }
 
-    /// Spends from a table with accounts, and tells what a receipt is made of.
+    /// Spends from a table with accounts, and returns the data of a receipt.
     #[inline(never)]
     fn spend_kept(&self, table: &Table<3, 2, true>, (key, cost): (&KeyRef<'_>, u64)) -> Option<Decision> {
         let (bucket, rule) = (&*self.bucket, &self.rule);
@@ -139,7 +139,7 @@ impl ShortWay for OnlyBucket {
     }
 }
 
-/// The decision after a look, or by the other ways if that was not enough.
+/// The decision after a look, or by the other ways if the look was not enough.
 #[inline]
 fn decided(
     spent: Option<(u64, Looked)>,
@@ -151,7 +151,7 @@ fn decided(
     DecisionFuture::ready(Ok(Decision::single(now_us, status)))
 }
 
-/// Spends from one set of a table at this moment, which is read under its lock; returns it, and where the key stands then. `None` if one
+/// Spends from one set of a table at this moment, read under its lock; returns the moment and the state of the key then. `None` if one
 /// look at the state is not enough.
 #[inline(always)]
 pub(super) fn spend_one<const SLOTS: usize, const WORDS: usize, const OWN: usize>(
@@ -190,7 +190,7 @@ struct FoundKey<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize> {
 impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> SpendState
     for FoundKey<'_, SLOTS, WORDS, OWN>
 {
-    /// Keeps the state, and unlocks the set.
+    /// Stores the state and unlocks the set.
     #[inline(always)]
     fn settle(self, after: Option<State>) {
         let Self { mut set, slot, hash, before, bucket, now_us, plan } = self;
@@ -208,7 +208,7 @@ impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> SpendState
     }
 }
 
-/// Spends from one look at a state. All rules whose states are one word are levels, so only levels are tried for them.
+/// Spends from one look at a state. All rules with states of one word are levels, so only levels are tried for them.
 // Inlined always, because it is most of a decision.
 #[inline(always)]
 fn spend_now<const WORDS: usize>(

@@ -1,9 +1,9 @@
-//! One to four quotas of different buckets, without lists: almost every decision that the limiter's short way leaves.
+//! One to four quotas of different buckets, without lists: almost all decisions that the limiter's fast path leaves.
 //!
 //! Each state is looked at once ([`Rule::spend_now`](crate::algorithm::Rule::spend_now)). Cases that this look cannot decide are left to the
-//! general way: turns, costs that never fit or that come back, logs, replaced policies, quotas that keys bring. Locks are taken in the
-//! order of the buckets' numbers, as everywhere. Two asks of one bucket would need one lock for both and have to see each other, so
-//! they are left to the general way, too.
+//! general way: turns, costs that never fit or are given back, logs, replaced policies, quotas that keys bring. Locks are taken in the
+//! order of the buckets' numbers, as everywhere. Two asks of one bucket would need one lock for both and affect each other, so
+//! they are also left to the general way.
 //!
 //! Results are written in place: copying words just written stalls on store forwarding.
 
@@ -27,7 +27,7 @@ struct BucketAsk<'a> {
     ask: &'a Ask<'a>,
     hash: u64,
     cost: u64,
-    /// The place of the ask, and that of the quota in its policy.
+    /// The index of the ask, and the index of the quota in its policy.
     at: (u8, u8),
     /// The table, if the level is a span of time, as most are.
     level: Option<&'a LevelTable>,
@@ -40,12 +40,12 @@ struct BucketAsk<'a> {
 pub(super) type LevelTable = Table<5, 1, false>;
 
 impl PolicyBuckets {
-    /// Decides asks that are about one to four buckets, and all others by the general way.
+    /// Decides asks about one to four buckets, and all others by the general way.
     pub(in crate::memory) fn decide_now(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         let mut all = [const { None }; MOST];
         let is_few = self.gather(asks, &mut all).is_some();
         match &mut all {
-            // The arrays are as long as there are buckets, so that the compiler unrolls all loops.
+            // Each array has one element per bucket, so that the compiler unrolls all loops.
             [Some(a), None, None, None] if is_few => self.decide_few(asks, &mut [a]),
             [Some(a), Some(b), None, None] if is_few => self.decide_few(asks, &mut [a, b]),
             [Some(a), Some(b), Some(c), None] if is_few => self.decide_few(asks, &mut [a, b, c]),
@@ -54,7 +54,7 @@ impl PolicyBuckets {
         }
     }
 
-    /// Finds the buckets, in the order of the asks; `None` if they are for the general way.
+    /// Finds the buckets, in the order of the asks; `None` if they need the general way.
     #[inline]
     fn gather<'a>(&self, asks: &'a [Ask<'a>], all: &mut [Option<BucketAsk<'a>>; MOST]) -> Option<()> {
         let mut all = all.iter_mut();
@@ -88,7 +88,7 @@ impl PolicyBuckets {
             let lock = |asked: &BucketAsk<'a>| asked.level.map(|table| table.lock(table.set_of(asked.hash)));
             spend(few, lock, || now_us)
         } else {
-            // Read under the locks: a window must not begin after a moment that is counted in it.
+            // Read under the locks: a window must not begin after a moment counted in it.
             spend(few, |asked| Some(asked.lock()), || self.context.clock.now_us())
         };
         let Some(now_us) = spent else {
@@ -104,7 +104,7 @@ impl PolicyBuckets {
     }
 }
 
-/// The buckets of an ask that is a question about units that are there now, and counts as its policy says.
+/// The buckets of an ask about the units available now that is counted by its policy's quotas.
 #[inline]
 pub(super) fn buckets<'a>(ask: &Ask<'a>) -> Option<impl Iterator<Item = &'a Bucket> + use<'a>> {
     let buckets = buckets_of(ask).ok()?;
@@ -114,7 +114,7 @@ pub(super) fn buckets<'a>(ask: &Ask<'a>) -> Option<impl Iterator<Item = &'a Buck
     is_plain.then(|| buckets.each.iter().map(|bucket| &**bucket))
 }
 
-/// A locked set, of a table of one kind or of any.
+/// A locked set, of a table of one known kind or of any kind.
 trait LockedSpot {
     fn look(&self, hash: u64) -> (Option<usize>, SlotWords);
     fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64);
@@ -219,10 +219,10 @@ impl<'a> BucketAsk<'a> {
         matches!(self.ask.mode(), Mode::Reserve { .. }) || counts_rejected(self.ask)
     }
 
-    /// Decides from one look at the state; `None` if that is not enough.
+    /// Decides from one look at the state; `None` if one look is not enough.
     #[inline]
     fn spend_now(&mut self, state: State, now_us: u64) -> Option<()> {
-        // The most common kind comes first, so that its result goes from registers to its place.
+        // The most common kind comes first, so that its result goes straight from registers to its place.
         match self.bucket.rules.own.spend_plainly_now(state, now_us, self.cost) {
             Some(spent) => self.spent = spent,
             None => self.spend_other_now(state, now_us)?,
@@ -236,12 +236,12 @@ impl<'a> BucketAsk<'a> {
         Some(())
     }
 
-    /// Repeats the look with a cost of 0 if the quota had room: another quota has refused, or the ask only looks.
+    /// Repeats the look with a cost of 0 if the quota had room: another quota has refused, or the ask is a peek.
     #[cold]
     fn spend_nothing(&mut self, state: State, now_us: u64) {
         if self.spent.passed {
             self.cost = 0;
-            // A look that has decided about a cost decides about none, too.
+            // A look that can decide a cost can decide a cost of 0, too.
             _ = self.spend_now(state, now_us);
         }
     }

@@ -1,9 +1,9 @@
 //! The general case: several asks, several quotas, logs, replaced policies, turns, reports.
 //!
 //! In this order, all of it under the locks of all sets: hand over keys of replaced policies, spend
-//! what was held for departed requests, let keys that are not known begin with less than a burst, judge each ask as if those before it had been carried out,
-//! and then change all states or none. A decision departs as one: when the last of its turns has
-//! come. Leases come last: they take what all other asks leave.
+//! units held for departed requests, let unknown keys begin with less than a burst, judge each ask as if the asks before it had been
+//! carried out, and then change all states or none. A decision departs as one: when the last of its turns has
+//! come. Leases come last: they take the units that all other asks leave.
 
 use smallvec::SmallVec;
 
@@ -33,7 +33,7 @@ impl PolicyBuckets {
         let mut handovers: Vec<Handover<'_>> =
             older.iter().flat_map(|(ask, older)| self.handovers(ask, older, before_us)).collect();
         let mut places = lock_all(&mut cells, &mut handovers);
-        // Under the locks, so that no thread enters a moment into a log that is before the last one there: what it spends
+        // Under the locks, so that no thread enters a moment into a log before the last entry: its units
         // would be entered later than its decision says, and a refund would not find it.
         let now_us = self.context.clock.now_us();
         count_reports(&mut cells, &places, now_us);
@@ -42,7 +42,7 @@ impl PolicyBuckets {
         begin_all(&cells, &mut places, now_us);
         grant(&mut cells, &mut places, now_us);
         let mut judged = judge_each(&cells, &mut places, now_us);
-        // All of a request goes on together, when the last of its turns has come.
+        // A request proceeds as a whole, when the last of its turns has come.
         let delays = cells.iter().zip(&judged).map(|(cell, judged)| delay(cell.ask.mode(), judged, now_us));
         let departs_us = now_us.saturating_add(delays.max().unwrap_or(0));
         if departs_us > now_us && !has_room_to_hold(&cells, &judged, now_us, departs_us) {
@@ -118,7 +118,7 @@ impl PolicyBuckets {
     }
 }
 
-/// Lets keys that are not known begin with less than a burst. Their states are written whether the ask passes or not, and so are the
+/// Lets unknown keys begin with less than a burst. Their states are written even if the ask is refused, as are the
 /// key's other quotas, as the ask counts them.
 fn begin_all(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) {
     for asked in cells.chunk_by(|one, other| one.at.0 == other.at.0) {
@@ -152,7 +152,7 @@ fn count_reports(cells: &mut BucketCells<'_>, places: &LockedSets<'_>, now_us: u
     }
 }
 
-/// Locks every set and shard that is needed, each once, in one order.
+/// Locks every needed set and shard, each once, in one order.
 fn lock_all<'a>(cells: &mut [BucketCell<'a>], handovers: &mut [Handover<'a>]) -> LockedSets<'a> {
     let heirs = handovers.iter().flat_map(|handover| &handover.heirs);
     let theirs = heirs.flat_map(|(heir, follows)| std::iter::once(heir).chain(follows));
@@ -171,7 +171,7 @@ fn lock_all<'a>(cells: &mut [BucketCell<'a>], handovers: &mut [Handover<'a>]) ->
     few(spots.iter().map(|((_, index), home)| home.lock(*index)))
 }
 
-/// Resolves each ask that is [cut](Mode::is_cut) to one for the units that all quotas of its policy have left after the spends
+/// Resolves each ask that is [cut](Mode::is_cut) to an ask for the units that all quotas of its policy have left after the spends
 /// before it.
 fn grant(cells: &mut [BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) {
     for index in 0..cells.len() {
@@ -194,7 +194,7 @@ fn grant(cells: &mut [BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64)
     }
 }
 
-/// Leases the units that all other asks have left, one ask after the other: each gets the least that a quota of its policy has.
+/// Leases the units that all other asks have left, one ask after the other: each gets the fewest units left in any quota of its policy.
 fn lease(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64, effects: &mut [Effect]) {
     for asked in cells.chunk_by(|one, other| one.at.0 == other.at.0) {
         if asked[0].ask.mode() != Mode::Lease {
@@ -222,10 +222,10 @@ fn count_rejected(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, judged:
     }
 }
 
-/// Judges each ask as if those before it had been carried out.
+/// Judges each ask as if the asks before it had been carried out.
 ///
-/// Spends of one bucket need no trial: the second is judged by the sum of both. Only where reports
-/// stand beside them is each carried out in turn, and all of it undone at the end.
+/// Spends of one bucket need no trial: the second is judged by the sum of both. Only if reports
+/// are among them is each carried out in turn, and all of them undone at the end.
 fn judge_each(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
     let mut undo: SmallVec<[(&BucketCell<'_>, Copied, KeyHolds, State); 1]> = SmallVec::new();
     let judged = cells.iter().enumerate().map(|(index, cell)| {
@@ -234,7 +234,7 @@ fn judge_each(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64
             found.fold(None, |sum: Option<u64>, twin| Some(sum.unwrap_or(0).saturating_add(twin.ask.cost())))
         };
         let (place, mode) = (&mut places[cell.place], cell.ask.mode());
-        // Spends of one bucket are one spend of all their units. Reports beside them have to be tried out.
+        // Spends of one bucket are one spend of all their units. Asks with reports among them have to be tried out.
         let is_tried = cells.len() > 1 && twins(cells, |mode| !mode.asks()).is_some();
         let ahead = if is_tried || !mode.asks() { None } else { twins(&cells[..index], Mode::spends) };
         let cost = cell.ask.cost().saturating_add(ahead.unwrap_or(0));

@@ -1,8 +1,8 @@
-//! A batch of keys, each decided on its own: one look at the clock, and all lines of memory asked for before the first is
+//! A batch of keys, each decided on its own: one look at the clock, and all lines of memory requested before the first is
 //! needed.
 //!
-//! Where a table does not fit the caches, a decision waits for memory most of its time, and the look at the clock keeps
-//! the next one from beginning. Here the waits of a few decisions overlap.
+//! If a table does not fit the caches, a decision waits for memory most of its time, and reading the clock keeps
+//! the next decision from starting. Here the waits of a few decisions overlap.
 
 use super::alone::spend_one;
 use super::few::{LevelTable, buckets, level};
@@ -12,14 +12,14 @@ use crate::memory::bucket::Bucket;
 use crate::memory::store::PolicyBuckets;
 use crate::store::{Ask, DecisionFuture, Mode};
 
-/// The number of lines that are asked for at once: about as many as a core can wait for.
+/// The number of lines requested at once: about as many as a core can wait for.
 const AHEAD: usize = 16;
 
 /// A level in a table, and the hash of its key.
 type FoundLevel<'a> = (&'a Bucket, &'a LevelTable, u64);
 
 impl PolicyBuckets {
-    /// Decides each ask on its own, in their order. States that are no levels need the moment under their lock, and are
+    /// Decides each ask on its own, in order. States that are not levels need the moment under their lock, and are
     /// decided one after the other.
     pub(in crate::memory) fn decide_many(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
         let now_us = self.context.clock.now_us();
@@ -35,7 +35,7 @@ impl PolicyBuckets {
         }
     }
 
-    /// Asks for the line of a key that is counted by one level, and returns where it is.
+    /// Requests the line of a key that is counted by one level, and returns its location.
     #[inline]
     fn touch<'a>(&self, ask: &Ask<'a>) -> Option<FoundLevel<'a>> {
         let mut buckets = buckets(ask).filter(|_| ask.mode() == Mode::Spend)?;
@@ -46,7 +46,7 @@ impl PolicyBuckets {
     }
 }
 
-/// Spends from one level; `None` if one look at it is not enough.
+/// Spends from one level; `None` if one look is not enough.
 #[inline]
 fn spend_at((bucket, table, hash): FoundLevel<'_>, ask: &Ask<'_>, now_us: u64) -> Option<DecisionFuture> {
     let cost = ask.cost();

@@ -1,13 +1,13 @@
-//! One decision, by the shortest way that is right for it.
+//! One decision, by the fastest correct way.
 //!
 //! | way | for | lists |
 //! |---|---|---|
-//! | `alone` | a key of one quota that a limiter is asked about: almost all decisions | none, and no ask |
-//! | `few` | one to four quotas of different buckets that spend or look | arrays |
+//! | `alone` | one key under a policy of one quota: almost all decisions | none, and no ask |
+//! | `few` | one to four quotas of different buckets that spend or peek | arrays |
 //! | `general` | everything else: turns, reports, leases, logs, quotas of keys, replaced policies, refusals that count | small vectors |
 //!
-//! `many` decides a batch of asks by the way of each. The short ways are the general one without its lists: they begin, notice what they cannot do,
-//! and hand over before they have changed anything. A test drives the same random asks through both
+//! `many` decides a batch of asks, each by its own way. The fast ways are the general one without its lists: they start, detect cases that
+//! they cannot decide, and hand over before they have changed any state. A test drives the same random asks through both
 //! and compares all numbers.
 
 mod alone;
@@ -29,7 +29,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Ask, PreparedPolicy, ShortWay};
 
 impl PolicyBuckets {
-    /// The short way of a policy, if it has one.
+    /// The fast path of a policy, if it has one.
     pub(super) fn way_of(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
         Some(Arc::new(OnlyBucket::new(&self.context, policy)?))
     }
@@ -45,7 +45,7 @@ fn buckets_of<'a>(ask: &Ask<'a>) -> Result<&'a Buckets, StoreError> {
     ask.policy().prepared().ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))
 }
 
-/// The status of a bucket after a spend that one look has decided.
+/// The status of a bucket after a spend decided by one look.
 #[inline]
 pub(super) fn status_after(place: (u8, u8), spent: &Looked, cost: u64) -> QuotaStatus {
     let status = QuotaStatus::of(place, spent.balance);

@@ -24,7 +24,7 @@ fn builder(name: usize, random: &mut Random) -> PolicyBuilder {
     let mut builder = Policy::builder(format!("p{name}"), algorithm, quota(random));
     let is_queue = |builder: &PolicyBuilder| builder.clone().build().unwrap().quotas()[0].rule().is_queue();
     if random.below(3) == 0 && !is_queue(&builder) {
-        // Half of them by any algorithm.
+        // Half of the quotas use any algorithm.
         let own = if random.below(2) == 0 { algorithm } else { any(random) };
         let second = quota(random).counted_by(own);
         if !is_queue(&Policy::builder("second", own, second)) {
@@ -36,8 +36,8 @@ fn builder(name: usize, random: &mut Random) -> PolicyBuilder {
     if random.below(4) == 0 { builder.on_full(OnFull::Inherit) } else { builder }
 }
 
-/// The short ways are the general one without its lists: several limits and quotas, windows, queues and logs among them, keys
-/// that are full, turns that are out, and one policy asked twice.
+/// The fast ways decide as the general one: for several limits and quotas, windows, queues and logs, keys
+/// that are full, reserved turns, and one policy asked twice.
 #[test]
 fn every_way_decides_as_the_general_one_does() {
     for seed in 0..60 {
@@ -80,10 +80,10 @@ fn every_way_decides_as_the_general_one_does() {
     }
 }
 
-/// All that a decision about this number of asks tells, with its receipts.
+/// All results of a decision about this number of asks, with its receipts.
 fn told(mut decision: Decision, asks: usize) -> impl PartialEq + Debug {
     let receipts = (0..asks).map(|ask| decision.take_receipt(ask));
-    // The numbers of births differ where one of the two tries out more than the other.
+    // The numbers of births differ if one of the two tries out more than the other.
     let named = |trace: &Trace| Trace { birth: (trace.birth & 0xffff_ffff).min(1), ..*trace };
     let traces = |receipt: Receipt| [0, 1].map(|quota| receipt.trace(quota).map(named));
     let receipts: Vec<_> = receipts.map(|receipt| receipt.map(traces)).collect();
@@ -91,8 +91,8 @@ fn told(mut decision: Decision, asks: usize) -> impl PartialEq + Debug {
     (decision.outcome(), decision.delay(), decision.at_us(), quotas, receipts)
 }
 
-/// A limiter decides about one key without an ask: under windows, queues and logs, where refusals count, where costs come back,
-/// and while turns are out.
+/// A limiter decides one key without an ask: under windows, queues and logs, with refusals that count, with refunds,
+/// and while turns are reserved.
 #[test]
 fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
     for seed in 0..60 {
@@ -123,7 +123,7 @@ fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
     }
 }
 
-/// A policy that suspends keys takes the short way while no key is suspended: refusals on it count, and a key that is suspended, by
+/// A policy that suspends keys takes the fast path while no key is suspended: refusals there count, and a key that is suspended, by
 /// refusals or by hand, is refused at once.
 #[test]
 fn the_short_way_beside_suspensions_decides_as_asks_do() {

@@ -1,7 +1,7 @@
-//! A request that waits for one limit holds its units of the others until it departs.
+//! A request that waits for one limit holds its units of the other limits until it departs.
 //!
 //! Held units count in full and do not drain, so that the request finds them at its turn. That
-//! would let one waiting request lock a bucket which others share; so at most half of a key's burst
+//! would let one waiting request block a bucket that others share; so at most half of a key's burst
 //! can be held, or one unit, and a limit that the request waits for as long as for the last one
 //! holds nothing.
 
@@ -18,7 +18,7 @@ use crate::receipt::Trace;
 use crate::store::{Judged, Mode};
 
 impl PolicyBuckets {
-    /// Holds what the ask spends until the request departs, although the quota would let it go at `ready_us`.
+    /// Holds the units of the ask until the request departs, although the quota would admit it at `ready_us`.
     pub(super) fn hold(
         &self,
         cell: &BucketCell<'_>,
@@ -27,7 +27,7 @@ impl PolicyBuckets {
     ) -> Effect {
         let (bucket, units) = (cell.bucket, cell.ask.cost());
         let longest_us = cell.by.rule.longest_spend_us();
-        // Relaxed: it only has to be another number each time.
+        // Relaxed: it only has to be a different number each time.
         let id = self.context.fresh_hold();
         let hold = Hold { id, units, until_us: departs_us };
         bucket.holds.add(cell.hash, hold, |hold| is_over(bucket, hold, now_us));
@@ -49,7 +49,7 @@ pub(super) fn delay(mode: Mode, judged: &Judged, now_us: u64) -> u64 {
 }
 
 /// Whether an ask holds its units until the request departs, instead of spending them for that moment now: it does if all quotas
-/// of its policy could go sooner. Otherwise one waiting request would lock a bucket that others share. A queue holds
+/// of its policy could admit it sooner. Otherwise one waiting request would block a bucket that others share. A queue holds
 /// nothing: it releases requests in the order of arrival, at exact intervals.
 pub(super) fn holds(
     cells: &[BucketCell<'_>],
@@ -83,7 +83,7 @@ pub(super) fn has_room_to_hold(
     })
 }
 
-/// Refuses asks that would have to wait, because their units cannot be held. They pass once they need not wait.
+/// Refuses asks that would have to wait if their units cannot be held. They pass once they do not have to wait.
 pub(super) fn refuse_waits(cells: &[BucketCell<'_>], judged: &mut [Judged], now_us: u64) {
     for (cell, judged) in cells.iter().zip(judged) {
         let departs_us = judged.departs_us();

@@ -1,13 +1,13 @@
-//! Changes of a key's log: entries come, are given back, and go.
+//! Changes of a key's log: entries are added, given back and removed.
 //!
 //! Every change keeps the chain sorted and the sum right. Units of one moment are one entry, so a burst
-//! in a microsecond takes one, whatever its size; under a resolution, units of one part of the period.
+//! in a microsecond takes one entry, whatever its size; with a resolution, units of one part of the period are one entry.
 
 use super::shard::{EntryRef, Log, LogCopy, LogUnits, NIL, Shard, narrow};
 use crate::algorithm::{Looked, SlidingLog, State};
 
 impl Shard {
-    /// Enters `cost` as admitted at `at_us`, after what the key inherits, and says where.
+    /// Enters `cost` as admitted at `at_us`, after the units that the key inherits, and returns the entry.
     pub(in crate::memory) fn spend(
         &mut self,
         (hash, rule): (u64, &SlidingLog),
@@ -50,8 +50,8 @@ impl Shard {
         let mut log = log.unwrap_or_else(|| self.open(hash, now_us));
         self.is_spent_by(log, rule, now_us);
         let Log { tail, birth, .. } = self.logs[log];
-        // Neither a clock that is a little behind another thread's nor a turn given out ahead may unsort the log; an entry
-        // that is moved up counts a little longer for it.
+        // Neither a clock that is a little behind another thread's nor a turn reserved ahead may unsort the log; an entry
+        // that is moved to a later time counts a little longer.
         let newest = self.entries.get(tail as usize).copied();
         let at_us = at_us.max(newest.map_or(0, |entry| entry.at_us));
         match newest {
@@ -76,15 +76,15 @@ impl Shard {
         if self.spans.is_empty() {
             return;
         }
-        // Turns that are to come count for a whole period, too.
+        // Future turns count for a whole period, too.
         let last_us = self.newest_us(log).max(now_us);
         if let Some(span) = self.spans.get_mut(log) {
             *span = span.spent_by(rule.period_us().get(), now_us, last_us);
         }
     }
 
-    /// Spends at once or not at all, and says whether it did and what is left, from one look at the log, which has no state. `None`
-    /// where that is not enough: for a cost of 0 or one that can never fit, in debt, and where keys inherit.
+    /// Spends at once or not at all, and returns whether it did and the remaining units, from one look at the log, which has no state.
+    /// `None` if that is not enough: for a cost of 0 or a cost that can never fit, in debt, and if keys inherit.
     pub(in crate::memory) fn spend_now(&mut self, hash: u64, now_us: u64, cost: u64) -> Option<Looked> {
         let rule = self.rule;
         let limit = rule.limit();
@@ -112,8 +112,8 @@ impl Shard {
         self.rule.looked_at(passed, (state, now_us), available_us.saturating_sub(now_us))
     }
 
-    /// Gives back `cost` that was spent `ago_us` before, from the newest entry of that time on; if that is not known, from
-    /// the newest one. Walks the log.
+    /// Gives back `cost` that was spent `ago_us` before, from the newest entry of that time on; if that is unknown, from
+    /// the newest entry. It walks the log.
     pub(in crate::memory) fn refund(
         &mut self,
         (hash, rule): (u64, &SlidingLog),
@@ -122,7 +122,7 @@ impl Shard {
         cost: u64,
     ) {
         let Some(log) = self.current(hash, now_us) else { return };
-        // Turns that have not come yet are among what was spent just now.
+        // Turns that have not come yet count as spent just now.
         let latest_us = ago_us.map_or(u64::MAX, |ago_us| now_us.saturating_sub(ago_us));
         let spent: u64 = self
             .chain(self.logs[log].head)
@@ -158,7 +158,7 @@ impl Shard {
         }
     }
 
-    /// Forgets the oldest units until no more than this many are left, at least those of the newest entry's last spend.
+    /// Forgets the oldest units until at most this many are left, but keeps at least the last spend of the newest entry.
     pub(in crate::memory) fn keep_newest(&mut self, hash: u64, now_us: u64, most: u64) {
         let Some(log) = self.current(hash, now_us) else { return };
         let mut over = self.logs[log].sum.saturating_sub(most);
@@ -223,13 +223,13 @@ impl Shard {
     }
 
     /// Drops the oldest entry of a log. Under `OnFull::Inherit` its units count on as part of the next entry,
-    /// for longer than they had to.
+    /// for longer than necessary.
     pub(super) fn drop_oldest(&mut self, log: usize) {
         let head = self.logs[log].head;
         let Some(&LogUnits { cost, next, .. }) = self.entries.get(head as usize) else { return };
         let log = &mut self.logs[log];
         match self.entries.get_mut(next as usize).filter(|_| !self.left.is_empty()) {
-            // Where nothing is forgotten, it counts as long as the next one.
+            // Under `OnFull::Inherit`, it counts as long as the next entry.
             Some(next) if next.cost.checked_add(cost).is_some() => next.cost += cost,
             _ => log.sum -= u64::from(cost),
         }

@@ -1,13 +1,13 @@
-//! The bounded home of sliding logs.
+//! Bounded storage of sliding logs.
 //!
 //! A log is a chain of entries, and all logs of a quota take their entries from shards of fixed
 //! size. One lock guards a shard with its logs, its entries and its free list; a decision holds it
-//! for as long as it walks one chain. An entry that is over is freed when its key is next asked for, and two
-//! logs beside it at each spend, so that keys that never return give their room back as well.
+//! while it walks one chain. An entry that is over is freed by the next request of its key, and two
+//! other logs are tidied at each spend, so that keys that never return free their room as well.
 //!
-//! A single log may fill a sixteenth of the entries, the size of its shard. So one key cannot drive
-//! out more than its own shard, and a flood meets the same rule as in tables: of 16 logs drawn at
-//! random the least indebted makes room.
+//! A single log may fill a sixteenth of the entries, the size of its shard. So one key cannot push
+//! out more than its own shard, and floods are treated as in tables: of 16 logs drawn at
+//! random, the least indebted makes room.
 
 mod change;
 mod room;
@@ -24,8 +24,8 @@ use crate::policy::OnFull;
 
 /// The sliding logs of a quota's keys, in shards with a fixed number of keys and of entries each.
 ///
-/// Keys whose entries are all over are taken out a few at a time as others spend. When a shard is full, the
-/// least indebted among a few makes room; they are drawn at random, so that no order of arrival chooses them.
+/// Keys with only expired entries are removed a few at a time as others spend. When a shard is full, the
+/// least indebted among a few makes room; they are drawn at random, so that the order of arrival does not select them.
 pub(super) struct Logs {
     shards: Box<[Mutex<Shard>]>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Logs {
 const SHARDS: usize = 16;
 
 impl Logs {
-    /// Room for this many keys and entries. `seed` chooses at random which keys are looked at when there is no room.
+    /// Room for this many keys and entries. `seed` selects at random the candidates for eviction.
     pub(super) fn new(
         rule: SlidingLog,
         (keys, entries): (usize, usize),
@@ -65,7 +65,7 @@ impl Logs {
     }
 
     pub(super) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        // A shard's own code does not panic; if it did, its numbers would still be numbers.
+        // The code of a shard does not panic; after a panic, its numbers would still be usable.
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,17 +4,17 @@ use std::sync::atomic::Ordering;
 
 use super::shard::{Log, LogSpan, LogUnits, NIL, Shard, link};
 
-/// Logs that a spend looks at beside its own, to find those that are over.
+/// The number of other logs that a spend checks for expired entries.
 const TIDIED_PER_SPEND: usize = 2;
 
-/// The time for which logs stay after they are over: a clock that is set back a little finds them again.
+/// The time for which expired logs are kept: if the clock is set back a little, they are found again.
 const TIDIED_AFTER_US: u64 = 60_000_000;
 
-/// Logs among which the least indebted is chosen when a shard is full.
+/// The number of logs from which the least indebted is chosen when a shard is full.
 const CANDIDATES: usize = 16;
 
 impl Shard {
-    /// The entry with which the log of an unknown key begins: all units that were left, at the time of the newest.
+    /// The entry with which the log of an unknown key begins: all units left to it, at the time of the newest.
     pub(super) fn inherited(&self, hash: u64, now_us: u64) -> Option<(u64, u64)> {
         let left = *self.left.get(self.heirs_of(hash))?;
         (left.1 > 0 && !self.rule.is_over(left.0, now_us)).then_some(left)
@@ -31,7 +31,7 @@ impl Shard {
         }
     }
 
-    /// The place that a key shares with others: each inherits the units that one of them leaves.
+    /// The place that a key shares with others: each of them inherits the units that another leaves.
     pub(super) fn heirs_of(&self, hash: u64) -> usize {
         (((hash >> 32) * self.left.len() as u64) >> 32) as usize
     }
@@ -63,8 +63,8 @@ impl Shard {
         at_us.saturating_add(self.rule.period_us().get())
     }
 
-    /// Begins the log of a key that has none, and makes room for it first. Its birth number tells
-    /// it from earlier logs of the same key, whose receipts give nothing back here.
+    /// Begins the log of a key without one, and makes room for it first. Its birth number distinguishes
+    /// it from earlier logs of the same key: their receipts give nothing back here.
     pub(super) fn open(&mut self, hash: u64, now_us: u64) -> usize {
         while self.logs.len() >= self.most_logs {
             self.make_room(None, now_us);
@@ -78,7 +78,7 @@ impl Shard {
         self.logs.len() - 1
     }
 
-    /// Adds an entry to a log, and says where the log is then.
+    /// Adds an entry to a log, and returns the log's new position.
     pub(super) fn append(&mut self, mut log: usize, at_us: u64, cost: u32, now_us: u64) -> usize {
         while self.free_entry == NIL && self.entries.len() >= self.most_entries {
             let hash = self.logs[log].hash;
@@ -132,7 +132,7 @@ impl Shard {
         }
     }
 
-    /// Looks at the next few logs and frees those that are over. All logs of a shard get their turn,
+    /// Looks at the next few logs and frees those that are over. Each log of a shard is visited in turn,
     /// without a background task.
     pub(super) fn tidy(&mut self, now_us: u64) {
         let now_us = now_us.saturating_sub(TIDIED_AFTER_US);
@@ -145,8 +145,8 @@ impl Shard {
         }
     }
 
-    /// Frees the least indebted of a few logs, drawn at random, but not `spared`. The caller repeats it until it has what it
-    /// lacks; a single full log cannot lack anything, because `Logs::longest` bounds its length.
+    /// Frees the least indebted of a few logs, drawn at random, but not `spared`. The caller repeats it until there is enough
+    /// room; a single log never fills the shard, because `Logs::longest` bounds its length.
     pub(super) fn make_room(&mut self, spared: Option<u64>, now_us: u64) {
         let spared = spared.and_then(|hash| self.index.get(&hash)).map(|log| *log as usize);
         let others = self.logs.len() - usize::from(spared.is_some());
@@ -174,7 +174,7 @@ impl Shard {
         self.evictions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A number below `count`: xorshift, seeded so that no client can know which.
+    /// A number below `count`: xorshift, seeded so that clients cannot predict it.
     pub(super) fn draw(&mut self, count: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -1,4 +1,4 @@
-//! A part of the logs, behind one lock: what is known of its keys.
+//! A part of the logs, behind one lock, with the data of its keys.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -10,7 +10,7 @@ use crate::memory::beside::IdentityHasher;
 use crate::memory::holds::{self, Hold};
 use crate::policy::OnFull;
 
-/// The number of keys of a shard that share the units that one of them leaves.
+/// The number of keys of a shard that share one place for inherited units.
 const HEIRS: usize = 8;
 
 pub(super) const NIL: u32 = u32::MAX;
@@ -26,7 +26,7 @@ pub(in crate::memory) struct Shard {
     pub(super) takes_quotas: bool,
     /// The position of each key's log in `logs`.
     pub(super) index: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
-    /// Without gaps, so that one is drawn at random in one step.
+    /// Without gaps, so that a random log is drawn in one step.
     pub(super) logs: Vec<Log>,
     /// The times for which the entries of each log are kept; empty if keys bring no quotas of their own.
     pub(super) spans: Vec<LogSpan>,
@@ -37,7 +37,7 @@ pub(in crate::memory) struct Shard {
     pub(super) hand: usize,
     pub(super) random: u64,
     pub(super) births: u32,
-    /// The units that logs have left to others when they made room, by the hash; empty if such logs are forgotten.
+    /// The units that logs have left to others when they made room, by hash; empty if such logs are forgotten.
     pub(super) left: Box<[(u64, u64)]>,
     pub(super) evictions: Arc<AtomicU64>,
 }
@@ -54,7 +54,8 @@ pub(super) struct Log {
 
 /// The time for which the entries of a log are kept, if its key may bring quotas of its own.
 ///
-/// An entry counts by the period of the ask, so a log with spends by a longer period keeps the entries that count by that one.
+/// An entry counts by the period of the ask, so a log with spends under a longer period keeps the entries that still count under that
+/// period.
 #[derive(Clone, Copy, Default)]
 pub(in crate::memory) struct LogSpan {
     /// The period of the last spend.
@@ -67,13 +68,13 @@ pub(in crate::memory) struct LogSpan {
 pub(in crate::memory) type LogCopy = (Vec<(u64, u64)>, u32, LogSpan);
 
 impl LogSpan {
-    /// The period for which entries are kept now.
+    /// The current period for which entries are kept.
     pub(super) fn at(self, now_us: u64) -> u64 {
         let (longer_us, until_us) = self.longer;
         if now_us < until_us { longer_us.max(self.period_us) } else { self.period_us }
     }
 
-    /// The span after a spend by this period, where `last_us` is the moment of the last entry.
+    /// The span after a spend under this period; `last_us` is the moment of the last entry.
     pub(super) fn spent_by(self, period_us: u64, now_us: u64, last_us: u64) -> Self {
         let before_us = self.at(now_us);
         let longer = match period_us {
@@ -93,11 +94,11 @@ pub(super) struct LogUnits {
     pub(super) next: u32,
 }
 
-/// Names the entry with the units of a spend, so that they can be found again.
+/// Identifies the entry with the units of a spend, so that they can be found again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::memory) struct EntryRef {
     pub(in crate::memory) at_us: u64,
-    /// The birth number of the key's log, which is another one after the log was empty, or was forgotten.
+    /// The birth number of the key's log, which changes after the log was empty or forgotten.
     pub(in crate::memory) birth: u32,
 }
 
@@ -122,7 +123,7 @@ impl Shard {
         let inherited = if on_full == OnFull::Inherit { keys.div_ceil(HEIRS) } else { 0 };
         Self {
             rule,
-            // The room is taken now; its pages are touched as they are needed.
+            // The memory is reserved now; its pages are touched only when needed.
             index: HashMap::with_capacity_and_hasher(keys, BuildHasherDefault::default()),
             logs: Vec::with_capacity(keys),
             spans: Vec::with_capacity(if takes_quotas { keys } else { 0 }),
@@ -162,7 +163,7 @@ impl Shard {
         if held.is_empty() {
             return rule.slot(entries, sum, now_us, cost);
         }
-        // A unit that is held counts from now on, and until a period after its departure: where it will be entered.
+        // A held unit counts from now until one period after its departure, at which it will be entered.
         let mut entries: Vec<(u64, u64)> = entries.collect();
         for hold in held {
             match entries.last_mut() {
@@ -177,7 +178,7 @@ impl Shard {
         rule.slot(entries.into_iter(), sum.saturating_add(holds::units(held)), now_us, cost)
     }
 
-    /// Whether no entry comes a period or more after that one. Later turns are of no use to a hole before them.
+    /// Whether no entry comes a period or more after that entry. A later turn cannot use a gap before it.
     pub(in crate::memory) fn is_of_last_period(
         &mut self,
         (hash, rule): (u64, &SlidingLog),
@@ -188,7 +189,7 @@ impl Shard {
         self.newest_us(log) < entered.at_us.saturating_add(rule.period_us().get())
     }
 
-    /// The units of that entry which are still there; none if it is over, or the key was forgotten since.
+    /// The remaining units of that entry; none if it is over or the key was forgotten since.
     pub(in crate::memory) fn entered(
         &mut self,
         (hash, rule): (u64, &SlidingLog),
@@ -236,7 +237,7 @@ impl Shard {
         self.current(hash, now_us).is_some()
     }
 
-    /// The entries of a key's log, or the one that it would begin with.
+    /// The entries of a key's log, or the entry that it would begin with.
     pub(in crate::memory) fn entries(&mut self, hash: u64, now_us: u64) -> Vec<(u64, u64)> {
         let (entries, ..) = self.copy(hash, now_us);
         if entries.is_empty() { self.inherited(hash, now_us).into_iter().collect() } else { entries }
@@ -254,13 +255,13 @@ impl Shard {
         }
     }
 
-    /// The key's log without the entries that are over; none if nothing is left.
+    /// The key's log without the entries that are over; `None` if no entry is left.
     pub(super) fn current(&mut self, hash: u64, now_us: u64) -> Option<usize> {
         let log = *self.index.get(&hash)? as usize;
         self.drop_over(log, now_us).then_some(log)
     }
 
-    /// Frees the entries that are over, and the log if none is left. Says whether one is.
+    /// Frees the entries that are over, and the log if none is left. Returns whether one is left.
     pub(super) fn drop_over(&mut self, log: usize, now_us: u64) -> bool {
         let Log { mut head, mut sum, .. } = self.logs[log];
         let period_us = self.period_us(log, now_us);

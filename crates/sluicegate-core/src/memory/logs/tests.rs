@@ -54,7 +54,7 @@ fn an_entry_is_given_back_by_its_name_and_no_other_is() {
 fn a_new_log_begins_with_what_was_left_once_and_is_put_back_as_it_was() {
     let rule = rule(10, Duration::from_micros(100));
     let mut shard = Shard::new(rule, (1, 8), (OnFull::Inherit, false), 42, Arc::default());
-    // Each makes room for the next one.
+    // Each log makes room for the next one.
     for (hash, at, cost) in [(1, 10, 7), (2, 15, 1), (3, 20, 2)] {
         shard.spend((hash, &shard.rule.clone()), at, at, cost);
     }

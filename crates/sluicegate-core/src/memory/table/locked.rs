@@ -1,4 +1,4 @@
-//! A set of the table while it is locked: what is known of its keys, and how that changes.
+//! A locked set of the table: its keys and their changes.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use super::words::{AUX_BITS, SlotWords, load, state_words, store};
 use super::{Set, Table, tag_of};
 use crate::memory::plans::QuotaRules;
 
-/// All that a set knows: a row for each slot, its tag and its words, and one for what was left to the set.
+/// The contents of a set: a row for each slot with its tag and words, and a row for the debt left to the set.
 pub(in crate::memory) type Copy = [[u64; 4]; 6];
 
 /// A locked set.
@@ -54,7 +54,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         (slot, self.get(slot))
     }
 
-    /// The entry in a slot that `find` found; if it found none, that of a key at rest, or what such a key inherits.
+    /// The entry in a slot that `find` found; if it found none, the entry of a key at rest, with any debt that the key inherits.
     #[inline]
     pub(in crate::memory) fn get(&self, slot: Option<usize>) -> SlotWords {
         match slot {
@@ -79,7 +79,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         }
     }
 
-    /// Puts a key to rest, whatever it owes.
+    /// Sets a key to rest, whatever its debt.
     pub(in crate::memory) fn reset(&mut self, hash: u64) {
         if let Some(slot) = self.find(hash) {
             self.0.store(slot, SlotWords::default());
@@ -92,7 +92,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         self.0.set.forgotten.load(Ordering::Relaxed).into()
     }
 
-    /// All that the set knows.
+    /// The contents of the set.
     pub(in crate::memory) fn copy(&self) -> Copy {
         let mut copy = [[0; 4]; 6];
         for ((to, words), tag) in copy.iter_mut().zip(&self.0.set.states).zip(&self.0.set.tags) {
@@ -150,7 +150,7 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
         kept
     }
 
-    /// Stores an entry in the place of another one of the same key. If it is counted by another plan, it is another bucket from now on.
+    /// Stores an entry in the place of another one of the same key. If it is counted by another plan, it is a new bucket from now on.
     #[inline]
     fn replace(self, slot: usize, kept: SlotWords) {
         if self.set.plans.get(slot).is_some_and(|plan| plan.load(Ordering::Relaxed) != kept.plan) {
@@ -172,7 +172,7 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
 
     #[cold]
     fn insert(self, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
-        // The longest at rest goes first (a clock that is set back a little finds the others again), then the least debt.
+        // Evict the key that is longest at rest first (if the clock is set back a little, the others are found again), then the least debt.
         let debt_of = |slot: &usize| {
             let kept = self.load(*slot);
             let is_debt = kept.state.until_us > now_us;
@@ -193,15 +193,15 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
 
     /// Leaves the debt of a key that makes room to its set.
     ///
-    /// The heavier of two debts stays. A newcomer never makes it lighter, and it drains as any
-    /// state does.
+    /// The heavier of two debts stays. A newcomer never makes it lighter, and it drains like any
+    /// state.
     fn leave(self, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
         let Some(left) = self.left() else { return };
         let (rule, before) = (&rules.own, load::<WORDS, ACCOUNTS>(left).state);
         // Counted by the policy's own quota, because any key may inherit it.
         let state = rules.counted(kept, (rule, 0), now_us).state;
         let state = if before.until_us > now_us { rule.heavier(before, state, now_us) } else { state };
-        // Without an account: what one key has spent, another cannot give back.
+        // Without an account: one key cannot give back the units of another.
         store::<WORDS, ACCOUNTS>(left, SlotWords { state, ..SlotWords::default() });
     }
 

@@ -1,17 +1,17 @@
 //! The table: fixed, set-associative, one cache line per look-up.
 //!
-//! # Why it is made so
-//! A map of keys has to grow, to be swept, and to be locked while it does so. Here memory is taken
+//! # Design
+//! A map of keys has to grow and to be swept, both under a lock. Here memory is allocated
 //! once; a set is 64 bytes and aligned, so that a look-up touches one cache line, and has its own
-//! lock of one byte, so that only requests of the same set meet. A tag of 32 bits stands for the
-//! key: in a set of five, a key that is not there is taken for another one once in a billion
+//! lock of one byte, so that only requests of the same set contend. A tag of 32 bits stands for the
+//! key: in a set of five, an absent key is mistaken for another one once in a billion
 //! look-ups.
 //!
 //! # Invariants
 //! - All of a set is read and written under its lock. The words are atomics for `unsafe`-free
 //!   sharing, not for their ordering: the lock's acquire and release order them, and all accesses
 //!   are relaxed.
-//! - A tag stays when its state comes to rest, so that a clock set back a little finds it again.
+//! - A tag stays when its state comes to rest, so that it is found again if the clock is set back a little.
 //! - The lock is held for a few dozen instructions and never across a call that may block. Waiting
 //!   spins, and yields after 32 turns.
 //! - Several sets, also of several tables, are locked in ascending order.
@@ -34,14 +34,14 @@ use self::words::until_of;
 pub(super) use self::words::{SlotWords, state_words};
 use crate::policy::OnFull;
 
-/// A fixed table of 64-byte sets that holds the keys of one quota. A key's hash says which set it lives in (low half) and how
-/// it is told apart there (high half, the tag).
+/// A fixed table of 64-byte sets that holds the keys of one quota. A key's hash selects its set (low half) and
+/// identifies it there (high half, the tag).
 ///
-/// A slot whose state is back at rest is free by definition, so nothing ever has to be swept. When all slots of a
-/// set are in use, the least indebted makes room: a flood of new keys evicts lightly used ones, never a heavy debtor. It is
-/// forgotten, or leaves what it owes to its set: then keys that are new there start with the heaviest such debt.
+/// A slot with a state back at rest is free by definition, so no sweep is needed. When all slots of a
+/// set are in use, the least indebted key makes room: a flood of new keys evicts lightly used keys, never keys in deep debt. The evicted
+/// key is forgotten, or leaves its debt to its set: then new keys there start with the heaviest such debt.
 ///
-/// Where keys bring quotas of their own, each slot says in `OWN` places (all slots, or none) by which of them its state is counted.
+/// If keys bring quotas of their own, each slot names in `OWN` places (all slots, or none) the quota that its state is counted by.
 pub(super) struct Table<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize = 0> {
     sets: Box<[Set<SLOTS, WORDS, OWN>]>,
     /// The debt that keys that made room have left to each set; empty if they are forgotten.
@@ -49,18 +49,18 @@ pub(super) struct Table<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: 
     evictions: Arc<Count>,
 }
 
-/// Five slots of one word, three of two, or two of three: at most 63 bytes, so that a set is one cache line. With the plans of keys
-/// four slots of one word in a line, or five of two or four of three in two of them.
+/// Five slots of one word, three of two, or two of three: at most 63 bytes, so that a set is one cache line. With plans of keys
+/// there are four slots of one word in a line, or five of two or four of three in two lines.
 ///
 /// The first word of a slot is its time with 12 bits below it, which are the `aux` of a state of one word. Then come the
-/// `aux` of a state of two words, and the account where there are accounts.
+/// `aux` of a state of two words, and the account if there are accounts.
 #[repr(align(64))]
 struct Set<const SLOTS: usize, const WORDS: usize, const OWN: usize> {
     states: [[AtomicU64; WORDS]; SLOTS],
     tags: [AtomicU32; SLOTS],
     /// The numbers of the plans by which the states are counted.
     plans: [AtomicU16; OWN],
-    /// The eight bits of `aux` above the 12 that are beside the time of a state of one word.
+    /// The eight bits of `aux` above the 12 beside the time of a state of one word.
     high: [AtomicU8; OWN],
     /// The number of states of this set that were forgotten before they were at rest. It may wrap around.
     forgotten: AtomicU16,
@@ -70,7 +70,7 @@ struct Set<const SLOTS: usize, const WORDS: usize, const OWN: usize> {
 impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize>
     Table<SLOTS, WORDS, ACCOUNTS, OWN>
 {
-    /// A table of at least `slots` slots, that counts in `evictions` how often a key has to make room.
+    /// A table of at least `slots` slots, which counts in `evictions` the keys that make room.
     pub(super) fn new(slots: usize, on_full: OnFull, evictions: &Arc<Count>) -> Self {
         let sets = slots.div_ceil(SLOTS).max(1);
         let inherited = if on_full == OnFull::Inherit { sets } else { 0 };
@@ -94,11 +94,11 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         _ = std::hint::black_box(self.sets[self.set_of(hash)].locked.load(Ordering::Relaxed));
     }
 
-    /// Whether no slot is this hash's, and what keys have left to their set is not kept. Without a lock.
+    /// Whether no slot belongs to this hash and sets inherit no debts. Without a lock.
     #[inline]
     pub(super) fn is_unknown(&self, hash: u64) -> bool {
         let (tag, set) = (tag_of(hash), &self.sets[self.set_of(hash)]);
-        // Relaxed: whoever was told of a state that was stored under the lock sees its tag.
+        // Relaxed: a thread that has an answer about a state stored under the lock sees its tag.
         self.left.is_empty() && set.tags.iter().all(|stored| stored.load(Ordering::Relaxed) != tag)
     }
 
@@ -112,7 +112,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         Locked(SetOfTable { set, table: self, index })
     }
 
-    /// The number of slots that hold a state that is not at rest. Reads the whole table, without a lock.
+    /// The number of slots that hold a state that is not at rest. It reads the whole table without a lock.
     pub(super) fn in_use(&self, now_us: u64) -> usize {
         let states = self.sets.iter().flat_map(|set| &set.states);
         states.filter(|state| until_of(state) > now_us).count()
@@ -122,11 +122,11 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
 impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Set<SLOTS, WORDS, OWN> {
     #[inline]
     fn try_lock(&self) -> bool {
-        // Acquire: what the last holder wrote to the set is seen. All accesses in between may then be relaxed.
+        // Acquire: the writes of the last holder are visible. All accesses in between may then be relaxed.
         self.locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Waits longer each time, because a look takes the cache line from the holder, which needs it to go on. Then yields, in case the
+    /// Waits longer each time, because a read takes the cache line from the holder, which needs it to proceed. Then yields, in case the
     /// holder was preempted.
     #[cold]
     fn wait_for_lock(&self) {

@@ -6,7 +6,7 @@
 //! last     account, in tables with accounts
 //! ```
 //!
-//! All accesses are `Relaxed`: the lock of the set orders them, and a gauge that reads without it needs no order.
+//! All accesses are `Relaxed`: the lock of the set orders them, and a gauge that reads without the lock needs no order.
 //!
 //! 52 bits of microseconds reach to the year 2112, the bound of every
 //! [`Clock`](crate::clock::Clock).
@@ -31,7 +31,7 @@ pub(in crate::memory) struct SlotWords {
 
 const LOW_BITS: u32 = 12;
 const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
-/// The bits of an `aux` that has its place beside the time, and above them those of a table with plans.
+/// The bits of an `aux` stored beside the time, and above them the bits of a table with plans.
 pub(super) const AUX_BITS: u32 = LOW_BITS;
 const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
 
@@ -42,7 +42,7 @@ pub(super) fn until_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
     words[0].load(Ordering::Relaxed) >> LOW_BITS
 }
 
-/// The words of a slot that are the state's, where the last one is its account.
+/// The words of a slot that hold the state; with accounts, the last word is the account.
 pub(in crate::memory) const fn state_words<const WORDS: usize, const ACCOUNTS: bool>() -> usize {
     if ACCOUNTS { WORDS - 1 } else { WORDS }
 }
