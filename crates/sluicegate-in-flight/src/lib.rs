@@ -1,13 +1,12 @@
 //! Limits on how much is under way at once, per key: [`InFlight`].
 //!
 //! ```
-//! use std::time::Duration;
 //! use sluicegate_in_flight::InFlight;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let exports = InFlight::builder("exports", 1).queue(10, Duration::from_secs(5)).build()?;
-//! let export = exports.acquire("ada").await?; // ada's next export waits for up to five seconds
+//! let exports = InFlight::builder("exports", 1).queue(10).build()?;
+//! let export = exports.acquire("ada").await?; // ada's next export waits until this one is dropped
 //! assert_eq!(exports.in_use("ada"), 1);
 //! drop(export);
 //! assert_eq!(exports.in_use("ada"), 0);

@@ -13,7 +13,7 @@ use crate::key::{Extraction, MissingKey, RequestView};
 use crate::limits::finding::{AskTerms, LimitFinding, WhyNot};
 use crate::limits::limit::Limit;
 use crate::limits::of_request::PendingValue;
-use crate::limits::pick::Pick;
+use crate::limits::pick::{Pick, Which};
 use crate::limits::plan::{LimitPlan, PlanStep, What};
 use crate::respond::stop::Stop;
 
@@ -116,6 +116,9 @@ impl Walk {
         let cost = limit.cost_of(request);
         if cost == 0 {
             return Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Free)));
+        }
+        if !limit.source.chooses() {
+            return terms_of((index, limit), Which::Known(0), cost);
         }
         if limit.is_off() {
             return Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Off)));
@@ -223,17 +226,22 @@ impl Walk {
     }
 }
 
-/// Continues with the limiter.
-#[inline]
+/// Continues with the result of a choice.
 fn picked((index, limit): (usize, &Limit), pick: Pick, cost: u64) -> Result<AskTerms, WalkStep> {
     let finding = match pick {
-        Pick::Limiter(which) => match limit.mode(Some(&which)) {
-            PolicyMode::Off => LimitFinding::Nothing(WhyNot::Off),
-            mode => return Ok(AskTerms { limit: index, mode, which, cost }),
-        },
+        Pick::Limiter(which) => return terms_of((index, limit), which, cost),
         Pick::Unlimited => LimitFinding::Nothing(WhyNot::Unlimited),
         Pick::Refused(status) => LimitFinding::refusing(limit.mode(None), Stop::unknown_tier(status)),
         Pick::Mistake(error) => LimitFinding::refusing(limit.mode(None), Stop::Mistake(error)),
     };
     Err(WalkStep::Found(index, finding))
+}
+
+/// Continues with the limiter.
+#[inline]
+fn terms_of((index, limit): (usize, &Limit), which: Which, cost: u64) -> Result<AskTerms, WalkStep> {
+    match limit.mode(Some(&which)) {
+        PolicyMode::Off => Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Off))),
+        mode => Ok(AskTerms { limit: index, mode, which, cost }),
+    }
 }
